@@ -64,6 +64,25 @@ def inline(rows: Sequence[Mapping[str, object]]) -> Any:
     return load("altair").NamedData(name=text)
 
 
+def layered(*charts: Any) -> Any:
+    """Charts on top of each other.
+
+    Altair copies charts whenever they are put into another one, down to the last axis; encodings of these are not copied.
+    """
+    return load("altair").layer(*map(_settled, charts))
+
+
+def _settled(chart: Any) -> Any:
+    """A chart whose encodings are their own copy."""
+    alt = load("altair")
+    if getattr(chart, "encoding", alt.Undefined) is alt.Undefined:
+        return chart
+    chart, encodings = chart.copy(deep=False), chart.encoding.copy(deep=False)
+    object.__setattr__(encodings, "__deepcopy__", lambda *_: encodings)
+    chart.encoding = encodings
+    return chart
+
+
 def _plain(number: Any) -> object:
     """A NumPy number as Python's."""
     return number.item()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wastenot.reporting.applied.time_line_figure import NARROW, WIDTH, subtitle
-from wastenot.reporting.figure import Figure, inline, series_color, specification_of, tooltips
+from wastenot.reporting.figure import Figure, inline, layered, series_color, specification_of, tooltips
 from wastenot.reporting.formatting import quantity
 from wastenot.reporting.optional_imports import load
 from wastenot.reporting.theme import CATEGORIES
@@ -131,4 +131,4 @@ def _steps(window: _Window, name: str, title: str, factor: float, x: Any, unit: 
         x=x, x2=alt.X2("end:Q"), y=y, tooltip=tooltips({"mhz:Q": "MHz requested", "t:Q": f"at, {unit}"})
     )
     made = base.transform_filter("datum.t > 0").mark_point(style="dot").encode(x=x, y=y)
-    return alt.layer(lines, made)
+    return layered(lines, made)

@@ -7,7 +7,7 @@ from typing import Any
 
 from wastenot.reporting.applied.story import bound_text
 from wastenot.reporting.applied.time_line_figure import NARROW, WIDTH, Axis, subtitle
-from wastenot.reporting.figure import Figure, inline, specification_of, tooltips
+from wastenot.reporting.figure import Figure, inline, layered, specification_of, tooltips
 from wastenot.reporting.optional_imports import load
 from wastenot.runtime.status import Moment, Status, Summary
 
@@ -95,4 +95,4 @@ def _panel(
             {"style": "rule"} if what == "predicted" else {"color": "#d6483b", "strokeWidth": 1.6, "strokeDash": [1, 0]}
         )
         lines.append(rule.mark_rule(**drawn).encode(y=y, tooltip=tooltips({"what:N": " ", "value:Q": "%"})))
-    return alt.layer(*lines)
+    return layered(*lines)

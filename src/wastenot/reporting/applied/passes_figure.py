@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from wastenot.reporting.applied.time_line_figure import COLORS, DEFAULT, PLAN, arm_color, subtitle
-from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline, specification_of, tooltips
+from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline, layered, specification_of, tooltips
 from wastenot.reporting.optional_imports import load
 from wastenot.runtime.marker import ITERATION
 from wastenot.runtime.status import Moment, Summary
@@ -75,5 +75,5 @@ def _chart(rows: Sequence[dict[str, object]], *, narrow: bool) -> Any:
         text = base.mark_text(style="small-label", align="left", dx=4).encode(
             x=x, text=alt.Text(f"{field}:Q", format=",.0f")
         )
-        panels.append(alt.layer(bars, text).properties(width=_NARROW if narrow else _WIDTH, height=alt.Step(_BAR + 4)))
+        panels.append(layered(bars, text).properties(width=_NARROW if narrow else _WIDTH, height=alt.Step(_BAR + 4)))
     return (alt.vconcat if narrow else alt.hconcat)(*panels, spacing=24)

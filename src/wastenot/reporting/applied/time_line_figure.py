@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline, series_color, specification_of, tooltips
+from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline, layered, series_color, specification_of, tooltips
 from wastenot.reporting.formatting import quantity
 from wastenot.reporting.optional_imports import load
 from wastenot.runtime.status import Event, Moment, Summary
@@ -87,7 +87,7 @@ def _chart(summary: Summary, axis: Axis, events: Sequence[tuple[int, Event]], *,
     width = NARROW if narrow else WIDTH
     heights = (_POWER_HEIGHT, _CLOCK_HEIGHT, _SAVED_HEIGHT)
     drawn = [
-        alt.layer(*layers, *_event_lines(events, axis, width, numbers=index == 0)).properties(width=width, height=height)
+        layered(*layers, *_event_lines(events, axis, width, numbers=index == 0)).properties(width=width, height=height)
         for index, (layers, height) in enumerate(zip(panels, heights, strict=False))
     ]
     return alt.vconcat(*drawn, spacing=16).resolve_scale(color="shared")

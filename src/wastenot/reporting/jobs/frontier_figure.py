@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wastenot.reporting.figure import Figure, inline, specification_of, tooltips
+from wastenot.reporting.figure import Figure, inline, layered, specification_of, tooltips
 from wastenot.reporting.formatting import quantity
 from wastenot.reporting.jobs.drawing import NARROW, WIDE, about, energy_unit, scale_of, setting_of, time_unit
 from wastenot.reporting.jobs.words import cost_text, time_text
@@ -98,7 +98,7 @@ def _chart(overview: JobOverview, pairs: list[Pair], *, narrow: bool) -> Any:
     for pair, style, label in marked:
         if pair is not None and pair.energy_j is not None:
             layers += _marked(row(pair, f"{pair.batch_size:,}, {label}"), style, x, y, tip)
-    return alt.layer(*layers).properties(width=NARROW if narrow else WIDE, height=_HEIGHT)
+    return layered(*layers).properties(width=NARROW if narrow else WIDE, height=_HEIGHT)
 
 
 def _sizes(pairs: list[Pair]) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wastenot.reporting.figure import Figure, inline, series_color, specification_of, tooltips
+from wastenot.reporting.figure import Figure, inline, layered, series_color, specification_of, tooltips
 from wastenot.reporting.jobs.drawing import NARROW, OUTCOME_COLORS, WIDE, about, sizes_axis
 from wastenot.reporting.jobs.words import cost_text, runs_of, setting_text, time_text
 from wastenot.reporting.optional_imports import load
@@ -55,8 +55,8 @@ def _history(overview: JobOverview, *, narrow: bool) -> Any:
     color = series_color("outcome:N", there, symbolSize=80, columns=3 if narrow else 0)
     changes: list[dict[str, object]] = [{"run": number - 0.5} for number in overview.changed_at]
     if changes:
-        default = alt.layer(default, alt.Chart(inline(changes)).mark_rule(style="rule").encode(x=x))
-    drawn = alt.layer(default, dots.encode(x=x, y=y, color=color, tooltip=tip))
+        default = layered(default, alt.Chart(inline(changes)).mark_rule(style="rule").encode(x=x))
+    drawn = layered(default, dots.encode(x=x, y=y, color=color, tooltip=tip))
     return drawn.properties(width=NARROW if narrow else WIDE, height=_HEIGHT)
 
 
@@ -105,7 +105,7 @@ def _regret(overview: JobOverview, *, narrow: bool) -> Any:
     )
     line = base.mark_line(strokeWidth=2)
     points = base.mark_point(size=60, filled=True, opacity=0).encode(tooltip=tip)
-    return alt.layer(line, points).properties(width=NARROW if narrow else WIDE, height=_HEIGHT)
+    return layered(line, points).properties(width=NARROW if narrow else WIDE, height=_HEIGHT)
 
 
 def _run_axis(overview: JobOverview, *, narrow: bool) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wastenot.reporting.figure import Figure, inline, series_color, specification_of, tooltips
+from wastenot.reporting.figure import Figure, inline, layered, series_color, specification_of, tooltips
 from wastenot.reporting.formatting import percent
 from wastenot.reporting.jobs.drawing import NARROW, OUTCOME_COLORS, WIDE, about, cost_unit, scale_of, sizes_axis
 from wastenot.reporting.jobs.words import cost_text
@@ -95,7 +95,7 @@ def _chart(overview: JobOverview, *, narrow: bool) -> Any:
         if overview.next is not None:
             chosen = base.transform_filter(alt.datum.size == overview.next.batch_size)
             layers.append(chosen.mark_point(style="plan").encode(x=x, y=y, tooltip=tip))
-    return alt.layer(*layers).properties(width=NARROW if narrow else WIDE, height=_HEIGHT)
+    return layered(*layers).properties(width=NARROW if narrow else WIDE, height=_HEIGHT)
 
 
 def _label(overview: JobOverview, size: int) -> str:

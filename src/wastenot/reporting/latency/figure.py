@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wastenot.planning.latency import Latency, TargetLatency, What
-from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline, specification_of, tooltips
+from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline, layered, specification_of, tooltips
 from wastenot.reporting.latency.tables import NAMES, UNITS
 from wastenot.reporting.optional_imports import load
 
@@ -70,4 +70,4 @@ def _chart(what: What, pairs: list[TargetLatency], *, narrow: bool) -> Any:
     cells = chart.mark_rect(stroke="white", strokeWidth=2).encode(x=x, y=y, color=color, tooltip=tips)
     ink = alt.condition("datum.dark", alt.value("white"), alt.value("#222222"))
     texts = chart.mark_text(fontSize=12).encode(x=x, y=y, text=alt.Text("text:N"), color=ink)
-    return alt.layer(cells, texts).properties(width=side, height=side)
+    return layered(cells, texts).properties(width=side, height=side)

@@ -8,7 +8,16 @@ from typing import Any
 import numpy as np
 
 from wastenot.natural.curves import KernelCurve
-from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline, name_axis, series_color, specification_of, tooltips
+from wastenot.reporting.figure import (
+    NARROW_WIDTH,
+    Figure,
+    inline,
+    layered,
+    name_axis,
+    series_color,
+    specification_of,
+    tooltips,
+)
 from wastenot.reporting.formatting import change, percent, quantity, shortened
 from wastenot.reporting.optional_imports import load
 from wastenot.tuning.natural_overview import KernelAtNaturalClocks, Loss, NaturalOverview
@@ -133,11 +142,11 @@ def _loss_chart(kernels: Sequence[KernelAtNaturalClocks], colors: dict[str, str]
     limits = alt.Chart(inline([{"at": limit} for limit in _LIMIT])).mark_rule(style="rule").encode(x=alt.X("at:Q"))
     if not narrow:
         text = chart.mark_text(style="small-label", align="left").encode(x=alt.value(_LOSS_WIDTH + 8), y=y, text="text:N")
-        return alt.layer(limits, bars, dots, text).properties(width=_LOSS_WIDTH, height=alt.Step(_STEP))
+        return layered(limits, bars, dots, text).properties(width=_LOSS_WIDTH, height=alt.Step(_STEP))
     width = NARROW_WIDTH - 24
     name = chart.mark_text(style="label", align="left", dy=below - 18).encode(x=alt.XValue(0), y=y, text=alt.Text("name:N"))
     text = chart.mark_text(style="small-label", align="right", dy=below - 18)
-    return alt.layer(limits, bars, dots, name, text.encode(x=alt.XValue(width), y=y, text=alt.Text("short:N"))).properties(
+    return layered(limits, bars, dots, name, text.encode(x=alt.XValue(width), y=y, text=alt.Text("short:N"))).properties(
         width=width, height=alt.Step(_NARROW_STEP)
     )
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline, name_axis, series_color, specification_of, tooltips
+from wastenot.reporting.figure import (
+    NARROW_WIDTH,
+    Figure,
+    inline,
+    layered,
+    name_axis,
+    series_color,
+    specification_of,
+    tooltips,
+)
 from wastenot.reporting.formatting import change, fraction_of_whole, percent, quantity, shortened
 from wastenot.reporting.natural.curve_figures import subtitle
 from wastenot.reporting.optional_imports import load
@@ -74,11 +83,11 @@ def _chart(values: Sequence[dict[str, object]], names: Sequence[str], largest_j:
     if not narrow:
         text = chart.mark_text(style="small-label", align="left", dx=5)
         text = text.encode(x=alt.X("end:Q", scale=scale), y=y, text=alt.Text("text:N"))
-        return alt.layer(bars, text).properties(width=_WIDTH, height=alt.Step(_STEP))
+        return layered(bars, text).properties(width=_WIDTH, height=alt.Step(_STEP))
     width = NARROW_WIDTH - 24
     first = chart.transform_filter("datum.order == 0")
     name = first.mark_text(style="label", align="left", dy=below - 18).encode(x=alt.XValue(0), y=y, text=alt.Text("name:N"))
     text = first.mark_text(style="small-label", align="right", dy=below - 18)
-    return alt.layer(bars, name, text.encode(x=alt.XValue(width), y=y, text=alt.Text("short:N"))).properties(
+    return layered(bars, name, text.encode(x=alt.XValue(width), y=y, text=alt.Text("short:N"))).properties(
         width=width, height=alt.Step(_NARROW_STEP)
     )

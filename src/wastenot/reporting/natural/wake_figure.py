@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline, series_color, specification_of, tooltips
+from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline, layered, series_color, specification_of, tooltips
 from wastenot.reporting.natural.curve_figures import colors_of, subtitle
 from wastenot.reporting.optional_imports import load
 from wastenot.tuning.natural_overview import NaturalOverview, Wake
@@ -45,7 +45,7 @@ def _chart(wakes: list[Wake], *, narrow: bool) -> Any:
         .mark_line(strokeWidth=2.2, clip=True)
         .encode(x=x, y=y, color=color, tooltip=tooltips({"kernel:N": "kernel", "ms:Q": "ms", "ghz:Q": "GHz"}))
     )
-    return alt.layer(points, lines).properties(width=NARROW_WIDTH - _AXIS_ROOM if narrow else _WIDTH, height=_HEIGHT)
+    return layered(points, lines).properties(width=NARROW_WIDTH - _AXIS_ROOM if narrow else _WIDTH, height=_HEIGHT)
 
 
 def _points(wakes: list[Wake]) -> list[dict[str, object]]:

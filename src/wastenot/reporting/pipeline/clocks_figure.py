@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wastenot.reporting.figure import Figure, inline, specification_of, tooltips
+from wastenot.reporting.figure import Figure, inline, layered, specification_of, tooltips
 from wastenot.reporting.formatting import percent
 from wastenot.reporting.optional_imports import load
 from wastenot.reporting.pipeline.drawing import NARROW, WIDE, about, instruction_text, mhz_text
@@ -84,6 +84,6 @@ def _chart(overview: PipelineOverview, *, narrow: bool) -> Any:
             layers.append(base.transform_filter("datum.auto").mark_circle(style="auto-box", opacity=1, strokeWidth=0.6))
             word = alt.Chart(inline([{"x": round(auto, 1)}])).mark_text(style="small-label", baseline="bottom", dy=-3)
             layers.append(word.encode(x=alt.X("x:Q", scale=scale), y=alt.YValue(0), text=alt.TextValue("auto")))
-        panels.append(alt.layer(*layers).properties(width=width, height=height, title=title))
+        panels.append(layered(*layers).properties(width=width, height=height, title=title))
     joined = alt.vconcat(*panels, spacing=10) if narrow else alt.hconcat(*panels, spacing=24)
     return joined.resolve_scale(color="shared", size="shared")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from wastenot.reporting.figure import Figure, inline, series_color, specification_of, tooltips
+from wastenot.reporting.figure import Figure, inline, layered, series_color, specification_of, tooltips
 from wastenot.reporting.formatting import percent, quantity
 from wastenot.reporting.optional_imports import load
 from wastenot.reporting.pipeline.drawing import (
@@ -123,7 +123,7 @@ def _chart(overview: PipelineOverview, *, narrow: bool) -> Any:
         layers += _straggler_marks(marks, x, y, tip)
     layers += _marked([row(before, default_s, default_j)], "dot", x, y, tip)
     layers += _marked(_own_rows(overview, row), "plan", x, y, tip)
-    return alt.layer(*layers).properties(width=NARROW if narrow else WIDE, height=_HEIGHT)
+    return layered(*layers).properties(width=NARROW if narrow else WIDE, height=_HEIGHT)
 
 
 def _curves(lines: Sequence[dict[str, object]], x: Any, y: Any, color: Any, dashes: Any, tip: Any) -> list[Any]:

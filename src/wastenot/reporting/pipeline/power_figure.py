@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from wastenot.reporting.figure import Figure, inline, series_color, specification_of, tooltips
+from wastenot.reporting.figure import Figure, inline, layered, series_color, specification_of, tooltips
 from wastenot.reporting.formatting import quantity
 from wastenot.reporting.optional_imports import load
 from wastenot.reporting.pipeline.drawing import AFTER, AFTER_COLOR, BEFORE_COLOR, NARROW, WIDE, TimeAxis, about, before_text
@@ -61,7 +61,7 @@ def _chart(overview: PipelineOverview, axis: TimeAxis, *, narrow: bool) -> Any:
             own.mark_text(style="small-label", align="right", baseline="top", dx=-4, dy=3)
             .encode(x=x, y=alt.YValue(0), text=alt.Text("text:N"))
         )  # fmt: skip
-    return alt.layer(*layers).properties(width=NARROW if narrow else WIDE, height=_HEIGHT)
+    return layered(*layers).properties(width=NARROW if narrow else WIDE, height=_HEIGHT)
 
 
 def _rows(name: str, line: TimeLine, axis: TimeAxis, factor: float, unit: str) -> list[dict[str, object]]:

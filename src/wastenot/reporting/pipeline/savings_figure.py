@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from wastenot.reporting.figure import Figure, inline, specification_of, tooltips
+from wastenot.reporting.figure import Figure, inline, layered, specification_of, tooltips
 from wastenot.reporting.formatting import percent
 from wastenot.reporting.optional_imports import load
 from wastenot.reporting.pipeline.drawing import AFTER_COLOR, NARROW, WIDE, about, before_text
@@ -74,4 +74,4 @@ def _panel(title: str, points: Sequence[Saving], domain: list[float], *, relativ
         base.mark_line(color=AFTER_COLOR, strokeWidth=1.8),
         base.mark_circle(color=AFTER_COLOR, size=45, opacity=1).encode(tooltip=tip),
     ]
-    return alt.layer(*layers, *([own] if any(each.own for each in points) else []))
+    return layered(*layers, *([own] if any(each.own for each in points) else []))

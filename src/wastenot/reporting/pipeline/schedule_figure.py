@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wastenot.reporting.figure import Figure, inline, specification_of, tooltips
+from wastenot.reporting.figure import Figure, inline, layered, specification_of, tooltips
 from wastenot.reporting.formatting import percent, quantity
 from wastenot.reporting.optional_imports import load
 from wastenot.reporting.pipeline.drawing import (
@@ -159,7 +159,7 @@ def _panel(
     layers += _critical(shown, axis, x, y)
     layers += _ends(overview, line, axis, x, window)
     texts = [*(title.split(": ", 1) if narrow and title else [title]), window.name]
-    return alt.layer(*layers).properties(width=width, height=height, title=_title(*filter(None, texts)))
+    return layered(*layers).properties(width=width, height=height, title=_title(*filter(None, texts)))
 
 
 def _title(*lines: str) -> dict[str, object]:

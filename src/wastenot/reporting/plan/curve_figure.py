@@ -10,7 +10,7 @@ from wastenot.analyses.plan_overview import PlanOverview
 from wastenot.analyses.staircase import Curve
 from wastenot.planning.objective import DEFAULT_CONFIDENCE
 from wastenot.planning.plan import Plan
-from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline, series_color, tooltips
+from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline, layered, series_color, tooltips
 from wastenot.reporting.formatting import percent, quantity
 from wastenot.reporting.optional_imports import load
 from wastenot.reporting.plan.labelled_points import (
@@ -117,7 +117,7 @@ def _chart(overview: PlanOverview, curves: Sequence[Curve], *, narrow: bool) -> 
     layers = [*_rules(overview, frame), lines, dots.encode(x=x, y=y, color=color), targets]
     layers += draw_labels(marks, frame, [_steps(curve) for curve in curves])
     layers += draw_points(marks, x, y)
-    return alt.layer(*layers).properties(width=frame.width, height=frame.height)
+    return layered(*layers).properties(width=frame.width, height=frame.height)
 
 
 def _steps(curve: Curve) -> list[tuple[float, float]]:

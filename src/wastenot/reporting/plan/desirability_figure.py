@@ -8,7 +8,7 @@ from typing import Any
 
 from wastenot.analyses.plan_overview import PlanOverview
 from wastenot.planning.comparison import ComparisonRow
-from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline
+from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline, layered
 from wastenot.reporting.formatting import change
 from wastenot.reporting.optional_imports import load
 from wastenot.reporting.plan.plan_figure import SAVED, SLOWDOWN, plan_figure, saved, slowdown
@@ -106,7 +106,7 @@ def _map(
         .encode(x=x, x2=alt.X2("x2:Q"), y=y, y2=alt.Y2("y2:Q"), color=color)
     )
     labels = _rejected_labels(reach) if legend else []
-    return alt.layer(field, *labels, *_axes(), *_overlay(overview, rows, reach, x, y)).properties(
+    return layered(field, *labels, *_axes(), *_overlay(overview, rows, reach, x, y)).properties(
         width=size, height=size, title=alt.TitleParams(title, anchor="start", fontSize=13, offset=8)
     )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wastenot.analyses.plan_overview import KernelTotal, PlanOverview
-from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline, name_axis, series_color, tooltips
+from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline, layered, name_axis, series_color, tooltips
 from wastenot.reporting.formatting import change, percent, quantity, shortened
 from wastenot.reporting.optional_imports import load
 from wastenot.reporting.plan.plan_figure import REACH, plan_figure
@@ -138,7 +138,7 @@ def _narrow(bars: Sequence[_Bar]) -> Any:
     chart = alt.Chart(inline(rows))
     names = chart.mark_text(style="label", align="left", dy=below - 18).encode(x=alt.XValue(0), y=y, text=alt.Text("name:N"))
     clocks = chart.mark_text(style="small-label", align="right", dy=below - 18)
-    layers = alt.layer(panel, names, clocks.encode(x=alt.XValue(width), y=y, text=alt.Text("clocks:N")))
+    layers = layered(panel, names, clocks.encode(x=alt.XValue(width), y=y, text=alt.Text("clocks:N")))
     return layers.properties(width=width, height=alt.Step(_NARROW_STEP), view=alt.ViewBackground(stroke=None))
 
 
@@ -168,7 +168,7 @@ def _panel(
     text = chart.mark_text(style="small-label", align="left", dx=5, dy=below).encode(
         x=alt.X(f"{what}_high:Q", title=title, scale=scale, axis=axis), y=y, text=f"{what}_text:N"
     )
-    return alt.layer(zero, bar, *(intervals if known else []), text)
+    return layered(zero, bar, *(intervals if known else []), text)
 
 
 def _color(bars: Sequence[_Bar], *, legend: bool, columns: int) -> Any:

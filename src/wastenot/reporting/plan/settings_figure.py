@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from wastenot.analyses.plan_overview import PlanOverview, SettingMap, SettingPoint
-from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline, tooltips
+from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline, layered, tooltips
 from wastenot.reporting.formatting import change, fraction_of_whole, percent, shortened
 from wastenot.reporting.optional_imports import load
 from wastenot.reporting.plan.clipping import Gathered, Point, Window, window_around
@@ -211,7 +211,7 @@ def _map_chart(each: SettingMap, families: list[str], size: tuple[int, int]) -> 
     subtitle = _BETWEEN.join([f"{fraction_of_whole(each.energy_fraction)} of energy", *_outside_text(outside, each.points)])
     title = alt.TitleParams(name, subtitle=subtitle, anchor="start", fontSize=13, subtitleFontSize=11, offset=8)
     layers = [*_corner(window, size), line, *bars, dots, plan, *_arrows(outside, each.points, x, y, colour)]
-    return alt.layer(*layers).properties(width=size[0], height=size[1], title=title)
+    return layered(*layers).properties(width=size[0], height=size[1], title=title)
 
 
 def _outside_text(outside: Sequence[Gathered], points: Sequence[SettingPoint]) -> list[str]:

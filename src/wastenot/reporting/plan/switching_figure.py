@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wastenot.analyses.plan_overview import PlanOverview
-from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline, specification_of
+from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline, layered, specification_of
 from wastenot.reporting.formatting import percent, quantity
 from wastenot.reporting.optional_imports import load
 from wastenot.reporting.plan.plan_figure import SAVED, saved
@@ -74,4 +74,4 @@ def _chart(overview: PlanOverview, *, narrow: bool) -> Any:
             mark.mark_rule(color=_OWN, strokeDash=[4, 3]).encode(x=x, y=alt.YValue(0), y2=alt.Y2Value(_HEIGHT)),
             mark.mark_point(filled=True, size=130, color=_OWN, shape="diamond"),
         ]
-    return alt.layer(*layers).properties(width=_NARROW if narrow else _WIDTH, height=_HEIGHT)
+    return layered(*layers).properties(width=_NARROW if narrow else _WIDTH, height=_HEIGHT)

@@ -8,7 +8,7 @@ from typing import Any
 
 from wastenot.devices.instrument import TOTAL
 from wastenot.profiling.result import Profile
-from wastenot.reporting.figure import Figure, inline, name_axis, specification_of, tooltips
+from wastenot.reporting.figure import Figure, inline, layered, name_axis, specification_of, tooltips
 from wastenot.reporting.formatting import change, percent, quantity, shortened
 from wastenot.reporting.profile.description import channel_names, shown_before, steady, subject, timed_channels, watts
 from wastenot.reporting.profile.drawing import BLUE, NARROW, altair, color_of
@@ -170,7 +170,7 @@ def _bars(
         .encode(x=alt.X("sse:Q", title=scale.unit)),
         base.mark_text(style="small-label", align="left", dx=6).encode(x=alt.X("high:Q", title=scale.unit), text="text:N"),
     ]
-    return alt.layer(*layers).properties(
+    return layered(*layers).properties(
         width=width,
         height=alt.Step(_STEP),
         title=alt.TitleParams(name, anchor="start", frame="group", fontSize=12.5, offset=4),
@@ -225,7 +225,7 @@ def _lines(profiles: Sequence[Profile], labels: list[str], name: str, scale: _Sc
     line = base.mark_line(strokeWidth=2.2).encode(
         y=alt.Y("p:Q", title=title, scale=scaled), tooltip=tooltips({"label:N": " ", "p:Q": title, "share:Q": "%"})
     )
-    return alt.layer(band, line).properties(width=width, height=_LINES_HEIGHT)
+    return layered(band, line).properties(width=width, height=_LINES_HEIGHT)
 
 
 def contexts_figure(profiles: Sequence[Profile]) -> Figure:
@@ -314,7 +314,7 @@ def _context_panel(kernel: str, members: list[Profile], most_w: float, width: in
         x=alt.XValue(int(width / (2.3 if width == _NARROW_BARS else _ROOM))),
         text=alt.Text("short:N" if width == _NARROW_BARS else "text:N"),
     )
-    return alt.layer(bars, reference, errors, texts).properties(
+    return layered(bars, reference, errors, texts).properties(
         width=width,
         height=alt.Step(_STEP - 8),
         title=alt.TitleParams(kernel, anchor="start", frame="group", fontSize=12.5, offset=4),

@@ -8,7 +8,7 @@ import numpy as np
 
 from wastenot.devices.instrument import TOTAL
 from wastenot.profiling.result import Profile, State, UnitPower
-from wastenot.reporting.figure import Figure, inline, series_color, tooltips
+from wastenot.reporting.figure import Figure, inline, layered, series_color, tooltips
 from wastenot.reporting.formatting import quantity
 from wastenot.reporting.profile.description import channel_names, subject, timed_channels, unit_word
 from wastenot.reporting.profile.drawing import BLUE, FAINT, FIT_COLOR, NARROW, TimeUnit, altair, color_of, profile_figure
@@ -110,7 +110,7 @@ def _panel(
     for name in names:
         if name in state.channels:
             layers += _layers(profile, state, name, unit, x, y, y_title, kinds, width)
-    chart = alt.layer(*layers).properties(width=width, height=height)
+    chart = layered(*layers).properties(width=width, height=height)
     return chart if title is None else chart.properties(title=title)
 
 

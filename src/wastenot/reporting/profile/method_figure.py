@@ -9,7 +9,7 @@ import numpy as np
 from wastenot.arrays import FloatArray, IndexArray
 from wastenot.devices.instrument import TOTAL
 from wastenot.profiling.result import Profile
-from wastenot.reporting.figure import Figure, inline, series_color, series_opacity
+from wastenot.reporting.figure import Figure, inline, layered, series_color, series_opacity
 from wastenot.reporting.profile.description import channel_names, timed_channels
 from wastenot.reporting.profile.drawing import (
     BLUE,
@@ -141,7 +141,7 @@ class _Panel:
             "kind:O", {kind: color for kind, (color, _) in kinds.items()}, columnPadding=12, symbolSize=60, offset=4
         )
         opacity = series_opacity("kind:O", {kind: opacity for kind, (_, opacity) in kinds.items()})
-        return alt.layer(*(layer.encode(color=color, opacity=opacity) for layer in layers)).properties(
+        return layered(*(layer.encode(color=color, opacity=opacity) for layer in layers)).properties(
             width=self._width,
             height=_HEIGHT,
             title=alt.TitleParams(title, anchor="start", frame="group", fontSize=12.5, offset=2),

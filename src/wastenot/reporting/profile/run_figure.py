@@ -10,7 +10,7 @@ import numpy as np
 from wastenot.arrays import FloatArray
 from wastenot.devices.instrument import TOTAL
 from wastenot.profiling.result import Profile, State
-from wastenot.reporting.figure import Figure, inline, series_color, series_opacity, tooltips
+from wastenot.reporting.figure import Figure, inline, layered, series_color, series_opacity, tooltips
 from wastenot.reporting.formatting import quantity
 from wastenot.reporting.profile.description import channel_names, shown_before, timed_channels, unit_word
 from wastenot.reporting.profile.drawing import (
@@ -122,7 +122,7 @@ def _total_panel(profile: Profile, unit: TimeUnit, x: Any, rows: Any, *, narrow:
     width = NARROW if narrow else WIDTH
     fitted = _steps(profile, TOTAL, unit, x, y, _TOTAL_TITLE, FIT_COLOR)
     fitted += _inside_lines(profile, unit, x, y)
-    return alt.layer(*_execution_bounds(profile, unit), dots, *fitted, *_state_labels(profile, unit, width)).properties(
+    return layered(*_execution_bounds(profile, unit), dots, *fitted, *_state_labels(profile, unit, width)).properties(
         width=width, height=_TOTAL_HEIGHT
     )
 
@@ -163,8 +163,8 @@ def _parts_panel(profile: Profile, unit: TimeUnit, x: Any, shown: dict[str, Any]
         )
     )
     fitted = [layer for name in shown for layer in _steps(profile, name, unit, x, y, _PARTS_TITLE, None)]
-    layered = alt.layer(*_execution_bounds(profile, unit), points, *fitted)
-    return layered.properties(width=NARROW if narrow else WIDTH, height=_PARTS_HEIGHT)
+    parts = layered(*_execution_bounds(profile, unit), points, *fitted)
+    return parts.properties(width=NARROW if narrow else WIDTH, height=_PARTS_HEIGHT)
 
 
 def _execution_bounds(profile: Profile, unit: TimeUnit) -> list[Any]:

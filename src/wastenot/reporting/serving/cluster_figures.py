@@ -11,6 +11,7 @@ from wastenot.reporting.figure import (
     NARROW_WIDTH,
     Figure,
     inline,
+    layered,
     series_color,
     specification_of,
     tooltips,
@@ -80,7 +81,7 @@ def _energy_chart(found: Comparison, *, narrow: bool) -> Any:
     least = found.bound_per_token_j
     bound = alt.Chart(inline([] if least is None else [{"energy": least}])).mark_rule(style="rule").encode(x=x)
     width = _NARROW if narrow else _WIDE
-    return alt.layer(bars, ranges, bound).properties(width=width, height=_ROW * len(rows))
+    return layered(bars, ranges, bound).properties(width=width, height=_ROW * len(rows))
 
 
 def _energy_row(outcome: Outcome) -> dict[str, object]:
@@ -128,7 +129,7 @@ def _classes_chart(scenario: Scenario, found: Comparison, *, narrow: bool) -> An
     points = alt.Chart(inline(rows)).mark_circle(size=60, opacity=0.95).encode(
         x=x, y=y, yOffset=offset, color=color, tooltip=tip
     )  # fmt: skip
-    return alt.layer(limit, points).properties(width=_NARROW if narrow else _WIDE, height=(_ROW + 6) * len(there))
+    return layered(limit, points).properties(width=_NARROW if narrow else _WIDE, height=(_ROW + 6) * len(there))
 
 
 # ---- over time -----------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline, specification_of, tooltips
+from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline, layered, specification_of, tooltips
 from wastenot.reporting.formatting import SPACE, percent, quantity
 from wastenot.reporting.optional_imports import load
 from wastenot.reporting.serving.engine_words import about, setting_text
@@ -73,7 +73,7 @@ def _latency_chart(points: Sequence[OperatingPoint], *, narrow: bool) -> Any:
         )
         for style in ("halo", "small-label")
     ]  # fmt: skip
-    return alt.layer(lines, best, dots, *labels).properties(width=_NARROW if narrow else _WIDE, height=380)
+    return layered(lines, best, dots, *labels).properties(width=_NARROW if narrow else _WIDE, height=380)
 
 
 def _clock_figure(points: Sequence[OperatingPoint], subtitle: str) -> Figure | None:
@@ -171,7 +171,7 @@ def _curves(rows: list[dict[str, object]], title: str, series: str, *, narrow: b
         .mark_point(size=130, strokeWidth=2)
         .encode(x=x, y=y, color=color)
     )
-    return alt.layer(lines, dots, least).properties(width=_NARROW if narrow else _WIDE, height=300)
+    return layered(lines, dots, least).properties(width=_NARROW if narrow else _WIDE, height=300)
 
 
 def _row(each: OperatingPoint, several: bool) -> dict[str, object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline, specification_of, tooltips
+from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline, layered, specification_of, tooltips
 from wastenot.reporting.formatting import percent, quantity
 from wastenot.reporting.optional_imports import load
 from wastenot.reporting.serving.steer_words import about
@@ -70,4 +70,4 @@ def _chart(found: Steering, *, narrow: bool) -> Any:
     tip = tooltips({"policy:N": "policy", "in_time:N": "in time", "per_token:N": "energy of a token", "saved:N": "saved"})
     asked = alt.Chart(inline([{"kept": 100.0 * found.share}])).mark_rule(style="rule").encode(x=x)
     points = alt.Chart(inline(rows)).mark_circle(size=150, opacity=0.9).encode(x=x, y=y, color=color, tooltip=tip)
-    return alt.layer(asked, points).properties(width=_NARROW if narrow else _WIDE, height=_HEIGHT)
+    return layered(asked, points).properties(width=_NARROW if narrow else _WIDE, height=_HEIGHT)

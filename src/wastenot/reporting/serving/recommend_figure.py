@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline, specification_of, tooltips
+from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline, layered, specification_of, tooltips
 from wastenot.reporting.formatting import quantity
 from wastenot.reporting.optional_imports import load
 from wastenot.reporting.serving.recommend_words import Recommended, about
@@ -111,7 +111,7 @@ def _chart(found: Recommended, *, narrow: bool) -> Any:
     if rings:
         mark = alt.Chart(inline(rings)).mark_point(size=150, strokeWidth=2.4, filled=False)
         layers.append(mark.encode(x=x, y=y, color=color, tooltip=tip))
-    return alt.layer(*layers).properties(width=_NARROW if narrow else _WIDE, height=400)
+    return layered(*layers).properties(width=_NARROW if narrow else _WIDE, height=400)
 
 
 def _log(values: list[float]) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from wastenot.arrays import FloatArray
-from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline, specification_of, tooltips
+from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline, layered, specification_of, tooltips
 from wastenot.reporting.optional_imports import load
 from wastenot.reporting.serving.policies_figure import policy_colors
 from wastenot.reporting.serving.steer_words import about, best_of
@@ -102,7 +102,7 @@ def _chart(found: Steering, shown: list[Steered], begin_s: float, end_s: float, 
         if field in limits:
             layers.insert(0, alt.Chart(inline([{field: limits[field]}])).mark_rule(style="rule").encode(y=y))
         title = alt.TitleParams(_PANELS[field], anchor="start", fontSize=12, fontWeight="normal", offset=4)
-        panels.append(alt.layer(*layers).properties(width=_NARROW if narrow else _WIDE, height=_HEIGHT, title=title))
+        panels.append(layered(*layers).properties(width=_NARROW if narrow else _WIDE, height=_HEIGHT, title=title))
     return alt.vconcat(*panels, spacing=10)
 
 
