@@ -74,13 +74,17 @@ class CoreSearch:
         budget: that not all segments fit into.
         taken: how many segments fit.
         gap_tolerance: relative gap at which to stop.
+        known_j: energy of a plan known from elsewhere; only what is better is looked for.
     """
 
-    def __init__(self, relaxation: Relaxation, budget: Budget, taken: int, gap_tolerance: float) -> None:
+    def __init__(
+        self, relaxation: Relaxation, budget: Budget, taken: int, gap_tolerance: float, known_j: float = np.inf
+    ) -> None:
         self._r = relaxation
         self._budget = budget
         self._taken = taken
         self._tolerance = max(gap_tolerance, ROUNDING / 8)
+        self._known_j = known_j
         self._best = relaxation.prefix(taken)
         self._best_j = float(relaxation.energy_j[self._best].sum())
         self._given_up_j = np.inf  # least bound of what was dropped though it could be better within the tolerance
@@ -100,7 +104,7 @@ class CoreSearch:
     @property
     def _worth_below(self) -> float:
         """A partial plan whose bound is not below this cannot improve on the best by more than the tolerance."""
-        return self._best_j * (1.0 - self._tolerance)
+        return min(self._best_j, self._known_j) * (1.0 - self._tolerance)
 
     def _take(self, chosen: IndexArray) -> None:
         energy = float(self._r.energy_j[chosen].sum())

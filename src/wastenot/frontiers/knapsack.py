@@ -78,12 +78,15 @@ class Knapsack:
         """The fastest plan, and of the fastest the one of least energy."""
         return self._selection(self.relaxation.prefix(0))
 
-    def least_energy(self, budget_s: Fraction | float | None = None, gap_tolerance: float = 0.0) -> Selection:
+    def least_energy(
+        self, budget_s: Fraction | float | None = None, gap_tolerance: float = 0.0, known_j: float = np.inf
+    ) -> Selection:
         """The plan of least energy whose time, summed exactly, is within a budget.
 
         Args:
             budget_s: the budget; ``None`` for no limit.
             gap_tolerance: stop once the energy is proven to be within this fraction of the least possible.
+            known_j: only plans that need less than this are looked for; where there are none, any plan within the budget.
 
         Raises:
             InfeasibleError: even the fastest plan is over the budget.
@@ -102,7 +105,7 @@ class Knapsack:
             raise InfeasibleError("even the fastest plan is over the time budget")
         if taken == relaxation.segments:
             return self._selection(relaxation.prefix(taken))
-        return self._selection(*CoreSearch(relaxation, budget, taken, gap_tolerance).run())
+        return self._selection(*CoreSearch(relaxation, budget, taken, gap_tolerance, known_j).run())
 
     def least_edp(self, exponent: float = 1.0, budget_s: Fraction | float | None = None) -> Selection:
         """The plan of least ``energy * time ** exponent``, exact, over all plans or those within a time budget.
@@ -172,7 +175,12 @@ class Cheapest:
 
 
 def cheapest_within(
-    cost: FloatArray, weight: FloatArray, start: IndexArray, budget: float, gap_tolerance: float = 0.0
+    cost: FloatArray,
+    weight: FloatArray,
+    start: IndexArray,
+    budget: float,
+    gap_tolerance: float = 0.0,
+    known: float = np.inf,
 ) -> Cheapest:
     """One option of each group, of least cost, whose weights sum to no more than a budget, to rounding.
 
@@ -185,6 +193,7 @@ def cheapest_within(
         start: group ``g`` is ``start[g]:start[g + 1]``; shape (groups + 1,).
         budget: for the sum of weights.
         gap_tolerance: stop once the cost is proven to be within this fraction of the least possible.
+        known: only options that cost less than this are looked for; where there are none, any that are within the budget.
 
     Raises:
         InfeasibleError: no options are within the budget.
@@ -195,7 +204,7 @@ def cheapest_within(
     allowed += _ROUNDING_OF_WEIGHTS * (abs(allowed) + len(shift) * scale)
     groups = Groups(weight - np.repeat(shift, np.diff(start)), cost, start)
     knapsack = Knapsack(groups)
-    best, relaxation = knapsack.least_energy(allowed, gap_tolerance), knapsack.relaxation
+    best, relaxation = knapsack.least_energy(allowed, gap_tolerance, known), knapsack.relaxation
     taken = int(np.searchsorted(relaxation.reached_time_s[1:], allowed, side="right"))
     price = float(relaxation.segment_rate[taken]) if taken < relaxation.segments else 0.0
     return Cheapest(tuple((best.options - start[:-1]).tolist()), best.energy_j, best.lower_bound_j, price)

@@ -143,7 +143,12 @@ class Engine:
 
     def advance(self, seconds: float) -> None:
         """Advance virtual time; in wall time, catch up with it."""
-        target = self.now_s + seconds if self._wall_s is None else self._wall_s() - self._began_s
+        if self._wall_s is None:
+            if not seconds:
+                return
+            target = self.now_s + seconds
+        else:
+            target = self._wall_s() - self._began_s
         while self.now_s < target:
             end = min(target, self.now_s + _STEP_S)
             for change in self._in_flight:

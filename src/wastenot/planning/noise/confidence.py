@@ -257,16 +257,19 @@ class ConfidentChoice:
 
         def try_interval(low: float, high: float) -> None:
             lower = mean + stretch * self.variance_s2 / (low + high)
-            outer = self._within(cost, lower, -stretch * low * high / (low + high) - doubted_s)
+            known = best.cost if best else np.inf
+            outer = self._within(cost, lower, -stretch * low * high / (low + high) - doubted_s, known)
             if outer is None:
                 return
+            heapq.heappush(waiting, (outer.lower_bound, low, high))
+            if outer.lower_bound >= known * (1.0 - _GAP):
+                return
+            keep(outer)
             middle = math.sqrt(0.5) * high if low == 0.0 else math.sqrt(low * high)
             upper = mean + stretch * self.variance_s2 / (2.0 * middle)
-            inner = self._within(cost, upper, -0.5 * stretch * middle - doubted_s - further_s)
-            for candidate in (outer, inner):
-                if candidate:
-                    keep(candidate)
-            heapq.heappush(waiting, (outer.lower_bound, low, high))
+            inner = self._within(cost, upper, -0.5 * stretch * middle - doubted_s - further_s, known)
+            if inner:
+                keep(inner)
 
         first = self._within(cost, mean, -doubted_s)
         if first is None:
@@ -302,9 +305,9 @@ class ConfidentChoice:
         hull = Relaxation(Groups(self.variance_s2, cost + price * mean, self.start))
         return float((hull.reached_energy_j + price * stretch * np.sqrt(np.maximum(hull.reached_time_s, 0.0))).min())
 
-    def _within(self, cost: FloatArray, weight: FloatArray, budget: float) -> Cheapest | None:
+    def _within(self, cost: FloatArray, weight: FloatArray, budget: float, known: float = np.inf) -> Cheapest | None:
         try:
-            return cheapest_within(cost, weight, self.start, budget, _GAP / 10)
+            return cheapest_within(cost, weight, self.start, budget, _GAP / 10, known)
         except InfeasibleError:
             return None
 
