@@ -12,6 +12,7 @@ import pytest
 
 from testbed.study_rows import measured_rows
 from testbed.toy_gpu import TOY
+from wastenot.cli.progress import kept_if_interrupted, resume_with
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OPENBLAS_NUM_THREADS": "1"}
 
@@ -75,3 +76,14 @@ def test_a_validation_says_that_nothing_is_kept(tmp_path):
     code, said = interrupted(tmp_path, *validate)
     assert (code, said[-2:]) == (130, ["nothing was kept; to do it again, run the same command", "interrupted"])
     assert not (tmp_path / "checked.json").exists()
+
+
+def test_before_anything_is_measured_nothing_is_said_to_be_kept(tmp_path):
+    file = tmp_path / "study.db"
+    with pytest.raises(KeyboardInterrupt) as early, kept_if_interrupted(resume_with("wastenot sweep", file)):
+        raise KeyboardInterrupt
+    file.touch()
+    with pytest.raises(KeyboardInterrupt) as late, kept_if_interrupted(resume_with("wastenot sweep", file)):
+        raise KeyboardInterrupt
+    assert early.value.args == (f"{file}: nothing was measured yet; begin again: wastenot sweep",)
+    assert late.value.args == (f"{file}: what was measured is kept; resume: wastenot sweep",)

@@ -20,6 +20,8 @@ from wastenot.cli.options import (
 from wastenot.wording import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.console import RenderableType
 
     from wastenot.devices.protocol import Device
@@ -88,7 +90,7 @@ def natural(
         raise BadInputError("--device: name the GPU to measure, such as nvidia:0; or show a study: --study FILE")
     check_draws(draws)
     name = workload
-    keeps = "nothing was kept"
+    keeps: str | Callable[[], str] = "nothing was kept"
     if device is not None:
         limit_s = parse_budget(time_limit, "--time-limit")
         tasks = find_tasks(workload or WORKLOAD, device, shape_options.shape())

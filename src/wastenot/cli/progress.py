@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wastenot.processes import Terminated
@@ -44,20 +45,27 @@ def shown_progress(title: str) -> Iterator[Progress]:
 
 
 @contextmanager
-def kept_if_interrupted(message: str) -> Iterator[None]:
+def kept_if_interrupted(message: str | Callable[[], str]) -> Iterator[None]:
     """Let Ctrl-C, or a signal to terminate, say what is kept and how to resume; otherwise it says that nothing is kept."""
     try:
         yield
-    except KeyboardInterrupt as error:
-        raise KeyboardInterrupt(*(error.args or (message,))) from None
-    except Terminated:
-        print(message, file=sys.stderr)
+    except (KeyboardInterrupt, Terminated) as error:
+        said = message if isinstance(message, str) else message()
+        if isinstance(error, KeyboardInterrupt):
+            raise KeyboardInterrupt(*(error.args or (said,))) from None
+        print(said, file=sys.stderr)
         raise
 
 
-def resume_with(command: str, where: object) -> str:
-    """What Ctrl-C says where a study keeps each measurement as it is made."""
-    return f"{where}: what was measured is kept; resume: {command}"
+def resume_with(command: str, where: object) -> Callable[[], str]:
+    """What Ctrl-C says where a study keeps each measurement as it is made; its file begins with the first."""
+
+    def said() -> str:
+        if "://" not in str(where) and not Path(str(where)).exists():
+            return f"{where}: nothing was measured yet; begin again: {command}"
+        return f"{where}: what was measured is kept; resume: {command}"
+
+    return said
 
 
 class _Count:

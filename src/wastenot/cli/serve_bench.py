@@ -128,9 +128,8 @@ def serve_bench(
         return
     for line in lines:
         say(line)
-    resume = "the points so far are above; to keep them, and to resume: --study FILE"
-    if study is not None:
-        resume = resume_with("the same command", study)
+    unkept = "the points so far are above; to keep them, and to resume: --study FILE"
+    resume = unkept if study is None else resume_with("the same command", study)
     measured: list[ServingPoint] = []
     try:
         with kept_if_interrupted(resume), shown_progress(f"measuring {bench.served.model}") as progress:

@@ -256,9 +256,8 @@ class ConfidentChoice:
                     best = candidate
 
         def try_interval(low: float, high: float) -> None:
-            lower = mean + stretch * self.variance_s2 / (low + high)
-            known = best.cost if best else np.inf
-            outer = self._within(cost, lower, -stretch * low * high / (low + high) - doubted_s, known)
+            known, slope = best.cost if best else np.inf, stretch / (low + high)
+            outer = self._within(cost, mean + slope * self.variance_s2, -slope * low * high - doubted_s, known)
             if outer is None:
                 return
             heapq.heappush(waiting, (outer.lower_bound, low, high))
@@ -267,8 +266,7 @@ class ConfidentChoice:
             keep(outer)
             middle = math.sqrt(0.5) * high if low == 0.0 else math.sqrt(low * high)
             upper = mean + stretch * self.variance_s2 / (2.0 * middle)
-            inner = self._within(cost, upper, -0.5 * stretch * middle - doubted_s - further_s, known)
-            if inner:
+            if inner := self._within(cost, upper, -0.5 * stretch * middle - doubted_s - further_s, known):
                 keep(inner)
 
         first = self._within(cost, mean, -doubted_s)
