@@ -83,7 +83,7 @@ def test_one_process_cannot_measure_twice_either(study):
         pass
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_process_that_was_killed_is_in_nobodys_way(begin, study, number):
     first = begin()
     first.measure(900)
