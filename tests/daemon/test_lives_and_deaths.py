@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,8 @@ from testbed.stand_in import apply_kills, kill_runs
 from wastenot.devices.nvidia import journal
 from wastenot.devices.nvidia.clocks import NvidiaClocks
 from wastenot.devices.nvidia.control import control_here
-from wastenot.devices.nvidia.daemon_clocks import DaemonClocks
+from wastenot.devices.nvidia.daemon_clocks import _BEATS, DaemonClocks
+from wastenot.devices.nvidia.daemon_connection import Connection
 from wastenot.devices.nvidia.device import open_nvidia
 from wastenot.devices.nvidia.nvml import Nvml
 from wastenot.errors import ClocksRefusedError, DeviceError, WastenotError
@@ -118,11 +118,20 @@ def test_a_process_that_is_stopped_loses_the_lease(stand_in, daemon, victim):
     assert until(lambda: clean(stand_in))
 
 
-def test_heartbeats_keep_the_lease(stand_in, daemon):
+def test_heartbeats_keep_the_lease(stand_in, daemon, monkeypatch):
+    ask, beats = Connection.ask, threading.Semaphore(0)
+
+    def counted(connection, what, **fields):
+        reply = ask(connection, what, **fields)
+        if what == "beat":
+            beats.release()
+        return reply
+
+    monkeypatch.setattr(Connection, "ask", counted)
     daemon.start()
     clocks = open_nvidia("nvidia:0", allow_clock_control=True).clocks
     clocks.request(Setting(1200.0))
-    time.sleep(2.5)
+    assert all(beats.acquire(timeout=60.0) for _ in range(3 * _BEATS))  # for three times as long as silence may last
     assert not clean(stand_in)
     clocks.release()
     assert clean(stand_in)
