@@ -15,6 +15,7 @@ def read(where):
     return JobStore(open_study(where)).read("nightly")
 
 
+@pytest.mark.parametrize("where", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True)
 def test_two_programs_recur_at_once_and_learn_of_each_other(where):
     programs = [program("recur", where, 8, "wait") for _ in range(2)]
     assert [each.stdout.readline() for each in programs] == ["begun\n"] * 2
@@ -31,6 +32,7 @@ def test_two_programs_recur_at_once_and_learn_of_each_other(where):
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGINT])
+@pytest.mark.parametrize("where", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True)
 def test_a_run_that_is_killed_is_lost_and_the_next_goes_on(where, number):
     killed = program("never_end", where)
     assert killed.stdout.readline() == "begun\n", killed.stderr.read()
