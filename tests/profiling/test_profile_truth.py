@@ -61,11 +61,11 @@ def test_bands_hold_the_power_where_readings_are_many() -> None:
 def test_stated_means_hold_the_truth_with_a_sensor_that_lags() -> None:
     """However power rises, 95 % intervals hold; by chance the bound is missed in one of 1,000 such tests."""
     held = []
-    for (number, settling), name in product(enumerate(SETTLINGS.values()), ("gemm:4096", "gemv:8192")):
+    for number, settling in enumerate(SETTLINGS.values()):
         seed = 700 + number
-        device, spec = gpu("h200", seed, **settling), kernel(name)
+        device, spec = gpu("h200", seed, **settling), kernel("gemm:4096")
         truth = Truth.of(device, spec)
-        profile = profile_kernel(device, spec, options=Options(seed=seed, budget_s=25.0, check=False))
+        profile = profile_kernel(device, spec, options=Options(seed=seed, budget_s=50.0, check=False))
         halfway = truth.until(Truth.of(device, spec))
         for state in profile.states:
             found = state.channels["total"]
@@ -121,8 +121,8 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize(("kind", "budget_s"), [("flat", 15.0), ("falling", 15.0), SLOW("rising", None)])
-def test_steady_execution_and_steady_power(kind: str, budget_s: float | None) -> None:
+@pytest.mark.parametrize(("kind", "budget_s"), [("flat", 15.0), ("falling", 15.0), SLOW("rising", 60.0)])
+def test_steady_execution_and_steady_power(kind: str, budget_s: float) -> None:
     device, spec = gpu("mi300x", 5, **KINDS[kind]), kernel("gemm:4096")
     truth = Truth.of(device, spec)
     profile = profile_kernel(device, spec, options=Options(seed=5, runs=60, budget_s=budget_s, check=False))
