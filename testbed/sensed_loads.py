@@ -37,7 +37,7 @@ def sensed(
     return simulated_device(preset, f"sim:{name}", seed=seed).instrument(), gauge
 
 
-def identified_total(instrument: SimulatedInstrument, kernel: KernelSpec, budget_s: float = 60.0) -> SensorIdentity:
+def identified_total(instrument: SimulatedInstrument, kernel: KernelSpec, budget_s: float = 30.0) -> SensorIdentity:
     """The channel of total power."""
     return identify_sensors(instrument, kernel, budget_s).channels[0]
 

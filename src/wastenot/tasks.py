@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from wastenot.capturing.workload_file import read_workload
 from wastenot.devices.protocol import Task
 from wastenot.errors import BadInputError
-from wastenot.study.store import Study, open_study
 from wastenot.study.sweep import Kernel, Sweep
 from wastenot.workloads.build import build_workload
 from wastenot.workloads.identity import EnergyState, Granularity, ModelRun, WorkloadKey
 from wastenot.workloads.kernel import KernelSpec, Workload
 from wastenot.workloads.shape import Shape
+
+if TYPE_CHECKING:
+    from wastenot.study.store import Study
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,8 @@ def find_tasks(
     kind, _, recording = device.partition(":")
     exists = Path(name).exists()
     if kind == "recorded" or (exists and not name.endswith(".json")):
+        from wastenot.study.store import open_study  # with its databases, which other tasks do without
+
         study = open_study(recording if kind == "recorded" else name)
         sweep = study.read(None if exists else name, granularity=granularity, finer=True)
         return replace(tasks_in_study(study, sweep), state=state)
@@ -127,6 +132,8 @@ def find_workload(name: str, shape: Shape | None = None, of_study: str | None = 
         raise BadInputError(f"{name}: says by itself how it is run; leave out what changes the shape of a model")
     if name.endswith(".json"):
         return read_workload(name)
+    from wastenot.study.store import open_study
+
     study = open_study(name)
     sweep = study.read(of_study, granularity="kernel", finer=True)
     found = tasks_in_study(study, sweep)

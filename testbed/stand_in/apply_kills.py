@@ -27,7 +27,7 @@ from pathlib import Path
 
 from testbed.applied_programs import make_plan
 from testbed.stand_in.fixtures import start_stand_in
-from testbed.stand_in.kill_runs import Runs, kill
+from testbed.stand_in.kill_runs import Runs, kill, wait_for
 from wastenot.cli.main import run
 from wastenot.devices.nvidia.daemon_protocol import SOCKET_VARIABLE as DAEMON_SOCKET
 from wastenot.devices.nvidia.device import open_nvidia
@@ -35,7 +35,6 @@ from wastenot.devices.nvidia.journal import journals
 
 KINDS = ("apply", "apply as root", "program", "apply and program")
 _LONGEST_WAIT_S = 0.4  # before a kill
-_PATIENCE_S = 60.0
 
 
 def kill_and_check(plan: str, kills: int, seed: int, kind: str) -> dict[str, float]:
@@ -73,7 +72,7 @@ def _kill_one(plan: str, runs: Runs, rng: random.Random, kind: str, through_daem
         lambda: run(["apply", plan, "--device", "nvidia:0", "--quiet", "--patience", "0.05", "--", *program])
     )
     if kind in ("program", "apply and program"):
-        _wait_for(noted.exists)
+        wait_for(noted.exists)
     time.sleep(rng.uniform(0.0, _LONGEST_WAIT_S))
     there = {"journal": bool(journals()), "changed": runs.changed()}
     began = time.monotonic()
@@ -89,7 +88,7 @@ def _kill_one(plan: str, runs: Runs, rng: random.Random, kind: str, through_daem
         runs.control.wait_for(command)
         if through_daemon:
             runs.let_the_daemon_read()
-            _wait_for(lambda: not runs.changed() and not journals())
+            wait_for(lambda: not runs.changed() and not journals())
         else:
             open_nvidia("nvidia:0")
     there["restore_s"] = time.monotonic() - began if through_daemon or kind == "program" else 0.0
@@ -98,12 +97,6 @@ def _kill_one(plan: str, runs: Runs, rng: random.Random, kind: str, through_daem
         with suppress(OSError, ValueError):  # it may never have begun
             os.kill(int(noted.read_text()), signal.SIGKILL)
     return there
-
-
-def _wait_for(true: object) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
-    while not true() and time.monotonic() < deadline:  # type: ignore[operator]
-        time.sleep(0.001)
 
 
 def main(kind: str = "apply", kills: int = 200, seed: int = 0) -> dict[str, float]:

@@ -118,8 +118,7 @@ class Runs:
         found = {"journal": bool(journals()), "changed": self.changed(), "restore_s": 0.0}
         if self._kind in ("client", "hang"):
             self.let_the_daemon_read()
-            while (self.changed() or journals()) and time.monotonic() < began + _PATIENCE_S:
-                time.sleep(0.001)
+            wait_for(lambda: not self.changed() and not journals())
             found["restore_s"] = time.monotonic() - began
         elif self._kind == "daemon":
             kill(victim)  # it would begin anew
@@ -226,6 +225,13 @@ def kill(process: int) -> None:
     _, status = os.waitpid(process, 0)
     if not os.WIFSIGNALED(status):
         raise RuntimeError("a victim died before it was killed")
+
+
+def wait_for(true: Callable[[], bool]) -> None:
+    """Wait until something is true, or for as long as nothing should take."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while not true() and time.monotonic() < deadline:
+        time.sleep(0.001)
 
 
 def runs(process: int) -> bool:

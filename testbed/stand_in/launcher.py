@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from testbed.stand_in.wire import Client
+from wastenot.devices.laps_at_end import LapsAtEnd
 from wastenot.devices.protocol import Task, TaskRun
-from wastenot.devices.simulated.device import LapsAtEnd
 from wastenot.devices.tracer import Load, Trace, TracedRun
 from wastenot.setting import Setting
 

@@ -27,7 +27,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 from testbed.stand_in.fixtures import start_stand_in
-from testbed.stand_in.kill_runs import Runs, kill
+from testbed.stand_in.kill_runs import Runs, kill, wait_for
 from wastenot.cli.main import run
 from wastenot.devices.nvidia.daemon_protocol import SOCKET_VARIABLE as DAEMON_SOCKET
 from wastenot.devices.nvidia.journal import journals
@@ -40,7 +40,6 @@ STALE_S = 0.5
 _ENGINE = Path(__file__).parents[2] / "data" / "serving" / "llama-8b-sim-h200.json"
 _PERIOD_S = 0.05
 _LONGEST_WAIT_S = 0.4  # before a kill, once metrics are read
-_PATIENCE_S = 60.0
 
 
 def kill_and_check(kills: int, seed: int, kind: str) -> dict[str, float]:
@@ -92,19 +91,19 @@ def _kill_one(runs: Runs, rng: random.Random, kind: str) -> dict[str, float]:
         kill(process)
     if kind == "server":
         time.sleep(STALE_S)  # until then the last readings count
-        _wait_for(lambda: not runs.changed())
+        wait_for(lambda: not runs.changed())
         there["restore_s"] = time.monotonic() - began
         time.sleep(rng.uniform(0.0, STALE_S))
         there["left"] = runs.changed()  # it stays so
         os.kill(command, signal.SIGTERM)
         os.waitpid(command, 0)
-        _wait_for(lambda: not journals())  # where the daemon has them
+        wait_for(lambda: not journals())  # where the daemon has them
         there["left"] = there["left"] or runs.changed() or bool(journals())
     else:
         runs.control.wait_for(command)
         if DAEMON_SOCKET in os.environ:
             runs.let_the_daemon_read()
-        _wait_for(lambda: not runs.changed() and not journals())
+        wait_for(lambda: not runs.changed() and not journals())
         there["restore_s"] = time.monotonic() - began
         there["left"] = runs.changed() or bool(journals())
         if server not in dead:
@@ -151,12 +150,6 @@ class _Metrics(BaseHTTPRequestHandler):
 def _serve(listening: HTTPServer, asks: int) -> None:
     _Metrics.asks = asks
     listening.serve_forever()
-
-
-def _wait_for(true: object) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
-    while not true() and time.monotonic() < deadline:  # type: ignore[operator]
-        time.sleep(0.001)
 
 
 def main(kind: str = "serve-control", kills: int = 200, seed: int = 0) -> dict[str, float]:

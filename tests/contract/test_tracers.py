@@ -130,7 +130,7 @@ def test_a_memory_clock_that_the_driver_does_not_lock_is_left_out(monkeypatch, t
         monkeypatch.setenv("WASTENOT_STATE", str(tmp_path))
         monkeypatch.delenv("WASTENOT_READ_ONLY", raising=False)
         device = opened(server)
-        found = measure_latency(device, design(device, kinds=("core", "memory"), core_mhz=(345.0, 1980.0), error=0.1))
+        found = measure_latency(device, design(device, kinds=("core", "memory"), core_mhz=(345.0, 1980.0), error=0.3))
         device.clocks.release()
     assert {each.what for each in found.targets} == {"core"}
     assert any(line.startswith("memory clock: ") for line in found.not_covered)

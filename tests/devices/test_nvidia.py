@@ -288,7 +288,7 @@ def test_after_sigkill_the_next_command_puts_it_right(stand_in, tmp_path, monkey
     assert len(starts) == 1
 
 
-@pytest.mark.parametrize("kills", [30, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [30, pytest.param(100, marks=pytest.mark.slow)])
 def test_kills_leave_nothing_behind(kills):
     counts = kill_runs.main("root", kills)
     assert counts["kills"] == kills and counts["left"] == 0

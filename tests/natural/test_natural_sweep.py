@@ -20,7 +20,7 @@ from wastenot.tuning.natural_overview import natural_overview
 from wastenot.workloads.shape import Shape
 
 NAMES = ("softmax", "down_gemm", "norm_first")
-SHORT_S = 8.0  # of each kernel, where it does not matter how good the curves are
+SHORT_S = 3.0  # of each kernel, where it does not matter how good the curves are
 
 
 class Told(Silent):

@@ -38,8 +38,8 @@ def _short_runs(device: SimulatedDevice, seed: int, runs: int) -> tuple[list[Tim
     return on_host_clock(collected, instrument, fit), instrument
 
 
-@pytest.mark.parametrize("delay_s", [0.017])
-def test_the_delay_is_found_and_runs_of_another_delay_are_left_out(delay_s: float) -> None:
+def test_the_delay_is_found_and_runs_of_another_delay_are_left_out() -> None:
+    delay_s = 0.017
     runs, instrument = _short_runs(_lagging(2, delay_s), 2, 80)
     odd = [5, 23, 41, 60]
     for place in odd:
@@ -61,7 +61,7 @@ def test_the_delay_is_found_and_runs_of_another_delay_are_left_out(delay_s: floa
 
 def test_slower_runs_do_not_move_the_delay() -> None:
     """Runs that take longer end later, as if readings were: they are not fitted, and get the delay of the others."""
-    runs, instrument = _short_runs(_lagging(5, 0.012), 5, 45)
+    runs, instrument = _short_runs(_lagging(5, 0.012), 5, 30)
     took_s = np.array([run.end_s[-1] for run in runs])
     slow = np.flatnonzero(took_s > 1.05 * np.median(took_s))
     assert 0 < len(slow) < 20
@@ -105,12 +105,12 @@ def test_a_power_below_rest_is_not_believed() -> None:
 
 def test_delays_that_drift_and_jump_are_followed() -> None:
     """A sensor that samples every 20 ms by a clock of its own: runs before and after a jump are told apart."""
-    runs, instrument = _short_runs(h200_with(3, sample_drift=5e-4, noise_w=1.0), 3, 110)
+    runs, instrument = _short_runs(h200_with(3, sample_drift=5e-4, noise_w=1.0), 3, 60)
     channel = instrument.channels[0]
     found = fit_response(runs, channel, kernels=1, own=0, group=1)
     assert found.channel.delay_drift == pytest.approx(5e-4, abs=3e-5)
     assert len(set(found.late_s[~np.isnan(found.late_s)].tolist())) >= 2
-    assert np.count_nonzero(~np.isnan(found.late_s)) > 95
+    assert np.count_nonzero(~np.isnan(found.late_s)) > 50
     log = instrument._bench.logs[0]
     off_s = []
     for run, late_s in zip(runs, found.late_s, strict=True):
@@ -125,7 +125,7 @@ def test_delays_that_drift_and_jump_are_followed() -> None:
 def test_a_profile_with_a_lagging_sensor() -> None:
     device, spec = _lagging(3, 0.01), kernel("gemm:8192")
     truth = Truth.of(device, spec)
-    profile = profile_kernel(device, spec, options=Options(seed=3))
+    profile = profile_kernel(device, spec, options=Options(seed=3, budget_s=30.0))
     assert max(truth.error(profile, state) for state in ("SSE", "SSP")) < 0.06
     assert profile.counter is not None
     assert abs(profile.counter.difference) < 0.02

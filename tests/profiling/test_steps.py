@@ -143,7 +143,7 @@ def test_executions_as_asked_for_that_do_not_tell_sse_and_ssp(preset: str, units
 
 
 def test_what_fails_on_the_way_keeps_what_was_collected(monkeypatch: pytest.MonkeyPatch) -> None:
-    left = iter(range(150))
+    left = iter(range(60))
 
     def failing(instrument: SimulatedInstrument, burst: Burst, rest_s: float, run=SimulatedInstrument._run) -> BurstRun:
         if next(left, None) is None:

@@ -41,7 +41,7 @@ def check(name: str, seed: int, **changes: float) -> SensorIdentity:
     assert found.period_s == pytest.approx(truth.period_s, rel=1e-4)
     assert found.window_s == pytest.approx(truth.window_s, rel=0.1)
     assert abs(found.delay_s - truth.delay_s) <= max(0.1 * truth.delay_s, 2e-3)
-    assert found.seconds < 66.0
+    assert found.seconds < 33.0
     # Stated errors hold the truth, give or take what 4 standard errors let through.
     assert abs(found.window_s - truth.window_s) < 4.0 * found.window_se_s
     assert found.window_se_s < 0.1 * truth.window_s
@@ -117,7 +117,7 @@ def test_a_slow_channel_beside_a_fast_one_is_not_guessed_at():
             "sensors": preset.sensors.model_copy(update={"power": gauge}),
         }
     )
-    found = identify_sensors(simulated_device(preset, "sim:x", seed=1).instrument(), LOAD)
+    found = identify_sensors(simulated_device(preset, "sim:x", seed=1).instrument(), LOAD, 30.0)
     total, slow = found.channels
     assert total.window_s == pytest.approx(0.025, rel=0.1)
     assert slow.period_s == pytest.approx(0.1, rel=1e-4)

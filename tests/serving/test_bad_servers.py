@@ -121,7 +121,7 @@ def test_a_server_that_begins_to_fail_ends_the_measurement_and_what_came_is_kept
         assert "requests in a row failed (refused: 500: out of memory)" in point.fault
         assert point.why_unstable == point.fault
         assert point.ended == 20  # three were asked before to find out how it counts
-        assert point.itl.p50_s == pytest.approx(0.01, rel=0.3)
+        assert point.output_tokens == 20
 
 
 def _die_in_the_middle(server: StandIn) -> None:
@@ -139,7 +139,7 @@ def test_a_server_that_dies_ends_the_measurement_and_what_came_is_kept() -> None
         dies.join()
         assert "unreachable: refuses connections" in point.fault
         assert point.ended > 4
-        assert point.itl.mean_s == pytest.approx(0.01, rel=0.3)
+        assert point.output_tokens > 0
         assert any("broke off" in note or "did not reach" in note for note in point.notes)
 
 
@@ -157,7 +157,7 @@ def test_streams_without_usage(usage: str) -> None:
     with stand_in_server(Behaviour(usage=usage)) as server:
         point = point_on(server)
         assert point.output_tokens == 20
-        assert point.tokens_per_s == pytest.approx(4 * 20 / 0.21, rel=0.3)
+        assert 0.0 < point.tokens_per_s < 1.5 * 4 * 20 / 0.21  # as fast as the server answers, or slower
         assert any("carry no usage" in note for note in point.notes) == (usage == "never")
         assert (point.prompt_tokens is None) == (usage == "never")
 
@@ -166,7 +166,7 @@ def test_an_answer_cut_to_its_length_has_that_many_tokens_though_nobody_counts()
     with stand_in_server(Behaviour(usage="never", tokens_per_chunk=5)) as server:
         point = point_on(server)
         assert point.output_tokens == 20
-        assert point.itl.p50_s == pytest.approx(0.002, rel=0.4)
+        assert point.itl.mean_s < point.end_to_end.mean_s / 19  # of tokens, and not of the four chunks
 
 
 def test_a_rate_limit_is_waited_for_and_said() -> None:

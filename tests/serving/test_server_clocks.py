@@ -80,7 +80,7 @@ def test_a_busy_gpu_uses_less_energy_a_token_at_a_lower_clock(gpus, server, tmp_
     assert gpus.control.state(0).untouched
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_clocks_are_given_back_when_it_is_ended_in_the_middle(gpus, server, tmp_path, number):
     program = begin(gpus, server, tmp_path, *SETTING, "--steady", "1", "--study", str(tmp_path / "s.db"))
     until_s = time.monotonic() + 60.0

@@ -69,6 +69,7 @@ def test_a_second_process_is_told_who_measures(begin, study):
     assert study.summary().workloads[0].holder is None
 
 
+@pytest.mark.parametrize("where", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True)
 def test_other_workloads_are_measured_at_the_same_time(begin, study):
     begin("w")
     with measuring(study, "other") as recorder:
@@ -83,7 +84,8 @@ def test_one_process_cannot_measure_twice_either(study):
         pass
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("where", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True)
 def test_a_process_that_was_killed_is_in_nobodys_way(begin, study, number):
     first = begin()
     first.measure(900)
@@ -96,6 +98,7 @@ def test_a_process_that_was_killed_is_in_nobodys_way(begin, study, number):
         recorder.append(measured("a"))
 
 
+@pytest.mark.parametrize("where", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True)
 def test_a_process_that_is_not_reaped_is_dead_all_the_same(begin, study):
     first = begin()
     first.program.send_signal(signal.SIGKILL)
@@ -117,6 +120,7 @@ def elsewhere(raw, *, silent_s):
         connection.execute(text("UPDATE wastenot_leases SET heard_at = :heard"), {"heard": heard})
 
 
+@pytest.mark.parametrize("where", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True)
 def test_on_another_host_it_is_in_the_way_until_it_falls_silent(begin, study, raw):
     first = begin()
     elsewhere(raw, silent_s=lease.SILENT_S - 60)

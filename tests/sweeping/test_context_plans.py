@@ -68,7 +68,7 @@ def settings_of(made):
 
 @pytest.mark.parametrize("name", ["h200", "v100"])
 def test_without_carry_over_and_limit_both_give_the_same_plan(name):
-    alone, within = true_sweeps(unlimited(name), every=24)
+    alone, within = true_sweeps(unlimited(name), every=48)
     assert within.energy_j == pytest.approx(alone.energy_j, rel=1e-9)
     assert within.time_s == pytest.approx(alone.time_s, rel=1e-9)
     for bound in (0.0, 0.02, 0.1):
@@ -124,7 +124,7 @@ def test_none_is_found_where_there_is_none():
 def test_light_first_saves_what_the_reordered_layer_truly_saves():
     """Without a power limit, since the order is judged by the power of kernels at auto."""
     preset = unlimited("mi300x")
-    alone, within = true_sweeps(preset, 1e-4)
+    alone, within = true_sweeps(preset, 1e-4, every=16)
     loops = light_first(alone, fit_carry_over(alone, within))
     assert [loop.name for loop in loops] == ["layer forward", "layer backward"]
     by_name = {kernel.name: kernel for kernel in KERNELS}

@@ -27,7 +27,7 @@ LOW = Setting(1300.0, 1300.0)
 QUICK = PointOptions(0.5, 1.0)
 UNITS = find_tasks("gpt3-small", DEVICE)
 BEFORE = tasks_before(UNITS)
-PART = WorkloadTasks("part", UNITS.kernels[8:16], UNITS.tasks[8:16])  # the end of a layer, and the loss
+PART = WorkloadTasks("part", UNITS.kernels[12:16], UNITS.tasks[12:16])
 NAMES = [kernel.name for kernel in UNITS.kernels]
 SLOW = partial(pytest.param, marks=pytest.mark.slow)
 
@@ -45,12 +45,13 @@ def true_in_context(device, kernel, setting):
 
 
 @pytest.mark.parametrize(
-    ("name", "setting"), [("softmax", LOW), SLOW("gelu", AUTO), SLOW("values_gemm", LOW), SLOW("unpermute", LOW)]
+    ("name", "setting", "seeds"),
+    [("softmax", LOW, 25), SLOW("gelu", AUTO, ENOUGH), SLOW("values_gemm", LOW, ENOUGH), SLOW("unpermute", LOW, ENOUGH)],
 )
-def test_errors_hold_the_truth_over_seeds(name, setting):
+def test_errors_hold_the_truth_over_seeds(name, setting, seeds):
     kernel = NAMES.index(name)
     within, excess = [], []
-    for seed in range(ENOUGH):
+    for seed in range(seeds):
         device = open_device(DEVICE, seed=seed)
         found = measure_in_context(device, UNITS.tasks[kernel], BEFORE[kernel], setting, PointOptions(60.0, 4.0))
         should = true_in_context(device, kernel, setting)
@@ -59,7 +60,7 @@ def test_errors_hold_the_truth_over_seeds(name, setting):
         assert found.within.time_s == pytest.approx(should[0], abs=4.5 * found.within.time_se_s)
         assert found.within.energy_se_j > 0 and "after" in found.within.how
         assert found.alone.energy_j == pytest.approx(truth(device, UNITS.tasks[kernel], setting)[1], rel=0.015)
-    assert sum(within) >= least_hits(ENOUGH)
+    assert sum(within) >= least_hits(seeds)
     assert abs(np.mean(excess)) < 0.004
 
 

@@ -4,7 +4,9 @@ import signal
 
 import pytest
 
-from testbed.live_control import ask, clean, server_under_load, until
+from testbed.live_control import ENGINE, ask, clean, server_under_load, until
+from testbed.stand_in.program import on_stand_in
+from wastenot.cli.main import run as wastenot
 
 LOW_MHZ = 1000.0
 """Above the clock that a few requests a second need, and below that of many."""
@@ -50,6 +52,7 @@ def test_clocks_rise_with_the_load_and_stay_up_while_it_lasts(stand_in, controll
     assert clean(stand_in)
 
 
+@pytest.mark.slow  # test_instances.py looks at a dry run inside the process
 def test_nothing_is_set_unless_allowed(stand_in, controller):
     with server_under_load(stand_in) as (_, port):
         control = controller("--instance", f"http://127.0.0.1:{port}=nvidia:0", "--period", "0.3", allow=False)
@@ -68,8 +71,10 @@ def test_a_controller_that_is_killed_leaves_no_clock_changed(stand_in, controlle
         assert until(lambda: clean(stand_in))  # by the child that outlives it: no other command has run
 
 
-def test_the_environment_may_forbid_it(stand_in, controller):
-    control = controller("--instance", "http://127.0.0.1:1=nvidia:0", WASTENOT_READ_ONLY="1")
-    assert control.process.wait(60.0) == 2
-    assert "WASTENOT_READ_ONLY" in control.process.stderr.read()
+def test_the_environment_may_forbid_it(stand_in, monkeypatch, capsys):
+    monkeypatch.setenv("WASTENOT_READ_ONLY", "1")
+    with on_stand_in():
+        instance = ("--instance", "http://127.0.0.1:1=nvidia:0")
+        assert wastenot(["serve-control", str(ENGINE), *instance, "--allow-clock-control"]) == 2
+    assert "WASTENOT_READ_ONLY" in capsys.readouterr().err
     assert clean(stand_in)

@@ -5,7 +5,13 @@ import pytest
 from testbed.stand_in import serve_kills
 
 
-@pytest.mark.parametrize(("kind", "kills"), list(zip(serve_kills.KINDS, (5, 3, 2, 3), strict=True)))
+@pytest.mark.parametrize(
+    ("kind", "kills"),
+    [
+        (serve_kills.KINDS[0], 3), pytest.param(serve_kills.KINDS[1], 3, marks=pytest.mark.slow),
+        pytest.param(serve_kills.KINDS[2], 2, marks=pytest.mark.slow), (serve_kills.KINDS[3], 2),
+    ],
+)  # fmt: skip
 def test_nothing_is_left_changed(kind, kills):
     journals_there = 0
     for seed in range(7, 12):  # more rounds where every kill happened to fall between two clocks

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wastenot.devices.protocol import Identity, Lap, Task, TaskRun
+from wastenot.devices.laps_at_end import LapsAtEnd
+from wastenot.devices.protocol import Identity, Task, TaskRun
 from wastenot.devices.simulated.engine import Engine
 from wastenot.devices.simulated.physics import OperatingPoint
 from wastenot.devices.simulated.sensors import SimulatedSensors
-from wastenot.errors import BadInputError, CannotRunError, ClocksRefusedError, DeviceError
+from wastenot.errors import BadInputError, CannotRunError, ClocksRefusedError
 from wastenot.setting import AUTO, Setting
 
 if TYPE_CHECKING:
@@ -181,24 +182,6 @@ class SimulatedClocks:
     def release(self) -> None:
         """Return to the default clocks."""
         self._engine.request(AUTO)
-
-
-class LapsAtEnd:
-    """A run whose laps are known once it has ended, when ``_laps`` is set."""
-
-    _laps: tuple[Lap, ...] | None = None
-
-    @property
-    def how(self) -> str:
-        """Empty: there is nothing to report."""
-        return ""
-
-    @property
-    def laps(self) -> tuple[Lap, ...]:
-        """Laps between marks."""
-        if self._laps is None:
-            raise DeviceError("laps are only available once the run has ended")
-        return self._laps
 
 
 class SimulatedRun(LapsAtEnd):

@@ -26,7 +26,6 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import Field
-from scipy.interpolate import PchipInterpolator
 
 from wastenot.devices.simulated.hardware import NotNegative, Positive
 
@@ -130,16 +129,44 @@ def by_memory_state(device: DeviceParameters, memory_mhz: ArrayLike, values: tup
 
 def voltage(device: DeviceParameters, core_mhz: ArrayLike) -> Array:
     """Core voltage relative to that at the lowest known clock: monotone, smooth, constant outside the known clocks."""
-    clocks = np.asarray(device.voltage_clocks_mhz)
+    clocks = device.voltage_clocks_mhz
     if len(clocks) == 1:
         return np.ones_like(np.asarray(core_mhz, dtype=float))
-    curve = _voltage_curve(device.voltage_clocks_mhz, device.voltage_ratio)
-    return np.asarray(curve(np.clip(core_mhz, clocks[0], clocks[-1])))
+    begin, inner, coefficients = _voltage_curve(clocks, device.voltage_ratio)
+    at = np.minimum(np.maximum(core_mhz, clocks[0]), clocks[-1])
+    segment = np.searchsorted(inner, at, side="right")
+    cubic, square, slope, value = coefficients[:, segment]
+    since = at - begin[segment]
+    squared = since * since
+    return np.asarray(value + slope * since + square * squared + cubic * (squared * since))
 
 
 @lru_cache(maxsize=64)
-def _voltage_curve(clocks_mhz: tuple[float, ...], ratio: tuple[float, ...]) -> PchipInterpolator:
-    return PchipInterpolator(np.asarray(clocks_mhz), np.asarray(ratio))
+def _voltage_curve(clocks_mhz: tuple[float, ...], ratio: tuple[float, ...]) -> tuple[Array, Array, Array]:
+    """Cubics between the known clocks: where each begins, the clocks between two, and coefficients by descending power.
+
+    They are monotone, by the slopes of Fritsch and Butland (SIAM J. Sci. Comput. 5, 1984), as SciPy's PchipInterpolator,
+    which takes half a second to import.
+    """
+    x, y = np.asarray(clocks_mhz, dtype=float), np.asarray(ratio, dtype=float)
+    step = np.diff(x)
+    rise = np.diff(y) / step
+    slope = np.full(len(x), rise[0])
+    if len(x) > 2:
+        before, after = 2 * step[1:] + step[:-1], step[1:] + 2 * step[:-1]
+        rises = (rise[:-1] > 0.0) & (rise[1:] > 0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mean = 1.0 / ((before / rise[:-1] + after / rise[1:]) / (before + after))
+        slope[1:-1] = np.where(rises, mean, 0.0)
+        slope[0] = _slope_at_the_end(step[0], step[1], rise[0], rise[1])
+        slope[-1] = _slope_at_the_end(step[-1], step[-2], rise[-1], rise[-2])
+    bend = (slope[:-1] + slope[1:] - 2 * rise) / step
+    return x[:-1], x[1:-1], np.stack([bend / step, (rise - slope[:-1]) / step - bend, slope[:-1], y[:-1]])
+
+
+def _slope_at_the_end(step: float, next_step: float, rise: float, next_rise: float) -> float:
+    """That of the parabola through the last three points, unless it falls there."""
+    return max(((2 * step + next_step) * rise - step * next_rise) / (step + next_step), 0.0)
 
 
 def time_s(device: DeviceParameters, kernel: KernelParameters, core_mhz: ArrayLike, memory_mhz: ArrayLike) -> Array:
