@@ -151,8 +151,8 @@ def random_pipeline(rng: np.random.Generator, stages: int, micro_batches: int) -
     )
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("slowdown", [1.0, 1.01, 1.1, 1.5])
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("slowdown", [1.0, 1.01, 1.5])
 @pytest.mark.parametrize("held", [False, True])
 def test_the_interior_point_finds_what_highs_finds(seed: int, slowdown: float, held: bool) -> None:
     made = random_pipeline(np.random.default_rng(seed), 4, 6)
