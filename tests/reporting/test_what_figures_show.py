@@ -227,7 +227,7 @@ def test_no_figure_says_what_no_clocks_can_do(by_iteration):
 
 
 def test_what_can_be_applied_today_is_marked(coarse_sweep, by_iteration):
-    overview = make_overview(coarse_sweep, plan(coarse_sweep, max_slowdown=0.1, as_measured=True))
+    overview = make_overview(coarse_sweep, plan(coarse_sweep, max_slowdown=0.05, as_measured=True))
     row = overview.plan.applicable.finest
     assert row is not None and row.granularity != "kernel" and row.energy_change < 0.0
     rows = rows_with(figures_of(overview)["relaxed-waste"].specification, "about")
