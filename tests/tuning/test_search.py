@@ -155,12 +155,12 @@ def test_an_interrupted_search_resumes_and_keeps_to_its_share(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("share", "least"), [(0.4, 0.98), (0.3, 0.95)])
-def test_a_recording_of_a_real_card(shared_data, tmp_path, share, least):
+def test_a_recording_of_a_real_card(shared_data, tmp_path):
     whole = read_sweep(shared_data / "rtx3080ti-polybench" / "sweep-share.csv")
-    found = search_table(whole, tmp_path / "few.db", share)
-    assert found.outcome.measured <= share * len(whole)
-    assert found.fraction >= least
+    for share, least in ((0.4, 0.98), (0.3, 0.95)):
+        found = search_table(whole, tmp_path / f"{share}.db", share)
+        assert found.outcome.measured <= share * len(whole)
+        assert found.fraction >= least
     order = np.random.default_rng(0).permutation(len(whole.kernels)).tolist()
     assert search_table(with_kernels(whole, order), tmp_path / "shuffled.db", share).points == found.points
 
