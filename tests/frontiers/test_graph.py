@@ -59,7 +59,7 @@ def small_graphs(draw: st.DrawFn, most_plans: int = 300) -> SmallGraph:
 def test_against_all_plans_and_most_are_the_best() -> None:
     gaps: list[float] = []
 
-    @settings(max_examples=150)
+    @settings(max_examples=100)
     @given(small_graphs(), st.floats(0.0, 1.2), st.sampled_from([None, 0.5, 1.0, 1.5]), st.booleans())
     def against_all_plans(small: SmallGraph, part: float, held: float | None, limited: bool) -> None:
         graph = small.graph()
@@ -151,8 +151,8 @@ def random_pipeline(rng: np.random.Generator, stages: int, micro_batches: int) -
     )
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("slowdown", [1.0, 1.01, 1.1, 1.5])
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("slowdown", [1.0, 1.01, 1.5])
 @pytest.mark.parametrize("held", [False, True])
 def test_the_interior_point_finds_what_highs_finds(seed: int, slowdown: float, held: bool) -> None:
     made = random_pipeline(np.random.default_rng(seed), 4, 6)
@@ -164,24 +164,24 @@ def test_the_interior_point_finds_what_highs_finds(seed: int, slowdown: float, h
 
 
 def test_pipelines_are_planned_near_their_bound() -> None:
-    made = random_pipeline(np.random.default_rng(11), 6, 12)
-    for slowdown in (1.0, 1.02, 1.1):
+    made = random_pipeline(np.random.default_rng(11), 6, 8)
+    for slowdown in (1.0, 1.1):
         within_s = made.least_time().time_s * slowdown * (1.0 + 1e-12)
-        found = made.least_energy(within_s, until_s=within_s, effort=Effort(steps=2_000))
+        found = made.least_energy(within_s, until_s=within_s, effort=Effort(steps=1_000))
         assert found.exact_time_s <= within_s
         assert 0.0 <= found.gap < 0.003
 
 
 def test_a_frontier_leads_from_the_fastest_to_the_least_energy() -> None:
-    made = random_pipeline(np.random.default_rng(3), 4, 8)
-    frontier = made.frontier(12, effort=Effort(steps=300))
+    made = random_pipeline(np.random.default_rng(3), 4, 6)
+    frontier = made.frontier(6, effort=Effort(steps=100))
     assert (np.diff(frontier.energy_j) <= 0.0).all()
     assert (frontier.lower_bound_j <= frontier.energy_j).all()
-    assert frontier.plans[-1].energy_j == pytest.approx(made.least_energy().energy_j, rel=2e-3)
+    assert frontier.plans[-1].energy_j == pytest.approx(made.least_energy(effort=Effort(steps=100)).energy_j, rel=2e-3)
     for within_s, plan in zip(frontier.within_s.tolist(), frontier.plans, strict=True):
         assert plan.exact_time_s <= within_s
         assert plan.lower_bound_j == pytest.approx(made.lower_bound_j(within_s), rel=1e-3)
-    held = made.frontier(12, held=True, effort=Effort(steps=300))
+    held = made.frontier(6, held=True, effort=Effort(steps=100))
     assert held.within_s[-1] > frontier.within_s[-1]
     for within_s, plan in zip(held.within_s.tolist(), held.plans, strict=True):
         assert plan.lasts_s == within_s and plan.exact_time_s <= within_s
@@ -219,7 +219,7 @@ def test_the_price_of_time_is_what_a_longer_deadline_saves() -> None:
 
 def test_the_critical_path_takes_the_whole_time() -> None:
     made = random_pipeline(np.random.default_rng(5), 4, 8)
-    found = made.least_energy(made.least_time().time_s * 1.03)
+    found = made.least_energy(made.least_time().time_s * 1.03, effort=Effort(steps=100))
     path = made.critical_path(found)
     assert found.critical[path].all()
     assert found.part_time_s[path].sum() == pytest.approx(found.time_s)

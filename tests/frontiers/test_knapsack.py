@@ -139,7 +139,7 @@ def test_the_bound_is_true_where_the_search_must_give_up(monkeypatch):
     monkeypatch.setattr("wastenot.frontiers.core_search._MOST_STATES", 4)
     rng = np.random.default_rng(8)
     gaps = []
-    for _ in range(20):
+    for _ in range(6):
         groups = GENERATORS["correlated"](rng, 8, 8)
         budget = budget_s(groups, 0.2)
         found = Knapsack(groups).least_energy(budget)

@@ -58,7 +58,7 @@ def stays_long_enough(work, each):
     return True
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 10**6), looseness=st.sampled_from([0.0, 0.02, 0.1, 0.4]))
 def test_no_schedule_beats_the_bound_nor_is_better_than_the_best(seed, looseness):
     work = small_work(seed)
@@ -74,7 +74,7 @@ def test_no_schedule_beats_the_bound_nor_is_better_than_the_best(seed, looseness
 def test_small_schedules_are_mostly_the_best():
     """Of six calls few are near the budget, so that a gap remains; yet what is found is seldom not the best."""
     ratios = []
-    for seed in range(60):
+    for seed in range(30):
         work = small_work(seed, jitter=seed % 2 == 0)
         budget_s = 1.1 * work.totals(np.zeros(work.calls, dtype=int)).weight_s
         best_j = brute_force(work, budget_s)
@@ -82,7 +82,7 @@ def test_small_schedules_are_mostly_the_best():
     assert np.mean(np.array(ratios) < 1.0 + 1e-9) > 0.8 and np.mean(ratios) < 1.01
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_the_cheapest_at_a_price_is_that_of_brute_force(seed):
     work = small_work(seed)
     for price in (0.0, 1.0, 5.0):
@@ -135,8 +135,8 @@ def test_free_switches_give_the_kernel_plan_and_none_the_iteration_plan():
 
 def test_larger_schedules_are_near_their_bound():
     gaps = []
-    for seed in range(6):
-        work = instance(np.random.default_rng(100 + seed), 300, 12, 0.01, jitter=0.3 * (seed % 2), stall_s=1e-4)
+    for seed in range(4):
+        work = instance(np.random.default_rng(100 + seed), 200, 12, 0.01, jitter=0.3 * (seed % 2), stall_s=1e-4)
         found = Scheduler(work).least_energy(1.05 * work.ends_s[-1, 0])
         assert work.keeps(found.setting) and found.totals.weight_s <= 1.05 * work.ends_s[-1, 0] * (1 + 1e-9)
         gaps.append(found.gap)
@@ -223,7 +223,7 @@ def test_nonsense_is_refused():
         Scheduler(SwitchedWork.of(np.ones((3, 2)), np.ones((3, 2)), stay_s=1.0)).least_energy(2.0)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(20))
 def test_no_schedule_that_ends_a_round_with_a_setting_costs_less_than_its_bound(seed):
     """Also where a switch at the cut saves by being late."""
     work = small_work(seed)

@@ -3,13 +3,15 @@
 import numpy as np
 import pytest
 
-from testbed.binomial import ENOUGH, least_hits
+from testbed.binomial import least_hits
 from testbed.noisy_gpu import Truth
 from testbed.small_sweeps import make_sweep, random_sweep
 from wastenot.planning.noise.designs import FEW_SETTINGS
 from wastenot.planning.objective import Objective
 from wastenot.planning.plan import read_plan
 from wastenot.planning.planner import Planner, plan
+
+SEEDS = 40
 
 
 def planned(seed, *noise, kernels=None, **about):
@@ -26,8 +28,8 @@ def test_predictions_are_biased_and_expectations_are_not(repeats, remaining):
     Of such a reading nobody knows how much of its scatter is noise: half of it is taken as such.
     """
     default, as_measured, found = Objective(), Objective(as_measured=True), []
-    for seed in range(ENOUGH):
-        truth, planner = planned(seed, 0.005, 0.005, repeats=repeats)
+    for seed in range(SEEDS):
+        truth, planner = planned(seed, 0.005, 0.005, kernels=12, repeats=repeats)
         rows, lucky = (planner.rows(planner.choose(each).options) for each in (default, as_measured))
         expected, naive = planner.expected(rows, default), planner.totals(lucky)
         for true, lucky_true, promised, ours, (low, high) in zip(
@@ -39,10 +41,10 @@ def test_predictions_are_biased_and_expectations_are_not(repeats, remaining):
             strict=True,
         ):
             found.append((promised - lucky_true, ours - true, low <= true <= high))
-    biased, ours, covered = np.array(found).reshape(ENOUGH, 2, 3).transpose(2, 1, 0)
+    biased, ours, covered = np.array(found).reshape(SEEDS, 2, 3).transpose(2, 1, 0)
     assert (biased.mean(axis=1) < -0.0005).all()
     assert (np.abs(ours.mean(axis=1)) < remaining * np.abs(biased.mean(axis=1))).all()
-    assert (covered.sum(axis=1) >= least_hits(ENOUGH)).all()
+    assert (covered.sum(axis=1) >= least_hits(SEEDS)).all()
 
 
 def test_posterior_means_are_nearer_to_the_truth_than_measurements_and_their_errors_are_right():

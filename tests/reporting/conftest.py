@@ -15,6 +15,7 @@ import pytest
 
 from testbed.drawn_sweeps import NASTY, make_sweep
 from testbed.known_truth import rows_of
+from testbed.searches import with_kernels
 from wastenot.analyses.plan_overview import PlanOverview, make_overview
 from wastenot.planning.planner import plan
 from wastenot.study.sweep import Kernel, Sweep
@@ -78,9 +79,10 @@ def demo_sweep() -> Sweep:
 
 @pytest.fixture(scope="session")
 def coarse_sweep(demo_sweep: Sweep) -> Sweep:
-    """A fifth of the core clocks, where the numbers themselves do not matter."""
+    """A third of the kernels at a fifth of the core clocks, where the numbers themselves do not matter."""
     clocks = np.unique(demo_sweep.core_mhz[~np.isnan(demo_sweep.core_mhz)])[::-5]
-    return rows_of(demo_sweep, np.isnan(demo_sweep.core_mhz) | np.isin(demo_sweep.core_mhz, clocks))
+    rows = rows_of(demo_sweep, np.isnan(demo_sweep.core_mhz) | np.isin(demo_sweep.core_mhz, clocks))
+    return with_kernels(rows, range(1, len(rows.kernels), 3))
 
 
 @pytest.fixture(scope="session")
@@ -104,7 +106,7 @@ def cases() -> dict[str, Callable[[], PlanOverview]]:
         "nasty names": lambda: make_overview(make_sweep(nasty, 9)),
         "extreme": lambda: make_overview(make_sweep(_passes(8), 12, extreme=True)),
         "pass plan": lambda: make_overview(small, plan(small, granularity="pass", scope="local")),
-        "many": lambda: make_overview(make_sweep([Kernel(f"k{index}", 2) for index in range(260)], 9)),
+        "many": lambda: make_overview(make_sweep([Kernel(f"k{index}", 2) for index in range(60)], 9)),
     }
     return {name: cache(make) for name, make in makers.items()}
 

@@ -18,6 +18,21 @@ from wastenot.runtime.status import Estimate, Event, Summary
 MADE = datetime(2026, 1, 2, tzinfo=UTC)
 
 
+@pytest.fixture(scope="module")
+def made():
+    return summary()
+
+
+@pytest.fixture(scope="module")
+def figures(made):
+    return applied_figures(made)
+
+
+@pytest.fixture(scope="module")
+def page(made):
+    return render_applied_page(made, made_at=MADE, command="wastenot report --applied run.json")
+
+
 def of(time=(-0.001, 0.001, 0.003), ended="job ended", **changed):
     low, value, high = time
     proof = PROOF.model_copy(update={"time_change": Estimate(value=value, low=low, high=high)})
@@ -97,10 +112,8 @@ def test_digits_follow_the_error(low, value, high, text):
     assert plain(plus_minus(Estimate(value=value, low=low, high=high))) == text
 
 
-def test_the_time_line_shows_what_was_read():
-    made = summary()
-    figure = applied_figures(made)[0]
-    rows = next(rows for rows in figure.specification["datasets"].values() if "power" in rows[0])
+def test_the_time_line_shows_what_was_read(made, figures):
+    rows = next(rows for rows in figures[0].specification["datasets"].values() if "power" in rows[0])
     assert len(rows) == len(made.time_line)
     assert [row["power"] for row in rows] == [pytest.approx(moment.power_w, abs=0.05) for moment in made.time_line]
     assert {row["arm"] for row in rows if row["core"] == 1710.0} == {"default clocks"}
@@ -115,9 +128,8 @@ def test_requested_clocks_are_lines_that_end_where_the_request_does():
         assert over == ({target} if target is not None else set()) or at_s == made.time_line[-1].at_s
 
 
-def test_estimates_are_those_of_their_moments():
-    made = summary()
-    figure = applied_figures(made)[1]
+def test_estimates_are_those_of_their_moments(made, figures):
+    figure = figures[1]
     bands = [rows for rows in figure.specification["datasets"].values() if "low" in rows[0]]
     time = next(rows for rows in bands if rows[0]["value"] > 0.0)
     for moment in made.time_line:
@@ -138,9 +150,8 @@ def test_the_close_up_is_of_the_last_two_whole_iterations_at_the_plans_clocks():
     assert last_iterations(tuple(instants(10.0, iterations=6, at_default=(1, 3)))) is None
 
 
-def test_the_close_up_shows_passes_and_requests_where_they_were():
-    figure = applied_figures(summary())[2]
-    data = list(figure.specification["datasets"].values())
+def test_the_close_up_shows_passes_and_requests_where_they_were(figures):
+    data = list(figures[2].specification["datasets"].values())
     passes = next(rows for rows in data if "pass" in rows[0])
     assert [(row["pass"], row["t"], row["end"]) for row in passes[:4]] == [
         ("forward", 0.0, 90.0), ("loss", 90.0, 105.0), ("backward", 105.0, 270.0), ("optimizer", 270.0, 300.0),
@@ -151,11 +162,10 @@ def test_the_close_up_shows_passes_and_requests_where_they_were():
     ]  # fmt: skip
 
 
-def test_events_are_numbered_as_in_the_table():
-    made = summary()
+def test_events_are_numbered_as_in_the_table(made, figures):
     table = events_table(made)
     step = next(row for row in table.rows if row.texts[2] == "step")
-    rows = next(rows for rows in applied_figures(made)[0].specification["datasets"].values() if "number" in rows[0])
+    rows = next(rows for rows in figures[0].specification["datasets"].values() if "number" in rows[0])
     assert [row["number"] for row in rows] == [step.texts[0]] == ["2"]
 
 
@@ -176,8 +186,8 @@ def test_layers_count_to_their_pass_and_the_start_of_an_iteration_to_none():
     assert [(row["pass"], row["readings"]) for row in means_by_pass(moments, 3)] == [("backward", 3)]
 
 
-def test_each_figure_has_a_narrow_form():
-    for figure in applied_figures(summary()):
+def test_each_figure_has_a_narrow_form(figures):
+    for figure in figures:
         for part in figure.narrow.get("vconcat", [figure.narrow]):
             assert part["width"] < NARROW_WIDTH
 
@@ -188,8 +198,8 @@ def test_a_run_without_a_time_line_says_why_there_is_no_figure():
     assert all(figure.note for figure in figures)
 
 
-def test_what_needs_attention_stands_above_the_figures():
-    text = plain(render_applied_page(summary(), made_at=MADE, command="wastenot report --applied run.json"))
+def test_what_needs_attention_stands_above_the_figures(page):
+    text = plain(page)
     assert "<p>Slowdown 2.6 % (2.2 to 3.0 %) is above 2 %: one rung towards speed.</p>" in text
     assert "wastenot report --applied run.json" in text and "digest 5f1c2ab0" in text
 
@@ -213,13 +223,12 @@ def test_figures_are_files_too(tmp_path):
     assert "simulated" in (tmp_path / "figures" / "applied-passes.svg").read_text()
 
 
-def test_the_page_holds_its_data_and_fetches_nothing():
-    text = render_applied_page(summary(), made_at=MADE)
-    found = re.search(r'<script type="application/json" id="specifications">(.*?)</script>', text, re.S)
+def test_the_page_holds_its_data_and_fetches_nothing(page):
+    found = re.search(r'<script type="application/json" id="specifications">(.*?)</script>', page, re.S)
     assert set(json.loads(found[1])["figures"]) == {
         "applied-time-line",
         "applied-estimates",
         "applied-close-up",
         "applied-passes",
     }
-    assert not re.search(r'(src|href)="http', text)
+    assert not re.search(r'(src|href)="http', page)

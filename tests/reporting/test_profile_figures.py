@@ -11,6 +11,7 @@ import pytest
 from wastenot.devices.instrument import TOTAL
 from wastenot.errors import BadInputError
 from wastenot.profiling.profile import profile
+from wastenot.reporting.profile import page as page_module
 from wastenot.reporting.profile.description import profiles_table, state_table
 from wastenot.reporting.profile.page import draw_profiles, render_profile_page, write_profile_figures, write_profile_page
 from wastenot.reporting.profile.story import story_of
@@ -45,6 +46,12 @@ def figures_of(*profiles):
     return _DRAWN[key][1]
 
 
+@pytest.fixture
+def drawn_before(alone, monkeypatch):
+    """Pages and files of any profile show the figures of this one."""
+    monkeypatch.setattr(page_module, "draw_profiles", lambda profiles, **options: figures_of(alone))
+
+
 def values(figure):
     """All rows that a figure holds."""
     return [row for rows in figure.specification["datasets"].values() for row in rows]
@@ -63,7 +70,7 @@ def level_only(found):
     return replace(found, channels=channels, states=tuple(states))
 
 
-def test_one_profile_becomes_three_figures_of_three_files(alone, tmp_path):
+def test_one_profile_becomes_three_figures_of_three_files(alone, tmp_path, drawn_before):
     written = write_profile_figures([alone], tmp_path / "figures")
     assert [path.name for path in written] == [
         f"{name}.{end}" for name in ("profile-run", "profile-inside", "profile-method") for end in ("svg", "pdf", "png")
@@ -83,12 +90,7 @@ def test_one_profile_becomes_three_figures_of_three_files(alone, tmp_path):
 
 
 def test_every_figure_says_device_runs_and_origin(alone, after, averaged):
-    for figure in (
-        *figures_of(alone),
-        *figures_of(after),
-        *figures_of(averaged),
-        *figures_of(alone, after),
-    ):
+    for figure in (*figures_of(alone), *figures_of(averaged), *figures_of(alone, after)):
         assert "sim:" in figure.subtitle and "simulated numbers" in figure.subtitle and "runs" in figure.subtitle
 
 
@@ -154,7 +156,7 @@ def test_pages_open_without_an_error(alone, after, averaged, tmp_path, browse):
         assert "simulated" in " ".join(opened.text).lower()
 
 
-def test_a_page_says_what_is_incomplete_and_the_badge_where_numbers_come_from(alone):
+def test_a_page_says_what_is_incomplete_and_the_badge_where_numbers_come_from(alone, drawn_before):
     page = render_profile_page([replace(alone, complete=False, notes=("too little",))], made_at=NOON)
     assert "incomplete" in page and "too little" in page and '<div class="badge simulated"' in page
     measured = replace(alone, origin="measured")
@@ -179,6 +181,6 @@ def test_the_headline_is_steady_power_and_says_whether_the_counter_agrees(alone,
     assert story_of([alone, after])[1].startswith("From ")
 
 
-def test_the_command_that_made_a_page_stands_in_its_foot(alone):
+def test_the_command_that_made_a_page_stands_in_its_foot(alone, drawn_before):
     page = render_profile_page([alone], command="wastenot profile gemm:1024", made_at=datetime(2026, 1, 2, tzinfo=UTC))
     assert "wastenot profile gemm:1024" in page.partition("<footer>")[2].partition("</footer>")[0]

@@ -135,8 +135,8 @@ def by_iteration(coarse_sweep):
 # ---- directions ------------------------------------------------------------------------------------------------------
 
 
-def test_slowdown_is_to_the_right_and_energy_saved_upward(coarse, noisy, cases):
-    for overview in (coarse, noisy, cases["pass plan"]()):
+def test_slowdown_is_to_the_right_and_energy_saved_upward(coarse, noisy):
+    for overview in (coarse, noisy):
         for figure in figures_of(overview).all():
             for specification in (figure.specification, figure.narrow):
                 across, up = titles(specification, "x"), titles(specification, "y")
@@ -180,18 +180,18 @@ def test_curves_are_drawn_as_steps_and_never_fall(coarse, noisy, cases):
             assert all(later < earlier for earlier, later in pairwise(energies))
 
 
-def test_every_granularity_has_a_curve(demo, cases):
-    assert [(curve.granularity, curve.scope) for curve in demo.curves] == [
+def test_every_granularity_has_a_curve(coarse, cases):
+    assert [(curve.granularity, curve.scope) for curve in coarse.curves] == [
         ("kernel", "global"), ("kernel", "local"), ("pass", "global"), ("pass", "local"), ("iteration", "global"),
     ]  # fmt: skip
     alone = cases["one setting"]()
     assert [(curve.granularity, curve.scope) for curve in alone.curves] == [("kernel", "global")]
 
 
-def test_an_exact_curve_has_its_steps_where_plans_become_possible(demo_sweep, demo):
-    curve = next(curve for curve in demo.curves if curve.granularity == "iteration")
+def test_an_exact_curve_has_its_steps_where_plans_become_possible(coarse_sweep, coarse):
+    curve = next(curve for curve in coarse.curves if curve.granularity == "iteration")
     assert curve.exact
-    units = Planner(demo_sweep, "iteration").units
+    units = Planner(coarse_sweep, "iteration").units
     time, energy = units[0].time_s / units[0].time_s[0] - 1, units[0].energy_j / units[0].energy_j[0] - 1
     for bound in np.linspace(-0.02, 0.2, 45):
         possible = energy[time <= bound]
@@ -200,6 +200,7 @@ def test_an_exact_curve_has_its_steps_where_plans_become_possible(demo_sweep, de
             assert not steps
         elif steps and abs(time - bound).min() > 0.001:  # away from a step, whose place is known to within 0.05 %
             assert steps[-1].energy_change == pytest.approx(possible.min(), abs=1e-9)
+    assert len(curve.points) > 1
 
 
 def test_the_fastest_plan_is_in_view_and_labelled(coarse, noisy):
@@ -309,7 +310,7 @@ def test_all_settings_are_drawn_or_marked_at_the_edge(coarse, noisy, cases):
 
 
 def test_bars_are_by_joules_saved_and_hold_all_of_them(cases, coarse, noisy):
-    for overview in (cases["many"](), coarse, noisy, cases["extreme"]()):
+    for overview in (cases["many"](), coarse, noisy):
         figure = figures_of(overview)["kernels"]
         rows = max((rows for rows in figure.specification["datasets"].values() if "saved" in rows[0]), key=len)
         others = [row for row in rows if re.fullmatch(r"\d+ other kernels", row["kernel"])]
@@ -351,7 +352,7 @@ def width_of(specification):
 SLOW = partial(pytest.param, marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize("case", ["coarse", SLOW("noisy"), "nasty names", SLOW("extreme"), SLOW("pass plan"), "many"])
+@pytest.mark.parametrize("case", ["coarse", SLOW("noisy"), "nasty names", SLOW("extreme"), SLOW("pass plan"), SLOW("many")])
 def test_narrow_figures_fit_a_phone(case, request, cases):
     overview = request.getfixturevalue(case) if case in ("coarse", "noisy") else cases[case]()
     for figure in figures_of(overview).all():

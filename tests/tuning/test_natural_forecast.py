@@ -72,8 +72,8 @@ def test_draws_of_a_curve_spread_as_its_errors_say(study):
 
 
 def test_errors_of_curves_and_of_locked_power_both_widen_it(tmp_path, monkeypatch):
-    good = natural_study(tmp_path / "good.db", errors=Errors(1e-3, 4e-3))
-    bad = natural_study(tmp_path / "bad.db", errors=Errors(8e-3, 4e-2))
+    good = natural_study(tmp_path / "good.db", "llama-1b", errors=Errors(1e-3, 4e-3))
+    bad = natural_study(tmp_path / "bad.db", "llama-1b", errors=Errors(8e-3, 4e-2))
 
     def width(study, assumed):
         monkeypatch.setattr("wastenot.tuning.forecast.natural.LOCKED_POWER_SD", assumed)
@@ -89,4 +89,4 @@ def test_errors_of_curves_and_of_locked_power_both_widen_it(tmp_path, monkeypatc
 def test_rows_from_a_file_say_no_more_than_the_default_clocks(tmp_path, study):
     export_sweep(study, tmp_path / "rows.csv")
     import_sweep(tmp_path / "rows.csv", tmp_path / "rows.db", device="sim:h200", origin="simulated")
-    assert forecast(tmp_path / "rows.db", draws=40).natural is None
+    assert forecast(tmp_path / "rows.db", draws=DRAWS).natural is None

@@ -41,7 +41,7 @@ def _profile(partition: tuple[int, ...]) -> PipelineProfile:
 
 def test_the_partition_of_least_energy_is_as_fast_and_needs_less():
     schedule = build_schedule("1f1b", ranks=3, micro_batches=4)
-    first = (3, 5, 4)  # the last stage decides: 6 s
+    first = (2, 4, 3)  # the last stage decides: 5 s
     found = least_energy_partition(first, _profile, schedule)
     assert found.finished
     assert found.energy_j < found.first_j
@@ -50,9 +50,9 @@ def test_the_partition_of_least_energy_is_as_fast_and_needs_less():
         return pipeline_graph(schedule, at_default_clocks(_profile(partition))).least_time().exact_time_s
 
     assert default_s(found.partition) <= default_s(first) * (1 + 1e-9)
-    every = [each for each in product(range(1, 11), repeat=3) if sum(each) == 12 and default_s(each) <= default_s(first)]
-    bounds = {each: pipeline_graph(schedule, _profile(each)).least_energy(default_s(each)).lower_bound_j for each in every}
-    assert found.energy_j == pytest.approx(min(bounds.values()), rel=0.01)
+    every = [each for each in product(range(1, 8), repeat=3) if sum(each) == 9 and default_s(each) <= default_s(first)]
+    bounds = [pipeline_graph(schedule, _profile(each)).lower_bound_j(default_s(each)) for each in every]
+    assert found.energy_j == pytest.approx(min(bounds), rel=0.01)
 
 
 def test_a_search_ends_with_what_it_has():

@@ -10,6 +10,7 @@ import pytest
 
 import wastenot as wn
 from testbed.pipeline_profiles import WAITING_W, write_profile
+from testbed.small_pipelines import hastily
 from wastenot.planning.switching import switch_time
 from wastenot.stack.pipeline.frontier_table import frontier_csv, frontier_rows
 from wastenot.stack.pipeline.rank_steps import PlanGraph
@@ -17,6 +18,12 @@ from wastenot.stack.pipeline.schedules import SCHEDULES
 from wastenot.stack.pipeline.summary import stages_of
 
 MICRO_BATCHES = 5
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _hastily():
+    with hastily():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +79,7 @@ def test_the_frontier_goes_from_the_fastest_to_the_least_energy_and_on_for_strag
     assert len(frontier_csv(made.plan).splitlines()) == 11
 
 
-@pytest.mark.parametrize("slower", [0.05, 0.2, 3.0])
+@pytest.mark.parametrize("slower", [0.05, 3.0])
 def test_a_straggler_leaves_time_that_saves(profile, made, slower):
     plan = wn.pipeline(
         profile, micro_batches=MICRO_BATCHES, waiting_power_w=WAITING_W, switch_time_s=0.0, straggler=slower
@@ -199,7 +206,7 @@ def test_settings_last_as_long_as_switching_takes_unless_told_otherwise(profile)
 @pytest.mark.parametrize("switch_time_s", [0.0, 0.03])
 def test_a_plan_is_the_same_on_a_machine_of_any_speed(profile, monkeypatch, switch_time_s):
     def planned():
-        return wn.pipeline(profile, micro_batches=6, waiting_power_w=WAITING_W, switch_time_s=switch_time_s, frontier=3).plan
+        return wn.pipeline(profile, micro_batches=4, waiting_power_w=WAITING_W, switch_time_s=switch_time_s, frontier=3).plan
 
     here, moment_s = planned().to_json(), count(step=1000)
     for clock in ("monotonic", "perf_counter", "time", "process_time"):
@@ -209,7 +216,7 @@ def test_a_plan_is_the_same_on_a_machine_of_any_speed(profile, monkeypatch, swit
 
 
 def test_a_time_limit_ends_the_search_and_is_written(profile, tmp_path):
-    given = {"micro_batches": 8, "waiting_power_w": WAITING_W, "switch_time_s": 0.0}
+    given = {"micro_batches": MICRO_BATCHES, "waiting_power_w": WAITING_W, "switch_time_s": 0.0}
     plan, free = wn.pipeline(profile, time_limit_s=1e-6, **given).plan, wn.pipeline(profile, **given).plan
     assert plan.time_limit_s == 1e-6 and plan.predicted.energy_j >= free.predicted.energy_j
     plan.write(tmp_path / "plan.json")
@@ -222,8 +229,8 @@ def test_a_time_limit_ends_the_search_and_is_written(profile, tmp_path):
         wn.pipeline(profile, time_limit_s=0.0, **given)
 
 
-def test_plans_from_before_switching_was_noted_keep_their_digest(profile, tmp_path):
-    plan = wn.pipeline(profile, micro_batches=MICRO_BATCHES, waiting_power_w=WAITING_W, switch_time_s=0.0).plan
+def test_plans_from_before_switching_was_noted_keep_their_digest(made, tmp_path):
+    plan = made.plan
     document = plan.document()
     del document["switching"], document["free"]
     (tmp_path / "old.json").write_text(json.dumps(document))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from testbed.pipeline_runs import made_profile
+from testbed.small_pipelines import hastily
 from wastenot.frontiers.algebra import choice
 from wastenot.planning.switching import switch_time
 from wastenot.setting import Setting
@@ -19,6 +20,12 @@ from wastenot.stack.pipeline.switched import with_switching
 from wastenot.stack.pipeline.ways import Stretch
 
 SLOW = switch_time("unknown", 0.05)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _hastily():
+    with hastily():
+        yield
 
 
 def shortest_stays(plan):

@@ -20,14 +20,14 @@ from wastenot.stack.serving.cluster.work import Work
 from wastenot.stack.serving.loads import LogNormal, poisson
 from wastenot.stack.serving.requests import Requests
 
-LASTS_S = 900.0
+LASTS_S, THIRD_S = 600.0, 200.0
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def load() -> Requests:
     """Ten requests a second, one in the middle third."""
     whole = poisson(10.0, LASTS_S, LogNormal(500, 1.0, 3000), LogNormal(150, 0.9, 800), seed=21)
-    quiet = (whole.arrival_s > LASTS_S / 3) & (whole.arrival_s < 2 * LASTS_S / 3)
+    quiet = (whole.arrival_s > THIRD_S) & (whole.arrival_s < 2 * THIRD_S)
     some = ~quiet | (np.arange(len(whole)) % 10 == 0)
     return Requests(whole.arrival_s[some], whole.prompt_tokens[some], whole.output_tokens[some])
 
@@ -44,9 +44,9 @@ def run(requests: Requests, cluster: Cluster, controller: Controller) -> Cluster
 def test_ours_keeps_deadlines_for_less_than_a_single_pool_and_more_than_the_bound(
     load: Requests, small_cluster: Cluster, profiles: Profiles, blend: FloatArray
 ) -> None:
-    rates = slots(load, blend, 300.0)
+    rates = slots(load, blend, THIRD_S)
     single = run(load, small_cluster, single_pool(profiles, rates.max(axis=0), head_room=0.2))
-    ours = run(load, small_cluster, Parking(profiles, Demand(rates, 300.0)))
+    ours = run(load, small_cluster, Parking(profiles, Demand(rates, THIRD_S)))
     assert single.attainment > 0.99
     assert ours.attainment > 0.99
     assert ours.energy_j < 0.8 * single.energy_j
@@ -57,12 +57,12 @@ def test_ours_parks_when_it_is_quiet_and_wakes_afterwards(
     load: Requests, small_cluster: Cluster, profiles: Profiles, blend: FloatArray
 ) -> None:
     load = Requests(*(np.repeat(each, 4) for each in (load.arrival_s, load.prompt_tokens, load.output_tokens)))
-    most = Demand(slots(load, blend, 300.0).max(axis=0)[None], follows=False)
+    most = Demand(slots(load, blend, THIRD_S).max(axis=0)[None], follows=False)
     served = simulate_cluster(load, small_cluster, Parking(profiles, most))
     parked = [each.at_s for each in served.log if isinstance(each.action, Park)]
     woken = [each.at_s for each in served.log if isinstance(each.action, Wake)]
-    assert any(LASTS_S / 3 < at_s < 2 * LASTS_S / 3 for at_s in parked)
-    assert any(at_s > 2 * LASTS_S / 3 for at_s in woken)
+    assert any(THIRD_S < at_s < 2 * THIRD_S for at_s in parked)
+    assert any(at_s > 2 * THIRD_S for at_s in woken)
     assert not [each for each in served.log if each.refused]
 
 
@@ -88,8 +88,8 @@ def test_each_knob_of_dynamo_turns_alone(
     load: Requests, small_cluster: Cluster, profiles: Profiles, blend: FloatArray, knob: str, allowed: tuple[type, ...]
 ) -> None:
     every = {each: each == knob for each in ("instances", "shards", "clocks")}
-    rates = slots(load, blend, 300.0)
-    served = simulate_cluster(load, small_cluster, Dynamo(profiles, Demand(rates, 300.0), **every))
+    rates = slots(load, blend, THIRD_S)
+    served = simulate_cluster(load, small_cluster, Dynamo(profiles, Demand(rates, THIRD_S), **every))
     others = {Start, Stop, Assign, Reshard, Park, Wake} - set(allowed)
     later = [each.action for each in served.log if each.at_s > 0]
     assert not [each for each in later if type(each) in others]
@@ -100,14 +100,14 @@ def test_each_knob_of_dynamo_turns_alone(
 def test_dynamo_takes_less_than_its_pools_at_full_speed(
     load: Requests, small_cluster: Cluster, profiles: Profiles, blend: FloatArray
 ) -> None:
-    rates = slots(load, blend, 300.0)
+    rates = slots(load, blend, THIRD_S)
     fixed = run(load, small_cluster, multi_pool(profiles, rates.max(axis=0)))
-    dynamo = run(load, small_cluster, Dynamo(profiles, Demand(rates, 300.0)))
+    dynamo = run(load, small_cluster, Dynamo(profiles, Demand(rates, THIRD_S)))
     assert dynamo.energy_j < fixed.energy_j
 
 
 def test_the_best_static_plan_keeps_deadlines_and_no_instance_more(load: Requests, small_cluster: Cluster) -> None:
-    part = load.part(0.0, 300.0)
+    part = load.part(0.0, THIRD_S)
     plan = best_static(lambda: [part], small_cluster, candidates=2)
     result = run(part, small_cluster, plan)
     assert not result.failed
@@ -120,8 +120,8 @@ def test_the_best_static_plan_keeps_deadlines_and_no_instance_more(load: Request
 def test_gpu_hours_are_of_gpus_that_are_not_off(
     load: Requests, small_cluster: Cluster, profiles: Profiles, blend: FloatArray
 ) -> None:
-    part = load.part(0.0, 300.0)
-    plan = single_pool(profiles, slots(part, blend, 300.0)[0])
+    part = load.part(0.0, THIRD_S)
+    plan = single_pool(profiles, slots(part, blend, THIRD_S)[0])
     served = simulate_cluster(part, small_cluster, plan, bin_s=10.0)
     result = result_of(served, part, small_cluster)
     count = sum(each.count for each in plan.placed)

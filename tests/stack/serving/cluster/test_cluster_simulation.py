@@ -31,7 +31,7 @@ HAIR_S = 1e-10
 """Much less than a step."""
 
 
-@pytest.mark.parametrize("tens", [*range(15), *(pytest.param(more, marks=pytest.mark.slow) for more in range(15, 40))])
+@pytest.mark.parametrize("tens", [*range(5), *(pytest.param(more, marks=pytest.mark.slow) for more in range(5, 25))])
 def test_each_instance_answers_what_it_is_sent_as_an_engine_alone_would(tens: int) -> None:
     for seed in range(10 * tens, 10 * tens + 10):
         case = drawn_cluster(seed)
@@ -50,7 +50,7 @@ def test_each_instance_answers_what_it_is_sent_as_an_engine_alone_would(tens: in
 
 def test_the_cases_drawn_preempt_switch_and_leave_tokens_late() -> None:
     preempted = late = mixed = several = 0
-    for seed in range(0, 150, 2):
+    for seed in range(40):
         case = drawn_cluster(seed)
         run = run_of(case, seed)
         alone = [served for _, served, _ in (part(case, run, instance) for instance in range(len(case.rules)))]
@@ -58,7 +58,7 @@ def test_the_cases_drawn_preempt_switch_and_leave_tokens_late() -> None:
         mixed += sum(served.steps["mixed"] > 0 for served in alone)
         late += 0 < run.late_tokens.sum() < case.requests.output_tokens.sum() / 2
         several += len(set(run.instance.tolist())) > 1
-    assert preempted > 10 and mixed > 20 and late > 10 and several > 40
+    assert preempted > 5 and mixed > 10 and late > 3 and several > 20
 
 
 def test_a_run_is_the_same_to_the_last_digit_without_the_compiler() -> None:
@@ -66,9 +66,9 @@ def test_a_run_is_the_same_to_the_last_digit_without_the_compiler() -> None:
 import sys
 sys.modules["numba"] = None
 from testbed.random_clusters import digits
-for seed in range(80):
+for seed in range(20):
     print(digits(seed))
 """
     root = Path(__file__).parents[4]
     plain = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True, check=True).stdout
-    assert plain.splitlines() == [digits(seed) for seed in range(80)]
+    assert plain.splitlines() == [digits(seed) for seed in range(20)]

@@ -17,11 +17,11 @@ from wastenot.stack.serving.simulation.policy import Fixed
 from wastenot.stack.serving.simulation.simulate import simulate
 
 
-@pytest.mark.parametrize("rate_per_s", [0.3, 2.0, 6.0])
+@pytest.mark.parametrize("rate_per_s", [0.3, 6.0])
 def test_attains_and_is_as_good_as_the_best_fixed_clock_but_for_learning_the_load(
     three_clocks: Engine, rate_per_s: float
 ) -> None:
-    requests = load(rate_per_s, 240.0 / rate_per_s**0.5, 1)
+    requests = load(rate_per_s, 160.0 / rate_per_s**0.5, 1)
     runs = [simulate(requests, three_clocks, Fixed(each), deadlines=DEADLINES) for each in range(3)]
     ours = simulate(requests, three_clocks, Price(), deadlines=DEADLINES)
     assert runs[-1].attainment(DEADLINES) >= 0.99, "the test's load is not too much for the greatest clock"
@@ -33,7 +33,7 @@ def test_attains_and_is_as_good_as_the_best_fixed_clock_but_for_learning_the_loa
 
 @pytest.mark.parametrize("factor", [0.5, 2.0])
 def test_lengths_predicted_wrong_by_a_factor_of_two_cost_no_deadlines(three_clocks: Engine, factor: float) -> None:
-    requests = load(4.0, 100.0, 2)
+    requests = load(4.0, 50.0, 2)
     predicted = log_normal_lengths(requests.output_tokens, sigma=0.4, factor=factor, seed=3)
     ours = simulate(requests, three_clocks, Price(), deadlines=DEADLINES, predicted_tokens=predicted)
     greatest = simulate(requests, three_clocks, Fixed(), deadlines=DEADLINES)
@@ -117,7 +117,7 @@ def test_end_to_end_deadlines_raise_the_clock(three_clocks: Engine) -> None:
 
 
 def test_waits_for_prompts_prefilled_whole_are_counted_and_made_good(three_clocks: Engine) -> None:
-    engine, requests, loose = replace(three_clocks, chunked=False), load(3.0, 300.0, 11), replace(DEADLINES, tbt_s=0.14)
+    engine, requests, loose = replace(three_clocks, chunked=False), load(3.0, 200.0, 11), replace(DEADLINES, tbt_s=0.14)
     ours = simulate(requests, engine, Price(), deadlines=loose)
     assert simulate(requests, engine, Fixed(), deadlines=loose).attainment(loose) >= 0.99
     assert ours.attainment(loose) >= 0.98
@@ -134,7 +134,7 @@ def test_answers_of_one_token_are_counted(three_clocks: Engine) -> None:
 def test_a_batch_that_would_be_full_at_a_low_clock_is_answered_at_a_higher_one(three_clocks: Engine) -> None:
     narrow = replace(three_clocks, most_running=34)
     random = np.random.default_rng(5)
-    count = 900
+    count = 500
     requests = Requests(
         np.sort(random.uniform(0, count / 6.0, count)),
         np.full(count, 40, dtype=np.intp),

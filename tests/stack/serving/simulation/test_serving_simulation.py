@@ -21,7 +21,7 @@ from wastenot.stack.serving.simulation.simulate import simulate
 from wastenot.stack.serving.tables import EngineTables, OutsideProfileError
 
 
-@pytest.mark.parametrize("tens", [*range(40), *(pytest.param(more, marks=pytest.mark.slow) for more in range(40, 100))])
+@pytest.mark.parametrize("tens", [*range(12), *(pytest.param(more, marks=pytest.mark.slow) for more in range(12, 50))])
 def test_the_simulator_is_equal_to_a_plain_one_step_by_step_with_all_that_its_policy_sees(tens: int) -> None:
     for seed in range(10 * tens, 10 * tens + 10):
         case = drawn(seed)
@@ -40,14 +40,14 @@ def flat(views: list[View]) -> np.ndarray:
 def test_the_cases_drawn_preempt_switch_and_leave_requests_late() -> None:
     runs = [
         simulate(case.requests, case.engine, Whims(len(case.engine.tables.settings), seed), deadlines=case.deadlines)
-        for seed, case in ((seed, drawn(seed)) for seed in range(400))
+        for seed, case in ((seed, drawn(seed)) for seed in range(120))
         if case.first_token_s is None
     ]
-    assert sum(run.preemptions.sum() > 0 for run in runs) > 30
-    assert sum(run.preemptions.max() > 1 for run in runs) > 5
-    assert sum(run.switches > 3 for run in runs) > 100
-    assert sum(0 < run.late_tokens.sum() < run.requests.output_tokens.sum() / 2 for run in runs) > 80
-    assert sum(run.steps["mixed"] > 0 for run in runs) > 50
+    assert sum(run.preemptions.sum() > 0 for run in runs) > 8
+    assert sum(run.preemptions.max() > 1 for run in runs) > 1
+    assert sum(run.switches > 3 for run in runs) > 30
+    assert sum(0 < run.late_tokens.sum() < run.requests.output_tokens.sum() / 2 for run in runs) > 15
+    assert sum(run.steps["mixed"] > 0 for run in runs) > 15
 
 
 def test_gaps_that_shrink_for_longer_than_any_request_lasts() -> None:
@@ -82,7 +82,7 @@ def test_a_policy_that_never_changes_its_mind_need_not_be_asked() -> None:
         def choose(self, view: View) -> Choice:
             return Choice(0)
 
-    for seed in range(100):
+    for seed in range(40):
         case = drawn(seed)
         asked = simulate(case.requests, case.engine, Steady(), first_token_s=case.first_token_s)
         assert_alike(simulate(case.requests, case.engine, Fixed(0), first_token_s=case.first_token_s), asked)
@@ -96,7 +96,7 @@ from testbed.against_plain_engine import assert_alike, both
 from testbed.random_serving import Whims, drawn
 from wastenot.stack.serving import compiled
 assert not compiled.COMPILED
-for seed in range(60):
+for seed in range(20):
     case = drawn(seed)
     assert_alike(*both(case, *(Whims(len(case.engine.tables.settings), seed) for _ in range(2))))
 """
@@ -105,7 +105,7 @@ for seed in range(60):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("seed", range(0, 300, 7))
+@pytest.mark.parametrize("seed", range(0, 300, 21))
 def test_a_timeline_adds_up_to_the_run(seed: int) -> None:
     case = drawn(seed)
     policy = Whims(len(case.engine.tables.settings), seed)
