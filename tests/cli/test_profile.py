@@ -13,7 +13,7 @@ from testbed.program import Program
 from wastenot.devices.simulated.instrument import SimulatedInstrument
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)), "COLUMNS": "120"}
-WHOLE = ["profile", "gemm:4096", "--device", "sim:mi300x", "--runs", "60"]
+WHOLE = ["profile", "gemm:2048", "--device", "sim:mi300x", "--runs", "60"]
 PROFILE = [*WHOLE, "--budget", "20s"]  # broken off: a fifth of the work
 
 
