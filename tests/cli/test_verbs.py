@@ -1,5 +1,6 @@
 """Every verb as a user runs it; JSON documents against golden files."""
 
+import io
 import json
 
 import pytest
@@ -135,7 +136,8 @@ def test_a_sweep_comes_from_stdin_and_goes_to_stdout(study):
     (SWEEP.replace("0.0099", "-0.0099"), "error: stdin:4: time_s: "),
     ("", "error: stdin:1: header: the file is empty"),
 ])  # fmt: skip
-def test_errors_about_stdin_name_its_line(wastenot, text, says):
-    ran = wastenot.process("import", "-", "--study", "piped.db", stdin=text)
+def test_errors_about_stdin_name_its_line(wastenot, monkeypatch, text, says):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    ran = wastenot("import", "-", "--study", "piped.db")
     assert (ran.code, ran.out) == (2, "") and ran.err.startswith(says) and ran.err.count("\n") == 1
     assert not (wastenot.folder / "piped.db").exists()
