@@ -2,9 +2,12 @@
 
 import json
 import shutil
+from pathlib import Path
+from unittest import mock
 
 import pytest
 
+import wastenot as wn
 from testbed.few_kernels import write_few_kernels
 from testbed.program import Program
 from testbed.toy_gpu import TOY
@@ -64,28 +67,32 @@ def test_validate_and_refine(swept, validated):
 def test_a_validated_plan_is_reported(swept):
     page = swept("report", "--study", "s.db", "--plan", "checked.json", "--out", "checked.html", "--json")
     assert page.code == 0, page.err
-    foot = (swept.folder / "checked.html").read_text(encoding="utf-8").partition("<footer>")[2]
+    text = (swept.folder / "checked.html").read_text(encoding="utf-8")
+    assert "SIMULATED" in text.upper()
+    foot = text.partition("<footer>")[2]
     assert "<code>wastenot report --study s.db --plan checked.json --out checked.html --json</code>" in foot
     assert json.loads((swept.folder / "checked.json").read_text())["digest"] in foot and "s.db, swept 20" in foot
     assert json.loads(page.out)["plan"]["validation"]["repeats"] == 2
 
 
 def test_run_does_everything(toy, monkeypatch):
-    drawn = []  # test_verbs.py has the files of the figures
-    monkeypatch.setattr("wastenot.reporting.plan.page.write_figures", lambda _, folder: drawn.append(folder) or [])
+    folder = toy.folder / "all"
+    # Drawing takes longest: the page is looked at above, page and figures together in test_verbs.py.
+    report = mock.create_autospec(wn.report, return_value=(folder / "report.html",))
+    monkeypatch.setattr("wastenot.api.report", report)
     command = ("run", "few.json", "--device", "sim:toy.toml", "--core-step", "900", "--repeats", "2", "--out", "all")
     ran = toy(*command)
     assert ran.code == 0, ran.err
     assert "\nPromised  " in ran.out and "\nVerdict   " in ran.out and "\nPage      file:" in ran.out
-    assert {path.name for path in (toy.folder / "all").iterdir()} == {"study.db", "plan.json", "report.html"}
-    assert [folder.name for folder in drawn] == ["figures"]
-    assert "SIMULATED" in (toy.folder / "all" / "report.html").read_text(encoding="utf-8").upper()
-    # Drawing takes longest, and test_verbs.py shows that report lists what it draws.
-    monkeypatch.setattr("wastenot.api.report", lambda *_, **__: (toy.folder / "all" / "report.html",))
+    assert {path.name for path in folder.iterdir()} == {"study.db", "plan.json"}
+    (given,) = report.call_args_list
+    assert given.args[1] == Path("all/report.html") and given.kwargs["figures"] == Path("all/figures")
+    assert given.kwargs["plan"].document() == json.loads((folder / "plan.json").read_text())
+    report.return_value[0].touch()
     document = json.loads(toy(*command, "--json").out)
     assert all((toy.folder / file).is_file() for file in document["files"]) and len(document["files"]) == 3
     assert document["sweep"]["measured"] == 0 and document["sweep"]["found"] > 0
-    assert document["plan"] == json.loads((toy.folder / "all" / "plan.json").read_text())
+    assert document["plan"] == json.loads((folder / "plan.json").read_text())
     assert document["comparison"]["rows"]
 
 
