@@ -37,9 +37,14 @@ def run_example(function):
     assert doctest.DocTestRunner().run(example).failed == 0
 
 
-def test_the_examples_run_one_after_another(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "more",
+    [(), pytest.param((wn.validate, wn.refine, wn.transfer, wn.forecast), marks=pytest.mark.slow)],
+    ids=["planned", "measured again"],
+)
+def test_the_examples_run_one_after_another(tmp_path, monkeypatch, more):
     monkeypatch.chdir(tmp_path)
-    for function in (wn.workload, wn.sweep, wn.plan, wn.validate, wn.refine, wn.transfer, wn.forecast):
+    for function in (wn.workload, wn.sweep, wn.plan, *more):
         run_example(function)
 
 

@@ -65,13 +65,12 @@ def test_a_reproduction_says_what_is_kept(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_validation_says_that_nothing_is_kept(tmp_path):
+def test_a_validation_says_that_nothing_is_kept(wastenot, tmp_path):
     shutil.copy(TOY, tmp_path / "toy.toml")
     sweep = ["sweep", "gpt3-small", "--device", "sim:toy.toml", "--study", "s.db", "--core-step", "900", "--memory", "9501",
              "--warm-up", "0.5", "--window", "0.5"]  # fmt: skip
     for arguments in (sweep, ["plan", "--study", "s.db", "--out", "p.json"]):
-        subprocess.run([sys.executable, "-m", "wastenot", *arguments], cwd=tmp_path, env=ENVIRONMENT, check=True,
-                       capture_output=True)  # fmt: skip
+        assert wastenot(*arguments).code == 0
     validate = ["validate", "--study", "s.db", "--plan", "p.json", "--repeats", "400", "--out", "checked.json"]
     code, said = interrupted(tmp_path, *validate)
     assert (code, said[-2:]) == (130, ["nothing was kept; to do it again, run the same command", "interrupted"])

@@ -2,82 +2,97 @@
 
 import json
 import shutil
+from pathlib import Path
+from unittest import mock
 
 import pytest
 
+import wastenot as wn
 from testbed.few_kernels import write_few_kernels
+from testbed.program import Program
 from testbed.toy_gpu import TOY
 from wastenot.cli.sweeping import outcome_lines
 from wastenot.sweeping.sweep import Drift, SweepOutcome
 from wastenot.workloads.identity import WorkloadKey
 
-SWEEP = ["sweep", "gpt3-small", "--device", "sim:toy.toml", "--study", "s.db", "--core-step", "600", "--memory", "9501",
+SWEEP = ["sweep", "few.json", "--device", "sim:toy.toml", "--study", "s.db", "--core-step", "600", "--memory", "9501",
          "--warm-up", "0.5", "--window", "0.5"]  # fmt: skip
 
 
 @pytest.fixture
 def toy(wastenot):
     shutil.copy(TOY, wastenot.folder / "toy.toml")
+    write_few_kernels(wastenot.folder / "few.json")
     return wastenot
 
 
+@pytest.fixture(scope="module")
+def validated(tmp_path_factory):
+    """A folder with a study, a plan of it and the plan validated, to be copied; and what validating it printed."""
+    folder = tmp_path_factory.mktemp("validated")
+    shutil.copy(TOY, folder / "toy.toml")
+    write_few_kernels(folder / "few.json")
+    program = Program(folder)
+    for arguments in (
+        SWEEP,
+        ["plan", "--study", "s.db", "--out", "plan.json"],
+        ["validate", "--study", "s.db", "--plan", "plan.json", "--repeats", "2", "--out", "checked.json"],
+    ):
+        ran = program(*arguments)
+        assert ran.code == 0, ran.err
+    return folder, ran.out
+
+
 @pytest.fixture
-def swept(toy):
-    ran = toy(*SWEEP)
-    assert ran.code == 0, ran.err
-    assert toy("plan", "--study", "s.db", "--out", "plan.json").code == 0
-    return toy
+def swept(wastenot, validated):
+    shutil.copytree(validated[0], wastenot.folder, dirs_exist_ok=True)
+    return wastenot
 
 
 def test_sweep_tells_what_it_did_and_goes_on(toy):
     first = json.loads(toy(*SWEEP, "--json").out)
     again = json.loads(toy(*SWEEP, "--json").out)
-    assert first["measured"] > 0 and first["origin"] == "simulated" and first["workload"] == "gpt3-small"
+    assert first["measured"] > 0 and first["origin"] == "simulated" and first["workload"] == "few"
     assert (again["measured"], again["found"]) == (0, first["measured"])
 
 
-def test_validate_refine_and_transfer(swept):
-    checked = swept("validate", "--study", "s.db", "--plan", "plan.json", "--repeats", "2", "--out", "checked.json")
-    assert checked.code == 0, checked.err
-    assert "interleaved with the default clocks" in checked.out and "simulated" in checked.out
+def test_validate_and_refine(swept, validated):
+    assert "interleaved with the default clocks" in validated[1] and "simulated" in validated[1]
     assert json.loads((swept.folder / "checked.json").read_text())["validation"]["repeats"] == 2
     assert swept("diff", "plan.json", "checked.json").code == 0
     refined = json.loads(swept("refine", "--study", "s.db", "--device", "sim:toy.toml", "--repeats", "1", "--json").out)
     assert refined["measured"] > 0 and refined["before"] and refined["after"]
-    moved = swept("transfer", "--plan", "plan.json", "--device", "sim:toy.toml", "--batch", "40,4", "--repeats", "2",
-                  "--json")  # fmt: skip
-    assert [row["workload"] for row in json.loads(moved.out)["rows"]] == ["gpt3-small", "gpt3-small-batch4"]
 
 
-def test_a_validated_plan_is_reported(toy):
-    write_few_kernels(toy.folder / "few.json")
-    sweep = [word.replace("gpt3-small", "few.json") for word in SWEEP]
-    validate = ["validate", "--study", "s.db", "--plan", "plan.json", "--repeats", "2", "--out", "checked.json"]
-    for arguments in (sweep, ["plan", "--study", "s.db", "--out", "plan.json"], validate):
-        ran = toy(*arguments)
-        assert ran.code == 0, ran.err
-    page = toy("report", "--study", "s.db", "--plan", "checked.json", "--out", "checked.html", "--json")
+def test_a_validated_plan_is_reported(swept):
+    page = swept("report", "--study", "s.db", "--plan", "checked.json", "--out", "checked.html", "--json")
     assert page.code == 0, page.err
-    foot = (toy.folder / "checked.html").read_text(encoding="utf-8").partition("<footer>")[2]
+    text = (swept.folder / "checked.html").read_text(encoding="utf-8")
+    assert "SIMULATED" in text.upper()
+    foot = text.partition("<footer>")[2]
     assert "<code>wastenot report --study s.db --plan checked.json --out checked.html --json</code>" in foot
-    assert json.loads((toy.folder / "checked.json").read_text())["digest"] in foot and "s.db, swept 20" in foot
+    assert json.loads((swept.folder / "checked.json").read_text())["digest"] in foot and "s.db, swept 20" in foot
     assert json.loads(page.out)["plan"]["validation"]["repeats"] == 2
 
 
 def test_run_does_everything(toy, monkeypatch):
-    write_few_kernels(toy.folder / "few.json")
+    folder = toy.folder / "all"
+    # Drawing takes longest: the page is looked at above, page and figures together in test_verbs.py.
+    report = mock.create_autospec(wn.report, return_value=(folder / "report.html",))
+    monkeypatch.setattr("wastenot.api.report", report)
     command = ("run", "few.json", "--device", "sim:toy.toml", "--core-step", "900", "--repeats", "2", "--out", "all")
     ran = toy(*command)
     assert ran.code == 0, ran.err
     assert "\nPromised  " in ran.out and "\nVerdict   " in ran.out and "\nPage      file:" in ran.out
-    assert {path.name for path in (toy.folder / "all").iterdir()} == {"study.db", "plan.json", "report.html", "figures"}
-    assert "SIMULATED" in (toy.folder / "all" / "report.html").read_text(encoding="utf-8").upper()
-    # Drawing takes longest, and test_verbs.py shows that report lists what it draws.
-    monkeypatch.setattr("wastenot.api.report", lambda *_, **__: (toy.folder / "all" / "report.html",))
+    assert {path.name for path in folder.iterdir()} == {"study.db", "plan.json"}
+    (given,) = report.call_args_list
+    assert given.args[1] == Path("all/report.html") and given.kwargs["figures"] == Path("all/figures")
+    assert given.kwargs["plan"].document() == json.loads((folder / "plan.json").read_text())
+    report.return_value[0].touch()
     document = json.loads(toy(*command, "--json").out)
     assert all((toy.folder / file).is_file() for file in document["files"]) and len(document["files"]) == 3
     assert document["sweep"]["measured"] == 0 and document["sweep"]["found"] > 0
-    assert document["plan"] == json.loads((toy.folder / "all" / "plan.json").read_text())
+    assert document["plan"] == json.loads((folder / "plan.json").read_text())
     assert document["comparison"]["rows"]
 
 

@@ -47,9 +47,10 @@ def python(code):
 
 
 def test_the_program_has_its_streams_and_its_exit_code(wastenot):
-    ran = wastenot.process("monitor", *ON, *python("import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)"))
+    program = "import sys; print(input()[::-1]); print('err', file=sys.stderr); sys.exit(3)"
+    ran = wastenot.process("monitor", *ON, *python(program), stdin="abc\n")
     assert ran.code == 3
-    assert ran.out == "out\n"
+    assert ran.out == "cba\n"
     assert ran.err.startswith("err\n")
     for part in ("J ±", "Wh", "USD at 0.15 USD", "NVIDIA H200", "mean power", "(simulated)", "throttled"):
         assert part in ran.err, part
@@ -60,15 +61,6 @@ def monitored(capfd, *arguments):
     code = run(["monitor", *arguments])
     written = capfd.readouterr()
     return Ran(code, written.out, written.err)
-
-
-def test_it_reads_what_is_typed(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "wastenot", "monitor", *ON, *python("print(input()[::-1])")],
-        input="abc\n", capture_output=True, text=True, check=False, cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-    )  # fmt: skip
-    assert done.stdout == "cba\n"
 
 
 def test_energy_is_that_of_the_time(capfd):

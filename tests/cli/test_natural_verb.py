@@ -21,7 +21,7 @@ from wastenot.cli.main import run
 from wastenot.errors import BadInputError
 from wastenot.study.store import open_study
 
-SMALL = ["llama-8b", "--phase", "decode", "--batch", "8"]
+SMALL = ["llama-8b", "--phase", "decode", "--batch", "8"]  # where nothing is measured
 DRAWS = ["--draws", "40"]  # the fewest there may be
 NATURAL = ["sweep", *SMALL, "--device", "sim:h200", "--study", "s.db", "--clocks", "natural"]
 
@@ -30,13 +30,14 @@ NATURAL = ["sweep", *SMALL, "--device", "sim:h200", "--study", "s.db", "--clocks
 def made(tmp_path_factory):
     """A study, page and document of a small workload."""
     folder = tmp_path_factory.mktemp("natural")
+    few = str(write_few_kernels(folder / "few.json", each=9))
     before = os.getcwd()
     os.chdir(folder)
     try:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("WASTENOT_READ_ONLY", "1")
             with redirect_stdout(io.StringIO()) as out:
-                assert run(["natural", *SMALL, "--device", "sim:h200", "--study", "n.db", "--out", "n.html", *DRAWS]) == 0
+                assert run(["natural", few, "--device", "sim:h200", "--study", "n.db", "--out", "n.html", *DRAWS]) == 0
     finally:
         os.chdir(before)
     (folder / "printed.txt").write_text(out.getvalue())
@@ -78,16 +79,17 @@ def test_it_says_everywhere_that_no_clock_was_set(made, capsys):
 
 
 def test_rerunning_measures_nothing_again(made, capsys):
-    command = ["sweep", *SMALL, "--device", "sim:h200", "--study", str(made / "n.db"), "--clocks", "natural"]
+    few, study = str(made / "few.json"), str(made / "n.db")
+    command = ["sweep", few, "--device", "sim:h200", "--study", study, "--clocks", "natural"]
     assert run([*command, "--seconds-each", "1", "--json"]) == 0
     outcome = json.loads(capsys.readouterr().out)
     assert outcome["measured"] == 0 and outcome["found"] == len(open_study(made / "n.db").read().kernels)
 
 
 def test_a_budget_ends_it_and_the_next_run_goes_on(tmp_path, capsys):
-    few = str(write_few_kernels(tmp_path / "few.json"))
+    few = str(write_few_kernels(tmp_path / "few.json", each=12))
     command = ["sweep", few, "--device", "sim:h200", "--study", str(tmp_path / "s.db"), "--clocks", "natural", "--json"]
-    assert run([*command, "--budget", "6s"]) == 0
+    assert run([*command, "--budget", "4s"]) == 0
     first = json.loads(capsys.readouterr().out)
     assert first["out_of_time"] and first["measured"] >= 1
     seen = len(open_study(tmp_path / "s.db").timelines())
@@ -101,7 +103,7 @@ def test_a_budget_ends_it_and_the_next_run_goes_on(tmp_path, capsys):
 
 def test_a_kill_loses_at_most_the_run_in_flight(tmp_path):
     study = tmp_path / "s.db"
-    few = str(write_few_kernels(tmp_path / "few.json"))
+    few = str(write_few_kernels(tmp_path / "few.json", each=16))
     command = ["sweep", few, "--device", "sim:h200", "--study", str(study), "--clocks", "natural"]
     process = subprocess.Popen([sys.executable, "-m", "wastenot", *command], stderr=subprocess.DEVNULL)
     try:

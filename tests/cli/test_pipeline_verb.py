@@ -9,12 +9,13 @@ import pytest
 
 from testbed.pipeline_profiles import profile_text, write_profile
 
+STAGES = 2
 GIVEN = ("--micro-batches", "4", "--waiting-power", "70W")
 
 
 @pytest.fixture
 def program(wastenot):
-    write_profile(wastenot.folder / "profile.csv")
+    write_profile(wastenot.folder / "profile.csv", STAGES)
     return wastenot
 
 
@@ -30,7 +31,7 @@ def test_a_profile_is_planned_in_a_screenful(program):
     assert len(lines) < 30 and all(len(line) <= 80 for line in lines)
     assert re.search(r"^Saves \d+\.\d\s% of the energy at no slowdown\.$", ran.out, re.M)
     text = plain(ran.out)
-    assert "numbers: measured" in text and "all 4 GPUs, waiting included" in text
+    assert "numbers: measured" in text and "all 2 GPUs, waiting included" in text
     assert "no plan of these numbers needs less than" in text and "at the highest clock" in text
     assert re.search(r"takes, 100 ms \(assumed; give yours with --switch-time\); were switching free: \d+\.\d % saved", text)
     assert lines[-1] == "Next: wastenot apply plan.json -- torchrun ... train.py"
@@ -78,18 +79,23 @@ def test_stragglers_as_people_write_them(program):
     said = plain(program("pipeline", "profile.csv", *GIVEN, "--straggler", "20%").out)
     assert "of the energy that waiting for the straggler at the default clocks takes" in said
     four = plain(program("pipeline", "profile.csv", *GIVEN, "--straggler", "20%", "--data-parallel", "4").out)
-    assert "3 that wait for the straggler, 12 GPUs: " in four
+    assert "3 that wait for the straggler, 6 GPUs: " in four
 
 
-def test_the_page(program):
+def test_the_page(program, monkeypatch):
+    drawn = []  # tests/cli/test_pipeline_report.py has the files of the figures
+    monkeypatch.setattr(
+        "wastenot.reporting.pipeline.page.write_pipeline_figures", lambda *given: drawn.append(given) or [given[1]]
+    )
     ran = program("pipeline", "profile.csv", *GIVEN, "--report", "page.html", "--figures", "figures")
     assert ran.code == 0, ran.err
     assert "profile.csv" in (program.folder / "page.html").read_text()
-    assert "page.html: report written" in ran.err and "figure files written" in ran.err
+    assert "page.html: report written" in ran.err and "figures: 1 figure file written" in ran.err
+    assert [(overview.plan.stages, folder.name) for overview, folder in drawn] == [(STAGES, "figures")]
 
 
 def test_a_schedule_in_a_file(program):
-    (program.folder / "order.txt").write_text("".join(f"{stage}F0,{stage}B0\n" for stage in range(4)))
+    (program.folder / "order.txt").write_text("".join(f"{stage}F0,{stage}B0\n" for stage in range(STAGES)))
     ran = program("pipeline", "profile.csv", "--waiting-power", "70", "--schedule", "order.txt", "--json")
     assert ran.code == 0, ran.err
     plan = json.loads(ran.out)
@@ -113,18 +119,17 @@ def test_a_model_is_measured_once_and_planned_again_from_its_study(program):
     one = json.loads(first.out)
     assert (one["origin"], one["device"], one["baseline_clocks"]) == ("simulated", "sim:h200", "auto")
     assert one["promise"]["probability"] >= 0.95 and one["predicted"]["energy_j"] < one["baseline"]["energy_j"]
-    again = json.loads(program("pipeline", "--study", "s.db", *EIGHT, "--stages", "4", "--json").out)
+    again = json.loads(program("pipeline", "--study", "s.db", *GIVEN, "--stages", "2", "--json").out)
     assert again["baseline"] == one["baseline"]
     assert again["predicted"]["energy_j"] == pytest.approx(one["predicted"]["energy_j"], rel=2e-3)
 
 
 def rows_without(condition):
-    return "\n".join(line for line in profile_text().splitlines() if not condition(line)) + "\n"
+    return "\n".join(line for line in profile_text(STAGES).splitlines() if not condition(line)) + "\n"
 
 
 PLAIN = ["pipeline", "profile.csv", *GIVEN]
-EIGHT = ("--micro-batches", "8", "--waiting-power", "70W")
-MODEL = ["pipeline", "gpt3-xl", *EIGHT, "--stages", "4", "--device", "sim:h200"]
+MODEL = ["pipeline", "gpt3-xl", *GIVEN, "--stages", "2", "--device", "sim:h200"]
 
 
 @pytest.mark.parametrize(
@@ -145,7 +150,7 @@ MODEL = ["pipeline", "gpt3-xl", *EIGHT, "--stages", "4", "--device", "sim:h200"]
         ([*MODEL, "--max-slowdown", "nan", "--study", "s.db"], "--max-slowdown"),
         ([*MODEL, "--confidence", "0.3", "--study", "s.db"], "--confidence"),
         ([*MODEL, "--schedule", "zb-h2", "--study", "s.db"], "zb-h1"),
-        ([*PLAIN, "--stages", "5"], "--stages 5: the profile has 4 stages"),
+        ([*PLAIN, "--stages", "5"], "--stages 5: the profile has 2 stages"),
         ([*PLAIN, "--schedule", "2f2b"], "--schedule '2f2b': unknown"),
         ([*PLAIN, "--schedule", "1f1"], "did you mean '1f1b'?"),
         ([*PLAIN, "--schedule", "none.txt"], "none.txt"),
@@ -200,11 +205,11 @@ def test_a_deadline_that_no_plan_meets_names_the_fastest(program):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (rows_without(lambda line: line.startswith("2,")), "stage 2"),
-        (rows_without(lambda line: line.startswith("3,backward")), "stage 3 has no backward"),
+        (rows_without(lambda line: line.startswith("0,")), "stage 0"),
+        (rows_without(lambda line: line.startswith("1,backward")), "stage 1 has no backward"),
         (rows_without(lambda line: line.startswith("1,forward,810")), "810"),
-        (profile_text().replace("1,forward,810", "1,forward,bad"), "bad"),
-        (profile_text().replace("stage,", "step,"), "stage"),
+        (profile_text(STAGES).replace("1,forward,810", "1,forward,bad"), "bad"),
+        (profile_text(STAGES).replace("stage,", "step,"), "stage"),
         ("", "profile.csv"),
         ("stage,instruction,frequency,time,energy\n", "profile.csv"),
     ],
@@ -216,9 +221,9 @@ def test_a_bad_profile_is_refused_with_file_and_reason(program, text, says):
 
 
 def test_a_schedule_that_deadlocks_says_who_waits_for_whom(program):
-    (program.folder / "order.txt").write_text("0B0,0F0\n1F0,1B0\n2F0,2B0\n3F0,3B0\n")
+    (program.folder / "order.txt").write_text("0B0,0F0\n1F0,1B0\n")
     said = program.refuse("pipeline", "profile.csv", "--waiting-power", "70", "--schedule", "order.txt")
     assert "order.txt" in said and "waits for" in said
-    (program.folder / "order.txt").write_text("0F0,0B0,0F1,0B1\n1F1,1F0,1B0,1B1\n2F0,2B0,2F1,2B1\n3F0,3B0,3F1,3B1\n")
+    (program.folder / "order.txt").write_text("0F0,0B0,0F1,0B1\n1F1,1F0,1B0,1B1\n")
     said = program.refuse("pipeline", "profile.csv", "--waiting-power", "70", "--schedule", "order.txt")
     assert "deadlocks" in said and "rank 0 cannot run" in said

@@ -13,8 +13,9 @@ from testbed.program import Program
 from wastenot.devices.simulated.instrument import SimulatedInstrument
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)), "COLUMNS": "120"}
-WHOLE = ["profile", "gemm:4096", "--device", "sim:mi300x", "--runs", "60"]
-PROFILE = [*WHOLE, "--budget", "20s"]  # broken off: a fifth of the work
+ON = ["--device", "sim:mi300x", "--runs", "60"]
+WHOLE = ["profile", "gemm:8192", *ON, "--executions", "20"]
+BROKEN_OFF = ["profile", "gemm:4096", *ON, "--budget", "20s"]
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +49,7 @@ def test_profile_tells_what_it_found_and_that_it_is_simulated(profiled):
 
 def test_json_is_one_document_and_the_file_says_the_same(profiled):
     wastenot, _ = profiled
-    ran = wastenot(*PROFILE, "--out", "short.parquet", "--json")
+    ran = wastenot(*BROKEN_OFF, "--out", "short.parquet", "--json")
     assert ran.code == 0, ran.err
     document = json.loads(ran.out)
     assert document["schema"] == "wastenot.profile/1" and document["origin"] == "simulated" and not document["complete"]
@@ -62,7 +63,7 @@ def test_json_is_one_document_and_the_file_says_the_same(profiled):
 
 def test_profiles_sets_them_side_by_side(profiled):
     wastenot, _ = profiled
-    after = wastenot("profile", "gemm:4096", "--device", "sim:mi300x", "--after", "gemv:4096x20", "--after", "gemm:2048",
+    after = wastenot("profile", "gemm:8192", "--device", "sim:mi300x", "--after", "gemv:4096x20", "--after", "gemm:2048",
                      "--runs", "60", "--budget", "20s", "--out", "after.parquet")  # fmt: skip
     assert after.code == 0, after.err
     assert "after 20 × gemv-4096, 1 × gemm-2048" in after.out and "in context" in after.out
@@ -147,7 +148,7 @@ def test_without_the_report_extra_it_measures_and_says_what_files_need(wastenot)
         (blocked / module / "__init__.py").write_text(f"raise ImportError('no {module}')")
     needing = (["--out", "p.parquet"], ["--report", "p.html"], ["--figures", "figures"])
     code = f"import sys; sys.path.insert(0, {str(blocked)!r}); from wastenot.cli.main import run\n" + "".join(
-        f"print(run({[*PROFILE, *arguments]!r}), file=sys.stderr)\n" for arguments in (*needing, [])
+        f"print(run({[*WHOLE, *arguments]!r}), file=sys.stderr)\n" for arguments in (*needing, [])
     )
     ran = subprocess.run([sys.executable, "-c", code], cwd=wastenot.folder, capture_output=True, text=True, check=False,
                          env=ENVIRONMENT)  # fmt: skip

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from testbed.few_kernels import write_few_kernels
 from testbed.job_traces import POWER, TRAIN
 from testbed.pipeline_profiles import write_profile
 from testbed.serving_inputs import SCENARIO, SERVERS, STEPS
@@ -24,29 +25,27 @@ ROOT = Path(__file__).parents[2]
 WHEN = ("made_at", "measured_at")
 """The times of day that documents hold, which nothing else depends on."""
 
-SWEEP = ("sweep", "gpt3-small", "--device", "sim:toy.toml", "--study", "s.db", "--core-step", "600", "--memory", "9501",
-         "--warm-up", "0.5", "--window", "0.5", "--json")  # fmt: skip
+CLOCKS = ("--device", "sim:toy.toml", "--study", "s.db", "--core-step", "600", "--memory", "9501", "--warm-up", "0.5",
+          "--window", "0.5", "--json")  # fmt: skip
 PLAN = ("plan", "--study", "s.db", "--max-slowdown", "2%", "--json", "--out", "plan.json")
-PROFILE = ("pipeline", "profile.csv", "--micro-batches", "4", "--waiting-power", "70W", "--json")
+PROFILE = ("pipeline", "profile.csv", "--waiting-power", "70W", "--json", "--micro-batches")
+ENGINE = ("engine", "steps.csv", "--model", "mine", "--device", "card", "--out", "engine.json", "--json")
 JOBS = ("recur", "train.csv", "power.csv", "--target", "0.9", "--default", "128", "--json")
 
 QUICK = (
-    SWEEP,
+    ("sweep", "few.json", *CLOCKS),
+    PLAN,
+    ("pairs", "--study", "s.db", "--device", "sim:h200", "--json"),
+    ("export", "sweep.csv", "--study", "s.db", "--json"),
+    (*PROFILE, "2", "--out", "pipeline.json"),
+    ENGINE,
+    (*JOBS, "--seeds", "1", "--processes", "1", "--recurrences", "12"),
+)
+DEAR = (
+    ("sweep", "gpt3-small", *CLOCKS),
     PLAN,
     ("plan", "--study", "s.db", "--objective", "edp", "--granularity", "pass", "--json"),
     ("frontier", "--study", "s.db", "--json"),
-    ("pairs", "--study", "s.db", "--device", "sim:h200", "--json"),
-    ("export", "sweep.csv", "--study", "s.db", "--json"),
-    (*PROFILE, "--frontier", "4", "--csv", "frontier.csv", "--out", "pipeline.json"),
-    ("engine", "steps.csv", "--model", "mine", "--device", "card", "--out", "engine.json", "--json"),
-    ("steer", "engine.json", "--trace", "trace.csv", "--step-tokens", "1024", "--json"),
-    ("serve-sim", "scenario.toml", "--processes", "1", "--json", "--out", "cluster.json"),
-    ("recommend", "table.csv", "--itl", "50ms", "--json"),
-    (*JOBS, "--seeds", "1", "--processes", "1", "--recurrences", "12"),
-)  # fmt: skip
-DEAR = (
-    SWEEP,
-    PLAN,
     ("compare", "--study", "s.db", "--json"),
     ("iteration", "--study", "s.db", "--power-limit", "200W", "--json"),
     ("forecast", "--study", "s.db", "--gpu", "toy.toml", "--draws", "40", "--json", "--out", "forecast.json"),
@@ -54,14 +53,18 @@ DEAR = (
     ("transfer", "--plan", "plan.json", "--device", "sim:toy.toml", "--batch", "4", "--repeats", "2", "--json"),
     ("refine", "--study", "s.db", "--device", "sim:toy.toml", "--repeats", "1", "--json"),
     ("calibrate", "--study", "s.db", "--out", "twin.toml", "--power-limit", "350", "--base", "toy.toml", "--json"),
-    ("pipeline", "gpt3-xl", "--stages", "4", "--micro-batches", "6", "--device", "sim:h200", "--json"),
-    ("pipeline", "gpt3-xl", "--stages", "5", "--micro-batches", "14", "--device", "sim:h200", "--partition", "least-energy",
+    ("pipeline", "gpt3-xl", "--stages", "2", "--micro-batches", "6", "--device", "sim:h200", "--json"),
+    ("pipeline", "gpt3-xl", "--stages", "3", "--micro-batches", "8", "--device", "sim:h200", "--partition", "least-energy",
      "--as-measured", "--max-slowdown", "5%", "--json"),
-    (*PROFILE, "--straggler", "20%", "--switch-time", "5ms", "--report", "pipeline.html"),
-    ("profile", "gemm:4096", "--device", "sim:mi300x", "--runs", "60", "--json"),
+    (*PROFILE, "4", "--straggler", "20%", "--switch-time", "5ms", "--report", "pipeline.html"),
+    (*PROFILE, "4", "--frontier", "4", "--csv", "frontier.csv", "--out", "pipeline.json"),
+    ("profile", "gemm:8192", "--device", "sim:mi300x", "--runs", "60", "--executions", "20", "--json"),
     ("sensor", "--device", "sim:rtx-3080-ti", "--budget", "40s", "--out", "sensors.json", "--json"),
     ("latency", "--device", "sim:v100", "--what", "core", "--core", "802.5,1380", "--relative-error", "0.1", "--json"),
-    ("serve-sim", "scenario.toml", "--seeds", "2", "--processes", "2", "--json"),
+    ENGINE,
+    ("steer", "engine.json", "--trace", "trace.csv", "--step-tokens", "1024", "--json"),
+    ("serve-sim", "scenario.toml", "--seeds", "2", "--processes", "2", "--json", "--out", "cluster.json"),
+    ("recommend", "table.csv", "--itl", "50ms", "--json"),
     (*JOBS, "--seeds", "2", "--processes", "2"),
 )  # fmt: skip
 
@@ -70,6 +73,7 @@ def prepared(folder: Path) -> Path:
     """A folder with all that the commands read."""
     folder.mkdir()
     shutil.copy(TOY, folder)
+    write_few_kernels(folder / "few.json")
     write_profile(folder / "profile.csv")
     random = np.random.default_rng(1)
     trace = [f"{at:.3f},{random.integers(20, 900)},{random.integers(2, 60)}" for at in np.sort(random.uniform(0, 60, 80))]
@@ -100,8 +104,8 @@ def written(folder: Path, commands: tuple[tuple[str, ...], ...], *, seed: int, t
 
 @contextmanager
 def load() -> Iterator[None]:
-    """More busy processes than there are cores."""
-    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range((os.cpu_count() or 1) + 1)]
+    """As many busy processes as there are cores, so that what runs beside them waits for its turn."""
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
     try:
         yield
     finally:

@@ -68,10 +68,14 @@ def test_granularities_and_states_live_side_by_side(toy):
 
 
 @pytest.mark.parametrize(
-    ("flags", "file"), [(("--granularity", "pass"), "out.csv"), (("--in-context", "--core", "1500"), "out.parquet")]
+    ("model", "flags", "file"),
+    [
+        ("gpt3-small", ("--granularity", "pass"), "out.csv"),
+        ("llama-8b", ("--in-context", "--phase", "decode", "--core", "1500"), "out.parquet"),
+    ],
 )
-def test_a_file_carries_what_it_is_of(toy, flags, file):
-    sweep(toy, "s.db", *flags, "--batch", "4")
+def test_a_file_carries_what_it_is_of(toy, model, flags, file):
+    sweep(toy, "s.db", *flags, "--batch", "4", model=model)
     ran(toy, "plan", "--study", "s.db", "--out", "p.json")
     ran(toy, "export", file, "--study", "s.db")
     name = ("--workload", "another name")

@@ -220,7 +220,9 @@ def _typed(ctx: Any, name: str) -> bool:
 
 def _unread(parameters: Any, ctx: Any) -> Any:
     """Parameters that do not convert their values where a shell only completes: Typer would load pydantic at each key."""
-    if ctx.resilient_parsing:
-        for parameter in parameters:
+    for parameter in parameters:
+        if ctx.resilient_parsing:
             parameter.process_value = lambda _, value: value
+        else:  # the same parameters may have served a shell before
+            vars(parameter).pop("process_value", None)
     return parameters

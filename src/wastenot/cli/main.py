@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
-from typing import Annotated
+from functools import cache
+from typing import Annotated, Any
 
 import typer
 
@@ -138,6 +139,12 @@ def root(
         print(context.get_help())
 
 
+@cache
+def _command() -> Any:
+    """All verbs and their options, made once: Typer reads the signatures of all verbs for it."""
+    return typer.main.get_command(app)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with its code: 0 done, 2 bad input, 1 a fault."""
     sys.exit(run(arguments))
@@ -156,12 +163,12 @@ def run(arguments: list[str] | None = None) -> int:
         The exit code.
     """
     try:
-        answer = complete(lambda: app(prog_name="wastenot"))
+        answer = complete(lambda: _command()(prog_name="wastenot"))
         if answer is not None:
             print(answer)
             return DONE
         arguments = name_the_shell(sys.argv[1:] if arguments is None else arguments)
-        code = app(arguments, prog_name="wastenot", standalone_mode=False)
+        code = _command()(arguments, prog_name="wastenot", standalone_mode=False)
         sys.stdout.flush()
     except WastenotError as error:
         refused = isinstance(error, (CannotRunError, ClocksRefusedError))
@@ -190,8 +197,7 @@ def flag_of(argument: str) -> str:
     ``max_slowdown`` is ``--max-slowdown``; a unit may be left out (``clock_tolerance_mhz`` is ``--clock-tolerance``), and a
     few have other names. An argument without a flag keeps its name.
     """
-    verbs = typer.main.get_command(app).commands.values()  # type: ignore[attr-defined]
-    flags = {flag for verb in verbs for parameter in verb.params for flag in parameter.opts}
+    flags = {flag for verb in _command().commands.values() for parameter in verb.params for flag in parameter.opts}
     flag = _FLAG_OF.get(argument, "--" + argument.replace("_", "-"))
     for known in (flag, flag.rpartition("-")[0]):
         if known in flags:
