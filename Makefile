@@ -5,7 +5,11 @@ BIN := $(VENV)/bin
 INSTALL := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 # The tests start hundreds of interpreters: what they import is compiled once, whatever the shell says.
 export PYTHONDONTWRITEBYTECODE :=
-PYTEST := $(BIN)/pytest -n 2 --dist worksteal
+# One process more than cores: some tests wait for others' processes.
+WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+XDIST := -n $(WORKERS) --dist worksteal
+PYTEST := $(BIN)/pytest $(XDIST)
+FAST := not slow and not system and not gpu
 # What runs without PyTorch, for other Pythons and other versions of what wastenot depends on.
 PORTABLE := tests/analyses tests/frontiers tests/natural tests/planning tests/study tests/workloads tests/cli/test_verbs.py \
   tests/cli/test_help.py tests/cli/test_completion.py tests/reporting/test_plan_page.py
@@ -19,26 +23,29 @@ demo: $(REPORT_READY)
 	@echo "wastenot is in $(VENV); in this shell first: . $(BIN)/activate"
 
 test: $(READY)
-	$(PYTEST) -m "not slow and not system and not gpu"
+	$(PYTEST) -m "$(FAST)"
 	@echo "Left out: slow tests, and those that need Chromium, Prometheus, systemd, shellcheck, zsh or fish; make test-all runs them."
 
 test-all: $(READY)
 	$(PYTEST) -m "not gpu"
 
+# $(1): name of an environment of its own; $(2): what its dependencies are held to.
+define test_portable
+	@.venv-$(1)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(2) \
+	  --editable '.[report,postgresql,nvidia,serve,test]'
+	.venv-$(1)/bin/python -m pytest $(XDIST) -m "$(FAST)" $(PORTABLE)
+endef
+
 # With each dependency at the lowest version that pyproject.toml admits.
 test-lowest:
 	@$(PYTHON) -m venv .venv-lowest
 	@$(PYTHON) .ci/lowest.py > .venv-lowest/constraints.txt
-	@.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check --constraint .venv-lowest/constraints.txt \
-	  --editable '.[report,postgresql,nvidia,serve,test]'
-	.venv-lowest/bin/python -m pytest -n 2 --dist worksteal -m "not slow and not system and not gpu" $(PORTABLE)
+	$(call test_portable,lowest,.venv-lowest/constraints.txt)
 
 # With another Python: make test-python PYTHON=python3.13
 test-python:
 	@$(PYTHON) -m venv .venv-python
-	@.venv-python/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-	  --editable '.[report,postgresql,nvidia,serve,test]'
-	.venv-python/bin/python -m pytest -n 2 --dist worksteal -m "not slow and not system and not gpu" $(PORTABLE)
+	$(call test_portable,python,constraints.txt)
 
 check: $(READY)
 	$(BIN)/ruff check

@@ -166,7 +166,8 @@ def test_an_answer_cut_to_its_length_has_that_many_tokens_though_nobody_counts()
     with stand_in_server(Behaviour(usage="never", tokens_per_chunk=5)) as server:
         point = point_on(server)
         assert point.output_tokens == 20
-        assert point.itl.mean_s < point.end_to_end.mean_s / 19  # of tokens, and not of the four chunks
+        # Of the 15 tokens after the first chunk, and not of the three chunks.
+        assert point.itl.mean_s <= point.end_to_end.mean_s / 15
 
 
 def test_a_rate_limit_is_waited_for_and_said() -> None:
