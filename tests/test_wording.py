@@ -25,8 +25,14 @@ def test_counts(number, noun, text):
     assert counted(number, noun) == text
 
 
+# What two literals that meet without a space look like; only where there are any, all tokens are read.
+_MAY_MEET = re.compile(r"""[\w}).,;:]["'](?:\s|\\\n|\#[^\n]*\n)*[rbfu]*["']+[\w{(]""", re.IGNORECASE)
+
+
 def run_together(source):
     """Adjacent string literals whose parts meet without a space between two words."""
+    if not _MAY_MEET.search(source):
+        return
     tokens = [
         token
         for token in tokenize.generate_tokens(io.StringIO(source).readline)

@@ -511,7 +511,8 @@ def report(
     from wastenot.analyses.context import change_in_context
     from wastenot.analyses.plan_overview import make_overview
     from wastenot.planning.planner import plan as make_plan
-    from wastenot.reporting.plan.page import write_figures, write_report
+    from wastenot.reporting.figure import export_figures
+    from wastenot.reporting.plan.page import report_figures, write_report
     from wastenot.reporting.plan.provenance import provenance, report_call
     from wastenot.study.sweep import Sweep
 
@@ -526,8 +527,9 @@ def report(
     context = None if study is None else change_in_context(study, held, made)
     overview = make_overview(held, made, context, planner)
     called = report_call(source, out, plan=plan, workload=workload, figures=figures, price=price)
-    write_report(overview, out, price=price, command=command or called, made_from=provenance(study, held))
-    return (Path(out), *([] if figures is None else write_figures(overview, figures)))
+    drawn = report_figures(overview)
+    write_report(overview, out, price=price, command=command or called, made_from=provenance(study, held), figures=drawn)
+    return (Path(out), *([] if figures is None else export_figures(drawn, overview.plan.origin, figures)))
 
 
 def _device(device: str | Device, tasks: WorkloadTasks, *, allow_clock_control: bool, seed: int) -> Device:

@@ -21,7 +21,7 @@ from wastenot.planning.planner import Planner
 from wastenot.progress import Progress
 from wastenot.reporting.figure import export_figures
 from wastenot.reporting.formatting import change
-from wastenot.reporting.plan.page import write_figures, write_report
+from wastenot.reporting.plan.page import report_figures, write_report
 from wastenot.reporting.plan.tables import comparison_table, kernel_table_by_pass
 from wastenot.reporting.plan.transfer_figure import transfer_figure
 from wastenot.reporting.table import Table
@@ -204,8 +204,9 @@ def _card(card: _Card, progress: Progress) -> CardResult:
     plan = validate(again, plan, kernels, repeats=REPEATS, progress=_Part(progress, f"{name}, validation"))
     plan.write(folder / "plan.json")
     overview = make_overview(sweep, plan)
-    write_report(overview, folder / "report.html", command=f"wastenot reproduce --seed {card.seed}")
-    write_figures(overview, folder / "figures")
+    figures = report_figures(overview)
+    write_report(overview, folder / "report.html", command=f"wastenot reproduce --seed {card.seed}", figures=figures)
+    export_figures(figures, plan.origin, folder / "figures")
     by_pass = Planner(study.read(passes.name, granularity="pass")).plan(_STRICT)
     return CardResult(name, plan, overview.comparison, by_pass)
 

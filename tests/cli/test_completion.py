@@ -58,7 +58,8 @@ def run_in(around, *command):
     return done.stdout
 
 
-ASKED_OF_BASH = {**dict(ASKED), "wastenot run x --device sim:": ASKED[8][1] | {"sim:my-gpu.toml"},
+# One of each kind; fish and zsh are asked for all.
+ASKED_OF_BASH = {**dict(ASKED[1:5] + ASKED[-2:]), "wastenot run x --device sim:": ASKED[8][1] | {"sim:my-gpu.toml"},
                  "wastenot run gpt3-xl --dtype=b": {"bf16"}}  # fmt: skip
 
 

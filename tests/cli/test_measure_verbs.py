@@ -31,7 +31,7 @@ def validated(tmp_path_factory):
     """A folder with a study, a plan of it and the plan validated, to be copied; and what validating it printed."""
     folder = tmp_path_factory.mktemp("validated")
     shutil.copy(TOY, folder / "toy.toml")
-    write_few_kernels(folder / "few.json")
+    write_few_kernels(folder / "few.json", each=12)
     program = Program(folder)
     for arguments in (
         SWEEP,

@@ -115,7 +115,7 @@ def wait_until_caught(process_id):
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_signals_are_passed_on_and_the_result_is_still_told(number, tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-m", "wastenot", "monitor", "--json", *ON, *python(CATCHES)],
@@ -170,7 +170,9 @@ def test_in_a_terminal_lines_stay_at_the_bottom_and_go():
     assert "J ±" in shown[shown.rindex("\x1b[r") :]
 
 
-@pytest.mark.parametrize(("arguments", "rows"), [(["--quiet"], 24), (["--interval", "0.3"], 4)])
+@pytest.mark.parametrize(
+    ("arguments", "rows"), [pytest.param(["--quiet"], 24, marks=pytest.mark.slow), (["--interval", "0.3"], 4)]
+)
 def test_nothing_live_where_it_is_not_wanted_or_has_no_room(arguments, rows):
     shown, code = in_terminal("monitor", *arguments, *ON, *python(SLOWLY), rows=rows)
     assert code == 0 and "J in" not in shown and "J ±" in shown

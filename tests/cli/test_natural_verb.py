@@ -30,7 +30,7 @@ NATURAL = ["sweep", *SMALL, "--device", "sim:h200", "--study", "s.db", "--clocks
 def made(tmp_path_factory):
     """A study, page and document of a small workload."""
     folder = tmp_path_factory.mktemp("natural")
-    few = str(write_few_kernels(folder / "few.json", each=9))
+    few = str(write_few_kernels(folder / "few.json", each=14))
     before = os.getcwd()
     os.chdir(folder)
     try:

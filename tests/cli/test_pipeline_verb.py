@@ -84,14 +84,13 @@ def test_stragglers_as_people_write_them(program):
 
 def test_the_page(program, monkeypatch):
     drawn = []  # tests/cli/test_pipeline_report.py has the files of the figures
-    monkeypatch.setattr(
-        "wastenot.reporting.pipeline.page.write_pipeline_figures", lambda *given: drawn.append(given) or [given[1]]
-    )
+    monkeypatch.setattr("wastenot.reporting.figure.export_figures", lambda *given: drawn.append(given) or [given[2]])
     ran = program("pipeline", "profile.csv", *GIVEN, "--report", "page.html", "--figures", "figures")
     assert ran.code == 0, ran.err
     assert "profile.csv" in (program.folder / "page.html").read_text()
     assert "page.html: report written" in ran.err and "figures: 1 figure file written" in ran.err
-    assert [(overview.plan.stages, folder.name) for overview, folder in drawn] == [(STAGES, "figures")]
+    [(figures, origin, folder)] = drawn
+    assert figures[0].name == "pipeline-schedule" and (origin, folder.name) == ("measured", "figures")
 
 
 def test_a_schedule_in_a_file(program):

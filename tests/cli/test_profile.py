@@ -15,7 +15,7 @@ from wastenot.devices.simulated.instrument import SimulatedInstrument
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)), "COLUMNS": "120"}
 ON = ["--device", "sim:mi300x", "--runs", "60"]
 WHOLE = ["profile", "gemm:8192", *ON, "--executions", "20"]
-BROKEN_OFF = ["profile", "gemm:4096", *ON, "--budget", "20s"]
+BROKEN_OFF = ["profile", "gemm:4096", *ON, "--budget", "10s"]
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def test_json_is_one_document_and_the_file_says_the_same(profiled):
 def test_profiles_sets_them_side_by_side(profiled):
     wastenot, _ = profiled
     after = wastenot("profile", "gemm:8192", "--device", "sim:mi300x", "--after", "gemv:4096x20", "--after", "gemm:2048",
-                     "--runs", "60", "--budget", "20s", "--out", "after.parquet")  # fmt: skip
+                     "--runs", "60", "--budget", "10s", "--out", "after.parquet")  # fmt: skip
     assert after.code == 0, after.err
     assert "after 20 × gemv-4096, 1 × gemm-2048" in after.out and "in context" in after.out
     ran = wastenot("profiles", "p.parquet", "after.parquet", "--relative", "--report", "both.html")
@@ -83,7 +83,7 @@ def test_turns_are_told_from_what_comes_first(wastenot):
 
 def test_kernels_of_workloads_and_outliers(wastenot):
     ran = wastenot("profile", "gpt3-small:softmax", "--device", "sim:mi300x", "--batch", "8", "--runs", "60", "--outliers",
-                   "1", "--budget", "20s", "--json")  # fmt: skip
+                   "1", "--budget", "10s", "--json")  # fmt: skip
     document = json.loads(ran.out)
     assert (document["kernel"], document["bin_rank"]) == ("softmax", 1)
 

@@ -9,15 +9,13 @@ import pytest
 
 from testbed.drawn_sweeps import NASTY
 from testbed.small_pipelines import NAMES, hastily, planned
-from wastenot.reporting.figure import NARROW_WIDTH
-from wastenot.reporting.pipeline import page as page_module
+from wastenot.reporting.figure import NARROW_WIDTH, export_figures
 from wastenot.reporting.pipeline.clocks_figure import clocks_figure
 from wastenot.reporting.pipeline.energy_figure import energy_figure
 from wastenot.reporting.pipeline.frontier_figure import frontier_figure
 from wastenot.reporting.pipeline.page import (
     pipeline_figures,
     render_pipeline_page,
-    write_pipeline_figures,
     write_pipeline_page,
 )
 from wastenot.reporting.pipeline.power_figure import power_figure
@@ -173,13 +171,12 @@ def test_the_headline_says_what_is_saved_at_which_slowdown_and_how_it_is_known()
     assert plain(straggling[1]).endswith("while another pipeline is 25.0 % slower")
 
 
-def test_figures_fit_a_narrow_page_and_are_written_as_files(tmp_path, monkeypatch):
+def test_figures_fit_a_narrow_page_and_are_written_as_files(tmp_path):
     drawn = pipeline_figures(pipeline_overview(planned(**WITH_RUNGS).plan))
     for figure in drawn:
         widths = re.findall(r'"width": (\d+)', json.dumps(figure.narrow))
         assert widths and all(int(width) <= NARROW_WIDTH for width in widths)
-    monkeypatch.setattr(page_module, "pipeline_figures", lambda overview: drawn)
-    files = write_pipeline_figures(pipeline_overview(planned(**WITH_RUNGS).plan), tmp_path)
+    files = export_figures(drawn, "simulated", tmp_path)
     assert len(files) == 5 * 3 and all(path.stat().st_size > 1_000 for path in files)
 
 

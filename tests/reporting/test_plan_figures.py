@@ -9,16 +9,15 @@ import pytest
 from wastenot.errors import BadInputError, MissingExtraError
 from wastenot.reporting import optional_imports
 from wastenot.reporting.figure import export_figures
-from wastenot.reporting.plan import page
 from wastenot.reporting.plan.desirability_figure import edp_desirability, waste_desirability
-from wastenot.reporting.plan.page import report_figures, write_figures
+from wastenot.reporting.plan.page import report_figures
 
 NAMES = ["relaxed-waste", "switching", "kernels", "settings-coarse", "settings-kernel", "desirability"]
 _STARTS = {".svg": b"<svg", ".pdf": b"%PDF", ".png": b"\x89PNG"}
 
 
 def test_each_figure_becomes_three_files(coarse, tmp_path):
-    written = write_figures(coarse, tmp_path / "figures")
+    written = export_figures(report_figures(coarse), coarse.plan.origin, tmp_path / "figures")
     assert [path.name for path in written] == [f"{name}.{end}" for name in NAMES for end in ("svg", "pdf", "png")]
     for path in written:
         assert path.read_bytes().startswith(_STARTS[path.suffix])
@@ -28,11 +27,10 @@ def test_each_figure_becomes_three_files(coarse, tmp_path):
             assert "gpt3-xl on textbook GPU" in text
 
 
-def test_a_figure_with_nothing_to_draw_is_left_out(cases, tmp_path, monkeypatch):
+def test_a_figure_with_nothing_to_draw_is_left_out(cases, tmp_path):
     data = cases["only auto"]()
     drawn = report_figures(data)
-    monkeypatch.setattr(page, "report_figures", lambda overview: drawn)
-    written = write_figures(data, tmp_path)
+    written = export_figures(drawn, data.plan.origin, tmp_path)
     assert {path.stem for path in written} == {"relaxed-waste", "kernels", "desirability"}
     missing = [figure for figure in drawn if figure.specification is None]
     assert missing and all("only the default clocks were measured" in figure.note for figure in missing)

@@ -1,5 +1,7 @@
 """Jobs that are not as they were planned: slower, of another size, interrupted, or another workload altogether."""
 
+from functools import partial
+
 import pytest
 
 from testbed.scheduled_jobs import SUBJECT, controller, gpu, programme, schedule
@@ -10,6 +12,8 @@ from wastenot.setting import AUTO
 
 PROGRAMME = programme()
 FROM = 60
+
+SLOW = partial(pytest.param, marks=pytest.mark.slow)
 
 
 def slower(device, plan, slowdown):
@@ -37,8 +41,7 @@ def kinds(summary):
     return [event.kind for event in summary.status.events]
 
 
-@pytest.mark.parametrize("preset", ["rtx-3080-ti", "v100"])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(("preset", "seed"), [("rtx-3080-ti", 0), ("v100", 1), SLOW("rtx-3080-ti", 1), SLOW("v100", 0)])
 def test_a_job_that_slows_is_back_within_its_bound_in_20_iterations(preset, seed):
     plan, summary, job = run(
         preset, seed=seed, change=lambda device, plan: Change(FROM, slower=slower(device, plan, 0.04)), allowed=0.001
@@ -50,7 +53,7 @@ def test_a_job_that_slows_is_back_within_its_bound_in_20_iterations(preset, seed
     assert "stepped" in kinds(summary)
 
 
-@pytest.mark.parametrize("noise", [0.002, 0.01])
+@pytest.mark.parametrize("noise", [SLOW(0.002), 0.01])
 def test_a_job_as_planned_stays_where_it_is(noise):
     _, summary, _ = run("rtx-a4000", iterations=300, spread=Spread(noise, noise), allowed=0.001)
     assert summary.status.rung == 0

@@ -224,8 +224,15 @@ class TestCompiled:
         names = job.markers()
         return names if markers else None, counters["stats"]["unique_graphs"], dict(counters["graph_break"])
 
-    @pytest.mark.parametrize("by", ["torch.compile", "model.compile"])
-    @pytest.mark.parametrize("from_outside", [False, True])
+    @pytest.mark.parametrize(
+        ("by", "from_outside"),
+        [
+            ("torch.compile", False),
+            ("model.compile", True),
+            pytest.param("torch.compile", True, marks=pytest.mark.slow),
+            pytest.param("model.compile", False, marks=pytest.mark.slow),
+        ],
+    )
     def test_passes(self, by, from_outside):
         def made():
             model = Model()

@@ -1,5 +1,7 @@
 """A recurring job's settings, measured while it trains on simulated GPUs in virtual time."""
 
+from functools import partial
+
 import pytest
 
 from testbed.scheduled_jobs import SUBJECT, gpu, programme
@@ -13,6 +15,8 @@ from wastenot.setting import AUTO, Setting
 from wastenot.stack.jobs.limits import Limits
 from wastenot.stack.jobs.objective import cost
 from wastenot.study.job_records import JobTerms
+
+SLOW = partial(pytest.param, marks=pytest.mark.slow)
 
 
 def terms_of(gpus, knob="limits", **changes):
@@ -47,7 +51,8 @@ def cost_at(terms, device, iteration, setting, gpus=1):
 
 
 @pytest.mark.parametrize(("preset", "knob", "eta"), [
-    ("rtx-3080-ti", "limits", 0.5), ("rtx-3080-ti", "clocks", 1.0), ("rtx-a4000", "limits", 1.0), ("v100", "clocks", 0.5),
+    ("rtx-3080-ti", "limits", 0.5), SLOW("rtx-3080-ti", "clocks", 1.0), SLOW("rtx-a4000", "limits", 1.0),
+    ("v100", "clocks", 0.5),
 ])  # fmt: skip
 def test_the_setting_held_costs_little_more_than_the_best_and_little_to_find(preset, knob, eta):
     device = gpu(preset, seed=1)

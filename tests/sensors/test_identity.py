@@ -51,7 +51,7 @@ def check(name: str, seed: int, **changes: float) -> SensorIdentity:
     return found
 
 
-@pytest.mark.parametrize("name", ["rtx-3080-ti", SLOW("rtx-a4000"), "v100"])
+@pytest.mark.parametrize("name", [SLOW("rtx-3080-ti"), SLOW("rtx-a4000"), "v100"])
 def test_presets(name):
     found = check(name, 0)
     assert found.noise_idle_w == pytest.approx(2.5, rel=0.5)
@@ -78,7 +78,7 @@ def test_a_logger_whose_window_is_about_an_execution():
         SLOW("h200", MEAN),
         SLOW("h200", MEAN | {"delay_s": 0.1}),
         SLOW("rtx-3080-ti", {"delay_s": 0.1}),
-        ("v100", {"delay_s": 0.03}),
+        SLOW("v100", {"delay_s": 0.03}),
         SLOW("v100", {"delay_s": 0.1}),
         SLOW("h200", MEAN | {"window_s": 1.0}),
         SLOW("rtx-a4000", {"window_s": 1.0, "delay_s": 0.1}),

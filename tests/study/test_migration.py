@@ -82,10 +82,14 @@ def shape_of(engine):
     }
 
 
-@pytest.mark.parametrize("version", ALL)
+def in_both(versions):
+    """Parameters of tests: versions in either database, in PostgreSQL only the oldest where time is short."""
+    slow = [pytest.param("postgresql", version, marks=pytest.mark.slow) for version in versions[1:] if version != 6]
+    return [*(("sqlite", version) for version in versions), ("postgresql", versions[0]), *slow]  # 6 is a file alone
+
+
+@pytest.mark.parametrize(("where", "version"), in_both(ALL), indirect=["where"])
 def test_every_version_opens_with_its_numbers(where, raw, version, tmp_path, capsys):
-    if version == 6 and "://" in where:
-        return  # known by its file alone
     put(version, where)
     before = rows_of(raw)
     study = open_study(where, busy_timeout_s=0.2)
@@ -111,7 +115,7 @@ def test_every_version_opens_with_its_numbers(where, raw, version, tmp_path, cap
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize("version", [2, 3, 5, 7, 8])
+@pytest.mark.parametrize(("where", "version"), in_both([2, 3, 5, 7, 8]), indirect=["where"])
 def test_a_migrated_study_has_the_tables_of_a_new_one_and_takes_all_that_it_takes(where, raw, version, tmp_path):
     put(version, where)
     study = open_study(where, busy_timeout_s=0.2)
@@ -208,6 +212,7 @@ def migrating_until(where, step):
     return work
 
 
+@pytest.mark.parametrize("where", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True)
 def test_killed_at_any_moment_a_study_is_old_or_migrated_and_whole(where, raw, tmp_path):
     put(7, where)
     whole, step, outcomes = rows_of(raw), 0, set()

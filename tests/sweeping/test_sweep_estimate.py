@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 
 import wastenot as wn
+from testbed.few_kernels import write_few_kernels
 from testbed.toy_gpu import TOY as TOY_FILE
 from wastenot.setting import AUTO
 from wastenot.sweeping.defaults import CORE_STEP_MHZ
@@ -63,7 +64,8 @@ def test_the_default_grid_has_the_steps_that_run_has(tmp_path):
     ],
 )
 def test_where_it_depends_on_what_is_measured_a_range_is_announced(tmp_path, name, how):
-    estimate, _, took_s = estimated_and_taken(wn.open_device(name, seed=2), tmp_path / "s.db", **how)
+    few = str(write_few_kernels(tmp_path / "few.json"))
+    estimate, _, took_s = estimated_and_taken(wn.open_device(name, seed=2), tmp_path / "s.db", workload=few, **how)
     assert estimate.least_device_s < estimate.most_device_s
     assert 0.85 * estimate.least_device_s <= took_s <= 1.15 * estimate.most_device_s
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from testbed.few_kernels import write_few_kernels
 from testbed.known_truth import contains, true_changes
 from testbed.natural_studies import Errors, natural_study
 from wastenot.natural.storage import read_curves
@@ -72,8 +73,9 @@ def test_draws_of_a_curve_spread_as_its_errors_say(study):
 
 
 def test_errors_of_curves_and_of_locked_power_both_widen_it(tmp_path, monkeypatch):
-    good = natural_study(tmp_path / "good.db", "llama-1b", errors=Errors(1e-3, 4e-3))
-    bad = natural_study(tmp_path / "bad.db", "llama-1b", errors=Errors(8e-3, 4e-2))
+    few = str(write_few_kernels(tmp_path / "few.json", "llama-1b", each=3))
+    good = natural_study(tmp_path / "good.db", few, errors=Errors(1e-3, 4e-3))
+    bad = natural_study(tmp_path / "bad.db", few, errors=Errors(8e-3, 4e-2))
 
     def width(study, assumed):
         monkeypatch.setattr("wastenot.tuning.forecast.natural.LOCKED_POWER_SD", assumed)

@@ -275,16 +275,19 @@ def _write_page(made: PlannedPipeline, report: Path | None, figures: Path | None
     if report is None and figures is None:
         return
     from wastenot.cli.output import say
-    from wastenot.reporting.pipeline.page import write_pipeline_figures, write_pipeline_page
+    from wastenot.reporting.figure import export_figures
+    from wastenot.reporting.pipeline.page import pipeline_figures, write_pipeline_page
     from wastenot.stack.pipeline.overview import pipeline_overview
     from wastenot.stack.pipeline.savings import savings_by_shape
 
     overview = pipeline_overview(made.plan, savings=savings_by_shape(made.profile, made.schedule))
+    drawn = pipeline_figures(overview)
     if report is not None:
-        write_pipeline_page(overview, report, command=command)
+        write_pipeline_page(overview, report, command=command, figures=drawn)
         say(f"{report}: report written")
     if figures is not None:
-        say(f"{figures}: {counted(len(write_pipeline_figures(overview, figures)), 'figure file')} written")
+        written = export_figures(drawn, overview.plan.origin, figures)
+        say(f"{figures}: {counted(len(written), 'figure file')} written")
 
 
 def parse_straggler(text: str | None) -> tuple[float | None, float | None]:

@@ -244,14 +244,16 @@ def _report_of_a_run(applied: Path, out: Path, figures: Path | None, *, as_json:
 
 def _report_of_a_pipeline(plan: Path, out: Path, figures: Path | None, *, as_json: bool) -> None:
     from wastenot.cli.output import print_json, say, typed_command
-    from wastenot.reporting.pipeline.page import write_pipeline_figures, write_pipeline_page
+    from wastenot.reporting.figure import export_figures
+    from wastenot.reporting.pipeline.page import pipeline_figures, write_pipeline_page
     from wastenot.stack.pipeline.overview import pipeline_overview
     from wastenot.stack.pipeline.plan_file import read_pipeline_plan
 
     overview = pipeline_overview(read_pipeline_plan(plan))
-    write_pipeline_page(overview, out, command=typed_command(str(plan)))
+    drawn = pipeline_figures(overview)
+    write_pipeline_page(overview, out, command=typed_command(str(plan)), figures=drawn)
     say(f"{out}: report written")
-    files = [] if figures is None else write_pipeline_figures(overview, figures)
+    files = [] if figures is None else export_figures(drawn, overview.plan.origin, figures)
     if figures is not None:
         say(f"{figures}: {counted(len(files), 'figure file')} written")
     if as_json:

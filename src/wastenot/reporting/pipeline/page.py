@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 
 from wastenot.files import write_text
-from wastenot.reporting.figure import Figure, export_figures
+from wastenot.reporting.figure import Figure
 from wastenot.reporting.html_page import render
 from wastenot.reporting.pipeline.clocks_figure import clocks_figure
 from wastenot.reporting.pipeline.drawing import about
@@ -47,6 +46,7 @@ def write_pipeline_page(
     command: str | None = None,
     made_from: Sequence[tuple[str, str]] = (),
     made_at: datetime | None = None,
+    figures: Sequence[Figure] | None = None,
 ) -> None:
     """Write the page.
 
@@ -56,14 +56,14 @@ def write_pipeline_page(
         command: that makes the page again, shown in its foot; ``None`` where it is not known.
         made_from: what the numbers come from, as (name, text) pairs; shown beside it.
         made_at: date shown on the page; now by default.
+        figures: of :func:`pipeline_figures`, where they are composed already.
 
     Raises:
         BadInputError: the file cannot be written.
         MissingExtraError: the ``report`` extra is not installed.
     """
-    write_text(
-        path, render_pipeline_page(overview, command=command, made_from=made_from, made_at=made_at or datetime.now(UTC))
-    )
+    made_at = made_at or datetime.now(UTC)
+    write_text(path, render_pipeline_page(overview, command=command, made_from=made_from, made_at=made_at, figures=figures))
 
 
 def render_pipeline_page(
@@ -72,6 +72,7 @@ def render_pipeline_page(
     command: str | None = None,
     made_from: Sequence[tuple[str, str]] = (),
     made_at: datetime,
+    figures: Sequence[Figure] | None = None,
 ) -> str:
     """The page as text; see :func:`write_pipeline_page`."""
     plan = overview.plan
@@ -85,7 +86,7 @@ def render_pipeline_page(
     return render(
         "pipeline.html.j2",
         plan.origin,
-        pipeline_figures(overview),
+        pipeline_figures(overview) if figures is None else figures,
         [(name, table) for name, table in tables if table is not None],
         made_at,
         device=plan.device,
@@ -106,8 +107,3 @@ def _notes(overview: PipelineOverview) -> list[str]:
     if overview.plan.baseline_clocks == "highest":
         notes.insert(0, "The profile has no numbers at the default clocks: the highest stand for them.")
     return notes
-
-
-def write_pipeline_figures(overview: PipelineOverview, folder: str | os.PathLike[str]) -> list[Path]:
-    """Write the figures; see :func:`wastenot.reporting.figure.export_figures`."""
-    return export_figures(pipeline_figures(overview), overview.plan.origin, folder)

@@ -6,11 +6,10 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 from wastenot.analyses.plan_overview import PlanOverview
 from wastenot.files import write_text
-from wastenot.reporting.figure import Figure, export_figures
+from wastenot.reporting.figure import Figure
 from wastenot.reporting.html_page import render
 from wastenot.reporting.plan.curve_figure import curve_figure
 from wastenot.reporting.plan.desirability_figure import desirability_figure
@@ -35,6 +34,7 @@ def write_report(
     made_at: datetime | None = None,
     command: str | None = None,
     made_from: Sequence[tuple[str, str]] = (),
+    figures: Sequence[Figure] | None = None,
 ) -> None:
     """Write the page.
 
@@ -45,12 +45,13 @@ def write_report(
         made_at: date shown on the page; now by default.
         command: that makes the page again, shown in its foot; without passwords.
         made_from: what the numbers come from, as (name, text) pairs; shown beside it.
+        figures: of :func:`report_figures`, where they are composed already.
 
     Raises:
         BadInputError: the file cannot be written.
         MissingExtraError: the ``report`` extra is not installed.
     """
-    write_text(path, render_page(overview, price, made_at or datetime.now(UTC), command, made_from))
+    write_text(path, render_page(overview, price, made_at or datetime.now(UTC), command, made_from, figures))
 
 
 def render_page(
@@ -59,6 +60,7 @@ def render_page(
     made_at: datetime,
     command: str | None = None,
     made_from: Sequence[tuple[str, str]] = (),
+    figures: Sequence[Figure] | None = None,
 ) -> str:
     """The page as text; see :func:`write_report`."""
     plan = overview.plan
@@ -66,7 +68,7 @@ def render_page(
     return render(
         "plan.html.j2",
         plan.origin,
-        report_figures(overview),
+        report_figures(overview) if figures is None else figures,
         [
             *([] if applicable is None else [("applicable", applicable)]),
             ("kernels", kernel_table(plan, MOST_TABLE_ROWS)),
@@ -103,8 +105,3 @@ def report_figures(overview: PlanOverview) -> tuple[Figure, ...]:
         kernel_figure(overview),
         desirability_figure(overview),
     )
-
-
-def write_figures(overview: PlanOverview, folder: str | os.PathLike[str]) -> list[Path]:
-    """Write every figure of the report as SVG, PDF and PNG; see :func:`wastenot.reporting.figure.export_figures`."""
-    return export_figures(report_figures(overview), overview.plan.origin, folder)

@@ -11,9 +11,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr
 
 from wastenot.arrays import FloatArray, IndexArray
+from wastenot.stack.jobs.normal import chance_below, chances_below
 
 _TAIL_SHARE, _TAIL_WIDTH = 0.1, 3.0  # of runs that scatter more than the model says, and how much more
 _RUNS_AHEAD = np.array([1.0, 4.0, 16.0])  # of a batch size, which together may teach what one does not
@@ -25,14 +25,13 @@ _PLACES = np.arange(-3.4, 4.2 + 1e-9, _STEP)  # of runs among those of a batch s
 
 def ordinary(z: float) -> float:
     """Chance that a run which goes on for so many standard deviations scatters as the model says, and reaches its target."""
-    as_said, more = (1.0 - _TAIL_SHARE) * float(ndtr(-z)), _TAIL_SHARE * float(ndtr(-z / _TAIL_WIDTH))
+    as_said, more = (1.0 - _TAIL_SHARE) * chance_below(-z), _TAIL_SHARE * chance_below(-z / _TAIL_WIDTH)
     return as_said / (as_said + more)
 
 
 def reached_by(z: FloatArray) -> FloatArray:
     """Fraction of the runs that reach the target ever which have done so, by standard deviations from the middle."""
-    reached: FloatArray = (1.0 - _TAIL_SHARE) * ndtr(z) + _TAIL_SHARE * ndtr(z / _TAIL_WIDTH)
-    return reached
+    return (1.0 - _TAIL_SHARE) * chances_below(z) + _TAIL_SHARE * chances_below(z / _TAIL_WIDTH)
 
 
 _reached = reached_by(_PLACES + 0.5 * _STEP)

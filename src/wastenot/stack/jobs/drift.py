@@ -14,10 +14,10 @@ from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr
 
 from wastenot.arrays import FloatArray
 from wastenot.stack.jobs.curve import Belief, Curve, Roughness
+from wastenot.stack.jobs.normal import chance_below, chances_below
 from wastenot.stack.jobs.transfer import shifted_shapes
 from wastenot.study.job_records import Outcome
 
@@ -115,8 +115,9 @@ def _unchanged(sight: Sight) -> tuple[float, float]:
     if sight.outcome == "reached":
         z = (math.log(max(sight.epochs, 1)) - mean) / scales
         density = float(weights @ (np.exp(-0.5 * z**2) / scales)) / math.sqrt(2.0 * math.pi)
-        return math.log(max(chance * density, 1e-300)), float(belief.weights @ (2.0 * ndtr(-np.abs(z[: spread.size]))))
-    survives = float(weights @ ndtr((mean - math.log(sight.epochs + 0.5)) / scales))
+        as_far = belief.weights @ (2.0 * chances_below(-np.abs(z[: spread.size])))
+        return math.log(max(chance * density, 1e-300)), float(as_far)
+    survives = float(weights @ chances_below((mean - math.log(sight.epochs + 0.5)) / scales))
     either = float(1.0 - chance * (1.0 - survives))
     return math.log(max(either, 1e-300)), either
 
@@ -146,7 +147,7 @@ def _changed(sights: tuple[Sight, ...], moves: FloatArray) -> float:
             mean = belief.mean[each.place] + float(gain[each.place] @ off)
             variance = covariance[each.place, each.place] - float(gain[each.place] @ covariance[places, each.place])
             spread = math.sqrt(max(variance, 1e-6) + belief.noise_variance[each.place])
-            survives = float(ndtr((mean - math.log(each.epochs + 0.5)) / spread))
+            survives = chance_below((mean - math.log(each.epochs + 0.5)) / spread)
             total += math.log(_FAILS + (1.0 - _FAILS) * survives)
     return total
 
