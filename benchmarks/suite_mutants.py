@@ -1,4 +1,4 @@
-"""How many wrong lines the tests catch: random lines of the source, each changed in one place, and the tests run until one fails.
+"""How many wrong lines the tests catch: random lines of the source are changed, and the tests run until one fails.
 
     python -m benchmarks.suite_mutants SEED COUNT [--tests ROOT] -- COMMAND ...
 

@@ -6,6 +6,7 @@ from unittest import mock
 
 import pytest
 
+from testbed.few_kernels import write_few_kernels
 from wastenot.cli.demo import has_display
 from wastenot.runtime.status import read_summary
 
@@ -13,7 +14,10 @@ QUIET = {"CI": "", "SSH_CONNECTION": "", "SSH_CLIENT": "", "SSH_TTY": "", "DISPL
 
 
 @pytest.mark.slow
-def test_the_demo_needs_nothing_and_writes_a_page(wastenot):
+def test_the_demo_needs_nothing_and_writes_a_page(wastenot, monkeypatch):
+    """With few kernels; with those of GPT-3 XL the tutorial without a GPU runs it (test_tutorials.py)."""
+    write_few_kernels(wastenot.folder / "few.json", "gpt3-xl")
+    monkeypatch.setattr("wastenot.cli.demo._WORKLOAD", "few.json")
     ran = wastenot("demo", DISPLAY=":0")
     assert ran.code == 0, ran.err
     page = wastenot.folder / "wastenot-demo" / "report.html"
@@ -22,7 +26,7 @@ def test_the_demo_needs_nothing_and_writes_a_page(wastenot):
     assert "Verdict   kept" in ran.out and "wastenot apply" in ran.out
     assert "Applied   saved" in ran.out and ran.out.count("simulated") > 3
     job = wastenot.folder / "wastenot-demo" / "run.html"
-    assert "<b>gpt3-xl</b> on sim:rtx-3080-ti" in job.read_text() and f"{job.resolve().as_uri()}: the job" in ran.out
+    assert "<b>few</b> on sim:rtx-3080-ti" in job.read_text() and f"{job.resolve().as_uri()}: the job" in ran.out
     assert read_summary(job.with_suffix(".json")).status.proof.saved_j.low > 0.0
     assert "opened in your browser" not in ran.out  # what the tests print goes to no terminal
 

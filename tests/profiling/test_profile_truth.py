@@ -48,7 +48,7 @@ def test_logger_of_1_ms(name: str) -> None:
 def test_bands_hold_the_power_where_readings_are_many() -> None:
     """Errors are a few watts there, of which noise is the least: of 95 % bands at least 85 % hold."""
     held = []
-    for name, seed in product(("gemm:4096", "gemm:8192"), (1, 2, 3)):
+    for name, seed in product(("gemm:4096", "gemm:8192"), (1, 2)):
         device, spec = gpu("mi300x", seed), kernel(name)
         truth = Truth.of(device, spec)
         profile = profile_kernel(device, spec, options=Options(seed=seed, budget_s=15.0, check=False))
@@ -65,7 +65,7 @@ def test_stated_means_hold_the_truth_with_a_sensor_that_lags() -> None:
         seed = 700 + number
         device, spec = gpu("h200", seed, **settling), kernel("gemm:4096")
         truth = Truth.of(device, spec)
-        profile = profile_kernel(device, spec, options=Options(seed=seed, budget_s=50.0, check=False))
+        profile = profile_kernel(device, spec, options=Options(seed=seed, budget_s=40.0, check=False))
         halfway = truth.until(Truth.of(device, spec))
         for state in profile.states:
             found = state.channels["total"]

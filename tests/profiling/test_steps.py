@@ -168,6 +168,18 @@ def test_what_fails_at_once_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None
         profile_kernel(gpu("mi300x", 1), kernel("gemm:8192"))
 
 
+def test_long_runs_whose_delay_stays_unknown_leave_an_incomplete_profile_of_the_short_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As where a sensor's delay jumped during each of them, and no time is left for others."""
+    monkeypatch.setattr("wastenot.profiling.session.late_among", lambda moment_s, *_: np.full(len(moment_s), np.nan))
+    profile = profile_kernel(gpu("h200", 1), kernel("gemm:4096"), options=Options(seed=1, budget_s=20.0, check=False))
+    assert not profile.complete
+    assert "the budget of 20 s left no time for more" in profile.stopped
+    assert {name for state in profile.states for name in state.channels} == {"total"}
+    assert all(state.channels["total"].mean_w > 500.0 for state in profile.states)
+
+
 # ---- the simulated instrument --------------------------------------------------------------------------------
 
 

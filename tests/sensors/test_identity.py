@@ -33,15 +33,15 @@ MEAN = {"lag_s": 0.0, "sample_s": 0.0, "delay_s": 0.0}
 SLOW = partial(pytest.param, marks=pytest.mark.slow)
 
 
-def check(name: str, seed: int, **changes: float) -> SensorIdentity:
+def check(name: str, seed: int, budget_s: float = 30.0, **changes: float) -> SensorIdentity:
     instrument, truth = sensed(name, seed, **changes)
-    found = identified_total(instrument, LOAD)
+    found = identified_total(instrument, LOAD, budget_s)
     assert None not in (found.period_s, found.window_s, found.delay_s), found
     assert found.lag_s is None and found.sample_s is None
     assert found.period_s == pytest.approx(truth.period_s, rel=1e-4)
     assert found.window_s == pytest.approx(truth.window_s, rel=0.1)
     assert abs(found.delay_s - truth.delay_s) <= max(0.1 * truth.delay_s, 2e-3)
-    assert found.seconds < 33.0
+    assert found.seconds < 1.1 * budget_s
     # Stated errors hold the truth, give or take what 4 standard errors let through.
     assert abs(found.window_s - truth.window_s) < 4.0 * found.window_se_s
     assert found.window_se_s < 0.1 * truth.window_s
@@ -60,34 +60,31 @@ def test_presets(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1])
-def test_a_logger_whose_window_is_as_short_as_the_lag_of_power(seed):
-    found = check("mi300x", seed)
+def test_a_logger_whose_window_is_as_short_as_the_lag_of_power():
+    found = check("mi300x", 0, 15.0)
     assert found.noise_idle_w == pytest.approx(4.0, rel=0.15)
     assert found.noise_busy_w == pytest.approx(4.0, rel=0.2), "the shape of executions is no noise"
 
 
 @pytest.mark.slow
 def test_a_logger_whose_window_is_about_an_execution():
-    check("mi300x", 0, window_s=200e-6)
+    check("mi300x", 0, 15.0, window_s=200e-6)
 
 
 @pytest.mark.parametrize(
-    ("name", "changes"),
+    ("name", "changes", "budget_s"),
     [
-        SLOW("h200", MEAN),
-        SLOW("h200", MEAN | {"delay_s": 0.1}),
-        SLOW("rtx-3080-ti", {"delay_s": 0.1}),
-        SLOW("v100", {"delay_s": 0.03}),
-        SLOW("v100", {"delay_s": 0.1}),
-        SLOW("h200", MEAN | {"window_s": 1.0}),
-        SLOW("rtx-a4000", {"window_s": 1.0, "delay_s": 0.1}),
-        ("h200", MEAN | {"window_s": 0.01}),
-        SLOW("rtx-3080-ti", {"window_s": 0.01}),
+        SLOW("h200", MEAN, 60.0),
+        SLOW("h200", MEAN | {"delay_s": 0.1}, 60.0),
+        SLOW("rtx-3080-ti", {"delay_s": 0.1}, 30.0),
+        SLOW("v100", {"delay_s": 0.03}, 30.0),
+        SLOW("rtx-a4000", {"window_s": 1.0, "delay_s": 0.1}, 60.0),
+        ("h200", MEAN | {"window_s": 0.01}, 30.0),
+        SLOW("rtx-3080-ti", {"window_s": 0.01}, 30.0),
     ],
 )
-def test_other_sensors(name, changes):
-    check(name, 3, **changes)
+def test_other_sensors(name, changes, budget_s):
+    check(name, 3, budget_s, **changes)
 
 
 @pytest.mark.parametrize(("name", "changes"), [SLOW("h200", MEAN), ("v100", {})])

@@ -28,7 +28,9 @@ def test_two_programs_recur_at_once_and_learn_of_each_other(where):
     runs = read(where).runs
     assert [run.number for run in runs] == list(range(1, 17))
     assert {run.outcome for run in runs} <= {"reached", "stopped"}
-    assert sum(run.batch_size == 16 for run in runs[8:]) >= 4  # both have found the cheapest
+    # Nothing is left to chance but who runs when: each size is tried a few times at most, whatever the order, and costs
+    # are those of the programs' own clocks.
+    assert {run.batch_size for run in runs[8:]} == {16}, "both have found the cheapest"
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGINT])

@@ -10,7 +10,7 @@ from wastenot.devices.simulated.hardware import Switching
 from wastenot.devices.simulated.preset import find_preset
 from wastenot.errors import BadInputError, ClocksRefusedError
 from wastenot.setting import AUTO
-from wastenot.tuning.latency.design import design, estimate_s
+from wastenot.tuning.latency.design import ERROR, design, estimate_s
 from wastenot.tuning.latency.measure import look_ahead, measure_latency, resume_file
 
 SEEDS_KEPT_ASIDE = (303, 404)  # no constant of the method was chosen by these
@@ -24,17 +24,17 @@ def core_only(device, error=0.03, clocks=(600.0, 1200.0, 1800.0)):
     return design(device, kinds=("core",), core_mhz=clocks, error=error)
 
 
-def assert_true(name, seed, kinds=None):
+def assert_true(name, seed, kinds=None, error=ERROR):
     device, truth = open_device(f"sim:{name}", seed=seed), find_preset(name).switching
-    planned = design(device, kinds=kinds)
+    planned = design(device, kinds=kinds, error=error)
     found = measure_latency(device, planned, seed=seed)
     for part in planned.parts:
         targets = found.of(part.what)
         assert [each.target for each in targets] == list(part.values)
         for each in targets:
             true_s = truth.latency_s(AUTO, part.setting(each.target))
-            assert abs(each.seconds - true_s) <= max(0.05 * true_s, 2e-4), (part.what, each)
-            assert each.error_s <= 0.0121 * each.seconds and each.outliers <= 0.03 * each.switches
+            assert abs(each.seconds - true_s) <= max(4.0 * error * true_s, 2e-4), (part.what, each)
+            assert each.error_s <= 1.01 * error * each.seconds and each.outliers <= 0.03 * each.switches
     assert found.switch_time.jitter == pytest.approx(truth.jitter, abs=0.03)
     assert device.engine.requested == AUTO
 
@@ -46,6 +46,12 @@ def test_core_clocks_within_5_percent_or_a_fifth_of_a_millisecond():
 @pytest.mark.slow
 def test_core_clocks_memory_clocks_and_power_limits_within_5_percent_or_a_fifth_of_a_millisecond():
     assert_true("rtx-3080-ti", SEEDS_KEPT_ASIDE[1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["v100", "rtx-a4000", "mi300x"])
+def test_all_that_other_gpus_switch_within_four_standard_errors_from_few_switches(name):
+    assert_true(name, SEEDS_KEPT_ASIDE[1], error=0.03)
 
 
 @pytest.mark.parametrize(

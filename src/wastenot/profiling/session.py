@@ -325,8 +325,13 @@ class Session:
         while self._nominal.delay_error_s:
             self._run(short, _RESPONSE_RUNS)
             self._learn_response(short, long)
-            if long.runs or self._over_budget(1.0):
+            if long.runs:
                 return
+            if self._over_budget(1.0):
+                raise DeviceError(
+                    f"the delay of the sensor changed during every long run, and the budget of {self._options.budget_s:g} s "
+                    "left no time for more; allow more time"
+                )
             self._run(long, runs)
 
     def _learn_response(self, short: BurstRuns, *long_runs: BurstRuns) -> None:
