@@ -1,5 +1,6 @@
 """A real server, ``transformers serve``, measured by two clients at the same time: ours and OpenAI's own."""
 
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -88,7 +89,8 @@ def test_latencies_agree_with_those_of_a_second_client(server: tuple[str, str]) 
         print({name: f"{ratio:.3f}" for name, ratio in ratios.items()}, len(ttfts), len(answers))
         if max(abs(ratio - 1.0) for ratio in ratios.values()) <= AGREEMENT:
             break
-    busy = float(np.median([each.client_late_s for each in points])) > BUSY_S
+    late = float(np.median([each.client_late_s for each in points])) > BUSY_S
+    busy = late or os.getloadavg()[0] > 0.9 * (os.cpu_count() or 1)
     assert ratios == {name: pytest.approx(1.0, abs=BUSY_AGREEMENT if busy else AGREEMENT) for name in ratios}
     assert not point.failed
     assert point.prompt_tokens == pytest.approx(PROMPT, abs=1)
