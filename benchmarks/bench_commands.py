@@ -45,6 +45,7 @@ class Row:
         cpu_s: at most.
         gigabytes: at most.
         prepare: makes what the command reads, in that folder, and takes away what it wrote before.
+        stored: case of :mod:`benchmarks.bench_plan` whose study the same package writes, as one may not read another's.
         environment: of the process, beside the user's.
         beyond_python: whether the time of Python's own start is not counted.
     """
@@ -54,6 +55,7 @@ class Row:
     cpu_s: float
     gigabytes: float = 1.0
     prepare: Callable[[Path], None] = lambda folder: None
+    stored: str | None = None
     environment: tuple[tuple[str, str], ...] = ()
     beyond_python: bool = False
 
@@ -112,12 +114,8 @@ def _trace(folder: Path, *gone: str) -> None:
 
 def _plan(name: str, cpu_s: float, gigabytes: float) -> Row:
     case = next(each for each in bench_plan.CASES if each.name == name)
-
-    def prepare(folder: Path) -> None:
-        bench_plan.store(case, folder)
-
     study = f"{case.kernels}-{case.effective}.db"
-    return Row(f"plan of {name} x 100", (*_WASTENOT, "plan", "--study", study), cpu_s, gigabytes, prepare)
+    return Row(f"plan of {name} x 100", (*_WASTENOT, "plan", "--study", study), cpu_s, gigabytes, stored=name)
 
 
 def _completion(words: str, index: int) -> Row:
@@ -152,6 +150,10 @@ def used(row: Row, folder: Path, source: Path) -> Used:
     environment = {**os.environ, "PYTHONPATH": str(source), **dict(row.environment)}
     environment["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")  # as an installed package has it
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    if row.stored is not None:
+        making = [sys.executable, "-m", "benchmarks.bench_plan", "make", ".", row.stored]
+        search = os.pathsep.join([str(source), str(ROOT)])
+        subprocess.run(making, cwd=folder, env={**environment, "PYTHONPATH": search}, stdout=subprocess.DEVNULL, check=True)
     with (folder / "said").open("wb") as said:
         began = time.perf_counter()
         running = subprocess.Popen(

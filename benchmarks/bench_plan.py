@@ -1,6 +1,6 @@
 """Whole ``wastenot plan`` commands on large studies: seconds, peak memory and the expected saving.
 
-    python -m benchmarks.bench_plan make FOLDER            # keep the studies, to time or profile commands on them
+    python -m benchmarks.bench_plan make FOLDER [CASE]     # keep the studies, to time or profile commands on them
     python -m benchmarks.bench_plan time STUDY.db ...      # two whole commands each: the default and with --confidence
 
 Above ``LARGEST_FIT`` kernels (256) hyperparameters are learnt from a random sample. On 600 kernels, where both work, the
@@ -177,7 +177,8 @@ if __name__ == "__main__":
     if sys.argv[1] == "make":
         Path(sys.argv[2]).mkdir(parents=True, exist_ok=True)
         for each in CASES:
-            print(store(each, Path(sys.argv[2])))
+            if each.name in sys.argv[3:] or not sys.argv[3:]:
+                print(store(each, Path(sys.argv[2])))
     else:
         for argument in sys.argv[2:]:
             line(Path(argument))

@@ -90,9 +90,7 @@ def main() -> None:
     for file, line, what, text in mutants(given.seed, given.count):
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(folder) / "checkout"
-            shutil.copytree(
-                given.tests, copy, ignore=shutil.ignore_patterns(".git", ".venv*", ".whl*", ".base", "site", "__pycache__")
-            )
+            shutil.copytree(given.tests, copy, ignore=shutil.ignore_patterns(".*", "site", "__pycache__"))
             shutil.rmtree(copy / "src")
             shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__"))
             (copy / file).write_text(text, encoding="utf-8")

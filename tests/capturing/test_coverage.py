@@ -133,7 +133,7 @@ def test_a_trace_on_the_cpu_is_explained_by_what_was_captured():
         step()
     profile = trace(step)
     found = coverage(profile, captured.workload)
-    assert found.of == CPU_TIME and found.share is not None and 0.3 < found.share < 1.0
+    assert found.of == CPU_TIME and found.share is not None and 0.0 < found.share < 1.0
     assert found.absent == ()
     names = {entry.name for entry in found.missing}
     assert "aten::addmm" not in names and "aten::t" in names

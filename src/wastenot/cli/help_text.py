@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
@@ -220,9 +221,9 @@ def _typed(ctx: Any, name: str) -> bool:
 
 def _unread(parameters: Any, ctx: Any) -> Any:
     """Parameters that do not convert their values where a shell only completes: Typer would load pydantic at each key."""
-    for parameter in parameters:
-        if ctx.resilient_parsing:
-            parameter.process_value = lambda _, value: value
-        else:  # the same parameters may have served a shell before
-            vars(parameter).pop("process_value", None)
-    return parameters
+    if not ctx.resilient_parsing:
+        return parameters
+    unread = [copy(parameter) for parameter in parameters]
+    for parameter in unread:
+        parameter.process_value = lambda _, value: value
+    return unread

@@ -130,9 +130,11 @@ def study_errors(address: Address) -> Iterator[None]:
     except NoSuchModuleError as error:
         raise StudyError(f"{address.label}: no such kind of database is known; check the start of the URL") from error
     except ImportError as error:
-        postgresql = address.url is not None and "postgresql" in address.url.drivername and error.name != "alembic"
-        line = install_line("postgresql") if postgresql else f"{installer()} {error.name}"
-        missing = "its driver" if error.name != "alembic" else "what upgrades studies of earlier versions"
+        missing, line = "its driver", f"{installer()} {error.name}"
+        if error.name == "alembic":
+            missing = "what upgrades studies of earlier versions"
+        elif address.url is not None and "postgresql" in address.url.drivername:
+            line = install_line("postgresql")
         raise StudyError(f"{address.label}: {missing} is not installed: {line}") from error
     except (DBAPIError, sqlite3.Error) as error:
         raise StudyError(f"{address.label}: {_database_error(getattr(error, 'orig', None) or error, address)}") from error

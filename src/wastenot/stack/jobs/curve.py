@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wastenot.arrays import FloatArray
+from wastenot.stack.jobs.normal import chance_below
 
 _ALIKE = 3.0  # degrees of freedom: how alike batch sizes are in how much their runs scatter
 _LEVEL_SD = 5.0  # of the logarithm of the whole curve: nothing is known of it
@@ -205,10 +206,7 @@ def survival_site(mean: float, variance: float, noise: float, bound: float) -> t
     """
     total = math.sqrt(variance + noise)
     z = (mean - bound) / total
-    if z < -6.0:
-        hazard = -z - 1.0 / z
-    else:
-        hazard = math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi) / (0.5 * math.erfc(-z / math.sqrt(2.0)))
+    hazard = -z - 1.0 / z if z < -6.0 else math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi) / chance_below(z)
     shrink = hazard * (hazard + z) * variance / total**2
     moved = mean + variance * hazard / total
     left = variance * max(1.0 - shrink, 1e-6)

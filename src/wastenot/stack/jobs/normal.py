@@ -11,7 +11,7 @@ from wastenot.arrays import FloatArray
 
 def chance_below(z: float) -> float:
     """Chance of a value below so many standard deviations above the mean; exact also where it is tiny."""
-    return 0.5 * math.erfc(-z * math.sqrt(0.5))
+    return 0.5 * math.erfc(-z / math.sqrt(2.0))
 
 
 _each = np.vectorize(chance_below, otypes=[float])
