@@ -7,6 +7,7 @@ is a failure, so that a green run cannot be green by skipping.
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Generator
 from pathlib import Path
@@ -18,6 +19,9 @@ from hypothesis import HealthCheck, settings
 # On a loaded machine any example may take long.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
+
+# Little of what tests allocate is in cycles; Python would look for them at every 700th allocation.
+gc.set_threshold(50_000)
 
 _SHARED = Path(__file__).parents[2] / "shared"
 _STRICT = os.environ.get("WASTENOT_TEST_STRICT") == "1"

@@ -16,9 +16,6 @@ from wastenot.serving.measured_point import MeasuredPoint
 from wastenot.serving.point import Target, find, measure_point
 from wastenot.serving.prompts import Prompts
 
-for needed in ("torch", "transformers", "fastapi"):
-    pytest.importorskip(needed)
-openai = pytest.importorskip("openai")
 pytestmark = pytest.mark.slow  # a server of transformers; what is asked of servers is tested on stand-ins
 
 PROMPT, OUTPUT = 64, 16
@@ -29,6 +26,8 @@ BUSY_S, BUSY_AGREEMENT = 0.005, 0.25
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    for needed in ("torch", "transformers", "fastapi", "openai"):
+        pytest.importorskip(needed)
     with tiny_server(tmp_path_factory.mktemp("tiny") / "model", hidden=512, layers=8) as running:
         yield running
 
@@ -43,6 +42,8 @@ class Second:
     over: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
+        import openai
+
         client, prompts = openai.OpenAI(base_url=f"{self.url}/v1", api_key="none"), Prompts(seed=1)
         while not self.over.is_set():
             prompt, sent = prompts.of_length(PROMPT), time.perf_counter()
