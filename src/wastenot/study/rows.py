@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Select, insert, select
+from sqlalchemy import ColumnElement, Connection, Select, func, insert, select
 from sqlalchemy.exc import DBAPIError
 
 from wastenot.arrays import FloatArray
@@ -69,16 +69,20 @@ def select_rows(connection: Connection, workload_id: int) -> tuple[NDArray[np.in
     Returns:
         The id of the kernel of each row, shape (rows,), and the numbers by column, NaN where there is none.
     """
-    names = ["kernel_id", *(column.name for column in NUMBERS)]
-    query = (
-        select(*(measurements.c[name] for name in names))
-        .join(imports, measurements.c.import_id == imports.c.id)
-        .where(imports.c.workload_id == workload_id)
-        .order_by(measurements.c.import_id, measurements.c.position)
-    )
+    names = [column.name for column in NUMBERS]
+    taken = measurements.join(imports, measurements.c.import_id == imports.c.id)
+
+    def of_workload(*columns: ColumnElement[Any]) -> Select[Any]:
+        return select(*columns).select_from(taken).where(imports.c.workload_id == workload_id)
+
+    counts = connection.execute(of_workload(*(func.count(measurements.c[name]) for name in names))).one()
+    present = [name for name, count in zip(names, counts, strict=True) if count]  # reading nulls takes as long as numbers
+    query = of_workload(*(measurements.c[name] for name in ("kernel_id", *present)))
+    query = query.order_by(measurements.c.import_id, measurements.c.position)
     parts = [np.array(rows, dtype=np.float64) for rows in _batches(connection, query)]
-    kernel_ids, *numbers = np.concatenate(parts).T.copy() if parts else np.empty((len(names), 0))
-    return kernel_ids.astype(np.int64), dict(zip(names[1:], numbers, strict=True))
+    kernel_ids, *numbers = np.concatenate(parts).T.copy() if parts else np.empty((1 + len(present), 0))
+    columns = dict(zip(present, numbers, strict=True))
+    return kernel_ids.astype(np.int64), {name: columns.get(name, np.full(len(kernel_ids), np.nan)) for name in names}
 
 
 def _batches(connection: Connection, query: Select[Any]) -> Iterator[Sequence[Any]]:

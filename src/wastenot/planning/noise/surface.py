@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dpotrf, dpotri
+from scipy.linalg.lapack import dpotrf, dpotri, dtrtri
 
 from wastenot.arrays import FloatArray, IndexArray
 
@@ -229,7 +229,7 @@ def _inverses(covariances: FloatArray) -> FloatArray:
     """The inverses of covariances, in their place: by Cholesky, in a third of the operations of a general solver."""
     upper = np.triu(np.ones(covariances.shape[1:], dtype=bool), 1)
     for covariance in covariances:
-        factor, failed = dpotrf(covariance, lower=1, clean=0)
+        factor, failed = dpotrf(covariance.T, lower=1, clean=0)  # the transpose is as LAPACK lays it out
         lower = np.linalg.inv(covariance) if failed else dpotri(factor, lower=1, overwrite_c=1)[0]
         covariance[...] = np.where(upper, lower.T, lower)
     return covariances
@@ -267,7 +267,7 @@ def _whitened(readings: Readings, apart: _Separation, common: Hyperparameters) -
     noise = np.maximum(readings.noise.mean(axis=1), _LEAST_NOISE)
     covariance[np.diag_indices(len(covariance))] += noise + common.rest * readings.rest_scale.mean(axis=1)
     root = np.linalg.cholesky(covariance)
-    whiten = np.linalg.inv(root)
+    whiten, _ = dtrtri(root, lower=1)
     return (whiten @ (readings.value - readings.offset)).T, whiten @ readings.shapes, float(np.log(np.diag(root)).sum())
 
 
