@@ -6,6 +6,7 @@ import itertools
 import pytest
 from rich.console import Console
 
+from wastenot.cli import progress
 from wastenot.cli.progress import Bar, bar_line
 
 WHAT = "scores_dquery_gemm at 1410 MHz core, 9501 MHz memory"
@@ -38,3 +39,13 @@ def test_a_terminal_of_that_width_shows_one_line(width):
     lines = [line for line in shown.replace("\x1b", "\n").splitlines() if "21/920" in line]
     assert lines and all("left" in line for line in lines), shown
     assert "drift: energy of 'x' at auto changed" in shown
+
+
+def test_the_time_left_counts_what_this_run_has_done(monkeypatch):
+    now = iter([0.0, 100.0, 110.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
+    count = progress._Count()
+    count.begin(920, 900)
+    assert count.left_s is None
+    count.done += 5
+    assert count.left_s == pytest.approx(10.0 / 5 * 15)

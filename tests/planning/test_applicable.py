@@ -66,6 +66,13 @@ def test_what_fits_is_what_the_schedule_says(rng):
     assert energies == sorted(energies)
 
 
+def test_rungs_lead_from_the_schedule_to_the_default_clocks(rng):
+    rungs = plan(random_sweep(rng, kernels=6, settings=5), Objective("energy"), switch_time_s=0.0).schedule.rungs
+    times, energies = ([getattr(rung, name) for rung in rungs] for name in ("time_change", "energy_change"))
+    assert len(rungs) > 3 and (times.pop(), energies.pop()) == (0.0, 0.0)
+    assert times == sorted(times, reverse=True) and energies == sorted(energies)
+
+
 def test_the_least_dwell_and_whose_switching_counts(rng):
     sweep = random_sweep(rng, kernels=6, settings=5)
     free = Objective("energy")

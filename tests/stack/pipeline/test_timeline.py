@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from wastenot.errors import BadInputError
+from wastenot.stack.pipeline.schedule import Instruction, PipelineSchedule
 from wastenot.stack.pipeline.schedules import SCHEDULES, build_schedule
 from wastenot.stack.pipeline.timeline import UNITS, drawn, timeline
 
@@ -53,6 +54,12 @@ def test_zero_bubble_waits_for_a_forward_and_a_backward_less_the_gradients_of_we
         expected = micro_batches * sum(times) + (ranks - 1) * (forward + inputs - weights)
         assert line.length == pytest.approx(expected, rel=1e-9)
         assert max(line.held) == line.held[0] == min(ranks, micro_batches)
+
+
+def test_a_micro_batch_is_let_go_of_once() -> None:
+    order = [("forward", 0), ("backward", 0), ("forward", 1), ("forward", 2), ("backward", 1), ("backward", 2)]
+    rank = tuple(Instruction(name, 0, micro_batch) for name, micro_batch in order)
+    assert timeline(PipelineSchedule("own", stages=1, micro_batches=3, ranks=(rank,))).held == [2]
 
 
 @pytest.mark.parametrize("ranks", range(1, 9))
