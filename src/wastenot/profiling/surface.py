@@ -283,7 +283,7 @@ class _Evidence:
 
     def negative_log(self, logs: FloatArray) -> float:
         """The negative log-evidence, doubled, up to a constant."""
-        off = (logs - self.start).tolist()
+        off: list[float] = (logs - self.start).tolist()
         if max(off) > _MAX_OFF or min(off) < -_MAX_OFF:
             return _NEVER
         prior, after, right = self.normal(logs)
