@@ -38,6 +38,13 @@ def shared_data() -> Path:
     return folder
 
 
+@pytest.fixture
+def svg_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are drawn as SVG; their PDF and PNG, which take longer, hold no more than their first bytes."""
+    monkeypatch.setattr("vl_convert.svg_to_pdf", lambda svg: b"%PDF")
+    monkeypatch.setattr("vl_convert.svg_to_png", lambda svg, scale: b"\x89PNG")
+
+
 def _fail_instead_of_skipping(report: Any) -> None:
     """Turn the report of a skip into that of a failure, unless the machine may lack what was wanted."""
     if not report.skipped or hasattr(report, "wasxfail"):

@@ -14,7 +14,7 @@ def folder(wastenot, tmp_path):
     return wastenot.folder
 
 
-def test_a_page_and_figures_of_a_run(wastenot, folder):
+def test_a_page_and_figures_of_a_run(wastenot, folder, svg_only):
     done = wastenot("report", "--applied", "run.json", "--out", "run.html", "--figures", "figures", "--json")
     assert done.code == 0, done.err
     printed = json.loads(done.out)

@@ -58,7 +58,7 @@ def test_contexts_that_hardly_vary_tell_nothing_of_others(table, tmp_path):
     assert table("engine", "one.csv", "--context", "1000").code == 2
 
 
-def test_page_and_figures(table, tmp_path):
+def test_page_and_figures(table, tmp_path, svg_only):
     pytest.importorskip("altair")
     ran = table("engine", "steps.csv", "--page", "engine.html", "--figures", "figures")
     assert ran.code == 0, ran.err

@@ -74,7 +74,7 @@ def test_a_job_without_energies_is_of_time_alone(jobs):
     assert "least time" in done.out and "Energy" not in done.out
 
 
-def test_a_page_with_its_figures(jobs):
+def test_a_page_with_its_figures(jobs, svg_only):
     done = jobs("job", "nightly", "--study", "jobs.db", "--page", "page.html", "--figures", "figures")
     assert done.code == 0, done.err
     page = (jobs.folder / "page.html").read_text()

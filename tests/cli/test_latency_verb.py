@@ -64,7 +64,7 @@ def test_the_document_is_the_file(folder, capsys):
     assert document.pop("files") == ["l.json"] and document == json.loads((folder / "l.json").read_text())
 
 
-def test_figures_are_written(folder, capsys):
+def test_figures_are_written(folder, capsys, svg_only):
     assert run([*QUICK, "--figures", "figures"]) == 0
     assert sorted(os.listdir("figures")) == ["latency-core.pdf", "latency-core.png", "latency-core.svg"]
     assert "802.5" in (folder / "figures" / "latency-core.svg").read_text()

@@ -30,7 +30,7 @@ NATURAL = ["sweep", *SMALL, "--device", "sim:h200", "--study", "s.db", "--clocks
 def made(tmp_path_factory):
     """A study, page and document of a small workload."""
     folder = tmp_path_factory.mktemp("natural")
-    few = str(write_few_kernels(folder / "few.json", each=14))
+    few = str(write_few_kernels(folder / "few.json", each=24))
     before = os.getcwd()
     os.chdir(folder)
     try:
@@ -87,7 +87,7 @@ def test_rerunning_measures_nothing_again(made, capsys):
 
 
 def test_a_budget_ends_it_and_the_next_run_goes_on(tmp_path, capsys):
-    few = str(write_few_kernels(tmp_path / "few.json", each=12))
+    few = str(write_few_kernels(tmp_path / "few.json", each=20))
     command = ["sweep", few, "--device", "sim:h200", "--study", str(tmp_path / "s.db"), "--clocks", "natural", "--json"]
     assert run([*command, "--budget", "4s"]) == 0
     first = json.loads(capsys.readouterr().out)
@@ -103,7 +103,7 @@ def test_a_budget_ends_it_and_the_next_run_goes_on(tmp_path, capsys):
 
 def test_a_kill_loses_at_most_the_run_in_flight(tmp_path):
     study = tmp_path / "s.db"
-    few = str(write_few_kernels(tmp_path / "few.json", each=16))
+    few = str(write_few_kernels(tmp_path / "few.json", each=20))
     command = ["sweep", few, "--device", "sim:h200", "--study", str(study), "--clocks", "natural"]
     process = subprocess.Popen([sys.executable, "-m", "wastenot", *command], stderr=subprocess.DEVNULL)
     try:

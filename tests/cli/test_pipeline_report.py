@@ -13,7 +13,7 @@ def folder(wastenot):
     return wastenot.folder
 
 
-def test_a_page_and_figures_of_a_pipelines_plan(wastenot, folder):
+def test_a_page_and_figures_of_a_pipelines_plan(wastenot, folder, svg_only):
     done = wastenot("report", "--pipeline", "pipeline.json", "--out", "page.html", "--figures", "figures", "--json")
     assert done.code == 0, done.err
     printed = json.loads(done.out)

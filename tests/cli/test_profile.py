@@ -93,7 +93,7 @@ def test_interrupted_keeps_what_was_collected(wastenot, monkeypatch):
     run = SimulatedInstrument._run
 
     def interrupted(*arguments):
-        if next(runs) == 300:
+        if next(runs) == 100:
             raise KeyboardInterrupt
         return run(*arguments)
 

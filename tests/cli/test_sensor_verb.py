@@ -11,18 +11,18 @@ from wastenot.sensors.identity import read_sensors
 
 
 def test_a_file_that_profiles_take_and_json(wastenot):
-    ran = wastenot("sensor", "--device", "sim:rtx-3080-ti", "--budget", "40s", "--out", "sensors.json", "--json")
+    ran = wastenot("sensor", "--device", "sim:v100", "--budget", "20s", "--out", "sensors.json", "--json")
     assert ran.code == 0, ran
     document = json.loads(ran.out)
     assert list(document) == ["schema", "device", "model", "kernel", "channels"]
-    assert (document["schema"], document["device"]) == ("wastenot.sensors/2", "sim:rtx-3080-ti")
+    assert (document["schema"], document["device"]) == ("wastenot.sensors/2", "sim:v100")
     (total,) = document["channels"]
     assert list(total) == [
         "channel", "period_s", "period_se_s", "window_s", "window_se_s", "lag_s", "lag_se_s", "left_w", "other_left_w",
         "delay_s", "delay_se_s", "delay_drift", "delay_drift_se", "delay_at_s", "sample_s", "sample_se_s", "noise_idle_w",
         "noise_busy_w", "idle_w", "busy_w", "runs", "seconds", "notes",
     ]  # fmt: skip
-    assert total["window_s"] == pytest.approx(0.1, rel=0.1) and total["lag_s"] is None
+    assert total["window_s"] == pytest.approx(find_preset("v100").sensors.power.window_s, rel=0.1) and total["lag_s"] is None
     found = read_sensors(wastenot.folder / "sensors.json")
     assert found.channel("total").source == "identified by wastenot sensor"
     assert found.channels[0].window_s == total["window_s"]

@@ -73,7 +73,7 @@ def test_origin_is_shown(wastenot):
     assert "synthetic" in wastenot("compare", "--study", "s.db").out
 
 
-def test_report_and_figures(study):
+def test_report_and_figures(study, svg_only):
     ran = study("report", "--study", "my.db", "--out", "report.html", "--figures", "figures", "--json")
     assert ran.code == 0, ran.err
     document = json.loads(ran.out)

@@ -58,7 +58,7 @@ def test_errors_cover_the_truth(monkeypatch):
     monkeypatch.setattr(iteration, "_CHOSEN", 1)  # plans are not looked at
     truth = run_iteration(true_costs(np.arange(1200.0, 1981.0)), LIMIT_W)
     inside = {"time_s": 0, "energy_j": 0, "core_mhz": 0}
-    seeds = 40
+    seeds = 20
     for seed in range(seeds):
         rng = np.random.default_rng((5, seed))
         found = predict_iteration(KERNELS, [curve(kernel.name, rng) for kernel in KERNELS], limit_w=LIMIT_W)

@@ -45,7 +45,7 @@ def test_the_delay_is_found_and_runs_of_another_delay_are_left_out() -> None:
     for place in odd:
         log = runs[place].readings["total"]
         runs[place] = replace(runs[place], readings={"total": Readings(log.moment_s + 0.015, log.power_w)})
-    unsure = replace(instrument.channels[0], delay_s=0.0105, delay_error_s=0.006)
+    unsure = replace(instrument.channels[0], delay_s=0.014, delay_error_s=0.003)
     found = fit_response(runs, unsure, kernels=1, own=0, group=1)
     assert found.channel.delay_s == pytest.approx(delay_s, abs=2.5e-3)
     assert abs(found.channel.delay_drift) < 2e-4
@@ -65,7 +65,7 @@ def test_slower_runs_do_not_move_the_delay() -> None:
     took_s = np.array([run.end_s[-1] for run in runs])
     slow = np.flatnonzero(took_s > 1.05 * np.median(took_s))
     assert 0 < len(slow) < 20
-    unsure = replace(instrument.channels[0], delay_s=0.0105, delay_error_s=0.006)
+    unsure = replace(instrument.channels[0], delay_s=0.0105, delay_error_s=0.002)
     found = fit_response(runs, unsure, kernels=1, own=0, group=1)
     alike = fit_response([run for place, run in enumerate(runs) if place not in slow], unsure, kernels=1, own=0, group=1)
     assert found.channel == alike.channel

@@ -216,7 +216,7 @@ def test_gpus_show_a_dash_for_what_is_not_known():
     assert gpus_table(of(gpus=(bare,))).rows[0].texts[2:] == ("–", "–", "–", "core –, memory 9501 MHz")
 
 
-def test_figures_are_files_too(tmp_path):
+def test_figures_are_files_too(tmp_path, svg_only):
     files = write_applied_figures(summary(points=60), tmp_path / "figures")
     names = ("time-line", "estimates", "close-up", "passes")
     assert {path.name for path in files} == {f"applied-{name}.{kind}" for name in names for kind in ("svg", "pdf", "png")}

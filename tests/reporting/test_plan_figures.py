@@ -10,13 +10,21 @@ from wastenot.errors import BadInputError, MissingExtraError
 from wastenot.reporting import optional_imports
 from wastenot.reporting.figure import export_figures
 from wastenot.reporting.plan.desirability_figure import edp_desirability, waste_desirability
+from wastenot.reporting.plan.kernels_figure import kernels_figure
 from wastenot.reporting.plan.page import report_figures
 
 NAMES = ["relaxed-waste", "switching", "kernels", "settings-coarse", "settings-kernel", "desirability"]
 _STARTS = {".svg": b"<svg", ".pdf": b"%PDF", ".png": b"\x89PNG"}
 
 
-def test_each_figure_becomes_three_files(coarse, tmp_path):
+def test_files_are_what_their_names_say(coarse, tmp_path):
+    written = export_figures([kernels_figure(coarse)], coarse.plan.origin, tmp_path)
+    assert {path.suffix for path in written} == set(_STARTS)
+    for path in written:
+        assert path.read_bytes().startswith(_STARTS[path.suffix]) and path.stat().st_size > 1_000
+
+
+def test_each_figure_becomes_three_files(coarse, tmp_path, svg_only):
     written = export_figures(report_figures(coarse), coarse.plan.origin, tmp_path / "figures")
     assert [path.name for path in written] == [f"{name}.{end}" for name in NAMES for end in ("svg", "pdf", "png")]
     for path in written:
@@ -27,7 +35,7 @@ def test_each_figure_becomes_three_files(coarse, tmp_path):
             assert "gpt3-xl on textbook GPU" in text
 
 
-def test_a_figure_with_nothing_to_draw_is_left_out(cases, tmp_path):
+def test_a_figure_with_nothing_to_draw_is_left_out(cases, tmp_path, svg_only):
     data = cases["only auto"]()
     drawn = report_figures(data)
     written = export_figures(drawn, data.plan.origin, tmp_path)

@@ -137,7 +137,7 @@ def test_amounts_are_never_written_with_an_exponent(joules):
     assert plain(energy_text(2.5e-4)) == "69.4 nWh"
 
 
-def test_what_can_be_applied_is_stated_beside_the_potential(demo_sweep):
+def test_what_can_be_applied_is_stated_beside_the_potential(demo_sweep, coarse_sweep):
     made = plan(demo_sweep, Objective("waste", 0.02))
     table = applicable_table(made)
     assert [row.values[0] for row in table.rows] == [
@@ -158,10 +158,12 @@ def test_what_can_be_applied_is_stated_beside_the_potential(demo_sweep):
     assert "by a schedule of" in plain(today.text) and "nvidia-smi -i 0 -lgc 0," in today.lines[-1].text
     assert kernel_table(made).note is None or "to be expected of that" in kernel_table(made).note
 
-    quick = plan(demo_sweep, Objective("waste", 0.02), switch_time_s=1e-9)
+    quick = plan(coarse_sweep, Objective("waste", 0.02), switch_time_s=1e-9)
     assert plain(applicable_table(quick).rows[0].texts[-1]) == "yes"
     story = story_of(quick, None)
-    assert story.today.value == "the whole plan" and "in 846 switches an iteration" in story.today.text
+    switches = quick.applicable.rows[0].switches_per_iteration
+    assert switches > 100 and story.today.value == "the whole plan"
+    assert f"in {switches} switches an iteration" in story.today.text
     assert story.rest.value == "nothing more"
 
 

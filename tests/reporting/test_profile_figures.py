@@ -70,7 +70,7 @@ def level_only(found):
     return replace(found, channels=channels, states=tuple(states))
 
 
-def test_one_profile_becomes_three_figures_of_three_files(alone, tmp_path, drawn_before):
+def test_one_profile_becomes_three_figures_of_three_files(alone, tmp_path, drawn_before, svg_only):
     written = write_profile_figures([alone], tmp_path / "figures")
     assert [path.name for path in written] == [
         f"{name}.{end}" for name in ("profile-run", "profile-inside", "profile-method") for end in ("svg", "pdf", "png")

@@ -79,7 +79,8 @@ def test_the_lag_of_a_sensor_is_told_from_that_of_power(slow_s):
     check("h200", 4, {"slow_s": slow_s, "slow_share": 0.7})
 
 
-@pytest.mark.parametrize("slow_s", [SLOW(1e-3), 2e-3])
+@pytest.mark.slow
+@pytest.mark.parametrize("slow_s", [1e-3, 2e-3])
 def test_power_that_lags_is_no_lag_of_the_sensor(slow_s):
     dynamics = {"slow_s": slow_s, "slow_share": 0.7}
     instrument, truth = sensed("v100", 4, dynamics)
@@ -87,6 +88,7 @@ def test_power_that_lags_is_no_lag_of_the_sensor(slow_s):
     assert found.lag_s is None and found.window_s == pytest.approx(truth.window_s, rel=0.1)
 
 
+@pytest.mark.slow
 def test_power_that_a_limit_takes_down():
     """As on an H200: products draw a third more than they may for 30 ms, then less."""
     firmware = Firmware(heavy_w=400.0, boost=0.39, reaction_s=0.03, drop=0.05, recover_s=0.2)

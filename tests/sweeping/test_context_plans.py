@@ -66,7 +66,7 @@ def settings_of(made):
     return [row.setting for row in made.assignments]
 
 
-@pytest.mark.parametrize("name", ["h200", "v100"])
+@pytest.mark.parametrize("name", ["h200", pytest.param("v100", marks=pytest.mark.slow)])
 def test_without_carry_over_and_limit_both_give_the_same_plan(name):
     alone, within = true_sweeps(unlimited(name), every=48)
     assert within.energy_j == pytest.approx(alone.energy_j, rel=1e-9)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from testbed.toy_gpu import TOY
+from wastenot.cli.main import run as run_command
 from wastenot.devices.open import open_device
 from wastenot.errors import BadInputError, StudyError
 from wastenot.planning.planner import plan
@@ -188,7 +189,7 @@ def test_a_study_locked_in_mid_sweep_stops_it_and_loses_nothing(tmp_path, monkey
     assert outcome.measured == 3 * len(units.kernels) - kept
 
 
-def test_a_full_disk_in_mid_sweep_stops_it_and_loses_nothing(tmp_path):
+def test_a_full_disk_in_mid_sweep_stops_it_and_loses_nothing(tmp_path, capsys):
     code = (
         "import resource, sys; from wastenot.cli.main import run; "
         "resource.setrlimit(resource.RLIMIT_FSIZE, (140_000, 140_000)); sys.exit(run(sys.argv[1:]))"
@@ -200,6 +201,5 @@ def test_a_full_disk_in_mid_sweep_stops_it_and_loses_nothing(tmp_path):
     assert ran.stderr.splitlines()[-1].startswith("error:") and "s.db" in ran.stderr
     kept = rows(tmp_path / "s.db")
     assert kept > 0
-    resumed = [sys.executable, "-m", "wastenot", *command[3:], "--json", "--budget", "60s"]
-    sweep = subprocess.run(resumed, capture_output=True, text=True, check=True)
-    assert json.loads(sweep.stdout)["found"] == kept
+    assert run_command([*command[3:], "--json", "--budget", "60s"]) == 0
+    assert json.loads(capsys.readouterr().out)["found"] == kept

@@ -11,7 +11,10 @@ from wastenot.tuning.calibration.points import points_of_sweep
 
 @pytest.mark.parametrize(
     ("file", "limit_w", "points"),
-    [("rtx3080ti-polybench/sweep.csv", 350.0, 759), ("gpu-dvfs/gtx980.csv", None, 840)],
+    [
+        ("rtx3080ti-polybench/sweep.csv", 350.0, 759),
+        pytest.param("gpu-dvfs/gtx980.csv", None, 840, marks=pytest.mark.slow),
+    ],
 )
 def test_eight_points_per_kernel_predict_the_others(shared_data, file, limit_w, points):
     """Median at most 3 %, mean at most 5 %, in time and in energy."""

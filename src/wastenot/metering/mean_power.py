@@ -173,9 +173,10 @@ def power_meter(device: Device, feed: Callable[[], None]) -> CounterMeter | _Gau
 
 def pass_time(device: Device, seconds: float, feed: Callable[[], None]) -> None:
     """Let time pass while the GPU is kept busy."""
+    sleep = device.time.sleep
     while seconds > 0.0:
-        step = min(seconds, 0.05)
-        device.time.sleep(step)
+        step = 0.05 if seconds > 0.05 else seconds
+        sleep(step)
         feed()
         seconds -= step
 

@@ -131,7 +131,8 @@ class Prior:
             level_w: by which the level changes from the first unit to the next ones.
             shape_w: by which power varies inside executions.
         """
-        precision = self.fixed + self.levels / level_w**2
+        precision = self.levels / level_w**2
+        precision += self.fixed
         precision += self.shapes / shape_w**2
         if len(self.falls):
             error_w = _FALL_ERROR * level_w * np.exp(-TAIL_S[:-1] / _FALLEN_S) + _LEFT_W

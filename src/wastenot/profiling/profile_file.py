@@ -43,8 +43,9 @@ def profile_document(profile: Profile, command: str = "", made_at: datetime | No
         command: that made it.
         made_at: when; now by default.
     """
-    values = _plain(asdict(profile))
-    values.pop("logged")
+    values = asdict(profile)
+    del values["logged"]
+    values = _plain(values)
     for state in values["states"]:
         state["energy_j"] = state["time_s"] * state["channels"]["total"]["mean_w"] if "total" in state["channels"] else None
     provenance = {

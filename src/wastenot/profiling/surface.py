@@ -283,8 +283,8 @@ class _Evidence:
 
     def negative_log(self, logs: FloatArray) -> float:
         """The negative log-evidence, doubled, up to a constant."""
-        off = logs - self.start
-        if np.abs(off).max() > _MAX_OFF:
+        off: list[float] = (logs - self.start).tolist()
+        if max(off) > _MAX_OFF or min(off) < -_MAX_OFF:
             return _NEVER
         prior, after, right = self.normal(logs)
         factor, failed = dpotrf(after, lower=True, clean=False)
@@ -292,13 +292,13 @@ class _Evidence:
             return _NEVER
         factor_of_prior, _ = dpotrf(prior, lower=True, clean=False)
         white, _ = dtrtrs(factor, right, lower=True)
-        noise, level, shape = logs[:-2], float(off[-2]), float(off[-1])
-        result = 2.0 * float(np.log(factor.diagonal()).sum() - np.log(factor_of_prior.diagonal()).sum())
+        noise, level, shape = logs[:-2], off[-2], off[-1]
+        result = 2.0 * float(np.add.reduce(np.log(factor.diagonal())) - np.add.reduce(np.log(factor_of_prior.diagonal())))
         result -= float(white @ white)
         result += float(2.0 * self._readings @ noise + self._squares @ np.exp(-2.0 * noise))
         if self._noise_w is not None:
             # A weak prior on the stated noise keeps a few readings from being taken as exact.
-            result += float(np.sum((noise - math.log(max(self._noise_w, 1e-3))) ** 2)) / _NOISE_ERROR**2
+            result += float(np.add.reduce((noise - math.log(max(self._noise_w, 1e-3))) ** 2)) / _NOISE_ERROR**2
         return result + (shape / _SHAPE_ERROR) ** 2 + (level / _LEVEL_ERROR) ** 2
 
 

@@ -152,7 +152,8 @@ def _response(
     if len(knots.rise_s) > 1:
         rise = _hats(after_begin, knots.rise_s, parameters)[:, :-1]
         cut_short = (after_begin - after_end < knots.rise_s[-1]) & (after_end > 0.0)
-        rise[cut_short] -= _hats_after(after_begin[cut_short], after_end[cut_short], knots.rise_s, parameters)[:, :-1]
+        if cut_short.any():
+            rise[cut_short] -= _hats_after(after_begin[cut_short], after_end[cut_short], knots.rise_s, parameters)[:, :-1]
         columns.append(rise)
     if len(knots.fall_s):
         fall = np.zeros((len(after_end), len(knots.fall_s)))
@@ -184,7 +185,10 @@ def _hats_after(
     """Response to what such demands would be after the end of bursts that end before the last knot."""
     duration = (after_begin - after_end)[:, None]
     # The value at the end, and the slopes of the knots that remain.
-    at_end = np.stack([np.interp(duration[:, 0], knots, hat) for hat in np.eye(len(knots))], axis=1)
+    each, before = np.arange(len(duration)), np.searchsorted(knots, duration[:, 0], side="right") - 1
+    towards_next = 1.0 / np.diff(knots)[before] * (duration[:, 0] - knots[before])
+    at_end = np.zeros((len(duration), len(knots)))
+    at_end[each, before], at_end[each, before + 1] = 1.0 - towards_next, towards_next
     remaining = np.maximum(knots, duration) - duration
     ramps = _step(after_end[:, None] - remaining, parameters, order=1)
     segments = np.diff(np.maximum(knots, duration), axis=1)

@@ -147,7 +147,8 @@ class SimulatedTime:
 
     def now_s(self) -> float:
         """Seconds since the device was created."""
-        self._engine.advance(0.0)
+        if self._engine.on_wall_time:
+            self._engine.advance(0.0)
         return self._engine.now_s
 
     def sleep(self, seconds: float) -> None:
@@ -193,7 +194,8 @@ class SimulatedRun(LapsAtEnd):
 
     def feed(self) -> None:
         """Catch up with wall time; a simulated GPU never runs out of work."""
-        self._engine.advance(0.0)
+        if self._engine.on_wall_time:
+            self._engine.advance(0.0)
 
     def mark(self) -> None:
         """End the current lap and begin the next."""

@@ -20,7 +20,7 @@ Guerreiro et al. (HPCA 2018) and AccelWattch (MICRO 2021); the p-norm stands for
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Annotated
 
 import numpy as np
@@ -110,8 +110,11 @@ class KernelParameters:
 
 def smooth_maximum(exponent: float, *terms: Array) -> Array:
     """The p-norm of non-negative terms: never below their maximum, never above their sum for exponents of 1 or more."""
-    largest = np.maximum.reduce(np.broadcast_arrays(*terms))
-    scaled = sum((term / largest) ** exponent for term in terms)
+    largest = reduce(np.maximum, terms)
+    first, *others = terms
+    scaled = (first / largest) ** exponent
+    for term in others:
+        scaled = scaled + (term / largest) ** exponent
     return np.asarray(largest * scaled ** (1.0 / exponent))
 
 
@@ -124,7 +127,12 @@ def core_ratio(device: DeviceParameters, core_mhz: ArrayLike) -> Array:
 
 def by_memory_state(device: DeviceParameters, memory_mhz: ArrayLike, values: tuple[float, ...]) -> Array:
     """Values of the memory states at any memory clock, interpolated over the logarithm of the clock."""
-    return np.asarray(np.interp(np.log(memory_mhz), np.log(device.memory_states_mhz), values))
+    return np.asarray(np.interp(np.log(memory_mhz), _logs(device.memory_states_mhz), values))
+
+
+@lru_cache(maxsize=64)
+def _logs(values: tuple[float, ...]) -> Array:
+    return np.log(values)
 
 
 def voltage(device: DeviceParameters, core_mhz: ArrayLike) -> Array:

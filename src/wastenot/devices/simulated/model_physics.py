@@ -75,6 +75,7 @@ class ModelPhysics:
         self._hot_limit_w = math.inf  # that keeps the temperature at its limit
         if thermal.resistance_c_per_w > 0:
             self._hot_limit_w = (thermal.limit_c - thermal.ambient_c) / thermal.resistance_c_per_w
+        self._leakage_per_c, self._reference_c, self._limit_c = thermal.leakage_per_c, thermal.reference_c, thermal.limit_c
         self._asked: _Asked | None = None
         self._curves: dict[tuple[Task, float], tuple[FloatArray, FloatArray]] = {}
         self._kernels: dict[KernelSpec, KernelParameters] = {}
@@ -148,8 +149,8 @@ class ModelPhysics:
 
         Lists, since a few single values are read out of them at every step of a run.
         """
-        thermal, leakage_w, core_mhz = self.preset.thermal, self._leakage_w, self._core_mhz
-        warmer = thermal.leakage_per_c * (temperature_c - thermal.reference_c)
+        leakage_w, core_mhz = self._leakage_w, self._core_mhz
+        warmer = self._leakage_per_c * (temperature_c - self._reference_c)
         limit_w = self.limit_w(setting, temperature_c)
         power_w = reference_w[top] + leakage_w[top] * warmer
         if power_w <= limit_w:
@@ -247,7 +248,7 @@ class ModelPhysics:
     def limit_w(self, setting: Setting, temperature_c: float) -> float:
         """Power limit in force."""
         limit = self._own_limit_w if setting.power_limit_w is None else setting.power_limit_w
-        if temperature_c >= self.preset.thermal.limit_c:
+        if temperature_c >= self._limit_c:
             limit = min(limit, self._hot_limit_w)
         return limit
 
