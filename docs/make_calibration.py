@@ -21,9 +21,9 @@ from wastenot.planning.planner import Planner
 from wastenot.reporting.theme import LIGHT
 from wastenot.study.sweep import Sweep
 from wastenot.study.sweep_file import read_sweep
-from wastenot.tuning.calibration.accuracy import CHOSEN_POINTS, fits_without_some, ratios
-from wastenot.tuning.calibration.fit import calibrate
-from wastenot.tuning.calibration.points import Points, choose_points, points_of_sweep
+from wastenot.tuning.calibration.accuracy import fits_without_some, ratios
+from wastenot.tuning.calibration.fit import Calibration
+from wastenot.tuning.calibration.points import Points, points_of_sweep
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT.parent / "shared" / "data"
@@ -136,11 +136,15 @@ def by_clock(errors: dict[str, np.ndarray]) -> alt.Chart:
 def low_memory_blocks() -> dict[str, str]:
     """What optimal plans of the RTX 3080 Ti choose of low memory clocks, and what the model is worth there."""
     chosen, errors, made = [], [], []
+    points = points_of_sweep(read_sweep(DATA / SWEEPS["equal shares"]))
+    ((fit, left_out),) = fits_without_some(points, CARDS["RTX 3080 Ti"][1])
     for what, file in SWEEPS.items():
         sweep = read_sweep(DATA / file)
-        predicted = predicted_sweep(sweep)
+        predicted = predicted_sweep(sweep, points, fit)
+        planner, by_model = Planner(sweep), Planner(predicted)
+        without_low = Planner(_rows(predicted, ~(predicted.memory_mhz <= LOW_MHZ)))
         for slowdown in SLOWDOWNS:
-            best = Planner(sweep).plan(Objective("waste", slowdown))
+            best = planner.plan(Objective("waste", slowdown))
             number, saved = low_memory_share(best)
             total = len(best.assignments)
             chosen.append(
@@ -152,13 +156,10 @@ def low_memory_blocks() -> dict[str, str]:
                     percent(saving(best)),
                 ]
             )
-            made.append([what, f"{100 * slowdown:.0f} %", *model_plan(sweep, predicted, slowdown, best)])
-    sweep = read_sweep(DATA / SWEEPS["equal shares"])
-    points, error = points_of_sweep(sweep), {}
-    for fit, left_out in fits_without_some(points, CARDS["RTX 3080 Ti"][1]):
-        error = dict(zip(("time", "energy"), ratios(fit.device, fit.kernels, points, left_out) - 1.0, strict=True))
-        low = points.memory_mhz[left_out > 0] <= LOW_MHZ
-    best = Planner(sweep).plan(Objective("waste", 0.02))
+            made.append([what, f"{100 * slowdown:.0f} %", *model_plan(sweep, slowdown, planner, by_model, without_low)])
+    error = dict(zip(("time", "energy"), ratios(fit.device, fit.kernels, points, left_out) - 1.0, strict=True))
+    low = points.memory_mhz[left_out > 0] <= LOW_MHZ
+    best = planner.plan(Objective("waste", 0.02))
     picked = np.array(
         [(core, memory) in settings_of(best, kernel) for kernel, core, memory in left_out_of(points, left_out)]
     )
@@ -183,10 +184,8 @@ def low_memory_blocks() -> dict[str, str]:
     }  # fmt: skip
 
 
-def predicted_sweep(sweep: Sweep) -> Sweep:
-    """The sweep as a GPU calibrated on 8 chosen points of each kernel predicts it; the default clocks as measured."""
-    points = points_of_sweep(sweep)
-    fit = calibrate(points.with_mask(choose_points(points, CHOSEN_POINTS)), power_limit_w=CARDS["RTX 3080 Ti"][1])
+def predicted_sweep(sweep: Sweep, points: Points, fit: Calibration) -> Sweep:
+    """The sweep as a GPU calibrated on some of its points predicts it, whatever its counts; the default clocks as measured."""
     time_s = model.time_s(fit.device, fit.kernels, points.core_mhz, points.memory_mhz)
     power_w = model.power_w(fit.device, fit.kernels, points.core_mhz, points.memory_mhz, time_s)
     new_time_s, new_energy_j = sweep.time_s.copy(), sweep.energy_j.copy()
@@ -199,16 +198,15 @@ def predicted_sweep(sweep: Sweep) -> Sweep:
     return replace(sweep, time_s=new_time_s, energy_j=new_energy_j)
 
 
-def model_plan(sweep: Sweep, predicted: Sweep, slowdown: float, best: Plan) -> list[str]:
+def model_plan(sweep: Sweep, slowdown: float, planner: Planner, by_model: Planner, without_low: Planner) -> list[str]:
     """Cells about the plan made on predicted numbers, and what it is worth by the measured ones."""
-    cells = [percent(saving(best))]
-    without_low = _rows(predicted, ~(predicted.memory_mhz <= LOW_MHZ))
-    for numbers in (predicted, without_low):
-        plan = Planner(numbers).plan(Objective("waste", slowdown))
+    cells = [percent(saving(planner.plan(Objective("waste", slowdown))))]
+    for model_planner in (by_model, without_low):
+        plan = model_planner.plan(Objective("waste", slowdown))
         time_change, energy_change = measured_change(sweep, plan)
         measured = f"{percent(-energy_change)} at {signed(100 * time_change, 2)} %"
-        if numbers is predicted:
-            fair = Planner(sweep).plan(Objective("waste", max(time_change, 0.0)))
+        if model_planner is by_model:
+            fair = planner.plan(Objective("waste", max(time_change, 0.0)))
             lost = saving(fair) + energy_change
             cells += [percent(saving(plan)), measured, percent(saving(fair)), f"{100 * lost:.1f} points"]
         else:

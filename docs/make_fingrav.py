@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import textwrap
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -224,9 +224,15 @@ class Value:
         return self.error_w < 0.1 * abs(self.power_w)
 
 
+@cache
+def runs_on(card: str, name: str) -> Measured:
+    """The same object for the same runs: several tables need what is fitted to them."""
+    return Measured(card, name)
+
+
 def alone(kernel: str) -> Measured:
     """A kernel by itself, on the card that most were measured on."""
-    return next(found for found in (Measured(ALONE, kernel), Measured(FIRST, kernel)) if found.exists)
+    return next(found for found in (runs_on(ALONE, kernel), runs_on(FIRST, kernel)) if found.exists)
 
 
 def sensor_table() -> str:
@@ -254,7 +260,7 @@ def sensor_table() -> str:
 def blocks() -> dict[str, str]:
     """The blocks of docs/fingrav.md."""
     six = {kernel: alone(kernel) for kernel in KERNELS}
-    pairs = {f"{kind}-{size}": Measured(PAIR, f"{kind}-{size}") for kind in KINDS for size in SIZES}
+    pairs = {f"{kind}-{size}": runs_on(PAIR, f"{kind}-{size}") for kind in KINDS for size in SIZES}
     return {
         "sensor": sensor_table(),
         "kernels": kernel_table(six),
@@ -350,7 +356,7 @@ def cards_text() -> str:
     """How another card differs."""
     parts = []
     for kernel in ("gemm-2048", "gemv-8192"):
-        one, other = Measured(ALONE, kernel).early, Measured(FIRST, kernel).early
+        one, other = runs_on(ALONE, kernel).early, runs_on(FIRST, kernel).early
         parts.append(f"{other} instead of {one} with {kernel}")
     return filled(f"Another card, GPU-5b450c73, drew {' and '.join(parts)} (first 26 ms).")
 
@@ -372,9 +378,9 @@ def interleavings() -> str:
     rows = []
     for card in sorted(path.name for path in DATA.iterdir() if path.is_dir()):
         for name in sorted({path.name[:-6] for path in (DATA / card).glob("*-after-*-1.npz")}):
-            context = Measured(card, name)
+            context = runs_on(card, name)
             kernel, *before = name.split("-after-")
-            rest = Measured(card, kernel)
+            rest = runs_on(card, kernel)
             first = " and ".join(f"{int(times):,} × {other}" for other, times in (one.rsplit("x", 1) for one in before))
             if not rest.exists:
                 compared = ["", "not measured on this card"]
@@ -429,12 +435,12 @@ def takeaways(six: dict[str, Measured], pairs: dict[str, Measured]) -> str:
     stream, collective = six["gemv-8192"], [one.memory for one in large if one.memory is not None]
     less = 100.0 * (1.0 - gemms[2].early.power_w / gemms[0].early.power_w)
     slower = [one.slower for one in gemms]
-    after = Measured(FIRST, "gemm-2048-after-gemm-8192x12")
-    rest = Measured(FIRST, "gemm-2048")
+    after = runs_on(FIRST, "gemm-2048-after-gemm-8192x12")
+    rest = runs_on(FIRST, "gemm-2048")
     change = 100.0 * (after.early.power_w / rest.early.power_w - 1.0)
     longer = 100.0 * (after.early_us / rest.early_us - 1.0)
     heavy = [
-        100.0 * (Measured(card, name).early.power_w / Measured(card, "gemm-8192").early.power_w - 1.0)
+        100.0 * (runs_on(card, name).early.power_w / runs_on(card, "gemm-8192").early.power_w - 1.0)
         for card, name in ((ALONE, "gemm-8192-after-gemm-2048x700"), (FIRST, "gemm-8192-after-gemv-8192x600"))
     ]
     return table(

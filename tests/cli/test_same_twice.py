@@ -25,8 +25,10 @@ ROOT = Path(__file__).parents[2]
 WHEN = ("made_at", "measured_at")
 """The times of day that documents hold, which nothing else depends on."""
 
-CLOCKS = ("--device", "sim:toy.toml", "--study", "s.db", "--core-step", "600", "--memory", "9501", "--warm-up", "0.5",
-          "--window", "0.5", "--json")  # fmt: skip
+COARSE = ("--device", "sim:toy.toml", "--core-step", "600", "--memory", "9501", "--warm-up", "0.5", "--window", "0.5",
+          "--json")  # fmt: skip
+CLOCKS = ("--study", "s.db", *COARSE)
+OF_FEW = ("--study", "few.db", *COARSE)
 PLAN = ("plan", "--study", "s.db", "--max-slowdown", "2%", "--json", "--out", "plan.json")
 PROFILE = ("pipeline", "profile.csv", "--waiting-power", "70W", "--json", "--micro-batches")
 ENGINE = ("engine", "steps.csv", "--model", "mine", "--device", "card", "--out", "engine.json", "--json")
@@ -46,14 +48,15 @@ DEAR = (
     PLAN,
     ("plan", "--study", "s.db", "--objective", "edp", "--granularity", "pass", "--json"),
     ("frontier", "--study", "s.db", "--json"),
-    ("compare", "--study", "s.db", "--json"),
-    ("iteration", "--study", "s.db", "--power-limit", "200W", "--json"),
     ("forecast", "--study", "s.db", "--gpu", "toy.toml", "--draws", "40", "--json", "--out", "forecast.json"),
     ("validate", "--study", "s.db", "--plan", "plan.json", "--repeats", "2", "--out", "checked.json", "--json"),
     ("transfer", "--plan", "plan.json", "--device", "sim:toy.toml", "--batch", "4", "--repeats", "2", "--json"),
     ("refine", "--study", "s.db", "--device", "sim:toy.toml", "--repeats", "1", "--json"),
-    ("calibrate", "--study", "s.db", "--out", "twin.toml", "--power-limit", "350", "--base", "toy.toml", "--json"),
-    ("pipeline", "gpt3-small", "--stages", "3", "--micro-batches", "4", "--device", "sim:h200", "--partition",
+    ("sweep", "few.json", *OF_FEW),
+    ("compare", "--study", "few.db", "--json"),
+    ("iteration", "--study", "few.db", "--power-limit", "200W", "--json"),
+    ("calibrate", "--study", "few.db", "--out", "twin.toml", "--power-limit", "350", "--base", "toy.toml", "--json"),
+    ("pipeline", "gpt3-small", "--stages", "2", "--micro-batches", "3", "--device", "sim:h200", "--partition",
      "least-energy", "--as-measured", "--max-slowdown", "5%", "--json"),
     (*PROFILE, "4", "--straggler", "20%", "--switch-time", "5ms"),
     (*PROFILE, "4", "--frontier", "4", "--csv", "frontier.csv", "--out", "pipeline.json"),
@@ -105,7 +108,7 @@ BUSY = """
 import time
 while True:
     time.sleep(0.03)
-    until_s = time.perf_counter() + 0.01
+    until_s = time.perf_counter() + 0.004
     while time.perf_counter() < until_s:
         pass
 """

@@ -77,12 +77,12 @@ def test_edp_keeps_the_confidence_and_is_near_the_best(rng):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stated", [True, False])
-def test_the_confidence_holds_in_truth(stated):
+@pytest.mark.parametrize(("stated", "kernels"), [(True, 6), (False, 12)])  # where errors are estimated it is the tighter
+def test_the_confidence_holds_in_truth(stated, kernels):
     kept = {0.8: 0, 0.95: 0}
     for seed in range(ENOUGH):
         rng = np.random.default_rng(seed)
-        truth = Truth.drawn(rng, kernels=12)
+        truth = Truth.drawn(rng, kernels=kernels)
         planner = Planner(truth.sweep(rng, 0.005, 0.005, stated=stated))
         for confidence in kept:
             objective = Objective("waste", 0.01, confidence=confidence)

@@ -95,10 +95,12 @@ def test_power_that_a_limit_takes_down():
     check("h200", 1, {"firmware": firmware}, budget_s=60.0)
 
 
-@pytest.mark.parametrize("kernel", [*KERNELS[:1], *map(SLOW, KERNELS[1:])])
-def test_readings_of_a_real_h200(kernel):
-    """Bursts of 26 ms from rest: a lag of 12 to 13 ms whose delay grows by 0.2 ms each second, no mean."""
-    updates, fit = sensor_of(kernel)
+def test_readings_of_a_real_h200():
+    """Bursts of 26 ms from rest: a lag of 12 to 13 ms whose delay grows by 0.2 ms each second, no mean.
+
+    What other kernels say is in a table of docs/fingrav.md (test_pages.py).
+    """
+    updates, fit = sensor_of(KERNELS[0])
     assert updates.period_s == pytest.approx(0.10002, abs=1e-5)
     assert fit.parameters.is_lag and 0.012 < fit.parameters.span_s < 0.0132
     assert fit.other_rms_w > 1.1 * fit.rms_w

@@ -66,7 +66,7 @@ def test_the_interval_holds_the_truth_of_every_preset(tmp_path):
         changes = true_changes(preset, workload, (0.0, 0.02), core_only=core_only)
         for bound, change in zip((0.0, 0.02), changes, strict=True):
             for knowledge in ("any", "preset"):
-                made = forecast(study, max_slowdown=bound, knowledge=knowledge, core_only=core_only, seed=5, draws=2 * FEW)
+                made = forecast(study, max_slowdown=bound, knowledge=knowledge, core_only=core_only, seed=5, draws=FEW)
                 held.append(contains(made.energy_change.central_95, change))
                 assert width(made) < 0.3
     assert np.mean(held) >= 0.9, held
