@@ -45,6 +45,11 @@ def svg_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vl_convert.svg_to_png", lambda svg, scale: b"\x89PNG")
 
 
+def pytest_collection_finish() -> None:
+    """What is imported by now stays, so that no later search for garbage goes through it."""
+    gc.freeze()
+
+
 def _fail_instead_of_skipping(report: Any) -> None:
     """Turn the report of a skip into that of a failure, unless the machine may lack what was wanted."""
     if not report.skipped or hasattr(report, "wasxfail"):
