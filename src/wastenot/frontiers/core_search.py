@@ -161,7 +161,7 @@ class CoreSearch:
             bound = self._bound_and_complete(new_time, new_energy, rest, path, option)
             worth = bound < self._worth_below
             self._give_up(bound[~worth])
-            state = self._undominated(new_time, new_energy, np.flatnonzero(worth), keep_ties=keep_ties)
+            state = self._undominated(new_time, new_energy, worth.nonzero()[0], keep_ties=keep_ties)
             if len(state) > _MOST_STATES:
                 best_first = np.argsort(bound[state], kind="stable")
                 self._given_up_j = min(self._given_up_j, float(bound[state[best_first[_MOST_STATES]]]))
@@ -179,13 +179,13 @@ class CoreSearch:
         rank[core] = np.arange(len(core))
         segment_rank = rank[r.segment_group]
         fastest = r.first[core][::-1]
-        time = np.append(np.cumsum(r.time_s[fastest])[::-1], 0.0)
-        energy = np.append(np.cumsum(r.energy_j[fastest])[::-1], 0.0)
+        time = [*np.cumsum(r.time_s[fastest])[::-1].tolist(), 0.0]
+        energy = [*np.cumsum(r.energy_j[fastest])[::-1].tolist(), 0.0]
         segments = np.flatnonzero(segment_rank >= 0)
         for stage in range(len(core)):
             segments = segments[segment_rank[segments] > stage]
-            reach, saved = (running_sum(0.0, column[segments]) for column in (r.segment_time_s, r.segment_saved_j))
-            yield _Rest(float(time[stage + 1]), float(energy[stage + 1]), segments, reach, saved)
+            reach, saved = running_sum(0.0, r.segment_time_s[segments]), running_sum(0.0, r.segment_saved_j[segments])
+            yield _Rest(time[stage + 1], energy[stage + 1], segments, reach, saved)
 
     def _bound_and_complete(
         self, time: FloatArray, energy: FloatArray, rest: _Rest, path: _Path, option: IndexArray
@@ -195,9 +195,10 @@ class CoreSearch:
         base = energy + rest.energy_j
         bound = base - np.interp(spare, rest.reach_s, rest.saved_j)
         bound[spare < 0.0] = np.inf
-        whole = np.searchsorted(rest.reach_s, spare - 2.0 * self._budget.doubt_s, side="right") - 1
-        completed = np.where(whole >= 0, base - rest.saved_j[whole], np.inf)
-        winner = int(np.argmin(completed))
+        whole = rest.reach_s.searchsorted(spare - 2.0 * self._budget.doubt_s, side="right") - 1
+        completed = base - rest.saved_j[whole]
+        completed[whole < 0] = np.inf
+        winner = int(completed.argmin())
         if completed[winner] < self._best_j:
             state, added = divmod(winner, len(option))
             self._take(path.plan(state, int(option[added]), rest.segments[: whole[winner]]))

@@ -87,5 +87,6 @@ def running_sum(first: float, steps: FloatArray) -> FloatArray:
     """``first``, then ``first`` plus the sum of the first one, two, ... steps."""
     total = np.empty(len(steps) + 1)
     total[0] = 0.0
-    np.cumsum(steps, out=total[1:])
-    return total + first
+    steps.cumsum(out=total[1:])
+    total += first
+    return total

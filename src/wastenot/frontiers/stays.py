@@ -102,6 +102,7 @@ class _Pass:
     def __init__(self, stays: Stays, prices: FloatArray, starts: Sequence[Start] | None) -> None:
         work = self._work = stays.work
         self._first, self._prices, self._starts, self._ends_s = stays.first, prices, starts, stays._ends_s
+        self._settings = np.arange(work.settings)
         price = prices[:, None, None]
         weighed = np.roll(work.energy_j, -stays.first, axis=0) + price * np.roll(work.weight_s, -stays.first, axis=0)
         self._cost = np.zeros((len(prices), work.calls + 1, work.settings))
@@ -148,10 +149,18 @@ class _Pass:
 
     def _value(self, kind: _Kind, here: slice) -> FloatArray:
         """V of some calls, of stays that may be left by switches of one kind."""
-        value = self._cost[:, here] + self._begun[:, kind.latest[here], np.arange(self._work.settings)]
+        value = self._cost[:, here] + self._begun[:, kind.latest[here], self._settings]
         if self._starts is not None:
             for lane, start in enumerate(self._starts):
                 np.minimum(value[lane, :, start.setting], self._opening[lane, here], out=value[lane, :, start.setting])
+        return np.asarray(value)
+
+    def _value_at(self, lane: int, kind: _Kind, call: int) -> FloatArray:
+        """:meth:`_value` of one call at one price."""
+        value = self._cost[lane, call] + self._begun[lane, kind.latest[call], self._settings]
+        if self._starts is not None:
+            setting = self._starts[lane].setting
+            value[setting] = min(value[setting], self._opening[lane, call])
         return np.asarray(value)
 
     def _forward(self) -> None:
@@ -197,7 +206,7 @@ class _Pass:
         return final, latest
 
     def _path(self, lane: int, setting: int, latest: int) -> IndexArray:
-        found, upto, column = np.empty(self._work.calls, dtype=np.intp), self._work.calls, np.arange(self._work.settings)
+        found, upto = np.empty(self._work.calls, dtype=np.intp), self._work.calls
         while True:
             opening = np.inf
             if self._starts is not None and setting == self._starts[lane].setting:
@@ -209,9 +218,8 @@ class _Pass:
             found[since:upto] = setting
             if since == 0:
                 return found
-            here = slice(since, since + 1)
-            through = [self._value(kind, here)[lane, 0] + kind.through(lane, since, setting) for kind in self._kinds]
-            which, left = divmod(int(np.argmin(through)), len(column))
+            through = [self._value_at(lane, kind, since) + kind.through(lane, since, setting) for kind in self._kinds]
+            which, left = divmod(int(np.argmin(through)), self._work.settings)
             latest = int(self._kinds[which].latest[since, left])
             upto, setting = since, left
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import t as student_t
+from scipy.special import stdtrit
 
 from wastenot.arrays import FloatArray
 from wastenot.devices.protocol import Device
@@ -151,6 +151,6 @@ def _interval(plan: FloatArray, auto: FloatArray) -> Interval:
     ratio = float(plan.mean() / auto.mean())
     relative = [float(np.var(runs, ddof=1)) / repeats / float(runs.mean()) ** 2 for runs in (plan, auto)]
     error = ratio * math.sqrt(sum(relative))
-    half = float(student_t.ppf(0.5 + LEVEL / 2, 2 * (repeats - 1))) * error
+    half = float(stdtrit(2 * (repeats - 1), 0.5 + LEVEL / 2)) * error
     pairs = plan[:, None] / auto[None, :] - 1
     return Interval(ratio - 1, ratio - 1 - half, ratio - 1 + half, float(pairs.min()), float(pairs.max()))

@@ -147,15 +147,23 @@ class SimulatedTime:
 
     def now_s(self) -> float:
         """Seconds since the device was created."""
-        if self._engine.on_wall_time:
-            self._engine.advance(0.0)
-        return self._engine.now_s
+        engine = self._engine
+        if engine.on_wall_time:
+            engine.advance(0.0)
+        return engine.now_s
 
     def sleep(self, seconds: float) -> None:
         """Wait; returns at once where time is virtual."""
         if self._engine.on_wall_time:
             wall.sleep(seconds)
         self._engine.advance(seconds)
+
+    def sleep_in_steps(self, seconds: float, longest_s: float) -> bool:
+        """Wait as in steps, all at once; false where time is not virtual, and nothing was waited for."""
+        if self._engine.on_wall_time:
+            return False
+        self._engine.advance_in_steps(seconds, longest_s)
+        return True
 
 
 class SimulatedClocks:

@@ -146,6 +146,9 @@ class Engine:
         if self._wall_s is None:
             if not seconds:
                 return
+            if self._running is not None and not self._in_flight and self._course is None:
+                self._run_on(self._running, seconds, seconds)
+                return
             target = self.now_s + seconds
         else:
             target = self._wall_s() - self._began_s
@@ -157,6 +160,15 @@ class Engine:
             if self._in_flight:
                 self._arrive()
             self._update()
+
+    def advance_in_steps(self, seconds: float, longest_s: float) -> None:
+        """Advance virtual time as :meth:`advance` does when it is called for steps of at most ``longest_s``."""
+        while seconds > 0.0:
+            if self._running is not None and not self._in_flight and self._course is None:
+                self._run_on(self._running, seconds, longest_s)
+                return
+            self.advance(min(seconds, longest_s))
+            seconds -= longest_s
 
     def request(self, setting: Setting) -> None:
         """Request a setting, which takes effect after the switching latency of its clocks."""
@@ -327,6 +339,41 @@ class Engine:
         if len(energies_j) > _REMEMBERED:
             self._forget()
 
+    def _run_on(self, run: _Running, seconds: float, longest_s: float) -> None:
+        """Advance virtual time, step by step, while a task runs and no request is in flight.
+
+        What :meth:`advance`, :meth:`_elapse` and :meth:`_update` do then, in one loop: a sweep spends its time here.
+        """
+        assert self._point is not None
+        point, power_w, temperature_c = self._point, self._power_w, self.temperature_c
+        moments_s, energies_j, progress = self._moments_s, self._energies_j, run.progress
+        task, setting, time_factor, power_factor = run.task, self.setting, run.time_factor, run.power_factor
+        operating_point, after = self.physics.operating_point, self._thermal.after
+        now_s, energy_j, calls = self.now_s, energies_j[-1], progress[-1]
+        while seconds > 0.0:
+            target = now_s + (seconds if seconds < longest_s else longest_s)
+            seconds -= longest_s
+            while now_s < target:
+                end = now_s + _STEP_S
+                elapsed_s = (target if target < end else end) - now_s
+                now_s += elapsed_s
+                energy_j += power_w * elapsed_s
+                calls += elapsed_s / (point.time_s * time_factor)
+                moments_s.append(now_s)
+                energies_j.append(energy_j)
+                run.moments_s.append(now_s)
+                progress.append(calls)
+                run.core_mhz.append(point.core_mhz)
+                if point.throttled:
+                    self.throttled_s += elapsed_s
+                temperature_c = after(temperature_c, power_w, elapsed_s)
+                if len(moments_s) > _REMEMBERED:
+                    self.now_s = now_s
+                    self._forget()
+                point = operating_point(task, setting, temperature_c)
+                power_w = point.power_w * power_factor
+        self.now_s, self.temperature_c, self._point, self._power_w = now_s, temperature_c, point, power_w
+
     def _forget(self) -> None:
         """Drop the history that no sensor looks back at."""
         if len(self._moments_s) > _REMEMBERED and self._moments_s[_REMEMBERED // 2] < self.now_s - _REMEMBERED_S:
@@ -345,8 +392,8 @@ class Engine:
         key = "/".join(map(str, subject))
         draws = self._runs.get(key, 0)
         self._runs[key] = draws + 1
-        entropy = np.frombuffer(f"{self.seed}/{key}/{draws}".encode(), dtype=np.uint8).astype(np.uint32)
-        return np.random.default_rng(entropy)
+        entropy = np.frombuffer(f"{self.seed}/{key}/{draws}".encode(), dtype=np.uint8)
+        return np.random.default_rng(entropy.astype(np.uint32))  # NumPy converts other types one by one
 
 
 def _counted_mhz(run: _Running, begin_s: float, end_s: float) -> tuple[float | None, float | None]:
@@ -354,10 +401,12 @@ def _counted_mhz(run: _Running, begin_s: float, end_s: float) -> tuple[float | N
     first = max(bisect_right(run.moments_s, begin_s) - 1, 0)
     last = max(bisect_left(run.moments_s, end_s), first + 1)
     seen_mhz = run.core_mhz[first:last]
-    if not end_s > begin_s or any(map(math.isnan, seen_mhz)):
+    if not end_s > begin_s or math.isnan(seen_mhz[0]):
         return None, None
     if seen_mhz.count(seen_mhz[0]) == len(seen_mhz):
         return seen_mhz[0], seen_mhz[0]
+    if any(map(math.isnan, seen_mhz)):
+        return None, None
     clocks_mhz = np.array(seen_mhz)
     bounds_s = np.clip(run.moments_s[first : last + 1], begin_s, end_s)
     cycles = np.concatenate([[0.0], np.cumsum(clocks_mhz * np.diff(bounds_s))])

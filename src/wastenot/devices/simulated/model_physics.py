@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -26,6 +26,7 @@ from wastenot.workloads.kernel import KernelSpec
 from wastenot.workloads.order import stretches
 
 _RANDOM = DataTraits()
+_SURELY = 1e-9  # relative difference of powers that is more than rounding
 _ON_TENSOR_CORES = ("gemm", "attention", "attention_backward")
 
 
@@ -44,9 +45,16 @@ class Response:
     counted: FloatArray
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Asked:
-    """The task and setting last asked about, which are asked about again and again, and all that is the same each time."""
+    """The task and setting last asked about, which are asked about again and again, and all that is the same each time.
+
+    Attributes:
+        top: place of the highest of its clocks; ``top_s``, ``top_reference_w``, ``top_leakage_w`` and ``top_mhz`` are there.
+        limit_w: the power limit in force below the limit of temperature.
+        rises: whether power rises with the clock at all temperatures that are not below the ambient one.
+        over: place of a clock that the power limit may still be below, to search down from.
+    """
 
     task: Task
     setting: Setting
@@ -54,6 +62,13 @@ class _Asked:
     reference_w: list[float]
     memory_mhz: float
     top: int
+    limit_w: float
+    top_s: float
+    top_reference_w: float
+    top_leakage_w: float
+    top_mhz: float
+    rises: bool
+    over: int
 
 
 class ModelPhysics:
@@ -75,7 +90,9 @@ class ModelPhysics:
         self._hot_limit_w = math.inf  # that keeps the temperature at its limit
         if thermal.resistance_c_per_w > 0:
             self._hot_limit_w = (thermal.limit_c - thermal.ambient_c) / thermal.resistance_c_per_w
-        self._leakage_per_c, self._reference_c, self._limit_c = thermal.leakage_per_c, thermal.reference_c, thermal.limit_c
+        self._limit_c, self._reference_c, self._leakage_per_c = thermal.limit_c, thermal.reference_c, thermal.leakage_per_c
+        self._coldest = thermal.leakage_per_c * (thermal.ambient_c - thermal.reference_c)
+        self._leakage_rises = self._leakage_w == sorted(self._leakage_w)
         self._asked: _Asked | None = None
         self._curves: dict[tuple[Task, float], tuple[FloatArray, FloatArray]] = {}
         self._kernels: dict[KernelSpec, KernelParameters] = {}
@@ -114,10 +131,28 @@ class ModelPhysics:
         asked = self._asked
         if asked is None or task is not asked.task or setting is not asked.setting:
             memory_mhz = self._memory_in_effect(setting)
-            time_s, power_w = self._curve(task, memory_mhz)
+            time_s, curve_w = self._curve(task, memory_mhz)
             top = self._top(self._core_mhz[-1] if setting.core_mhz is None else setting.core_mhz)
-            self._asked = asked = _Asked(task, setting, time_s.tolist(), power_w.tolist(), memory_mhz, top)
-        return self._limited(asked.time_s, asked.reference_w, asked.memory_mhz, asked.top, setting, temperature_c)
+            own = time_s.tolist(), curve_w.tolist()
+            at_top = own[0][top], own[1][top], self._leakage_w[top], self._core_mhz[top]
+            limit_w = self._own_limit_w if setting.power_limit_w is None else setting.power_limit_w
+            coldest_w = curve_w + np.array(self._leakage_w) * self._coldest
+            rises = self._leakage_rises and bool((np.diff(coldest_w) > _SURELY * curve_w[1:]).all())
+            self._asked = asked = _Asked(task, setting, *own, memory_mhz, top, limit_w, *at_top, rises, top)
+        if temperature_c >= self._limit_c:
+            return self._limited(asked.time_s, asked.reference_w, asked.memory_mhz, asked.top, setting, temperature_c)
+        warmer = self._leakage_per_c * (temperature_c - self._reference_c)
+        power_w = asked.top_reference_w + asked.top_leakage_w * warmer
+        if power_w <= asked.limit_w:
+            return OperatingPoint(asked.top_s, power_w, asked.top_mhz, asked.memory_mhz, False)
+        # Temperature changes little from step to step: the clock found last is mostly next to the one to be found.
+        over = asked.over
+        known = asked.rises and warmer >= self._coldest
+        if not known or asked.reference_w[over] + self._leakage_w[over] * warmer <= asked.limit_w:
+            over = asked.top
+        point = self._limited(asked.time_s, asked.reference_w, asked.memory_mhz, over, setting, temperature_c)
+        asked.over = bisect_left(self._core_mhz, point.core_mhz, 0, over)
+        return point
 
     def steady_point(self, response: Response, setting: Setting, ceiling_mhz: float, temperature_c: float) -> OperatingPoint:
         """A kernel back to back, of which what it does at :attr:`core_mhz` is known.
