@@ -7,7 +7,7 @@ of all kernels to the same clocks, and asks :mod:`wastenot.planning.power_limit`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -215,6 +215,9 @@ def predict_iteration(
     ]
     without = [run_iteration(each, drawn_w) for each, drawn_w in drawn]
     count = costs.count.astype(float)
+    chosen_by = (costs, *(each for each, _ in drawn[:_CHOSEN]))
+    fastest = [fastest_plan(each, limit) for each in chosen_by]
+    saving = [_saving_plan(each, limit, plan) for each, plan in zip(chosen_by, fastest, strict=True)]
     return PredictedIteration(
         tuple(kernels),
         costs,
@@ -225,8 +228,8 @@ def predict_iteration(
         Known.of(default.energy_j, np.array([each.energy_j for each in without])),
         float(count @ [curve.auto.time_s for curve in own]),
         float(count @ [curve.auto.energy_j for curve in own]),
-        _predicted(fastest_plan, costs, limit, drawn, without),
-        _predicted(_saving_plan, costs, limit, drawn, without),
+        _predicted(fastest, costs, limit, default, drawn, without),
+        _predicted(saving, costs, limit, default, drawn, without),
         tuple(
             (curve.kernel, float(curve.core_mhz[0]), float(curve.core_mhz[-1]))
             for curve, beyond in zip(own, default.extrapolated.tolist(), strict=True)
@@ -354,9 +357,10 @@ def _common_clocks(curves: Sequence[KernelCurve]) -> FloatArray:
 
 
 def _predicted(
-    choose: Callable[[ClockCosts, float], LimitedPlan],
+    plans: Sequence[LimitedPlan],
     costs: ClockCosts,
     limit_w: float,
+    default: Iteration,
     drawn: Sequence[tuple[ClockCosts, float]],
     without: Sequence[Iteration],
 ) -> PredictedPlan:
@@ -366,17 +370,16 @@ def _predicted(
     judged by the costs that they were drawn about, show what choosing so gives; the draws show how far off that may be.
 
     Args:
-        choose: makes a plan of costs and the limit.
+        plans: chosen by the costs as estimated, and by some of the drawn ones.
         costs: as estimated.
         limit_w: mean power that the regulator allows.
+        default: the iteration without ceilings.
         drawn: what costs and limit may truly be.
         without: the iterations without ceilings by these.
     """
-    default = run_iteration(costs, limit_w)
-    plan = choose(costs, limit_w)
+    plan, *others = plans
     capped = [run_iteration(each, drawn_w, plan.ceiling) for each, drawn_w in drawn]
     spread = np.array([_changes(after, before) for after, before in zip(capped, without, strict=True)])
-    others = [choose(each, limit_w) for each, _ in drawn[:_CHOSEN]]
     expected = np.mean([_changes(run_iteration(costs, limit_w, each.ceiling), default) for each in others], axis=0)
     time, energy = (
         Known.of(value, value + own - own.mean()) for value, own in zip(expected.tolist(), spread.T, strict=True)
@@ -384,11 +387,11 @@ def _predicted(
     return PredictedPlan(plan, time, energy)
 
 
-def _saving_plan(costs: ClockCosts, limit_w: float) -> LimitedPlan:
+def _saving_plan(costs: ClockCosts, limit_w: float, fastest: LimitedPlan) -> LimitedPlan:
     """The plan of least energy in no more time than without ceilings."""
-    default, fastest = run_iteration(costs, limit_w), fastest_plan(costs, limit_w)
-    no_more_s = max(default.time_s, fastest.iteration.time_s)  # the clocks to choose from are a little apart
-    return least_energy_plan(costs, limit_w, no_more_s)
+    # The clocks to choose from are a little apart, so that the fastest plan may be slower than without ceilings.
+    no_more_s = max(run_iteration(costs, limit_w).time_s, fastest.iteration.time_s)
+    return least_energy_plan(costs, limit_w, no_more_s, fastest)
 
 
 def _changes(after: Iteration, before: Iteration) -> tuple[float, float]:

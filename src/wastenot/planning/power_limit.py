@@ -243,7 +243,7 @@ def fastest_plan(costs: ClockCosts, limit_w: float) -> LimitedPlan:
     return _plan(costs, limit_w, options, chosen, bound_s)
 
 
-def least_energy_plan(costs: ClockCosts, limit_w: float, within_s: float) -> LimitedPlan:
+def least_energy_plan(costs: ClockCosts, limit_w: float, within_s: float, fastest: LimitedPlan | None = None) -> LimitedPlan:
     """The ceilings of least energy within a time and a power limit.
 
     Where more time never costs energy, as between the best plans, a plan of least energy within a time that the limit
@@ -251,11 +251,17 @@ def least_energy_plan(costs: ClockCosts, limit_w: float, within_s: float) -> Lim
     plans within the limit is returned: the fastest, and the one of least energy with every stretch in the time that it
     takes without ceilings. The bound says how much better a plan could be.
 
+    Args:
+        costs: of its kernels.
+        limit_w: mean power that the regulator allows.
+        within_s: time that the iteration may take.
+        fastest: what :func:`fastest_plan` says of the same costs and limit, where that is known already.
+
     Raises:
         BadInputError: the limit is not a power.
         InfeasibleError: no plan within the limit is that fast; says how fast one can be.
     """
-    fastest = fastest_plan(costs, limit_w)
+    fastest = fastest or fastest_plan(costs, limit_w)
     if within_s < fastest.iteration.time_s * (1.0 - _ROUNDING):
         raise InfeasibleError(
             f"`within_s` {within_s:g}: within {limit_w:g} W, the fastest plan takes {fastest.iteration.time_s:.6g} s"

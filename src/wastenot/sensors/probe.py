@@ -10,6 +10,8 @@ from statistics import median
 from wastenot.devices.protocol import Device, TimeSource
 
 _READS = 50
+_POLLED_S = 2e-4  # pause between polls of a sensor that has just changed
+_LATE = 0.01  # of the time since the last change, by which the next may be noticed late
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ def probe(name: str, unit: str, read: Callable[[], float | None], time: TimeSour
         return SensorSpeed(name, False, None, unit, None, None, None)
     costs: list[float] = []
     changes: list[float] = []
-    before = began = time.now_s()
+    before = began = changed_s = time.now_s()
     while before - began < seconds:
         value = read()
         now = time.now_s()
@@ -76,9 +78,9 @@ def probe(name: str, unit: str, read: Callable[[], float | None], time: TimeSour
             costs.append(now - before)
         if value is not None and value != last:
             changes.append(now)
-            last = value
-        if now - before < 1e-4:
-            time.sleep(2e-4)  # polling a cheap sensor without pause would occupy a processor
+            last, changed_s = value, now
+        if now - before < 1e-4:  # polling a cheap sensor without pause would occupy a processor
+            time.sleep(max(_POLLED_S, _LATE * (now - changed_s)))
         before = time.now_s()
     gaps = [later - earlier for earlier, later in pairwise(changes)]
     period = median(gaps) if len(gaps) >= 3 else None
