@@ -7,20 +7,24 @@ import numpy as np
 import pytest
 
 from testbed.binomial import ENOUGH, least_hits
+from testbed.toy_gpu import toy
+from wastenot.cli.main import flag_of
 from wastenot.devices.open import open_device, simulated_device
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated.preset import find_preset
-from wastenot.errors import BadInputError
+from wastenot.errors import BadInputError, DeviceError
 from wastenot.planning.planner import plan
 from wastenot.setting import AUTO, Setting
 from wastenot.study.recorder import Recorder
 from wastenot.study.store import open_study
-from wastenot.sweeping.point import PointOptions
+from wastenot.sweeping import states
+from wastenot.sweeping.point import PointOptions, measure_point, warm_up
 from wastenot.sweeping.states import LEAST_TURNS, loop_of, measure_in_context, tasks_before
 from wastenot.sweeping.sweep import measure_sweep
 from wastenot.tasks import WorkloadTasks, find_tasks
 from wastenot.tuning.validate import validate
 from wastenot.workloads.identity import WorkloadKey
+from wastenot.workloads.shape import Shape
 
 DEVICE = "sim:mi300x"
 LOW = Setting(1300.0, 1300.0)
@@ -94,6 +98,49 @@ def test_more_turns_where_the_kernel_before_is_much_heavier():
     assert few.within.stopped == f"{LEAST_TURNS} turns: error reached"
     assert many.within.calls / many.within.window_s < few.within.calls / few.within.window_s * 1.1
     assert int(many.within.stopped.split()[0]) > LEAST_TURNS
+
+
+def test_a_kernel_hundreds_of_times_lighter_than_the_one_before_it_is_as_alone_with_the_error_of_the_difference():
+    decoding, setting = find_tasks("llama-8b", "sim:toy", Shape(phase="decode")), Setting(1500.0, 9501.0)
+    embedding, before = decoding.tasks[0], tasks_before(decoding)[0]
+    assert (
+        truth(simulated_device(toy(), "sim:toy"), before, setting)[1]
+        > 500 * truth(simulated_device(toy(), "sim:toy"), embedding, setting)[1]
+    )
+    for seed in range(5):
+        device = simulated_device(toy(), "sim:toy", seed=seed)
+        warm_up(device, decoding.tasks)
+        found = measure_in_context(device, embedding, before, setting, PointOptions(0.1, 0.1))
+        assert (found.within.time_s, found.within.energy_j) == (found.alone.time_s, found.alone.energy_j)
+        assert found.within.energy_se_j > 10 * found.alone.energy_se_j and "those alone" in found.within.how
+
+
+def cheap_loops(monkeypatch, factor):
+    """Loops of two kernels are measured with a part of their energy from now on."""
+
+    def measured(device, task, setting, options):
+        found = measure_point(device, task, setting, options)
+        return replace(found, energy_j=factor * found.energy_j) if " > " in task.name else found
+
+    monkeypatch.setattr(states, "measure_point", measured)
+
+
+def test_an_energy_that_is_not_above_zero_ends_the_sweep_and_is_not_stored(tmp_path, monkeypatch):
+    study, units, short = (
+        open_study(tmp_path / "s.db", create=True),
+        replace(PART, state="context"),
+        PointOptions(0.05, 0.05),
+    )
+    with monkeypatch.context() as patch:
+        cheap_loops(patch, 0.1)
+        with pytest.raises(
+            DeviceError, match=r"after '.*' at auto: its energy in context, .* comes to -.* for longer"
+        ) as ended:
+            measure_sweep(open_device(DEVICE), units, study, (), options=short)
+    assert "--window" in ended.value.text(flag_of) and "--in-context" in ended.value.text(flag_of)
+    assert all(one.energy_j > 0.0 for one in study.measurements("part", "context"))
+    measure_sweep(open_device(DEVICE), units, study, (), options=short, rounds=1)
+    assert (study.read(state="context").energy_j > 0.0).all()
 
 
 def test_without_carry_over_and_limits_nothing_is_found_that_errors_do_not_explain():

@@ -233,6 +233,7 @@ def point_s(workload: WorkloadTasks, options: PointOptions, *, follows_another: 
         return Span(_PROFILE_SHARE * most_s, 0.0, most_s)
     if workload.state == "context" and follows_another:
         settles_s = min(options.warm_up_s, SETTLES_S) + _START_S
+        # The few that take more turns than these come with many that take the least.
         turn_s = 3.0 * (settles_s + options.window_s / LEAST_TURNS)
         return Span(*(options.warm_up_s + turns * turn_s for turns in (_TURNS, LEAST_TURNS, MOST_TURNS)))
     fixed_s = options.warm_up_s + _START_S

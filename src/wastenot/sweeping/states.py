@@ -36,7 +36,7 @@ import numpy as np
 
 from wastenot.arrays import FloatArray
 from wastenot.devices.protocol import Device, Task
-from wastenot.errors import BadInputError
+from wastenot.errors import BadInputError, DeviceError
 from wastenot.metering.mean_power import pass_time
 from wastenot.progress import Silent
 from wastenot.setting import Setting
@@ -50,7 +50,9 @@ if TYPE_CHECKING:
 
 LEAST_TURNS = 4
 MOST_TURNS = 12
-_ENOUGH = 0.01  # standard error, as a fraction of the kernel's energy, at which no more turns are taken
+_LONGEST_TURNS = 48  # where these are enough to tell the kernel from nothing, and fewer are not
+_ENOUGH = 0.01  # standard error, as a fraction of the kernel's energy alone, at which no more turns are taken
+_TOLD = 1.0 / 3.0  # the same beyond which the kernel is lost in the noise of the other one
 SETTLES_S = 0.5  # warm-up of each loop in its turn; the clocks have arrived already
 _CLOCKS_ARRIVE_S = 1.0
 PROFILES = 6.0  # times a point's usual time that a profile may take: it needs hundreds of runs
@@ -189,7 +191,7 @@ class InContext:
 
     Attributes:
         alone: by itself.
-        within: after the other one: half of (loop + alone - the other one alone).
+        within: after the other one: half of (loop + alone - the other one alone), or alone where that is lost in noise.
     """
 
     alone: Measurement
@@ -207,7 +209,9 @@ def measure_in_context(
     """Measure one call of a task alone and after another one.
 
     The other one alone, the loop of both, and the task alone are measured one after another, four times and more where the
-    other one is so much heavier that its noise is too large; starting from alternating ends.
+    other one is so much heavier that its noise is too large; starting from alternating ends. Where the other one is hundreds
+    of times heavier, nothing is left of the task in that noise, and what was found alone stands for it, with the error of
+    the difference. Which of these it is depends on errors, not on what was found, so that nothing is biased.
 
     Args:
         device: to measure on.
@@ -217,7 +221,8 @@ def measure_in_context(
         options: how; its window is divided among the first turns.
 
     Raises:
-        ClocksRefusedError, CannotRunError, DeviceError: as :func:`~wastenot.sweeping.point.measure_point`.
+        ClocksRefusedError, CannotRunError, DeviceError: as :func:`~wastenot.sweeping.point.measure_point`; also where time
+            or energy comes to nothing or less, beyond its error.
     """
     options = options or PointOptions()
     if before.name == task.name:
@@ -244,7 +249,10 @@ def _why_stop(turns: Sequence[Sequence[Measurement]]) -> str:
     within = _over(turns, lambda one: one.energy_j, lambda one: one.energy_se_j)
     if within.error <= _ENOUGH * within.alone:
         return f"{len(turns)} turns: error reached"
-    return f"{len(turns)} turns" if len(turns) >= MOST_TURNS else ""
+    told = within.error <= _TOLD * within.alone
+    in_reach = within.error * math.sqrt(len(turns) / _LONGEST_TURNS) <= _TOLD * within.alone
+    most = _LONGEST_TURNS if in_reach and not told else MOST_TURNS
+    return f"{len(turns)} turns" if len(turns) >= most else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +286,17 @@ def _conclude(turns: Sequence[Sequence[Measurement]], task: Task, before: Task, 
     energy = _over(turns, lambda one: one.energy_j, lambda one: one.energy_se_j)
     alone = _summary([turn[2] for turn in turns], task.name, reason)
     within = _summary([turn[1] for turn in turns], task.name, reason)
+    after = f"after '{before.name}'"
+    if energy.error > _TOLD * energy.alone:
+        after += ", in whose noise it is lost: time and energy are those alone"
+        time, energy = replace(time, value=time.alone), replace(energy, value=energy.alone)
+    for what, found, unit in (("energy", energy, "J"), ("time", time, "s")):
+        if found.value <= 0.0:
+            raise DeviceError(
+                f"'{task.name}' {after} at {within.setting}: its {what} in context, a difference, comes to "
+                f"{found.value:.2g} ± {found.error:.2g} {unit} in {reason}; "
+                "measure for longer with `window_s`, or alone without `in_context`"
+            )
     return InContext(
         replace(alone, time_s=time.alone, time_se_s=time.alone_error, energy_j=energy.alone, energy_se_j=energy.alone_error),
         replace(
@@ -286,7 +305,7 @@ def _conclude(turns: Sequence[Sequence[Measurement]], task: Task, before: Task, 
             time_se_s=time.error,
             energy_j=energy.value,
             energy_se_j=energy.error,
-            how="; ".join(part for part in (f"after '{before.name}'", within.how) if part),
+            how="; ".join(part for part in (after, within.how) if part),
         ),
     )
 
