@@ -10,7 +10,6 @@ from testbed.noisy_gpu import Truth
 from testbed.small_sweeps import make_sweep, random_sweep
 from wastenot.errors import BadInputError, InfeasibleError
 from wastenot.frontiers.knapsack import cheapest_within
-from wastenot.planning.noise import confidence
 from wastenot.planning.noise.confidence import ConfidentChoice
 from wastenot.planning.noise.expectation import Excess, excess, probability_kept
 from wastenot.planning.objective import Objective
@@ -60,7 +59,7 @@ def test_a_search_ends_where_no_better_plan_can_stay_as_far_below_the_budget(see
         solved.append(arguments)
         return cheapest_within(*arguments)
 
-    monkeypatch.setattr(confidence, "cheapest_within", counted)
+    monkeypatch.setattr("wastenot.planning.noise.confidence.cheapest_within", counted)
     over = random_excess(np.random.default_rng(seed), units=30, options=8, common=0.3)
     found = ConfidentChoice.of(over, 0.95, 1.0).least(np.concatenate(over.energy_j))
     assert len(solved) < 150  # each search that goes on to the last halving takes a hundred
