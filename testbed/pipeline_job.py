@@ -5,7 +5,6 @@ without a word in the training loop. A stage computes on the CPU, and then waits
 whatever clocks are in effect.
 
 --iterations N   how many
---schedule S     1f1b or gpipe
 --out FILE       what was seen, as JSON, one for each rank
 """
 
@@ -22,7 +21,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
 import wastenot as wn
 from wastenot.devices.simulated.device import SimulatedDevice
@@ -116,7 +115,6 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("plan")
     parser.add_argument("--iterations", type=int, default=4)
-    parser.add_argument("--schedule", choices=("1f1b", "gpipe"), default="1f1b")
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
     torch.set_num_threads(1)
@@ -127,9 +125,8 @@ def main() -> None:
     plan = PlanGraph(read_pipeline_plan(asked.plan))
     module = Stage()
     stage = PipelineStage(module, rank, world, torch.device("cpu"))
-    kind = {"1f1b": Schedule1F1B, "gpipe": ScheduleGPipe}[asked.schedule]
     micro_batches = plan.plan.micro_batches
-    schedule = kind(stage, micro_batches, loss_fn=nn.functional.mse_loss)
+    schedule = Schedule1F1B(stage, micro_batches, loss_fn=nn.functional.mse_loss)
     optimizer = torch.optim.SGD(module.parameters(), lr=0.01)
     x, y = torch.randn(micro_batches, WIDTH), torch.zeros(micro_batches, WIDTH)
     begins = []

@@ -46,7 +46,7 @@ def test_every_verb_takes_what_was_measured_as_a_whole(toy, granularity):
 
 @pytest.mark.slow
 def test_granularities_and_states_live_side_by_side(toy):
-    for flags in ((), ("--granularity", "pass"), ("--in-context",)):
+    for flags in ((), ("--granularity", "pass"), ("--in-context", "--core", "1500")):
         sweep(toy, "s.db", *flags)
     held = document(toy, "show", "--study", "s.db")["workloads"]
     assert {(one["name"], one["state"], one["granularity"]) for one in held} == {

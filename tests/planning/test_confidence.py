@@ -9,6 +9,7 @@ from testbed.binomial import ENOUGH, least_hits
 from testbed.noisy_gpu import Truth
 from testbed.small_sweeps import make_sweep, random_sweep
 from wastenot.errors import BadInputError, InfeasibleError
+from wastenot.frontiers.knapsack import cheapest_within
 from wastenot.planning.noise.confidence import ConfidentChoice
 from wastenot.planning.noise.expectation import Excess, excess, probability_kept
 from wastenot.planning.objective import Objective
@@ -48,6 +49,21 @@ def test_the_best_of_all_is_found_where_units_are_independent(rng, confidence):
         assert found.cost == pytest.approx(best, rel=2e-5)
         assert found.lower_bound <= best * (1 + 1e-9)
         assert found.lower_bound >= best * (1 - 0.02)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_search_ends_where_no_better_plan_can_stay_as_far_below_the_budget(seed, monkeypatch):
+    solved = []
+
+    def counted(*arguments):
+        solved.append(arguments)
+        return cheapest_within(*arguments)
+
+    monkeypatch.setattr("wastenot.planning.noise.confidence.cheapest_within", counted)
+    over = random_excess(np.random.default_rng(seed), units=30, options=8, common=0.3)
+    found = ConfidentChoice.of(over, 0.95, 1.0).least(np.concatenate(over.energy_j))
+    assert len(solved) < 150  # each search that goes on to the last halving takes a hundred
+    assert found.cost * 0.98 < found.lower_bound < found.cost
 
 
 def test_common_errors_are_kept_within_and_the_bound_stays_valid(rng):

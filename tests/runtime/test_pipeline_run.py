@@ -12,6 +12,7 @@ from wastenot.runtime.pipeline import RankExecution, RankExecutions
 from wastenot.runtime.pipeline_simulator import Faults, simulate_pipeline
 from wastenot.runtime.pipeline_work import ProfiledWork
 from wastenot.stack.pipeline.rank_steps import PlanGraph
+from wastenot.stack.pipeline.schedules import gpipe, one_forward_one_backward
 
 IDEAL = Switching.of(0.0), Faults(0.0, 0.0)
 
@@ -44,9 +45,10 @@ def test_without_faults_a_run_is_the_plan():
         assert sum(each.energy_j) == pytest.approx(plan.predicted.energy_j, rel=1e-6)
 
 
-def test_every_instruction_ran_at_its_own_clock_where_switches_are_on_time():
+@pytest.mark.parametrize("schedule", [one_forward_one_backward, gpipe])
+def test_every_instruction_ran_at_its_own_clock_where_switches_are_on_time(schedule):
     profile = made_profile(3, forward_s=0.2)
-    plan = planned(profile, 6, slower=0.1)
+    plan = planned(profile, 6, slower=0.1, schedule=schedule(3, 6))
     run, _ = executed(plan, profile, switching=Switching.of(0.02), faults=IDEAL[1], switch=switch_time("x", 0.02))
     graph = PlanGraph(plan)
     steps = [graph.steps(rank) for rank in range(3)]

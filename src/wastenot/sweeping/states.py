@@ -293,8 +293,9 @@ def _conclude(turns: Sequence[Sequence[Measurement]], task: Task, before: Task, 
     for what, found, unit in (("energy", energy, "J"), ("time", time, "s")):
         if found.value <= 0.0:
             raise DeviceError(
-                f"'{task.name}' {after} at {within.setting}: its {what} in context, a difference, comes to {found.value:.2g} "
-                f"± {found.error:.2g} {unit} in {reason}; measure for longer with `window_s`, or alone without `in_context`"
+                f"'{task.name}' {after} at {within.setting}: its {what} in context, a difference, comes to "
+                f"{found.value:.2g} ± {found.error:.2g} {unit} in {reason}; "
+                "measure for longer with `window_s`, or alone without `in_context`"
             )
     return InContext(
         replace(alone, time_s=time.alone, time_se_s=time.alone_error, energy_j=energy.alone, energy_se_j=energy.alone_error),

@@ -244,7 +244,8 @@ class ConfidentChoice:
             outer = self._within(cost, mean, -doubted_s)
             return found, math.inf if outer is None else outer.lower_bound
         best: Cheapest | None = None
-        waiting: list[tuple[float, float, float]] = []
+        # Of each interval what plans cost at least that stay further below the budget, what any cost, and its ends.
+        waiting: list[tuple[float, float, float, float]] = []
         stretch = self.z * along
 
         def keep(candidate: Cheapest) -> None:
@@ -257,11 +258,13 @@ class ConfidentChoice:
 
         def try_interval(low: float, high: float) -> None:
             known, slope = best.cost if best else np.inf, stretch / (low + high)
-            outer = self._within(cost, mean + slope * self.variance_s2, -slope * low * high - doubted_s, known)
+            outer, reached = self._outer(
+                cost, mean + slope * self.variance_s2, -slope * low * high - doubted_s, further_s, known
+            )
             if outer is None:
                 return
-            heapq.heappush(waiting, (outer.lower_bound, low, high))
-            if outer.lower_bound >= known * (1.0 - _GAP):
+            heapq.heappush(waiting, (reached, outer.lower_bound, low, high))
+            if reached >= known * (1.0 - _GAP):
                 return
             keep(outer)
             middle = math.sqrt(0.5) * high if low == 0.0 else math.sqrt(low * high)
@@ -291,17 +294,30 @@ class ConfidentChoice:
         for _ in range(_MOST_INTERVALS):
             if not waiting or (best and waiting[0][0] >= best.cost * (1.0 - _GAP)):
                 break
-            _, low, high = heapq.heappop(waiting)
+            *_, low, high = heapq.heappop(waiting)
             middle = math.sqrt(low * high) if low else 0.5 * high
             try_interval(low, middle)
             try_interval(middle, high)
-        bounds = [waiting[0][0]] if waiting else []
+        bounds = [least for _, least, *_ in waiting]
         return best, min([*bounds, *([best.cost] if best else [])], default=math.inf)
 
     def _relaxed(self, cost: FloatArray, mean: FloatArray, stretch: float, price: float) -> float:
         """The least of cost + price · (mean + stretch · √V) over all plans."""
         hull = Relaxation(Groups(self.variance_s2, cost + price * mean, self.start))
         return float((hull.reached_energy_j + price * stretch * np.sqrt(np.maximum(hull.reached_time_s, 0.0))).min())
+
+    def _outer(
+        self, cost: FloatArray, weight: FloatArray, budget: float, further_s: float, known: float
+    ) -> tuple[Cheapest | None, float]:
+        """The best plan within a budget, and what those cost at least that stay ``further_s`` below it.
+
+        The latter ends a search for such plans: they may never come near the bound of all that are within the budget.
+        """
+        found = self._within(cost, weight, budget, known)
+        if found is None or not further_s or found.lower_bound >= known * (1.0 - _GAP):
+            return found, math.inf if found is None else found.lower_bound
+        below = self._within(cost, weight, budget - further_s, known)
+        return found, math.inf if below is None else below.lower_bound
 
     def _within(self, cost: FloatArray, weight: FloatArray, budget: float, known: float = np.inf) -> Cheapest | None:
         try:
