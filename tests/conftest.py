@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,12 @@ settings.load_profile("unhurried")
 
 # Little of what tests allocate is in cycles; Python would look for them at every 700th allocation.
 gc.set_threshold(50_000)
+
+# What runs under nohup or in the background ignores these, and so would every process that a test starts and signals.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    for number in (signal.SIGHUP, signal.SIGINT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
 
 _SHARED = Path(__file__).parents[2] / "shared"
 _STRICT = os.environ.get("WASTENOT_TEST_STRICT") == "1"
