@@ -82,7 +82,8 @@ def select_rows(connection: Connection, workload_id: int) -> tuple[NDArray[np.in
     parts = [np.array(rows, dtype=np.float64) for rows in _batches(connection, query)]
     kernel_ids, *numbers = np.concatenate(parts).T.copy() if parts else np.empty((1 + len(present), 0))
     columns = dict(zip(present, numbers, strict=True))
-    return kernel_ids.astype(np.int64), {name: columns.get(name, np.full(len(kernel_ids), np.nan)) for name in names}
+    columns |= {name: np.full(len(kernel_ids), np.nan) for name in names if name not in columns}
+    return kernel_ids.astype(np.int64), columns
 
 
 def _batches(connection: Connection, query: Select[Any]) -> Iterator[Sequence[Any]]:
