@@ -152,11 +152,11 @@ class Engine:
             target = self.now_s + seconds
         else:
             target = self._wall_s() - self._began_s
-        while (now_s := self.now_s) < target:
-            end = target if target < now_s + _STEP_S else now_s + _STEP_S
+        while self.now_s < target:
+            end = min(target, self.now_s + _STEP_S)
             for change in self._in_flight:
-                end = next((moment for moment in (change.pauses_s, change.arrives_s) if now_s < moment < end), end)
-            self._elapse(end - now_s)
+                end = next((moment for moment in (change.pauses_s, change.arrives_s) if self.now_s < moment < end), end)
+            self._elapse(end - self.now_s)
             if self._in_flight:
                 self._arrive()
             self._update()
@@ -299,44 +299,39 @@ class Engine:
 
     def _update(self) -> None:
         """Update power and speed to what is in effect now."""
-        pauses = False
-        if self._in_flight:
-            pauses = any(change.pauses_s <= self.now_s for change in self._in_flight)
-        self._pauses = pauses
-        if self._course is not None and not pauses:
+        self._pauses = any(change.pauses_s <= self.now_s for change in self._in_flight)
+        if self._course is not None and not self._pauses:
             return  # it is asked as time passes
         point, running = None, self._running
         if running is not None:
             point = self.physics.operating_point(running.task, self.setting, self.temperature_c)
         self._point = point
-        if point is None or running is None or pauses:
+        if point is None or running is None or self._pauses:
             self._power_w = self.physics.idle_power_w(self.setting, self.temperature_c)
         else:
             self._power_w = point.power_w * running.power_factor
 
     def _elapse(self, seconds: float) -> None:
         """Advance time while nothing but temperature changes; a program may do so for less."""
-        if self._course is not None:
-            if self._pauses:
-                self._course.pause(seconds)
-            else:
-                seconds, self._point = self._course.run(self.setting, self.temperature_c, seconds)
-                self._power_w = self._point.power_w
-                self.throttled_s += seconds * self._point.throttled
+        if self._course is not None and self._pauses:
+            self._course.pause(seconds)
+        elif self._course is not None:
+            seconds, self._point = self._course.run(self.setting, self.temperature_c, seconds)
+            self._power_w = self._point.power_w
+            self.throttled_s += seconds * self._point.throttled
         self.now_s = now_s = self.now_s + seconds
-        power_w, point, run, energies_j = self._power_w, self._point, self._running, self._energies_j
+        power_w, point, run = self._power_w, self._point, self._running
         self._moments_s.append(now_s)
-        energies_j.append(energies_j[-1] + power_w * seconds)
+        self._energies_j.append(self._energies_j[-1] + power_w * seconds)
         if point is not None and run is not None:
             run.moments_s.append(now_s)
             calls = 0.0 if self._pauses else seconds / (point.time_s * run.time_factor)
-            progress = run.progress
-            progress.append(progress[-1] + calls)
+            run.progress.append(run.progress[-1] + calls)
             run.core_mhz.append(point.core_mhz)
             if point.throttled:
                 self.throttled_s += seconds
         self.temperature_c = self._thermal.after(self.temperature_c, power_w, seconds)
-        if len(energies_j) > _REMEMBERED:
+        if len(self._moments_s) > _REMEMBERED:
             self._forget()
 
     def _run_on(self, run: _Running, seconds: float, longest_s: float) -> None:

@@ -135,7 +135,7 @@ class ModelPhysics:
             top = self._top(self._core_mhz[-1] if setting.core_mhz is None else setting.core_mhz)
             own = time_s.tolist(), curve_w.tolist()
             at_top = own[0][top], own[1][top], self._leakage_w[top], self._core_mhz[top]
-            limit_w = self._own_limit_w if setting.power_limit_w is None else setting.power_limit_w
+            limit_w = self.limit_w(setting, -math.inf)
             coldest_w = curve_w + np.array(self._leakage_w) * self._coldest
             rises = self._leakage_rises and bool((np.diff(coldest_w) > _SURELY * curve_w[1:]).all())
             self._asked = asked = _Asked(task, setting, *own, memory_mhz, top, limit_w, *at_top, rises, top)
