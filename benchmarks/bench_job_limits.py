@@ -3,7 +3,7 @@
 Overhead is what the first run of a batch size uses beyond what it would have used at the setting held in the end, in
 energy and in the job's own cost; how far that setting is from the best is judged by the exact numbers of the trace or card.
 
-What shaped the method: made-up jobs (stack/jobs/simulation/made.py), GPT-3 small on simulated RTX 3080 Ti, RTX A4000 and
+What shaped the method: made-up jobs (jobs/judge/made.py), GPT-3 small on simulated RTX 3080 Ti, RTX A4000 and
 V100 cards, cards drawn like these of seeds below 1,000. Judged on the V100 traces of Zeus' artifact, with slices that are
 off by 0.5 % in time and 1 % in power, and on cards drawn anew with other workloads. The traces had been looked at before,
 and one tolerance was tightened after a result on them; only h200 and mi300x were never used in shaping.
@@ -26,16 +26,16 @@ from benchmarks.verdict import Verdict
 from wastenot.devices.open import open_device
 from wastenot.devices.simulated.course import Course, Spread
 from wastenot.devices.simulated.device import SimulatedDevice
+from wastenot.jobs.judge.slices import SlicedRuns
+from wastenot.jobs.judge.trace import JobTrace
+from wastenot.jobs.model.objective import cost
+from wastenot.jobs.plan.limits import Limits
+from wastenot.jobs.run.driver import JobDriver
+from wastenot.jobs.run.settings import Knob, job_settings
+from wastenot.jobs.tables.records import JobTerms
 from wastenot.runtime.controller import Subject
-from wastenot.runtime.job_driver import JobDriver
-from wastenot.runtime.job_settings import Knob, job_settings
 from wastenot.runtime.simulated_job import programme_of, run_job
 from wastenot.setting import AUTO
-from wastenot.stack.jobs.limits import Limits
-from wastenot.stack.jobs.objective import cost
-from wastenot.stack.jobs.simulation.slices import SlicedRuns
-from wastenot.stack.jobs.simulation.trace import JobTrace
-from wastenot.study.job_records import JobTerms
 from wastenot.tasks import tasks_of
 from wastenot.workloads.build import build_workload
 

@@ -34,9 +34,9 @@ import numpy as np
 from benchmarks.verdict import Verdict
 from benchmarks.zeus_jobs import TRACES, ZeusJob, ZeusPolicy, read_jobs, zeus_recurrences
 from wastenot.arrays import FloatArray
-from wastenot.stack.jobs.simulation.compare import POLICIES as OURS, Choice, PolicyResult, best_pair, summarise
-from wastenot.stack.jobs.simulation.simulate import Recurrences, simulate
-from wastenot.stack.jobs.simulation.trace import JobTrace
+from wastenot.jobs.judge.compare import POLICIES as OURS, Choice, PolicyResult, best_pair, summarise
+from wastenot.jobs.judge.simulate import Recurrences, simulate
+from wastenot.jobs.judge.trace import JobTrace
 
 ETAS = (0.5, 0.0, 0.25, 0.75, 1.0)
 STATED = {

@@ -16,12 +16,12 @@ import numpy as np
 
 from benchmarks.verdict import Verdict
 from benchmarks.zeus_jobs import TRACES, read_jobs
-from wastenot.stack.jobs.decision import Policy
-from wastenot.stack.jobs.learner import Learner
-from wastenot.stack.jobs.simulation.changes import best_moved
-from wastenot.stack.jobs.simulation.made import made_jobs
-from wastenot.stack.jobs.simulation.simulate import Recurrences, simulate
-from wastenot.stack.jobs.simulation.trace import JobTrace
+from wastenot.jobs.judge.changes import best_moved
+from wastenot.jobs.judge.made import made_jobs
+from wastenot.jobs.judge.simulate import Recurrences, simulate
+from wastenot.jobs.judge.trace import JobTrace
+from wastenot.jobs.plan.decision import Policy
+from wastenot.jobs.plan.learner import Learner
 
 JUDGES = range(7_000, 7_002)
 """Seeds of made-up jobs that shaped nothing."""

@@ -23,8 +23,8 @@ import numpy as np
 from benchmarks.verdict import Verdict
 from benchmarks.zeus_jobs import TRACES, ZeusJob, ZeusPolicy, read_jobs, zeus_overlapping
 from wastenot.arrays import FloatArray
-from wastenot.stack.jobs.simulation.compare import POLICIES
-from wastenot.stack.jobs.simulation.overlapping import arrivals, best_run_s, simulate_overlapping
+from wastenot.jobs.judge.compare import POLICIES
+from wastenot.jobs.judge.overlapping import arrivals, best_run_s, simulate_overlapping
 
 LOADS = (1.0, 2.0, 4.0)
 KEPT = Path(__file__).parents[1] / "data" / "jobs" / "overlap-v100.json"

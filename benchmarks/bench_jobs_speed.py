@@ -9,8 +9,8 @@ import os
 import time
 
 from benchmarks.verdict import Verdict
-from wastenot.stack.jobs.simulation.compare import compare
-from wastenot.stack.jobs.simulation.made import made_jobs
+from wastenot.jobs.judge.compare import compare
+from wastenot.jobs.judge.made import made_jobs
 
 JOBS, RECURRENCES, GOAL_S = 50, 1000, 60.0
 

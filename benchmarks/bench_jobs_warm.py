@@ -10,13 +10,13 @@ import numpy as np
 
 from benchmarks.bench_jobs_drift import zeus_traces
 from benchmarks.verdict import Verdict
-from wastenot.stack.jobs.decision import Policy, replay
-from wastenot.stack.jobs.learner import Learner
-from wastenot.stack.jobs.simulation.changes import on_another_device
-from wastenot.stack.jobs.simulation.made import made_jobs
-from wastenot.stack.jobs.simulation.simulate import simulate
-from wastenot.stack.jobs.simulation.trace import JobTrace
-from wastenot.study.job_records import JobRun, Speed
+from wastenot.jobs.judge.changes import on_another_device
+from wastenot.jobs.judge.made import made_jobs
+from wastenot.jobs.judge.simulate import simulate
+from wastenot.jobs.judge.trace import JobTrace
+from wastenot.jobs.plan.decision import Policy, replay
+from wastenot.jobs.plan.learner import Learner
+from wastenot.jobs.tables.records import JobRun, Speed
 
 JUDGES = range(8_000, 8_002)
 """Seeds of made-up jobs that shaped nothing."""

@@ -38,9 +38,9 @@ from torch import nn
 from torch.nn import functional
 
 import wastenot
-from wastenot.stack.jobs.objective import cost
-from wastenot.study.job_records import JobTerms
-from wastenot.study.job_store import JobStore
+from wastenot.jobs.model.objective import cost
+from wastenot.jobs.tables.records import JobTerms
+from wastenot.jobs.tables.store import JobStore
 from wastenot.study.store import open_study
 from wastenot.version import own_version
 

@@ -20,13 +20,13 @@ from zeus._legacy.policy.optimizer import JITPowerLimitOptimizer, PruningGTSBatc
 from zeus._legacy.simulate import Simulator
 
 from wastenot.arrays import FloatArray
+from wastenot.jobs.judge.overlapping import Arrival
+from wastenot.jobs.judge.simulate import Recurrences
+from wastenot.jobs.judge.trace import JobTrace, read_zeus_traces
+from wastenot.jobs.model.objective import cost
+from wastenot.jobs.plan.decision import Decision, Verdict
+from wastenot.jobs.tables.records import JobRun, Speed
 from wastenot.setting import Setting
-from wastenot.stack.jobs.decision import Decision, Verdict
-from wastenot.stack.jobs.objective import cost
-from wastenot.stack.jobs.simulation.overlapping import Arrival
-from wastenot.stack.jobs.simulation.simulate import Recurrences
-from wastenot.stack.jobs.simulation.trace import JobTrace, read_zeus_traces
-from wastenot.study.job_records import JobRun, Speed
 
 TRACES = Path(__file__).parents[2] / "shared" / "data" / "zeus"
 

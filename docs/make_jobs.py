@@ -2,7 +2,7 @@
 
 PYTHONPATH=src:. python docs/make_jobs.py
 
-The job is made up (wastenot.stack.jobs.simulation.made), its runs are simulated, and what to run was decided as the product
+The job is made up (wastenot.jobs.judge.made), its runs are simulated, and what to run was decided as the product
 decides.
 """
 
@@ -19,13 +19,13 @@ from unittest import mock
 import vl_convert
 
 from docs.make_pipelines import packed
-from wastenot.cli.jobs import job_text
-from wastenot.cli.output import console
+from wastenot.jobs.cli import job_text
+from wastenot.jobs.judge.made import made_job
+from wastenot.jobs.judge.stored import stored_job
+from wastenot.jobs.page.page import job_figures
+from wastenot.jobs.plan.overview import JobOverview, overview_of
 from wastenot.reporting.figure import export_figures
-from wastenot.reporting.jobs.page import job_figures
-from wastenot.stack.jobs.overview import JobOverview, overview_of
-from wastenot.stack.jobs.simulation.made import made_job
-from wastenot.stack.jobs.simulation.stored import stored_job
+from wastenot.terminal.output import console
 
 IMAGES, PAGE = Path(__file__).parent / "images", Path(__file__).parent / "jobs.md"
 RUNS = 4

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from wastenot.stack.jobs.decision import Decision
-from wastenot.stack.jobs.simulation.made import made_job
-from wastenot.stack.jobs.simulation.stored import stored_job
-from wastenot.stack.jobs.simulation.trace import JobTrace
-from wastenot.study.job_records import JobRun
-from wastenot.study.job_store import JobStore, StoredJob
+from wastenot.jobs.judge.made import made_job
+from wastenot.jobs.judge.stored import stored_job
+from wastenot.jobs.judge.trace import JobTrace
+from wastenot.jobs.plan.decision import Decision
+from wastenot.jobs.tables.records import JobRun
+from wastenot.jobs.tables.store import JobStore, StoredJob
 from wastenot.study.store import open_study
 
 
@@ -28,7 +28,7 @@ def recurred(
 
     Args:
         name: of the job.
-        family: of :func:`wastenot.stack.jobs.simulation.made.made_job`.
+        family: of :func:`wastenot.jobs.judge.made.made_job`.
         seed: of the job and of its runs.
         recurrences: times that its target was reached, or given up.
         device: label of its device.

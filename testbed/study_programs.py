@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
+from wastenot.jobs.tables.records import JobTerms
+from wastenot.jobs.tables.run_in_flight import RunInFlight
+from wastenot.jobs.tables.store import JobStore
 from wastenot.setting import AUTO, Setting
-from wastenot.study.job_records import JobTerms
-from wastenot.study.job_store import JobStore
 from wastenot.study.recorder import Measurement
-from wastenot.study.run_in_flight import RunInFlight
 from wastenot.study.store import Study, open_study
 from wastenot.study.sweep import Kernel
 
@@ -110,7 +110,7 @@ def recur(address: str, times: str | int, wait: str = "") -> None:
     import wastenot as wn
 
     clock = _Clock()
-    with mock.patch("wastenot.runtime.job_meter.time", clock):
+    with mock.patch("wastenot.jobs.run.meter.time", clock):
         for index in range(int(times)):
             with wn.job("nightly", study=address, **JOB) as run:
                 if wait and not index:
@@ -128,7 +128,7 @@ def never_end(address: str) -> None:
     import wastenot as wn
 
     clock = _Clock()
-    with mock.patch("wastenot.runtime.job_meter.time", clock), wn.job("nightly", study=address, **JOB) as run:
+    with mock.patch("wastenot.jobs.run.meter.time", clock), wn.job("nightly", study=address, **JOB) as run:
         clock.now_s = 1.1  # what a run has used is stored once a second
         run.epoch(0.5)
         print("begun", flush=True)

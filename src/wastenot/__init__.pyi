@@ -33,6 +33,9 @@ from .frontiers.algebra import (
 from .frontiers.bounded_means import Bound as Bound
 from .frontiers.graph import Graph as Graph, GraphPlan as GraphPlan, graph as graph
 from .frontiers.mix import Load as Load, RequestClass as RequestClass, mix as mix
+from .jobs.plan.overview import JobOverview as JobOverview, job_overview as job_overview
+from .jobs.run.job import job as job
+from .jobs.run.training_run import TrainingRun as TrainingRun
 from .metering.window import measure as measure
 from .planning.comparison import compare as compare, whole_frontier as whole_frontier
 from .planning.difference import difference as difference
@@ -44,12 +47,9 @@ from .profiling.profile import profile as profile
 from .profiling.profile_file import read_profile as read_profile, write_profile as write_profile
 from .profiling.result import Profile as Profile
 from .runtime.apply import Applied as Applied, apply as apply
-from .runtime.job import job as job
 from .runtime.tracking import tracker as tracker
-from .runtime.training_run import TrainingRun as TrainingRun
 from .serving.bench import serve_bench as serve_bench
 from .setting import AUTO as AUTO, Setting as Setting
-from .stack.jobs.overview import JobOverview as JobOverview, job_overview as job_overview
 from .stack.pipeline.plan import PipelinePlan as PipelinePlan
 from .stack.pipeline.plan_file import read_pipeline_plan as read_pipeline_plan
 from .stack.pipeline.planner import PlannedPipeline as PlannedPipeline

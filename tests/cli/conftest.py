@@ -10,12 +10,6 @@ import pytest
 from testbed.program import SWEEP, Program
 
 
-@pytest.fixture
-def wastenot(tmp_path) -> Program:
-    (tmp_path / "sweep.csv").write_text(SWEEP)
-    return Program(tmp_path)
-
-
 @pytest.fixture(scope="session")
 def imported_study(tmp_path_factory) -> Path:
     """The study of the sweep, to be copied."""

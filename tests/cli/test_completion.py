@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from wastenot.cli.completing import devices, kernels, workloads
+from wastenot.terminal.completing import devices, kernels, workloads
 
 ASKED = [
     ("wastenot swe", {"sweep"}),

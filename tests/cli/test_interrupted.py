@@ -12,7 +12,7 @@ import pytest
 
 from testbed.study_rows import measured_rows
 from testbed.toy_gpu import TOY
-from wastenot.cli.progress import kept_if_interrupted, resume_with
+from wastenot.terminal.progress import kept_if_interrupted, resume_with
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OPENBLAS_NUM_THREADS": "1"}
 

@@ -5,8 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from wastenot.cli.fitted_table import FittedTable, shortened
-from wastenot.cli.output import wrapped
+from wastenot.terminal.fitted_table import FittedTable, shortened
+from wastenot.terminal.output import wrapped
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])

@@ -6,8 +6,8 @@ import itertools
 import pytest
 from rich.console import Console
 
-from wastenot.cli import progress
-from wastenot.cli.progress import Bar, bar_line
+from wastenot.terminal import progress
+from wastenot.terminal.progress import Bar, bar_line
 
 WHAT = "scores_dquery_gemm at 1410 MHz core, 9501 MHz memory"
 

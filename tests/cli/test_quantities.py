@@ -3,7 +3,7 @@
 import pytest
 import typer
 
-from wastenot.cli import quantities
+from wastenot.terminal import quantities
 
 
 @pytest.mark.parametrize(

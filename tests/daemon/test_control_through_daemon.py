@@ -7,12 +7,12 @@ import sys
 import pytest
 
 from testbed.daemon_process import until
-from wastenot.cli.options import ClockControlOptions
 from wastenot.devices.nvidia import journal
 from wastenot.devices.nvidia.daemon_clocks import DaemonClocks
 from wastenot.devices.nvidia.device import open_nvidia
 from wastenot.errors import BadInputError, ClocksRefusedError, DeviceError
 from wastenot.setting import AUTO, Setting
+from wastenot.terminal.options import ClockControlOptions
 
 CLEAN = (None, None, 700.0)
 

@@ -10,7 +10,6 @@ import pytest
 from testbed.stand_in import kill_runs
 from testbed.stand_in.controlled import PROGRAM, controlled, locks
 from wastenot.cli.main import run as run_command
-from wastenot.cli.options import ClockControlOptions
 from wastenot.devices.nvidia import journal
 from wastenot.devices.nvidia.nvml import GpuLostError, Nvml, NvmlError, ReadOnlyError
 from wastenot.devices.open import open_device
@@ -19,6 +18,7 @@ from wastenot.setting import AUTO, Setting
 from wastenot.sweeping.grid import settable
 from wastenot.sweeping.point import PointOptions, measure_point
 from wastenot.tasks import find_tasks
+from wastenot.terminal.options import ClockControlOptions
 
 
 @pytest.fixture

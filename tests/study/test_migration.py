@@ -19,12 +19,12 @@ from sqlalchemy.engine import Engine
 
 from testbed.sweeps import small_sweep
 from wastenot.errors import StudyError
+from wastenot.jobs.tables.records import JobTerms
+from wastenot.jobs.tables.store import JobStore
 from wastenot.planning.planner import plan
 from wastenot.study import database as databases, lease, sqlite_copy
 from wastenot.study.cluster_store import ClusterStore, StoredClusterRun
 from wastenot.study.database import parse_address
-from wastenot.study.job_records import JobTerms
-from wastenot.study.job_store import JobStore
 from wastenot.study.schema import SCHEMA_VERSION
 from wastenot.study.serving_store import ServingStore
 from wastenot.study.store import open_study

@@ -29,7 +29,7 @@ def announce(*parts: Estimate, shorter: str | None = None, then_s: float = 0.0) 
         shorter: what would make it shorter; by default the options of the verb that measures so.
         then_s: how long planning and a report take afterwards.
     """
-    from wastenot.cli.output import say
+    from wastenot.terminal.output import say
 
     for line in announcement(parts, shorter, then_s):
         say(line)
@@ -43,8 +43,8 @@ def announce_whole(title: str, parts: Sequence[Estimate], then_s: float) -> None
         parts: of it.
         then_s: how long planning and reports take.
     """
-    from wastenot.cli.output import say
     from wastenot.reporting.formatting import duration
+    from wastenot.terminal.output import say
 
     todo = sum(part.todo for part in parts)
     before = sum(part.found for part in parts)
@@ -64,7 +64,7 @@ def show_dry_run(*parts: Estimate, as_json: bool, shorter: str | None = None, th
         then_s: how long planning and a report take afterwards.
         values: of the document besides.
     """
-    from wastenot.cli.output import print_json, wrapped
+    from wastenot.terminal.output import print_json, wrapped
 
     if as_json:
         print_json("estimate", values | {"parts": [estimate_document(part) for part in parts]})
@@ -99,7 +99,7 @@ def announcement(parts: Sequence[Estimate], shorter: str | None = None, then_s: 
 
 def estimate_document(part: Estimate) -> dict[str, Any]:
     """An estimate as a JSON document."""
-    from wastenot.cli.output import as_values
+    from wastenot.terminal.output import as_values
 
     values: dict[str, Any] = as_values(part)
     return values | {"todo": part.todo, "notes": [_with_flags(note) for note in part.notes]}

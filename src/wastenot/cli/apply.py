@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wastenot.cli import completing, quantities
 from wastenot.cli.child_program import Child, exit_code, running_program
-from wastenot.cli.options import JsonOption
+from wastenot.terminal import completing, quantities
+from wastenot.terminal.options import JsonOption
 
 if TYPE_CHECKING:
     from wastenot.cli.bottom_lines import BottomLines
@@ -126,11 +126,11 @@ def apply(
         return
     if plan is None:
         raise typer.BadParameter("which plan? wastenot apply plan.json -- python train.py")
-    from wastenot.cli.options import parse_restore
     from wastenot.metering.devices import visible_names
     from wastenot.runtime.applying import parse_devices, prepare
     from wastenot.runtime.pipeline_plans import is_pipeline_plan
     from wastenot.runtime.session import PATIENCE_S
+    from wastenot.terminal.options import parse_restore
 
     if command and not dry_run:
         find_program(command[0])
@@ -161,7 +161,7 @@ def apply(
         summary, code = run_command(session, command, shown, as_json)
     else:
         if as_json:
-            from wastenot.cli.output import print_json
+            from wastenot.terminal.output import print_json
 
             print_json("apply", application.controller(dry_run=True).end().model_dump(mode="json", by_alias=True))
         return
@@ -181,7 +181,7 @@ def find_program(program: str) -> None:
 
 
 def _cannot_run(program: str, why: str, *, found: bool) -> None:
-    from wastenot.cli.output import say
+    from wastenot.terminal.output import say
 
     say(f"error: {program}: cannot run this command: {why}; no clock was set")
     raise typer.Exit(NOT_EXECUTABLE if found else NOT_FOUND)
@@ -370,8 +370,8 @@ def _run_simulated(
 
 def _tell_outcome(summary: Summary, shown: ShownOptions, as_json: bool) -> None:
     """The final line, the summary and the page."""
-    from wastenot.cli.output import print_json
     from wastenot.reporting.applied.line import live_text
+    from wastenot.terminal.output import print_json
 
     if as_json:
         print_json("apply", summary.model_dump(mode="json", by_alias=True))
@@ -382,9 +382,9 @@ def _tell_outcome(summary: Summary, shown: ShownOptions, as_json: bool) -> None:
 
 def write_outcome(summary: Summary, shown: ShownOptions) -> None:
     """Write the summary and the page of a run, where they are wanted."""
-    from wastenot.cli.output import json_text
     from wastenot.errors import WastenotError
     from wastenot.files import write_text
+    from wastenot.terminal.output import json_text
 
     document = summary.model_dump(mode="json", by_alias=True)
     try:
@@ -402,7 +402,7 @@ def write_outcome(summary: Summary, shown: ShownOptions) -> None:
 
 def say_wastenot(message: str) -> None:
     """Say something between the lines of the program that runs."""
-    from wastenot.cli.output import say
+    from wastenot.terminal.output import say
 
     say(f"wastenot: {message}")
 
@@ -412,11 +412,11 @@ def say_wastenot(message: str) -> None:
 
 def _others(*, stop: bool, as_json: bool) -> None:
     """Show or end the sessions of this user."""
-    from wastenot.cli.output import print_json
     from wastenot.reporting.applied.line import live_text
     from wastenot.runtime.places import socket_paths
     from wastenot.runtime.session import ask
     from wastenot.runtime.status import Status
+    from wastenot.terminal.output import print_json
 
     found: list[dict[str, Any]] = []
     for path in socket_paths():

@@ -47,7 +47,7 @@ def apply_pipeline(
             typer.echo(line)
     if not command:
         if as_json:
-            from wastenot.cli.output import print_json
+            from wastenot.terminal.output import print_json
 
             print_json("apply", application.controller(dry_run=True).end().model_dump(mode="json", by_alias=True))
         return None

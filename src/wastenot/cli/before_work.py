@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wastenot.cli.options import SHAPE_OPTIONS
+from wastenot.terminal.options import SHAPE_OPTIONS
 
 Values = Mapping[str, Any]
 """The parameters of a verb by name, as parsed."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wastenot.cli import completing, quantities
-from wastenot.cli.options import JsonOption, StudyOption, WorkloadOption, check_watts
+from wastenot.terminal import completing, quantities
+from wastenot.terminal.options import JsonOption, StudyOption, WorkloadOption, check_watts
 from wastenot.wording import counted
 
 if TYPE_CHECKING:
@@ -43,11 +43,11 @@ def calibrate(
 
     Reports its error on held-out points and kernels. Use it as --device sim:FILE.toml.
     """
-    from wastenot.cli.output import as_values, console, print_json, say
     from wastenot.devices.simulated.preset import find_preset, preset_toml
     from wastenot.errors import BadInputError
     from wastenot.files import write_text
     from wastenot.study.store import open_study
+    from wastenot.terminal.output import as_values, console, print_json, say
     from wastenot.tuning.calibration.calibrate import calibrate_sweep
 
     if out.suffix != ".toml":
@@ -71,7 +71,7 @@ def calibrate(
 
 
 def _table(report: CalibrationReport) -> Table:
-    from wastenot.cli.tables import plain_table
+    from wastenot.terminal.tables import plain_table
 
     table = plain_table(("error on",), ("points", "time: median", "mean", "p90", "energy: median", "mean", "p90"))
     for errors in report.errors:

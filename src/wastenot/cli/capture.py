@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wastenot.cli.options import JsonOption
+from wastenot.terminal.options import JsonOption
 from wastenot.wording import counted
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ def capture(
     from wastenot.capturing.session import capture as record, require_torch
     from wastenot.capturing.user_step import FAKE, default_device, load_step
     from wastenot.capturing.workload_file import write_workload
-    from wastenot.cli.output import console, print_json, say
     from wastenot.errors import BadInputError
+    from wastenot.terminal.output import console, print_json, say
 
     require_torch()
     if with_coverage and device is not None and device.startswith(FAKE):
@@ -82,7 +82,7 @@ def _workload_name(target: str) -> str:
 
 
 def _document(captured: Captured, covered: Coverage | None, out: Path) -> dict[str, Any]:
-    from wastenot.cli.output import as_values
+    from wastenot.terminal.output import as_values
 
     workload = captured.workload
     return {
@@ -115,7 +115,7 @@ def _document(captured: Captured, covered: Coverage | None, out: Path) -> dict[s
 
 
 def _text(captured: Captured, covered: Coverage | None) -> RenderableType:
-    from wastenot.cli.tables import Group, Text
+    from wastenot.terminal.tables import Group, Text
 
     workload = captured.workload
     left = sum(times for ops in captured.left_out.values() for times in ops.values())
@@ -132,7 +132,7 @@ def _text(captured: Captured, covered: Coverage | None) -> RenderableType:
 
 
 def _table(workload: Workload) -> RenderableType:
-    from wastenot.cli.tables import Text, plain_table
+    from wastenot.terminal.tables import Text, plain_table
 
     table = plain_table(("kernel",), ("count", "GFLOP", "of FLOPs", "MB", "of bytes"))
     flops, moved = workload.flops, workload.bytes_moved

@@ -28,8 +28,6 @@ def demo(
     from wastenot import api
     from wastenot.cli.demo_job import PAGE_OF_THE_JOB, apply_in_demo
     from wastenot.cli.ending import ending
-    from wastenot.cli.output import say, typed_command
-    from wastenot.cli.progress import kept_if_interrupted, shown_progress
     from wastenot.cli.whole_loop import create_folder
     from wastenot.devices.open import open_device
     from wastenot.errors import MissingExtraError
@@ -39,6 +37,8 @@ def demo(
     from wastenot.reporting.price import DEFAULT_PRICE
     from wastenot.study.store import open_study
     from wastenot.tasks import find_tasks
+    from wastenot.terminal.output import say, typed_command
+    from wastenot.terminal.progress import kept_if_interrupted, shown_progress
 
     study_file = out / "study.db"
     command = typed_command(str(study_file))
@@ -84,7 +84,7 @@ def _show_pages(plan: Path, job: Path, *, no_open: bool) -> None:
 
 def _tell(line: str) -> None:
     """Print a line; in a terminal what does not fit stands below the text after its first word."""
-    from wastenot.cli.output import wrapped
+    from wastenot.terminal.output import wrapped
 
     typer.echo(wrapped(line, sys.stdout, hanging=10 if line[8:10] == "  " else 0))
 

@@ -26,13 +26,13 @@ def apply_in_demo(plan: Plan, device: str, out: Path, *, with_page: bool) -> lis
     Returns:
         What the job showed, as lines like those of :func:`wastenot.cli.ending.ending`.
     """
-    from wastenot.cli.output import json_text
     from wastenot.devices.open import open_device
     from wastenot.devices.simulated.device import SimulatedDevice
     from wastenot.files import write_text
     from wastenot.reporting.applied.line import live_text
     from wastenot.reporting.applied.story import story_of
     from wastenot.runtime.simulated_job import run_simulated
+    from wastenot.terminal.output import json_text
 
     card = open_device(device)
     assert isinstance(card, SimulatedDevice)

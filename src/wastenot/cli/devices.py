@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wastenot.cli import completing
-from wastenot.cli.options import DeviceOption, JsonOption, SeedOption, parse_budget, say_left_changed
+from wastenot.terminal import completing
+from wastenot.terminal.options import DeviceOption, JsonOption, SeedOption, parse_budget, say_left_changed
 
 if TYPE_CHECKING:
     from wastenot.sensors.identity import SensorIdentity
@@ -39,11 +39,11 @@ def sensor(
     Their update period, averaging window or lag, delay and noise, from bursts of a kernel with random pauses. Clocks are
     not changed. What cannot be determined is reported as such.
     """
-    from wastenot.cli.output import print_json, say
-    from wastenot.cli.progress import shown_progress
     from wastenot.devices.open import open_device
     from wastenot.sensors.identify import identify_sensors
     from wastenot.sensors.identity import sensors_document, write_sensors
+    from wastenot.terminal.output import print_json, say
+    from wastenot.terminal.progress import shown_progress
     from wastenot.workloads.primitives import primitive
 
     load, _ = primitive(kernel)
@@ -100,11 +100,11 @@ def reset(as_json: JsonOption = False) -> None:
 
     They return to the driver's defaults, or to what --restore-clocks named.
     """
-    from wastenot.cli.output import print_json, say
     from wastenot.devices.nvidia.clocks import recover
     from wastenot.devices.nvidia.journal import journals
     from wastenot.devices.nvidia.nvml import Nvml, forbidden
     from wastenot.errors import DeviceError
+    from wastenot.terminal.output import print_json, say
 
     there = journals()
     left = [journal for journal in there if journal.restorable]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wastenot.cli import quantities
-from wastenot.cli.options import JsonOption, check_seconds
+from wastenot.terminal import quantities
+from wastenot.terminal.options import JsonOption, check_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,10 +36,10 @@ def doctor(
     Then its GPUs, their sensors and how fast they are, whether clocks can be set, and which permission to ask for if not.
     """
     from wastenot.cli.first_step import first_step
-    from wastenot.cli.output import print_json
     from wastenot.devices.nvidia.device import NvidiaDevice
     from wastenot.devices.nvidia.machine import look
     from wastenot.devices.simulated.basis import basis_of, preset_names
+    from wastenot.terminal.output import print_json
 
     check_seconds("--seconds", seconds)
     machine, nvml = look()

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from wastenot.cli import quantities
-from wastenot.cli.options import ClockControlOptions, FiguresOption, JsonOption, SeedOption, parse_clocks, parse_counts
 from wastenot.errors import BadInputError
+from wastenot.terminal import quantities
+from wastenot.terminal.options import ClockControlOptions, FiguresOption, JsonOption, SeedOption, parse_clocks, parse_counts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -122,11 +122,11 @@ def engine(
     token against latency, and the clock of least energy.
     """
     from wastenot.cli.before_work import check_output
-    from wastenot.cli.output import console, print_json, say, typed_command
     from wastenot.stack.serving.from_steps import profile_of_steps
     from wastenot.stack.serving.operating_points import decodes, operating_points, prefill_points, usual_context
     from wastenot.stack.serving.profile_file import read_engine, write_engine
     from wastenot.stack.serving.step_tables import read_step_tables
+    from wastenot.terminal.output import console, print_json, say, typed_command
 
     for file, option in ((out, "out"), (page, "page")):
         if file is not None:
@@ -208,7 +208,6 @@ def engine_text(
 
     import numpy as np
 
-    from wastenot.cli.tables import Group, Text, headline, rich_table
     from wastenot.reporting.serving.engine_words import (
         clocks_table,
         effect_text,
@@ -220,6 +219,7 @@ def engine_text(
         source_text,
         verdict_text,
     )
+    from wastenot.terminal.tables import Group, Text, headline, rich_table
 
     model, device = name_of(profile)
     head = headline(model, device, f"{origin_of(profile)}, {source_text(profile)}", f"{context:,.0f} tokens of context")
@@ -250,7 +250,7 @@ def _document(
     context: float,
     files: list[str],
 ) -> dict[str, Any]:
-    from wastenot.cli.output import as_values
+    from wastenot.terminal.output import as_values
 
     return {
         "schema": "wastenot.engine-points/1",

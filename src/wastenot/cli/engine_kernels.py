@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from wastenot.cli.options import ClockControlOptions, parse_counts
+from wastenot.terminal.options import ClockControlOptions, parse_counts
 
 if TYPE_CHECKING:
     from wastenot.stack.serving.profile_file import EngineProfile
@@ -43,10 +43,10 @@ def profile_by_kernels(
     import shlex
     import sys
 
-    from wastenot.cli.output import typed_command
-    from wastenot.cli.progress import kept_if_interrupted, resume_with, shown_progress
     from wastenot.errors import BadInputError
     from wastenot.study.store import open_study
+    from wastenot.terminal.output import typed_command
+    from wastenot.terminal.progress import kept_if_interrupted, resume_with, shown_progress
     from wastenot.tuning.engine_kernels import CORE_STEP_MHZ, profile_from_kernels
     from wastenot.workloads.models import find_model
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from wastenot.cli import completing, quantities
-from wastenot.cli.options import JsonOption, MaxSlowdownOption, OutOption, StudyOption, WorkloadOption
+from wastenot.terminal import completing, quantities
+from wastenot.terminal.options import JsonOption, MaxSlowdownOption, OutOption, StudyOption, WorkloadOption
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -57,10 +57,10 @@ def forecast(
     With an interval. Uses measurements at the default clocks (sweep --clocks auto), and at those the GPU went through by
     itself (sweep --clocks natural), if the study has them.
     """
-    from wastenot.cli.output import as_values, console, json_text, print_json, say
     from wastenot.devices.simulated.preset import find_preset
     from wastenot.files import write_text
     from wastenot.study.store import open_study
+    from wastenot.terminal.output import as_values, console, json_text, print_json, say
     from wastenot.tuning.forecast.forecast import forecast as make_forecast
 
     predicted = make_forecast(
@@ -87,8 +87,8 @@ def forecast(
 
 def _forecast_text(predicted: Forecast) -> RenderableType:
     """The forecast as text: marked as a forecast, intervals first, clocks last."""
-    from wastenot.cli.tables import Group, Text
     from wastenot.reporting.formatting import change, percent, quantity
+    from wastenot.terminal.tables import Group, Text
 
     lines = [
         f"FORECAST for {predicted.workload} on {predicted.device}: no clocks were set, only the default clocks (auto)"
@@ -134,9 +134,9 @@ def _before(natural: NaturalForecast | None) -> list[str]:
 
 
 def _table(predicted: Forecast) -> RenderableType:
-    from wastenot.cli.tables import Text, plain_table
     from wastenot.reporting.formatting import change, percent, shortened
     from wastenot.setting import format_mhz
+    from wastenot.terminal.tables import Text, plain_table
 
     numbers = ("count", "core MHz", "80 % of draws", "memory MHz", "of draws", "energy", "80 % of draws")
     table = plain_table(("kernel",), numbers, "forecast by kernel")

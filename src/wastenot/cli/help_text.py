@@ -8,8 +8,8 @@ from typing import Any
 from typer.core import TyperCommand, TyperGroup
 
 from wastenot.cli.before_work import check_before_work
-from wastenot.cli.output import say
 from wastenot.processes import Terminated
+from wastenot.terminal.output import say
 
 NOTHING_KEPT = (
     "validate", "transfer", "sensor", "steer", "profile", "profiles", "calibrate", "forecast", "capture", "plan", "frontier",

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wastenot.cli import quantities
-from wastenot.cli.options import JsonOption, SweepOptions, check_watts
+from wastenot.terminal import quantities
+from wastenot.terminal.options import JsonOption, SweepOptions, check_watts
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -43,9 +43,9 @@ def iteration(
     In an iteration all kernels run near one clock, which the limit sets. Also shows how much faster it would be, and how
     much energy it would need, with a ceiling for the clock of each kernel.
     """
-    from wastenot.cli.output import console, print_json
     from wastenot.natural.iteration import iteration_of_study
     from wastenot.study.store import open_study
+    from wastenot.terminal.output import console, print_json
 
     check_watts("--power-limit", power_limit)
     sweep, predicted = iteration_of_study(
@@ -58,7 +58,7 @@ def iteration(
 
 
 def _document(sweep: Sweep, predicted: PredictedIteration) -> dict[str, object]:
-    from wastenot.cli.output import as_values
+    from wastenot.terminal.output import as_values
 
     def plan(found: PredictedPlan) -> dict[str, object]:
         return {
@@ -97,9 +97,9 @@ def _document(sweep: Sweep, predicted: PredictedIteration) -> dict[str, object]:
 
 def _text(sweep: Sweep, predicted: PredictedIteration, temperature: float | None) -> RenderableType:
     """The iteration, the two plans, and each kernel in it."""
-    from wastenot.cli.tables import Group, RichTable, Text, headline, plain_table
     from wastenot.reporting.formatting import change, fraction_of_whole, quantity
     from wastenot.setting import format_mhz
+    from wastenot.terminal.tables import Group, RichTable, Text, headline, plain_table
     from wastenot.workloads.identity import STATE_DESCRIPTIONS
 
     default = predicted.default

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wastenot.cli import quantities
-from wastenot.cli.options import ClockControlOptions, DeviceOption, DryRunOption, FiguresOption, JsonOption, SeedOption
+from wastenot.terminal import quantities
+from wastenot.terminal.options import ClockControlOptions, DeviceOption, DryRunOption, FiguresOption, JsonOption, SeedOption
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -70,10 +70,10 @@ def latency(
     error is small; outliers are told apart. Also what a switch costs in time and energy. Resumes; plans then take it.
     """
     from wastenot.cli.before_work import check_output
-    from wastenot.cli.output import as_values, console, print_json, say, typed_command
-    from wastenot.cli.progress import kept_if_interrupted, resume_with, shown_progress
     from wastenot.devices.open import is_virtual
     from wastenot.study.store import open_study
+    from wastenot.terminal.output import as_values, console, print_json, say, typed_command
+    from wastenot.terminal.progress import kept_if_interrupted, resume_with, shown_progress
     from wastenot.tuning.latency.design import design
     from wastenot.tuning.latency.measure import look_ahead, measure_latency, resume_file
 
@@ -112,9 +112,9 @@ def latency(
 
 def latency_text(found: Latency) -> RenderableType:
     """Measured latencies, for a terminal."""
-    from wastenot.cli.tables import Group, Text, headline, rich_table
     from wastenot.reporting.formatting import duration
     from wastenot.reporting.latency.tables import NAMES, costs_lines, indistinct_lines, starts_table, targets_table
+    from wastenot.terminal.tables import Group, Text, headline, rich_table
 
     switches = sum(each.switches for each in found.targets)
     took = f"{switches:,} switches timed in {duration(found.seconds)}"
@@ -156,7 +156,7 @@ def _announcement(ahead: LatencyEstimate, device: Device) -> list[str]:
 def _show_dry_run(ahead: LatencyEstimate, device: Device, *, as_json: bool) -> None:
     import sys
 
-    from wastenot.cli.output import as_values, print_json, wrapped
+    from wastenot.terminal.output import as_values, print_json, wrapped
 
     if as_json:
         parts = [
@@ -177,7 +177,7 @@ def _write_figures(found: Latency, folder: Path) -> list[str]:
 
 
 def _limit_s(text: str | None, *, virtual: bool) -> float:
-    from wastenot.cli.options import parse_budget
+    from wastenot.terminal.options import parse_budget
 
     if text is not None:
         return parse_budget(text, "--time-limit")

@@ -20,7 +20,6 @@ from wastenot.cli import (
     engine,
     forecast,
     iteration,
-    jobs,
     latency,
     monitoring,
     natural,
@@ -29,7 +28,6 @@ from wastenot.cli import (
     planning,
     profiling,
     recommend,
-    recur,
     serve_bench,
     serve_control,
     serve_sim,
@@ -42,12 +40,14 @@ from wastenot.cli import (
     whole_loop,
     workloads,
 )
-from wastenot.cli.completing import complete, name_the_shell
 from wastenot.cli.help_text import Verb, Verbs
 from wastenot.cli.option_groups import expand_groups
 from wastenot.cli.usage import usage_text
 from wastenot.errors import CannotRunError, ClocksRefusedError, DeviceError, WastenotError
+from wastenot.jobs import cli as jobs
+from wastenot.jobs.judge import cli as recur
 from wastenot.processes import Terminated
+from wastenot.terminal.completing import complete, name_the_shell
 
 DONE, FAULT, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
@@ -206,7 +206,7 @@ def flag_of(argument: str) -> str:
 
 
 def _say(message: str, code: int = BAD_INPUT) -> int:
-    from wastenot.cli.output import say
+    from wastenot.terminal.output import say
 
     say(" ".join(["error:", *re.split(r"[ \t\r\n]+", message.strip())]))  # no-break spaces stay
     return code

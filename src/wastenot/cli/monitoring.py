@@ -13,9 +13,9 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wastenot.cli import completing, quantities
 from wastenot.cli.child_program import Child, exit_code, running_program
-from wastenot.cli.options import JsonOption, PriceOptions
+from wastenot.terminal import completing, quantities
+from wastenot.terminal.options import JsonOption, PriceOptions
 
 if TYPE_CHECKING:
     from wastenot.metering.result import GpuWindow, WindowResult
@@ -74,10 +74,10 @@ def monitor(
     signal n ended it). With --json one document is printed on stdout at the end, and what the program writes to stdout goes
     to stderr. The whole GPU is measured, whoever uses it.
     """
-    from wastenot.cli.output import say
     from wastenot.errors import BadInputError
     from wastenot.metering.window import measure
     from wastenot.reporting.formatting import shortened
+    from wastenot.terminal.output import say
 
     price = price_options.price()
     if not 0.1 <= interval < float("inf"):
@@ -96,7 +96,7 @@ def monitor(
     result = window.result()
     code = exit_code(child)
     if as_json:
-        from wastenot.cli.output import print_json
+        from wastenot.terminal.output import print_json
 
         print_json("monitor", monitor_document(result, command, code, price))
     else:
@@ -241,7 +241,7 @@ def _cost_text(result: WindowResult, price: Price) -> str:
 
 def monitor_document(result: WindowResult, command: list[str], code: int, price: Price) -> dict[str, Any]:
     """The JSON document."""
-    from wastenot.cli.output import as_values
+    from wastenot.terminal.output import as_values
 
     values = as_values(result)
     del values["name"]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wastenot.cli import completing
-from wastenot.cli.options import (
+from wastenot.terminal import completing
+from wastenot.terminal.options import (
     DryRunOption,
     FiguresOption,
     JsonOption,
@@ -78,12 +78,12 @@ def natural(
     """
     from wastenot.cli.announce import show_dry_run
     from wastenot.cli.before_work import check_output
-    from wastenot.cli.output import typed_command
-    from wastenot.cli.progress import kept_if_interrupted, resume_with
     from wastenot.devices.open import open_device
     from wastenot.errors import BadInputError
     from wastenot.study.store import open_study
     from wastenot.tasks import find_tasks
+    from wastenot.terminal.output import typed_command
+    from wastenot.terminal.progress import kept_if_interrupted, resume_with
     from wastenot.tuning.forecast.forecast import check_draws
 
     if device is None and study is None:
@@ -121,8 +121,8 @@ def _show(
     as_json: bool,
 ) -> None:
     """What a study says: tables or a document, and a page."""
-    from wastenot.cli.output import as_values, console, print_json, say, typed_command
     from wastenot.errors import MissingExtraError
+    from wastenot.terminal.output import as_values, console, print_json, say, typed_command
     from wastenot.tuning.natural_overview import natural_overview
 
     overview = natural_overview(source, name, draws=draws, seed=seed)
@@ -150,9 +150,9 @@ def _measure(tasks: WorkloadTasks, device: Device, study: str, limit_s: float, *
 
     from wastenot.api import sweep
     from wastenot.cli.announce import announce
-    from wastenot.cli.output import say, typed_command
-    from wastenot.cli.progress import shown_progress
     from wastenot.cli.sweeping import outcome_lines
+    from wastenot.terminal.output import say, typed_command
+    from wastenot.terminal.progress import shown_progress
     from wastenot.workloads.captured_on import capture_note
 
     captured = capture_note(tasks.captured_on)
@@ -171,9 +171,9 @@ def _measure(tasks: WorkloadTasks, device: Device, study: str, limit_s: float, *
 
 def natural_text(overview: NaturalOverview) -> RenderableType:
     """What natural clocks say, for a terminal."""
-    from wastenot.cli.tables import Group, Text, headline, rich_table
     from wastenot.reporting.formatting import quantity
     from wastenot.reporting.natural.summary import forecast_table, kernels_table, plans_table
+    from wastenot.terminal.tables import Group, Text, headline, rich_table
 
     kernels, took = counted(len(overview.kernels), "kernel"), quantity(overview.seconds, "s", 3)
     what = f"{kernels} at natural clocks in {took}, no clock was set"

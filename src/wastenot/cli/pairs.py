@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wastenot.cli import completing, quantities
-from wastenot.cli.options import DtypeOption, JsonOption, StudyOption, WorkloadOption, check_watts
+from wastenot.terminal import completing, quantities
+from wastenot.terminal.options import DtypeOption, JsonOption, StudyOption, WorkloadOption, check_watts
 from wastenot.wording import counted
 
 if TYPE_CHECKING:
@@ -51,10 +51,10 @@ def pairs(
     Shows upper bounds of what running them concurrently, or light kernels before heavy ones, would save.
     """
     from wastenot.analyses.pairs import complementary_pairs
-    from wastenot.cli.output import as_values, console, print_json
     from wastenot.errors import BadInputError
     from wastenot.study.store import open_study
     from wastenot.tasks import tasks_in_study
+    from wastenot.terminal.output import as_values, console, print_json
 
     if most < 1:
         raise BadInputError(f"--most {most}: must be at least 1")
@@ -132,8 +132,8 @@ def _order(source: Study, sweep: Sweep) -> tuple[CarryOver | None, tuple[LoopOrd
 
 def _pairs_text(sweep: Sweep, candidates: Pairs, most: int) -> RenderableType:
     """The best pairs, and what the bounds assume."""
-    from wastenot.cli.tables import Group, Text, headline, plain_table
     from wastenot.reporting.formatting import percent, quantity
+    from wastenot.terminal.tables import Group, Text, headline, plain_table
 
     table = plain_table(
         ("compute-bound", "memory-bound"),
@@ -164,8 +164,8 @@ def _pairs_text(sweep: Sweep, candidates: Pairs, most: int) -> RenderableType:
 
 def _order_text(sweep: Sweep, carry_over: CarryOver | None, loops: tuple[LoopOrder, ...]) -> RenderableType:
     """What running light kernels first would save."""
-    from wastenot.cli.tables import Group, Text
     from wastenot.reporting.formatting import quantity
+    from wastenot.terminal.tables import Group, Text
 
     if carry_over is None:
         how = f"wastenot sweep {sweep.workload} --device DEVICE --study STUDY --in-context"

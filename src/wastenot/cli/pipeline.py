@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
-from wastenot.cli import completing, quantities
-from wastenot.cli.options import (
+from wastenot.errors import BadInputError
+from wastenot.terminal import completing, quantities
+from wastenot.terminal.options import (
     AsMeasuredOption,
     ClockControlOptions,
     ConfidenceOption,
@@ -22,7 +23,6 @@ from wastenot.cli.options import (
     parse_budget,
     parse_counts,
 )
-from wastenot.errors import BadInputError
 from wastenot.wording import counted
 
 if TYPE_CHECKING:
@@ -191,12 +191,12 @@ def pipeline(
     time: least energy within the slowdown allowed, for each instruction of each micro-batch, with a lower bound.
     """
     from wastenot.api import pipeline as plan_pipeline
-    from wastenot.cli.output import console, print_json, say
     from wastenot.cli.pipeline_text import pipeline_text
-    from wastenot.cli.progress import kept_if_interrupted, resume_with, shown_progress
     from wastenot.files import write_text
     from wastenot.stack.pipeline.frontier_table import frontier_csv
     from wastenot.stack.pipeline.planner import MOST_PLANS
+    from wastenot.terminal.output import console, print_json, say
+    from wastenot.terminal.progress import kept_if_interrupted, resume_with, shown_progress
 
     later, later_s = parse_straggler(straggler)
     limit_s = None if time_limit is None else parse_budget(time_limit, "--time-limit")
@@ -266,7 +266,7 @@ def _typed(study: str | None) -> str:
     import shlex
     import sys
 
-    from wastenot.cli.output import typed_command
+    from wastenot.terminal.output import typed_command
 
     return shlex.join(["wastenot", *sys.argv[1:]]) if study is None else typed_command(study)
 
@@ -274,11 +274,11 @@ def _typed(study: str | None) -> str:
 def _write_page(made: PlannedPipeline, report: Path | None, figures: Path | None, command: str) -> None:
     if report is None and figures is None:
         return
-    from wastenot.cli.output import say
     from wastenot.reporting.figure import export_figures
     from wastenot.reporting.pipeline.page import pipeline_figures, write_pipeline_page
     from wastenot.stack.pipeline.overview import pipeline_overview
     from wastenot.stack.pipeline.savings import savings_by_shape
+    from wastenot.terminal.output import say
 
     overview = pipeline_overview(made.plan, savings=savings_by_shape(made.profile, made.schedule))
     drawn = pipeline_figures(overview)

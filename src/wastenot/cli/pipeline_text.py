@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from wastenot.cli.tables import Group, Paragraph, RenderableType, Text, headline, plain_table
 from wastenot.frontiers.graph import GraphPlan
 from wastenot.reporting.formatting import SPACE, change, fraction_of_whole, percent, quantity
 from wastenot.reporting.pipeline.switching import switching_text
@@ -13,6 +12,7 @@ from wastenot.stack.pipeline.frontier_table import frontier_rows
 from wastenot.stack.pipeline.plan import Iteration, PipelinePlan, Promise
 from wastenot.stack.pipeline.planner import PlannedPipeline
 from wastenot.stack.pipeline.summary import StageSummary, stages_of
+from wastenot.terminal.tables import Group, Paragraph, RenderableType, Text, headline, plain_table
 from wastenot.wording import counted
 
 _SAME = 5e-5  # changes of time that are none
@@ -26,7 +26,7 @@ def pipeline_text(made: PlannedPipeline, out: Path | None = None, *, frontier: b
         out: file that it was written to.
         frontier: show its frontier as well.
     """
-    from wastenot.cli.planning import named_rows
+    from wastenot.terminal.tables import named_rows
 
     plan = made.plan
     ranks = (

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wastenot.cli.options import (
+from wastenot.terminal.options import (
     AsMeasuredOption,
     FiguresOption,
     GranularityOption,
@@ -53,8 +52,8 @@ def plan(
     Where the study knows how noisy it is, the plan keeps the limit with 95 % confidence. It comes with a certificate: a
     lower bound on the energy of any plan that does.
     """
-    from wastenot.cli.output import console, print_json, say
     from wastenot.reporting.plan.story import Files
+    from wastenot.terminal.output import console, print_json, say
 
     price = price_options.price()
     made = goal.plan(source.read(goal.granularity))
@@ -81,9 +80,9 @@ def frontier(
 
     Also the exact optimum at each slowdown limit, all by the numbers as measured.
     """
-    from wastenot.cli.output import as_values, console, document_of, json_text, print_json, say
     from wastenot.files import write_text
     from wastenot.planning.comparison import whole_frontier
+    from wastenot.terminal.output import as_values, console, document_of, json_text, print_json, say
 
     whole = whole_frontier(
         source.read(granularity), parse_bounds(bounds), granularity=granularity, clock_tolerance_mhz=clock_tolerance
@@ -108,8 +107,8 @@ def compare(
     as_json: JsonOption = False,
 ) -> None:
     """Compare objectives, granularities and scopes."""
-    from wastenot.cli.output import as_values, console, print_json
     from wastenot.planning.comparison import compare as compare_plans
+    from wastenot.terminal.output import as_values, console, print_json
 
     comparison = compare_plans(
         source.read(), bounds=parse_bounds(bounds), clock_tolerance_mhz=clock_tolerance, as_measured=as_measured
@@ -136,12 +135,12 @@ def diff(
     With a study, also what the state of their energies changes.
     """
     from wastenot.analyses.context import context_change
-    from wastenot.cli.output import as_values, console, print_json
-    from wastenot.cli.tables import Group, rich_table
     from wastenot.planning.difference import difference
     from wastenot.planning.plan import read_plan
     from wastenot.reporting.plan.tables import context_table
     from wastenot.study.store import open_study
+    from wastenot.terminal.output import as_values, console, print_json
+    from wastenot.terminal.tables import Group, rich_table
 
     plans = read_plan(first), read_plan(second)
     between = difference(*plans)
@@ -197,9 +196,9 @@ def report(
     Headline numbers, figures and tables; it needs no network.
     """
     from wastenot.api import report as write_report
-    from wastenot.cli.output import print_json, say, typed_command
     from wastenot.errors import BadInputError
     from wastenot.planning.plan import read_plan
+    from wastenot.terminal.output import print_json, say, typed_command
 
     if out.suffix.lower() in _NO_PAGES:
         raise BadInputError(
@@ -227,9 +226,9 @@ def report(
 
 
 def _report_of_a_run(applied: Path, out: Path, figures: Path | None, *, as_json: bool) -> None:
-    from wastenot.cli.output import print_json, say, typed_command
     from wastenot.reporting.applied.page import write_applied_figures, write_applied_page
     from wastenot.runtime.status import read_summary
+    from wastenot.terminal.output import print_json, say, typed_command
 
     summary = read_summary(applied)
     write_applied_page(summary, out, command=typed_command(str(applied)))
@@ -243,11 +242,11 @@ def _report_of_a_run(applied: Path, out: Path, figures: Path | None, *, as_json:
 
 
 def _report_of_a_pipeline(plan: Path, out: Path, figures: Path | None, *, as_json: bool) -> None:
-    from wastenot.cli.output import print_json, say, typed_command
     from wastenot.reporting.figure import export_figures
     from wastenot.reporting.pipeline.page import pipeline_figures, write_pipeline_page
     from wastenot.stack.pipeline.overview import pipeline_overview
     from wastenot.stack.pipeline.plan_file import read_pipeline_plan
+    from wastenot.terminal.output import print_json, say, typed_command
 
     overview = pipeline_overview(read_pipeline_plan(plan))
     drawn = pipeline_figures(overview)
@@ -275,10 +274,10 @@ def _refuse_a_goal_beside_a_plan(source: SweepOptions, goal: PlanOptions) -> Non
 
 def plan_text(plan: Plan, price: Price, files: Files | None = None) -> RenderableType:
     """The plan's story as its page tells it: the verdict, what to set today, what the rest needs; then the details."""
-    from wastenot.cli.tables import Group, Paragraph, Text, headline, rich_table
     from wastenot.reporting.plan.story import story_of
     from wastenot.reporting.plan.summary import plan_numbers, warnings
     from wastenot.reporting.plan.tables import applicable_table, kernel_table
+    from wastenot.terminal.tables import Group, Paragraph, Text, headline, named_rows, rich_table
     from wastenot.workloads.identity import STATE_DESCRIPTIONS
 
     state = "" if plan.state == "ssp" else f"energies of {STATE_DESCRIPTIONS[plan.state]}"
@@ -300,7 +299,7 @@ def plan_text(plan: Plan, price: Price, files: Files | None = None) -> Renderabl
 
 def story_text(story: Story) -> RenderableType:
     """What a plan says in ten seconds: the verdict, then the plan, what to set today, and what the rest needs."""
-    from wastenot.cli.tables import Group, Paragraph, Text
+    from wastenot.terminal.tables import Group, Paragraph, Text
 
     verdict = Text(f"{story.sentence}.", style=f"bold {_COLOURS[story.tone]}".rstrip())
     return Group(Paragraph(verdict), "", *map(_panel_text, story.panels))
@@ -308,7 +307,7 @@ def story_text(story: Story) -> RenderableType:
 
 def _panel_text(panel: Panel) -> RenderableType:
     """One of the three parts of a plan's story; commands stand on lines of their own, to be copied."""
-    from wastenot.cli.tables import Group, Padding, Paragraph, Text
+    from wastenot.terminal.tables import Group, Padding, Paragraph, Text
 
     parts: list[RenderableType] = [Paragraph(Text.assemble((panel.value, "bold"), panel.sentence.removeprefix(panel.value)))]
     parts += [Text(f"  {command}", style="green") for command in panel.commands]
@@ -320,22 +319,10 @@ def _panel_text(panel: Panel) -> RenderableType:
     return Group(Text(panel.title, style="bold"), Padding(Group(*parts), (0, 0, 1, 2)))
 
 
-def named_rows(rows: Iterable[tuple[str, str]]) -> RenderableType:
-    """Names, each with a text that may run over several lines."""
-    from wastenot.cli.tables import Paragraph, RichTable, Text
-
-    grid = RichTable.grid(padding=(0, 2, 0, 0))
-    grid.add_column(width=20)
-    grid.add_column()
-    for name, text in rows:
-        grid.add_row(Paragraph(Text(name)), Paragraph(Text(text)))
-    return grid
-
-
 def comparison_text(comparison: Comparison) -> RenderableType:
     """What granularity, scope and objective are worth (the paper's Table 2)."""
-    from wastenot.cli.tables import Group, headline, rich_table
     from wastenot.reporting.plan.tables import comparison_table
+    from wastenot.terminal.tables import Group, headline, rich_table
 
     head = headline(comparison.workload, comparison.device, comparison.origin, "change from auto")
     return Group(head, "", rich_table(comparison_table(comparison)), *_missing_points(comparison.coverage))
@@ -343,8 +330,8 @@ def comparison_text(comparison: Comparison) -> RenderableType:
 
 def _missing_points(coverage: Coverage | None) -> list[Text | str]:
     """A note on points that were not measured, where there are any."""
-    from wastenot.cli.tables import Text
     from wastenot.reporting.plan.coverage_text import coverage_note
+    from wastenot.terminal.tables import Text
 
     note = coverage_note(coverage)
     return [] if note is None else ["", Text(f"note: {note}", style="yellow")]
@@ -352,9 +339,9 @@ def _missing_points(coverage: Coverage | None) -> list[Text | str]:
 
 def _frontier_text(frontier: WholeFrontier) -> RenderableType:
     """All vertices of the hull, then the exact optimum at each limit."""
-    from wastenot.cli.tables import Group, Text, headline, plain_table
     from wastenot.reporting.formatting import change, percent, quantity
     from wastenot.reporting.plan.coverage_text import among
+    from wastenot.terminal.tables import Group, Text, headline, plain_table
 
     hull = plain_table((), ("time", "energy", "time change", "energy change"))
     for vertex in frontier.hull:
@@ -405,9 +392,9 @@ def _validated_text(a: Plan, b: Plan, first: Path, second: Path) -> str | None:
 
 def _difference_text(difference: PlanDifference, made: Plan, first: str, second: str) -> RenderableType:
     """What the second plan does differently from the first, which was ``made`` before."""
-    from wastenot.cli.tables import Group, Paragraph, Text, plain_table
     from wastenot.reporting.formatting import change, quantity
     from wastenot.setting import format_mhz
+    from wastenot.terminal.tables import Group, Paragraph, Text, plain_table
 
     def signed(value: float, unit: str) -> str:
         return ("+" if value > 0 else "") + quantity(value, unit)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wastenot.cli import completing, quantities
-from wastenot.cli.options import DeviceOption, FiguresOption, JsonOption, SeedOption, ShapeOptions, parse_budget
+from wastenot.terminal import completing, quantities
+from wastenot.terminal.options import DeviceOption, FiguresOption, JsonOption, SeedOption, ShapeOptions, parse_budget
 from wastenot.wording import counted
 
 if TYPE_CHECKING:
@@ -101,10 +101,10 @@ def profile(
     Works even if the sensor is slower than the kernel. SSE is the first execution at steady execution time, SSP the first
     at steady power. Nothing is changed on a real GPU.
     """
-    from wastenot.cli.output import console, print_json, say
-    from wastenot.cli.progress import shown_progress
     from wastenot.profiling.profile import profile as make_profile
     from wastenot.profiling.profile_file import profile_document, write_profile
+    from wastenot.terminal.output import console, print_json, say
+    from wastenot.terminal.progress import shown_progress
 
     budget_s = parse_budget(budget)
     shape = shape_options.shape()
@@ -167,10 +167,10 @@ def profiles(
 
     Components of several kernels, and a kernel alone and after others.
     """
-    from wastenot.cli.output import console, print_json
-    from wastenot.cli.tables import rich_table
     from wastenot.profiling.profile_file import profile_document, read_profile
     from wastenot.reporting.profile.description import profiles_table
+    from wastenot.terminal.output import console, print_json
+    from wastenot.terminal.tables import rich_table
 
     _check_outputs(None, report, figures)
     loaded = [read_profile(file) for file in files]
@@ -187,7 +187,7 @@ def profiles(
 def _write_pages(
     profiles: Sequence[Profile], report: Path | None, figures: Path | None, command: str, *, relative: bool = False
 ) -> None:
-    from wastenot.cli.output import say
+    from wastenot.terminal.output import say
 
     if report is not None:
         from wastenot.reporting.profile.page import write_profile_page
@@ -202,9 +202,9 @@ def _write_pages(
 
 def _profile_text(profile: Profile) -> RenderableType:
     """States side by side, what their accuracy rests on, and notes."""
-    from wastenot.cli.tables import Group, RichTable, Text, headline, rich_table
     from wastenot.reporting.formatting import percent
     from wastenot.reporting.profile.description import describe_sensors, difference, facts, shortfall, state_table, subject
+    from wastenot.terminal.tables import Group, RichTable, Text, headline, rich_table
 
     known = RichTable.grid(padding=(0, 2))
     known.add_column(style="bold", no_wrap=True)
@@ -227,7 +227,7 @@ def _profile_text(profile: Profile) -> RenderableType:
 
 def _headline_of(profiles: Sequence[Profile]) -> Text:
     """The line above several profiles: their devices, and where the numbers come from."""
-    from wastenot.cli.tables import headline
+    from wastenot.terminal.tables import headline
 
     devices = ", ".join(dict.fromkeys(profile.device for profile in profiles))
     origins = " and ".join(dict.fromkeys(profile.origin for profile in profiles))

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from wastenot.cli import quantities
-from wastenot.cli.options import FiguresOption, JsonOption, PriceOptions
 from wastenot.errors import BadInputError, InfeasibleError
+from wastenot.terminal import quantities
+from wastenot.terminal.options import FiguresOption, JsonOption, PriceOptions
 from wastenot.wording import counted
 
 if TYPE_CHECKING:
@@ -85,8 +85,8 @@ def recommend(
     For each model, the configuration (GPUs, batch, clocks) of least energy that keeps the bounds on latency; what the
     fastest one costs beside it, and what a looser or tighter bound would change.
     """
-    from wastenot.cli.output import console, print_json
     from wastenot.stack.serving.recommend import Bounds, Prices, recommend as recommended
+    from wastenot.terminal.output import console, print_json
 
     prices = Prices(price_options.price_per_kwh, gpu_hour, price_options.currency) if unit == "money" else None
     named: Percentile = "p50" if percentile == "median" else percentile
@@ -102,10 +102,10 @@ def recommend(
     chosen, unmet = recommended(points, bounds, unit=unit, prices=prices)
     alone = () if clocks is None else recommended(measured, bounds, unit=unit, prices=prices)[0]
     if (page is not None or figures is not None) and chosen:
-        from wastenot.cli.output import say, typed_command
         from wastenot.reporting.serving.recommend_page import write_recommend_figures, write_recommend_page
         from wastenot.reporting.serving.recommend_words import Recommended
         from wastenot.study.database import parse_address
+        from wastenot.terminal.output import say, typed_command
 
         typed = typed_command(listed[0]) if len(listed) == 1 else None
         found = Recommended(points, chosen, unmet, bounds, unit, prices, alone)
@@ -194,10 +194,10 @@ def _some(names: dict[str, None]) -> str:
 
 def _forecast(points: list[ServingPoint], clocks: Path, context: float) -> list[ServingPoint]:
     """The configurations of a model at other clocks, by a profile."""
-    from wastenot.cli.output import say
     from wastenot.stack.serving.profile_file import read_engine
     from wastenot.stack.serving.recommend import with_clocks
     from wastenot.stack.serving.tables import OutsideProfileError
+    from wastenot.terminal.output import say
 
     models = dict.fromkeys(each.model for each in points)
     if len(models) > 1:
@@ -301,8 +301,8 @@ def _text(
 ) -> RenderableType:
     from rich.markup import escape
 
-    from wastenot.cli.tables import Group, plain_table
     from wastenot.stack.serving.recommend import configuration_text
+    from wastenot.terminal.tables import Group, plain_table
 
     scale, name = {
         "token": (1e3, "mJ a token"),

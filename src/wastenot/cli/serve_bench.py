@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from wastenot.cli import completing, quantities
-from wastenot.cli.options import (
+from wastenot.cli.server_load import ServerLoadOptions
+from wastenot.errors import DeviceError, StudyError
+from wastenot.terminal import completing, quantities
+from wastenot.terminal.options import (
     ClockControlOptions,
     DryRunOption,
     JsonOption,
     PowerLimitsOption,
 )
-from wastenot.cli.server_load import ServerLoadOptions
-from wastenot.errors import DeviceError, StudyError
 from wastenot.wording import counted
 
 if TYPE_CHECKING:
@@ -106,12 +106,12 @@ def serve_bench(
     first token, time between tokens, tokens a second, and the energy of the GPUs where there is a meter. Larger batches are
     left out once one is unstable. With --study points are kept as they are measured, and the same command resumes.
     """
-    from wastenot.cli.output import say, typed_command
-    from wastenot.cli.progress import kept_if_interrupted, resume_with, shown_progress
     from wastenot.cli.server_gpus import meter_of, server_gpus, settings_of
     from wastenot.serving.bench import prepare_bench
     from wastenot.serving.point import Target
     from wastenot.serving.sweep import ServerSweepOutcome
+    from wastenot.terminal.output import say, typed_command
+    from wastenot.terminal.progress import kept_if_interrupted, resume_with, shown_progress
 
     load = load_options.read(seed)
     devices, why_none = server_gpus(url, device, meter, clock_control)
@@ -152,8 +152,8 @@ def serve_bench(
 def _show(
     bench: ServerBench, study: str | None, outcome: ServerSweepOutcome, as_json: bool, fault: str | None = None
 ) -> None:
-    from wastenot.cli.output import console, print_json
     from wastenot.cli.serving_points import points_text
+    from wastenot.terminal.output import console, print_json
 
     if as_json:
         print_json("serve-bench", _document(bench, study, outcome) | {"fault": fault})
@@ -162,7 +162,7 @@ def _show(
 
 
 def _show_dry_run(bench: ServerBench, lines: Sequence[str], study: str | None, as_json: bool) -> None:
-    from wastenot.cli.output import as_values, print_json, wrapped
+    from wastenot.terminal.output import as_values, print_json, wrapped
 
     if as_json:
         meter = None if bench.meter is None else bench.meter.name
@@ -203,8 +203,8 @@ def _without_secrets(command: str) -> str:
 
 
 def _document(bench: ServerBench, study: str | None, outcome: ServerSweepOutcome) -> dict[str, Any]:
-    from wastenot.cli.output import as_values
     from wastenot.serving.sweep import pareto
+    from wastenot.terminal.output import as_values
 
     best = pareto(outcome.points)
     return {

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wastenot.cli import quantities
-from wastenot.cli.options import ClockControlOptions, JsonOption
 from wastenot.errors import BadInputError
+from wastenot.terminal import quantities
+from wastenot.terminal.options import ClockControlOptions, JsonOption
 from wastenot.wording import counted
 
 if TYPE_CHECKING:
@@ -106,7 +106,6 @@ def serve_control(
     --allow-clock-control it only says what it would do. Where metrics stop or make no sense, the clocks go back to the
     driver's defaults within 10 s, and so they do however this ends. With --json each event is a line on stdout.
     """
-    from wastenot.cli.output import say
     from wastenot.cli.steer import deadlines_of
     from wastenot.runtime.serve_control.control import control, held
     from wastenot.runtime.serve_control.events import Event
@@ -115,6 +114,7 @@ def serve_control(
     from wastenot.runtime.serve_control.placement import placements
     from wastenot.runtime.serve_control.recommender import Recommender
     from wastenot.runtime.serve_control.sources import DirectSource, PrometheusSource, followed
+    from wastenot.terminal.output import say
 
     _check(period, headroom, stale_after)
     profile = _read(engine, step_tokens)

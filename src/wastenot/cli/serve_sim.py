@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wastenot.cli.options import FiguresOption, JsonOption
 from wastenot.errors import BadInputError
+from wastenot.terminal.options import FiguresOption, JsonOption
 from wastenot.wording import counted
 
 if TYPE_CHECKING:
@@ -69,11 +69,11 @@ def serve_sim(
     requests that keep their deadlines. Runs are kept as they end: what was broken off resumes. Nothing is run or set on a
     GPU.
     """
-    from wastenot.cli.output import console, document_of, json_text, print_json, say
     from wastenot.stack.serving.cluster.outcome import compared
     from wastenot.stack.serving.cluster.policies import POLICIES
     from wastenot.stack.serving.cluster.scenario import example as scenario_example, read_scenario
     from wastenot.stack.serving.compiled import COMPILED
+    from wastenot.terminal.output import console, document_of, json_text, print_json, say
 
     if example:
         if scenario is not None:
@@ -89,8 +89,8 @@ def serve_sim(
     records = _run(chosen, str(study or scenario.with_suffix(".db")), _shared(processes, ray))
     found = compared(records, asked.parts.objective.minimise)
     if page is not None or figures is not None:
-        from wastenot.cli.output import typed_command
         from wastenot.reporting.serving.cluster_page import write_cluster_figures, write_cluster_page
+        from wastenot.terminal.output import typed_command
 
         if page is not None:
             write_cluster_page(chosen, found, page, command=typed_command(str(scenario)))
@@ -132,13 +132,13 @@ def _shared(processes: int | None, ray: str | None) -> Share:
 
 def _run(scenario: Scenario, study: str, share: Share) -> tuple[RunRecord, ...]:
     """All runs, those that were kept read from the study."""
-    from wastenot.cli.output import say
-    from wastenot.cli.progress import kept_if_interrupted, shown_progress
     from wastenot.errors import StudyError
     from wastenot.stack.serving.cluster.runs import Run, record_of, run_scenario, runs_of
     from wastenot.study.cluster_store import ClusterStore, StoredClusterRun
     from wastenot.study.database import DAMAGED
     from wastenot.study.store import open_study
+    from wastenot.terminal.output import say
+    from wastenot.terminal.progress import kept_if_interrupted, shown_progress
 
     store = ClusterStore(open_study(study, create=True))
     runs = runs_of(scenario)
@@ -161,8 +161,8 @@ def _run(scenario: Scenario, study: str, share: Share) -> tuple[RunRecord, ...]:
 
 def scenario_document(scenario: Scenario, found: Sequence[Comparison]) -> dict[str, Any]:
     """What the verb found, as JSON values."""
-    from wastenot.cli.output import as_values
     from wastenot.stack.serving.cluster.classes import NAMES
+    from wastenot.terminal.output import as_values
 
     cluster = scenario.cluster
     return {
@@ -195,7 +195,7 @@ def scenario_document(scenario: Scenario, found: Sequence[Comparison]) -> dict[s
 
 
 def _policy_document(outcome: Outcome) -> dict[str, Any]:
-    from wastenot.cli.output import as_values
+    from wastenot.terminal.output import as_values
 
     return {
         "policy": outcome.policy,
@@ -217,7 +217,7 @@ def _policy_document(outcome: Outcome) -> dict[str, Any]:
 
 def _known(outcome: Outcome, of: Callable[[RunRecord], float | None]) -> dict[str, float] | None:
     """Over seeds; ``None`` where it is not known of them."""
-    from wastenot.cli.output import as_values
+    from wastenot.terminal.output import as_values
 
     if any(of(run) is None for run in outcome.records):
         return None
@@ -227,8 +227,8 @@ def _known(outcome: Outcome, of: Callable[[RunRecord], float | None]) -> dict[st
 
 def scenario_text(scenario: Scenario, found: Sequence[Comparison]) -> RenderableType:
     """What the verb found, for a terminal."""
-    from wastenot.cli.tables import Group, Text
     from wastenot.reporting.serving.cluster_words import about_cluster
+    from wastenot.terminal.tables import Group, Text
 
     name, rest = about_cluster(scenario)
     parts: list[RenderableType] = [Text.assemble((name, "bold"), f" {rest}")]
@@ -238,8 +238,8 @@ def scenario_text(scenario: Scenario, found: Sequence[Comparison]) -> Renderable
 
 
 def _comparison_text(scenario: Scenario, found: Comparison) -> Sequence[RenderableType]:
-    from wastenot.cli.tables import Text, rich_table
     from wastenot.reporting.serving.cluster_words import notes_on, policies_table, traffic_text
+    from wastenot.terminal.tables import Text, rich_table
 
     notes = [Text(note, style="yellow" if note.startswith("Failed") else "") for note in notes_on(scenario, found)]
     return [

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from wastenot.cli.options import ClockControlOptions, parse_clocks, parse_power_limits
 from wastenot.errors import BadInputError
+from wastenot.terminal.options import ClockControlOptions, parse_clocks, parse_power_limits
 
 if TYPE_CHECKING:
     from wastenot.devices.protocol import Device

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wastenot.cli import quantities
-from wastenot.cli.options import parse_counts
 from wastenot.errors import BadInputError
+from wastenot.terminal import quantities
+from wastenot.terminal.options import parse_counts
 from wastenot.wording import counted
 
 if TYPE_CHECKING:
@@ -98,8 +98,8 @@ class ServerLoad:
 
 
 def _read_trace(path: Path, lenient: bool) -> Requests:
-    from wastenot.cli.output import say
     from wastenot.stack.serving.traces import read_trace
+    from wastenot.terminal.output import say
 
     read = read_trace(path, lenient=lenient)
     if read.left_out:

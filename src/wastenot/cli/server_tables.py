@@ -41,10 +41,10 @@ def import_servers(file: Path, study: str, given: Mapping[str, object], *, as_js
     Raises:
         BadInputError: an option has no effect, the file breaks a rule, or the study holds this very content already.
     """
-    from wastenot.cli.output import print_json, say
     from wastenot.stack.serving.ml_energy import read_ml_energy
     from wastenot.study.serving_store import ServingStore
     from wastenot.study.store import open_study
+    from wastenot.terminal.output import print_json, say
 
     for flag, value in given.items():
         if value not in (None, False):

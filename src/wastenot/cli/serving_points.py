@@ -19,7 +19,7 @@ def servers_text(summary: StudySummary) -> list[RenderableType]:
     """The servers of a study: what there is of each, and when it was measured or imported; nothing where there are none."""
     from rich.markup import escape
 
-    from wastenot.cli.tables import plain_table
+    from wastenot.terminal.tables import plain_table
 
     if not summary.serving_runs:
         return []
@@ -59,8 +59,8 @@ def points_text(served: Served, outcome: ServerSweepOutcome) -> RenderableType:
     """The points of a sweep as a table, and what to know of them."""
     from rich.markup import escape
 
-    from wastenot.cli.tables import Group, plain_table
     from wastenot.serving.sweep import pareto
+    from wastenot.terminal.tables import Group, plain_table
 
     best = pareto(outcome.points)
     metered = any(point.energy_per_token_j is not None for point in outcome.points)

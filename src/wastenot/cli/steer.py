@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wastenot.cli import quantities
-from wastenot.cli.options import JsonOption, check_seconds
 from wastenot.errors import BadInputError
+from wastenot.terminal import quantities
+from wastenot.terminal.options import JsonOption, check_seconds
 from wastenot.wording import counted
 
 if TYPE_CHECKING:
@@ -113,13 +113,13 @@ def steer(
     """
     from dataclasses import replace
 
-    from wastenot.cli.output import console, print_json, say
-    from wastenot.cli.progress import shown_progress
     from wastenot.install import install_line
     from wastenot.stack.serving.compiled import COMPILED
     from wastenot.stack.serving.profile_file import read_engine
     from wastenot.stack.serving.steering import DEFAULT_POLICIES, POLICY_NAMES, steer as run
     from wastenot.stack.serving.traces import read_trace
+    from wastenot.terminal.output import console, print_json, say
+    from wastenot.terminal.progress import shown_progress
 
     chosen = _policies(policy, POLICY_NAMES) if policy else DEFAULT_POLICIES
     deadlines = deadlines_of(ttft, tbt, e2e, share)
@@ -155,8 +155,8 @@ def steer(
             progress=progress,
         )
     if page is not None:
-        from wastenot.cli.output import typed_command
         from wastenot.reporting.serving.steer_page import write_steer_page
+        from wastenot.terminal.output import typed_command
 
         write_steer_page(found, page, trace=str(trace), command=typed_command(str(engine)))
         say(f"{page}: page written")
@@ -201,7 +201,7 @@ def deadlines_of(ttft: str, tbt: float, e2e: float | None, share: float) -> Dead
 
 def steering_document(found: Steering, engine: str, trace: str) -> dict[str, Any]:
     """What the verb found, as JSON values."""
-    from wastenot.cli.output import as_values
+    from wastenot.terminal.output import as_values
 
     tables = found.engine.tables
     return {
@@ -233,8 +233,8 @@ def steering_document(found: Steering, engine: str, trace: str) -> dict[str, Any
 
 def steering_text(found: Steering, trace: str) -> RenderableType:
     """What the verb found, for a terminal."""
-    from wastenot.cli.tables import Group, Text, plain_table
     from wastenot.reporting.formatting import duration, percent, quantity
+    from wastenot.terminal.tables import Group, Text, plain_table
 
     engine = found.engine
     head = Text.assemble(

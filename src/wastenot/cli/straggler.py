@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wastenot.cli import quantities
-from wastenot.cli.options import JsonOption
+from wastenot.terminal import quantities
+from wastenot.terminal.options import JsonOption
 
 if TYPE_CHECKING:
     from wastenot.runtime.straggler import Stragglers
@@ -113,12 +113,12 @@ def _token(path: Path | None) -> str | None:
 
 
 def _serve(path: Path, replicas: int | None, at: str | None, token_file: Path | None) -> None:
-    from wastenot.cli.output import say
     from wastenot.runtime.straggler import Stragglers
     from wastenot.runtime.straggler_server import StragglerServer
     from wastenot.runtime.straggler_wire import ADDRESS, TOKEN_FILE
     from wastenot.stack.pipeline.plan_file import read_pipeline_plan
     from wastenot.stack.pipeline.straggler import Rungs
+    from wastenot.terminal.output import say
 
     plan = read_pipeline_plan(path)
     number = plan.replicas if replicas is None else replicas
@@ -136,7 +136,7 @@ def _serve(path: Path, replicas: int | None, at: str | None, token_file: Path | 
 
 
 def _say_events(stragglers: Stragglers, after_s: float) -> float:
-    from wastenot.cli.output import say
+    from wastenot.terminal.output import say
 
     for event in [each for each in tuple(stragglers.events) if each["at_s"] > after_s]:
         after_s = event["at_s"]
@@ -163,7 +163,7 @@ def _asked(at: str | None, message: dict[str, Any], token_file: Path | None) -> 
 
 def _show(status: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        from wastenot.cli.output import print_json
+        from wastenot.terminal.output import print_json
 
         print_json("straggler", status)
         return

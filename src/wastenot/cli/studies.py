@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wastenot.cli.options import (
+from wastenot.terminal.options import (
     EnergiesOption,
     JsonOption,
     MeasuredGranularityOption,
@@ -57,9 +57,9 @@ def import_(
         }  # fmt: skip
         import_servers(file, study, given, as_json=as_json)
         return
-    from wastenot.cli.output import print_json, say
     from wastenot.study.plausible import implausible_rows
     from wastenot.study.sweep_file import STANDARD, import_sweep
+    from wastenot.terminal.output import print_json, say
 
     if str(file) == STANDARD and sys.stdin.isatty():
         say("reading a sweep from the terminal; end it with Ctrl-D")
@@ -127,8 +127,8 @@ def _regularity_note(sweep: Sweep) -> str | None:
 
 def show(study: StudyOption, as_json: JsonOption = False) -> None:
     """Show what a study contains."""
-    from wastenot.cli.output import as_values, console, print_json
     from wastenot.study.store import open_study
+    from wastenot.terminal.output import as_values, console, print_json
 
     summary = open_study(study).summary()
     if as_json:
@@ -142,8 +142,8 @@ def _summary_text(study: str, summary: StudySummary) -> RenderableType:
 
     from wastenot.cli.cluster_runs import cluster_runs_text
     from wastenot.cli.serving_points import servers_text
-    from wastenot.cli.tables import Group, plain_table
     from wastenot.study.plausible import implausible_power
+    from wastenot.terminal.tables import Group, plain_table
 
     table = plain_table(
         ("workload", "energies", "by", "origin", "passes"),
@@ -229,9 +229,9 @@ def export(
 
     Every number is written exactly as it is in the study.
     """
-    from wastenot.cli.output import print_json, say
     from wastenot.errors import BadInputError
     from wastenot.study.sweep_file import STANDARD, export_sweep
+    from wastenot.terminal.output import print_json, say
 
     if as_json and str(file) == STANDARD:
         raise BadInputError("--json, export -: both would write to standard output; name a file")

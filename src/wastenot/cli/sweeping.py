@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from wastenot.cli import completing, quantities
-from wastenot.cli.options import (
+from wastenot.sweeping.defaults import CORE_STEP_MHZ, WARM_UP_S, WINDOW_S
+from wastenot.terminal import completing, quantities
+from wastenot.terminal.options import (
     BudgetOption,
     ClockControlOptions,
     DeviceOption,
@@ -31,7 +32,6 @@ from wastenot.cli.options import (
     parse_clocks,
     parse_power_limits,
 )
-from wastenot.sweeping.defaults import CORE_STEP_MHZ, WARM_UP_S, WINDOW_S
 from wastenot.wording import counted
 
 if TYPE_CHECKING:
@@ -155,11 +155,11 @@ def sweep(
     """
     from wastenot.api import sweep as measure
     from wastenot.cli.announce import announce, show_dry_run
-    from wastenot.cli.output import print_json, say, typed_command
-    from wastenot.cli.progress import kept_if_interrupted, resume_with, shown_progress
     from wastenot.errors import BadInputError
     from wastenot.sweeping.point import PointOptions
     from wastenot.tasks import find_tasks
+    from wastenot.terminal.output import print_json, say, typed_command
+    from wastenot.terminal.progress import kept_if_interrupted, resume_with, shown_progress
     from wastenot.workloads.captured_on import capture_note
 
     if study is None and not dry_run:
@@ -209,7 +209,7 @@ def _named_or_absent(study: str | None) -> Iterator[str]:
 
 def outcome_values(outcome: SweepOutcome) -> dict[str, Any]:
     """The outcome of a sweep that was made, as JSON values."""
-    from wastenot.cli.output import as_values
+    from wastenot.terminal.output import as_values
 
     values: dict[str, Any] = as_values(outcome)
     del values["estimate"]
@@ -283,9 +283,9 @@ def refine(
     """
     from wastenot.api import refine as measure_again
     from wastenot.cli.announce import announce
-    from wastenot.cli.output import print_json, say, typed_command
-    from wastenot.cli.progress import kept_if_interrupted, shown_progress
     from wastenot.study.store import open_study
+    from wastenot.terminal.output import print_json, say, typed_command
+    from wastenot.terminal.progress import kept_if_interrupted, shown_progress
 
     source = open_study(study)
     key = source.read(workload, energies, granularity).key

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from wastenot.cli import completing, quantities
 from wastenot.cli.apply import (
     Live,
     ShownOptions,
@@ -20,7 +19,8 @@ from wastenot.cli.apply import (
     serve_metrics_of,
     write_outcome,
 )
-from wastenot.cli.options import JsonOption, MaxSlowdownOption, ShapeOptions, parse_clocks, parse_power_limits
+from wastenot.terminal import completing, quantities
+from wastenot.terminal.options import JsonOption, MaxSlowdownOption, ShapeOptions, parse_clocks, parse_power_limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -140,10 +140,10 @@ def tune(
     is then held as wastenot apply holds a plan, with guard and proof. No sweep is needed. The GPU is left as it was,
     however the program ends; its exit code is this command's.
     """
-    from wastenot.cli.options import parse_budget
     from wastenot.errors import BadInputError
     from wastenot.metering.devices import visible_names
     from wastenot.runtime.applying import parse_devices
+    from wastenot.terminal.options import parse_budget
 
     if command and not dry_run:
         find_program(command[0])
@@ -172,7 +172,7 @@ def tune(
         became, code = run_command(_session(tuner), command or [], shown, as_json)
     plan = _plan(tuner, run, out)
     if as_json:
-        from wastenot.cli.output import print_json
+        from wastenot.terminal.output import print_json
 
         document = None if plan is None else plan.document()
         print_json("tune", {"run": became.model_dump(mode="json", by_alias=True), "plan": document})
@@ -223,10 +223,10 @@ class _Job:
 
 
 def _open(names: Sequence[str], *, dry_run: bool, restore: str | None, seed: int) -> tuple[Device, ...]:
-    from wastenot.cli.options import parse_restore
     from wastenot.devices.open import open_device
     from wastenot.runtime.fitting import check_may_set, check_named_once
     from wastenot.sweeping.grid import check_measures
+    from wastenot.terminal.options import parse_restore
 
     ranges = parse_restore(restore)
     gpus = tuple(open_device(name, seed=seed, allow_clock_control=not dry_run, restore=ranges) for name in names)
@@ -257,7 +257,7 @@ def _show_ladders(gpus: Sequence[Device], ladders: Sequence[Ladder], *, as_json:
         ladder.knob: [setting.core_mhz or setting.power_limit_w for setting in ladder.settings] for ladder in ladders
     }
     if as_json:
-        from wastenot.cli.output import print_json
+        from wastenot.terminal.output import print_json
 
         print_json("tune", {"schema": "wastenot.tune-settings/1", "devices": names, "settings": values})
         return

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wastenot.cli import completing
-from wastenot.cli.options import (
+from wastenot.terminal import completing
+from wastenot.terminal.options import (
     ClockControlOptions,
     DeviceOption,
     FiguresOption,
@@ -58,11 +58,11 @@ def validate(
     """Measure a plan, interleaved with the default clocks (auto)."""
     from wastenot.api import validate as validate_plan
     from wastenot.cli.announce import announce
-    from wastenot.cli.output import console, print_json, say
-    from wastenot.cli.progress import shown_progress
     from wastenot.devices.open import device_of_study
     from wastenot.planning.plan import read_plan
     from wastenot.study.store import open_study
+    from wastenot.terminal.output import console, print_json, say
+    from wastenot.terminal.progress import shown_progress
 
     made, source = read_plan(plan), open_study(study)
     sweep = source.read(workload or made.workload, made.state, made.measured_granularity)
@@ -84,9 +84,9 @@ def validate(
 def validation_text(plan: Plan) -> RenderableType:
     """The story of a plan that was measured again, and the measurement beside what was promised."""
     from wastenot.cli.planning import story_text
-    from wastenot.cli.tables import Group, Paragraph, headline
     from wastenot.reporting.plan.story import story_of
     from wastenot.reporting.price import DEFAULT_PRICE
+    from wastenot.terminal.tables import Group, Paragraph, headline
 
     assert plan.validation is not None
     head = headline(str(plan.measured), plan.validation.device, plan.origin, "")
@@ -95,9 +95,9 @@ def validation_text(plan: Plan) -> RenderableType:
 
 def measured_beside_promised(plan: Plan) -> RenderableType:
     """What was promised and what was measured, side by side."""
-    from wastenot.cli.tables import Group, Text, plain_table
     from wastenot.reporting.formatting import change
     from wastenot.reporting.plan.verdict import origin_of_validation
+    from wastenot.terminal.tables import Group, Text, plain_table
 
     validation, expected = plan.validation, plan.expected
     assert validation is not None
@@ -153,10 +153,10 @@ def transfer(
     """
     from wastenot.api import transfer as measure_transfer
     from wastenot.cli.announce import announce
-    from wastenot.cli.output import as_values, console, print_json, say
-    from wastenot.cli.progress import shown_progress
     from wastenot.errors import BadInputError
     from wastenot.planning.plan import read_plan
+    from wastenot.terminal.output import as_values, console, print_json, say
+    from wastenot.terminal.progress import shown_progress
 
     if (batch is None) == (tensor_parallel is None):
         raise BadInputError("say what to change: either --batch 40,20,... or --tensor-parallel 1,2,...")
@@ -185,8 +185,8 @@ def transfer(
 
 
 def _transfer_text(transfer: Transfer) -> RenderableType:
-    from wastenot.cli.tables import Group, Text, plain_table
     from wastenot.reporting.formatting import change, quantity
+    from wastenot.terminal.tables import Group, Text, plain_table
 
     table = plain_table(
         ("workload",), ("time at auto", "energy at auto", "time", "95 % interval", "energy", "95 % interval")

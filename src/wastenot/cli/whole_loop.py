@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wastenot.cli import completing, quantities
-from wastenot.cli.options import (
+from wastenot.sweeping.defaults import CORE_STEP_MHZ
+from wastenot.terminal import completing, quantities
+from wastenot.terminal.options import (
     AsMeasuredOption,
     ClockControlOptions,
     ConfidenceOption,
@@ -22,7 +23,6 @@ from wastenot.cli.options import (
     ShapeOptions,
     parse_power_limits,
 )
-from wastenot.sweeping.defaults import CORE_STEP_MHZ
 
 if TYPE_CHECKING:
     from wastenot.planning.comparison import Comparison
@@ -74,8 +74,6 @@ def run(
     from wastenot.cli.announce import announce, show_dry_run
     from wastenot.cli.before_work import check_output
     from wastenot.cli.ending import ending
-    from wastenot.cli.output import as_values, print_json, say, typed_command
-    from wastenot.cli.progress import kept_if_interrupted, resume_with, shown_progress
     from wastenot.cli.sweeping import outcome_lines, outcome_values
     from wastenot.planning.comparison import compare_with
     from wastenot.planning.objective import Objective
@@ -83,6 +81,8 @@ def run(
     from wastenot.reporting.optional_imports import check_report
     from wastenot.study.store import open_study, sweep_of
     from wastenot.tasks import find_tasks
+    from wastenot.terminal.output import as_values, print_json, say, typed_command
+    from wastenot.terminal.progress import kept_if_interrupted, resume_with, shown_progress
     from wastenot.tuning.interleaved import estimate_interleaved
 
     price = price_options.price()
@@ -136,9 +136,9 @@ def run(
 
 
 def _show(plan: Plan, comparison: Comparison, price: Price) -> None:
-    from wastenot.cli.output import console
     from wastenot.cli.planning import comparison_text, plan_text
     from wastenot.cli.validation import measured_beside_promised
+    from wastenot.terminal.output import console
 
     console().print(plan_text(plan, price))
     if plan.validation is not None:
@@ -180,10 +180,10 @@ def reproduce(
     interrupted.
     """
     from wastenot.cli.announce import announce_whole, show_dry_run
-    from wastenot.cli.output import as_values, print_json, say, typed_command
-    from wastenot.cli.progress import kept_if_interrupted, shown_progress
     from wastenot.reporting.optional_imports import check_report
     from wastenot.reproduction import WRITING_S, estimate_reproduction, reproduce as make_all
+    from wastenot.terminal.output import as_values, print_json, say, typed_command
+    from wastenot.terminal.progress import kept_if_interrupted, shown_progress
 
     check_report()
     parts = estimate_reproduction(out, seed)

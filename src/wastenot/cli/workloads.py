@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wastenot.cli import completing
-from wastenot.cli.options import JsonOption, ShapeOptions, WorkloadOption
+from wastenot.terminal import completing
+from wastenot.terminal.options import JsonOption, ShapeOptions, WorkloadOption
 from wastenot.wording import counted
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def workloads(as_json: JsonOption = False) -> None:
     """List the models whose kernels are known analytically."""
-    from wastenot.cli.output import as_values, console, print_json
+    from wastenot.terminal.output import as_values, console, print_json
     from wastenot.workloads.build import list_workloads
 
     models = list_workloads()
@@ -57,8 +57,8 @@ def workload(
 
     Shapes, FLOPs, bytes, and whether computing or memory bounds them on a GPU.
     """
-    from wastenot.cli.output import console, print_json
     from wastenot.tasks import find_workload
+    from wastenot.terminal.output import console, print_json
     from wastenot.workloads.bound import find_roofline
 
     shape = shape_options.shape()
@@ -71,7 +71,7 @@ def workload(
 
 
 def _document(built: Workload, roofline: Roofline | None) -> dict[str, Any]:
-    from wastenot.cli.output import as_values
+    from wastenot.terminal.output import as_values
     from wastenot.workloads.models import find_model
 
     run = built.run
@@ -91,7 +91,7 @@ def _document(built: Workload, roofline: Roofline | None) -> dict[str, Any]:
 
 
 def _kernel_values(kernel: KernelSpec, roofline: Roofline | None) -> dict[str, Any]:
-    from wastenot.cli.output import as_values
+    from wastenot.terminal.output import as_values
 
     values: dict[str, Any] = as_values(kernel)
     values["pass"] = values.pop("pass_name")
@@ -103,7 +103,7 @@ def _kernel_values(kernel: KernelSpec, roofline: Roofline | None) -> dict[str, A
 
 
 def _models_text(models: tuple[Model, ...]) -> RenderableType:
-    from wastenot.cli.tables import plain_table
+    from wastenot.terminal.tables import plain_table
 
     numbers = ("layers", "width", "heads", "key-value heads", "feed forward", "vocabulary", "parameters")
     table = plain_table(("workload",), numbers)
@@ -114,7 +114,7 @@ def _models_text(models: tuple[Model, ...]) -> RenderableType:
 
 
 def _workload_text(built: Workload, roofline: Roofline | None) -> RenderableType:
-    from wastenot.cli.tables import Group, Text, plain_table
+    from wastenot.terminal.tables import Group, Text, plain_table
     from wastenot.workloads.models import find_model
 
     table = plain_table(("kernel", "", "shape"), ("GFLOP", "MB", "FLOP/B", "count"), less_important=("", "MB"))

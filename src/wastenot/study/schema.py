@@ -202,7 +202,7 @@ latencies = Table(
     Column("document", Text, nullable=False),
 )
 
-# Training jobs that come back; see job_store.py. What decides how many epochs a run needs identifies a job.
+# Training jobs that come back; see jobs/tables/store.py. What decides how many epochs a run needs identifies a job.
 jobs = Table(
     "wastenot_jobs",
     metadata,

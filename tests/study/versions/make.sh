@@ -48,8 +48,12 @@ wastenot export "$here/v$version-step.csv" --study s.db --workload step-step
 [ "$version" -lt 7 ] || python - <<'STORES'
 from types import SimpleNamespace
 from wastenot.setting import Setting
-from wastenot.study.job_records import JobTerms, Speed
-from wastenot.study.job_store import JobStore
+try:
+    from wastenot.jobs.tables.records import JobTerms, Speed
+    from wastenot.jobs.tables.store import JobStore
+except ImportError:  # before jobs had a room of their own
+    from wastenot.study.job_records import JobTerms, Speed
+    from wastenot.study.job_store import JobStore
 from wastenot.study.serving_records import Percentiles, ServingPoint
 from wastenot.study.serving_store import ServingStore
 from wastenot.study.store import open_study

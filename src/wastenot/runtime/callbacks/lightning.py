@@ -1,7 +1,6 @@
-"""A plan at work, or a job that comes back, in Lightning; with either name of the library.
+"""A plan at work in Lightning; with either name of the library.
 
 Trainer(callbacks=[ApplyPlan("plan.json")])
-Trainer(callbacks=[ReportEpochs(run, "val_accuracy")])    # within: with wn.job(...) as run
 """
 
 from __future__ import annotations
@@ -13,10 +12,7 @@ try:
 except ImportError:
     from pytorch_lightning.callbacks import Callback  # type: ignore[import-not-found,no-redef,unused-ignore]
 
-from wastenot.errors import BadInputError
 from wastenot.runtime.apply import Applied, apply
-from wastenot.runtime.following_run import FollowingRun
-from wastenot.runtime.training_run import TrainingRun
 
 
 class ApplyPlan(Callback):  # type: ignore[misc,unused-ignore]
@@ -62,43 +58,6 @@ class ApplyPlan(Callback):  # type: ignore[misc,unused-ignore]
         if self._open:
             self._open = False
             self._apply.__exit__(None, None, None)
-
-
-class ReportEpochs(Callback):  # type: ignore[misc,unused-ignore]
-    """Reports each validation of a training run to the job that it belongs to, and ends training once the job says so.
-
-    Args:
-        run: as ``with wn.job(...) as run`` gave it; its batch size and learning rate belong into the data and the module.
-        metric: name under which the module logs what the job's target is of; where the job has no target it may be left
-            out, and the ends of epochs are reported.
-    """
-
-    def __init__(self, run: TrainingRun | FollowingRun, metric: str | None = None) -> None:
-        self._run, self._metric = run, metric
-        self._going_on = True
-
-    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
-        """Report the metric.
-
-        Raises:
-            BadInputError: the module does not log it.
-        """
-        if self._metric is None or trainer.sanity_checking or trainer.state.fn != "fit":
-            return
-        if self._metric not in trainer.callback_metrics:
-            logged = ", ".join(sorted(trainer.callback_metrics)) or "nothing"
-            raise BadInputError(f"`metric` {self._metric}: is not among what the module logs: {logged}")
-        self._report(trainer, float(trainer.callback_metrics[self._metric]))
-
-    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-        """Report the epoch, where no metric is named."""
-        if self._metric is None:
-            self._report(trainer, None)
-
-    def _report(self, trainer: Any, value: float | None) -> None:
-        if self._going_on and not self._run.epoch(value):
-            self._going_on = False
-            trainer.should_stop = True
 
 
 def _size(module: Any) -> int:

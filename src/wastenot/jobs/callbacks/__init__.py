@@ -1,0 +1,1 @@
+"""Jobs that come back in trainers of other libraries, each imported only by those who use it."""

@@ -1,0 +1,312 @@
+"""``wastenot jobs`` and ``wastenot job``: training jobs that come back, as a study knows them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wastenot.terminal import quantities
+from wastenot.terminal.options import FiguresOption, JsonOption, StudyOption
+from wastenot.wording import counted
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from wastenot.jobs.model.frontier import Pair
+    from wastenot.jobs.plan.overview import JobOverview
+    from wastenot.setting import Setting
+
+_SHOWN = 10  # runs of a job
+
+
+def jobs(study: StudyOption, as_json: JsonOption = False) -> None:
+    """List the training jobs of a study that come back.
+
+    Each with its runs, what choosing its batch size has saved so far, and what it would run next.
+    """
+    from wastenot.jobs.plan.overview import job_overview
+    from wastenot.jobs.tables.store import JobStore
+    from wastenot.study.store import open_study
+    from wastenot.terminal.output import console, print_json
+
+    source = open_study(study)
+    overviews = [job_overview(source, name) for name in JobStore(source).names()]
+    if as_json:
+        print_json("jobs", {"study": str(source), "jobs": [_listed(each) for each in overviews]})
+    else:
+        console().print(_jobs_text(str(source), overviews))
+
+
+def job(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The job.")],
+    study: StudyOption,
+    device: Annotated[
+        str | None,
+        typer.Option("--device", metavar="LABEL", help="Which device, if it has run on several; by default the latest."),
+    ] = None,
+    within: Annotated[
+        float | None,
+        typer.Option(
+            "--within",
+            metavar="TIME",
+            parser=quantities.seconds,
+            help="Ask: least energy of runs that take at most so long.",
+        ),
+    ] = None,
+    power_budget: Annotated[
+        float | None,
+        typer.Option(
+            "--power-budget", metavar="W", parser=quantities.watts, help="Ask: least time of runs at such a mean power."
+        ),
+    ] = None,
+    runs: Annotated[
+        int, typer.Option("--runs", metavar="N", min=0, help="How many runs to list, the latest first.")
+    ] = _SHOWN,
+    retry_memory: Annotated[
+        bool,
+        typer.Option("--retry-memory", help="Let batch sizes that did not fit into its memory be tried there again."),
+    ] = False,
+    page: Annotated[
+        Path | None, typer.Option("--page", metavar="FILE.html", help="Write a page of the job to this file.")
+    ] = None,
+    figures: FiguresOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a training job that comes back: runs, cost, what next.
+
+    Its frontier is every batch size and setting in time and energy to the target; --within and --power-budget ask it.
+    """
+    from wastenot.jobs.plan.overview import job_overview
+    from wastenot.jobs.tables.store import JobStore
+    from wastenot.study.store import open_study
+    from wastenot.terminal.output import console, print_json, say, typed_command
+
+    source = open_study(study)
+    if retry_memory:
+        forgotten = JobStore(source).forget_memory(name, device)
+        say(f"{name}: {_retried(forgotten)}")
+    overview = job_overview(source, name, device=device)
+    answers = _answers(overview, within, power_budget)
+    if page is not None or figures is not None:
+        from wastenot.jobs.page.page import write_job_figures, write_job_page
+
+        if page is not None:
+            write_job_page(overview, page, command=typed_command(study))
+            say(f"{page}: page written")
+        if figures is not None:
+            say(f"{figures}: {counted(len(write_job_figures(overview, figures)), 'figure file')} written")
+    if as_json:
+        print_json("job", job_document(overview, str(source)) | {"answers": [_answer(*each) for each in answers]})
+    else:
+        console().print(job_text(overview, runs=runs, answers=answers))
+
+
+def _retried(sizes: tuple[int, ...]) -> str:
+    if not sizes:
+        return "every batch size may be tried already"
+    which = ", ".join(f"{size:,}" for size in sizes)
+    return f"batch size {which} and larger ones may be tried again; the runs that did not fit now count as failed"
+
+
+def _answers(overview: JobOverview, within: float | None, power_budget: float | None) -> list[tuple[str, float, Pair]]:
+    """What the frontier answers to what was asked."""
+    from wastenot.jobs.model.frontier import least_energy, least_time
+
+    answers = []
+    if within is not None:
+        answers.append(("within_s", within, least_energy(overview.known, within)))
+    if power_budget is not None:
+        answers.append(("power_budget_w", power_budget, least_time(overview.known, power_budget)))
+    return answers
+
+
+# ---- as text -------------------------------------------------------------------------------------------------
+
+
+def _jobs_text(study: str, overviews: list[JobOverview]) -> RenderableType:
+    from wastenot.jobs.page.words import pair_text
+    from wastenot.reporting.formatting import change
+    from wastenot.terminal.tables import Text, plain_table
+
+    if not overviews:
+        return Text(f"{study}: no jobs yet; a program adds one by running: with wn.job(NAME, study={study!r}, ...) as run:")
+    table = plain_table(
+        ("job", "device", "next"),
+        ("runs", "reached", "regret", "cost against default"),
+        less_important=("device", "reached"),
+    )
+    for each in overviews:
+        pair, decision = each.next_pair, each.next
+        what = "-" if decision is None else f"batch size {decision.batch_size:,}" if pair is None else pair_text(pair)
+        against = each.against_default
+        table.add_row(
+            Text(each.terms.name),
+            Text(each.device),
+            Text(what),
+            f"{len(each.history):,}",
+            f"{each.reached:,}",
+            "-" if each.regret is None else f"{each.regret:.2f}",
+            "-" if against is None else change(against.ratio - 1.0, 1),
+        )
+    return table
+
+
+def job_text(overview: JobOverview, *, runs: int, answers: list[tuple[str, float, Pair]]) -> RenderableType:
+    """The whole, for a terminal."""
+    from wastenot.jobs.page.listings import frontier_table, runs_table, sizes_table
+    from wastenot.jobs.page.words import effect_text, next_text
+    from wastenot.terminal.tables import Group, Paragraph, Text, headline, named_rows, rich_table
+
+    terms = overview.terms
+    head = headline(terms.name, overview.device, overview.origin, counted(len(overview.history), "run"))
+    parts: list[RenderableType] = [
+        Paragraph(head),
+        Paragraph(Text(f"{effect_text(overview)}.", style="bold")),
+        Paragraph(Text(f"Next: {_lowered(next_text(overview))}.", style="bold green")),
+        "",
+        named_rows(
+            _named(overview) + [(_QUESTIONS[name], _answer_text(limit, name, pair)) for name, limit, pair in answers]
+        ),
+    ]
+    tables = [sizes_table(overview), frontier_table(overview), runs_table(overview, most=runs) if runs else None]
+    for table in tables:
+        if table is not None and table.rows:
+            less = ("Chance", "Epochs from", "Mean power", "Best setting", "Reached", "95 % interval", "Why this batch size")
+            there = tuple(name for name in less if name in {column.title for column in table.columns})
+            parts += ["", Text(table.title, style="bold"), rich_table(table, there)]
+    return Group(*parts, *(Text(f"note: {note}", style="yellow") for note in overview.notes))
+
+
+_QUESTIONS = {"within_s": "Within the time", "power_budget_w": "Within the power"}
+
+
+def _named(overview: JobOverview) -> list[tuple[str, str]]:
+    from wastenot.jobs.page.words import (
+        asked_text,
+        cost_text,
+        next_effect_text,
+        outcomes_text,
+        regret_text,
+        target_text,
+    )
+
+    terms = overview.terms
+    rows = [("Target", target_text(terms)), ("Asked for", asked_text(terms)), ("Runs", outcomes_text(overview))]
+    if overview.total_cost > 0.0:
+        rows.append(("Cost so far", cost_text(terms, overview.total_cost)))
+    regret, effect = regret_text(overview), next_effect_text(overview)
+    if regret is not None:
+        rows.append(("Regret so far", regret))
+    if effect is not None:
+        rows.append(("Against the default", f"{effect}, for each run"))
+    if overview.elsewhere:
+        others = ", ".join(each for each in overview.devices if each != overview.device)
+        rows.append(("Elsewhere", f"{counted(overview.elsewhere, 'run')} on {others}"))
+    return rows
+
+
+def _answer_text(limit: float, name: str, pair: Pair) -> str:
+    from wastenot.jobs.page.words import pair_text, time_text
+    from wastenot.reporting.formatting import quantity
+
+    asked = f"of at most {time_text(limit)}" if name == "within_s" else f"of at most {quantity(limit, 'W', 3)}"
+    energy = "" if pair.energy_j is None else f", {quantity(pair.energy_j, 'J', 3)}"
+    return f"{asked}: {pair_text(pair)}: {time_text(pair.time_s)}{energy}"
+
+
+def _lowered(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+# ---- as a document -------------------------------------------------------------------------------------------
+
+
+def _listed(overview: JobOverview) -> dict[str, Any]:
+    decision = overview.next
+    return {
+        "name": overview.terms.name,
+        "device": overview.device,
+        "origin": overview.origin,
+        "devices": list(overview.devices),
+        "runs": len(overview.history),
+        "reached": overview.reached,
+        "total_cost": overview.total_cost,
+        "regret": overview.regret,
+        "cost_change": None if overview.against_default is None else overview.against_default.ratio - 1.0,
+        "next": None if decision is None else {"batch_size": decision.batch_size, "why": decision.why},
+    }
+
+
+def job_document(overview: JobOverview, study: str) -> dict[str, Any]:
+    """What is known of a job, as ``--json`` prints it (``wastenot.job/1``)."""
+    from wastenot.jobs.page.words import in_seconds
+    from wastenot.terminal.output import as_values
+
+    terms, against = overview.terms, overview.against_default
+    return _listed(overview) | {
+        "study": study,
+        "terms": as_values(terms) | {"settings": [_setting(each) for each in terms.settings]},
+        "cost_unit": "s" if in_seconds(terms) else "J",
+        "against_default": None if against is None else as_values(against),
+        "history": [
+            {
+                "number": each.run.number,
+                "batch_size": each.run.batch_size,
+                "setting": _setting(each.run.setting),
+                "outcome": each.run.outcome,
+                "epochs": each.run.epochs,
+                "time_s": each.run.time_s,
+                "energy_j": each.run.energy_j,
+                "metric": each.run.metric,
+                "started_unix_s": each.run.started_unix_s,
+                "cost": each.cost,
+                "regret": each.regret,
+                "why": each.why,
+            }
+            for each in overview.history
+        ],
+        "elsewhere": overview.elsewhere,
+        "outlook": as_values(overview.outlook),
+        "pairs": [_pair(overview, each) for each in overview.pairs],
+        "cheapest": None if overview.cheapest is None else _pair(overview, overview.cheapest),
+        "default": None if overview.default is None else _pair(overview, overview.default),
+        "next_pair": None if overview.next_pair is None else _pair(overview, overview.next_pair),
+        "changed_at": list(overview.changed_at),
+        "no_memory": overview.no_memory,
+        "notes": list(overview.notes),
+    }
+
+
+def _pair(overview: JobOverview, pair: Pair) -> dict[str, Any]:
+    return {
+        "batch_size": pair.batch_size,
+        "setting": _setting(pair.setting),
+        "time_s": pair.time_s,
+        "energy_j": pair.energy_j,
+        "power_w": pair.power_w,
+        "cost": pair.cost(overview.terms),
+        "epochs": pair.epochs.mean,
+        "epochs_error": pair.epochs.error,
+        "reached": pair.epochs.reached,
+        "forecast": pair.forecast,
+        "on_frontier": pair in overview.pareto,
+    }
+
+
+def _setting(setting: Setting) -> dict[str, float | None]:
+    return {
+        "core_mhz": setting.core_mhz, "memory_mhz": setting.memory_mhz, "power_limit_w": setting.power_limit_w
+    }  # fmt: skip
+
+
+def _answer(name: str, limit: float, pair: Pair) -> dict[str, Any]:
+    return {
+        name: limit,
+        "batch_size": pair.batch_size,
+        "setting": _setting(pair.setting),
+        "time_s": pair.time_s,
+        "energy_j": pair.energy_j,
+        "power_w": pair.power_w,
+    }

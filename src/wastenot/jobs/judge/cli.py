@@ -1,0 +1,227 @@
+"""``wastenot recur``: what policies make of training jobs that come back, simulated on traces of them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wastenot.errors import BadInputError
+from wastenot.terminal.options import JsonOption
+from wastenot.wording import counted
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from wastenot.jobs.judge.compare import Choice, Comparison
+    from wastenot.jobs.judge.trace import JobKey, JobTrace, TrainingSummaries
+
+_MOST_CURVE = 200  # points of a regret curve in the document
+_SHOWN = 12  # jobs or targets in an error
+
+
+def recur(
+    train: Annotated[
+        Path | None,
+        typer.Argument(metavar="[TRAIN.csv]", help="Epochs that runs needed, by batch size, as Zeus publishes them."),
+    ] = None,
+    power: Annotated[
+        Path | None,
+        typer.Argument(metavar="[POWER.csv]", help="Time of an epoch and power, by batch size and power limit."),
+    ] = None,
+    job: Annotated[
+        str | None,
+        typer.Option("--job", metavar="NAME", help="Which job of the files, as squad/bert; by default their only one."),
+    ] = None,
+    target: Annotated[
+        float | None, typer.Option("--target", metavar="X", help="Metric to reach; by default the only one on record.")
+    ] = None,
+    default: Annotated[
+        int | None, typer.Option("--default", metavar="N", help="Batch size that is run today, to compare with.")
+    ] = None,
+    max_epochs: Annotated[
+        int | None,
+        typer.Option("--max-epochs", metavar="N", help="Longest training; by default that of the longest run on record."),
+    ] = None,
+    made_up: Annotated[
+        int | None, typer.Option("--made-up", metavar="N", help="In place of files: N made-up jobs of each of twelve kinds.")
+    ] = None,
+    eta: Annotated[
+        float, typer.Option("--eta", metavar="X", help="Weight of energy against time, 0 (time) to 1 (energy).")
+    ] = 0.5,
+    recurrences: Annotated[
+        int | None,
+        typer.Option("--recurrences", metavar="N", help="How often a job comes; by default twice for every pair to choose."),
+    ] = None,
+    seeds: Annotated[
+        int, typer.Option("--seeds", metavar="N", help="Simulate each job N times, with seeds from 0 on.")
+    ] = 20,
+    overlap: Annotated[
+        float | None,
+        typer.Option("--overlap", metavar="X", help="Let runs overlap: X in flight on average. By default none does."),
+    ] = None,
+    processes: Annotated[
+        int | None,
+        typer.Option("--processes", metavar="N", help="Processes that share the work; by default one for each core."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Simulate jobs that come back, on traces.
+
+    Shows what each policy loses against always running the best batch size and setting: the default, a grid search that
+    prunes, wastenot, and an oracle. Nothing is run or measured.
+    """
+    from wastenot.jobs.judge.compare import POLICIES, compare
+    from wastenot.terminal.output import console, print_json
+    from wastenot.terminal.progress import shown_progress
+
+    for name, value in (
+        ("--recurrences", recurrences),
+        ("--seeds", seeds),
+        ("--processes", processes),
+        ("--made-up", made_up),
+    ):
+        if value is not None and value < 1:
+            raise BadInputError(f"{name} {value}: must be at least 1")
+    if not 0.0 <= eta <= 1.0:
+        raise BadInputError(f"--eta {eta:g}: must be between 0 (time) and 1 (energy)")
+    if overlap is not None and not 0.0 < overlap <= 100.0:
+        raise BadInputError(f"--overlap {overlap:g}: must be above 0, and 100 at most")
+    traces = _traces(train, power, job, target, default, max_epochs, made_up)
+    traces = tuple(trace.with_terms(eta=eta) for trace in traces)
+    workers = min(processes or os.cpu_count() or 1, len(traces) * len(POLICIES) * seeds)
+    with shown_progress("simulate") as progress:
+        found = tuple(
+            compare(
+                traces,
+                tuple(POLICIES),
+                range(seeds),
+                recurrences=recurrences,
+                load=overlap,
+                processes=workers,
+                progress=progress,
+            )
+        )
+    if as_json:
+        print_json("recur", {"eta": eta, "seeds": seeds, "overlap": overlap, "jobs": [_listed(each) for each in found]})
+    else:
+        console().print(_text(found, eta, seeds, overlap))
+
+
+def _traces(
+    train: Path | None,
+    power: Path | None,
+    job: str | None,
+    target: float | None,
+    default: int | None,
+    max_epochs: int | None,
+    made_up: int | None,
+) -> tuple[JobTrace, ...]:
+    if made_up is not None:
+        given = (train, job, target, default, max_epochs)
+        if any(each is not None for each in given):
+            raise BadInputError("--made-up: takes the place of files and of what is said about their job; leave those out")
+        from wastenot.jobs.judge.made import made_jobs
+
+        return made_jobs(range(made_up))
+    if train is None or power is None:
+        raise BadInputError("give two files, TRAIN.csv and POWER.csv, or --made-up N for made-up jobs")
+    from wastenot.jobs.judge.trace import read_training_summaries
+
+    read = read_training_summaries(train, power)
+    key = _job(read, job, train)
+    known = read.targets(key)
+    if target is None and len(known) > 1:
+        raise BadInputError(f"--target: {key} has runs to several; give one of {_some(f'{each:g}' for each in known)}")
+    aim = known[0] if target is None else target
+    if aim not in known:
+        raise BadInputError(f"--target {aim:g}: {key} has no runs to it, but to {_some(f'{each:g}' for each in known)}")
+    sizes = sorted({size for size, _ in read.speeds[key]} & set(read.epochs[key, aim]))
+    if default is None:
+        raise BadInputError(f"--default: which batch size is run today? one of {', '.join(map(str, sizes))}")
+    if max_epochs is not None and max_epochs < 1:
+        raise BadInputError(f"--max-epochs {max_epochs}: must be at least 1")
+    trace = read.trace(key, aim, default, max_epochs or read.longest(key), power.stem)
+    if trace.best_cost() == float("inf"):
+        raise BadInputError(f"{train}: no run of {key} reaches {aim:g} within {trace.terms.max_epochs} epochs")
+    return (trace,)
+
+
+def _job(read: TrainingSummaries, name: str | None, train: Path) -> JobKey:
+    jobs = read.jobs()
+    if not jobs:
+        raise BadInputError(f"{train}: no job of it is in the other file as well")
+    if name is None:
+        if len(jobs) > 1:
+            raise BadInputError(f"--job: which one? {_some(map(str, jobs))}")
+        return jobs[0]
+    dataset, _, network = name.partition("/")
+    found = [each for each in jobs if str(each) == name or (each.dataset == dataset and each.network.startswith(network))]
+    # Jobs that differ in the optimizer alone are told apart by it, behind a second slash.
+    found = [each for each in jobs if f"{each}/{each.optimizer}" == name] or found
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise BadInputError(f"--job {name}: which one? {_some(f'{each}/{each.optimizer}' for each in found)}")
+    raise BadInputError(f"--job {name}: is not in both files; these are: {_some(map(str, jobs))}")
+
+
+def _some(names: Any) -> str:
+    listed = list(dict.fromkeys(names))
+    more = f", ... ({len(listed)} altogether)" if len(listed) > _SHOWN else ""
+    return ", ".join(listed[:_SHOWN]) + more
+
+
+def _listed(found: Comparison) -> dict[str, Any]:
+    import numpy as np
+
+    at = np.unique(np.linspace(0, found.recurrences - 1, min(found.recurrences, _MOST_CURVE)).round().astype(int))
+    terms = found.trace.terms
+    return {
+        "job": terms.name,
+        "batch_sizes": list(terms.batch_sizes),
+        "default": terms.default,
+        "max_epochs": terms.max_epochs,
+        "recurrences": found.recurrences,
+        "best": _choice(found.best),
+        "policies": [
+            {
+                "policy": result.policy,
+                "regret": result.mean,
+                "regret_error": result.error,
+                "regret_by_seed": result.regret[:, -1].tolist(),
+                "choice": _choice(result.choice),
+                "energy_against_default": result.energy,
+                "runs": float(np.mean(result.runs)),
+                "curve": {"recurrence": (at + 1).tolist(), "regret": result.regret[:, at].mean(axis=0).tolist()},
+            }
+            for result in found.results
+        ],
+    }
+
+
+def _choice(choice: Choice) -> dict[str, Any]:
+    from wastenot.terminal.output import as_values
+
+    return {"batch_size": choice.batch_size, "setting": as_values(choice.setting)}
+
+
+def _text(found: tuple[Comparison, ...], eta: float, seeds: int, overlap: float | None) -> RenderableType:
+    from wastenot.terminal.tables import Group, Paragraph, Text, plain_table
+
+    policies = [result.policy for result in found[0].results]
+    table = plain_table(("job",), ("recurrences", *policies, "energy of the choice"), less_important=("recurrences",))
+    for each in found:
+        cells = [f"{result.mean:.2f}" + (f" ± {result.error:.2f}" if seeds > 1 else "") for result in each.results]
+        ours = next(result for result in each.results if result.policy == "wastenot")
+        table.add_row(Text(each.trace.terms.name), str(each.recurrences), *cells, f"{ours.energy:.3f}")
+    apart = "one after the other" if overlap is None else f"{overlap:g} in flight on average"
+    above = f"Simulated: {counted(len(found), 'job')}, η = {eta:g}, {counted(seeds, 'seed')}, runs {apart}"
+    below = (
+        "Regret: what all runs cost beyond as many runs of the best batch size and setting, in such runs; mean"
+        + (" ± standard error" if seeds > 1 else "")
+        + ". Energy: of a run of what wastenot chooses in the end, against the default batch size at the first setting."
+    )
+    return Group(Text(above, style="bold"), table, Paragraph(Text(below, style="dim")))

@@ -1,0 +1,1 @@
+"""What is learned of a job from its runs."""

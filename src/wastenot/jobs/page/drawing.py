@@ -1,0 +1,87 @@
+"""What the figures of a job share: colours, units, axes, and what they are of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from wastenot.jobs.model.frontier import Pair
+from wastenot.jobs.page.words import in_seconds, setting_text
+from wastenot.jobs.plan.overview import JobOverview
+from wastenot.jobs.tables.records import JobTerms
+from wastenot.reporting.figure import NARROW_WIDTH
+from wastenot.reporting.formatting import SPACE
+from wastenot.reporting.optional_imports import load
+from wastenot.wording import counted
+
+WIDE, NARROW = 915, NARROW_WIDTH - 60
+OUTCOME_COLORS = {
+    "reached": "#2f6fde",
+    "stopped": "#e08a00",
+    "missed": "#d6483b",
+    "diverged": "#b04bb8",
+    "no memory": "#8a9a00",
+    "lost": "#7a8699",
+    "failed": "#7c5cff",
+    "running": "#0f9b8e",
+}
+_WIDELY = 4.0  # ratio of the greatest to the least, from which on an axis is logarithmic
+
+
+def about(overview: JobOverview) -> str:
+    """Of what a figure is, and where its numbers come from."""
+    runs = counted(len(overview.history), "run").replace(" ", SPACE)
+    return f"{overview.terms.name} on {overview.device} · {runs} · {overview.origin} numbers"
+
+
+def time_unit(longest_s: float) -> tuple[str, float]:
+    """A unit for an axis of times, and how many of it make a second."""
+    for least_s, unit, unit_s in ((5400.0, "h", 3600.0), (300.0, "min", 60.0), (0.5, "s", 1.0)):
+        if longest_s >= least_s:
+            return unit, 1.0 / unit_s
+    return "ms", 1e3
+
+
+def energy_unit(highest_j: float) -> tuple[str, float]:
+    """A unit for an axis of energies, and how many of it make a joule."""
+    for least_j, unit, unit_j in ((2e9, "GJ", 1e9), (2e6, "MJ", 1e6), (2e4, "kJ", 1e3)):
+        if highest_j >= least_j:
+            return unit, 1.0 / unit_j
+    return "J", 1.0
+
+
+def cost_unit(terms: JobTerms, highest: float) -> tuple[str, float]:
+    """A unit for an axis of costs, and how many of it make one."""
+    return time_unit(highest) if in_seconds(terms) else energy_unit(highest)
+
+
+def scale_of(values: Sequence[float], *, room: float = 0.06) -> Any:
+    """A scale that holds all values with some room, logarithmic where they differ widely."""
+    alt = load("altair")
+    low, high = min(values), max(values)
+    if low > 0.0 and high / low > _WIDELY:
+        factor = (high / low) ** room
+        return alt.Scale(type="log", domain=[low / factor, high * factor], nice=False)
+    spread = (high - low) or 0.1 * abs(high) or 1.0
+    return alt.Scale(domain=[low - 1.5 * room * spread, high + 1.5 * room * spread], nice=False, zero=False)
+
+
+def sizes_axis(
+    field: str, sizes: Sequence[int], *, narrow: bool, channel: str = "X", title: str | None = "batch size"
+) -> Any:
+    """An axis of batch sizes, evenly spaced by their logarithms, with a tick at each as far as there is room."""
+    alt = load("altair")
+    most = 7 if narrow else 16
+    every = max(1, -(-len(sizes) // most))
+    room = (sizes[-1] / sizes[0]) ** 0.06 if len(sizes) > 1 else 1.5
+    return getattr(alt, channel)(
+        f"{field}:Q",
+        title=title,
+        scale=alt.Scale(type="log", base=2, domain=[sizes[0] / room, sizes[-1] * room], nice=False),
+        axis=alt.Axis(values=list(sizes[::every]), format=",d", grid=False),
+    )
+
+
+def setting_of(pair: Pair) -> str:
+    """A pair's setting, for what is shown under the pointer."""
+    return setting_text(pair.setting)

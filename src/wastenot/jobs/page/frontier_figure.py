@@ -1,0 +1,117 @@
+"""Every pair of a batch size and a setting in time and energy to the target: frontier, default and choice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wastenot.jobs.model.frontier import Pair
+from wastenot.jobs.page.drawing import NARROW, WIDE, about, energy_unit, scale_of, setting_of, time_unit
+from wastenot.jobs.page.words import cost_text, time_text
+from wastenot.jobs.plan.overview import JobOverview
+from wastenot.reporting.figure import Figure, inline, layered, specification_of, tooltips
+from wastenot.reporting.formatting import quantity
+from wastenot.reporting.optional_imports import load
+from wastenot.reporting.theme import CATEGORIES
+from wastenot.wording import counted
+
+_TITLE = "Time and energy to the target"
+_HEIGHT = 360
+
+
+def frontier_figure(overview: JobOverview) -> Figure:
+    """Pairs, those that no other beats, the default and the next one."""
+    known = [pair for pair in overview.pairs if pair.energy_j is not None]
+    if not known:
+        lacks = "nothing measures energy on this device" if overview.pairs else "no run has reached the target yet"
+        if overview.reached and not overview.pairs:
+            lacks = "the time of an epoch is not known yet"
+        return Figure("job-frontier", _TITLE, about(overview), f"There is no frontier: {lacks}.", None)
+    note = (
+        f"{counted(len(known), 'pair')} of {counted(len(_sizes(known)), 'batch size')} and the settings that were measured. "
+        "A line joins the settings of a batch size, whose number stands at its fastest. On the dark line no pair is beaten "
+        "by another in both time and energy."
+    )
+    if any(pair.forecast for pair in known):
+        pale = "no run with this batch size has reached the target yet, so its epochs are a forecast"
+        note += f" Pale: {pale}; it is not on the line."
+    wide, narrow = (specification_of(_chart(overview, known, narrow=each)) for each in (False, True))
+    return Figure("job-frontier", _TITLE, about(overview), note, wide, narrow)
+
+
+def _chart(overview: JobOverview, pairs: list[Pair], *, narrow: bool) -> Any:
+    alt = load("altair")
+    (unit, factor), (joule, share) = (
+        time_unit(max(pair.time_s for pair in pairs)), energy_unit(max(pair.energy_j or 0.0 for pair in pairs))
+    )  # fmt: skip
+
+    def row(pair: Pair, label: str = "") -> dict[str, object]:
+        runs = "forecast" if pair.forecast else f"{pair.epochs.mean:.1f}, from {counted(pair.epochs.reached, 'run')}"
+        return {
+            "size": f"{pair.batch_size:,}",
+            "x": factor * pair.time_s,
+            "y": share * (pair.energy_j or 0.0),
+            "setting": setting_of(pair),
+            "time": time_text(pair.time_s),
+            "energy": quantity(pair.energy_j or 0.0, "J", 4),
+            "cost": cost_text(overview.terms, pair.cost(overview.terms), 4),
+            "epochs": runs,
+            "forecast": pair.forecast,
+            "label": label,
+        }
+
+    x = alt.X(
+        "x:Q", title=f"time to the target, {unit}", scale=scale_of([factor * pair.time_s for pair in pairs]),
+        axis=alt.Axis(tickCount=4 if narrow else 10),
+    )  # fmt: skip
+    y = alt.Y(
+        "y:Q", title=f"energy to the target, {joule}", scale=scale_of([share * (pair.energy_j or 0.0) for pair in pairs])
+    )
+    tip = tooltips(
+        {
+            "size:N": "batch size", "setting:N": "setting", "time:N": "time", "energy:N": "energy", "cost:N": "cost",
+            "epochs:N": "epochs",
+        }
+    )  # fmt: skip
+    sizes = _sizes(pairs)
+    colors = [CATEGORIES[index % len(CATEGORIES)] for index in range(len(sizes))]
+    color = alt.Color("size:N", scale=alt.Scale(domain=[f"{size:,}" for size in sizes], range=colors), legend=None)
+    base = alt.Chart(inline([row(pair) for pair in pairs])).encode(x=x, y=y)
+    faint = alt.condition("datum.forecast", alt.value(0.35), alt.value(1.0))
+    line_opacity = alt.condition("datum.forecast", alt.value(0.2), alt.value(0.55))
+    by_size = base.mark_line(strokeWidth=1.5).encode(color=color, detail="size:N", order="x:Q", opacity=line_opacity)
+    dots = base.mark_circle(size=48).encode(color=color, opacity=faint, tooltip=tip)
+    fastest = [min((p for p in pairs if p.batch_size == size), key=lambda p: p.time_s) for size in sizes]
+    # A pair that is marked has its batch size in the mark's own label.
+    named = alt.Chart(inline([row(pair) for pair in fastest if pair not in (overview.default, overview.next_pair)]))
+    names = [
+        named.mark_text(style=style, align="right", dx=-8, fontSize=11, tooltip=None).encode(x=x, y=y, text="size:N")
+        for style in ("halo", "small-label")
+    ]
+    layers = [by_size]
+    if len(overview.pareto) > 1:
+        pareto = alt.Chart(inline([row(pair) for pair in overview.pareto]))
+        layers.append(pareto.mark_line(style="curve", strokeWidth=2.4).encode(x=x, y=y, order=alt.Order("x:Q")))
+    layers += [dots, *names]
+    marked = [(overview.default, "dot", "the default"), (overview.next_pair, "plan", "next")]
+    if overview.default is not None and overview.default == overview.next_pair:
+        marked = [(overview.default, "plan", "the default, and next")]
+    for pair, style, label in marked:
+        if pair is not None and pair.energy_j is not None:
+            layers += _marked(row(pair, f"{pair.batch_size:,}, {label}"), style, x, y, tip)
+    return layered(*layers).properties(width=NARROW if narrow else WIDE, height=_HEIGHT)
+
+
+def _sizes(pairs: list[Pair]) -> list[int]:
+    return sorted({pair.batch_size for pair in pairs})
+
+
+def _marked(row: dict[str, object], style: str, x: Any, y: Any, tip: Any) -> list[Any]:
+    """A mark with its name beside it."""
+    base = load("altair").Chart(inline([row]))
+    texts = [
+        base.mark_text(style=kind, align="left", baseline="middle", dx=11, dy=-1, tooltip=None).encode(
+            x=x, y=y, text="label:N"
+        )
+        for kind in ("halo", "label")
+    ]
+    return [*texts, base.mark_point(style=style).encode(x=x, y=y, tooltip=tip)]

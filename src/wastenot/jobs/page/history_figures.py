@@ -1,0 +1,116 @@
+"""The runs of a job in their order: which batch size each had, and what they have cost beyond the cheapest pair."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wastenot.jobs.page.drawing import NARROW, OUTCOME_COLORS, WIDE, about, sizes_axis
+from wastenot.jobs.page.words import cost_text, runs_of, setting_text, time_text
+from wastenot.jobs.plan.overview import JobOverview
+from wastenot.reporting.figure import Figure, inline, layered, series_color, specification_of, tooltips
+from wastenot.reporting.optional_imports import load
+
+_HEIGHT = 230
+_OURS, _DEFAULT = "this job", "always the default (expected)"
+
+
+def history_figure(overview: JobOverview) -> Figure:
+    """The batch size of each run, and what became of it."""
+    title = "Batch size by run"
+    if not overview.history:
+        return Figure("job-history", title, about(overview), "The job has not run on this device yet.", None)
+    note = "In the order in which runs began; the default is the faint line."
+    if overview.changed_at:
+        note += " Upright lines: epochs are no longer what they were from there on."
+    wide, narrow = (specification_of(_history(overview, narrow=each)) for each in (False, True))
+    return Figure("job-history", title, about(overview), note, wide, narrow)
+
+
+def _history(overview: JobOverview, *, narrow: bool) -> Any:
+    alt = load("altair")
+    rows: list[dict[str, object]] = [
+        {
+            "run": each.run.number,
+            "size": each.run.batch_size,
+            "outcome": each.run.outcome,
+            "epochs": each.run.epochs,
+            "setting": setting_text(each.run.setting),
+            "time": time_text(each.run.time_s) if each.run.time_s > 0.0 else "–",
+            "cost": "–" if each.cost is None else cost_text(overview.terms, each.cost),
+            "why": each.why or "–",
+        }
+        for each in overview.history
+    ]
+    sizes = sorted({*overview.terms.batch_sizes, *(each.run.batch_size for each in overview.history)})
+    x, y = _run_axis(overview, narrow=narrow), sizes_axis("size", sizes, narrow=narrow, channel="Y")
+    there = {name: color for name, color in OUTCOME_COLORS.items() if any(row["outcome"] == name for row in rows)}
+    tip = tooltips(
+        {
+            "run:Q": "run", "size:Q": "batch size", "setting:N": "setting", "outcome:N": "outcome", "epochs:Q": "epochs",
+            "time:N": "time", "cost:N": "cost", "why:N": "why",
+        }
+    )  # fmt: skip
+    default = alt.Chart(inline([{"size": overview.terms.default}])).mark_rule(style="rule").encode(y=y)
+    dots = alt.Chart(inline(rows)).mark_circle(size=60, opacity=0.85)
+    color = series_color("outcome:N", there, symbolSize=80, columns=3 if narrow else 0)
+    changes: list[dict[str, object]] = [{"run": number - 0.5} for number in overview.changed_at]
+    if changes:
+        default = layered(default, alt.Chart(inline(changes)).mark_rule(style="rule").encode(x=x))
+    drawn = layered(default, dots.encode(x=x, y=y, color=color, tooltip=tip))
+    return drawn.properties(width=NARROW if narrow else WIDE, height=_HEIGHT)
+
+
+def regret_figure(overview: JobOverview) -> Figure:
+    """Cumulative regret, beside that of always running the default."""
+    title = "Cumulative regret"
+    known = [each for each in overview.history if each.regret is not None and each.run.outcome != "running"]
+    cheapest = overview.cheapest
+    if not known or cheapest is None:
+        note = "Not known before a run has reached the target and its speed was measured."
+        return Figure("job-regret", title, about(overview), note, None)
+    note = (
+        f"What runs have cost beyond as many {runs_of(cheapest)} as reached the target, by what is known now: learning, "
+        "failures and luck. It levels off once the choice is right."
+    )
+    if overview.default is not None and not overview.default.forecast and not overview.changed_at:
+        note += " The other line is what always running the default is expected to have cost, in the same unit."
+    wide, narrow = (specification_of(_regret(overview, narrow=each)) for each in (False, True))
+    return Figure("job-regret", title, about(overview), note, wide, narrow)
+
+
+def _regret(overview: JobOverview, *, narrow: bool) -> Any:
+    alt = load("altair")
+    assert overview.cheapest is not None
+    terms, reached = overview.terms, 0
+    extra = None
+    if overview.default is not None and not overview.default.forecast and not overview.changed_at:
+        extra = overview.default.cost(terms) / overview.cheapest.cost(terms) - 1.0
+    rows: list[dict[str, object]] = []
+    for each in overview.history:
+        if each.run.outcome == "running" or each.regret is None:
+            continue
+        reached += each.run.outcome == "reached"
+        rows.append({"run": each.run.number, "regret": each.regret, "series": _OURS, "text": f"{each.regret:.2f}"})
+        if extra is not None:
+            of_default = extra * reached
+            rows.append({"run": each.run.number, "regret": of_default, "series": _DEFAULT, "text": f"{of_default:.2f}"})
+    colors = {_OURS: "#2f6fde"} | ({} if extra is None else {_DEFAULT: "#e08a00"})
+    tip = tooltips({"series:N": " ", "run:Q": "run", "text:N": "regret"})
+    base = alt.Chart(inline(rows)).encode(
+        x=_run_axis(overview, narrow=narrow),
+        y=alt.Y("regret:Q", title="regret, in runs of the cheapest pair", scale=alt.Scale(zero=True, nice=True)),
+        color=series_color(
+            "series:N", colors, symbolType="stroke", symbolStrokeWidth=2.5, labelLimit=300, columns=1 if narrow else 0
+        ),
+    )
+    line = base.mark_line(strokeWidth=2)
+    points = base.mark_point(size=60, filled=True, opacity=0).encode(tooltip=tip)
+    return layered(line, points).properties(width=NARROW if narrow else WIDE, height=_HEIGHT)
+
+
+def _run_axis(overview: JobOverview, *, narrow: bool) -> Any:
+    alt = load("altair")
+    numbers = [each.run.number for each in overview.history]
+    first, last = min(numbers), max(numbers)
+    axis = alt.Axis(tickCount=min(5 if narrow else 12, last - first + 1), tickMinStep=1, format=",d", grid=False)
+    return alt.X("run:Q", title="run", scale=alt.Scale(domain=[first - 0.5, last + 0.5], nice=False), axis=axis)

@@ -1,0 +1,103 @@
+"""What each batch size has cost, run by run, and what is expected of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wastenot.jobs.page.drawing import NARROW, OUTCOME_COLORS, WIDE, about, cost_unit, scale_of, sizes_axis
+from wastenot.jobs.page.words import cost_text
+from wastenot.jobs.plan.overview import JobOverview
+from wastenot.reporting.figure import Figure, inline, layered, series_color, specification_of, tooltips
+from wastenot.reporting.formatting import percent
+from wastenot.reporting.optional_imports import load
+
+_TITLE = "Cost of each batch size"
+_HEIGHT = 300
+
+
+def sizes_figure(overview: JobOverview) -> Figure:
+    """A dot for each run, and the expected cost with its interval."""
+    runs = [each for each in overview.history if each.cost]
+    if not runs and not overview.outlook:
+        return Figure("job-sizes", _TITLE, about(overview), "Nothing is known yet: the job has not run.", None)
+    note = "A dot is a run; one that did not get to the target cost what it had used until then."
+    if overview.changed_at:
+        note += f" Faint: before run {overview.changed_at[-1]:,}, with which epochs are no longer what they were."
+    if overview.outlook:
+        note += (
+            " Lines: 95 % interval of the expected cost of a run that gets there; of batch sizes without a run, what is "
+            "forecast from their neighbours."
+        )
+    wide, narrow = (specification_of(_chart(overview, narrow=each)) for each in (False, True))
+    return Figure("job-sizes", _TITLE, about(overview), note, wide, narrow)
+
+
+def _chart(overview: JobOverview, *, narrow: bool) -> Any:
+    alt = load("altair")
+    terms = overview.terms
+    runs = [each for each in overview.history if each.cost]
+    costs = [each.cost or 0.0 for each in runs]
+    # An interval may reach far beyond anything that matters: the axis ends at ten times the least of what is expected.
+    middle = [each.cost for each in overview.outlook] + costs
+    furthest = max([10.0 * min(middle), *costs])
+    shown = [min(max(value, min(middle) / 5.0), furthest) for each in overview.outlook for value in (each.low, each.high)]
+    unit, factor = cost_unit(terms, max(costs or middle))
+    scale = scale_of([factor * value for value in [*costs, *shown, *(min(each, furthest) for each in middle)]])
+    x = sizes_axis("size", terms.batch_sizes, narrow=narrow)
+    y = alt.Y("cost:Q", title=f"cost of a run, {unit}", scale=scale)
+    layers: list[Any] = []
+    expected: list[dict[str, object]] = [
+        {
+            "size": each.batch_size,
+            "cost": factor * each.cost,
+            "low": factor * each.low,
+            "high": factor * each.high,
+            "expected": cost_text(terms, each.cost),
+            "interval": f"{cost_text(terms, each.low)} to {cost_text(terms, each.high)}",
+            "chance": percent(each.chance, 0),
+            "label": _label(overview, each.batch_size),
+        }
+        for each in overview.outlook
+    ]
+    if runs:
+        changed = max(overview.changed_at, default=0)
+        rows: list[dict[str, object]] = [
+            {
+                "size": each.run.batch_size,
+                "cost": factor * (each.cost or 0.0),
+                "outcome": each.run.outcome,
+                "run": each.run.number,
+                "text": cost_text(terms, each.cost or 0.0),
+                "epochs": each.run.epochs,
+                "before": each.run.number < changed,
+            }
+            for each in runs
+        ]
+        there = {name: color for name, color in OUTCOME_COLORS.items() if any(row["outcome"] == name for row in rows)}
+        tip = tooltips({"run:Q": "run", "outcome:N": "outcome", "epochs:Q": "epochs", "text:N": "cost"})
+        dots = alt.Chart(inline(rows)).mark_circle(size=46, clip=True)
+        color = series_color("outcome:N", there, symbolSize=80, columns=3 if narrow else 0)
+        faint = alt.condition("datum.before", alt.value(0.15), alt.value(0.55))
+        layers.append(dots.encode(x=x, y=y, color=color, opacity=faint, tooltip=tip))
+    if expected:
+        base = alt.Chart(inline(expected))
+        tip = tooltips(
+            {"size:Q": "batch size", "expected:N": "expected", "interval:N": "95 % interval", "chance:N": "chance"}
+        )
+        layers.append(
+            base.mark_rule(style="interval", clip=True).encode(x=x, y=alt.Y("low:Q", scale=scale), y2="high:Q", tooltip=tip)
+        )
+        layers.append(base.mark_point(style="dot", clip=True).encode(x=x, y=y, tooltip=tip))
+        following = base.transform_filter("datum.label != ''")
+        for style in ("halo", "label"):
+            text = following.mark_text(style=style, align="left", dx=9, dy=-9, tooltip=None)
+            layers.append(text.encode(x=x, y=y, text=alt.Text("label:N")))
+        if overview.next is not None:
+            chosen = base.transform_filter(alt.datum.size == overview.next.batch_size)
+            layers.append(chosen.mark_point(style="plan").encode(x=x, y=y, tooltip=tip))
+    return layered(*layers).properties(width=NARROW if narrow else WIDE, height=_HEIGHT)
+
+
+def _label(overview: JobOverview, size: int) -> str:
+    names = ["default"] if size == overview.terms.default else []
+    return ", ".join([*names, "next"] if overview.next is not None and size == overview.next.batch_size else names)

@@ -1,0 +1,165 @@
+"""What is known of a job, in words, for terminals and for its page."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from wastenot.jobs.model.frontier import Pair
+from wastenot.jobs.plan.decision import Outlook
+from wastenot.jobs.plan.overview import JobOverview
+from wastenot.jobs.tables.records import JobTerms
+from wastenot.reporting.formatting import SPACE, number, percent, quantity
+from wastenot.setting import Setting
+from wastenot.wording import counted
+
+_SAME = 0.005  # of a cost, which is no difference worth a word
+FEW = 3
+"""Runs of a batch size, below which what is said of it is said with care."""
+
+
+def setting_text(setting: Setting) -> str:
+    """A setting as briefly as can be: ``175 W``, ``1,410 MHz``, ``auto``."""
+    parts = [f"{mhz:,.0f}{SPACE}MHz" for mhz in (setting.core_mhz,) if mhz is not None]
+    if setting.memory_mhz is not None:
+        parts.append(f"memory {setting.memory_mhz:,.0f}{SPACE}MHz")
+    if setting.power_limit_w is not None:
+        parts.append(f"{setting.power_limit_w:.0f}{SPACE}W")
+    return ", ".join(parts) or "auto"
+
+
+def pair_text(pair: Pair) -> str:
+    """A pair: ``batch size 64 at 175 W``; the setting is left out where nothing is set."""
+    at = "" if pair.setting.is_auto else f" at {setting_text(pair.setting)}"
+    return f"batch size {pair.batch_size:,}{at}"
+
+
+def runs_of(pair: Pair) -> str:
+    """Of which pair regret is counted in runs: ``runs of 64 at 175 W``."""
+    at = "" if pair.setting.is_auto else f" at {setting_text(pair.setting)}"
+    return f"runs of {pair.batch_size:,}{at}"
+
+
+def in_seconds(terms: JobTerms) -> bool:
+    """Whether costs are seconds rather than joules."""
+    return terms.power_budget_w is not None or (terms.within_s is None and terms.eta == 0.0 and terms.max_power_w is None)
+
+
+def cost_text(terms: JobTerms, cost: float, digits: int = 3) -> str:
+    """A cost with its unit."""
+    if not in_seconds(terms):
+        return quantity(cost, "J", digits)
+    return time_text(cost) if cost < 1e7 else quantity(cost, "s", digits)
+
+
+def time_text(time_s: float) -> str:
+    """A time as people say it, to three digits: ``12.3 s``, ``47.1 min``, ``7.85 h``."""
+    for least_s, unit_s, unit in ((48 * 3600.0, 24 * 3600.0, "days"), (5400.0, 3600.0, "h"), (90.0, 60.0, "min")):
+        if time_s >= least_s:
+            return f"{number(time_s / unit_s, 3)}{SPACE}{unit}"
+    return quantity(time_s, "s", 3)
+
+
+def asked_text(terms: JobTerms) -> str:
+    """What is minimised."""
+    if terms.within_s is not None:
+        return f"least energy within {time_text(terms.within_s)}"
+    if terms.power_budget_w is not None:
+        return f"least time at a mean power of at most {terms.power_budget_w:,.0f}{SPACE}W"
+    if terms.eta == 0.0:
+        return "least time (η = 0)"
+    if terms.eta == 1.0:
+        return "least energy (η = 1)"
+    priced = "" if terms.max_power_w is None else f" and P{SPACE}={SPACE}{terms.max_power_w:,.0f}{SPACE}W"
+    return f"η · energy + (1 − η) · P · time, with η{SPACE}={SPACE}{terms.eta:g}{priced}"
+
+
+def target_text(terms: JobTerms) -> str:
+    """What a run is to reach."""
+    if terms.target is None:
+        return "as the program decides"
+    most = "" if terms.max_epochs is None else f", within {terms.max_epochs:,} epochs"
+    return f"a metric of at {'least' if terms.higher_is_better else 'most'} {terms.target:g}{most}"
+
+
+def outcomes_text(overview: JobOverview) -> str:
+    """How many runs there were, and what became of them."""
+    counts = Counter(each.run.outcome for each in overview.history)
+    shown = [f"{count:,} {_OUTCOME_WORDS.get(outcome, outcome)}" for outcome, count in counts.most_common()]
+    return ", ".join(shown) or "none yet"
+
+
+_OUTCOME_WORDS = {
+    "reached": "reached the target",
+    "stopped": "stopped early",
+    "missed": "missed the target",
+    "no memory": "did not fit into memory",
+    "running": "under way",
+}
+
+
+def next_text(overview: JobOverview) -> str:
+    """What would be run next, and why."""
+    if overview.next is None:
+        return "No batch size is left to run with"
+    decision = overview.next
+    pair = overview.next_pair
+    what = f"batch size {decision.batch_size:,}" if pair is None else pair_text(pair)
+    return f"{what[:1].upper()}{what[1:]}: {decision.why}" if decision.why else f"{what[:1].upper()}{what[1:]}"
+
+
+def effect_text(overview: JobOverview) -> str:
+    """What choosing has saved so far, in a clause."""
+    against = overview.against_default
+    if not overview.history:
+        return "Has not run yet on this device"
+    if against is None:
+        reached = overview.reached
+        if not reached:
+            return f"No run has reached the target yet, of {counted(len(overview.history), 'run')}"
+        return f"{counted(reached, 'run')} reached the target; what the default would have cost is not known"
+    ratio = against.ratio - 1.0
+    times = f"{counted(against.reached, 'run')} of the default, batch size {overview.terms.default:,}{_resting_on(overview)}"
+    if abs(ratio) < _SAME:
+        return f"Has cost as much as {times}"
+    return f"Has cost {percent(abs(ratio), 1)} {'less' if ratio < 0.0 else 'more'} than {times}"
+
+
+def _resting_on(overview: JobOverview) -> str:
+    """What the cost of the default rests on, where that is little."""
+    default = overview.default
+    if default is None:
+        return ""
+    if default.forecast:
+        return " (whose epochs are a forecast)"
+    few = default.epochs.reached < FEW
+    return f" (as {counted(default.epochs.reached, 'run')} of it went)" if few else ""
+
+
+def next_effect_text(overview: JobOverview) -> str | None:
+    """What the next pair is expected to save against the default; ``None`` where that is not known."""
+    pair, default, terms = overview.next_pair, overview.default, overview.terms
+    if pair is None or default is None or pair == default:
+        return None
+    if overview.no_memory is not None and default.batch_size >= overview.no_memory:
+        return None
+    ratio = pair.cost(terms) / default.cost(terms) - 1.0
+    parts = [f"cost {percent(ratio, 1, sign=True)}", f"time {percent(pair.time_s / default.time_s - 1.0, 1, sign=True)}"]
+    if pair.energy_j is not None and default.energy_j is not None:
+        parts.append(f"energy {percent(pair.energy_j / default.energy_j - 1.0, 1, sign=True)}")
+    careful = pair.forecast or min(pair.epochs.reached, default.epochs.reached) < FEW
+    known = "forecast" if pair.forecast or default.forecast else "by few runs yet" if careful else "by the runs so far"
+    return f"{', '.join(parts)} ({known})"
+
+
+def regret_text(overview: JobOverview) -> str | None:
+    """Regret so far; ``None`` before it is known."""
+    if overview.regret is None or overview.cheapest is None:
+        return None
+    shown = f"{overview.regret:.2f}".replace("-", "−")
+    return f"{shown} {runs_of(overview.cheapest)}, the cheapest pair by what is known now"
+
+
+def outlook_text(terms: JobTerms, outlook: Outlook) -> str:
+    """The expected cost of a batch size, with its interval."""
+    low, high = cost_text(terms, outlook.low), cost_text(terms, outlook.high)
+    return f"{cost_text(terms, outlook.cost)} ({low} to {high})"

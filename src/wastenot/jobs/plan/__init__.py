@@ -1,0 +1,1 @@
+"""What the next run of a job should have."""

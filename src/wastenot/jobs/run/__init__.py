@@ -1,0 +1,1 @@
+"""A run of a job at work in a program."""

@@ -1,0 +1,525 @@
+"""Finds the best power limit or clock of a recurring job while it trains, and holds it.
+
+    iterations  ▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮
+    setting     guess          │ B            │ C            │ best …          │ D            │ best …
+                ┊start┊slice┊··│settle┊slice┊·│settle┊slice┊·│                 waits until a slice is worth it
+
+A slice begins and ends with iterations. The first ones after a change settle and do not count; a change is requested once
+the energy of the slice before is known. Which setting comes next, and when it is worth it, is up to
+:class:`wastenot.jobs.plan.limits.Limits`. While the best is held its iterations are watched: where they become slower than
+they were when it was measured, what is known of the batch size is measured anew. Programs that tell no iterations are
+measured by whole epochs.
+
+It is driven as a controller is (:class:`wastenot.runtime.session.Driver`), and knows no thread and no clock of its own.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections import deque
+from collections.abc import Sequence
+from itertools import pairwise
+from statistics import median
+from typing import Literal
+
+from wastenot.devices.protocol import Device
+from wastenot.errors import BadInputError, ClocksRefusedError
+from wastenot.jobs.plan.limits import Limits, slice_length_s
+from wastenot.jobs.run.settings import words
+from wastenot.jobs.run.slices import MOST_PAUSES, Slice
+from wastenot.jobs.tables.records import Speed
+from wastenot.planning.switching import SwitchTime, switch_time
+from wastenot.runtime.blocks import LEAST_ITERATIONS
+from wastenot.runtime.controller import Subject
+from wastenot.runtime.energy_edges import EnergyEdges
+from wastenot.runtime.gpu_reading import GpuReading
+from wastenot.runtime.guard import Guard
+from wastenot.runtime.marker import EPOCH, ITERATION, Marker
+from wastenot.runtime.one_setting import one_setting
+from wastenot.runtime.status import Event, GpuStatus, Moment, Proof, Status, Summary, Tuning
+from wastenot.runtime.time_line import TimeLine
+from wastenot.setting import AUTO, Setting
+
+_SKIPPED = 2  # iterations of a job that say nothing of the others
+_STEADY = 0.1  # by which the latest iterations may differ while they count as steady
+_MOST_UNSTEADY = 30  # iterations, after which the job is as steady as it gets
+_PAUSE = 1.5  # iterations of the setting held that take longer by this factor had something else in them
+_LATEST = 15
+_LATE = 3.0  # a switch counts as arrived after so many times its usual time
+_REGULATOR_S = 0.5  # that a card's regulator takes to come to rest under another power limit
+_MOST_UNREAD = 3  # slices whose energy could not be read, after which none is worth it
+_SLOWER = 0.02  # by which iterations at the setting held may become slower before they are measured anew
+_SENSORS_S = 1.0
+_EVENTS = 100
+
+_State = Literal["starting", "settling", "slice", "resting", "holding", "over"]
+
+
+class JobDriver:
+    """Measures settings on the GPUs of a job in slices, and holds the best.
+
+    Args:
+        gpus: that the job runs on; all get the same settings, and their energies count together.
+        subject: what runs.
+        limits: what is known of the job's settings on this device; it learns.
+        batch_size: that the run trains with.
+        device: label of the GPUs in the job's records.
+        seen_s: how long earlier runs have been seen to run at this batch size.
+        epochs: expected to the target; ``None`` where nothing is known.
+        switching: how long the GPUs take to switch; by default what is known of the first.
+        now_s: moment at which it begins, on the clock of the first GPU.
+        process: ID of the process that controls the clocks; by default this one's.
+        started_unix_s: when it began, by the calendar; by default now.
+
+    Attributes:
+        speeds: what was measured, by epoch; empty until the length of an epoch is known.
+        held: the setting that is held, or will be once a slice has ended.
+
+    Raises:
+        BadInputError: no GPU is given.
+    """
+
+    def __init__(
+        self,
+        gpus: Sequence[Device],
+        subject: Subject,
+        limits: Limits,
+        batch_size: int,
+        *,
+        device: str,
+        seen_s: float = 0.0,
+        epochs: float | None = None,
+        switching: SwitchTime | None = None,
+        now_s: float = 0.0,
+        process: int | None = None,
+        started_unix_s: float | None = None,
+    ) -> None:
+        if not gpus:
+            raise BadInputError("`gpus`: name at least one GPU")
+        self.gpus, self.subject, self.limits, self.batch_size = tuple(gpus), subject, limits, batch_size
+        self.speeds: tuple[Speed, ...] = ()
+        self.epochs = epochs
+        self._device, self._earlier_s = device, seen_s
+        switching = switch_time(gpus[0].identity.label) if switching is None else switching
+        self.schedule = one_setting(switching, 0.0, (), 1.0, 1.0)
+        self._settle_s = _LATE * switching.core_s
+        if any(each.power_limit_w is not None for each in limits.terms.settings):
+            self._settle_s = max(self._settle_s, _REGULATOR_S)
+        self._began_s = self._now_s = now_s
+        self._process = os.getpid() if process is None else process
+        self._started_unix_s = time.time() if started_unix_s is None else started_unix_s
+        self._edges = [EnergyEdges(gpu, gpu.time.now_s) for gpu in gpus]
+        self._readings = [GpuReading() for _ in gpus]
+        self._line = TimeLine(now_s)
+        self._events: deque[Event] = deque(maxlen=_EVENTS)
+        self._sensors_due_s = now_s
+        # Times are of iterations until an epoch has shown how many it has; earlier runs told theirs by epoch.
+        self._by_epoch = bool(limits.measured_at(batch_size))
+        self._known_length = False
+        self._first_of_epoch: int | None = None
+        self._work = 1.0  # iterations in the unit that `limits` knows
+        self._guard = Guard(_SLOWER)
+        self._held_guarded = False
+        self._anew_from_s = 0.0
+        self._anew_gap_s = 60.0
+        self._state: _State = "starting"
+        self._iterations = self._slices = 0
+        self._iteration: int | None = None
+        self._iteration_s: float | None = None
+        self._slice = Slice(self._edges)
+        self._first_times_s: list[float] = []
+        self._changed_s = now_s
+        self._pauses = 0
+        self._latest_s: deque[float] = deque(maxlen=_LATEST)
+        self._by_epochs_alone = False
+        self._next_s = math.inf  # when a slice will be worth it
+        self._unread = 0
+        self._target: Setting = AUTO
+        self._trying: Setting | None = None
+        self._tell("started", f"{subject.workload}: batch size {batch_size}")
+        self.held = self._best()
+        self._wanted: Setting | None = self.held
+
+    # ---- what drives it --------------------------------------------------------------------------------------
+
+    def mark(self, marker: Marker) -> None:
+        """Take note of what the job has reached."""
+        self._now_s = max(self._now_s, marker.reached_s)
+        if marker.gpu != 0 or self._state == "over":
+            return
+        if marker.name == ITERATION:
+            self._begin_iteration(marker.iteration, marker.reached_s)
+        elif marker.name == EPOCH:
+            self._end_epoch(marker.reached_s)
+
+    def due_s(self) -> float | None:
+        """The next moment at which :meth:`act` has something to do; ``None`` for none."""
+        if self._state == "over":
+            return None
+        if self._wanted is not None or (self._state == "resting" and self._energy_known(self._now_s)):
+            return self._now_s
+        waits = [self._slice.wait_ends_s] if self._state == "resting" else []
+        return min(self._sensors_due_s, self._line.due_s, *waits, *(edges.due_s for edges in self._edges))
+
+    def act(self, now_s: float) -> None:
+        """Do what is due: requests first, as they must not wait for sensors."""
+        self._now_s = max(self._now_s, now_s)
+        if self._state == "over":
+            return
+        self._request()
+        for edges in self._edges:
+            if edges.due_s <= now_s:
+                edges.act(now_s)
+        if self._state == "resting" and self._energy_known(now_s):
+            self._learn(now_s)
+            self._request()
+        if now_s >= self._sensors_due_s:
+            self._sensors_due_s = now_s + _SENSORS_S
+            for gpu, latest in zip(self.gpus, self._readings, strict=True):
+                latest.read(gpu.sensors)
+        if now_s >= self._line.due_s:
+            self._line.add(now_s, self._moment(now_s))
+
+    def hold(self, now_s: float) -> None:
+        """Go by no iterations, as none are expected any more: whole epochs are measured."""
+        self._now_s = max(self._now_s, now_s)
+        self._by_epochs_alone = True
+
+    def refuse(self, why: str, now_s: float) -> None:
+        """Go back to the default clocks for good."""
+        self._now_s = max(self._now_s, now_s)
+        self._tell("refused", why)
+        self._give_back()
+
+    def end(
+        self,
+        now_s: float | None = None,
+        *,
+        ended: Literal["job ended", "stopped", "refused", "failed"] = "job ended",
+        exit_code: int | None = None,
+    ) -> Summary:
+        """Give the clocks back, and say what became of it."""
+        self._now_s = max(self._now_s, self._now_s if now_s is None else now_s)
+        if self._state != "over":
+            if self._state == "resting" and self._slice.settled:
+                self._learn(self._now_s)
+            self._tell("stopped" if ended == "stopped" else "ended", "the clocks are given back")
+            self._give_back()
+        return Summary(status=self.status(), ended=ended, exit_code=exit_code, time_line=self._line.moments())
+
+    @property
+    def energy_j(self) -> float | None:
+        """Energy that the GPUs have used since it began, as far as it was read; ``None`` where none reports it."""
+        used = [edges.used_j for edges in self._edges]
+        known = [each for each in used if each is not None]
+        return math.fsum(known) if len(known) == len(used) else None
+
+    @property
+    def done(self) -> bool:
+        """Whether the choice is known."""
+        return self.limits.next(self.batch_size, seen_s=math.inf, epochs=self._epochs_now) is None
+
+    # ---- iterations ------------------------------------------------------------------------------------------
+
+    def _begin_iteration(self, iteration: int, reached_s: float) -> None:
+        before, before_s = self._iteration, self._iteration_s
+        self._iteration, self._iteration_s = iteration, reached_s
+        self._by_epochs_alone = False
+        if self._first_of_epoch is None:
+            self._first_of_epoch = iteration
+        if before is None or before_s is None:
+            return
+        self._iterations += 1
+        took_s = reached_s - before_s
+        self._latest_s.append(took_s)
+        if iteration != before + 1 or took_s <= 0.0:
+            self._restart(reached_s)
+        else:
+            self._count(took_s, reached_s)
+
+    def _count(self, took_s: float, now_s: float) -> None:
+        if self._state == "starting":
+            self._start(took_s, now_s)
+        elif self._state == "settling":
+            if now_s - took_s >= self._changed_s + self._settle_s:
+                self._begin_slice(now_s)
+        elif self._state == "slice":
+            self._count_in_slice(took_s, now_s)
+        elif self._state == "holding":
+            self._watch(took_s, now_s)
+
+    def _start(self, took_s: float, now_s: float) -> None:
+        """Until iterations are steady."""
+        self._first_times_s.append(took_s)
+        latest = self._first_times_s[_SKIPPED:][-LEAST_ITERATIONS:]
+        if len(latest) < LEAST_ITERATIONS:
+            return
+        if max(latest) > (1.0 + _STEADY) * min(latest) and len(self._first_times_s) < _MOST_UNSTEADY:
+            return
+        for earlier_s, later_s in pairwise(latest):
+            self._guard.noise.learn(earlier_s, later_s)
+        if self._length_missing():
+            self._hold(now_s)  # earlier runs told times of epochs, and this one has yet to show how long one is
+        else:
+            self._go_on(now_s)
+
+    def _length_missing(self) -> bool:
+        return self._by_epoch and not self._known_length
+
+    def _begin_slice(self, now_s: float) -> None:
+        self._state = "slice"
+        self._slice.begin(now_s)
+
+    def _count_in_slice(self, took_s: float, now_s: float) -> None:
+        before_s = self._slice.times_s[-1:]
+        if not self._slice.count(took_s, now_s, self._latest_s):
+            return
+        if before_s:
+            self._guard.noise.learn(before_s[0], took_s)
+        slice_s = slice_length_s(self._seen_s(now_s))
+        lasts_s = max(slice_s - self._settle_s, 0.5 * slice_s)
+        if len(self._slice.times_s) >= self._least() and math.fsum(self._slice.times_s) >= lasts_s:
+            self._slice.end(now_s)
+            self._state = "resting"
+
+    def _least(self) -> int:
+        return 1 if self._by_epochs_alone else LEAST_ITERATIONS
+
+    def _restart(self, now_s: float) -> None:
+        """Iterations are missing: what runs begins anew."""
+        if self._state == "slice":
+            self._begin_slice(now_s)
+        elif self._state == "holding":
+            self._guard.restart()
+
+    # ---- epochs ----------------------------------------------------------------------------------------------
+
+    def _end_epoch(self, now_s: float) -> None:
+        """An epoch has ended: how many iterations it had, or, where none are told, what it took as one piece of work."""
+        if self._iteration is None or self._by_epochs_alone:
+            self._end_whole_epoch(now_s)
+            return
+        first, self._first_of_epoch = self._first_of_epoch, None
+        if first is None or self._iteration_s is None or self._iteration <= first:
+            return
+        if not self._known_length:
+            self._known_length = True
+            # No marker ends the last iteration; what comes after it, such as a validation, belongs to the epoch as well.
+            self._work = self._iteration - first + max((now_s - self._iteration_s) / median(self._latest_s), 1.0)
+            if not self._by_epoch:
+                self.limits.scale(self.batch_size, self._work)
+                self._by_epoch = True
+            if self._state == "holding":  # bounds on the whole run mean something from here on
+                self._go_on(now_s)
+        self._tell_speeds()
+
+    def _end_whole_epoch(self, now_s: float) -> None:
+        self._known_length = self._by_epoch = self._by_epochs_alone = True
+        before_s, self._iteration_s = self._iteration_s, now_s
+        if before_s is None:
+            self._go_on(now_s, settled=True)  # the first one began before anything was told
+            return
+        if self._state == "starting":
+            self._go_on(now_s, settled=True)
+        elif self._state in ("settling", "slice", "holding"):
+            self._count(now_s - before_s, now_s)
+
+    # ---- settings --------------------------------------------------------------------------------------------
+
+    def _best(self) -> Setting:
+        return self.limits.best(self.batch_size, self._epochs_now) if self.limits.choices else AUTO
+
+    @property
+    def _epochs_now(self) -> float | None:
+        """Epochs to the target, once times are known by epoch."""
+        return self.epochs if self._by_epoch else None
+
+    def _seen_s(self, now_s: float) -> float:
+        return self._earlier_s + now_s - self._began_s
+
+    def _go_on(self, now_s: float, *, settled: bool = False) -> None:
+        """Measure what is worth it, or hold the best."""
+        trial = None
+        if self.limits.choices > 1 and self._unread < _MOST_UNREAD:
+            seen_s = self._seen_s(now_s)
+            least_s = self._settle_s + (self._least() + 1) * median(self._latest_s or [0.0])
+            lasts_s = max(slice_length_s(seen_s), least_s)
+            trial = self.limits.next(self.batch_size, seen_s=seen_s, slice_s=lasts_s, epochs=self._epochs_now)
+        if trial is None or trial.from_s > self._seen_s(now_s):
+            self._next_s = math.inf if trial is None else now_s + trial.from_s - self._seen_s(now_s)
+            self._hold(now_s)
+            return
+        self._trying, self._state = trial.setting, "settling"
+        if trial.setting != self._target:
+            self._wanted, self._changed_s = trial.setting, now_s
+            self._tell("note", f"{words(trial.setting)}: {trial.why}")
+        if settled or now_s >= self._changed_s + self._settle_s:
+            self._begin_slice(now_s)
+
+    @property
+    def _power_counts(self) -> bool:
+        terms = self.limits.terms
+        return terms.eta > 0.0 or terms.within_s is not None or terms.power_budget_w is not None
+
+    def _hold(self, now_s: float) -> None:
+        best = self._best()
+        if best != self.held:
+            self._tell("stepped", f"{words(best)} is held")
+        self.held, self._trying, self._state = best, None, "holding"
+        if best != self._target:
+            self._wanted, self._changed_s = best, now_s
+        self._guard = self._guard_of(best)
+
+    def _guard_of(self, setting: Setting) -> Guard:
+        """Watches iterations at a setting against what they took when it was measured."""
+        guard = Guard(_SLOWER)
+        guard.noise = self._guard.noise
+        speed = self.limits.speed(self._device, self.batch_size, setting)
+        self._held_guarded = speed is not None and (self._known_length or not self._by_epoch)
+        if speed is not None and self._held_guarded:
+            guard.reference([speed.epoch_time_s / self._work] * LEAST_ITERATIONS)
+        return guard
+
+    def _watch(self, took_s: float, now_s: float) -> None:
+        """An iteration at the setting that is held."""
+        if now_s >= self._next_s:
+            self._next_s = math.inf
+            self._go_on(now_s)
+            return
+        if not self._held_guarded or now_s - took_s < self._changed_s + self._settle_s:
+            return
+        expected_s = math.exp(self._guard.default_log_s or 0.0)
+        if took_s > _PAUSE * expected_s and self._pauses < MOST_PAUSES:
+            self._pauses += 1
+            return
+        self._pauses = 0
+        alarm = self._guard.watch(took_s)
+        if alarm is None or not alarm.sure or now_s < self._anew_from_s:
+            return
+        # Each time it takes longer until the next: jobs whose iterations come and go are not measured without end.
+        self._anew_from_s, self._anew_gap_s = now_s + self._anew_gap_s, 2.0 * self._anew_gap_s
+        self._tell("drift", f"iterations are {math.expm1(alarm.excess) + _SLOWER:.1%} slower than measured: measured anew")
+        self.limits.forget(self.batch_size)
+        self._go_on(now_s)
+
+    def _energy_known(self, now_s: float) -> bool:
+        return self._slice.settled or now_s >= self._slice.wait_ends_s
+
+    def _learn(self, now_s: float) -> None:
+        """A slice has ended, and its energy is known, or never will be."""
+        assert self._trying is not None
+        setting, self._trying = self._trying, None
+        power_w = self._slice.power_w
+        if power_w is None and self._power_counts:
+            self._tell("note", f"{words(setting)}: its energy could not be read")
+            self._unread += 1
+        else:
+            time_s = self._slice.mean_s * (self._work if self._by_epoch else 1.0)
+            time_error = math.sqrt(self._guard.noise.of_mean(len(self._slice.times_s)))
+            errors = time_error, self._slice.power_error
+            self.limits.measured(Speed(self._device, self.batch_size, setting, time_s, power_w, *errors))
+            self._slices += 1
+            self._tell_speeds()
+        self.held = self._best()
+        self._go_on(now_s)
+
+    def _tell_speeds(self) -> None:
+        if self._known_length:
+            known = self.limits.measured_at(self.batch_size)
+            speeds = (self.limits.speed(self._device, self.batch_size, setting) for setting in known)
+            self.speeds = tuple(speed for speed in speeds if speed is not None)
+
+    def _request(self) -> None:
+        """Set what is wanted; what the GPU refuses is not tried again."""
+        while self._wanted is not None:
+            wanted, self._wanted = self._wanted, None
+            if wanted == self._target:
+                return
+            try:
+                for gpu in self.gpus:
+                    gpu.clocks.request(wanted)
+            except ClocksRefusedError as error:
+                if wanted.is_auto:
+                    raise
+                self._refused_by_gpu(wanted, error)
+                continue
+            self._target, self._changed_s = wanted, self._now_s
+
+    def _refused_by_gpu(self, setting: Setting, error: ClocksRefusedError) -> None:
+        self._tell("refused", f"{words(setting)}: {error}")
+        for gpu in self.gpus:  # of several some may have taken it
+            gpu.clocks.request(AUTO)
+        self._target = AUTO
+        self.limits.refused(setting)
+        if self._state == "starting":
+            self._wanted = self.held = self._best()
+        else:
+            self._go_on(self._now_s)
+
+    def _give_back(self) -> None:
+        self._state, self._wanted, self._trying = "over", None, None
+        for gpu in self.gpus:
+            gpu.clocks.release()
+        self._target = AUTO
+
+    # ---- what is told ----------------------------------------------------------------------------------------
+
+    def status(self) -> Status:
+        """What is known now."""
+        known = self.limits.measured_at(self.batch_size)
+        return Status(
+            origin=self.subject.origin,
+            plan=self.subject.plan,
+            plan_digest=self.subject.digest,
+            workload=self.subject.workload,
+            process=self._process,
+            started_unix_s=self._started_unix_s,
+            elapsed_s=self._now_s - self._began_s,
+            dry_run=False,
+            max_slowdown=0.0,
+            iteration=self._iteration,
+            marker=None if self._iteration is None else ITERATION,
+            rung=0,
+            rungs=1,
+            at_default=self._target.is_auto,
+            predicted_time_change=0.0,
+            predicted_energy_change=0.0,
+            proof=Proof(
+                time_change=None, energy_change=None, saved_j=None, plan_iterations=0, default_iterations=0, blocks=0
+            ),
+            gpus=tuple(self._gpu_status(index) for index in range(len(self.gpus))),
+            events=tuple(self._events),
+            tuning=Tuning(
+                done=self._trying is None and self._next_s == math.inf and self._state == "holding",
+                tried=len(known),
+                left=max(self.limits.choices - len(known), 0),
+                trials=self._slices,
+                iterations=self._iterations,
+                trying=None if self._trying is None else words(self._trying),
+                best=words(self.held),
+                time_change=None,
+                energy_change=None,
+                regret=self.limits.shortfall(self.batch_size, self._epochs_now) if self.limits.choices > 1 else None,
+            ),
+        )
+
+    def _gpu_status(self, index: int) -> GpuStatus:
+        return self._readings[index].status(self.gpus[index].identity, self._edges[index].used_j, self._target)
+
+    def _moment(self, now_s: float) -> Moment:
+        sensors = self.gpus[0].sensors
+        return Moment(
+            at_s=now_s - self._began_s,
+            power_w=sensors.power_w(),
+            core_mhz=sensors.clocks().core_mhz,
+            target_core_mhz=self._target.core_mhz,
+            marker=ITERATION,
+            at_default=self._target.is_auto,
+            rung=0,
+            saved_j=None,
+        )
+
+    def _tell(self, kind: Literal["started", "stepped", "drift", "refused", "note", "stopped", "ended"], text: str) -> None:
+        self._events.append(Event(at_s=self._now_s - self._began_s, kind=kind, text=text))

@@ -1,0 +1,1 @@
+"""What a study keeps of jobs and of their runs."""

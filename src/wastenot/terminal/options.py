@@ -1,0 +1,538 @@
+"""Options that mean the same in every verb, singly and in groups, and the values that they are read as."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from wastenot.errors import BadInputError
+from wastenot.origin import Origin
+from wastenot.planning.objective import Objective, ObjectiveKind, Scope
+from wastenot.reporting.price import DEFAULT_PRICE
+from wastenot.terminal import completing, quantities
+from wastenot.workloads.identity import EnergyState, Granularity, WorkloadKey
+from wastenot.workloads.kernel import DTYPE_BYTES
+from wastenot.workloads.shape import Attention, Optimizer, Phase, Shape, default_batch
+
+if TYPE_CHECKING:
+    from wastenot.devices.nvidia.journal import Restore
+    from wastenot.devices.protocol import Device
+    from wastenot.planning.plan import Plan
+    from wastenot.reporting.price import Price
+    from wastenot.study.sweep import Sweep
+
+StudyOption = Annotated[
+    str, typer.Option("--study", metavar="FILE|URL", help="The study: an SQLite file or a database URL.")
+]
+WorkloadOption = Annotated[
+    str | None, typer.Option("--workload", metavar="NAME", help="Which workload, if the study has several.")
+]
+EnergiesOption = Annotated[
+    EnergyState | None,
+    typer.Option(
+        "--energies",
+        help="Energies of kernels back to back (ssp, the default), of their first execution at full speed (sse), of each "
+        "after the kernel before it (context), or at clocks that the GPU went through by itself (natural).",
+    ),
+]
+MeasuredGranularityOption = Annotated[
+    Granularity | None, typer.Option("--granularity", help="What was measured as one; by default the finest there is.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Say what would be measured and how long that takes; measure and write nothing.")
+]
+OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the result to this file.")]
+DeviceOption = Annotated[
+    str,
+    typer.Option(
+        "--device",
+        metavar="D",
+        autocompletion=completing.devices,
+        help="sim:NAME, sim:FILE.toml, recorded:STUDY or nvidia:INDEX.",
+    ),
+]
+SeedOption = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Seed of the noise of a simulated GPU.")]
+PowerLimitsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--power-limit",
+        metavar="W,...",
+        help="Power limits to try, the clocks left to the driver; with --core, --core-step or --memory, every combination.",
+    ),
+]
+BudgetOption = Annotated[
+    str | None, typer.Option("--budget", metavar="TIME", help="Device time to spend at most, such as 90s, 45m or 2h.")
+]
+MaxSlowdownOption = Annotated[
+    float,
+    typer.Option("--max-slowdown", metavar="X", parser=quantities.slowdown, help="Slowdown allowed, such as 2% or 0.02."),
+]
+ConfidenceOption = Annotated[
+    float | None,
+    typer.Option(
+        "--confidence",
+        metavar="C",
+        parser=quantities.share,
+        help="Keep the slowdown limit with this confidence despite noise; 0.95 where the study has repeats or standard "
+        "errors.",
+    ),
+]
+AsMeasuredOption = Annotated[
+    bool, typer.Option("--as-measured", help="Take the numbers as they stand, lucky ones included; promises nothing.")
+]
+GranularityOption = Annotated[
+    Granularity, typer.Option("--granularity", help="What gets clocks of its own: each kernel, each pass, or the iteration.")
+]
+ToleranceOption = Annotated[
+    float,
+    typer.Option(
+        "--clock-tolerance",
+        metavar="MHZ",
+        parser=quantities.megahertz,
+        help="How much the core clocks of kernels that share a setting may differ.",
+    ),
+]
+SwitchTimeOption = Annotated[
+    float | None,
+    typer.Option(
+        "--switch-time",
+        metavar="SECONDS",
+        parser=quantities.seconds,
+        help="How long the device takes to switch clocks, such as 30ms; decides what can be applied today. Default: as "
+        "measured by 'wastenot latency', else stated or assumed.",
+    ),
+]
+MinDwellOption = Annotated[
+    float,
+    typer.Option(
+        "--min-dwell",
+        metavar="SECONDS",
+        parser=quantities.seconds,
+        help="Least time between two requests of the plan's schedule, such as 100ms; never less than a switch takes.",
+    ),
+]
+SwitchingDeviceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--device", metavar="GPU", help="Whose switching times to plan for, such as h200; default: the study's GPU."
+    ),
+]
+LatencyOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--latency", metavar="FILE", help="How long switches take, measured by 'wastenot latency'; default: the study's."
+    ),
+]
+OriginOption = Annotated[
+    Origin, typer.Option("--origin", help="Where the numbers come from; shown wherever the numbers are.")
+]
+DtypeOption = Annotated[
+    str,
+    typer.Option(
+        "--dtype",
+        metavar="|".join(DTYPE_BYTES),
+        autocompletion=completing.dtypes,
+        help="Data type of activations and weights.",
+    ),
+]
+FiguresOption = Annotated[
+    Path | None, typer.Option("--figures", metavar="DIR", help="Write every figure as SVG, PDF and PNG.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class SweepOptions:
+    """Which sweep of a study to read."""
+
+    study: StudyOption
+    workload: WorkloadOption = None
+    energies: EnergiesOption = None
+
+    def read(self, granularity: Granularity = "kernel") -> Sweep:
+        """The sweep that a plan by ``granularity`` is made of: measured by it, else finer."""
+        from wastenot.study.plausible import implausible_rows
+        from wastenot.study.store import open_study
+        from wastenot.terminal.output import say
+
+        sweep = open_study(self.study).read(self.workload, self.energies, granularity, finer=True)
+        doubt = implausible_rows(sweep)
+        if doubt is not None and doubt.rows < len(sweep):  # of every row the result itself says so
+            say(f"warning: {self.study}: {doubt.text}")
+        return sweep
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSource:
+    """As :class:`SweepOptions`, where something else than a study may be shown."""
+
+    study: Annotated[
+        str | None, typer.Option("--study", metavar="FILE|URL", help="The study: an SQLite file or a database URL.")
+    ] = None
+    workload: WorkloadOption = None
+    energies: EnergiesOption = None
+
+    def sweep(self) -> SweepOptions:
+        """The sweep of the study.
+
+        Raises:
+            BadInputError: no study is given.
+        """
+        from wastenot.errors import BadInputError
+
+        if self.study is None:
+            raise BadInputError(
+                "nothing to show: give a study (--study), the summary of a run (--applied) or a pipeline's plan (--pipeline)"
+            )
+        return SweepOptions(self.study, self.workload, self.energies)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """What a plan is to achieve."""
+
+    objective: Annotated[
+        ObjectiveKind,
+        typer.Option(
+            "--objective",
+            help="waste: least energy within the slowdown allowed; edp: least energy × time^A; energy or time: the least.",
+        ),
+    ] = "waste"
+    max_slowdown: Annotated[
+        float | None,
+        typer.Option(
+            "--max-slowdown",
+            metavar="X",
+            parser=quantities.slowdown,
+            help="Slowdown allowed, such as 2% or 0.02; negative asks for a speed-up. Default: 0 for waste, no "
+            "limit for edp.",
+        ),
+    ] = None
+    edp_exponent: Annotated[float, typer.Option("--edp-exponent", metavar="A", help="α in energy × time^α, at least 0.")] = (
+        1.0
+    )
+    confidence: ConfidenceOption = None
+    as_measured: AsMeasuredOption = False
+    granularity: GranularityOption = "kernel"
+    scope: Annotated[
+        Scope,
+        typer.Option("--scope", help="What must keep the slowdown limit: the whole iteration, or each unit by itself."),
+    ] = "global"
+    clock_tolerance: ToleranceOption = 0.0
+    switch_time: SwitchTimeOption = None
+    latency: LatencyOption = None
+    min_dwell: MinDwellOption = 0.0
+    device: SwitchingDeviceOption = None
+
+    def plan(self, sweep: Sweep) -> Plan:
+        """The plan of a sweep."""
+        from wastenot.planning.planner import plan
+
+        return plan(
+            sweep,
+            Objective(self.objective, self.max_slowdown, self.edp_exponent, self.confidence, self.as_measured),
+            granularity=self.granularity,
+            scope=self.scope,
+            clock_tolerance_mhz=self.clock_tolerance,
+            switch_time_s=self.switch_time,
+            latency=self.latency,
+            min_dwell_s=self.min_dwell,
+            device=self.device,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PriceOptions:
+    """The price of electricity."""
+
+    price_per_kwh: Annotated[
+        float, typer.Option("--price-per-kwh", metavar="P", help="Price of a kilowatt-hour of electricity.")
+    ] = DEFAULT_PRICE.per_kwh
+    currency: Annotated[str, typer.Option("--currency", metavar="C", help="Currency of that price.")] = (
+        DEFAULT_PRICE.currency
+    )
+
+    def price(self) -> Price:
+        """The price."""
+        from wastenot.reporting.price import Price
+
+        return Price(self.price_per_kwh, self.currency)
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeOptions:
+    """The shape of a model's workload."""
+
+    phase: Annotated[
+        str,
+        typer.Option(
+            "--phase",
+            metavar="training|prefill|decode",
+            autocompletion=completing.phases,
+            help="A training iteration, or a phase of serving.",
+        ),
+    ] = "training"
+    batch: Annotated[
+        int | None,
+        typer.Option(
+            "--batch", metavar="N", help="Sequences per batch. Default: 40 in training, 4 in prefill, 64 in decode."
+        ),
+    ] = None
+    sequence: Annotated[
+        int, typer.Option("--sequence", metavar="N", help="Tokens per sequence; in decode, tokens in the key-value cache.")
+    ] = 1024
+    tensor_parallel: Annotated[
+        int,
+        typer.Option("--tensor-parallel", metavar="N", help="GPUs that share each matrix product; one GPU's kernels count."),
+    ] = 1
+    sequence_parallel: Annotated[
+        bool, typer.Option("--sequence-parallel", help="These GPUs also share norms, residuals, embedding and loss.")
+    ] = False
+    dtype: DtypeOption = "bf16"
+    attention: Annotated[
+        str,
+        typer.Option(
+            "--attention",
+            metavar="unfused|flash|cudnn|efficient",
+            autocompletion=completing.attentions,
+            help="Scores written to memory, or attention in one kernel: whose.",
+        ),
+    ] = "unfused"
+    optimizer: Annotated[
+        str,
+        typer.Option(
+            "--optimizer",
+            metavar="none|adamw",
+            autocompletion=completing.optimizers,
+            help="Whether a training iteration updates the weights.",
+        ),
+    ] = "none"
+
+    def shape(self) -> Shape:
+        """The shape; impossible ones are refused when a workload is built from it."""
+        phase = cast(Phase, self.phase)
+        return Shape(
+            phase,
+            default_batch(phase) if self.batch is None else self.batch,
+            self.sequence,
+            self.tensor_parallel,
+            self.sequence_parallel,
+            self.dtype,
+            cast(Attention, self.attention),
+            cast(Optimizer, self.optimizer),
+        )
+
+
+SHAPE_OPTIONS = tuple(field.name for field in fields(ShapeOptions))
+"""Names of the options that say how a model is run."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClockControlOptions:
+    """Whether and how the clocks of a real GPU may be changed."""
+
+    allow_clock_control: Annotated[
+        bool,
+        typer.Option(
+            "--allow-clock-control",
+            help="Allow changing the clocks of a real GPU; afterwards they are reset to the driver's defaults. "
+            "WASTENOT_READ_ONLY=1 forbids it.",
+        ),
+    ] = False
+    restore_clocks: Annotated[
+        str | None,
+        typer.Option(
+            "--restore-clocks",
+            metavar="MIN-MAX[,MIN-MAX]",
+            help="Core (and memory) clocks that a real GPU is locked to afterwards, instead of the driver's defaults: after "
+            "nvidia-smi -lgc 0,1500, 0-1500.",
+        ),
+    ] = None
+
+    def open_device(self, name: str, *, seed: int, workload: WorkloadKey | None) -> Device:
+        """Open the device of a verb; once a real GPU's clocks are changed, say what becomes of them.
+
+        Args:
+            name: of the device.
+            seed: of a simulated device.
+            workload: that a recorded device replays; ``None`` for the only one.
+
+        Raises:
+            BadInputError: there is no such device, or ``--restore-clocks`` is not one or two ranges.
+            DeviceError: it does not respond.
+        """
+        from wastenot.devices.open import open_device
+        from wastenot.terminal.output import say
+
+        ranges = parse_restore(self.restore_clocks)
+        say_left_changed(name)
+        recorded = workload if name.startswith("recorded:") else None
+        device = open_device(
+            name,
+            seed=seed,
+            workload=None if recorded is None else recorded.name,
+            granularity=None if recorded is None else recorded.granularity,
+            allow_clock_control=self.allow_clock_control,
+            restore=ranges,
+        )
+        if self.allow_clock_control and name.startswith("nvidia:"):
+            from wastenot.devices.nvidia.clocks import NvidiaClocks
+            from wastenot.devices.nvidia.daemon_clocks import DaemonClocks
+
+            assert isinstance(device.clocks, NvidiaClocks | DaemonClocks)
+            restored = "reset to the driver's defaults" if ranges is None else f"locked to {self.restore_clocks} MHz"
+            hint = "" if ranges is not None else f"\n{_LOCK_HINT}"
+            if isinstance(device.clocks, DaemonClocks):
+                restored, hint = device.clocks.outcome(), ""
+            device.clocks.on_change = lambda: say(f"{name}: afterwards the clocks are {restored}{hint}")
+            device.clocks.on_interrupt = lambda: say(f"{name}: the clocks are {restored}")
+        return device
+
+
+_LOCK_HINT = "  locks set before cannot be read: to keep that of nvidia-smi -lgc 0,1500, pass --restore-clocks 0-1500"
+
+
+def say_left_changed(name: str) -> None:
+    """Say that opening a real GPU resets clocks that a killed process left changed, where there are any."""
+    if not name.startswith("nvidia:"):
+        return
+    from wastenot.devices.nvidia.journal import stale
+    from wastenot.devices.nvidia.nvml import forbidden
+    from wastenot.terminal.output import say
+
+    if forbidden() is None:
+        for left in stale():
+            say(f"{left.uuid}: {left.holder} died controlling its clocks; first they are {left.restore.outcome}")
+
+
+def parse_restore(text: str | None) -> Restore | None:
+    """Ranges of locked clocks such as ``345-1980`` or ``345-1500,3201-3201``.
+
+    Raises:
+        BadInputError: it is something else.
+    """
+    from wastenot.devices.nvidia.journal import Restore
+
+    if text is None:
+        return None
+    ranges = []
+    for item in text.split(","):
+        low, _, high = item.partition("-")
+        try:
+            bounds = (float(low), float(high))
+        except ValueError:
+            bounds = (0.0, 0.0)
+        if not (0.0 <= bounds[0] <= bounds[1] < float("inf") and bounds[1] > 0.0):
+            raise BadInputError(
+                f"--restore-clocks {text}: write a range of core clocks in MHz such as 345-1980, and one of memory clocks "
+                "after a comma"
+            )
+        ranges.append(bounds)
+    if len(ranges) > 2:
+        raise BadInputError(f"--restore-clocks {text}: at most two ranges, one of core and one of memory clocks")
+    return Restore(ranges[0], ranges[1] if len(ranges) == 2 else None)
+
+
+def parse_counts(flag: str, text: str) -> tuple[int, ...]:
+    """Positive whole numbers from a list such as ``40,20,10``.
+
+    Raises:
+        BadInputError: one of them is something else.
+    """
+    try:
+        counts = tuple(int(item) for item in text.split(","))
+    except ValueError:
+        counts = (0,)
+    if not all(count > 0 for count in counts):
+        raise BadInputError(f"{flag} {text}: write whole numbers of at least 1 separated by commas, such as 40,20,10")
+    return counts
+
+
+def parse_clocks(flag: str, text: str | None) -> tuple[float, ...] | None:
+    """Clocks in MHz from a list such as ``5001,9501``.
+
+    Raises:
+        BadInputError: one of them is not a positive number.
+    """
+    if text is None:
+        return None
+    try:
+        clocks = tuple(quantities.megahertz(item) for item in text.split(","))
+    except typer.BadParameter:
+        clocks = (0.0,)
+    if not all(0.0 < clock < float("inf") for clock in clocks):
+        raise BadInputError(f"{flag} {text}: write clocks in MHz separated by commas, such as 5001,9501")
+    return clocks
+
+
+def parse_power_limits(text: str | None) -> tuple[float, ...] | None:
+    """Power limits in watts from a list such as ``250,300,350``.
+
+    Raises:
+        BadInputError: one of them is not a positive number.
+    """
+    if text is None:
+        return None
+    try:
+        limits = tuple(quantities.watts(item) for item in text.split(","))
+    except typer.BadParameter:
+        limits = (0.0,)
+    if not all(0.0 < limit < float("inf") for limit in limits):
+        raise BadInputError(f"--power-limit {text}: write power limits in watts separated by commas, such as 250,300,350")
+    return limits
+
+
+def parse_budget(text: str, flag: str = "--budget") -> float:
+    """Seconds from a time such as ``90s``, ``45m`` or ``2h``.
+
+    Raises:
+        BadInputError: it is not a time.
+    """
+    try:
+        budget_s = quantities.seconds(text)
+    except typer.BadParameter:
+        budget_s = 0.0
+    if not 0.0 < budget_s < float("inf"):
+        raise BadInputError(f"{flag} {text}: write a time such as 90s, 45m or 2h")
+    return budget_s
+
+
+def parse_bounds(text: str, flag: str = "--bounds") -> tuple[float, ...]:
+    """Slowdown bounds from a list such as ``0,1%,0.02``.
+
+    Raises:
+        BadInputError: one of them is not above −1, or looks like per cent without its sign.
+    """
+    bounds = []
+    for part in text.split(","):
+        try:
+            bound = quantities.slowdown(part)
+        except typer.BadParameter as error:
+            raise BadInputError(f"{flag}: {error.message}; write them as in 0,1%,2%") from error
+        if not -1.0 < bound < float("inf"):
+            raise BadInputError(f"{flag}: '{part.strip()}' is not above -1; write them as in 0,1%,2%")
+        bounds.append(bound)
+    return tuple(bounds)
+
+
+def check_seconds(flag: str, seconds: float, *, positive: bool = False) -> None:
+    """Refuse what is not a duration.
+
+    Raises:
+        BadInputError: the seconds are negative or not a number, or 0 although they must be ``positive``.
+    """
+    if not 0.0 <= seconds < float("inf") or (positive and seconds == 0.0):
+        raise BadInputError(f"{flag} {seconds}: must be a number of seconds, such as 5")
+
+
+def check_watts(flag: str, power_w: float | None) -> None:
+    """Refuse what is not a power.
+
+    Raises:
+        BadInputError: it is not above 0.
+    """
+    if power_w is not None and not 0.0 < power_w < float("inf"):
+        raise BadInputError(f"{flag} {power_w:g}: must be a number of watts above 0")

@@ -1,0 +1,73 @@
+"""The page of a job: what its figures and its words are of."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from testbed.recurring_jobs import recurred
+from wastenot.jobs.page.page import job_figures, render_job_page
+from wastenot.jobs.plan.overview import overview_of
+
+pytest.importorskip("altair")
+
+
+def rows_of(figure):
+    return [row for rows in figure.specification["datasets"].values() for row in rows]
+
+
+@pytest.fixture(scope="module")
+def overview():
+    return overview_of(recurred(recurrences=12))
+
+
+def test_figures_show_every_pair_and_every_run(overview):
+    frontier, sizes, history, regret = job_figures(overview)
+    shown = {(row["size"], row["setting"]) for row in rows_of(frontier)}
+    assert len(shown) == len(overview.pairs)
+    assert {row["label"] for row in rows_of(frontier)} >= {f"{overview.next.batch_size:,}, next"}
+    runs = [row for row in rows_of(history) if "run" in row]
+    assert [(row["run"], row["size"]) for row in runs] == [
+        (each.run.number, each.run.batch_size) for each in overview.history
+    ]
+    assert sum("outcome" in row for row in rows_of(sizes)) == len(overview.history)
+    ours = [row["regret"] for row in rows_of(regret) if row["series"] == "this job"]
+    assert ours[-1] == pytest.approx(overview.regret)
+
+
+def test_the_page_says_where_its_numbers_come_from(overview):
+    page = render_job_page(overview, made_at=datetime(2026, 1, 1, tzinfo=UTC))
+    assert "simulated numbers" in page and "not a real one" in page
+    assert f"batch size {overview.next.batch_size:,}" in page.lower()
+
+
+def test_jobs_of_which_little_is_known_have_pages():
+    job = recurred(recurrences=1)
+    never = overview_of(replace(job, runs=(), speeds=(), why=()))
+    (figure,) = job_figures(never)
+    assert figure.specification is None and "no run has reached the target" in figure.note
+    assert "Has not run yet" in render_job_page(never, made_at=datetime(2026, 1, 1, tzinfo=UTC))
+    slow = overview_of(replace(job, speeds=()))
+    assert [figure.name for figure in job_figures(slow)] == ["job-sizes", "job-history"]
+    assert "1 run reached the target" in render_job_page(slow, made_at=datetime(2026, 1, 1, tzinfo=UTC))
+
+
+def test_a_page_of_time_alone():
+    overview = overview_of(recurred(recurrences=5, energy=False, device="cpu:A"))
+    assert [figure.name for figure in job_figures(overview)] == ["job-sizes", "job-history", "job-regret"]
+    page = render_job_page(overview, made_at=datetime(2026, 1, 1, tzinfo=UTC))
+    assert "least time" in page.lower() and "Energy to target" not in page
+
+
+def test_runs_before_a_change_are_faint(overview):
+    changed = overview.history[4].run.number
+    sizes, history = job_figures(replace(overview, changed_at=(changed,)))[1:3]
+    before = [row["run"] for row in rows_of(sizes) if row.get("before")]
+    assert before == list(range(1, changed))
+    assert {"run": changed - 0.5} in rows_of(history)
+
+
+def test_names_from_a_study_cannot_end_the_page(overview):
+    terms = replace(overview.terms, name="</script><b>x")
+    page = render_job_page(replace(overview, terms=terms), made_at=datetime(2026, 1, 1, tzinfo=UTC))
+    assert "</script><b>x" not in page
