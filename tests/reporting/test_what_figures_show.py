@@ -352,7 +352,9 @@ def width_of(specification):
 SLOW = partial(pytest.param, marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize("case", ["coarse", SLOW("noisy"), "nasty names", SLOW("extreme"), SLOW("pass plan"), SLOW("many")])
+@pytest.mark.parametrize(
+    "case", [SLOW("coarse"), SLOW("noisy"), "nasty names", SLOW("extreme"), SLOW("pass plan"), SLOW("many")]
+)
 def test_narrow_figures_fit_a_phone(case, request, cases):
     overview = request.getfixturevalue(case) if case in ("coarse", "noisy") else cases[case]()
     for figure in figures_of(overview).all():
