@@ -77,6 +77,7 @@ class StandIn:
     _over: Any = None
     _tasks: set[Any] = field(default_factory=set)
     _transports: set[Any] = field(default_factory=set)
+    _ended: asyncio.Condition = field(default_factory=asyncio.Condition)
     _stopping: Any = None
 
     def die(self) -> None:
@@ -103,6 +104,16 @@ def _chunk(chat: bool, text: str | None, usage: dict[str, int] | None, finish: s
     return b"data: " + json.dumps(fields).encode() + b"\n\n"
 
 
+async def _begin(server: StandIn) -> None:
+    """Wait until fewer requests run than may."""
+    server._tasks.add(asyncio.current_task())
+    server.waiting += 1
+    async with server._ended:
+        await server._ended.wait_for(lambda: server.running < server.behaviour.most_running)
+        server.waiting -= 1
+        server.running += 1
+
+
 async def _answer(request: web.Request, server: StandIn, chat: bool) -> web.StreamResponse:
     how = server.behaviour
     server._transports.add(request.transport)
@@ -127,13 +138,7 @@ async def _answer(request: web.Request, server: StandIn, chat: bool) -> web.Stre
     tokens = min(wanted, how.answer_tokens or wanted)
     reply = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
     await reply.prepare(request)
-    server.waiting += 1
-    while server.running >= how.most_running:
-        await asyncio.sleep(0.001)
-    server.waiting -= 1
-    server.running += 1
-    task = asyncio.current_task()
-    server._tasks.add(task)
+    await _begin(server)
     try:
         due = time.perf_counter() + how.ttft_s
         sent = chunks = 0
@@ -159,7 +164,9 @@ async def _answer(request: web.Request, server: StandIn, chat: bool) -> web.Stre
         return reply
     finally:
         server.running -= 1
-        server._tasks.discard(task)
+        server._tasks.discard(asyncio.current_task())
+        async with server._ended:
+            server._ended.notify_all()
     return reply
 
 

@@ -20,6 +20,7 @@ from docs import (
 from docs.blocks import blocks_of, near, table, write_blocks
 
 
+@pytest.mark.slow
 def test_the_page_on_the_h200_says_what_its_data_say() -> None:
     assert blocks_of(make_h200.PAGE) == make_h200.blocks()
 

@@ -1,4 +1,4 @@
-"""Ctrl-C in long work, in a real process: what is kept and how to resume is said, and the exit code is 130."""
+"""Ctrl-C in long work: what is kept and how to resume is said, and the exit code is 130; of a sweep in a real process."""
 
 import os
 import shlex
@@ -7,11 +7,13 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import count
 
 import pytest
 
 from testbed.study_rows import measured_rows
 from testbed.toy_gpu import TOY
+from wastenot.study.recorder import Recorder
 from wastenot.terminal.progress import kept_if_interrupted, resume_with
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OPENBLAS_NUM_THREADS": "1"}
@@ -41,20 +43,35 @@ def interrupted(folder, *arguments, when="to measure", study=None):
     return process.returncode, "".join(said).splitlines()
 
 
+def test_what_was_measured_is_kept_and_the_command_to_resume_is_said(tmp_path):
+    arguments = ["sweep", "gpt3-xl", "--device", "sim:h200", "--core-step", "30", "--study", "s.db"]
+    code, said = interrupted(tmp_path, *arguments, study="s.db")
+    assert code == 130, said
+    assert said[-2:] == [f"s.db: what was measured is kept; resume: wastenot {shlex.join(arguments)}", "interrupted"]
+    assert measured_rows(tmp_path / "s.db")
+
+
 @pytest.mark.parametrize(
-    ("arguments", "kept", "when"),
+    ("arguments", "kept"),
     [
-        (["sweep", "gpt3-xl", "--device", "sim:h200", "--core-step", "30", "--study", "s.db"], "s.db", "to measure"),
-        (["natural", "--device", "sim:h200", "--study", "n.db"], "n.db", "to measure"),
-        (["run", "gpt3-xl", "--core-step", "60", "--out", "all"], "all/study.db", "to measure"),
+        (["natural", "--device", "sim:h200", "--study", "n.db"], "n.db"),
+        (["run", "gpt3-xl", "--core-step", "60", "--out", "all"], "all/study.db"),
     ],
 )
-def test_what_was_measured_is_kept_and_the_command_to_resume_is_said(tmp_path, arguments, kept, when):
-    code, said = interrupted(tmp_path, *arguments, when=when, study=kept)
+def test_verbs_that_sweep_and_go_on_say_so_too(wastenot, monkeypatch, arguments, kept):
+    writing, times = Recorder.writing, count()
+
+    def interrupted_later(recorder):
+        if next(times) == 2:
+            raise KeyboardInterrupt
+        return writing(recorder)
+
+    monkeypatch.setattr(Recorder, "writing", interrupted_later)
+    ran = wastenot(*arguments)
+    assert ran.code == 130, ran.err
     command = f"wastenot {shlex.join(arguments)}"
-    assert code == 130, said
-    assert said[-2:] == [f"{kept}: what was measured is kept; resume: {command}", "interrupted"]
-    assert (tmp_path / kept).exists()
+    assert ran.err.splitlines()[-2:] == [f"{kept}: what was measured is kept; resume: {command}", "interrupted"]
+    assert measured_rows(wastenot.folder / kept)
 
 
 @pytest.mark.slow

@@ -76,7 +76,7 @@ def test_profiles_sets_them_side_by_side(profiled):
 
 def test_turns_are_told_from_what_comes_first(wastenot):
     ran = wastenot("profile", "gemm:2048", "--device", "sim:mi300x", "--alternate", "gemm:4096", "--executions", "6",
-                   "--runs", "60", "--json")  # fmt: skip
+                   "--runs", "60", "--budget", "10s", "--json")  # fmt: skip
     document = json.loads(ran.out)
     assert document["before"] == "1 × gemm-4096" and document["alternating"]
 

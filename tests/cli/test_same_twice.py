@@ -37,16 +37,14 @@ JOBS = ("recur", "train.csv", "power.csv", "--target", "0.9", "--default", "128"
 QUICK = (
     ("sweep", "few.json", *CLOCKS),
     PLAN,
-    ("pairs", "--study", "s.db", "--device", "sim:h200", "--json"),
     ("export", "sweep.csv", "--study", "s.db", "--json"),
     (*PROFILE, "2", "--out", "pipeline.json"),
-    ENGINE,
-    (*JOBS, "--seeds", "1", "--processes", "1", "--recurrences", "12"),
 )
 DEAR = (
     ("sweep", "gpt3-small", *CLOCKS),
     PLAN,
     ("plan", "--study", "s.db", "--objective", "edp", "--granularity", "pass", "--json"),
+    ("pairs", "--study", "s.db", "--device", "sim:h200", "--json"),
     ("frontier", "--study", "s.db", "--json"),
     ("forecast", "--study", "s.db", "--gpu", "toy.toml", "--draws", "40", "--json", "--out", "forecast.json"),
     ("validate", "--study", "s.db", "--plan", "plan.json", "--repeats", "2", "--out", "checked.json", "--json"),

@@ -1,12 +1,13 @@
 """Clocks set through wastenotd, by the same code that sets them directly."""
 
 import os
-import subprocess
-import sys
 
 import pytest
 
 from testbed.daemon_process import until
+from testbed.stand_in.library import SOCKET_VARIABLE
+from testbed.stand_in.program import on_stand_in
+from wastenot.cli.main import run as wastenot
 from wastenot.devices.nvidia import journal
 from wastenot.devices.nvidia.daemon_clocks import DaemonClocks
 from wastenot.devices.nvidia.device import open_nvidia
@@ -112,11 +113,13 @@ def test_verbs_say_what_becomes_of_the_clocks(stand_in, daemon, capsys):
     opened.clocks.release()
 
 
-def test_doctor_says_that_a_daemon_sets_them(stand_in, daemon):
+def test_doctor_says_that_a_daemon_sets_them(stand_in, daemon, monkeypatch, capsys):
     daemon.start(BOUNDED)
-    program = [sys.executable, "-m", "testbed.stand_in.program", "doctor", "--seconds", "0.05"]
-    environment = stand_in.environment(STAND_IN_USER="1", COLUMNS="80")
-    said = " ".join(subprocess.run(program, env=environment, check=True, capture_output=True, text=True).stdout.split())
+    for name, value in {"STAND_IN_USER": "1", "COLUMNS": "80", SOCKET_VARIABLE: stand_in.socket}.items():
+        monkeypatch.setenv(name, value)
+    with on_stand_in():
+        assert wastenot(["doctor", "--seconds", "0.05"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
     assert f"set clocks through wastenotd ({daemon.socket}), 1 GPU" in said.replace("- ", "-")
     assert "its clocks may be set, through wastenotd" in said and "no: the policy of wastenotd does not allow it" in said
     assert "as far as the policy of wastenotd allows" in said

@@ -134,7 +134,7 @@ def ways_of(tree) -> dict:
             }
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(trees, st.integers(1, 300), st.floats(0, 3), st.fractions(0, 30))
 def test_every_question_of_any_composition_is_answered_as_its_list_says(tree, budget, exponent, price):
     whole, ways = built(tree), ways_of(tree)

@@ -19,7 +19,6 @@ positive = st.integers(1, 30).map(lambda number: number / 7)
 ways = st.lists(st.tuples(positive, positive), min_size=1, max_size=5)
 
 
-@settings(max_examples=150)
 @given(st.lists(st.tuples(positive, ways), min_size=1, max_size=3), positive)
 def test_a_mix_is_the_weighted_mean(parts, within):
     frontier = mix(*((weight, choice(each)) for weight, each in parts))
@@ -100,7 +99,6 @@ def brute_force(classes, bounds, shared):
     return best, nearest
 
 
-@settings(max_examples=200)
 @given(loads(), st.booleans())
 def test_least_energy_within_bounds_of_each_and_of_all(given_load, shared):
     classes, bounds = given_load
@@ -221,7 +219,6 @@ def tight_loads(draw):
     return classes, [Bound(name, draw(st.integers(1, 8)) / 8) for name in sorted(names)]
 
 
-@settings(max_examples=150)
 @given(tight_loads())
 def test_bounds_that_are_met_exactly(given_load):
     classes, bounds = given_load

@@ -161,8 +161,8 @@ def test_edges_on_two_gpus_have_no_clock(process):
 
 def test_windows_that_nobody_reads_give_their_places_back(process):
     marks = CycleMarks()
-    for _ in range(5):
-        for _ in range(3000):
+    for _ in range(3):
+        for _ in range(2000):
             marks.mark()
         process.counters.reach()
         gc.collect()

@@ -113,9 +113,9 @@ def test_rows_from_a_file_count_as_independent():
 
 def test_promises_hold_over_many_noisy_studies():
     """Expected changes of plans are within their 95 % intervals as often as they should be, by the true curves."""
-    rng, held, over = np.random.default_rng(3), [], []
+    studies, rng, held, over = 100, np.random.default_rng(3), [], []
     truth = as_caps(natural_sweep()).sweep
-    for _ in range(150):
+    for _ in range(studies):
         sweep = natural_sweep(time_error=4e-3, power_error=1e-2, level_error=5e-3, rng=rng)
         made = Planner(sweep).plan(Objective("waste", 0.02))
         chosen = [row_of(truth, row.kernel, row.core_mhz) if row.core_mhz else row_of_auto(truth, row.kernel)
@@ -127,8 +127,8 @@ def test_promises_hold_over_many_noisy_studies():
         low, high = made.expected.energy_change_interval
         held.append(low <= energy <= high)
         over.append(time > 0.02)
-    assert sum(held) >= 0.95 * 150 - 3 * math.sqrt(150 * 0.95 * 0.05)
-    assert sum(over) <= 0.05 * 150 + norm.ppf(0.999) * math.sqrt(150 * 0.05 * 0.95)
+    assert sum(held) >= 0.95 * studies - 3 * math.sqrt(studies * 0.95 * 0.05)
+    assert sum(over) <= 0.05 * studies + norm.ppf(0.999) * math.sqrt(studies * 0.05 * 0.95)
 
 
 def row_of_auto(sweep, kernel):

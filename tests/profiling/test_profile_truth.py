@@ -76,7 +76,7 @@ def test_stated_means_hold_the_truth_with_a_sensor_that_lags() -> None:
 def test_groups_of_short_executions() -> None:
     """Under 25 µs executions in a row are one unit."""
     device, spec = gpu("mi300x", 3), kernel("gemv:4096")
-    profile = profile_kernel(device, spec, options=Options(seed=3, runs=60, units=60, check=False))
+    profile = profile_kernel(device, spec, options=Options(seed=3, runs=40, units=40, check=False))
     assert profile.group == 2
     truth = Truth.of(device, spec)
     assert max(truth.error(profile, state) for state in ("SSE", "SSP")) < 0.03
@@ -121,7 +121,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize(("kind", "budget_s"), [("flat", 15.0), ("falling", 15.0), SLOW("rising", 60.0)])
+@pytest.mark.parametrize(("kind", "budget_s"), [SLOW("flat", 15.0), ("falling", 15.0), SLOW("rising", 60.0)])
 def test_steady_execution_and_steady_power(kind: str, budget_s: float) -> None:
     device, spec = gpu("mi300x", 5, **KINDS[kind]), kernel("gemm:4096")
     truth = Truth.of(device, spec)

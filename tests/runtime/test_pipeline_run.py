@@ -36,8 +36,8 @@ def in_effect(ran):
 
 
 def test_without_faults_a_run_is_the_plan():
-    profile = made_profile(4, transfer_s=0.0005, iteration_s=0.05, iteration_j=10.0)
-    plan = planned(profile, 8, slower=0.05)
+    profile = made_profile(3, transfer_s=0.0005, iteration_s=0.05, iteration_j=10.0)
+    plan = planned(profile, 6, slower=0.05)
     run, driver = executed(plan, profile, switching=IDEAL[0], faults=IDEAL[1], switch=switch_time("x", 0.0))
     assert driver.ranks[0].out_of_order == 0 and max(rank.requests for rank in driver.ranks) > 3
     for each in run.iterations[1:]:
@@ -62,7 +62,7 @@ def test_every_instruction_ran_at_its_own_clock_where_switches_are_on_time(sched
 
 def test_with_the_faults_of_real_cards_a_run_takes_what_its_plan_says():
     profile = made_profile(4, forward_s=0.08, transfer_s=0.0005, iteration_s=0.05, iteration_j=10.0, seed=3)
-    plan = planned(profile, 12, slower=0.05)
+    plan = planned(profile, 8, slower=0.05)
     for seed in range(2):
         run, _ = executed(plan, profile, seed=seed, iterations=5)
         ran = run.iterations[1:]

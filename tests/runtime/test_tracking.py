@@ -72,6 +72,19 @@ def test_several_writers_at_once():
     assert one.seen == other.seen != []
 
 
+def test_a_run_that_logs_dictionaries_is_given_what_a_writer_is():
+    class Run:
+        def define_metric(self, name):
+            raise AssertionError("none is defined")
+
+        def log(self, values, step):
+            self.seen = values, step
+
+    writer, run = Writer(), Run()
+    tracker(status, writer, run)(7)
+    assert run.seen == ({name: value for name, value, _ in writer.seen}, 7)
+
+
 @pytest.mark.parametrize(("writers", "said"), [((), "none given"), ((object(),), "object is neither")])
 def test_a_writer_of_neither_kind_is_refused(writers, said):
     with pytest.raises(BadInputError, match=said):
@@ -92,6 +105,7 @@ def test_tensorboard_reads_it_back(tmp_path):
     assert [(each.step, each.value) for each in read] == [(5, 3_900.0), (6, 3_900.0)]
 
 
+@pytest.mark.slow
 def test_wandb_keeps_it_beside_what_the_program_logs(tmp_path, monkeypatch):
     wandb = pytest.importorskip("wandb", reason="no W&B")
     for name in ("WANDB_DIR", "WANDB_CACHE_DIR", "WANDB_CONFIG_DIR", "WANDB_DATA_DIR"):

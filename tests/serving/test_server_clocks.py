@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -33,10 +34,29 @@ def server():
         yield running
 
 
+LENGTHS = ("--output-tokens", "20", "--prompt-tokens", "20")
+
+
+@pytest.fixture
+def points(gpus, server, tmp_path, monkeypatch, capsys):
+    """What ``serve-bench`` says of its points, run in this process."""
+    gpus.use(monkeypatch)
+    monkeypatch.setenv("STAND_IN_WALL", "1")
+    monkeypatch.setenv("WASTENOT_STATE", str(tmp_path))
+
+    def run(*arguments):
+        with on_stand_in():
+            returned = wastenot(["serve-bench", server.url, "--json", *LENGTHS, *arguments])
+        out, err = capsys.readouterr()
+        assert returned == 0, err
+        return json.loads(out)["points"]
+
+    return run
+
+
 def begin(gpus, server, folder, *arguments):
-    lengths = ("--output-tokens", "20", "--prompt-tokens", "20")
     return subprocess.Popen(
-        [sys.executable, "-m", "testbed.stand_in.program", "serve-bench", server.url, "--json", *lengths, *arguments],
+        [sys.executable, "-m", "testbed.stand_in.program", "serve-bench", server.url, "--json", *LENGTHS, *arguments],
         env=gpus.environment(STAND_IN_WALL="1", WASTENOT_STATE=str(folder), COLUMNS="120"), cwd=ROOT, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
@@ -45,34 +65,37 @@ def begin(gpus, server, folder, *arguments):
 SETTING = ("--device", "nvidia:0,nvidia:1", "--core", "1500", "--allow-clock-control", "--batch", "2")
 
 
-def test_both_gpus_are_measured_at_the_clock_and_given_back(gpus, server, tmp_path):
-    program = begin(gpus, server, tmp_path, *SETTING, "--steady", "1.5")
-    seen = set()
-    while program.poll() is None:
-        seen |= {(index, gpus.control.state(index).requested.core_mhz) for index in (0, 1)}
-        time.sleep(0.05)
-    out, err = program.communicate()
-    assert program.returncode == 0, err
+def test_both_gpus_are_measured_at_the_clock_and_given_back(gpus, points):
+    seen, over = set(), threading.Event()
+
+    def look():
+        while not over.wait(0.05):
+            seen.update((index, gpus.control.state(index).requested.core_mhz) for index in (0, 1))
+
+    looks = threading.Thread(target=look)
+    looks.start()
+    try:
+        at_auto, at_clock = points(*SETTING, "--steady", "1.5")
+    finally:
+        over.set()
+        looks.join()
     assert seen == {(0, None), (1, None), (0, 1500.0), (1, 1500.0)}
     assert all(gpus.control.state(index).untouched for index in (0, 1))
-    at_auto, at_clock = json.loads(out)["points"]
     assert (at_auto["setting"]["core_mhz"], at_clock["setting"]["core_mhz"]) == (None, 1500.0)
     for point in (at_auto, at_clock):
         assert point["gpus"] == 2 and point["power_w"] == pytest.approx(2 * 78.0, rel=0.1)
 
 
-def test_a_busy_gpu_uses_less_energy_a_token_at_a_lower_clock(gpus, server, tmp_path):
+def test_a_busy_gpu_uses_less_energy_a_token_at_a_lower_clock(gpus, points):
     # What runs on the GPU is not what the server answers with: tokens come as fast at any clock, and power is known.
     tasks = find_tasks("gpt3-xl", "sim:h200").tasks
     gpus.control.run_task(min(tasks, key=lambda task: (task.steps[0][0].intensity, task.name)), 0)
     try:
-        program = begin(gpus, server, tmp_path, "--device", "nvidia:0", "--core", "1200", "--allow-clock-control",
-                        "--batch", "4", "--steady", "2")  # fmt: skip
-        out, err = program.communicate()
+        at_auto, at_clock = points(
+            "--device", "nvidia:0", "--core", "1200", "--allow-clock-control", "--batch", "4", "--steady", "2"
+        )  # fmt: skip
     finally:
         gpus.control.stop_task(0)
-    assert program.returncode == 0, err
-    at_auto, at_clock = json.loads(out)["points"]
     assert at_auto["power_w"] > 150.0 and at_clock["power_w"] < 0.95 * at_auto["power_w"]
     for point in (at_auto, at_clock):
         assert point["energy_per_token_j"] == pytest.approx(point["power_w"] / point["tokens_per_s"], rel=0.01)

@@ -134,6 +134,7 @@ def test_on_another_host_it_is_in_the_way_until_it_falls_silent(begin, study, ra
         recorder.append(measured("a"))
 
 
+@pytest.mark.parametrize("where", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True)
 def test_a_process_that_slept_too_long_measures_no_more(begin, study, raw):
     first = begin()
     first.measure(900)

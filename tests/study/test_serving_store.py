@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from sqlalchemy import text
 
 from testbed.sweeps import small_sweep
@@ -59,6 +59,7 @@ _SOME = st.none() | st.floats(1e-9, 1e9)
 _TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
 
 
+@settings(max_examples=40)
 @given(
     st.builds(
         ServingPoint,

@@ -73,14 +73,21 @@ def layered(*charts: Any) -> Any:
 
 
 def _settled(chart: Any) -> Any:
-    """A chart whose encodings are their own copy."""
+    """A chart whose encodings are their own copy, and which is copied no deeper than its own properties."""
     alt = load("altair")
     if getattr(chart, "encoding", alt.Undefined) is alt.Undefined:
         return chart
     chart, encodings = chart.copy(deep=False), chart.encoding.copy(deep=False)
     object.__setattr__(encodings, "__deepcopy__", lambda *_: encodings)
     chart.encoding = encodings
-    return chart
+    return _copied_flat(chart)
+
+
+def _copied_flat(chart: Any) -> Any:
+    """A copy of a chart that shares all but its own properties with it, and whose copies do."""
+    copy = chart.copy(deep=False)
+    object.__setattr__(copy, "__deepcopy__", _copied_flat)
+    return copy
 
 
 def _plain(number: Any) -> object:

@@ -82,11 +82,11 @@ def test_what_is_measured_is_what_an_epoch_takes():
 def test_a_later_run_holds_what_is_known_and_measures_little_more():
     device = gpu("v100", seed=3)
     terms = terms_of([device])
-    first, before, iteration, _ = trained([device], terms, seconds=1800.0)
+    first, before, iteration, _ = trained([device], terms, seconds=900.0)
     again = Limits(terms)
     for speed in first.speeds:
         again.measured(speed)
-    second, summary, *_ = trained([gpu("v100", seed=4)], terms, known=again, seconds=300.0, seen_s=1800.0)
+    second, summary, *_ = trained([gpu("v100", seed=4)], terms, known=again, seconds=300.0, seen_s=900.0)
     held, before_held = (cost_at(terms, device, iteration, each.held) for each in (second, first))
     assert held <= 1.01 * before_held
     assert summary.status.tuning.trials <= before.status.tuning.trials / 2
@@ -122,7 +122,7 @@ def test_pauses_and_uneven_iterations_are_survived():
     device = gpu("v100", seed=6)
     terms = terms_of([device])
     spread = Spread(time=0.02, power=0.02, pause_every=17, pause_s=2.0)
-    driver, _, iteration, _ = trained([device], terms, seconds=1800.0, job={"spread": spread})
+    driver, _, iteration, _ = trained([device], terms, seconds=1200.0, job={"spread": spread})
     costs = {setting: cost_at(terms, device, iteration, setting) for setting in terms.settings}
     assert costs[driver.held] <= 1.02 * min(costs.values())
 

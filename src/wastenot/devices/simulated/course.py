@@ -95,6 +95,10 @@ class _Table:
     memory_mhz: float
     throttled: bool
 
+    def at(self, call: int, part: float) -> tuple[float, float, float]:
+        """What was used until a point in a call: time, energy, and time by core clock."""
+        return _at(self.until_s, call, part), _at(self.until_j, call, part), _at(self.until_mhz, call, part)
+
 
 class Course:
     """Iterations of a job, run by the engine of a simulated device.
@@ -149,14 +153,14 @@ class Course:
             core_mhz = table.until_mhz[-1] / table.until_s[-1]
             power_w = table.until_j[-1] / table.until_s[-1]
             return seconds, OperatingPoint(seconds, power_w, core_mhz, table.memory_mhz, table.throttled)
-        begin_s, begin_j, begin_mhz = (_at(column, self._call, self._part) for column in _columns(table))
+        begin_s, begin_j, begin_mhz = table.at(self._call, self._part)
         call = self._places[self._place]
         end_s = begin_s + seconds / self._slower
         part = 0.0
         if end_s < table.until_s[call] - 1e-12:
             call = min(bisect_right(table.until_s, end_s) - 1, call - 1)
             part = (end_s - table.until_s[call]) / (table.until_s[call + 1] - table.until_s[call])
-        end_s, end_j, end_mhz = (_at(column, call, part) for column in _columns(table))
+        end_s, end_j, end_mhz = table.at(call, part)
         took_s = max(end_s - begin_s, 1e-12)
         self._call, self._part = call, part
         power_w, core_mhz = (end_j - begin_j) / took_s * self._hotter, (end_mhz - begin_mhz) / took_s
@@ -259,10 +263,6 @@ class Course:
     def _until(self, each: FloatArray) -> list[float]:
         """Sums over the calls before each call of an iteration, of what each kernel has."""
         return [0.0, *np.cumsum(each[self._order]).tolist()]
-
-
-def _columns(table: _Table) -> tuple[list[float], list[float], list[float]]:
-    return table.until_s, table.until_j, table.until_mhz
 
 
 def _at(until: list[float], call: int, part: float) -> float:

@@ -94,7 +94,7 @@ class ModelPhysics:
         self._coldest = thermal.leakage_per_c * (thermal.ambient_c - thermal.reference_c)
         self._leakage_rises = self._leakage_w == sorted(self._leakage_w)
         self._asked: _Asked | None = None
-        self._curves: dict[tuple[Task, float], tuple[FloatArray, FloatArray]] = {}
+        self._curves: dict[tuple[Task, float], tuple[list[float], list[float], bool]] = {}
         self._kernels: dict[KernelSpec, KernelParameters] = {}
 
     def supported_clocks(self) -> Mapping[float, tuple[float, ...]]:
@@ -131,14 +131,11 @@ class ModelPhysics:
         asked = self._asked
         if asked is None or task is not asked.task or setting is not asked.setting:
             memory_mhz = self._memory_in_effect(setting)
-            time_s, curve_w = self._curve(task, memory_mhz)
+            time_s, reference_w, rises = self._curve(task, memory_mhz)
             top = self._top(self._core_mhz[-1] if setting.core_mhz is None else setting.core_mhz)
-            own = time_s.tolist(), curve_w.tolist()
-            at_top = own[0][top], own[1][top], self._leakage_w[top], self._core_mhz[top]
+            at_top = time_s[top], reference_w[top], self._leakage_w[top], self._core_mhz[top]
             limit_w = self.limit_w(setting, -math.inf)
-            coldest_w = curve_w + np.array(self._leakage_w) * self._coldest
-            rises = self._leakage_rises and bool((np.diff(coldest_w) > _SURELY * curve_w[1:]).all())
-            self._asked = asked = _Asked(task, setting, *own, memory_mhz, top, limit_w, *at_top, rises, top)
+            self._asked = asked = _Asked(task, setting, time_s, reference_w, memory_mhz, top, limit_w, *at_top, rises, top)
         if temperature_c >= self._limit_c:
             return self._limited(asked.time_s, asked.reference_w, asked.memory_mhz, asked.top, setting, temperature_c)
         warmer = self._leakage_per_c * (temperature_c - self._reference_c)
@@ -296,8 +293,11 @@ class ModelPhysics:
                 return pair.to_memory_mhz
         return memory
 
-    def _curve(self, task: Task, memory_mhz: float) -> tuple[FloatArray, FloatArray]:
-        """Time and power of a task at every core clock of a memory state, at the reference temperature."""
+    def _curve(self, task: Task, memory_mhz: float) -> tuple[list[float], list[float], bool]:
+        """Time and power of a task at every core clock of a memory state, at the reference temperature.
+
+        And whether its power rises with the clock at all temperatures that are not below the ambient one.
+        """
         key = (task, memory_mhz)
         if key not in self._curves:
             time = np.zeros(len(self._core))
@@ -314,7 +314,10 @@ class ModelPhysics:
                 for before, own, lasting, times in stretches(task.order):
                     extra_j = carry_over_j(self.preset.dynamics, each_w[before], each_w[own], lasting * each_s[own])
                     energy += times * extra_j
-            self._curves[key] = time, energy / time
+            power = energy / time
+            coldest_w = power + np.array(self._leakage_w) * self._coldest
+            rises = self._leakage_rises and bool((np.diff(coldest_w) > _SURELY * power[1:]).all())
+            self._curves[key] = time.tolist(), power.tolist(), rises
         return self._curves[key]
 
     def _parts(self, task: Task) -> list[tuple[KernelParameters, int]]:

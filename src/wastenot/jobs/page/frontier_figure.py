@@ -78,13 +78,17 @@ def _chart(overview: JobOverview, pairs: list[Pair], *, narrow: bool) -> Any:
     base = alt.Chart(inline([row(pair) for pair in pairs])).encode(x=x, y=y)
     faint = alt.condition("datum.forecast", alt.value(0.35), alt.value(1.0))
     line_opacity = alt.condition("datum.forecast", alt.value(0.2), alt.value(0.55))
-    by_size = base.mark_line(strokeWidth=1.5).encode(color=color, detail="size:N", order="x:Q", opacity=line_opacity)
+    by_size = base.mark_line(strokeWidth=1.5).encode(
+        color=color, detail=alt.Detail("size:N"), order=alt.Order("x:Q"), opacity=line_opacity
+    )
     dots = base.mark_circle(size=48).encode(color=color, opacity=faint, tooltip=tip)
     fastest = [min((p for p in pairs if p.batch_size == size), key=lambda p: p.time_s) for size in sizes]
     # A pair that is marked has its batch size in the mark's own label.
     named = alt.Chart(inline([row(pair) for pair in fastest if pair not in (overview.default, overview.next_pair)]))
     names = [
-        named.mark_text(style=style, align="right", dx=-8, fontSize=11, tooltip=None).encode(x=x, y=y, text="size:N")
+        named.mark_text(style=style, align="right", dx=-8, fontSize=11, tooltip=None).encode(
+            x=x, y=y, text=alt.Text("size:N")
+        )
         for style in ("halo", "small-label")
     ]
     layers = [by_size]
@@ -107,10 +111,11 @@ def _sizes(pairs: list[Pair]) -> list[int]:
 
 def _marked(row: dict[str, object], style: str, x: Any, y: Any, tip: Any) -> list[Any]:
     """A mark with its name beside it."""
-    base = load("altair").Chart(inline([row]))
+    alt = load("altair")
+    base = alt.Chart(inline([row]))
     texts = [
         base.mark_text(style=kind, align="left", baseline="middle", dx=11, dy=-1, tooltip=None).encode(
-            x=x, y=y, text="label:N"
+            x=x, y=y, text=alt.Text("label:N")
         )
         for kind in ("halo", "label")
     ]

@@ -85,7 +85,9 @@ def _chart(overview: JobOverview, *, narrow: bool) -> Any:
             {"size:Q": "batch size", "expected:N": "expected", "interval:N": "95 % interval", "chance:N": "chance"}
         )
         layers.append(
-            base.mark_rule(style="interval", clip=True).encode(x=x, y=alt.Y("low:Q", scale=scale), y2="high:Q", tooltip=tip)
+            base.mark_rule(style="interval", clip=True).encode(
+                x=x, y=alt.Y("low:Q", scale=scale), y2=alt.Y2("high:Q"), tooltip=tip
+            )
         )
         layers.append(base.mark_point(style="dot", clip=True).encode(x=x, y=y, tooltip=tip))
         following = base.transform_filter("datum.label != ''")

@@ -106,7 +106,10 @@ def _strip(window: _Window, factor: float, x: Any, unit: str, *, narrow: bool) -
         alt.Chart(inline(rows))
         .mark_bar(height=_STRIP - 6)
         .encode(
-            x=x, x2="end:Q", color=color, tooltip=tooltips({"pass:N": "pass", "takes:N": "takes", "t:Q": f"from, {unit}"})
+            x=x,
+            x2=alt.X2("end:Q"),
+            color=color,
+            tooltip=tooltips({"pass:N": "pass", "takes:N": "takes", "t:Q": f"from, {unit}"}),
         )
     )
 

@@ -220,5 +220,7 @@ def _event_lines(events: Sequence[tuple[int, Event]], axis: Axis, width: int, *,
         return [rules]
     return [
         rules,
-        chart.mark_text(style="small-label", dy=-7, baseline="bottom").encode(x="t:Q", y=alt.value(0), text="number:N"),
+        chart.mark_text(style="small-label", dy=-7, baseline="bottom").encode(
+            x=alt.X("t:Q"), y=alt.YValue(0), text=alt.Text("number:N")
+        ),
     ]

@@ -141,7 +141,9 @@ def _loss_chart(kernels: Sequence[KernelAtNaturalClocks], colors: dict[str, str]
     dots = chart.mark_circle(size=64, opacity=1.0, clip=True, yOffset=below).encode(x=x, y=y, color=color, tooltip=tooltip)
     limits = alt.Chart(inline([{"at": limit} for limit in _LIMIT])).mark_rule(style="rule").encode(x=alt.X("at:Q"))
     if not narrow:
-        text = chart.mark_text(style="small-label", align="left").encode(x=alt.value(_LOSS_WIDTH + 8), y=y, text="text:N")
+        text = chart.mark_text(style="small-label", align="left").encode(
+            x=alt.XValue(_LOSS_WIDTH + 8), y=y, text=alt.Text("text:N")
+        )
         return layered(limits, bars, dots, text).properties(width=_LOSS_WIDTH, height=alt.Step(_STEP))
     width = NARROW_WIDTH - 24
     name = chart.mark_text(style="label", align="left", dy=below - 18).encode(x=alt.XValue(0), y=y, text=alt.Text("name:N"))

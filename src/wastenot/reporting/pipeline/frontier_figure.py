@@ -142,12 +142,13 @@ def _curves(lines: Sequence[dict[str, object]], x: Any, y: Any, color: Any, dash
 
 def _straggler_marks(marks: Sequence[dict[str, object]], x: Any, y: Any, tip: Any) -> list[Any]:
     """Squares with their savings below the curve, whichever way it goes."""
-    base = load("altair").Chart(inline(marks))
+    alt = load("altair")
+    base = alt.Chart(inline(marks))
     drawn = [base.mark_point(style="applicable", size=70).encode(x=x, y=y, tooltip=tip)]
     for rises, align, dx in ((True, "left", 5), (False, "right", -5)):
         beside = base.transform_filter("datum.rises" if rises else "!datum.rises")
         texts = beside.mark_text(style="good-label", align=align, dx=dx, dy=11, tooltip=None)
-        drawn.append(texts.encode(x=x, y=y, text="label:N"))
+        drawn.append(texts.encode(x=x, y=y, text=alt.Text("label:N")))
     return drawn
 
 

@@ -216,7 +216,7 @@ def _boxes(
     wide = alt.datum.h > 0.5
     middle = base.transform_filter(wide).transform_filter(f"(datum.x2 - datum.x) * {px_of_unit:.6g} > {_LABEL_PX}")
     middle = middle.transform_calculate(center="0.5 * (datum.x + datum.x2)", across="0.5 * (datum.top + datum.bottom)")
-    at = {"x": x("center"), "y": y("across"), "text": "batch:N"}
+    at = {"x": x("center"), "y": y("across"), "text": alt.Text("batch:N")}
     if any(px_of_unit * axis.factor * box.time_s > _LABEL_PX and box.clocks for box in boxes):
         for strong, style in ((True, "label-on-strong"), (False, "label-on-pale")):
             one = middle.transform_filter(f"{'' if strong else '!'}datum.strong")

@@ -154,7 +154,11 @@ def _rules(overview: PlanOverview, frame: Frame) -> list[Any]:
         at_left = frame.pixel(slowdown(bound), 0.0)[0] > frame.width - LETTER_WIDTH * len(text)
         place = {"align": "right" if at_left else "left", "dx": -4 if at_left else 4, "baseline": "top"}
         height = 4 + (0 if bound == 0.0 else RULE_LABEL_HEIGHT)  # the room above all curves
-        layers.append(rule.mark_text(style="small-label", **place).encode(x="x:Q", y=alt.value(height), text="text:N"))
+        layers.append(
+            rule.mark_text(style="small-label", **place).encode(
+                x=alt.X("x:Q"), y=alt.YValue(height), text=alt.Text("text:N")
+            )
+        )
     return layers
 
 

@@ -144,7 +144,11 @@ def _rejected_labels(reach: tuple[float, float]) -> list[Any]:
         {"x": 50 * reach[0], "y": -50 * reach[1], "text": "rejected: loses time"},
         {"x": -50 * reach[0], "y": -50 * reach[1], "text": "rejected: adds energy"},
     ]
-    return [alt.Chart(inline(rows)).mark_text(style="small-label").encode(x="x:Q", y="y:Q", text="text:N")]
+    return [
+        alt.Chart(inline(rows))
+        .mark_text(style="small-label")
+        .encode(x=alt.X("x:Q"), y=alt.Y("y:Q"), text=alt.Text("text:N"))
+    ]
 
 
 def _axes() -> list[Any]:

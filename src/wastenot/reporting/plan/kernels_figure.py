@@ -162,11 +162,13 @@ def _panel(
     intervals = [
         alt.Chart(inline(known))
         .mark_rule(style="interval", yOffset=below)
-        .encode(x=alt.X(f"{what}_from:Q", title=title, scale=scale, axis=axis), x2=f"{what}_to:Q", y=y)
+        .encode(x=alt.X(f"{what}_from:Q", title=title, scale=scale, axis=axis), x2=alt.X2(f"{what}_to:Q"), y=y)
     ]
-    zero = alt.Chart(inline([{"zero": 0.0}])).mark_rule(style="rule", opacity=0.0 if below else 1.0).encode(x="zero:Q")
+    zero = (
+        alt.Chart(inline([{"zero": 0.0}])).mark_rule(style="rule", opacity=0.0 if below else 1.0).encode(x=alt.X("zero:Q"))
+    )
     text = chart.mark_text(style="small-label", align="left", dx=5, dy=below).encode(
-        x=alt.X(f"{what}_high:Q", title=title, scale=scale, axis=axis), y=y, text=f"{what}_text:N"
+        x=alt.X(f"{what}_high:Q", title=title, scale=scale, axis=axis), y=y, text=alt.Text(f"{what}_text:N")
     )
     return layered(zero, bar, *(intervals if known else []), text)
 

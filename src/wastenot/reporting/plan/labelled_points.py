@@ -151,7 +151,8 @@ def _free_place(
                 distance = math.dist((x, y), _nearest_in(box, x, y))
                 cost = distance + _MISLEADS * any(math.dist(each, _nearest_in(box, *each)) < distance for each in others)
                 cost += _TOUCHES * sum(_overlap(box, other) for other in taken)
-                cost += _CROSSED * sum(_length_inside(box, line) for line in lines)
+                if cost < least:
+                    cost += _CROSSED * sum(_length_inside(box, line) for line in lines)
                 if cost < least:
                     best, least = box, cost
     return best

@@ -194,7 +194,9 @@ def _map_chart(each: SettingMap, families: list[str], size: tuple[int, int]) -> 
         measured = alt.Chart(inline([row for row in rows if "left" in row])).encode(color=colour)
         style = {"size": 1.2, "opacity": 0.7}  # thin bars: rules are dashed, which the legend would show
         bars = [
-            measured.mark_bar(orient="horizontal", **style).encode(x=alt.X("left:Q", title=SLOWDOWN), x2="right:Q", y=y),
+            measured.mark_bar(orient="horizontal", **style).encode(
+                x=alt.X("left:Q", title=SLOWDOWN), x2=alt.X2("right:Q"), y=y
+            ),
             measured.mark_bar(orient="vertical", **style).encode(x=x, y=alt.Y("low:Q", title=SAVED), y2=alt.Y2("high:Q")),
         ]
     diamond = {

@@ -168,7 +168,9 @@ def _bars(
         base.transform_filter("datum.sse != null")
         .mark_tick(style="curve", height=19, thickness=2.4, size=21)
         .encode(x=alt.X("sse:Q", title=scale.unit)),
-        base.mark_text(style="small-label", align="left", dx=6).encode(x=alt.X("high:Q", title=scale.unit), text="text:N"),
+        base.mark_text(style="small-label", align="left", dx=6).encode(
+            x=alt.X("high:Q", title=scale.unit), text=alt.Text("text:N")
+        ),
     ]
     return layered(*layers).properties(
         width=width,

@@ -162,7 +162,9 @@ def _layers(
     layers = []
     if not _averaged(profile, state):
         layers.append(_readings(profile, state, name, unit, kind(_READING)).encode(x=x, y=y, color=color))
-    layers.append(base.mark_area(opacity=0.25).encode(x=x, y=alt.Y("low:Q", title=y_title), y2="high:Q", color=color))
+    layers.append(
+        base.mark_area(opacity=0.25).encode(x=x, y=alt.Y("low:Q", title=y_title), y2=alt.Y2("high:Q"), color=color)
+    )
     layers.append(
         base.mark_line(strokeWidth=2.2).encode(
             color=color, x=x, y=y, tooltip=tooltips({"p:Q": f"{name}, W", "low:Q": "from", "high:Q": "to", "t:Q": unit.name})
@@ -194,5 +196,5 @@ def _readings(profile: Profile, state: State, name: str, unit: TimeUnit, kind: s
     return (
         alt.Chart(inline(values))
         .mark_circle(size=24 if len(rows) < 150 else 15, opacity=0.55, stroke=None)
-        .encode(tooltip=[alt.Tooltip("p:Q", title=f"{name}, W"), alt.Tooltip("t:Q", title=unit.name), "run:Q"])
+        .encode(tooltip=[alt.Tooltip("p:Q", title=f"{name}, W"), alt.Tooltip("t:Q", title=unit.name), alt.Tooltip("run:Q")])
     )

@@ -61,7 +61,9 @@ def _latency_chart(points: Sequence[OperatingPoint], *, narrow: bool) -> Any:
          "power:N": "power"}
     )  # fmt: skip
     base = alt.Chart(inline(rows)).encode(x=x, y=y)
-    lines = base.mark_line(strokeWidth=1.4, opacity=0.6).encode(color=color, detail="series:N", order="order:Q")
+    lines = base.mark_line(strokeWidth=1.4, opacity=0.6).encode(
+        color=color, detail=alt.Detail("series:N"), order=alt.Order("order:Q")
+    )
     dots = base.mark_circle(size=34).encode(color=color, tooltip=tip)
     frontier = alt.Chart(inline([row for row, each in zip(rows, points, strict=True) if each.on_frontier]))
     best = frontier.mark_line(style="curve", strokeWidth=2.4).encode(x=x, y=y, order=alt.Order("ms:Q"))

@@ -96,7 +96,9 @@ def _chart(found: Recommended, *, narrow: bool) -> Any:
     if len(measured) < len(rows):
         tails = alt.Chart(inline(rows))
         layers.append(
-            tails.mark_line(strokeWidth=1.2, opacity=0.6).encode(x=x, y=y, color=color, detail="series:N", order="order:Q")
+            tails.mark_line(strokeWidth=1.2, opacity=0.6).encode(
+                x=x, y=y, color=color, detail=alt.Detail("series:N"), order=alt.Order("order:Q")
+            )
         )
         forecast = alt.Chart(inline([each for each in rows if each["forecast"]]))
         layers.append(forecast.mark_circle(size=9, opacity=0.6).encode(x=x, y=y, color=color, tooltip=tip))

@@ -42,7 +42,7 @@ def test_lengths_predicted_wrong_by_a_factor_of_two_cost_no_deadlines(three_cloc
 
 
 def test_overload_is_served_at_the_greatest_clock(three_clocks: Engine) -> None:
-    requests = load(60.0, 4.0, 3)
+    requests = load(60.0, 2.0, 3)
     ours = simulate(requests, three_clocks, Price(), deadlines=DEADLINES)
     greatest = simulate(requests, three_clocks, Fixed(), deadlines=DEADLINES)
     assert ours.end_s < 1.15 * greatest.end_s
@@ -108,7 +108,7 @@ def test_prompts_that_are_prefilled_whole_miss_few_deadlines(three_clocks: Engin
 
 
 def test_end_to_end_deadlines_raise_the_clock(three_clocks: Engine) -> None:
-    requests = load(2.0, 100.0, 7)
+    requests = load(2.0, 50.0, 7)
     free = simulate(requests, three_clocks, Price(), deadlines=DEADLINES)
     waited = free.finish_s - requests.arrival_s
     bound = replace(DEADLINES, end_to_end_s=float(np.quantile(waited, 0.97)))
@@ -134,7 +134,7 @@ def test_answers_of_one_token_are_counted(three_clocks: Engine) -> None:
 def test_a_batch_that_would_be_full_at_a_low_clock_is_answered_at_a_higher_one(three_clocks: Engine) -> None:
     narrow = replace(three_clocks, most_running=34)
     random = np.random.default_rng(5)
-    count = 500
+    count = 250
     requests = Requests(
         np.sort(random.uniform(0, count / 6.0, count)),
         np.full(count, 40, dtype=np.intp),

@@ -17,7 +17,7 @@ import numpy as np
 
 from wastenot.arrays import FloatArray, IndexArray
 from wastenot.errors import BadInputError
-from wastenot.stack.serving.compiled import compiled
+from wastenot.stack.serving.compiled import compiled, compiled_inside
 from wastenot.stack.serving.deadlines import Deadlines
 from wastenot.stack.serving.engine import Engine
 from wastenot.stack.serving.policies.chain import prices_of_chain
@@ -236,7 +236,7 @@ class _Search:
         return np.asarray(_settings(self.tables, load, rules, way, self.stretch_s))
 
 
-@compiled
+@compiled_inside
 def _place(knots: FloatArray, value: float) -> tuple[int, float]:
     """The interval between knots that a value lies in, and how far along; beyond them, the edge."""
     if len(knots) == 1:
@@ -245,7 +245,7 @@ def _place(knots: FloatArray, value: float) -> tuple[int, float]:
     return i, min(max((value - knots[i]) / (knots[i + 1] - knots[i]), 0.0), 1.0)
 
 
-@compiled
+@compiled_inside
 def _between(values: FloatArray, setting: int, i: int, along: float, j: int, across: float) -> float:
     below, right = min(i + 1, values.shape[1] - 1), min(j + 1, values.shape[2] - 1)
     upper = values[setting, i, j] * (1 - across) + values[setting, i, right] * across
@@ -253,12 +253,12 @@ def _between(values: FloatArray, setting: int, i: int, along: float, j: int, acr
     return float(upper * (1 - along) + lower * along)
 
 
-@compiled
+@compiled_inside
 def _step(tables: _Tables, setting: int, tokens: float, past: float, batch: int, context: float) -> tuple[float, float]:
     """Time and energy of a step of any kind."""
     time_s, energy_j = 0.0, 0.0
     if tokens > 0:
-        i, along = _place(tables.tokens, tokens + batch)
+        i, along = _place(tables.tokens, float(tokens + batch))
         j, across = _place(tables.past, past)
         time_s, energy_j = (
             _between(tables.prefill_s, setting, i, along, j, across),
@@ -277,7 +277,7 @@ def _step(tables: _Tables, setting: int, tokens: float, past: float, batch: int,
     return max(time_s, empty_s) + full_s - empty_s, max(energy_j, empty_j) + full_j - empty_j
 
 
-@compiled
+@compiled_inside
 def _advance(  # noqa: PLR0912, PLR0915 - the simulator's loop
     tables: _Tables, load: _Load, rules: _Rules, state: _State, k: int, until_s: float, decode: int, prefill: int,
     settings: IndexArray,
@@ -363,7 +363,7 @@ def _advance(  # noqa: PLR0912, PLR0915 - the simulator's loop
     return decoded, prefilled, power, rate
 
 
-@compiled
+@compiled_inside
 def _score(load: _Load, rules: _Rules, state: _State, k: int, until_s: float, power: float, rate: float) -> float:
     """Energy so far, with a price on what was missed, will be missed, and is still to be done."""
     now, head, batch, steps = state.number[k, 0], state.counts[k, 0], state.counts[k, 2], state.counts[k, 4]
@@ -395,7 +395,7 @@ def _score(load: _Load, rules: _Rules, state: _State, k: int, until_s: float, po
     )  # fmt: skip
 
 
-@compiled
+@compiled_inside
 def _copy(source: _State, i: int, target: _State, k: int) -> None:
     for column in range(3):
         target.number[k, column] = source.number[i, column]
@@ -409,7 +409,7 @@ def _copy(source: _State, i: int, target: _State, k: int) -> None:
         )
 
 
-@compiled
+@compiled_inside
 def _empty(ways: int, most: int) -> _State:
     return _State(
         np.zeros((ways, 3)),

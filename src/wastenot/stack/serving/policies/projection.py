@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wastenot.arrays import FloatArray
-from wastenot.stack.serving.compiled import compiled
+from wastenot.stack.serving.compiled import compiled, compiled_inside
 from wastenot.stack.serving.deadlines import Deadlines
 from wastenot.stack.serving.engine import Engine
 from wastenot.stack.serving.simulation.policy import View
@@ -98,7 +98,7 @@ def keeps(view: View, grid: Grid, limits: Limits, deadlines: Deadlines, *, infla
     )
 
 
-@compiled
+@compiled_inside
 def _between(values: FloatArray, rows: FloatArray, columns: FloatArray, row: float, column: float) -> float:
     """A table between its knots; beyond them, as at the last."""
     i, along = 0, 0.0
@@ -115,7 +115,7 @@ def _between(values: FloatArray, rows: FloatArray, columns: FloatArray, row: flo
     return float(upper * (1 - along) + lower * along)
 
 
-@compiled
+@compiled_inside
 def _mixed_s(grid: Grid, tokens: float, past: float, batch: int, context: float) -> float:
     """As :meth:`EngineTables.mixed` has it."""
     together = _between(grid.prefill_s, grid.tokens, grid.past, tokens + batch, past)
