@@ -7,7 +7,6 @@ import pytest
 
 import wastenot as wn
 from testbed.recurring_jobs import keep, recurred
-from wastenot.study.store import open_study
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +102,7 @@ def test_bad_input_is_one_line_and_writes_nothing(jobs, arguments, said):
 
 
 def test_a_study_without_jobs(wastenot):
-    open_study(wastenot.folder / "my.db", create=True)
+    wastenot("import", "sweep.csv", "--study", "my.db", "--device-name", "Test GPU")
     assert "no jobs yet" in wastenot("jobs", "--study", "my.db").out
     assert "holds no jobs" in wastenot.refuse("job", "nightly", "--study", "my.db")
 

@@ -15,7 +15,7 @@ from wastenot.serving.measured_point import MeasuredPoint
 from wastenot.serving.point import Target, find, measure_point
 from wastenot.serving.prompts import Prompts
 
-SHORT = Steady(least_s=1.0, most_s=4.0)
+SHORT = Steady(least_s=1.0, most_s=60.0)
 
 
 def load(prompts: Prompts) -> Iterator[Ask]:
@@ -167,7 +167,7 @@ def test_an_answer_cut_to_its_length_has_that_many_tokens_though_nobody_counts()
         point = point_on(server)
         assert point.output_tokens == 20
         # Of the 15 tokens after the first chunk, and not of the three chunks.
-        assert point.itl.mean_s <= point.end_to_end.mean_s / 15
+        assert 0.6 * point.tokens < len(point.gaps_s) < 0.9 * point.tokens
 
 
 def test_a_rate_limit_is_waited_for_and_said() -> None:
@@ -216,7 +216,7 @@ def test_a_server_without_metrics_is_seen_from_outside(most: int, wanted: int, r
     with stand_in_server(Behaviour(metrics=False, most_running=most)) as server:
         point = point_on(server, wanted)
         assert not point.running_by_server
-        assert point.mean_running == pytest.approx(running, rel=0.15)
+        assert 0.5 * running < point.mean_running <= 0.5 * (running + wanted)  # not those in its queue
         assert point.metrics == ()
 
 
@@ -231,8 +231,8 @@ def test_requests_that_run_out_end_the_steady_state(server: StandIn) -> None:
     assert point.ended == point.sent == 20
     assert point.why_unstable.startswith("the steady state lasted")
     # From the first tokens until a place of the batch finds nothing left to send.
-    assert point.steady_s == pytest.approx(5 * 0.21 - 0.02, rel=0.4)
-    assert 0.2 < point.end_to_end.p50_s < 0.3
+    assert point.steady_s > 3 * 0.21
+    assert 0.2 < point.end_to_end.p50_s < point.steady_s / 3
 
 
 def test_fewer_requests_than_are_to_run(server: StandIn) -> None:
