@@ -19,10 +19,10 @@ from benchmarks.verdict import Verdict
 from wastenot.frontiers.algebra import Frontier, choice
 from wastenot.frontiers.graph import Graph
 from wastenot.frontiers.graph_rounding import Effort
-from wastenot.stack.pipeline.build import pipeline_graph
-from wastenot.stack.pipeline.perseus_csv import read_perseus_csv
-from wastenot.stack.pipeline.profile import PipelineProfile
-from wastenot.stack.pipeline.schedules import one_forward_one_backward
+from wastenot.pipelines.model.iteration_graph import pipeline_graph
+from wastenot.pipelines.model.perseus_csv import read_perseus_csv
+from wastenot.pipelines.model.profile import PipelineProfile
+from wastenot.pipelines.model.schedules import one_forward_one_backward
 
 PERSEUS = Path(__file__).parents[2] / "shared/data/perseus/gpt3-175b-a100-sxm.csv"
 WAITING_W, STAGES, LATER_S = 70.0, 8, 6e-4

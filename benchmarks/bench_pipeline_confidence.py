@@ -23,12 +23,12 @@ from benchmarks.verdict import Verdict
 from wastenot.arrays import FloatArray, IndexArray
 from wastenot.devices.open import open_device
 from wastenot.devices.simulated.device import SimulatedDevice
+from wastenot.pipelines.model.iteration_graph import pipeline_graph
+from wastenot.pipelines.model.measured_profile import measure_stages, stage_tasks, whole_tasks
+from wastenot.pipelines.model.schedules import build_schedule
+from wastenot.pipelines.model.stages import StageModel
+from wastenot.pipelines.plan.confidence import PipelineDraws, keep_with_confidence
 from wastenot.planning.noise.temperature import baseline_temperature_c
-from wastenot.stack.pipeline.build import pipeline_graph
-from wastenot.stack.pipeline.confidence import PipelineDraws, keep_with_confidence
-from wastenot.stack.pipeline.schedules import build_schedule
-from wastenot.stack.pipeline.stages import StageModel
-from wastenot.tuning.pipeline import measure_stages, stage_tasks, whole_tasks
 
 FILE = Path(__file__).parents[1] / "data" / "pipelines" / "confidence.json"
 SEEDS = range(5000, 5012)

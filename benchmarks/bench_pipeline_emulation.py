@@ -22,9 +22,9 @@ from benchmarks.lowtime_plans import LowtimePlans, read_plans
 from benchmarks.pipeline_audit import Pipeline, rows_of
 from benchmarks.plan_clocks import clocks_of
 from benchmarks.verdict import Verdict
-from wastenot.stack.pipeline.build import pipeline_graph
-from wastenot.stack.pipeline.perseus_csv import read_perseus_csv
-from wastenot.stack.pipeline.schedules import one_forward_one_backward
+from wastenot.pipelines.model.iteration_graph import pipeline_graph
+from wastenot.pipelines.model.perseus_csv import read_perseus_csv
+from wastenot.pipelines.model.schedules import one_forward_one_backward
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 FILE = "perseus/gpt3-175b-a100-sxm.csv"

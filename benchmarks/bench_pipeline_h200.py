@@ -21,7 +21,7 @@ from benchmarks.verdict import Verdict
 from wastenot.arrays import FloatArray
 from wastenot.frontiers.algebra import choice
 from wastenot.frontiers.graph import Graph
-from wastenot.stack.pipeline.schedules import one_forward_one_backward
+from wastenot.pipelines.model.schedules import one_forward_one_backward
 
 DATA = Path(__file__).parents[1] / "data" / "h200" / "pipeline" / "two-stages.json"
 WITHIN = 0.003

@@ -27,19 +27,19 @@ from wastenot.devices.protocol import Task
 from wastenot.devices.simulated.device import SimulatedDevice
 from wastenot.devices.simulated.hardware import Switching
 from wastenot.devices.simulated.preset import find_preset
+from wastenot.pipelines.judge.lockstep import Faults, simulate_pipeline
+from wastenot.pipelines.judge.work import Course, KernelWork
+from wastenot.pipelines.model.measured_profile import measure_stages, stage_tasks
+from wastenot.pipelines.model.schedules import one_forward_one_backward
+from wastenot.pipelines.model.stages import StageModel
+from wastenot.pipelines.model.ways import SETTINGS
+from wastenot.pipelines.plan.plan import PipelinePlan
+from wastenot.pipelines.plan.planner import plan_pipeline
+from wastenot.pipelines.plan.rank_steps import PlanGraph
+from wastenot.pipelines.run.rank_execution import RankExecution, RankExecutions
 from wastenot.planning.planner import Planner
 from wastenot.planning.switching import SwitchTime, switch_time
-from wastenot.runtime.pipeline import RankExecution, RankExecutions
-from wastenot.runtime.pipeline_simulator import Faults, simulate_pipeline
-from wastenot.runtime.pipeline_work import Course, KernelWork
 from wastenot.setting import Setting
-from wastenot.stack.pipeline.plan import PipelinePlan
-from wastenot.stack.pipeline.planner import plan_pipeline
-from wastenot.stack.pipeline.rank_steps import PlanGraph
-from wastenot.stack.pipeline.schedules import one_forward_one_backward
-from wastenot.stack.pipeline.stages import StageModel
-from wastenot.stack.pipeline.ways import SETTINGS
-from wastenot.tuning.pipeline import measure_stages, stage_tasks
 from wastenot.workloads.stages import stage_work
 
 Calls = Mapping[tuple[int, str], Sequence[Task]]

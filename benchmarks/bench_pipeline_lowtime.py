@@ -34,9 +34,9 @@ from benchmarks.plan_clocks import clocks_of
 from benchmarks.synthetic_pipeline import SEED, WAITING_W, synthetic_rows
 from benchmarks.verdict import Verdict
 from wastenot.frontiers.graph_rounding import Effort
-from wastenot.stack.pipeline.build import pipeline_graph
-from wastenot.stack.pipeline.perseus_csv import read_perseus_csv
-from wastenot.stack.pipeline.schedules import one_forward_one_backward
+from wastenot.pipelines.model.iteration_graph import pipeline_graph
+from wastenot.pipelines.model.perseus_csv import read_perseus_csv
+from wastenot.pipelines.model.schedules import one_forward_one_backward
 
 STAGES, MICRO_BATCHES, UNIT_S, POINTS = 8, 64, 0.001, 100
 KEPT = Path(__file__).parents[1] / "data" / "pipelines" / "lowtime-8x64.json"

@@ -25,7 +25,7 @@ from scipy.stats import spearmanr
 from benchmarks.perseus_measured import FILE, MICRO_BATCHES, RANKS, Measured, changes, read_measured, shifted_correlation
 from benchmarks.verdict import Verdict
 from wastenot.arrays import FloatArray, IndexArray
-from wastenot.stack.pipeline.schedules import one_forward_one_backward
+from wastenot.pipelines.model.schedules import one_forward_one_backward
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 SPLITS = 100

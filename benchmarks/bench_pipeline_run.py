@@ -27,18 +27,18 @@ from functools import cache
 from benchmarks.verdict import Verdict
 from wastenot.devices.open import open_device, simulated_device
 from wastenot.devices.simulated.preset import find_preset
+from wastenot.pipelines.judge.lockstep import Faults, SimulatedRun, simulate_pipeline
+from wastenot.pipelines.judge.work import KernelWork, calls_of_stages
+from wastenot.pipelines.model.measured_profile import measure_stages, stage_tasks
+from wastenot.pipelines.model.schedules import build_schedule
+from wastenot.pipelines.model.stages import StageModel
+from wastenot.pipelines.plan.planner import PlannedPipeline, plan_pipeline
+from wastenot.pipelines.plan.rank_steps import PlanGraph
+from wastenot.pipelines.plan.switched import with_switching
+from wastenot.pipelines.run.rank_execution import RankExecution, RankExecutions
 from wastenot.planning.planner import Planner
 from wastenot.planning.switching import switch_time
-from wastenot.runtime.pipeline import RankExecution, RankExecutions
-from wastenot.runtime.pipeline_simulator import Faults, SimulatedRun, simulate_pipeline
-from wastenot.runtime.pipeline_work import KernelWork, calls_of_stages
-from wastenot.stack.pipeline.planner import PlannedPipeline, plan_pipeline
-from wastenot.stack.pipeline.rank_steps import PlanGraph
-from wastenot.stack.pipeline.schedules import build_schedule
-from wastenot.stack.pipeline.stages import StageModel
-from wastenot.stack.pipeline.switched import with_switching
 from wastenot.tasks import WorkloadTasks
-from wastenot.tuning.pipeline import measure_stages, stage_tasks
 
 FIRST_SEED = 9700
 JOBS = 4  # of each case, each on cards of its own

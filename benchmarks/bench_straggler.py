@@ -23,13 +23,13 @@ from typing import Any
 
 from benchmarks.verdict import Verdict
 from testbed.straggling import Job, planned_frontier
-from wastenot.runtime.straggler import LEAD, Stragglers
-from wastenot.runtime.straggler_detection import Level
-from wastenot.runtime.straggler_server import StragglerServer
-from wastenot.runtime.straggler_source import StragglerSource
-from wastenot.runtime.straggler_wire import ask
-from wastenot.stack.pipeline.plan import PipelinePlan
-from wastenot.stack.pipeline.straggler import Rungs
+from wastenot.pipelines.plan.plan import PipelinePlan
+from wastenot.pipelines.plan.straggler import Rungs
+from wastenot.pipelines.run.straggler_detection import Level
+from wastenot.pipelines.run.straggler_server import StragglerServer
+from wastenot.pipelines.run.straggler_source import StragglerSource
+from wastenot.pipelines.run.straggler_wire import ask
+from wastenot.pipelines.run.stragglers import LEAD, Stragglers
 
 SEEDS = range(100, 140)
 NOISES = (0.002, 0.005, 0.01, 0.02)

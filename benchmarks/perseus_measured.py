@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from wastenot.arrays import FloatArray, IndexArray
-from wastenot.stack.pipeline.schedules import one_forward_one_backward
+from wastenot.pipelines.model.schedules import one_forward_one_backward
 
 FILE = "perseus/gpt3-xl-a100-pcie-measured-plans.json.xz"
 NAMES = ("forward", "backward")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wastenot.frontiers.graph import Graph, GraphPlan
-from wastenot.stack.pipeline.schedule import PipelineSchedule
+from wastenot.pipelines.model.schedule import PipelineSchedule
 
 
 def clocks_of(plan: GraphPlan, graph: Graph, schedule: PipelineSchedule) -> dict[tuple[int, str, int], float]:

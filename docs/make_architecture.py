@@ -11,7 +11,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 PICTURE = Path(__file__).parent / "images" / "architecture.svg"
-WIDTH, HEIGHT = 1670, 620
+WIDTH, HEIGHT = 1860, 620
 BOX_WIDTH, BOX_HEIGHT = 150, 62
 
 # Of each room: left and top edge, what it holds, and the group that colours it.
@@ -22,7 +22,7 @@ ROOMS: dict[str, tuple[int, int, str, str]] = {
     "study": (240, 70, "measurements, stored", "measure"),
     "planning": (460, 70, "plans, certificates", "decide"),
     "analyses": (460, 172, "context, pairs, order", "decide"),
-    "stack": (680, 70, "pipelines, serving", "decide"),
+    "stack": (680, 70, "serving engines", "decide"),
     "capturing": (460, 295, "any PyTorch model", "run"),
     "devices": (460, 392, "NVIDIA, simulated, ...", "run"),
     "daemon": (680, 172, "clocks without root", "run"),
@@ -39,7 +39,9 @@ ROOMS: dict[str, tuple[int, int, str, str]] = {
     "api": (1310, 295, "verbs in Python", "show"),
     "terminal": (1310, 392, "options, tables, bars", "show"),
     "jobs": (1500, 70, "jobs that come back", "decide"),
-    "cli": (1500, 392, "verbs as commands", "show"),
+    "pipelines": (1500, 172, "pipeline parallelism", "decide"),
+    "programs": (1690, 172, "wn.apply, trainers", "run"),
+    "cli": (1690, 392, "verbs as commands", "show"),
 }
 COLOURS = {"run": "#4c78a8", "measure": "#54a24b", "decide": "#e45756", "show": "#b279a2"}
 LEGEND = {"run": "what runs", "measure": "measuring", "decide": "deciding", "show": "what users see"}
@@ -69,12 +71,15 @@ FLOWS: list[tuple[str, list[tuple[int, int]], tuple[int, int]]] = [
     ("tasks", [(1050, 326), (1120, 326)], (1084, 319)),
     ("curves", [(1220, 295), (1220, 240), (1010, 240), (1010, 132)], (1090, 234)),
     ("pages", [(1240, 132), (1240, 200), (1385, 200), (1385, 295)], (1312, 194)),
-    ("energy", [(1050, 521), (1575, 521), (1575, 454)], (1215, 514)),
+    ("energy", [(1050, 521), (1765, 521), (1765, 454)], (1215, 514)),
     ("profiles", [(1050, 423), (1290, 423), (1290, 111), (1270, 111)], (1170, 416)),
-    ("", [(1460, 326), (1545, 326), (1545, 392)], (0, 0)),
-    ("", [(1460, 423), (1500, 423)], (0, 0)),
-    ("guard", [(1460, 203), (1575, 203), (1575, 132)], (1515, 196)),
-    ("verbs", [(1605, 132), (1605, 392)], (1628, 262)),
+    ("", [(1460, 326), (1735, 326), (1735, 392)], (0, 0)),
+    ("", [(1460, 423), (1690, 423)], (0, 0)),
+    ("", [(1460, 203), (1500, 203)], (0, 0)),
+    ("", [(1480, 203), (1480, 101), (1500, 101)], (0, 0)),
+    ("", [(1650, 203), (1690, 203)], (0, 0)),
+    ("verbs", [(1650, 101), (1670, 101), (1670, 423), (1690, 423)], (1645, 300)),
+    ("apply", [(1765, 234), (1765, 392)], (1788, 310)),
 ]
 
 

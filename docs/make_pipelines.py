@@ -24,15 +24,15 @@ import wastenot as wn
 from benchmarks.synthetic_pipeline import CLOCKS_MHZ, synthetic_rows
 from wastenot.frontiers.algebra import choice
 from wastenot.origin import Origin
+from wastenot.pipelines.model.profile import PipelineProfile
+from wastenot.pipelines.model.schedules import one_forward_one_backward
+from wastenot.pipelines.page.frontier_figure import frontier_figure
+from wastenot.pipelines.page.page import pipeline_figures
+from wastenot.pipelines.plan.overview import OthersPoints, PipelineOverview, pipeline_overview
+from wastenot.pipelines.plan.planner import frontier_rungs, plan_pipeline, with_rungs
+from wastenot.pipelines.plan.savings import savings_by_shape
 from wastenot.reporting.figure import Figure, export_figures
-from wastenot.reporting.pipeline.frontier_figure import frontier_figure
-from wastenot.reporting.pipeline.page import pipeline_figures
 from wastenot.setting import Setting
-from wastenot.stack.pipeline.overview import OthersPoints, PipelineOverview, pipeline_overview
-from wastenot.stack.pipeline.planner import frontier_rungs, plan_pipeline, with_rungs
-from wastenot.stack.pipeline.profile import PipelineProfile
-from wastenot.stack.pipeline.savings import savings_by_shape
-from wastenot.stack.pipeline.schedules import one_forward_one_backward
 
 ROOT = Path(__file__).parents[1]
 LOWTIME, IMAGES = ROOT / "data/pipelines/lowtime-8x64.json", ROOT / "docs/images"

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from docs.blocks import table, write_blocks
 from wastenot.errors import BadInputError
-from wastenot.stack.pipeline.communication import LINKS
-from wastenot.stack.pipeline.schedules import SCHEDULES, build_schedule
-from wastenot.stack.pipeline.timeline import UNITS, Timeline, drawn, timeline
+from wastenot.pipelines.model.schedules import SCHEDULES, build_schedule
+from wastenot.pipelines.model.timeline import UNITS, Timeline, drawn, timeline
+from wastenot.workloads.communication import LINKS
 
 PAGE = Path(__file__).parent / "pipelines-schedules.md"
 DRAWN = (4, 8)  # ranks, micro-batches

@@ -13,10 +13,10 @@ import numpy as np
 
 from docs.blocks import signed, table, write_blocks
 from wastenot.devices.open import open_device
-from wastenot.stack.pipeline.partition import least_energy_partition
-from wastenot.stack.pipeline.schedules import build_schedule
-from wastenot.stack.pipeline.stages import StageModel
-from wastenot.tuning.pipeline import measure_stages, stage_tasks, whole_tasks
+from wastenot.pipelines.model.measured_profile import measure_stages, stage_tasks, whole_tasks
+from wastenot.pipelines.model.partition import least_energy_partition
+from wastenot.pipelines.model.schedules import build_schedule
+from wastenot.pipelines.model.stages import StageModel
 
 PAGE = Path(__file__).parent / "pipelines-stages.md"
 JUDGED = Path(__file__).parents[1] / "data" / "pipelines" / "confidence.json"

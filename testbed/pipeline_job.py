@@ -25,8 +25,8 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
 import wastenot as wn
 from wastenot.devices.simulated.device import SimulatedDevice
-from wastenot.stack.pipeline.plan_file import read_pipeline_plan
-from wastenot.stack.pipeline.rank_steps import PlanGraph
+from wastenot.pipelines.plan.plan_file import read_pipeline_plan
+from wastenot.pipelines.plan.rank_steps import PlanGraph
 
 WIDTH = 32
 _LOOK_S = 0.001

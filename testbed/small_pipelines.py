@@ -10,11 +10,11 @@ from unittest.mock import patch
 
 from wastenot.frontiers import graph_rounding
 from wastenot.frontiers.algebra import choice
+from wastenot.pipelines.model.profile import Fixed, PipelineProfile
+from wastenot.pipelines.model.schedules import build_schedule
+from wastenot.pipelines.plan import planner, savings
+from wastenot.pipelines.plan.planner import PlannedPipeline, frontier_rungs, plan_pipeline, with_rungs
 from wastenot.setting import AUTO, Setting
-from wastenot.stack.pipeline import planner, savings
-from wastenot.stack.pipeline.planner import PlannedPipeline, frontier_rungs, plan_pipeline, with_rungs
-from wastenot.stack.pipeline.profile import Fixed, PipelineProfile
-from wastenot.stack.pipeline.schedules import build_schedule
 
 CLOCKS = (900.0, 1100.0, 1300.0, 1500.0, 1700.0)
 NAMES = {

@@ -7,10 +7,10 @@ import random
 from functools import cache
 
 from testbed.pipeline_runs import made_profile
-from wastenot.runtime.straggler import Order, Stragglers
-from wastenot.stack.pipeline.plan import PipelinePlan
-from wastenot.stack.pipeline.planner import frontier_rungs, plan_pipeline, with_rungs
-from wastenot.stack.pipeline.schedules import one_forward_one_backward
+from wastenot.pipelines.model.schedules import one_forward_one_backward
+from wastenot.pipelines.plan.plan import PipelinePlan
+from wastenot.pipelines.plan.planner import frontier_rungs, plan_pipeline, with_rungs
+from wastenot.pipelines.run.stragglers import Order, Stragglers
 
 
 @cache

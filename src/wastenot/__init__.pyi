@@ -3,7 +3,6 @@
 from .api import (
     Refinement as Refinement,
     measure_latency as measure_latency,
-    pipeline as pipeline,
     refine as refine,
     report as report,
     sweep as sweep,
@@ -37,6 +36,10 @@ from .jobs.plan.overview import JobOverview as JobOverview, job_overview as job_
 from .jobs.run.job import job as job
 from .jobs.run.training_run import TrainingRun as TrainingRun
 from .metering.window import measure as measure
+from .pipelines.plan.plan import PipelinePlan as PipelinePlan
+from .pipelines.plan.plan_file import read_pipeline_plan as read_pipeline_plan
+from .pipelines.plan.planner import PlannedPipeline as PlannedPipeline
+from .pipelines.verbs import pipeline as pipeline
 from .planning.comparison import compare as compare, whole_frontier as whole_frontier
 from .planning.difference import difference as difference
 from .planning.latency import Latency as Latency, read_latency as read_latency
@@ -46,13 +49,10 @@ from .planning.planner import frontier as frontier, plan as plan
 from .profiling.profile import profile as profile
 from .profiling.profile_file import read_profile as read_profile, write_profile as write_profile
 from .profiling.result import Profile as Profile
-from .runtime.apply import Applied as Applied, apply as apply
+from .programs.apply import Applied as Applied, apply as apply
 from .runtime.tracking import tracker as tracker
 from .serving.bench import serve_bench as serve_bench
 from .setting import AUTO as AUTO, Setting as Setting
-from .stack.pipeline.plan import PipelinePlan as PipelinePlan
-from .stack.pipeline.plan_file import read_pipeline_plan as read_pipeline_plan
-from .stack.pipeline.planner import PlannedPipeline as PlannedPipeline
 from .stack.serving.from_steps import profile_of_steps as profile_of_steps
 from .stack.serving.load_classes import EngineWay as EngineWay, engine_load as engine_load
 from .stack.serving.operating_points import OperatingPoint as OperatingPoint, operating_points as operating_points

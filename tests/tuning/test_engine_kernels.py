@@ -9,12 +9,12 @@ from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Task
 from wastenot.errors import BadInputError
 from wastenot.setting import AUTO, Setting
-from wastenot.stack.pipeline.communication import LINKS
 from wastenot.stack.serving.profile_file import read_engine, write_engine
 from wastenot.study.store import open_study
 from wastenot.sweeping.point import PointOptions, measure_point
 from wastenot.tuning.engine_kernels import engine_tasks, exchange_s, idle_power_w, profile_from_kernels
 from wastenot.workloads.build import build_workload
+from wastenot.workloads.communication import LINKS
 from wastenot.workloads.models import find_model
 from wastenot.workloads.serving_steps import StepShapes
 

@@ -127,8 +127,8 @@ def apply(
     if plan is None:
         raise typer.BadParameter("which plan? wastenot apply plan.json -- python train.py")
     from wastenot.metering.devices import visible_names
+    from wastenot.pipelines.run.plan_kind import is_pipeline_plan
     from wastenot.runtime.applying import parse_devices, prepare
-    from wastenot.runtime.pipeline_plans import is_pipeline_plan
     from wastenot.runtime.session import PATIENCE_S
     from wastenot.terminal.options import parse_restore
 
@@ -220,7 +220,7 @@ def run_command(
     session: Session, command: list[str], shown: ShownOptions, as_json: bool, *, pipeline: bool = False
 ) -> tuple[Summary, int]:
     """Run a program while a session drives the clocks; what became of it, and its exit code."""
-    from wastenot.runtime.applying import socket_of
+    from wastenot.programs.environment import socket_of
 
     with ExitStack() as stack:
         stack.enter_context(session)

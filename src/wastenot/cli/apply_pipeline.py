@@ -31,7 +31,7 @@ def apply_pipeline(
     """
     from wastenot.cli.apply import run_command, say_wastenot
     from wastenot.errors import BadInputError
-    from wastenot.runtime.pipeline_applying import prepare_pipeline, would_be_set_in_pipeline
+    from wastenot.pipelines.run.application import prepare_pipeline, would_be_set_in_pipeline
     from wastenot.runtime.session import PATIENCE_S
 
     if not command and not dry_run:

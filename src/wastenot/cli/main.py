@@ -24,7 +24,6 @@ from wastenot.cli import (
     monitoring,
     natural,
     pairs,
-    pipeline,
     planning,
     profiling,
     recommend,
@@ -32,7 +31,6 @@ from wastenot.cli import (
     serve_control,
     serve_sim,
     steer,
-    straggler,
     studies,
     sweeping,
     tune,
@@ -46,18 +44,13 @@ from wastenot.cli.usage import usage_text
 from wastenot.errors import CannotRunError, ClocksRefusedError, DeviceError, WastenotError
 from wastenot.jobs import cli as jobs
 from wastenot.jobs.judge import cli as recur
+from wastenot.pipelines import cli as pipeline
+from wastenot.pipelines.run import cli as straggler
 from wastenot.processes import Terminated
 from wastenot.terminal.completing import complete, name_the_shell
+from wastenot.terminal.flags import flag_of, know_flags
 
 DONE, FAULT, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
-
-_FLAG_OF: dict[str, str] = {
-    "state": "--energies",
-    "rate_per_s": "--rate",
-    "end_to_end": "--e2e",
-    "switch_s": "--switch-time",
-}
-"""Flags whose names differ from the arguments of the library that they set."""
 
 # Typer brings its own copy of Click and exports only this one, the most specific of its errors.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -145,6 +138,11 @@ def _command() -> Any:
     return typer.main.get_command(app)
 
 
+def _flags() -> set[str]:
+    """The flags of all verbs."""
+    return {flag for verb in _command().commands.values() for parameter in verb.params for flag in parameter.opts}
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with its code: 0 done, 2 bad input, 1 a fault."""
     sys.exit(run(arguments))
@@ -162,6 +160,7 @@ def run(arguments: list[str] | None = None) -> int:
     Returns:
         The exit code.
     """
+    know_flags(_flags)
     try:
         answer = complete(lambda: _command()(prog_name="wastenot"))
         if answer is not None:
@@ -189,20 +188,6 @@ def run(arguments: list[str] | None = None) -> int:
     if code == INTERRUPTED:  # Typer turns Ctrl-C into this code without a word
         print("interrupted", file=sys.stderr)
     return int(code or DONE)
-
-
-def flag_of(argument: str) -> str:
-    """The flag that stands for an argument of the library, so that errors name what the user typed.
-
-    ``max_slowdown`` is ``--max-slowdown``; a unit may be left out (``clock_tolerance_mhz`` is ``--clock-tolerance``), and a
-    few have other names. An argument without a flag keeps its name.
-    """
-    flags = {flag for verb in _command().commands.values() for parameter in verb.params for flag in parameter.opts}
-    flag = _FLAG_OF.get(argument, "--" + argument.replace("_", "-"))
-    for known in (flag, flag.rpartition("-")[0]):
-        if known in flags:
-            return known
-    return argument
 
 
 def _say(message: str, code: int = BAD_INPUT) -> int:

@@ -242,10 +242,10 @@ def _report_of_a_run(applied: Path, out: Path, figures: Path | None, *, as_json:
 
 
 def _report_of_a_pipeline(plan: Path, out: Path, figures: Path | None, *, as_json: bool) -> None:
+    from wastenot.pipelines.page.page import pipeline_figures, write_pipeline_page
+    from wastenot.pipelines.plan.overview import pipeline_overview
+    from wastenot.pipelines.plan.plan_file import read_pipeline_plan
     from wastenot.reporting.figure import export_figures
-    from wastenot.reporting.pipeline.page import pipeline_figures, write_pipeline_page
-    from wastenot.stack.pipeline.overview import pipeline_overview
-    from wastenot.stack.pipeline.plan_file import read_pipeline_plan
     from wastenot.terminal.output import print_json, say, typed_command
 
     overview = pipeline_overview(read_pipeline_plan(plan))

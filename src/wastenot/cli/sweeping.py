@@ -154,10 +154,10 @@ def sweep(
     interrupted sweep.
     """
     from wastenot.api import sweep as measure
-    from wastenot.cli.announce import announce, show_dry_run
     from wastenot.errors import BadInputError
     from wastenot.sweeping.point import PointOptions
     from wastenot.tasks import find_tasks
+    from wastenot.terminal.announce import announce, show_dry_run
     from wastenot.terminal.output import print_json, say, typed_command
     from wastenot.terminal.progress import kept_if_interrupted, resume_with, shown_progress
     from wastenot.workloads.captured_on import capture_note
@@ -282,8 +282,8 @@ def refine(
     PLAN.json makes a plan of them.
     """
     from wastenot.api import refine as measure_again
-    from wastenot.cli.announce import announce
     from wastenot.study.store import open_study
+    from wastenot.terminal.announce import announce
     from wastenot.terminal.output import print_json, say, typed_command
     from wastenot.terminal.progress import kept_if_interrupted, shown_progress
 

@@ -57,10 +57,10 @@ def validate(
 ) -> None:
     """Measure a plan, interleaved with the default clocks (auto)."""
     from wastenot.api import validate as validate_plan
-    from wastenot.cli.announce import announce
     from wastenot.devices.open import device_of_study
     from wastenot.planning.plan import read_plan
     from wastenot.study.store import open_study
+    from wastenot.terminal.announce import announce
     from wastenot.terminal.output import console, print_json, say
     from wastenot.terminal.progress import shown_progress
 
@@ -152,9 +152,9 @@ def transfer(
     Measurements are interleaved with the default clocks (auto).
     """
     from wastenot.api import transfer as measure_transfer
-    from wastenot.cli.announce import announce
     from wastenot.errors import BadInputError
     from wastenot.planning.plan import read_plan
+    from wastenot.terminal.announce import announce
     from wastenot.terminal.output import as_values, console, print_json, say
     from wastenot.terminal.progress import shown_progress
 

@@ -71,7 +71,6 @@ def run(
     Says first how long it takes. Resumes an interrupted sweep.
     """
     from wastenot import api
-    from wastenot.cli.announce import announce, show_dry_run
     from wastenot.cli.before_work import check_output
     from wastenot.cli.ending import ending
     from wastenot.cli.sweeping import outcome_lines, outcome_values
@@ -81,6 +80,7 @@ def run(
     from wastenot.reporting.optional_imports import check_report
     from wastenot.study.store import open_study, sweep_of
     from wastenot.tasks import find_tasks
+    from wastenot.terminal.announce import announce, show_dry_run
     from wastenot.terminal.output import as_values, print_json, say, typed_command
     from wastenot.terminal.progress import kept_if_interrupted, resume_with, shown_progress
     from wastenot.tuning.interleaved import estimate_interleaved
@@ -179,9 +179,9 @@ def reproduce(
     Writes its tables and figures beside the published numbers. Says first how long it takes. Resumes its sweeps where it was
     interrupted.
     """
-    from wastenot.cli.announce import announce_whole, show_dry_run
     from wastenot.reporting.optional_imports import check_report
     from wastenot.reproduction import WRITING_S, estimate_reproduction, reproduce as make_all
+    from wastenot.terminal.announce import announce_whole, show_dry_run
     from wastenot.terminal.output import as_values, print_json, say, typed_command
     from wastenot.terminal.progress import kept_if_interrupted, shown_progress
 

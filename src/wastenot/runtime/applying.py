@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wastenot.devices.open import device_of_study, open_device
@@ -160,19 +159,3 @@ def _segment_text(segment: Segment) -> str:
         where += f" + {1e3 * segment.offset_s:.3g} ms"
     early = f", requested {1e3 * segment.early_s:.3g} ms before" if segment.early_s > 0.0 else ""
     return f"{where}, for {1e3 * segment.time_s:.3g} ms: {segment.setting}{early}"
-
-
-def socket_of(session: Session, *, pipeline: bool = False) -> dict[str, str]:
-    """What the environment of programs needs to report to a session.
-
-    Args:
-        session: to report to.
-        pipeline: the programs are ranks of a pipeline, and mark its instructions.
-    """
-    from wastenot.runtime import startup
-    from wastenot.runtime.wire import PIPELINE, VARIABLE
-
-    folder = str(Path(startup.__path__[0]))
-    already = os.environ.get("PYTHONPATH")
-    path = os.pathsep.join([folder, *([already] if already else [])])
-    return {VARIABLE: str(session.path), "PYTHONPATH": path} | ({PIPELINE: "1"} if pipeline else {})

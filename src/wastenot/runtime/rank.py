@@ -14,7 +14,7 @@ from typing import Any
 
 from wastenot.runtime.hooks import Hooks
 from wastenot.runtime.markers import Markers
-from wastenot.runtime.wire import PIPELINE, SEATED_BY, VARIABLE, Line, Message, hello
+from wastenot.runtime.wire import SEATED_BY, VARIABLE, Line, Message, hello
 
 _SEEN_AFTER = 3  # steps of the optimizer: by then a whole iteration has been seen
 
@@ -204,25 +204,3 @@ class Rank:
             subprocess.Popen(
                 reset, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True
             )
-
-
-_at_work: list[Rank] = []
-
-
-def watch_from_outside(torch: Any) -> None:
-    """Instrument a program that knows nothing of it; called by the start-up hook once PyTorch is imported."""
-    path = os.environ.get(VARIABLE)
-    if path and not _at_work:
-        rank = Rank(path, torch)
-        _at_work.append(rank)
-        if os.environ.get(PIPELINE):
-            from wastenot.runtime.torch_pipelining import watch_stages
-
-            watch_stages(rank.instruct_stage)
-        else:
-            rank.watch_everything()
-
-
-def rank_of_this_process() -> Rank | None:
-    """The one that the start-up hook made."""
-    return _at_work[0] if _at_work else None

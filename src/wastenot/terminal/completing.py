@@ -28,58 +28,53 @@ _BREAKS = {":", "="}
 Names = Callable[[str], list[str]]
 
 
-def _one_of(*names: str) -> Names:
+def one_of(*names: str) -> Names:
+    """Completes names of a list."""
+
     def starting(incomplete: str) -> list[str]:
         return [name for name in names if name.startswith(incomplete)]
 
     return starting
 
 
-dtypes = _one_of(*DTYPE_BYTES)
-phases = _one_of("training", "prefill", "decode")
-attentions = _one_of("unfused", "flash", "cudnn", "efficient")
-optimizers = _one_of("none", "adamw")
+dtypes = one_of(*DTYPE_BYTES)
+phases = one_of("training", "prefill", "decode")
+attentions = one_of("unfused", "flash", "cudnn", "efficient")
+optimizers = one_of("none", "adamw")
 
 
 def workloads(incomplete: str) -> list[str]:
     """Models, and files here that hold a captured workload or a study."""
-    return [*_one_of(*MODELS)(incomplete), *_files(incomplete, (".json", ".db"))]
-
-
-def pipelines(incomplete: str) -> list[str]:
-    """Models, and files here that may hold a pipeline's profile."""
-    return [*_one_of(*MODELS)(incomplete), *_files(incomplete, (".csv",))]
-
-
-def schedules(incomplete: str) -> list[str]:
-    """Schedules of a pipeline, and files here that may hold one."""
-    from wastenot.stack.pipeline.schedules import SCHEDULES
-
-    return [*_one_of(*SCHEDULES)(incomplete), *_files(incomplete, (".json", ".txt", ".csv"))]
+    return [*one_of(*MODELS)(incomplete), *files_here(incomplete, (".json", ".db"))]
 
 
 def kernels(incomplete: str) -> list[str]:
     """What ``profile`` takes: kernels by themselves, with a size to change, and models to name a kernel of."""
     sizes = ("gemm:4096", "gemm:8192", "gemv:4096", "gemv:8192", "all-reduce:512MB", "all-gather:512MB")
-    return _one_of(*sizes, *(f"{model}:" for model in MODELS))(incomplete)
+    return one_of(*sizes, *(f"{model}:" for model in MODELS))(incomplete)
 
 
 def simulated(incomplete: str) -> list[str]:
     """Simulated GPUs."""
     from wastenot.devices.simulated.basis import preset_names
 
-    return _one_of(*(f"sim:{name}" for name in preset_names()))(incomplete)
+    return one_of(*(f"sim:{name}" for name in preset_names()))(incomplete)
 
 
 def devices(incomplete: str) -> list[str]:
     """Simulated GPUs and those here, recordings and the first NVIDIA GPU."""
     if incomplete.startswith("recorded:"):
-        return [f"recorded:{name}" for name in _files(incomplete.removeprefix("recorded:"), (".db",))]
-    own = [f"sim:{name}" for name in _files(incomplete.removeprefix("sim:"), (".toml",))] if incomplete[:4] == "sim:" else []
-    return [*_one_of("nvidia:0", "recorded:")(incomplete), *simulated(incomplete), *own]
+        return [f"recorded:{name}" for name in files_here(incomplete.removeprefix("recorded:"), (".db",))]
+    own = (
+        [f"sim:{name}" for name in files_here(incomplete.removeprefix("sim:"), (".toml",))]
+        if incomplete[:4] == "sim:"
+        else []
+    )
+    return [*one_of("nvidia:0", "recorded:")(incomplete), *simulated(incomplete), *own]
 
 
-def _files(incomplete: str, endings: Iterable[str]) -> list[str]:
+def files_here(incomplete: str, endings: Iterable[str]) -> list[str]:
+    """Folders, and files of these endings."""
     folder, _, begins = incomplete.rpartition("/")
     try:
         found = sorted(path.name for path in Path(folder or ("/" if incomplete[:1] == "/" else ".")).iterdir())

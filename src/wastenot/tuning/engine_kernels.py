@@ -16,7 +16,6 @@ from wastenot.errors import BadInputError, ClocksRefusedError
 from wastenot.planning.switching import switch_time
 from wastenot.progress import Progress
 from wastenot.setting import Setting
-from wastenot.stack.pipeline.communication import LINKS, Link, all_reduce_s, point_to_point_s
 from wastenot.stack.serving.engine import Engine
 from wastenot.stack.serving.from_kernels import StepKernels, default_settings, kernels_of, table_knots, tables_of
 from wastenot.stack.serving.memory import cache_blocks, card_bytes
@@ -29,6 +28,7 @@ from wastenot.sweeping.point import PointOptions
 from wastenot.sweeping.sweep import measure_sweep
 from wastenot.tasks import WorkloadTasks
 from wastenot.tuning.engine_curves import check_curves, kernels_by_curves
+from wastenot.workloads.communication import LINKS, Link, all_reduce_s, point_to_point_s
 from wastenot.workloads.kernel import DTYPE_BYTES, KernelSpec
 from wastenot.workloads.models import Model, find_model
 from wastenot.workloads.serving_steps import StepShapes, step_parts

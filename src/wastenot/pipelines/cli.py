@@ -1,0 +1,330 @@
+"""``wastenot pipeline``: clocks for each instruction of a pipeline-parallel training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+
+import typer
+
+from wastenot.errors import BadInputError
+from wastenot.terminal import completing, quantities
+from wastenot.terminal.options import (
+    AsMeasuredOption,
+    ClockControlOptions,
+    ConfidenceOption,
+    DryRunOption,
+    FiguresOption,
+    JsonOption,
+    MaxSlowdownOption,
+    SeedOption,
+    WorkloadOption,
+    parse_budget,
+    parse_counts,
+)
+from wastenot.wording import counted
+from wastenot.workloads.models import MODELS
+
+if TYPE_CHECKING:
+    from wastenot.pipelines.model.stages import PartitionKind
+    from wastenot.pipelines.plan.planner import PlannedPipeline
+    from wastenot.sweeping.estimate import Estimate
+    from wastenot.workloads.shape import ShapeOptions as Shape
+
+
+_SHORTER = "--study FILE keeps what was measured, to resume later"
+_SHOWN = 20  # plans of the frontier on a page
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOptions:
+    """How a model is cut into a pipeline, where it is not the default of its family."""
+
+    partition: Annotated[
+        str,
+        typer.Option(
+            "--partition",
+            metavar="N,N,...|KIND",
+            help="Layers of each stage; or balanced: the slowest is as fast as can be; or least-energy.",
+        ),
+    ] = "balanced"
+    tensor_parallel: Annotated[
+        int | None,
+        typer.Option("--tensor-parallel", metavar="N", help="GPUs that share a stage; by default as few as hold the model."),
+    ] = None
+    data_parallel: Annotated[int, typer.Option("--data-parallel", metavar="N", help="Pipelines beside each other.")] = 1
+    micro_batch: Annotated[
+        int | None, typer.Option("--micro-batch", metavar="N", help="Sequences of a micro-batch; 1 by default.")
+    ] = None
+    sequence: Annotated[
+        int | None,
+        typer.Option("--sequence", metavar="N", help="Tokens of a sequence; by default those of the model's training."),
+    ] = None
+    recompute: Annotated[
+        bool, typer.Option("--recompute", help="The backward runs the forward again first, instead of keeping activations.")
+    ] = False
+
+    def layers(self) -> tuple[int, ...] | PartitionKind:
+        """Layers of each stage, or how to find them."""
+        if self.partition[:1].isalpha():
+            return cast("PartitionKind", self.partition)
+        return parse_counts("--partition", self.partition)
+
+    def shape(self) -> Shape:
+        """What was given of the model's shape."""
+        given: dict[str, Any] = {
+            "tensor_parallel": self.tensor_parallel, "batch": self.micro_batch, "sequence": self.sequence,
+        }  # fmt: skip
+        return cast("Shape", {name: value for name, value in given.items() if value is not None})
+
+
+def _pipelines(incomplete: str) -> list[str]:
+    """Models, and files here that may hold a pipeline's profile."""
+    return [*completing.one_of(*MODELS)(incomplete), *completing.files_here(incomplete, (".csv",))]
+
+
+def _schedules(incomplete: str) -> list[str]:
+    """Schedules of a pipeline, and files here that may hold one."""
+    from wastenot.pipelines.model.schedules import SCHEDULES
+
+    return [*completing.one_of(*SCHEDULES)(incomplete), *completing.files_here(incomplete, (".json", ".txt", ".csv"))]
+
+
+def pipeline(
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[MODEL|PROFILE.csv]",
+            autocompletion=_pipelines,
+            help="A model such as gpt3-175b, or times and energies in columns stage,instruction,frequency,time,energy.",
+        ),
+    ] = None,
+    stages: Annotated[
+        int | None, typer.Option("--stages", metavar="N", help="GPUs (or groups of them) after one another.")
+    ] = None,
+    micro_batches: Annotated[
+        int | None, typer.Option("--micro-batches", metavar="N", help="Micro-batches of an iteration.")
+    ] = None,
+    schedule: Annotated[
+        str,
+        typer.Option(
+            "--schedule",
+            metavar="NAME|FILE",
+            autocompletion=_schedules,
+            help="gpipe, 1f1b, early-recomputation, interleaved, zb-h1, or a file with the order of each rank.",
+        ),
+    ] = "1f1b",
+    chunks: Annotated[
+        int | None, typer.Option("--chunks", metavar="N", help="Stages of the model on each GPU, for interleaved; 2.")
+    ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            "--device",
+            metavar="D",
+            autocompletion=completing.devices,
+            help="Where to measure a model's kernels: sim:NAME, sim:FILE.toml or nvidia:INDEX; of a CSV file, the GPU that "
+            "it is of, such as a100.",
+        ),
+    ] = None,
+    study: Annotated[
+        str | None,
+        typer.Option("--study", metavar="FILE|URL", help="Keeps what is measured; without MODEL: take what it holds."),
+    ] = None,
+    workload: WorkloadOption = None,
+    granularity: Annotated[
+        Literal["instruction", "layer", "kernel", "schedule"],
+        typer.Option(
+            "--granularity",
+            help="What gets clocks of its own: each instruction; or inside it each layer, each kernel, or stretches as long "
+            "as the device needs to switch.",
+        ),
+    ] = "instruction",
+    max_slowdown: MaxSlowdownOption = 0.0,
+    confidence: ConfidenceOption = None,
+    as_measured: AsMeasuredOption = False,
+    straggler: Annotated[
+        str | None,
+        typer.Option(
+            "--straggler",
+            metavar="X|TIME",
+            help="Another pipeline is slower, and all wait for it: 1.2 (times as long), 20% or 3.4s.",
+        ),
+    ] = None,
+    frontier: Annotated[
+        int | None,
+        typer.Option("--frontier", metavar="N", help="List N plans from the fastest to that of least energy, with bounds."),
+    ] = None,
+    switch_time: Annotated[
+        str | None,
+        typer.Option(
+            "--switch-time",
+            metavar="TIME|auto",
+            help="How long the device takes to switch clocks, such as 30ms: settings last at least as long; 0 plans as if "
+            "it took no time. Default (auto): as measured by 'wastenot latency', else stated or assumed.",
+        ),
+    ] = None,
+    waiting_power: Annotated[
+        float | None,
+        typer.Option(
+            "--waiting-power",
+            metavar="W",
+            parser=quantities.watts,
+            help="What a GPU draws while it waits for another one; by default what is known of the device.",
+        ),
+    ] = None,
+    *,
+    model: ModelOptions,
+    out: Annotated[Path | None, typer.Option("--out", metavar="PLAN.json", help="Write the plan, for the ranks.")] = None,
+    csv: Annotated[
+        Path | None, typer.Option("--csv", metavar="FILE", help="Write the plans of --frontier as a table.")
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option("--report", metavar="FILE.html", help="Write a page of the plan to this file.")
+    ] = None,
+    figures: FiguresOption = None,
+    clock_control: ClockControlOptions,
+    time_limit: Annotated[
+        str | None,
+        typer.Option(
+            "--time-limit",
+            metavar="TIME",
+            help="Improve the plan for so long, such as 30s: it then depends on how fast this machine is. By default the "
+            "work is fixed, about 10 s for one plan.",
+        ),
+    ] = None,
+    seed: SeedOption = 0,
+    dry_run: DryRunOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Plan the clocks of pipeline-parallel training.
+
+    Most stages of a pipeline wait for others. What is not on the critical path runs at lower clocks, as slow as costs no
+    time: least energy within the slowdown allowed, for each instruction of each micro-batch, with a lower bound.
+    """
+    from wastenot.files import write_text
+    from wastenot.pipelines.plan.frontier_table import frontier_csv
+    from wastenot.pipelines.plan.planner import MOST_PLANS
+    from wastenot.pipelines.text import pipeline_text
+    from wastenot.pipelines.verbs import pipeline as plan_pipeline
+    from wastenot.terminal.output import console, print_json, say
+    from wastenot.terminal.progress import kept_if_interrupted, resume_with, shown_progress
+
+    later, later_s = parse_straggler(straggler)
+    limit_s = None if time_limit is None else parse_budget(time_limit, "--time-limit")
+    if frontier is not None and frontier < 2:
+        raise BadInputError(f"--frontier {frontier}: must be at least 2")
+    if frontier is not None and frontier > MOST_PLANS:
+        raise BadInputError(f"--frontier {frontier}: must be {MOST_PLANS:,} at most")
+    shown = frontier or (_SHOWN if report or figures else 0)
+    layers = model.layers()
+    target: Any = device
+    if device is not None and source is not None and not source.lower().endswith(".csv"):
+        target = clock_control.open_device(device, seed=seed, workload=None)
+    if dry_run:
+        from wastenot.pipelines.verbs import pipeline_estimate
+        from wastenot.terminal.announce import show_dry_run
+
+        if source is None or target is None:
+            raise BadInputError("--dry-run: says what is measured of a model on a device: gpt3-175b --device sim:h200")
+        estimate = pipeline_estimate(
+            source, target, stages=stages, micro_batches=micro_batches, schedule=schedule, chunks=chunks, partition=layers,
+            granularity=granularity, recompute=model.recompute, **model.shape(),
+        )  # fmt: skip
+        show_dry_run(estimate, as_json=as_json, shorter=_SHORTER)
+        return
+    command = _typed(study)
+    given = source is not None and source.lower().endswith(".csv")
+    unkept = "nothing was kept" if given else "nothing was kept; --study FILE keeps what is measured"
+    kept = unkept if study is None else resume_with(command, study)
+    with kept_if_interrupted(kept), shown_progress(f"pipeline of {source or study}") as progress:
+        made = plan_pipeline(
+            source, stages=stages, micro_batches=micro_batches, schedule=schedule, chunks=chunks, device=target, study=study,
+            workload=workload, partition=layers, granularity=granularity, recompute=model.recompute,
+            data_parallel=model.data_parallel, waiting_power_w=waiting_power, confidence=confidence, as_measured=as_measured,
+            max_slowdown=max_slowdown, straggler=later, straggler_s=later_s, frontier=shown, seed=seed,
+            switch_time_s=parse_switch_time(switch_time),
+            time_limit_s=limit_s,
+            command=command, announce=_announce, progress=progress, **model.shape(),
+        )  # fmt: skip
+    if out is not None:
+        made.plan.write(out)
+        say(f"{out}: plan written")
+    if csv is not None:
+        write_text(csv, frontier_csv(made.plan))
+        say(f"{csv}: frontier written")
+    _write_page(made, report, figures, command)
+    if as_json:
+        print_json("pipeline", made.plan.document())
+    else:
+        console().print(pipeline_text(made, out, frontier=frontier is not None))
+
+
+def parse_switch_time(text: str | None) -> float | None:
+    """How long switching takes, in s; ``None`` for what is known of the device."""
+    return None if text is None or text.strip() == "auto" else quantities.seconds(text)
+
+
+def _announce(estimate: Estimate) -> None:
+    """Say before what will take long; a simulated GPU takes seconds."""
+    from wastenot.terminal.announce import announce
+
+    if not estimate.virtual:
+        announce(estimate, shorter=_SHORTER)
+
+
+def _typed(study: str | None) -> str:
+    """The command as it was typed; of a study's address only what may be shown."""
+    import shlex
+    import sys
+
+    from wastenot.terminal.output import typed_command
+
+    return shlex.join(["wastenot", *sys.argv[1:]]) if study is None else typed_command(study)
+
+
+def _write_page(made: PlannedPipeline, report: Path | None, figures: Path | None, command: str) -> None:
+    if report is None and figures is None:
+        return
+    from wastenot.pipelines.page.page import pipeline_figures, write_pipeline_page
+    from wastenot.pipelines.plan.overview import pipeline_overview
+    from wastenot.pipelines.plan.savings import savings_by_shape
+    from wastenot.reporting.figure import export_figures
+    from wastenot.terminal.output import say
+
+    overview = pipeline_overview(made.plan, savings=savings_by_shape(made.profile, made.schedule))
+    drawn = pipeline_figures(overview)
+    if report is not None:
+        write_pipeline_page(overview, report, command=command, figures=drawn)
+        say(f"{report}: report written")
+    if figures is not None:
+        written = export_figures(drawn, overview.plan.origin, figures)
+        say(f"{figures}: {counted(len(written), 'figure file')} written")
+
+
+def parse_straggler(text: str | None) -> tuple[float | None, float | None]:
+    """How much slower another pipeline is, as a fraction, or the time of its iteration in s; ``None`` for the other.
+
+    Raises:
+        BadInputError: it is neither.
+    """
+    if text is None:
+        return None, None
+    plain = text.strip()
+    try:
+        if plain.endswith("%"):
+            return quantities.slowdown(plain), None
+        times = float(plain.removesuffix("x"))
+    except typer.BadParameter:
+        times = 0.0
+    except ValueError:
+        try:
+            return None, quantities.seconds(plain)
+        except typer.BadParameter:
+            times = 0.0
+    if not 1.0 <= times < float("inf"):
+        raise BadInputError(
+            f"--straggler {text}: write 1.2 (times as long as this pipeline), 20% (longer), or a time as 3.4s"
+        )
+    return times - 1.0, None

@@ -1,0 +1,1 @@
+"""What an iteration of a pipeline takes."""

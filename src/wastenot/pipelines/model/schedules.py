@@ -1,0 +1,149 @@
+"""Schedules by name: which instructions each rank of a pipeline runs, in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from wastenot.errors import BadInputError
+from wastenot.pipelines.model.schedule import Instruction, PipelineSchedule
+from wastenot.suggest import suggestion
+
+MOST_INSTRUCTIONS: Final = 1_000_000  # of a schedule: more than any pipeline has, and few enough to hold
+
+_Step = tuple[str, int, int]
+
+
+def gpipe(ranks: int, micro_batches: int) -> PipelineSchedule:
+    """GPipe (Huang et al., NeurIPS 2019): all forwards, then all backwards."""
+    return _schedule("gpipe", ranks, micro_batches, lambda rank: _alternating(rank, micro_batches, micro_batches))
+
+
+def one_forward_one_backward(ranks: int, micro_batches: int) -> PipelineSchedule:
+    """1F1B (PipeDream-Flush; Narayanan et al., SC 2021, §2.2): as few micro-batches in flight as stages are left."""
+    return _schedule("1f1b", ranks, micro_batches, lambda rank: _alternating(rank, micro_batches, ranks - 1 - rank))
+
+
+def early_recomputation(ranks: int, micro_batches: int) -> PipelineSchedule:
+    """1F1B whose activations are computed again before the gradient arrives (Merak: Lai et al., TPDS 2023).
+
+    The last stage has none: its backward follows its forward at once, so that its activations are still there.
+    """
+
+    def steps(rank: int) -> list[_Step]:
+        order = _alternating(rank, micro_batches, ranks - 1 - rank)
+        if rank == ranks - 1:
+            return order
+        return [
+            each for step in order for each in ([("recomputation", *step[1:]), step] if step[0] == "backward" else [step])
+        ]
+
+    return _schedule("early-recomputation", ranks, micro_batches, steps)
+
+
+def interleaved(ranks: int, micro_batches: int, chunks: int = 2) -> PipelineSchedule:
+    """Interleaved 1F1B in Megatron-LM's order (Narayanan et al., SC 2021, §2.2): a rank has several stages.
+
+    Stage ``chunk * ranks + rank`` is on ``rank``. Micro-batches go through the chunks in groups, of ``ranks`` micro-batches
+    where that divides their number; otherwise groups are a little larger, and equal or nearly so.
+    """
+    rounds = max(1, micro_batches // ranks)
+    size, larger = divmod(micro_batches, rounds)
+    groups: list[range] = []
+    for index in range(rounds):
+        first = groups[-1].stop if groups else 0
+        groups.append(range(first, first + size + (index < larger)))
+
+    def steps(rank: int) -> list[_Step]:
+        def through(name: str, order: Sequence[int]) -> list[_Step]:
+            return [(name, chunk * ranks + rank, each) for group in groups for chunk in order for each in group]
+
+        warm_up = (chunks - 1) * len(groups[0]) + 2 * (ranks - 1 - rank)
+        return _merged(through("forward", range(chunks)), through("backward", range(chunks)[::-1]), warm_up)
+
+    return _schedule("interleaved", ranks, micro_batches, steps, chunks)
+
+
+def zero_bubble(ranks: int, micro_batches: int) -> PipelineSchedule:
+    """ZB-H1 (Qi et al., ICLR 2024, §2): gradients of weights wait until they fill the bubbles, in the memory of 1F1B.
+
+    On stage ``s`` they are ``s`` micro-batches behind the gradients of the input, so that each rank holds what rank 0 does.
+    """
+
+    def steps(rank: int) -> list[_Step]:
+        order, inputs = [], 0
+        for name, stage, micro_batch in _alternating(rank, micro_batches, ranks - 1 - rank):
+            if name == "forward":
+                order.append((name, stage, micro_batch))
+                continue
+            order.append(("backward_input", stage, micro_batch))
+            inputs += 1
+            if inputs > rank:
+                order.append(("backward_weight", stage, inputs - 1 - rank))
+        behind = min(rank, micro_batches)
+        return order + [("backward_weight", rank, each) for each in range(micro_batches - behind, micro_batches)]
+
+    return _schedule("zb-h1", ranks, micro_batches, steps)
+
+
+_BUILDERS: Final[dict[str, Callable[[int, int], PipelineSchedule]]] = {
+    "gpipe": gpipe,
+    "1f1b": one_forward_one_backward,
+    "early-recomputation": early_recomputation,
+    "interleaved": interleaved,
+    "zb-h1": zero_bubble,
+}
+SCHEDULES: Final[Sequence[str]] = tuple(_BUILDERS)
+
+
+def build_schedule(name: str, *, ranks: int, micro_batches: int, chunks: int | None = None) -> PipelineSchedule:
+    """A schedule by its name.
+
+    Args:
+        name: one of :data:`SCHEDULES`.
+        ranks: of the pipeline.
+        micro_batches: of an iteration.
+        chunks: stages on each rank, for ``interleaved`` alone; 2 by default.
+
+    Raises:
+        BadInputError: the name is unknown, or a number is out of range.
+    """
+    if name not in _BUILDERS:
+        raise BadInputError(f"`schedule` '{name}': unknown; {suggestion(name, SCHEDULES)}")
+    for argument, number in (
+        ("ranks", ranks),
+        ("micro_batches", micro_batches),
+        ("chunks", 1 if chunks is None else chunks),
+    ):
+        if number < 1:
+            raise BadInputError(f"`{argument}` {number}: must be 1 at least")
+    if name != "interleaved" and chunks not in (None, 1):
+        raise BadInputError(f"`chunks` {chunks}: schedule {name} has one stage on each rank; 'interleaved' has several")
+    each = 3 * (2 if chunks is None else chunks)
+    if ranks * micro_batches * each > MOST_INSTRUCTIONS:
+        raise BadInputError(
+            f"`micro_batches` {micro_batches}: on {ranks} ranks these are more than {MOST_INSTRUCTIONS:,} instructions"
+        )
+    if name == "interleaved":
+        return interleaved(ranks, micro_batches, 2 if chunks is None else chunks)
+    return _BUILDERS[name](ranks, micro_batches)
+
+
+def _alternating(stage: int, micro_batches: int, warm_up: int) -> list[_Step]:
+    """Forwards and backwards of one stage, one by one after ``warm_up`` forwards."""
+    forwards, backwards = ([(name, stage, each) for each in range(micro_batches)] for name in ("forward", "backward"))
+    return _merged(forwards, backwards, warm_up)
+
+
+def _merged(forwards: list[_Step], backwards: list[_Step], warm_up: int) -> list[_Step]:
+    warm_up = min(warm_up, len(forwards))
+    pairs = zip(forwards[warm_up:], backwards, strict=False)
+    steady = [step for pair in pairs for step in pair]
+    return [*forwards[:warm_up], *steady, *backwards[len(forwards) - warm_up :]]
+
+
+def _schedule(
+    name: str, ranks: int, micro_batches: int, steps: Callable[[int], list[_Step]], chunks: int = 1
+) -> PipelineSchedule:
+    order = tuple(tuple(Instruction(*step) for step in steps(rank)) for rank in range(ranks))
+    return PipelineSchedule(name, ranks * chunks, micro_batches, order)

@@ -1,0 +1,89 @@
+"""Which core clocks the plan gives the instructions of each stage."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wastenot.pipelines.model.schedule import NAMES
+from wastenot.pipelines.page.drawing import NARROW, WIDE, about, instruction_text, mhz_text
+from wastenot.pipelines.page.schedule_figure import clock_color
+from wastenot.pipelines.plan.overview import PipelineOverview
+from wastenot.reporting.figure import Figure, inline, layered, specification_of, tooltips
+from wastenot.reporting.formatting import percent
+from wastenot.reporting.optional_imports import load
+
+_TITLE = "Clocks of each stage"
+_ROW, _MOST_HEIGHT = 26, 460
+
+
+def clocks_figure(overview: PipelineOverview) -> Figure:
+    """A dot for each stage and clock, as large as it is frequent, in one panel for each instruction."""
+    known = [each for each in overview.clocks if each.core_mhz is not None]
+    if not known:
+        note = "The plan leaves all core clocks to the GPU."
+        return Figure("pipeline-clocks", _TITLE, about(overview), note, None)
+    left = len(overview.clocks) - len(known)
+    note = (
+        "Each dot is a core clock of the plan; its area is how many of the instruction's micro-batches run at it. "
+        "Far left is where there is most time to spare."
+    )
+    if any(len(box.clocks) > 1 for box in overview.after.boxes):
+        note += " Instructions that change clocks inside stand at their mean over time."
+    if left:
+        note += " Grey, at the right: left to the GPU."
+    wide, narrow = (specification_of(_chart(overview, narrow=each)) for each in (False, True))
+    return Figure("pipeline-clocks", _TITLE, about(overview), note, wide, narrow)
+
+
+def _chart(overview: PipelineOverview, *, narrow: bool) -> Any:
+    alt = load("altair")
+    known = [each for each in overview.clocks if each.core_mhz is not None]
+    names = [name for name in NAMES if any(each.name == name for each in overview.clocks)]
+    boxes = [box.core_mhz for line in (overview.before, overview.after) for box in line.boxes if box.core_mhz is not None]
+    span = (min(boxes), max(boxes))
+    room = 0.06 * (span[1] - span[0]) or 10.0
+    auto = span[1] + 1.5 * room if len(known) < len(overview.clocks) else None
+    scale = alt.Scale(domain=[span[0] - room, (auto or span[1]) + room], nice=False, zero=False)
+    stages = overview.plan.stages
+    height = int(max(min(_ROW * stages, _MOST_HEIGHT), 60))
+    every = max(1, -(-stages * 12 // height))
+    width = NARROW if narrow else (WIDE - 24 * (len(names) - 1)) // len(names)
+    panels = []
+    for index, name in enumerate(names):
+        rows = [
+            {
+                "x": round(each.core_mhz if each.core_mhz is not None else auto or 0.0, 1),
+                "auto": each.core_mhz is None,
+                "stage": each.stage,
+                "share": each.times / each.of,
+                "clock": mhz_text(each.core_mhz),
+                "times": f"{each.times:,} of {each.of:,} ({percent(each.times / each.of, 1)})",
+            }
+            for each in overview.clocks
+            if each.name == name
+        ]
+        last = not narrow or index == len(names) - 1
+        axis = alt.Axis(
+            values=list(range(0, stages, every)), labelExpr="'stage ' + datum.value", ticks=False, domain=False, grid=True,
+            labels=narrow or not index, labelPadding=6,
+        )  # fmt: skip
+        title = {"text": instruction_text(name), "fontSize": 12, "fontWeight": "normal"}
+        base = (
+            alt.Chart(inline(rows))
+            .encode(
+                x=alt.X("x:Q", title="core clock, MHz" if last else None, scale=scale,
+                        axis=alt.Axis(tickCount=4 if narrow else 6, labels=last, format=",.0f")),
+                y=alt.Y("stage:Q", title=None, axis=axis, scale=alt.Scale(domain=[stages - 0.5, -0.5], nice=False)),
+                size=alt.Size("share:Q", legend=None, scale=alt.Scale(type="linear", domain=[0, 1], range=[14, 330])),
+                tooltip=tooltips({"stage:Q": "stage", "clock:N": "core clock", "times:N": "micro-batches"}),
+            )
+        )  # fmt: skip
+        dots = base.transform_filter("!datum.auto").mark_circle(style="box", opacity=1, strokeWidth=0.6)
+        layers = [dots.encode(color=clock_color(span, "x:Q"))]
+        if auto is not None:
+            layers.append(base.transform_filter("datum.auto").mark_circle(style="auto-box", opacity=1, strokeWidth=0.6))
+            word = alt.Chart(inline([{"x": round(auto, 1)}])).mark_text(style="small-label", baseline="bottom", dy=-3)
+            layers.append(word.encode(x=alt.X("x:Q", scale=scale), y=alt.YValue(0), text=alt.TextValue("auto")))
+        panels.append(layered(*layers).properties(width=width, height=height, title=title))
+    joined = alt.vconcat(*panels, spacing=10) if narrow else alt.hconcat(*panels, spacing=24)
+    return joined.resolve_scale(color="shared", size="shared")

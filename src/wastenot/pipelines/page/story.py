@@ -1,0 +1,130 @@
+"""What a pipeline's plan says in ten seconds: what is saved at which slowdown, how that is known, and what it rests on."""
+
+from __future__ import annotations
+
+from wastenot.origin import Origin
+from wastenot.pipelines.page.drawing import before_text, mhz_text
+from wastenot.pipelines.page.switching import switching_text
+from wastenot.pipelines.plan.overview import PipelineOverview
+from wastenot.pipelines.plan.plan import PipelinePlan
+from wastenot.reporting.formatting import SPACE, change, number, percent, quantity
+from wastenot.reporting.panel import Line, Panel, Tone
+from wastenot.wording import counted
+
+_HOW: dict[Origin, str] = {
+    "measured": "computed from instructions that were measured one by one",
+    "simulated": "on a simulated GPU",
+    "synthetic": "computed from a profile made up for a demonstration",
+    "forecast": "computed from a forecast",
+}
+_SAME = 5e-6  # slowdown that is none
+
+
+def story_of(overview: PipelineOverview) -> tuple[Tone, str, str, tuple[Panel, ...]]:
+    """How sure the plan is, the headline, its verdict, and three panels."""
+    plan = overview.plan
+    return "promised", _effect(plan), _verdict(plan), (_energy(overview), _time(overview), _basis(overview))
+
+
+def _effect(plan: PipelinePlan) -> str:
+    saved = -plan.energy_change
+    what = f"Saves {percent(saved, 1)} of the energy" if saved >= 0.0 else f"Needs {percent(-saved, 1)} more energy"
+    if plan.until_s is not None:
+        slower = plan.until_s / plan.baseline.time_s - 1.0
+        return f"{what} while another pipeline is {percent(slower, 1)} slower"
+    slower = plan.predicted.time_s / plan.baseline.time_s - 1.0
+    if abs(slower) < _SAME:
+        return f"{what}, no slower"
+    return f"{what}, {percent(abs(slower))} {'slower' if slower > 0.0 else 'faster'}"
+
+
+def _verdict(plan: PipelinePlan) -> str:
+    gap = f"at most {percent(max(plan.gap, 0.0))} above the least energy that is possible"
+    if plan.until_s is not None:
+        sure = "" if plan.promise is None else f" with {percent(plan.promise.sure, 0)} confidence"
+        return f"done when the other is{sure}, {gap}, {_HOW[plan.origin]}"
+    limit = "" if plan.max_slowdown is None else f"the slowdown limit of {100.0 * plan.max_slowdown:.3g}{SPACE}%"
+    if limit and plan.promise is not None:
+        limit = f"{limit} is kept with {percent(plan.promise.sure, 0)} confidence, "
+    elif limit:
+        limit = f"within {limit}, "
+    return f"{limit}{gap}, {_HOW[plan.origin]}"
+
+
+def _energy(overview: PipelineOverview) -> Panel:
+    plan, before, after = overview.plan, overview.before, overview.after
+    power, was = (quantity(line.energy_j / line.lasts_s, "W", 3) for line in (after, before))
+    lines = [
+        Line("While waiting", f"{joules(float(after.waiting_j.sum()))} instead of {joules(float(before.waiting_j.sum()))}"),
+        Line("Mean power", f"{power} instead of {was}"),
+        Line("No plan needs less than", joules(plan.lower_bound_j)),
+    ]
+    if plan.promise is not None:
+        low, high = plan.promise.energy_change_interval
+        interval = f"{change(low)} to {change(high)} ({percent(plan.promise.level, 0)})"
+        lines.append(Line("Expected, with all errors", f"{change(plan.promise.energy_change)}; {interval}"))
+    text = f"instead of {joules(before.energy_j)} at the {before_text(plan)}, all {counted(plan.gpus, 'GPU')} of a pipeline."
+    return Panel("Energy of an iteration", joules(after.energy_j), text, lines=tuple(lines))
+
+
+def _time(overview: PipelineOverview) -> Panel:
+    plan, before, after = overview.plan, overview.before, overview.after
+    lines = [
+        Line("GPUs wait", f"{percent(after.waiting, 1)} of the time instead of {percent(before.waiting, 1)}"),
+        Line("On a critical path", _critical_text(overview)),
+    ]
+    free = "" if plan.switching is None else ", were switching free"
+    lines += [
+        Line(
+            f"If another pipeline is {percent(each.slowdown, 0)} slower",
+            f"{percent(-each.energy_change, 1)} less than waiting for it{free}",
+        )
+        for each in overview.stragglers
+        if each.slowdown in (0.1, 0.3)
+    ]
+    if plan.until_s is not None:
+        own = f"{quantity(after.time_s, 's', 4)} instead of {quantity(before.time_s, 's', 4)} at the {before_text(plan)}"
+        lines.insert(0, Line("Its own work", own))
+    text = f"instead of {quantity(before.lasts_s, 's', 4)} at the {before_text(plan)}."
+    if plan.until_s is not None:
+        text = "until the slower pipeline is done."
+    return Panel("Time of an iteration", quantity(after.lasts_s, "s", 4), text, lines=tuple(lines))
+
+
+def _critical_text(overview: PipelineOverview) -> str:
+    after, before = ([box for box in line.boxes if box.clocks] for line in (overview.after, overview.before))
+    now, was = (sum(box.critical for box in boxes) for boxes in (after, before))
+    return f"{now:,} of {len(after):,} instructions; {was:,} before"
+
+
+def _basis(overview: PipelineOverview) -> Panel:
+    plan = overview.plan
+    clocks = [box.core_mhz for box in overview.after.boxes if box.core_mhz is not None]
+    text = f"{plan.schedule}, {counted(plan.micro_batches, 'micro-batch')} an iteration"
+    on = f"{counted(len(plan.ranks), 'rank')} of {counted(plan.gpus_per_stage, 'GPU')}"
+    lines = [Line("Ranks", on if plan.replicas == 1 else f"{on}, {plan.replicas} replicas")]
+    if clocks:
+        lines.append(Line("Core clocks", f"{min(clocks):,.0f} to {mhz_text(max(clocks))}"))
+    switches = _switches(overview)
+    lines.append(Line("Clocks change", f"{number(switches, 3)} times an iteration on a rank"))
+    lines.append(Line("Switching", switching_text(plan)))
+    lines.append(Line("Compared with", f"all instructions at the {before_text(plan)}"))
+    return Panel("What is planned", counted(plan.stages, "stage"), f"{text}.", lines=tuple(lines))
+
+
+def _switches(overview: PipelineOverview) -> float:
+    """How often a rank changes its setting in an iteration, on average."""
+    settings: dict[int, list[object]] = {}
+    for box in overview.after.boxes:
+        settings.setdefault(box.rank, []).extend(each.setting for each in box.clocks)
+    changes = [
+        sum(one != other for one, other in zip(of_rank, [*of_rank[1:], of_rank[0]], strict=True))
+        for of_rank in settings.values()
+        if of_rank
+    ]
+    return sum(changes) / max(len(changes), 1)
+
+
+def joules(energy_j: float) -> str:
+    """An energy to four digits: ``8,420 J``, ``19.42 kJ``."""
+    return f"{number(1e-3 * energy_j, 4)}{SPACE}kJ" if 1e4 <= abs(energy_j) < 1e6 else quantity(energy_j, "J", 4)

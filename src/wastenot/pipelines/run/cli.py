@@ -1,0 +1,181 @@
+"""``wastenot straggler``: the server that tells pipelines to slow down while another one is slow, and who tells it."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wastenot.terminal import quantities
+from wastenot.terminal.options import JsonOption
+
+if TYPE_CHECKING:
+    from wastenot.pipelines.run.stragglers import Stragglers
+
+
+def straggler(
+    plan: Annotated[
+        Path | None, typer.Argument(metavar="[PLAN.json]", help="Serve this plan, made with 'wastenot pipeline --frontier'.")
+    ] = None,
+    replicas: Annotated[
+        int | None, typer.Option("--replicas", metavar="N", help="Pipelines beside each other; by default as the plan says.")
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option("--at", metavar="PATH|HOST:PORT", help="Where the server listens; by default a socket of the user's."),
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option("--token-file", metavar="FILE", help="File of the token that ranks must know, for HOST:PORT."),
+    ] = None,
+    tell: Annotated[
+        float | None,
+        typer.Option(
+            "--tell", metavar="X", parser=quantities.slowdown, help="Tell the server that --replica is slower, as 20%."
+        ),
+    ] = None,
+    replica: Annotated[
+        int | None, typer.Option("--replica", metavar="N", help="The pipeline that --tell or --clear is about, from 0.")
+    ] = None,
+    lasts: Annotated[
+        float | None,
+        typer.Option("--for", metavar="S", parser=quantities.seconds, help="Time for which --tell holds, as 60s."),
+    ] = None,
+    clear: Annotated[bool, typer.Option("--clear", help="What was told holds no more; what is measured counts.")] = False,
+    status: Annotated[bool, typer.Option("--status", help="Show who is slow, and what each pipeline runs.")] = False,
+    stop: Annotated[
+        bool, typer.Option("--stop", help="End the server; ranks keep their plans for 200 iterations at most.")
+    ] = False,
+    *,
+    as_json: JsonOption = False,
+) -> None:
+    """Slow pipelines down while they wait for a slower one.
+
+    Ranks under apply report their iterations where WASTENOT_STRAGGLER names the server. It notices which pipeline is
+    slow, or is told, and answers with the plan of the frontier that is done just then, from the same iteration on for all.
+    """
+    from wastenot.errors import BadInputError
+
+    wanted = [name for name, is_wanted in _wants(plan, tell, clear=clear, status=status, stop=stop).items() if is_wanted]
+    if len(wanted) != 1:
+        what = "PLAN.json, --tell X, --clear, --status or --stop"
+        raise BadInputError(f"give {'one of' if wanted else 'a plan to serve, or one of'} {what}")
+    if lasts is not None and tell is None:
+        raise BadInputError("--for: has no effect without --tell")
+    if replica is not None and not (clear or tell is not None):
+        raise BadInputError("--replica: has no effect without --tell or --clear")
+    if replicas is not None and plan is None:
+        raise BadInputError("--replicas: has no effect without PLAN.json")
+    if plan is not None:
+        _serve(plan, replicas, at, token_file)
+        return
+    if tell is not None and replica is None:
+        raise BadInputError("--tell: which pipeline? give --replica N, counted from 0")
+    if tell is not None:
+        message: dict[str, Any] = {"ask": "tell", "replica": replica, "slower": tell, "for_s": lasts}
+    elif clear:
+        message = {"ask": "clear", "replica": replica}
+    else:
+        message = {"ask": "stop" if stop else "status"}
+    last = _asked(at, {"ask": "status"}, token_file) if stop and as_json else None
+    answer = _asked(at, message, token_file)
+    if status:
+        _show(answer["status"], as_json)
+    elif as_json:
+        _show((last or _asked(at, {"ask": "status"}, token_file))["status"], as_json)
+    else:
+        typer.echo({"tell": "told", "clear": "cleared", "stop": "stopped"}[wanted[0]])
+
+
+def _wants(plan: Path | None, tell: float | None, *, clear: bool, status: bool, stop: bool) -> dict[str, bool]:
+    return {"serve": plan is not None, "tell": tell is not None, "clear": clear, "status": status, "stop": stop}
+
+
+def default_address() -> str:
+    """The socket of the user's server; its folder is made where it is missing."""
+    from wastenot.runtime.places import make_socket_path
+
+    return str(make_socket_path("straggler"))
+
+
+def _token(path: Path | None) -> str | None:
+    from wastenot.errors import BadInputError
+    from wastenot.pipelines.run.straggler_wire import read_token
+
+    try:
+        return None if path is None else read_token(path)
+    except OSError as error:
+        raise BadInputError(f"--token-file {path}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise BadInputError(f"--token-file {error}") from error
+
+
+def _serve(path: Path, replicas: int | None, at: str | None, token_file: Path | None) -> None:
+    from wastenot.pipelines.plan.plan_file import read_pipeline_plan
+    from wastenot.pipelines.plan.straggler import Rungs
+    from wastenot.pipelines.run.straggler_server import StragglerServer
+    from wastenot.pipelines.run.straggler_wire import ADDRESS, TOKEN_FILE
+    from wastenot.pipelines.run.stragglers import Stragglers
+    from wastenot.terminal.output import say
+
+    plan = read_pipeline_plan(path)
+    number = plan.replicas if replicas is None else replicas
+    stragglers = Stragglers(Rungs(plan), number, plan.gpus)
+    server = StragglerServer(stragglers, at or default_address(), token=_token(token_file), digest=plan.digest)
+    token = "" if token_file is None else f" {TOKEN_FILE}={token_file}"
+    many = f"{number} replica{'' if number == 1 else 's'}"
+    say(f"{path}: {len(plan.rungs)} plans, {many}; ranks need {ADDRESS}={server.address}{token}")
+    signal.signal(signal.SIGTERM, lambda *_: server.stop())
+    with server:
+        told = 0.0
+        while server.wait(0.5):
+            told = _say_events(stragglers, told)
+    _say_events(stragglers, told)
+
+
+def _say_events(stragglers: Stragglers, after_s: float) -> float:
+    from wastenot.terminal.output import say
+
+    for event in [each for each in tuple(stragglers.events) if each["at_s"] > after_s]:
+        after_s = event["at_s"]
+        if event["kind"] != "left":
+            say(f"replica {event['replica']}: {event['text']}")
+    return after_s
+
+
+def _asked(at: str | None, message: dict[str, Any], token_file: Path | None) -> dict[str, Any]:
+    from wastenot.errors import BadInputError, DeviceError
+    from wastenot.pipelines.run.straggler_wire import ask
+
+    address, token = at or default_address(), _token(token_file)
+    try:
+        return ask(address, message, token)
+    except OSError as error:
+        raise DeviceError(
+            f"{address}: no straggler server answers ({error.strerror or error}); start one with 'wastenot straggler "
+            "PLAN.json'"
+        ) from error
+    except ValueError as error:
+        raise BadInputError(f"{address}: {error}") from error
+
+
+def _show(status: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        from wastenot.terminal.output import print_json
+
+        print_json("straggler", status)
+        return
+    at = "no iteration yet" if status["iteration"] is None else f"iteration {status['iteration']}"
+    typer.echo(f"{status['plan']} ({status['origin']}), {at}: all wait until {status['until_s']:.4g} s")
+    for number, one in enumerate(status["replicas"]):
+        said = "told" if one["told"] is not None else "not known yet" if one["measured"] is None else "measured"
+        saved = 1.0 - one["energy_j"] / one["waiting_at_default_j"]
+        throttled = "".join(f", {each}" for each in one["throttled"])
+        typer.echo(
+            f"  replica {number}: {100.0 * one['times_as_long'] - 100.0:+.1f} % ({said}{throttled})"
+            f", {one['ranks']} of {one['of']} ranks"
+            f", plan {one['rung'] + 1} of {status['rungs']}, {100.0 * saved:.1f} % less energy than waiting at the"
+            " default clocks (predicted)"
+        )

@@ -1,0 +1,302 @@
+"""Drives the clocks of a pipeline's ranks on the GPUs of this machine; what a session runs, see there."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Literal
+
+from wastenot.devices.protocol import Device
+from wastenot.pipelines.plan.rank_steps import PlanGraph
+from wastenot.pipelines.run.rank_execution import RankExecution
+from wastenot.pipelines.run.rung_follower import RungFollower
+from wastenot.pipelines.run.straggler_source import PlanSource
+from wastenot.planning.switching import SwitchTime
+from wastenot.runtime.gpu_reading import GpuReading
+from wastenot.runtime.marker import Marker
+from wastenot.runtime.status import Event, GpuStatus, PipelineStatus, Proof, Status, Summary
+from wastenot.setting import AUTO
+
+_SENSORS_S = 1.0  # between two readings
+_REMEMBERED = 20  # iterations
+_MOST_TOLD = 64  # events
+_THROTTLED = 0.1  # of the time, beyond which a GPU counts as throttled
+
+Connect = Callable[[int, Mapping[str, str]], PlanSource | None]
+
+Kind = Literal["started", "stepped", "drift", "refused", "stopped", "ended", "note"]
+
+
+def instruction_marker(name: str, micro_batch: int, stage: int | None = None) -> str:
+    """What marks the begin of an instruction: ``forward:3``, or ``forward:3:5`` on stage 5."""
+    return f"{name}:{micro_batch}" + ("" if stage is None else f":{stage}")
+
+
+def parse_instruction(marker: str) -> tuple[str, int, int | None] | None:
+    """Name, micro-batch and stage of an instruction's marker; ``None`` for other markers."""
+    name, *numbers = marker.split(":")
+    if not 1 <= len(numbers) <= 2 or not all(each.isdecimal() for each in numbers):
+        return None
+    return name, int(numbers[0]), int(numbers[1]) if len(numbers) == 2 else None
+
+
+@dataclass(slots=True)
+class _Gpu:
+    """What is known of one GPU."""
+
+    device: Device
+    execution: RankExecution | None = None
+    rank: int | None = None
+    iterations: int = 0
+    began_s: float | None = None
+    took_s: deque[float] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
+    begin_j: float | None = None
+    latest_j: float | None = None
+    reading: GpuReading = field(default_factory=GpuReading)
+    follower: RungFollower | None = None
+    throttled_s: float | None = None
+    throttled: bool = False
+
+
+class PipelineController:
+    """Carries out the parts of a plan that run on the GPUs of this machine.
+
+    Args:
+        plan: the plan.
+        path: of its file, as it is told.
+        gpus: of this machine.
+        switching: of each GPU.
+        now_s: by the GPUs' clock.
+        dry_run: only pretend to set clocks.
+        digest: of the plan.
+        connect: finds who tells a rank that other pipelines are slow, by its environment.
+    """
+
+    def __init__(
+        self,
+        plan: PlanGraph,
+        path: str,
+        gpus: Sequence[Device],
+        switching: Sequence[SwitchTime],
+        *,
+        now_s: float,
+        dry_run: bool = False,
+        digest: str = "",
+        connect: Connect | None = None,
+    ) -> None:
+        self.gpus = tuple(gpus)
+        self._connect = connect
+        self._plan, self._path, self._digest = plan, path, digest
+        self._switching, self._dry_run = tuple(switching), dry_run
+        self._all = [_Gpu(gpu) for gpu in gpus]
+        self._began_s = self._now_s = now_s
+        self._started_unix_s = time.time()
+        self._process = os.getpid()
+        self._sensors_due_s = now_s
+        self._marker: str | None = None
+        self._events: deque[Event] = deque(maxlen=_MOST_TOLD)
+        self._state: Literal["running", "refused", "over"] = "running"
+        self._tell("started", f"a plan of {len(plan.plan.ranks)} ranks is put to work")
+
+    # ---- who runs where --------------------------------------------------------------------------------------
+
+    def seat(self, gpu: int, rank: int, environment: Mapping[str, str] | None = None) -> None:
+        """A rank of the pipeline runs on a GPU of this machine.
+
+        Args:
+            gpu: index of it.
+            rank: of the pipeline.
+            environment: of the program, once it has said so itself.
+
+        Raises:
+            BadInputError: the plan has no such rank.
+        """
+        one = self._all[gpu]
+        steps = self._plan.steps(rank)
+        begun = one.rank == rank and one.execution is not None and not one.execution.over
+        if not begun and self._state == "running":
+            one.rank = rank
+            one.execution = RankExecution(
+                one.device, steps, self._plan.period_s, self._switching[gpu], dry_run=self._dry_run
+            )
+        if self._connect is not None and environment and one.follower is None and self._state == "running":
+            connect = self._connect
+            # In a thread, as a server that does not answer must not keep clocks waiting.
+            threading.Thread(target=lambda: self._listen(gpu, rank, connect(rank, environment)), daemon=True).start()
+
+    def leave(self, gpu: int) -> None:
+        """The program on a GPU has ended, or died: its clocks are given back."""
+        one = self._all[gpu]
+        one.began_s = None
+        if one.execution is not None:
+            one.execution.release(self._now_s)
+        self._hang_up(one)
+
+    def listen(self, gpu: int, rank: int, source: PlanSource) -> None:
+        """The rank on a GPU is told which of the plan's rungs to run, as other pipelines are slow."""
+        self._all[gpu].follower = RungFollower(self._plan, rank, source)
+
+    def begins_iteration(self, gpu: int, marker: str) -> bool:
+        """Whether a marker is the first of its rank's iteration."""
+        execution, found = self._all[gpu].execution, parse_instruction(marker)
+        return execution is not None and found is not None and execution.place(*found) == 0
+
+    # ---- for the session -------------------------------------------------------------------------------------
+
+    def mark(self, marker: Marker) -> None:
+        """A GPU has begun an instruction."""
+        found, one = parse_instruction(marker.name), self._all[marker.gpu]
+        if self._state != "running" or found is None or one.execution is None:
+            return
+        self._now_s = max(self._now_s, marker.reached_s)
+        self._marker = marker.name
+        name, micro_batch, stage = found
+        place = one.execution.place(name, micro_batch, stage)
+        if place is None:
+            on = "" if stage is None else f" on stage {stage}"
+            self.refuse(
+                f"rank {one.rank} runs {name} of micro-batch {micro_batch}{on}, which it does not in the plan", self._now_s
+            )
+            return
+        if one.follower is not None:
+            iteration = one.iterations - (place != 0)
+            one.follower.mark(one.execution, place, iteration, marker.reached_s, "throttled" if one.throttled else None)
+        if place == 0:
+            if one.began_s is not None:
+                one.took_s.append(marker.reached_s - one.began_s)
+            one.began_s = marker.reached_s
+            one.iterations += 1
+        one.execution.begin(place, marker.reached_s)
+
+    def due_s(self) -> float | None:
+        """The next moment at which to act."""
+        if self._state == "over":
+            return None
+        return min(self._sensors_due_s, *(one.execution.due_s for one in self._all if one.execution is not None), math.inf)
+
+    def act(self, now_s: float) -> None:
+        """Do what is due: requests first, as they must not wait for sensors."""
+        if self._state == "over":
+            return
+        self._now_s = max(self._now_s, now_s)
+        for one in self._all:
+            if one.execution is not None:
+                one.execution.act(now_s)
+        if self._sensors_due_s <= now_s:
+            self._sensors_due_s = now_s + _SENSORS_S
+            self._read_sensors()
+
+    def hold(self, now_s: float) -> None:
+        """No instruction was told for long: nothing is set."""
+        self._now_s = max(self._now_s, now_s)
+        self._tell("note", "no instruction was told yet: call applied.instruction() in the program; nothing is set")
+
+    def refuse(self, why: str, now_s: float) -> None:
+        """Go back to the default clocks for good."""
+        if self._state != "running":
+            return
+        self._state = "refused"
+        self._release(now_s)
+        self._tell("refused", f"this is not the plan's pipeline: {why}; the default clocks stay")
+
+    def status(self) -> Status:
+        """What is known now."""
+        plan, ranks = self._plan.plan, [one.rank for one in self._all]
+        took_s = [each for one in self._all for each in one.took_s]
+        done = max(one.iterations for one in self._all)
+        return Status(
+            origin=self.gpus[0].identity.origin,
+            plan=self._path,
+            plan_digest=self._digest,
+            workload=plan.name,
+            process=self._process,
+            started_unix_s=self._started_unix_s,
+            elapsed_s=self._now_s - self._began_s,
+            dry_run=self._dry_run,
+            max_slowdown=max(plan.max_slowdown or 0.0, 0.0),
+            iteration=done - 1 if done else None,
+            marker=self._marker,
+            rung=next((one.follower.rung for one in self._all if one.follower is not None and one.follower.rung), 0),
+            rungs=max(len(plan.rungs), 1),
+            at_default=self._state == "refused",
+            predicted_time_change=plan.predicted.time_s / plan.baseline.time_s - 1.0,
+            predicted_energy_change=plan.predicted.energy_j / plan.baseline.energy_j - 1.0,
+            proof=Proof(
+                time_change=None, energy_change=None, saved_j=None,
+                plan_iterations=done, default_iterations=0, blocks=0,
+            ),
+            gpus=tuple(map(_gpu_status, self._all)),
+            events=tuple(self._events),
+            pipeline=PipelineStatus(
+                ranks=tuple(ranks),
+                iteration_s=median(took_s) if took_s else None,
+                planned_s=self._plan.period_s,
+                out_of_order=sum(one.execution.out_of_order for one in self._all if one.execution is not None),
+                requests=sum(one.execution.requests for one in self._all if one.execution is not None),
+            ),
+        )  # fmt: skip
+
+    def end(
+        self,
+        now_s: float | None = None,
+        *,
+        ended: Literal["job ended", "stopped", "refused", "failed"] = "job ended",
+        exit_code: int | None = None,
+    ) -> Summary:
+        """Give the clocks back, and say what became of it."""
+        self._now_s = max(self._now_s, self._now_s if now_s is None else now_s)
+        if self._state != "over":
+            ended = "refused" if self._state == "refused" else ended
+            self._release(self._now_s)
+            self._tell("stopped" if ended == "stopped" else "ended", "the clocks are given back")
+            self._state = "over"
+        return Summary(status=self.status(), ended=ended, exit_code=exit_code, time_line=())
+
+    # ---- inside ----------------------------------------------------------------------------------------------
+
+    def _listen(self, gpu: int, rank: int, source: PlanSource | None) -> None:
+        if source is None:
+            return
+        one = self._all[gpu]
+        if self._state == "running" and one.rank == rank:
+            self.listen(gpu, rank, source)
+        else:
+            source.close()
+
+    @staticmethod
+    def _hang_up(one: _Gpu) -> None:
+        if one.follower is not None:
+            one.follower.close()
+            one.follower = None
+
+    def _release(self, now_s: float) -> None:
+        for one in self._all:
+            if one.execution is not None:
+                one.execution.release(now_s)
+            self._hang_up(one)
+
+    def _tell(self, kind: Kind, text: str) -> None:
+        self._events.append(Event(at_s=self._now_s - self._began_s, kind=kind, text=text))
+
+    def _read_sensors(self) -> None:
+        for one in self._all:
+            sensors = one.device.sensors
+            one.reading.read(sensors)
+            one.latest_j = sensors.energy_j()
+            throttled_s = sensors.throttled_s()
+            if throttled_s is not None:
+                one.throttled = one.throttled_s is not None and throttled_s > one.throttled_s + _THROTTLED * _SENSORS_S
+                one.throttled_s = throttled_s
+            if one.begin_j is None:
+                one.begin_j = one.latest_j
+
+
+def _gpu_status(one: _Gpu) -> GpuStatus:
+    used_j = None if one.latest_j is None or one.begin_j is None else one.latest_j - one.begin_j
+    return one.reading.status(one.device.identity, used_j, AUTO if one.execution is None else one.execution.target)

@@ -1,0 +1,79 @@
+"""Has a rank run the rung of its plan that it is told, from the begin of an iteration on, and reports how long that took."""
+
+from __future__ import annotations
+
+from wastenot.errors import BadInputError
+from wastenot.pipelines.plan.plan import PipelinePlan, RankPlan
+from wastenot.pipelines.plan.rank_steps import PlanGraph, Step
+from wastenot.pipelines.run.rank_execution import RankExecution
+from wastenot.pipelines.run.straggler_source import PlanSource
+
+
+class RungFollower:
+    """Follows what a source says.
+
+    Args:
+        plan: with rungs.
+        rank: of the pipeline.
+        source: says which rung.
+
+    Attributes:
+        rung: that is run; ``None`` for the plan's own.
+    """
+
+    def __init__(self, plan: PlanGraph, rank: int, source: PlanSource) -> None:
+        self._plan, self._rank, self._source = plan, rank, source
+        self.rung: int | None = None
+        self._known: dict[int | None, tuple[tuple[Step, ...], float]] = {}
+        self._began_s: float | None = None
+
+    def mark(self, execution: RankExecution, place: int, iteration: int, now_s: float, throttled: str | None = None) -> None:
+        """The rank begins an instruction; what it runs changes before the first of an iteration.
+
+        An iteration is reported when its last instruction begins: what follows is the time that all wait for each other.
+
+        Args:
+            execution: of the rank.
+            place: of the instruction among the rank's.
+            iteration: counted from 0, alike on all ranks.
+            now_s: when it begins.
+            throttled: why the GPU is held back, if it is.
+        """
+        if place == 0:
+            rung = self._source.rung(iteration)
+            if rung != self.rung:
+                self.rung = rung
+                execution.follow(*self._steps(rung))
+            self._began_s = now_s
+        elif place == len(execution.steps) - 1 and self._began_s is not None:
+            planned_s = execution.steps[-1].start_s - execution.steps[0].start_s
+            if planned_s > 0.0 and now_s > self._began_s:
+                self._source.ended(iteration, (now_s - self._began_s) / planned_s, throttled)
+            self._began_s = None
+
+    def close(self) -> None:
+        """Follow nobody any more."""
+        self._source.close()
+
+    def _steps(self, rung: int | None) -> tuple[tuple[Step, ...], float]:
+        if rung not in self._known:
+            graph = self._plan if rung is None else PlanGraph(plan_at(self._plan.plan, rung))
+            self._known[rung] = graph.steps(self._rank), graph.period_s
+        return self._known[rung]
+
+
+def plan_at(plan: PipelinePlan, rung: int) -> PipelinePlan:
+    """The plan that runs the ways of one of its rungs.
+
+    Raises:
+        BadInputError: there is no such rung.
+    """
+    if not 0 <= rung < len(plan.rungs):
+        raise BadInputError(f"rung {rung}: the plan has rungs 0 to {len(plan.rungs) - 1}")
+    ranks = tuple(
+        RankPlan(
+            instructions=tuple((way, micro_batch) for way, (_, micro_batch) in zip(ways, rank.instructions, strict=True))
+        )
+        for ways, rank in zip(plan.rungs[rung].ways, plan.ranks, strict=True)
+    )
+    return plan.model_copy(update={"ranks": ranks, "until_s": None})

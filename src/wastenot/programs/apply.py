@@ -1,0 +1,340 @@
+"""``with wn.apply("plan.json") as applied:`` — a plan at work in a program of one's own.
+
+    with wn.apply("plan.json") as applied:          with wn.apply("plan.json") as applied:
+        for batch in batches:                           for batch in batches:
+            train_step(batch)                               applied.iteration()
+                                                            loss = forward(batch)
+    # PyTorch's optimizer tells the iterations                applied.phase("backward")
+                                                            loss.backward()
+
+    with wn.apply("pipeline.json") as applied:      # a rank of a pipeline
+        ...
+        applied.instruction("forward", micro_batch)
+        applied.instruction("backward", micro_batch)
+
+Where ``wastenot apply`` has started the program, its session controls the clocks, and this one only reports to it. Of
+several ranks on a machine (torchrun) the first controls the clocks of all, and the others report to it; each rank of a
+pipeline, whose clocks are its own, controls those of its GPU.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from wastenot.errors import BadInputError, DeviceError
+from wastenot.programs.instrumented import rank_of_this_process
+from wastenot.runtime.rank import Rank
+from wastenot.runtime.wire import VARIABLE, Line
+
+if TYPE_CHECKING:
+    from wastenot.devices.protocol import Device
+    from wastenot.pipelines.plan.plan import PipelinePlan
+    from wastenot.pipelines.run.application import PipelineApplication
+    from wastenot.planning.plan import Plan
+    from wastenot.runtime.session import Session
+    from wastenot.runtime.status import Status, Summary
+
+_FIRST_RANK_S = 60.0  # for which the other ranks wait until the first listens
+
+
+class Applied:
+    """A plan at work; made by :func:`apply`.
+
+    Attributes:
+        summary: what became of it, once the context was left; ``None`` before, and in programs that only report.
+        pipeline_rank: the rank of a pipeline that this process is; ``None`` where the plan is for none.
+        gpus: whose clocks this process controls; none in programs that only report.
+    """
+
+    def __init__(
+        self,
+        rank: Rank,
+        path: str,
+        session: Session | None,
+        pipeline_rank: int | None = None,
+        gpus: tuple[Device, ...] = (),
+    ) -> None:
+        self._rank, self._path, self._session = rank, path, session
+        self.pipeline_rank, self.gpus = pipeline_rank, gpus
+        self.summary: Summary | None = None
+        self._unwatch: list[Callable[[], None]] = []
+
+    def iteration(self) -> None:
+        """Mark the beginning of an iteration by hand; hooks that were found by themselves mark none from then on."""
+        self._rank.mark("iteration")
+
+    def phase(self, name: str) -> _Phase:
+        """Mark the beginning of a pass by hand, such as ``backward``; it ends where the next one begins.
+
+        May also be written ``with applied.phase("backward"):``.
+
+        Args:
+            name: as in the plan's schedule.
+        """
+        self._rank.mark(name)
+        return _Phase()
+
+    def instruction(self, name: str, micro_batch: int, *, stage: int | None = None) -> _Phase:
+        """Mark that this rank of a pipeline begins an instruction; it ends where the next one begins, or waits.
+
+        Call it when the instruction's kernels are about to be launched, after what it waits for was received. May also be
+        written ``with applied.instruction("forward", 3):``.
+
+        Args:
+            name: as in the plan: ``forward``, ``backward``, ``recomputation``, ``backward_input``, ``backward_weight``.
+            micro_batch: from 0 in each iteration.
+            stage: of the model; needed only where the rank holds several (interleaved schedules).
+
+        Raises:
+            BadInputError: the plan is for no pipeline.
+        """
+        if self.pipeline_rank is None:
+            raise BadInputError("the plan at work is for no pipeline; mark its passes by applied.phase()")
+        self._rank.instruct(f"{name}:{micro_batch}" + ("" if stage is None else f":{stage}"), self.pipeline_rank)
+        return _Phase()
+
+    def watch_pipelining(self) -> None:
+        """Mark what the stages of ``torch.distributed.pipelining`` run, whatever the schedule, until the context is left.
+
+        Raises:
+            BadInputError: the plan is for no pipeline.
+            ImportError: this PyTorch has no pipelining.
+        """
+        if self.pipeline_rank is None:
+            raise BadInputError("the plan at work is for no pipeline; mark its passes by applied.phase()")
+        from wastenot.pipelines.run.torch_pipelining import watch_stages
+
+        self._unwatch.append(watch_stages(self._rank.instruct_stage))
+
+    def watch(self, model: Any, optimizer: Any = None) -> None:
+        """Mark iterations, passes and layers of a model by hooks.
+
+        Args:
+            model: a ``torch.nn.Module``, as the program calls it: compiled, or wrapped for several GPUs.
+            optimizer: one or several, whose step ends an iteration; by default any optimizer of the program.
+        """
+        self._rank.watch(model, optimizer)
+
+    def status(self) -> Status:
+        """What is known of the plan now, with what was saved.
+
+        Raises:
+            DeviceError: the session that controls the clocks does not answer.
+        """
+        if self._session is not None:
+            return self._session.status()
+        from wastenot.runtime.status import Status
+
+        try:
+            line = Line.to(self._path)
+            try:
+                return Status.model_validate(line.ask({"ask": "status"})["status"])
+            finally:
+                line.close()
+        except OSError as error:
+            raise DeviceError(f"{self._path}: the session that controls the clocks does not answer: {error}") from error
+
+
+class _Phase:
+    """Lets a phase be written as a context, which does nothing more."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+class apply:  # noqa: N801 - reads as a verb, and is one
+    """Put a plan to work while the context is open.
+
+        >>> import wastenot as wn
+        >>> with wn.apply("plan.json", device="nvidia:0") as applied:   # doctest: +SKIP
+        ...     train()
+        >>> applied.summary.status.proof.energy_change                  # doctest: +SKIP
+
+    Args:
+        plan: or its file.
+        device: GPUs that the program runs on, such as ``nvidia:0`` or ``("nvidia:0", "nvidia:1")``; by default the GPU that
+            PyTorch uses in each rank, or else the card that the plan was made on. Whoever started the program has decided it
+            where ``wastenot apply`` did.
+        dry_run: follow the program, and change no clocks.
+        out: file for the summary, as JSON.
+        seed: of the order of comparisons.
+        rank: of the pipeline, for a pipeline's plan; by default what Megatron or torchrun say.
+
+    Raises:
+        BadInputError: the plan was edited, has no schedule, or is for another kind of card; or its rank cannot be told.
+        ClocksRefusedError: this process may not set clocks; says what would be needed.
+        DeviceError: a GPU does not respond, or another process controls its clocks.
+    """
+
+    def __init__(
+        self,
+        plan: str | os.PathLike[str] | Plan | PipelinePlan,
+        *,
+        device: str | Sequence[str] | None = None,
+        dry_run: bool = False,
+        out: str | os.PathLike[str] | None = None,
+        seed: int = 0,
+        rank: int | None = None,
+    ) -> None:
+        self._plan: Any = plan
+        self._device, self._dry_run, self._out, self._seed = device, dry_run, out, seed
+        self._given_rank = rank
+        self._stack = ExitStack()
+        self._applied: Applied | None = None
+        self._session: Session | None = None
+
+    def __enter__(self) -> Applied:
+        """Begin, or connect to whoever has begun."""
+        parent = os.environ.get(VARIABLE)
+        torch = sys.modules.get("torch")
+        seat = self._seat()
+        if parent:
+            rank = rank_of_this_process() or Rank(parent, torch)
+            path = parent
+        else:
+            path = self._begin(seat)
+            rank = Rank(path, torch)
+        try:
+            rank.connect()
+        except (OSError, ValueError) as error:
+            self._stack.close()
+            raise DeviceError(f"{path}: the session that controls the clocks does not answer: {error}") from error
+        self._stack.callback(rank.close)
+        if seat is None:
+            rank.watch_everything()
+        gpus = () if self._session is None else self._session.gpus
+        self._applied = Applied(rank, path, self._session, seat, gpus)
+        return self._applied
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Give the clocks back."""
+        assert self._applied is not None
+        for undo in self._applied._unwatch:
+            undo()
+        self._stack.pop_all().close() if self._session is None else self._end(kind)
+
+    def _end(self, kind: type[BaseException] | None) -> None:
+        assert self._session is not None and self._applied is not None
+        try:
+            self._applied._rank.close()
+        finally:
+            self._applied.summary = self._session.end("job ended" if kind is None else "failed")
+            self._stack.close()
+        if self._session.problem is not None:
+            print(f"wastenot: the plan ended early: {self._session.problem}", file=sys.stderr)
+        if self._out is not None:
+            from wastenot.files import write_text
+
+            write_text(self._out, self._applied.summary.model_dump_json(by_alias=True, indent=2) + "\n")
+
+    def _seat(self) -> int | None:
+        """The rank of the pipeline that this process is; ``None`` where the plan is for none."""
+        from wastenot.pipelines.run.plan_kind import is_pipeline_plan, ranks_of
+
+        if not is_pipeline_plan(self._plan):
+            if self._given_rank is not None:
+                raise BadInputError(f"`rank` {self._given_rank}: the plan is for no pipeline, and has no ranks")
+            return None
+        from wastenot.pipelines.run.own_rank import pipeline_rank
+
+        return pipeline_rank(ranks_of(self._plan), self._given_rank)
+
+    def _begin_rank(self, seat: int) -> str:
+        """Begin a session of one rank of a pipeline, which controls its own GPU."""
+        from wastenot.pipelines.run.application import prepare_pipeline
+
+        application: PipelineApplication = prepare_pipeline(
+            self._plan,
+            self._device_of_rank(),
+            dry_run=self._dry_run,
+            seed=self._seed + seat,
+        )
+        for note in application.notes:
+            print(f"wastenot: {note}", file=sys.stderr)
+        self._session = application.session(dry_run=self._dry_run, name=f"apply-{os.getpid()}", rank=seat)
+        self._stack.enter_context(self._session)
+        return str(self._session.path)
+
+    def _begin(self, seat: int | None) -> str:
+        """Begin a session, or find that of this machine's first rank."""
+        if seat is not None:
+            return self._begin_rank(seat)
+        from wastenot.runtime.places import runtime_folder
+
+        local_rank, ranks = _number("LOCAL_RANK", 0), _number("LOCAL_WORLD_SIZE", 1)
+        name = f"apply-{os.getpid()}" if ranks == 1 else f"apply-{_job()}"
+        if local_rank > 0:
+            return str(_wait_for(runtime_folder() / f"{name}.sock"))
+        from wastenot.devices.open import is_virtual
+        from wastenot.runtime.applying import prepare
+
+        application = prepare(self._plan, self._devices(ranks), dry_run=self._dry_run, seed=self._seed)
+        simulated = next((gpu for gpu in application.gpus if is_virtual(gpu)), None)
+        if simulated is not None and not self._dry_run:
+            raise BadInputError(
+                f"`device` {simulated.identity.name}: a simulated GPU runs no program; 'wastenot apply PLAN --device "
+                f"{simulated.identity.name}' runs the plan's own workload on it"
+            )
+        self._session = application.session(dry_run=self._dry_run, seed=self._seed, name=name)
+        self._stack.enter_context(self._session)
+        return str(self._session.path)
+
+    def _device_of_rank(self) -> tuple[str, ...] | None:
+        """The GPU of this process alone; ``None`` for that of the plan."""
+        torch, local_rank = sys.modules.get("torch"), _number("LOCAL_RANK", 0)
+        if self._device is None and torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
+            return self._devices(1)
+        ranks = _number("LOCAL_WORLD_SIZE", 1)
+        names = self._devices(ranks) if self._device is not None else None
+        if names is None or len(names) == 1:
+            return names
+        if local_rank >= len(names):
+            raise BadInputError(f"`device`: local rank {local_rank} has none of the {len(names)} GPUs named")
+        return names[local_rank : local_rank + 1]
+
+    def _devices(self, ranks: int) -> tuple[str, ...] | None:
+        from wastenot.runtime.applying import parse_devices
+
+        if isinstance(self._device, str):
+            return parse_devices(self._device)
+        if self._device is not None:
+            return tuple(self._device)
+        if ranks > 1:
+            from wastenot.metering.devices import visible_names
+
+            return visible_names()[:ranks]
+        torch = sys.modules.get("torch")
+        if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
+            return (f"nvidia:GPU-{torch.cuda.get_device_properties(torch.cuda.current_device()).uuid}",)
+        return None
+
+
+def _number(variable: str, otherwise: int) -> int:
+    text = os.environ.get(variable, "")
+    return int(text) if text.isdecimal() else otherwise
+
+
+def _job() -> str:
+    """What the ranks of a job have in common, and others have not."""
+    parts = (os.environ.get("TORCHELASTIC_RUN_ID", ""), os.environ.get("MASTER_PORT", ""), str(os.getppid()))
+    return "-".join("".join(letter for letter in part if letter.isalnum())[:16] for part in parts if part)
+
+
+def _wait_for(path: Path) -> Path:
+    end_s = time.monotonic() + _FIRST_RANK_S
+    while time.monotonic() < end_s:
+        with suppress(OSError):
+            Line.to(str(path)).close()
+            return path
+        time.sleep(0.05)
+    raise BadInputError(f"{path}: the first rank of this machine has put no plan to work within {_FIRST_RANK_S:.0f} s")

@@ -1,0 +1,32 @@
+"""A plan at work in a loop with Accelerate:
+
+with applied_plan("plan.json", model, optimizer):        # as accelerator.prepare() has returned them
+for batch in batches: ...
+"""  # noqa: D415
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from accelerate.optimizer import AcceleratedOptimizer
+
+from wastenot.programs.apply import Applied, apply
+
+
+@contextmanager
+def applied_plan(plan: Any, model: Any, optimizer: Any, **options: Any) -> Iterator[Applied]:
+    """Put a plan to work while the context is open.
+
+    Args:
+        plan: its file, or the plan.
+        model: as prepared.
+        optimizer: as prepared, or several.
+        options: of :class:`wastenot.apply`.
+    """
+    several = optimizer if isinstance(optimizer, (list, tuple)) else [optimizer]
+    inner = [one.optimizer if isinstance(one, AcceleratedOptimizer) else one for one in several]
+    with apply(plan, **options) as applied:
+        applied.watch(model, inner)
+        yield applied

@@ -1,0 +1,51 @@
+"""A plan at work in a Hugging Face ``Trainer``.
+
+Trainer(..., callbacks=[ApplyPlan("plan.json")])
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transformers import TrainerCallback  # type: ignore[import-not-found,unused-ignore]
+
+from wastenot.programs.apply import Applied, apply
+
+
+class ApplyPlan(TrainerCallback):  # type: ignore[misc,unused-ignore]
+    """Puts a plan to work from the beginning of training to its end.
+
+    Args:
+        plan: its file, or the plan.
+        options: of :class:`wastenot.apply`.
+
+    Attributes:
+        applied: the plan at work; ``None`` before training.
+    """
+
+    def __init__(self, plan: Any, **options: Any) -> None:
+        self._apply = apply(plan, **options)
+        self.applied: Applied | None = None
+        self._watched = False
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Begin."""
+        self.applied = self._apply.__enter__()
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Watch the model as it is trained, wrapped and prepared by then."""
+        if self.applied is not None and not self._watched:
+            self._watched = True
+            self.applied.watch(kwargs["model"], _innermost(kwargs.get("optimizer")))
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Give the clocks back."""
+        if self.applied is not None:
+            self._apply.__exit__(None, None, None)
+
+
+def _innermost(optimizer: Any) -> Any:
+    """PyTorch's optimizer inside the wrapper of Accelerate."""
+    while hasattr(optimizer, "optimizer"):
+        optimizer = optimizer.optimizer
+    return optimizer

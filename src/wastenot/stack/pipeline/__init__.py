@@ -1,1 +1,0 @@
-"""Pipeline-parallel training: schedules, profiles of stages, and plans for each rank."""

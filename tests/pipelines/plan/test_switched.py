@@ -1,0 +1,89 @@
+"""Plans whose settings last as long as switching takes."""
+
+from dataclasses import replace
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from testbed.pipeline_runs import made_profile
+from testbed.small_pipelines import hastily
+from wastenot.frontiers.algebra import choice
+from wastenot.pipelines.model.derived import with_split_backward
+from wastenot.pipelines.model.schedules import build_schedule
+from wastenot.pipelines.model.ways import Stretch
+from wastenot.pipelines.plan.planner import plan_pipeline
+from wastenot.pipelines.plan.rank_steps import PlanGraph
+from wastenot.pipelines.plan.switched import with_switching
+from wastenot.planning.switching import switch_time
+from wastenot.setting import Setting
+
+SLOW = switch_time("unknown", 0.05)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _hastily():
+    with hastily():
+        yield
+
+
+def shortest_stays(plan):
+    """For each rank the shortest time between two changes of its settings, by when instructions begin."""
+    graph, found = PlanGraph(plan), []
+    for rank in range(len(plan.ranks)):
+        steps = graph.steps(rank)
+        changes = [step.start_s for before, step in pairwise(steps) if before.stays != step.stays]
+        found.append(min(np.diff(changes), default=np.inf))
+    return found
+
+
+@pytest.mark.parametrize(("name", "slowdown"), [("1f1b", 0.0), ("1f1b", 0.05), ("gpipe", 0.05), ("zb-h1", 0.0)])
+def test_settings_last_and_the_deadline_is_kept(name, slowdown):
+    profile = made_profile(4, forward_s=0.012, imbalance=0.2, seed=4)
+    if name == "zb-h1":
+        profile = with_split_backward(profile)
+    made = plan_pipeline(profile, build_schedule(name, ranks=4, micro_batches=6), max_slowdown=slowdown)
+    lasting = with_switching(made, SLOW)
+    assert min(shortest_stays(made.plan)) < SLOW.core_s
+    assert min(shortest_stays(lasting.plan)) >= 0.9 * SLOW.core_s
+    assert lasting.solved.exact_time_s <= made.baseline.exact_time_s * (1 + Fraction(slowdown))
+    assert made.plan.predicted.energy_j <= lasting.plan.predicted.energy_j <= made.plan.baseline.energy_j
+    assert lasting.plan.lower_bound_j == made.plan.lower_bound_j
+    assert lasting.plan.digest == lasting.plan.content_digest()
+    if slowdown:
+        assert lasting.plan.energy_change < 0.5 * made.plan.energy_change
+
+
+def test_switches_that_take_no_time_cost_nothing_and_those_that_take_some_a_reserve():
+    made = plan_pipeline(made_profile(4), build_schedule("1f1b", ranks=4, micro_batches=5), max_slowdown=0.05)
+    assert with_switching(made, switch_time("unknown", 0.0), reserve=0.01) is made
+    short = switch_time("unknown", 1e-6)
+    almost = with_switching(made, short).plan
+    assert almost.predicted.energy_j == pytest.approx(made.plan.predicted.energy_j, rel=2e-3)
+    assert (almost.switching, almost.free) == (short, made.plan.predicted)
+    kept = with_switching(made, switch_time("unknown", 0.02), reserve=0.01).plan
+    assert kept.predicted.time_s <= made.plan.within_s / 1.003
+    assert kept.predicted.energy_j > almost.predicted.energy_j
+
+
+def test_at_no_slowdown_what_is_critical_has_no_switches_that_could_be_late():
+    """With switches that are often late, ranks that never wait keep one setting."""
+    profile = made_profile(3, imbalance=0.0)
+    made = plan_pipeline(profile, build_schedule("1f1b", ranks=3, micro_batches=6))
+    late = switch_time("sim:h200").model_copy(update={"jitter": 1.0})
+    plan = with_switching(made, late).plan
+    assert plan.predicted.time_s == made.plan.baseline.time_s
+    assert plan.predicted.energy_j <= made.plan.baseline.energy_j
+
+
+def test_plans_with_settings_inside_instructions_stay_as_they_are():
+    profile = made_profile(2)
+    ways = dict(profile.ways)
+    inside = (Stretch(Setting(900.0), 1, 0.1), Stretch(Setting(1980.0), 2, 0.05))
+    ways[0, "forward"] = choice([(0.15, 60.0, inside), (0.1, 80.0, Setting(1980.0))])
+    made = plan_pipeline(replace(profile, ways=ways), build_schedule("1f1b", ranks=2, micro_batches=2), max_slowdown=0.5)
+    same = with_switching(made, SLOW)
+    assert same.plan.ranks == made.plan.ranks and same.plan.switching is None
+    assert any("settings change inside instructions" in note for note in same.plan.notes)
+    assert same.plan.digest == same.plan.content_digest()
