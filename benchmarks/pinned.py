@@ -79,6 +79,10 @@ def commands() -> Iterator[tuple[str, Command]]:
     yield "profile after", ("profile", "gemm:2048", "--device", "sim:mi300x", "--after", "gemv:4096x40")
     for card in ("rtx-3080-ti", "mi300x", "h200"):
         yield f"sensor {card}", ("sensor", "--device", f"sim:{card}")
+    staged = ("--device", "sim:h200", "--stages", "2", "--micro-batches", "4")
+    yield "pipeline", ("pipeline", "gpt3-xl", *staged, "--study", "pipe.db", "--out", "pipe.json")
+    yield "pipeline again", ("pipeline", "--study", "pipe.db", *staged[2:], "--max-slowdown", "0.05", "--frontier", "3")
+    yield "recur", ("recur", "--made-up", "1", "--seeds", "1")
     for phase in ("training", "decode"):
         yield f"workload {phase}", ("workload", "llama-8b", "--phase", phase)
 
