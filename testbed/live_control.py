@@ -89,5 +89,5 @@ def clean(stand_in):
 
 
 def ask(port, what):
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/{what}", timeout=10) as reply:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/{what}", timeout=60) as reply:
         return reply.read().decode()

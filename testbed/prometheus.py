@@ -28,14 +28,14 @@ class Prometheus:
         self._base = f"{self.url}/api/v1"
 
     def get(self, what, **asked):
-        with urllib.request.urlopen(f"{self._base}/{what}?{urllib.parse.urlencode(asked)}", timeout=5) as answer:
+        with urllib.request.urlopen(f"{self._base}/{what}?{urllib.parse.urlencode(asked)}", timeout=30) as answer:
             return json.load(answer)["data"]
 
     def values(self, query):
         """Values by labels, of an instant query."""
         return [(each["metric"], float(each["value"][1])) for each in self.get("query", query=query)["result"]]
 
-    def wait_for(self, query, seconds=20.0):
+    def wait_for(self, query, seconds=60.0):
         """The values of a query as soon as it has some."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -75,7 +75,7 @@ def _wait_until_ready(process, port, log):
     deadline = time.monotonic() + 30.0
     while time.monotonic() < deadline and process.poll() is None:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/-/ready", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/-/ready", timeout=30) as answer:
                 if answer.status == 200:
                     return
         except (urllib.error.URLError, ConnectionError):

@@ -230,4 +230,4 @@ def stand_in_server(behaviour: Behaviour | None = None) -> Iterator[StandIn]:
         yield server
     finally:
         server._loop.call_soon_threadsafe(server._over.set)
-        thread.join(10.0)
+        thread.join(60.0)

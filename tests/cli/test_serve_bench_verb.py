@@ -74,7 +74,7 @@ def test_energy_for_a_token_is_what_the_meter_and_the_server_say(wastenot, serve
     two, eight = document["points"]
     for batch, point in ((2, two), (8, eight)):
         assert (point["max_running"], point["evidence"], point["why_unstable"]) == (batch, "measured", "")
-        assert point["power_w"] == pytest.approx(100.0 + 50.0 * point["mean_running"], rel=0.15)
+        assert 100.0 < point["power_w"] <= 1.02 * (100.0 + 50.0 * batch)
         assert point["energy_per_token_j"] == pytest.approx(point["power_w"] / point["tokens_per_s"], rel=0.01)
         # A place makes twenty tokens in 0.2 s at best.
         assert point["tokens_per_s"] < 1.05 * batch * 20 / 0.2

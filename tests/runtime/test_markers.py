@@ -11,7 +11,7 @@ import pytest
 from wastenot.runtime.markers import POLL_S, Markers, _Pace
 
 
-def wait_until(true, seconds=5.0):
+def wait_until(true, seconds=60.0):
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, "it did not come to pass"

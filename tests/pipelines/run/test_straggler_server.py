@@ -32,7 +32,7 @@ def serving(rungs, address, **more):
     return StragglerServer(Stragglers(rungs, 2, 2), str(address), **more)
 
 
-def wait_for(true, seconds=10.0):
+def wait_for(true, seconds=60.0):
     end_s = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end_s, "it did not come to pass"

@@ -45,7 +45,7 @@ def taker(status=200):
 
 
 def news_of(hook):
-    deadline = time.monotonic() + 20.0
+    deadline = time.monotonic() + 60.0
     while time.monotonic() < deadline:
         if (news := hook.news()) is not None:
             return news
@@ -95,7 +95,7 @@ def test_own_metrics():
     with serve_registry(0, control_registry([instance])) as port:
 
         def page():
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as reply:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as reply:
                 return reply.read().decode()
 
         labels = '{dry_run="true",server="http://a:8000"}'
