@@ -12,7 +12,6 @@ window of arrivals before the attainment stays where it has to be. Everything he
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -281,9 +280,3 @@ def row_of(runs: Sequence[Recovery]) -> str:
         f"    {runs[0].event:31s} {runs[0].policy:9s} back after {back} s, {min(each.least for each in runs):.0%} in the "
         f"worst {WINDOW_S:.0f} s, {late / came:.2%} late, {energy_j / 1e6:.1f} MJ"
     )
-
-
-if __name__ == "__main__":
-    judged = Verdict()
-    main(judged)
-    sys.exit(bool(judged.missed))

@@ -10,9 +10,7 @@ hour later and the greatest slot until then. Slots of a day err together, so bou
 from __future__ import annotations
 
 import json
-import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from types import SimpleNamespace
@@ -150,33 +148,6 @@ def bounds(values: Sequence[float]) -> tuple[float, float, float]:
     return float(low), float(of.mean()), float(high)
 
 
-def timed() -> dict[str, float]:
-    """What a week's forecast takes, and calls of a controller, in seconds of this processor; the least of five times."""
-    random = np.random.default_rng(0)
-    past = Past(random.poisson(1000.0, (2 * 2016, COUNT)).astype(float))
-    times_s = 5.0 * np.arange(1, 4000)
-    views = [cast(ClusterView, SimpleNamespace(now_s=at_s, arrivals=np.full(COUNT, 17))) for at_s in times_s.tolist()]
-
-    def took_s(work: Callable[[], object]) -> float:
-        begun = time.process_time()
-        work()
-        return time.process_time() - begun
-
-    def of_calls() -> dict[str, float]:
-        whole_s = took_s(lambda: forecast(past, 2016))
-        demand = Demand.of(forecast(past, 2016))
-        calls = {
-            "see": lambda: [demand.see(each) for each in views],
-            "recent": lambda: [demand.recent(60.0) for _ in views],
-            "peak": lambda: [demand.peak(each.now_s, each.now_s + AHEAD_S) for each in views],
-            "expected": lambda: [demand.expected(each.now_s, each.now_s + AHEAD_S) for each in views],
-        }
-        return {"forecast": whole_s} | {name: took_s(call) / len(views) for name, call in calls.items()}
-
-    runs = [of_calls() for _ in range(5)]
-    return {name: min(each[name] for each in runs) for name in runs[0]}
-
-
 def main(verdict: Verdict) -> None:
     """Judge all forecasts, and keep what came of it."""
     if not (DATA / "azure2024_week_conv_rpm_digitised.csv").is_file():
@@ -204,14 +175,4 @@ def main(verdict: Verdict) -> None:
             verdict.at_most(f"{weeks.name}: slots below it, no more than need be", row["below"][1], UPPER + 0.035)
         verdict.at_least(f"{weeks.name}: half hours whose greatest slot is below", row["span_below"][1], UPPER - 0.015)
         verdict.at_least(f"{weeks.name}: slots below it, in the class with the fewest", float(classes.min()), UPPER - 0.03)
-    took = timed()
-    print("    " + ", ".join(f"{name} {1e6 * each:,.1f} us" for name, each in took.items()))
-    verdict.at_most("a week's forecast takes, ms", 1e3 * took.pop("forecast"), 50.0)
-    verdict.at_most("the dearest call of a controller takes, us", 1e6 * max(took.values()), 30.0)
     KEPT.write_text(json.dumps({"ahead_s": AHEAD_S, "share": UPPER, "rows": kept}, indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    all_judged = Verdict()
-    main(all_judged)
-    sys.exit(bool(all_judged.missed))

@@ -161,7 +161,3 @@ def main(verdict: Verdict) -> None:
     verdict.at_most("a day of 1,000 instances: MiB of the process", peak_mib, DAY_MOST_MIB)
     kept = {"instances": 1000, "requests": int(count), "day_s": round(took_s, 1), "peak_mib": round(peak_mib)}
     KEPT.write_text(json.dumps(kept, indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    main(Verdict())

@@ -12,7 +12,6 @@ and one tolerance was tightened after a result on them; only h200 and mi300x wer
 from __future__ import annotations
 
 import math
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -166,9 +165,3 @@ def main(verdict: Verdict, *, first_seed: int = JUDGES, cards: Sequence[str] = C
                         assert isinstance(device, SimulatedDevice)
                         on_card(device, workload, knob, eta, seed, found)
             found.judge(f"simulated cards, {knob}", verdict)
-
-
-if __name__ == "__main__":
-    outcome = Verdict()
-    main(outcome)
-    sys.exit(1 if outcome.missed else 0)

@@ -136,7 +136,3 @@ def main(verdict: Verdict) -> None:
                     verdict.at_least(f"{name}, {slowdown:.0%}: kept", kept, 0.9)
     provenance = "made by `python -m benchmarks pipeline-confidence`: simulated cards, seeds 5000 to 5011"
     FILE.write_text(json.dumps({"provenance": provenance, "rows": list(map(asdict, rows))}, indent=0) + "\n")
-
-
-if __name__ == "__main__":
-    main(Verdict())

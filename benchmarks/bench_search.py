@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.bench_solver import DATA
 from benchmarks.verdict import Verdict
 from testbed.known_truth import best_changes, saving_of_measured, true_sweep
 from testbed.searches import Found, search_table, subset, with_equal_times, with_kernels
@@ -24,6 +23,7 @@ from wastenot.sweeping.grid import Grid
 from wastenot.tasks import find_tasks
 from wastenot.tuning.search import search_sweep
 
+DATA = Path(__file__).parents[1].parent / "shared" / "data" / "rtx3080ti-polybench"
 GOALS = ((0.3, 0.95), (0.4, 0.98))
 ORDERS, SUBSETS = 16, 16
 SLOWDOWNS = (0.0, 0.01, 0.02, 0.05)

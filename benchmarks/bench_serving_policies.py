@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -209,8 +208,3 @@ def main(verdict: Verdict) -> None:
         )
         KEPT.parent.mkdir(parents=True, exist_ok=True)
         KEPT.write_text(json.dumps(kept, indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    main(Verdict())
-    sys.exit()

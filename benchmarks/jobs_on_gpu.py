@@ -2,17 +2,15 @@
 
     WASTENOT_READ_ONLY=1 PYTHONPATH=src:build/site python -m benchmarks.jobs_on_gpu OUT.json --recurrences 60 --at-most 560
     python -m benchmarks.jobs_on_gpu OUT.json --smoke          # a minute on a CPU
-    python -m benchmarks.jobs_on_gpu OUT.json --summary        # what a file says, again
 
 The data is real, and wherever Python is: the sources of its standard library, byte by byte, one file in twenty held out. A
 run trains from new random weights until the loss of what was held out is at the target. Only batch sizes are chosen; clocks
 and limits are left alone, so nothing but reading the energy counter touches the card.
 
-    1  calibrate  the default batch size, once: its loss after some seconds becomes the target
-    2  recur      the job comes back under ``wn.job``, which chooses the batch size, stops runs, and keeps a study
-    3  judge      every batch size in turn, several times, under no policy: which is the best, and what regret was
+    1  recur      the job comes back under ``wn.job``, which chooses the batch size, stops runs, and keeps a study
+    2  judge      every batch size in turn, several times, under no policy: which is the best, and what regret was
 
-The third part comes last and the second knows nothing of it; it takes a fixed part of the time.
+The second part comes last and the first knows nothing of it; it takes a fixed part of the time.
 """
 
 from __future__ import annotations
@@ -22,7 +20,6 @@ import hashlib
 import json
 import math
 import platform
-import statistics
 import sys
 import sysconfig
 import tempfile
@@ -38,7 +35,6 @@ from torch import nn
 from torch.nn import functional
 
 import wastenot
-from wastenot.jobs.model.objective import cost
 from wastenot.jobs.tables.records import JobTerms
 from wastenot.jobs.tables.store import JobStore
 from wastenot.study.store import open_study
@@ -47,7 +43,7 @@ from wastenot.version import own_version
 JOB = "gpt-on-the-standard-library"
 MOST_TRIES = 20
 JUDGED_PART = 0.4
-"""Of the time, for part 3."""
+"""Of the time, for part 2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +62,7 @@ class Size:
         learning_rate: at the default, scaled by the square root of the batch size.
         warm_up_bytes: over which the learning rate rises.
         max_epochs: of a run.
+        target: loss that ends a run, in nats a byte.
     """
 
     width: int = 256
@@ -79,11 +76,13 @@ class Size:
     learning_rate: float = 2.8e-3
     warm_up_bytes: int = 5 << 17
     max_epochs: int = 120
+    target: float = 1.3
 
 
 SMOKE = Size(
-    32, 1, 2, 32, 1 << 14, 32, batch_sizes=(4, 16, 64), default=4, learning_rate=3e-3, warm_up_bytes=1 << 12, max_epochs=40
-)
+    32, 1, 2, 32, 1 << 14, 32, batch_sizes=(4, 16, 64), default=4, learning_rate=3e-3, warm_up_bytes=1 << 12, max_epochs=40,
+    target=2.5,
+)  # fmt: skip
 
 
 class Block(nn.Module):
@@ -203,7 +202,6 @@ class Record:
 
     Attributes:
         provenance: machine, versions, data, sizes.
-        calibration: loss after each epoch of the default.
         target: loss that ends a run.
         terms: of the job, as it was kept.
         runs: of the job, each with its recurrence, and why its batch size was chosen.
@@ -211,7 +209,6 @@ class Record:
     """
 
     provenance: dict[str, Any]
-    calibration: list[float]
     target: float
     terms: dict[str, Any]
     runs: list[dict[str, Any]]
@@ -242,15 +239,6 @@ class Bench:
             "study": str(study), "higher_is_better": False, "max_epochs": size.max_epochs, "settings": "none", "eta": eta,
             "device": "cpu" if device == "cpu" else "nvidia:0", "learning_rate_scaling": "square root",
         }  # fmt: skip
-
-    def calibrate(self, seconds: float) -> list[float]:
-        """Losses of the default batch size, by epoch, for so long."""
-        began_s, found = time.monotonic(), []
-        for loss in losses(self.text, self.size, self.size.default, self.size.learning_rate, seed=1_000_000):
-            found.append(loss)
-            if time.monotonic() - began_s >= seconds:
-                return found
-        raise AssertionError("it has no end")
 
     def warm_up(self) -> None:
         """Run each batch size for an epoch, so that what a process does once is in no run."""
@@ -300,8 +288,8 @@ def provenance(size: Size, device: str, text: Text) -> dict[str, Any]:
     return found
 
 
-def measure(options: argparse.Namespace) -> Record:
-    """All three parts; what is known so far is written again and again, as a time limit may end it at any moment."""
+def measure(options: argparse.Namespace) -> None:
+    """Both parts; what is known so far is written again and again, as a time limit may end it at any moment."""
     size = SMOKE if options.smoke else Size()
     device = "cpu" if options.smoke or not torch.cuda.is_available() else "cuda"
     if device == "cpu":
@@ -310,10 +298,8 @@ def measure(options: argparse.Namespace) -> Record:
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(size, device, options.study or Path(folder) / "jobs.db", options.eta)
         bench.warm_up()
-        calibration = [] if options.target else bench.calibrate(options.seconds)
-        target = options.target or round(calibration[-1], 3)
-        record = Record(provenance(size, device, bench.text), calibration, target, {}, [], [])
-        say(f"target {target} nats a byte, from {len(calibration)} epochs of batch size {size.default}")
+        target = options.target or size.target
+        record = Record(provenance(size, device, bench.text), target, {}, [], [])
         first_ends_s = began_s + options.at_most * (1.0 - JUDGED_PART)
         recurrence_of: list[int] = []
         for recurrence in range(options.recurrences):
@@ -335,13 +321,12 @@ def measure(options: argparse.Namespace) -> Record:
             for batch_size in size.batch_sizes:
                 now_s = time.monotonic()
                 if now_s + slowest_s > ends_s:
-                    return record
+                    return
                 bench.judge(target, batch_size, seed)
                 slowest_s = max(slowest_s, time.monotonic() - now_s)
                 run = job_runs(bench.study, f"{JOB}, always {batch_size}")[1][-1]
                 record = replace(record, judged=[*record.judged, run])
                 write(record, options.out)
-    return record
 
 
 def line_of(recurrence: int, runs: list[dict[str, Any]]) -> str:
@@ -359,57 +344,6 @@ def write(record: Record, out: Path) -> None:
     out.write_text(json.dumps(asdict(record), indent=1) + "\n")
 
 
-def summary(record: dict[str, Any]) -> list[str]:
-    """What a record says, in lines: what each batch size costs by all its whole runs, then regret against the best."""
-    terms = JobTerms(**{name: value for name, value in record["terms"].items() if name != "settings"})
-
-    def price(run: dict[str, Any]) -> float:
-        return float(cost(terms, run["time_s"], run["energy_j"] or 0.0))
-
-    lines = [
-        f"{record['provenance']['device']}: {len(record['runs'])} runs of the job, {len(record['judged'])} of batch sizes "
-        f"under no policy; target {record['target']} nats a byte",
-        "batch size  reached  epochs   time (s)  energy (J)   cost of a success ± standard error",
-    ]
-    means: dict[int, float] = {}
-    for batch_size in terms.batch_sizes:
-        runs = [run for run in record["judged"] if run["batch_size"] == batch_size]
-        # Those of the job count too, but for the ones that it stopped: three runs alone would make a poor yardstick.
-        runs += [run for run in record["runs"] if run["batch_size"] == batch_size and run["outcome"] != "stopped"]
-        done = [run for run in runs if run["outcome"] == "reached"]
-        if not done:
-            lines.append(f"{batch_size:10d}  0 of {len(runs)}")
-            continue
-        costs = [price(run) for run in runs]
-        means[batch_size] = math.fsum(costs) / len(done)
-        error = statistics.stdev(costs) / math.sqrt(len(costs)) if len(costs) > 1 else math.nan
-        epochs, seconds = (statistics.fmean(run[each] for run in done) for each in ("epochs", "time_s"))
-        joules = statistics.fmean(run["energy_j"] or 0.0 for run in done)
-        lines.append(
-            f"{batch_size:10d}  {len(done)} of {len(runs)}  {epochs:6.1f}  {seconds:9.2f}  {joules:10.0f}  "
-            f"{means[batch_size]:10,.4g} ± {error:.2g}"
-        )
-    if not means:
-        return lines
-    best = min(means, key=means.__getitem__)
-    count = max(run["recurrence"] for run in record["runs"]) + 1
-    spent = [math.fsum(price(run) for run in record["runs"] if run["recurrence"] == each) for each in range(count)]
-    times = means.get(terms.default, math.nan) / means[best]
-    lines.append(f"best: {best}; the default, {terms.default}, costs {times:.2f} times as much")
-    for first in range(0, count, 10):
-        part = spent[first : first + 10]
-        sizes = [run["batch_size"] for run in record["runs"] if first <= run["recurrence"] < first + 10]
-        lines.append(
-            f"recurrences {first + 1} to {first + len(part)}: {statistics.fmean(part) / means[best]:.3f} times the cost of "
-            f"the best; batch sizes {' '.join(map(str, sizes))}"
-        )
-    regret = math.fsum(spent) / means[best] - count
-    lines.append(
-        f"regret after {count} recurrences: {regret:.2f} runs of the best; always the default: {(times - 1.0) * count:.2f}"
-    )
-    return lines
-
-
 def say(line: str) -> None:
     """To whoever waits."""
     print(line, flush=True)
@@ -422,16 +356,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--recurrences", type=int, default=60, help="how often the job comes back")
     parser.add_argument("--judgements", type=int, default=8, help="runs of each batch size under no policy, at most")
     parser.add_argument("--at-most", type=float, default=560.0, metavar="S", help="seconds that all of it may take")
-    parser.add_argument("--seconds", type=float, default=9.0, metavar="S", help="that the default takes to the target")
-    parser.add_argument("--target", type=float, help="loss; in place of what the default reaches in so many seconds")
+    parser.add_argument("--target", type=float, help="loss that ends a run, in nats a byte")
     parser.add_argument("--eta", type=float, help="weight of energy against time")
     parser.add_argument("--study", type=Path, help="file to keep; by default none is")
     parser.add_argument("--smoke", action="store_true", help="a small one on the CPU")
-    parser.add_argument("--summary", action="store_true", help="only say what the file holds")
-    options = parser.parse_args(arguments)
-    record = json.loads(options.out.read_text()) if options.summary else asdict(measure(options))
-    for line in summary(record):
-        say(line)
+    measure(parser.parse_args(arguments))
 
 
 if __name__ == "__main__":

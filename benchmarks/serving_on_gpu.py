@@ -40,10 +40,8 @@ from wastenot.operations.norms import residual_rms_norm, rms_norm
 from wastenot.setting import AUTO
 from wastenot.sweeping.point import PointOptions, measure_point
 from wastenot.version import own_version
-from wastenot.workloads.build import build_workload
 from wastenot.workloads.models import Model, find_model
 from wastenot.workloads.serving_steps import StepShapes, step_parts
-from wastenot.workloads.shape import Phase
 
 if TYPE_CHECKING:
     from wastenot.stack.serving.tables import EngineTables
@@ -67,7 +65,6 @@ DECODE_SEQUENCES = (1, 8, 32, 128, 256)  # that attention is measured with
 
 WARM_S, WINDOW_S = 0.7, 1.5
 KERNEL_OPTIONS = PointOptions(warm_up_s=0.3, window_s=0.8)
-WHOLE_OPTIONS = PointOptions(warm_up_s=0.7, window_s=1.5)
 QUEUED_S = 0.12  # of work that waits on the GPU, while the host reads the counter
 SMOKE_DECODE, SMOKE_PREFILL = ((1, 128), (4, 256)), (64,)
 SMOKE_MODEL = Model("llama-smoke", "llama", 2, 64, 4, 2, 128, 256, 0, False, "made up")
@@ -305,11 +302,9 @@ def main() -> int:
     parser.add_argument("--smoke", action="store_true", help="a tiny model on the CPU, kernels on sim:h200")
     parser.add_argument("--judge", action="store_true", help="only say what the file says")
     parser.add_argument("--at-most", type=float, default=420.0, metavar="S", help="begin nothing after so many seconds")
-    parser.add_argument("--resume", action="store_true", help="measure what the file does not hold yet")
     options = parser.parse_args()
     if not options.judge:
-        kept = json.loads(options.out.read_text()) if options.resume else None
-        _measure(options.out, options.smoke, options.at_most, kept)
+        _measure(options.out, options.smoke, options.at_most)
     try:
         import scipy  # noqa: F401
     except ImportError:
@@ -319,26 +314,15 @@ def main() -> int:
     return 0
 
 
-def _measure(out: Path, smoke: bool, at_most_s: float, kept: dict[str, Any] | None) -> None:
+def _measure(out: Path, smoke: bool, at_most_s: float) -> None:
     began = time.monotonic()
     device = open_device("sim:h200", wall_time=True) if smoke else open_device("nvidia:0", allow_clock_control=False)
     record: dict[str, Any] = {
         "provenance": provenance(device, smoke),
-        "idle_w": None,
         "steps": [],
         "kernels": [],
         "failed": [],
     }
-    if kept is not None:  # of the same card, or it would be another file
-        record = {**kept, "resumed": [*kept.get("resumed", []), record["provenance"]]}
-    if record["idle_w"] is None and not smoke:
-        torch.zeros(1, device="cuda:0")  # an engine that waits holds the card
-        time.sleep(1.0)
-        meter = power_meter(device, lambda: time.sleep(0.01))
-        meter.begin()
-        meter.lap(2.0)
-        record["idle_w"] = meter.mean().power_w
-        print(f"idle: {record['idle_w']:.1f} W", flush=True)
 
     def note(kind: str, what: str, row: dict[str, Any] | str) -> None:
         if isinstance(row, str):
@@ -353,15 +337,12 @@ def _measure(out: Path, smoke: bool, at_most_s: float, kept: dict[str, Any] | No
             )
         out.write_text(json.dumps(record))
 
-    if not record["steps"]:
-        _measure_steps(device, smoke, began + at_most_s, note)
+    _measure_steps(device, smoke, began + at_most_s, note)
     if not smoke:  # the model has gone with that function; its memory goes back to the card
         gc.collect()
         torch.cuda.empty_cache()
     kernels_device = open_device("sim:h200") if smoke else device
     parts = parts_to_measure(smoke)
-    held = {row["name"] for row in record["kernels"]}
-    parts = [(part, kernel) for part, kernel in parts if part.called not in held]
     known: dict[Any, dict[str, Any]] = {}
     for index, (part, kernel) in enumerate(parts):
         if time.monotonic() - began > at_most_s:
@@ -382,43 +363,7 @@ def _measure(out: Path, smoke: bool, at_most_s: float, kept: dict[str, Any] | No
             }  # fmt: skip
             known[key] = row
         note("kernels", part.called, {"name": part.called, "count": part.count, **row})
-    _measure_whole(kernels_device, smoke, began + at_most_s, record, note)
     print(f"{time.monotonic() - began:.0f} s in all", flush=True)
-
-
-def _measure_whole(
-    device: Device, smoke: bool, ends_s: float, record: dict[str, Any], note: Callable[[str, str, Any], None]
-) -> None:
-    """The same steps once more, of the very kernels that are measured by themselves, each on data of its own.
-
-    What the loop's kernels do otherwise (a store into the cache, halves of a matrix that lie in one, sizes that are not
-    fixed when they are compiled) is not in these, so that what remains is the putting together.
-    """
-    record.setdefault("whole", [])
-    held = {(row["phase"], row["batch"], row["tokens"]) for row in record["whole"]}
-    decode, prefill = (SMOKE_DECODE, (128,)) if smoke else (DECODE, PREFILL)
-    steps: list[tuple[Phase, int, int]] = [("decode", *each) for each in decode]
-    steps += [("prefill", 1, each) for each in prefill]
-    for phase, batch, tokens in steps:
-        if (phase, batch, tokens) in held:
-            continue
-        if time.monotonic() > ends_s:
-            print("whole steps of the same kernels: left out, no time", flush=True)
-            return
-        workload = build_workload(MODEL, phase=phase, batch=batch, sequence=tokens, attention="flash")
-        task = Task("iteration", tuple((kernel, kernel.count) for kernel in workload.kernels))
-        what = f"{phase} step of {batch} × {tokens}, of the same kernels"
-        try:
-            found = measure_point(device, task, AUTO, WHOLE_OPTIONS)
-        except WastenotError as error:
-            note("whole", what, str(error))
-            continue
-        note("whole", what, {
-            "phase": phase, "batch": batch, "tokens": tokens, "how": found.how, "time_s": found.time_s,
-            "time_se_s": found.time_se_s, "energy_j": found.energy_j, "energy_se_j": found.energy_se_j,
-            "power_w": found.energy_j / found.time_s, "core_mhz": found.effective_core_mhz,
-            "temperature_c": found.temperature_c, "flags": list(found.flags),
-        })  # fmt: skip
 
 
 def _measure_steps(device: Device, smoke: bool, ends_s: float, note: Callable[[str, str, Any], None]) -> None:
@@ -492,18 +437,13 @@ def judge(record: dict[str, Any]) -> list[dict[str, float]]:
         workload=f"{MODEL}-serving", device=record["provenance"]["gpu"],
     )  # fmt: skip
     specs = {part.called: kernel for part, kernel in parts_to_measure(record["provenance"]["smoke"])}
-    idle_w = record["idle_w"] or 0.0
-    sums = tables_of(kernels_of(sweep), (AUTO,), "forecast", idle_power_w=idle_w)
-    tables = tables_of(kernels_by_curves(sweep, specs, "sim:h200"), (AUTO,), "forecast", idle_power_w=idle_w)
+    sums = tables_of(kernels_of(sweep), (AUTO,), "forecast", idle_power_w=0.0)
+    tables = tables_of(kernels_by_curves(sweep, specs, "sim:h200"), (AUTO,), "forecast", idle_power_w=0.0)
     named = f"{record['provenance']['gpu']}, {record['provenance']['made_at']}"
     print(f"{named}: kernels added up as they are by themselves, beside steps of a loop of its own")
     _beside(sums, record["steps"])
     print(f"{named}: kernels at one clock, beside the same")
-    found = _beside(tables, record["steps"])
-    if record.get("whole"):
-        print(f"{named}: kernels at one clock, beside steps of the same kernels")
-        _beside(tables, record["whole"])
-    return found
+    return _beside(tables, record["steps"])
 
 
 def _beside(tables: EngineTables, rows: list[dict[str, Any]]) -> list[dict[str, float]]:

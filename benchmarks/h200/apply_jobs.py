@@ -5,9 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
+
+import wastenot as wn
+from wastenot.planning.plan import Plan
 
 _WANTED_S = 0.075  # a step
 _LARGEST_BATCH = 64
@@ -87,6 +91,22 @@ def make_job(name: str, device: str, *, tiny: bool = False) -> Job:
     job.model = eager
     with_batch(batch)
     return job
+
+
+def made_up_plan(step_s: float, rows: Path, workload: str, device: str) -> Plan:
+    """A plan for a device whose numbers are made up but for the time of a step, so that it is taken for the job's."""
+    lines = ["kernel,count,core_mhz,memory_mhz,time_s,energy_j,pass"]
+    for name, share in (("forward", 0.3), ("loss", 0.1), ("backward", 0.6)):
+        time_s = share * step_s
+        lines += [f"{name},1,,,{time_s},{600 * time_s},{name}", f"{name},1,1605,,{1.01 * time_s},{500 * time_s},{name}"]
+    rows.write_text("\n".join(lines) + "\n")
+    sweep = wn.read_sweep(rows, workload=workload, device=device, origin="synthetic")
+    return wn.plan(sweep, max_slowdown=0.05, granularity="pass", as_measured=True)
+
+
+def own_name() -> str:
+    """The first card's, as plans name devices."""
+    return f"{torch.cuda.get_device_name()} GPU-{torch.cuda.get_device_properties(0).uuid}"
 
 
 def timed(step: Callable[[], None], times: int, device: str) -> float:

@@ -63,22 +63,6 @@ def run(before: list[str], ranks: int, steps: int, device: str) -> tuple[float, 
     return (json.loads(line)["step_s"] if line else float("nan")), ended.returncode
 
 
-def plan_of(step_s: float, out: Path) -> None:
-    """A plan for the first card."""
-    import torch
-
-    import wastenot as wn
-
-    rows = ["kernel,count,core_mhz,memory_mhz,time_s,energy_j,pass"]
-    for name, share in (("forward", 0.3), ("loss", 0.1), ("backward", 0.6)):
-        time_s = share * step_s
-        rows += [f"{name},1,,,{time_s},{600 * time_s},{name}", f"{name},1,1605,,{1.01 * time_s},{500 * time_s},{name}"]
-    out.with_suffix(".csv").write_text("\n".join(rows) + "\n")
-    card = f"{torch.cuda.get_device_name()} GPU-{torch.cuda.get_device_properties(0).uuid}"
-    sweep = wn.read_sweep(out.with_suffix(".csv"), workload="gpt2", device=card, origin="synthetic")
-    wn.plan(sweep, max_slowdown=0.05, granularity="pass", as_measured=True).write(out)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--train", action="store_true", help="be a rank")
@@ -93,7 +77,9 @@ def main() -> None:
     os.environ["WASTENOT_READ_ONLY"] = "1"
     alone = [run([], asked.ranks, asked.steps, asked.device)]
     plan, summary = asked.out.with_name("ranks-plan.json"), asked.out.with_name("ranks-summary.json")
-    plan_of(alone[0][0], plan)
+    from benchmarks.h200.apply_jobs import made_up_plan, own_name
+
+    made_up_plan(alone[0][0], plan.with_suffix(".csv"), "gpt2", own_name()).write(plan)
     gpus = "nvidia:" + ",".join(map(str, range(asked.ranks)))
     apply = [
         sys.executable,

@@ -30,7 +30,7 @@ os.environ["WASTENOT_READ_ONLY"] = "1"
 import numpy as np
 import torch
 
-from benchmarks.h200.apply_jobs import Job, make_job
+from benchmarks.h200.apply_jobs import Job, made_up_plan, make_job, own_name
 from benchmarks.h200.blocking_markers import BlockingMarkers
 from benchmarks.h200.callback_markers import CallbackMarkers
 from benchmarks.h200.card_state import card_state, clocks_now, counted_changes
@@ -269,25 +269,12 @@ def in_a_graph(job: Job, steps: int) -> dict[str, Any]:
 
 
 def dry_run(job: Job, steps: int, on_gpu: bool) -> dict[str, Any]:
-    """Steps under ``wn.apply(..., dry_run=True)``: what is followed, and whether anything changes on the card.
-
-    The plan is one for this card whose numbers are made up but for the time of a step, so that it is taken for the job's.
-    """
+    """Steps under ``wn.apply(..., dry_run=True)``: what is followed, and whether anything changes on the card."""
     import wastenot as wn
 
     step_gpu_s, _ = block_times(job, 5, on_gpu)
     with tempfile.TemporaryDirectory() as folder:
-        rows = Path(folder) / "rows.csv"
-        lines = ["kernel,count,core_mhz,memory_mhz,time_s,energy_j,pass"]
-        for name, share in (("forward", 0.3), ("loss", 0.1), ("backward", 0.6)):
-            time_s = share * step_gpu_s
-            lines += [f"{name},1,,,{time_s},{600 * time_s},{name}", f"{name},1,1605,,{1.01 * time_s},{500 * time_s},{name}"]
-        rows.write_text("\n".join(lines) + "\n")
-        device = "sim:h200"
-        if on_gpu:
-            device = f"{torch.cuda.get_device_name()} GPU-{torch.cuda.get_device_properties(0).uuid}"
-        sweep = wn.read_sweep(rows, workload=job.name, device=device, origin="synthetic")
-        plan = wn.plan(sweep, max_slowdown=0.05, granularity="pass", as_measured=True)
+        plan = made_up_plan(step_gpu_s, Path(folder) / "rows.csv", job.name, own_name() if on_gpu else "sim:h200")
     before, now = (card_state(), clocks_now()) if on_gpu else ({}, {})
     with wn.apply(plan, dry_run=True) as applied:
         applied.watch(job.model, job.optimizer)

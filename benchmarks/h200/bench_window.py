@@ -61,7 +61,7 @@ def summary(name: str, compared: list[Compared]) -> dict[str, Any]:
     return result
 
 
-def costs_us(what: Callable[[], None], times: int, between: Callable[[], None]) -> dict[str, float]:
+def costs_us(what: Callable[[], object], times: int, between: Callable[[], object]) -> dict[str, float]:
     spent = []
     for _ in range(times):
         between()

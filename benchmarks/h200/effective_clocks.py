@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks.h200.bench_window import costs_us
 from benchmarks.h200.natural_probe import elementwise, product
 from wastenot.devices.instrument import burst_of
 from wastenot.devices.nvidia.device import NvidiaDevice, open_nvidia
@@ -85,17 +86,6 @@ def sweeps(device: NvidiaDevice, kernels: list[KernelSpec]) -> dict[str, Any]:
         print(kernel.name, json.dumps(result[kernel.name]), flush=True)
     launcher._stamps, launcher._not_counted = None, ()
     return result
-
-
-def costs_us(what: Callable[[], object], times: int, between: Callable[[], object]) -> dict[str, float]:
-    spent = []
-    for _ in range(times):
-        between()
-        begin = time.perf_counter()
-        what()
-        spent.append(1e6 * (time.perf_counter() - begin))
-    spent.sort()
-    return {"median": spent[times // 2], "p99": spent[int(0.99 * times)], "largest": spent[-1]}
 
 
 def windows(name: str) -> dict[str, Any]:

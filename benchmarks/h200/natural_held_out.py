@@ -5,8 +5,7 @@
 Mixtures: kernels and products in turn, a task of 7 to 12 ms over and over for 3 s, time by events and energy by the counter.
 Their clock is what they had, by cycles counted; how many of them products skip is known from the runs. Readings: of each
 light kernel the run `quick` is left out, and its mean power predicted at the clocks that it had. Standard errors are those
-of the curves and of what a load draws more or less in a run than usual, as the fit found it. Both cards' times by clock are
-compared as well.
+of the curves and of what a load draws more or less in a run than usual, as the fit found it.
 """
 
 from __future__ import annotations
@@ -50,12 +49,10 @@ class Row(NamedTuple):
 
 def main() -> None:
     rows: list[Row] = []
-    found: list[Estimate] = []
     for card in CARDS:
         notes, recorded = runs(FOLDER / f"gpt3-xl-{card}.npz.xz")
         context = json.loads((FOLDER / f"context-{card}.json").read_text())
-        found.append(estimate(recorded))
-        rows += mixtures(card, found[-1], recorded, context["mixtures"])
+        rows += mixtures(card, estimate(recorded), recorded, context["mixtures"])
         left_out = [run["programme"] == LEFT_OUT for run in notes["runs"]]
         rows += readings(card, recorded, left_out)
     with (FOLDER / "held-out.csv").open("w", newline="") as file:
@@ -74,30 +71,6 @@ def main() -> None:
         )
     times = np.array([float(row.time_error) for row in rows if row.time_error])
     print(f"time of mixtures: mean error {np.abs(times).mean():.2f} %, largest {np.abs(times).max():.2f} %")
-    compare(*found)
-
-
-def compare(one: Estimate, other: Estimate) -> None:
-    """By how much two cards differ in time by clock, at clocks that both were seen at; print it for products and others.
-
-    Products skip more or fewer cycles from card to card, which the clock in effect does not show.
-    """
-    for what, products in (("light kernels", False), ("products", True)):
-        off = []
-        for first in one.curves:
-            second = other.of(first.kernel)
-            if first.kernel.endswith("gemm") == products:
-                clocks = np.linspace(
-                    max(first.core_mhz[0], second.core_mhz[0]), min(first.core_mhz[-1], second.core_mhz[-1]), 21
-                )
-                off.append(np.log(first.time_at(clocks) / second.time_at(clocks)))
-        worst = np.array([np.abs(each).max() for each in off])
-        relative = np.concatenate([each - each[-1] for each in off])
-        print(
-            f"two cards, {len(off)} {what}: time at a clock differs by {np.mean(np.concatenate(off) ** 2) ** 0.5:.2%} RMS, "
-            f"at most by {np.median(worst):.2%} (median) and {worst.max():.2%} (largest), by more than 1 % for "
-            f"{np.sum(worst > 0.01)}; relative to the highest clock by {np.sqrt(np.mean(relative**2)):.2%} RMS"
-        )
 
 
 def mixtures(card: int, found: Estimate, recorded: Sequence[Recorded], measured: Sequence[Mapping[str, Any]]) -> list[Row]:

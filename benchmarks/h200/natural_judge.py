@@ -111,29 +111,6 @@ def iterations() -> list[Difference]:
     return found
 
 
-def at_their_clocks() -> list[tuple[int, float, float, float]]:
-    """Kernels inside an iteration, each call with a stamp after it, against curves at the clocks that the calls had.
-
-    Returns:
-        Of each run the card, the mean clock, and how much shorter products and other kernels are by their curves.
-    """
-    found = []
-    for card in CARDS:
-        data = stamped(card)
-        names = [str(name) for name in data["kernels"]]
-        for run in (0, 1):
-            subject, mhz = data[f"{run} subject"].astype(int), 0.1 * data[f"{run} core_mhz"].astype(float)
-            seconds = 1e-9 * data[f"{run} duration_ns"].astype(float)
-            expected = np.empty(len(subject))
-            for index, name in enumerate(names):
-                own, curve = subject == index, estimated(card).of(name)
-                expected[own] = curve.time_at(np.clip(mhz[own], curve.core_mhz[0], curve.core_mhz[-1]))
-            products = np.isin(subject, [index for index, name in enumerate(names) if name.endswith("_gemm")])
-            ratios = [float(expected[some].sum() / seconds[some].sum() - 1) for some in (products, ~products)]
-            found.append((card, float(np.average(mhz, weights=seconds)), ratios[0], ratios[1]))
-    return found
-
-
 def cards_apart() -> dict[str, float]:
     """Root mean square over clocks of the difference between the two cards' times, by kernel."""
     found = {}
