@@ -1,8 +1,8 @@
 """The nodes that frontiers are made of. Each comes down to decisions that are independent of each other.
 
 A node keeps its parts and multiplies nothing out; arrays are laid end to end when a question is first asked, and labels
-are looked up only for the ways that an answer takes. Work that does not come down to decisions (a DAG with a deadline, a
-mixture, a schedule) brings a solver of its own and enters a composition by the points that it lists, as :class:`Listed`.
+are looked up only for the ways that an answer takes. Work that does not come down to decisions (a DAG with a deadline,
+a schedule) brings a solver of its own and enters a composition by the points that it lists, as :class:`Listed`.
 """
 # ruff: noqa: D102 - what the members of a node mean is said once, in Node
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
@@ -67,7 +66,7 @@ class Node(ABC):
     def tie_keys(self) -> Iterator[Sequence[Hashable]]:
         """For each decision what its options are matched by in a tie."""
 
-    def time_terms(self, taken: IndexArray) -> Iterable[tuple[int | Fraction, float]]:
+    def time_terms(self, taken: IndexArray) -> Iterable[tuple[int, float]]:
         """The time taken as a sum of (runs, time of one run), which is exact."""
         return chain.from_iterable(part.time_terms(its) for part, its in self.parts_taken(taken))
 
@@ -138,7 +137,7 @@ class Ways(Node):
     def parts_taken(self, taken: IndexArray) -> Iterable[tuple[Node, IndexArray]]:
         return [(self, taken)]
 
-    def time_terms(self, taken: IndexArray) -> Iterable[tuple[int | Fraction, float]]:
+    def time_terms(self, taken: IndexArray) -> Iterable[tuple[int, float]]:
         runs = [1] * len(taken) if self.runs is None else self.runs.tolist()
         return zip(runs, self.time_s[self._start[:-1] + taken].tolist(), strict=True)
 
@@ -180,30 +179,8 @@ class Repeated(Node):
     def tie_keys(self) -> Iterator[Sequence[Hashable]]:
         return self.node.tie_keys()
 
-    def time_terms(self, taken: IndexArray) -> Iterable[tuple[int | Fraction, float]]:
+    def time_terms(self, taken: IndexArray) -> Iterable[tuple[int, float]]:
         return ((self.times * runs, time) for runs, time in self.node.time_terms(taken))
-
-
-@dataclass(frozen=True, eq=False)
-class Weighted(Node):
-    """A node that is a share of the whole: its times and energies count by its weight."""
-
-    node: Node
-    weight: Fraction
-
-    @cached_property
-    def groups(self) -> Groups:
-        whole, weight = self.node.groups, float(self.weight)
-        return Groups(whole.time_s * weight, whole.energy_j * weight, whole.start)
-
-    def parts_taken(self, taken: IndexArray) -> Iterable[tuple[Node, IndexArray]]:
-        return [(self.node, taken)]
-
-    def tie_keys(self) -> Iterator[Sequence[Hashable]]:
-        return self.node.tie_keys()
-
-    def time_terms(self, taken: IndexArray) -> Iterable[tuple[int | Fraction, float]]:
-        return ((self.weight * runs, time) for runs, time in self.node.time_terms(taken))
 
 
 @dataclass(frozen=True, eq=False)
