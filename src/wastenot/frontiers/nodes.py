@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,18 +36,6 @@ class KernelSetting:
 
     def __str__(self) -> str:
         return f"{self.kernel} at {self.setting}"
-
-
-class Powers(NamedTuple):
-    """Powers of the ways taken, in watts; ``None`` where they are not known.
-
-    Attributes:
-        idle_w: drawn while waiting, once all is done: that of the last way.
-        peak_w: the highest of any way.
-    """
-
-    idle_w: float | None
-    peak_w: float | None
 
 
 class Node(ABC):
@@ -74,12 +62,6 @@ class Node(ABC):
         """The label of each way taken, in order."""
         return tuple(chain.from_iterable(part.labels(its) for part, its in self.parts_taken(taken)))
 
-    def powers(self, taken: IndexArray) -> Powers:
-        """The powers of the ways taken."""
-        powers = [part.powers(its) for part, its in self.parts_taken(taken)]
-        peaks = [each.peak_w for each in powers if each.peak_w is not None]
-        return Powers(powers[-1].idle_w, max(peaks) if len(peaks) == len(powers) else None)
-
 
 @dataclass(frozen=True, eq=False)
 class Ways(Node):
@@ -91,8 +73,6 @@ class Ways(Node):
         label: what a person or program knows each way by; by default its index among those of its piece.
         start: piece ``p`` has the ways ``start[p]:start[p + 1]``; by default there is one piece.
         runs: how often each piece runs, the same way each time; shape (pieces,), by default once.
-        idle_w: power drawn while waiting after the way; shape (ways,), ``None`` where it is not known.
-        peak_w: highest power on the way; shape (ways,), ``None`` where it is not known.
 
     Raises:
         BadInputError: a piece has no way, or a number is not positive and finite.
@@ -103,19 +83,12 @@ class Ways(Node):
     label: Sequence[object] | None = None
     start: IndexArray | None = None
     runs: NDArray[np.int64] | None = None
-    idle_w: FloatArray | None = None
-    peak_w: FloatArray | None = None
 
     def __post_init__(self) -> None:
         if not len(self.time_s) or (self.start is not None and not (np.diff(self.start) > 0).all()):
             raise BadInputError("`ways`: a choice needs at least one way; give (time in s, energy in J, label) of each")
-        for what, unit, values in (
-            ("time", "s", self.time_s),
-            ("energy", "J", self.energy_j),
-            ("idle power", "W", self.idle_w),
-            ("peak power", "W", self.peak_w),
-        ):
-            if values is None or (values.min() > 0 and values.max() < np.inf):
+        for what, unit, values in (("time", "s", self.time_s), ("energy", "J", self.energy_j)):
+            if values.min() > 0 and values.max() < np.inf:
                 continue
             index = int(np.flatnonzero(~(np.isfinite(values) & (values > 0)))[0])
             raise BadInputError(
@@ -145,11 +118,6 @@ class Ways(Node):
         if self.label is None:
             return tuple(taken.tolist())
         return tuple(self.label[way] for way in (self._start[:-1] + taken).tolist())
-
-    def powers(self, taken: IndexArray) -> Powers:
-        way = self._start[:-1] + taken
-        idle_w = None if self.idle_w is None else float(self.idle_w[way[-1]])
-        return Powers(idle_w, None if self.peak_w is None else float(self.peak_w[way].max()))
 
     def tie_keys(self) -> Iterator[Sequence[Hashable]]:
         """The setting of a :class:`KernelSetting`, otherwise the label itself."""
