@@ -11,7 +11,6 @@ from wastenot.reporting.pipeline.drawing import AFTER, AFTER_COLOR, BEFORE_COLOR
 from wastenot.stack.pipeline.overview import PipelineOverview
 
 _HEIGHT, _BARS = 230, 0.38
-_MOST_NARROW = 16
 
 
 def energy_figure(overview: PipelineOverview) -> Figure:
