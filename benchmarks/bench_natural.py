@@ -20,13 +20,13 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.drawn_cards import JUDGES, natural_card
+from benchmarks.predicted_mixtures import predict_mixture
 from benchmarks.verdict import Verdict
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated.device import SimulatedDevice
 from wastenot.natural.curves import KernelCurve, NaturalCurves
 from wastenot.natural.estimate import estimate
-from wastenot.natural.mixture import predict_mixture
 from wastenot.natural.storage import read_curves
 from wastenot.natural.sweep import HEAVY, natural_sweep, seen_of
 from wastenot.setting import AUTO

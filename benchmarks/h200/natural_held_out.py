@@ -21,10 +21,10 @@ import numpy as np
 from natural_runs import runs
 from scipy.optimize import brentq
 
+from benchmarks.predicted_mixtures import predict_mixture
 from wastenot.natural.curves import KernelCurve
 from wastenot.natural.delays import at_nominal_delay, with_delays
 from wastenot.natural.estimate import Estimate, estimate
-from wastenot.natural.mixture import predict_mixture
 from wastenot.natural.power_rows import IDLE
 from wastenot.natural.readings import response_of
 from wastenot.natural.seen import groups_of
