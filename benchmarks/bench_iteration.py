@@ -25,6 +25,7 @@ import numpy as np
 
 from benchmarks.drawn_cards import JUDGES, natural_card
 from benchmarks.h200 import natural_judge
+from benchmarks.regulated_iterations import RegulatedIterations, run_regulated
 from benchmarks.verdict import Verdict
 from wastenot.devices.open import open_device
 from wastenot.devices.simulated.model_physics import ModelPhysics
@@ -32,7 +33,6 @@ from wastenot.devices.simulated.regulator import RegulatedClock
 from wastenot.natural.curves import KernelCurve
 from wastenot.natural.held import HELD_SD
 from wastenot.natural.iteration import iteration_of_study, measured_at_c, predict_iteration
-from wastenot.natural.regulated import RegulatedIterations, run_regulated
 from wastenot.natural.sweep import natural_sweep
 from wastenot.planning.power_limit import (
     ClockCosts,

@@ -22,7 +22,7 @@ from zeus._legacy.simulate import Simulator
 from wastenot.arrays import FloatArray
 from wastenot.jobs.judge.overlapping import Arrival
 from wastenot.jobs.judge.simulate import Recurrences
-from wastenot.jobs.judge.trace import JobTrace, read_zeus_traces
+from wastenot.jobs.judge.trace import JobKey, JobTrace, read_training_summaries
 from wastenot.jobs.model.objective import cost
 from wastenot.jobs.plan.decision import Decision, Verdict
 from wastenot.jobs.tables.records import JobRun, Speed
@@ -68,11 +68,10 @@ def read_jobs(device: str = "V100", power: Path | None = None) -> tuple[ZeusJob,
         power: its table of times and powers; the V100's by default.
     """
     train, power = TRACES / "summary_train.csv", power or TRACES / "summary_power_v100.csv"
-    all_train, all_power = pd.read_csv(train), pd.read_csv(power)
+    all_train, all_power, summaries = pd.read_csv(train), pd.read_csv(power), read_training_summaries(train, power)
     out = []
-    for trace, (dataset, network, optimizer, target, default, most) in zip(
-        read_zeus_traces(train, power, jobs=_JOBS, device=device), _JOBS, strict=True
-    ):
+    for dataset, network, optimizer, target, default, most in _JOBS:
+        trace = summaries.trace(JobKey(dataset, network, optimizer), target, default, most, device)
         own_train, own_power = (
             table[(table.dataset == dataset) & (table.network == network) & (table.optimizer == optimizer)]
             for table in (all_train, all_power)

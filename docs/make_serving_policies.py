@@ -95,7 +95,8 @@ def blocks() -> dict[str, str]:
 
 def draw(trace: str) -> None:
     """Write docs/images/steer-minute.png: the busiest minute of ten at half load."""
-    from wastenot.reporting.serving.steer_page import write_steer_figures
+    from wastenot.reporting.figure import export_figures
+    from wastenot.reporting.serving.steer_page import origin_of, steer_figures
     from wastenot.stack.serving.profile_file import read_engine
     from wastenot.stack.serving.steering import steer
     from wastenot.stack.serving.traces import read_trace
@@ -103,7 +104,8 @@ def draw(trace: str) -> None:
     engine = read_engine(KEPT.parent / "llama-8b-sim-h200.json").engine()
     found = steer(engine, read_trace(trace).requests.part(600.0, 1200.0), load=0.5, policies=("wastenot",))
     with tempfile.TemporaryDirectory() as folder:
-        picture = next(path for path in write_steer_figures(found, folder) if path.name == "serving-minute.png")
+        pictures = export_figures(steer_figures(found), origin_of(found), folder)
+        picture = next(path for path in pictures if path.name == "serving-minute.png")
         (ROOT / "docs" / "images" / "steer-minute.png").write_bytes(packed(picture.read_bytes()))
 
 

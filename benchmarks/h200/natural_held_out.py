@@ -1,6 +1,6 @@
 """What curves from natural runs predict of H200s that they were not fitted to, by energy counter and power readings.
 
-    python benchmarks/h200/natural_held_out.py        # data/h200/natural -> held-out.csv
+    python -m benchmarks.h200.natural_held_out        # data/h200/natural -> held-out.csv
 
 Mixtures: kernels and products in turn, a task of 7 to 12 ms over and over for 3 s, time by events and energy by the counter.
 Their clock is what they had, by cycles counted; how many of them products skip is known from the runs. Readings: of each
@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from natural_runs import runs
 from scipy.optimize import brentq
 
+from benchmarks.h200.natural_runs import runs
+from benchmarks.predicted_mixtures import predict_mixture
 from wastenot.natural.curves import KernelCurve
 from wastenot.natural.delays import at_nominal_delay, with_delays
 from wastenot.natural.estimate import Estimate, estimate
-from wastenot.natural.mixture import predict_mixture
 from wastenot.natural.power_rows import IDLE
 from wastenot.natural.readings import response_of
 from wastenot.natural.seen import groups_of

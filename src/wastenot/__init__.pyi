@@ -29,9 +29,7 @@ from .frontiers.algebra import (
     sequence as sequence,
     tie as tie,
 )
-from .frontiers.bounded_means import Bound as Bound
 from .frontiers.graph import Graph as Graph, GraphPlan as GraphPlan, graph as graph
-from .frontiers.mix import Load as Load, RequestClass as RequestClass, mix as mix
 from .jobs.plan.overview import JobOverview as JobOverview, job_overview as job_overview
 from .jobs.run.job import job as job
 from .jobs.run.training_run import TrainingRun as TrainingRun
@@ -54,7 +52,6 @@ from .runtime.tracking import tracker as tracker
 from .serving.bench import serve_bench as serve_bench
 from .setting import AUTO as AUTO, Setting as Setting
 from .stack.serving.from_steps import profile_of_steps as profile_of_steps
-from .stack.serving.load_classes import EngineWay as EngineWay, engine_load as engine_load
 from .stack.serving.operating_points import OperatingPoint as OperatingPoint, operating_points as operating_points
 from .stack.serving.profile_file import (
     EngineProfile as EngineProfile,

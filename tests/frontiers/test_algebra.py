@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 from wastenot.errors import BadInputError, InfeasibleError
 from wastenot.frontiers.algebra import Frontier, FrontierTooLargeError, choice, either, repeat, sequence, tie
-from wastenot.frontiers.nodes import KernelSetting, Ways
+from wastenot.frontiers.nodes import KernelSetting
 from wastenot.setting import AUTO, Setting
 
 ways = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 50)), min_size=1, max_size=5)
@@ -217,14 +217,6 @@ def test_a_tie_takes_each_alternative_of_an_either_but_not_one_inside_a_sequence
     assert whole.least_energy().choices == ((1, ("b",)), "b")
     with pytest.raises(BadInputError, match="within a sequence"):
         tie(sequence(either(fast, slow), fast), fast)
-
-
-def test_powers_are_read_back_where_every_way_has_them():
-    known = choice(
-        Ways(np.array([1.0, 2.0]), np.array([9.0, 1.0]), None, peak_w=np.array([9.0, 5.0]), idle_w=np.array([2.0, 3.0]))
-    )
-    assert sequence(known, repeat(known, 2)).least_energy().powers == (3.0, 5.0)
-    assert sequence(known, choice([(1, 1)])).least_time().powers == (None, None)
 
 
 def test_an_either_too_large_to_list_can_still_be_asked():

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from benchmarks.predicted_mixtures import predict_mixture
 from wastenot.devices.instrument import Channel
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Task
@@ -14,7 +15,6 @@ from wastenot.devices.timeline import Subject, Timeline
 from wastenot.errors import BadInputError
 from wastenot.natural.curves import AutoPoint, KernelCurve
 from wastenot.natural.estimate import estimate
-from wastenot.natural.mixture import predict_mixture, predict_timeline
 from wastenot.natural.programmes import next_programme
 from wastenot.setting import AUTO
 from wastenot.sweeping.point import PointOptions, measure_point
@@ -81,17 +81,3 @@ def test_the_counter_agrees_on_mixtures_that_nothing_was_fitted_to() -> None:
         assert predicted.time_s == pytest.approx(point.time_s, rel=0.01)
         assert predicted.energy_j == pytest.approx(point.energy_j, rel=0.02)
         assert predicted.energy_se_j < 0.02 * predicted.energy_j
-
-
-def test_a_timeline_takes_as_long_as_its_groups() -> None:
-    timeline = Timeline(
-        phase=np.array([0, 0, 1]), subject=np.array([0, 0, 1]), calls=np.array([3, 3, 2]),
-        begin_s=np.array([0.0, 3e-3, 6e-3]), end_s=np.array([3e-3, 6e-3, 10e-3]),
-        core_mhz=np.array([1500.0, 1600.0, 1700.0]), readings={}, round_trips=(), temperature_c=None,
-    )  # fmt: skip
-    curves = {"a": flat("a", 1e-3, 400.0), "b": flat("b", 2e-3, 600.0)}
-    found = predict_timeline(timeline, (("a", "random"), ("b", "random")), curves)
-    assert (found.time_s, found.energy_j) == pytest.approx((10e-3, 2.4 + 2.4))
-    assert found.power_w == pytest.approx(480.0)
-    with pytest.raises(BadInputError, match="no curve of it with zeros"):
-        predict_timeline(timeline, (("a", "random"), ("b", "zeros")), curves)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from wastenot.natural.regulated import run_regulated
+from benchmarks.regulated_iterations import run_regulated
 from wastenot.planning.power_limit import ClockCosts, run_iteration
 
 LIMIT_W = 700.0

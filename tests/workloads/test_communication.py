@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from wastenot.errors import BadInputError
-from wastenot.workloads.communication import LINKS, Link, all_gather_s, all_reduce_s, all_to_all_s, point_to_point_s
+from wastenot.workloads.communication import LINKS, Link, all_gather_s, all_reduce_s, point_to_point_s
 
 LINK = Link("mine", 1e9, 1e-6, "made up")
 
@@ -28,7 +28,6 @@ def test_by_hand() -> None:
     assert point_to_point_s(LINK, 1e6) == pytest.approx(1.001e-3)
     assert all_reduce_s(LINK, 8e6, 1) == 0.0
     assert all_reduce_s(LINK, 8e6, 4) == pytest.approx(2 * 3 / 4 * 8e-3 + 6e-6)  # 2 (n - 1)/n of the data
-    assert all_to_all_s(LINK, 8e6, 4) == pytest.approx(3 / 4 * 8e-3 + 3e-6)
 
 
 def test_links_name_themselves_and_their_source() -> None:

@@ -27,7 +27,7 @@ from wastenot.arrays import FloatArray, IndexArray
 from wastenot.errors import BadInputError, InfeasibleError, WastenotError
 from wastenot.frontiers.exact import exact_sum
 from wastenot.frontiers.knapsack import Knapsack, Selection
-from wastenot.frontiers.nodes import Alternative, Listed, Node, Powers, Repeated, Sequenced, Ways, tied
+from wastenot.frontiers.nodes import Alternative, Listed, Node, Repeated, Sequenced, Ways, tied
 from wastenot.frontiers.pareto import Groups, hull_points, pareto_points
 
 _MOST_SUMS = 8_000_000  # looked at in one step of listing a frontier
@@ -62,11 +62,6 @@ class Point:
         A choice of :func:`either` gives the pair (which frontier, its choices).
         """
         return self.node.labels(self.options)
-
-    @property
-    def powers(self) -> Powers:
-        """Highest power on the way and power while waiting after it, where the ways say so."""
-        return self.node.powers(self.options)
 
     def __repr__(self) -> str:
         return f"Point(time_s={self.time_s:.6g}, energy_j={self.energy_j:.6g}, decisions={len(self.options)})"

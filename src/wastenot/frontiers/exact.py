@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 
-def exact_sum(terms: Iterable[tuple[int | Fraction, float]]) -> Fraction:
-    """The sum of ``count * value`` over ``terms``, exact for the doubles given; a weight can stand for a count.
+def exact_sum(terms: Iterable[tuple[int, float]]) -> Fraction:
+    """The sum of ``count * value`` over ``terms``, exact for the doubles given.
 
     A double is an integer over a power of two, so that all terms are brought to the largest such power and added as
     integers; this is far quicker than adding :class:`~fractions.Fraction` one by one.

@@ -1,8 +1,8 @@
 """The nodes that frontiers are made of. Each comes down to decisions that are independent of each other.
 
 A node keeps its parts and multiplies nothing out; arrays are laid end to end when a question is first asked, and labels
-are looked up only for the ways that an answer takes. Work that does not come down to decisions (a DAG with a deadline, a
-mixture, a schedule) brings a solver of its own and enters a composition by the points that it lists, as :class:`Listed`.
+are looked up only for the ways that an answer takes. Work that does not come down to decisions (a DAG with a deadline,
+a schedule) brings a solver of its own and enters a composition by the points that it lists, as :class:`Listed`.
 """
 # ruff: noqa: D102 - what the members of a node mean is said once, in Node
 
@@ -11,10 +11,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,18 +38,6 @@ class KernelSetting:
         return f"{self.kernel} at {self.setting}"
 
 
-class Powers(NamedTuple):
-    """Powers of the ways taken, in watts; ``None`` where they are not known.
-
-    Attributes:
-        idle_w: drawn while waiting, once all is done: that of the last way.
-        peak_w: the highest of any way.
-    """
-
-    idle_w: float | None
-    peak_w: float | None
-
-
 class Node(ABC):
     """Independent decisions. ``taken`` is the option that each takes, counted from the first of its own."""
 
@@ -67,19 +54,13 @@ class Node(ABC):
     def tie_keys(self) -> Iterator[Sequence[Hashable]]:
         """For each decision what its options are matched by in a tie."""
 
-    def time_terms(self, taken: IndexArray) -> Iterable[tuple[int | Fraction, float]]:
+    def time_terms(self, taken: IndexArray) -> Iterable[tuple[int, float]]:
         """The time taken as a sum of (runs, time of one run), which is exact."""
         return chain.from_iterable(part.time_terms(its) for part, its in self.parts_taken(taken))
 
     def labels(self, taken: IndexArray) -> tuple[object, ...]:
         """The label of each way taken, in order."""
         return tuple(chain.from_iterable(part.labels(its) for part, its in self.parts_taken(taken)))
-
-    def powers(self, taken: IndexArray) -> Powers:
-        """The powers of the ways taken."""
-        powers = [part.powers(its) for part, its in self.parts_taken(taken)]
-        peaks = [each.peak_w for each in powers if each.peak_w is not None]
-        return Powers(powers[-1].idle_w, max(peaks) if len(peaks) == len(powers) else None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,8 +73,6 @@ class Ways(Node):
         label: what a person or program knows each way by; by default its index among those of its piece.
         start: piece ``p`` has the ways ``start[p]:start[p + 1]``; by default there is one piece.
         runs: how often each piece runs, the same way each time; shape (pieces,), by default once.
-        idle_w: power drawn while waiting after the way; shape (ways,), ``None`` where it is not known.
-        peak_w: highest power on the way; shape (ways,), ``None`` where it is not known.
 
     Raises:
         BadInputError: a piece has no way, or a number is not positive and finite.
@@ -104,19 +83,12 @@ class Ways(Node):
     label: Sequence[object] | None = None
     start: IndexArray | None = None
     runs: NDArray[np.int64] | None = None
-    idle_w: FloatArray | None = None
-    peak_w: FloatArray | None = None
 
     def __post_init__(self) -> None:
         if not len(self.time_s) or (self.start is not None and not (np.diff(self.start) > 0).all()):
             raise BadInputError("`ways`: a choice needs at least one way; give (time in s, energy in J, label) of each")
-        for what, unit, values in (
-            ("time", "s", self.time_s),
-            ("energy", "J", self.energy_j),
-            ("idle power", "W", self.idle_w),
-            ("peak power", "W", self.peak_w),
-        ):
-            if values is None or (values.min() > 0 and values.max() < np.inf):
+        for what, unit, values in (("time", "s", self.time_s), ("energy", "J", self.energy_j)):
+            if values.min() > 0 and values.max() < np.inf:
                 continue
             index = int(np.flatnonzero(~(np.isfinite(values) & (values > 0)))[0])
             raise BadInputError(
@@ -138,7 +110,7 @@ class Ways(Node):
     def parts_taken(self, taken: IndexArray) -> Iterable[tuple[Node, IndexArray]]:
         return [(self, taken)]
 
-    def time_terms(self, taken: IndexArray) -> Iterable[tuple[int | Fraction, float]]:
+    def time_terms(self, taken: IndexArray) -> Iterable[tuple[int, float]]:
         runs = [1] * len(taken) if self.runs is None else self.runs.tolist()
         return zip(runs, self.time_s[self._start[:-1] + taken].tolist(), strict=True)
 
@@ -146,11 +118,6 @@ class Ways(Node):
         if self.label is None:
             return tuple(taken.tolist())
         return tuple(self.label[way] for way in (self._start[:-1] + taken).tolist())
-
-    def powers(self, taken: IndexArray) -> Powers:
-        way = self._start[:-1] + taken
-        idle_w = None if self.idle_w is None else float(self.idle_w[way[-1]])
-        return Powers(idle_w, None if self.peak_w is None else float(self.peak_w[way].max()))
 
     def tie_keys(self) -> Iterator[Sequence[Hashable]]:
         """The setting of a :class:`KernelSetting`, otherwise the label itself."""
@@ -180,30 +147,8 @@ class Repeated(Node):
     def tie_keys(self) -> Iterator[Sequence[Hashable]]:
         return self.node.tie_keys()
 
-    def time_terms(self, taken: IndexArray) -> Iterable[tuple[int | Fraction, float]]:
+    def time_terms(self, taken: IndexArray) -> Iterable[tuple[int, float]]:
         return ((self.times * runs, time) for runs, time in self.node.time_terms(taken))
-
-
-@dataclass(frozen=True, eq=False)
-class Weighted(Node):
-    """A node that is a share of the whole: its times and energies count by its weight."""
-
-    node: Node
-    weight: Fraction
-
-    @cached_property
-    def groups(self) -> Groups:
-        whole, weight = self.node.groups, float(self.weight)
-        return Groups(whole.time_s * weight, whole.energy_j * weight, whole.start)
-
-    def parts_taken(self, taken: IndexArray) -> Iterable[tuple[Node, IndexArray]]:
-        return [(self.node, taken)]
-
-    def tie_keys(self) -> Iterator[Sequence[Hashable]]:
-        return self.node.tie_keys()
-
-    def time_terms(self, taken: IndexArray) -> Iterable[tuple[int | Fraction, float]]:
-        return ((self.weight * runs, time) for runs, time in self.node.time_terms(taken))
 
 
 @dataclass(frozen=True, eq=False)

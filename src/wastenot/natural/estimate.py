@@ -15,7 +15,7 @@ from wastenot.natural.curves import AutoPoint, KernelCurve, hat_weights
 from wastenot.natural.delays import at_nominal_delay, with_delays
 from wastenot.natural.power_rows import IDLE, IDLE_W, PowerSpread, Sensed
 from wastenot.natural.powers import PowerFit, fit_powers
-from wastenot.natural.readings import Response, response_of
+from wastenot.natural.readings import response_of
 from wastenot.natural.seen import Groups, Load, Seen, groups_of
 from wastenot.natural.slopes import POWER_SLOPES
 from wastenot.natural.times import Spread, TimeFit, fit_time, knots_mhz, pooled_spread, within
@@ -277,9 +277,3 @@ def _since_change_s(groups: Groups, own: BoolArray) -> FloatArray:
     changed = np.append(True, np.diff(own.astype(int)) != 0) | (groups.rested > 0.0)
     last = np.maximum.accumulate(np.where(changed, np.arange(len(own)), 0))
     return np.asarray(groups.begin_s - groups.begin_s[last])
-
-
-def predicted_w(response: Response, power_w: Mapping[Load, FloatArray], delay_s: FloatArray) -> FloatArray:
-    """What readings of a run would be, from powers of its loads."""
-    powers = np.concatenate([*(power_w[load] for load in response.loads), power_w[IDLE]])
-    return np.asarray(response.at(delay_s) @ powers)

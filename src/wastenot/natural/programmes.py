@@ -83,12 +83,6 @@ def _next_kind(seen: Sequence[Seen], share: float | None) -> Kind | None:
     return None if len(seen) >= _NEEDED_RUNS and gains[best] < _LEAST_GAIN else best
 
 
-def cannot_move(seen: Sequence[Seen]) -> bool:
-    """Whether the kernel was at one clock only, whatever was run."""
-    clocks = np.concatenate([each.core_mhz[each.load == _KERNEL] for each in map(groups_of, seen)])
-    return len(clocks) > 0 and float(np.quantile(clocks, 0.98) / np.quantile(clocks, 0.02)) < 1.01
-
-
 def _phases(kind: Kind, rng: np.random.Generator, call_s: Sequence[float]) -> tuple[Phase, ...]:
     """Phases of a kind, with random durations so that readings fall on all moments of them."""
 

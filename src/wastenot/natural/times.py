@@ -60,7 +60,6 @@ class TimeFit:
         covariance: of its errors.
         groups: number of groups used.
         runs, blocks: random effects, each with its posterior variance; shape (effects, 2).
-        own_error: standard deviation of a single group.
     """
 
     knots_mhz: FloatArray
@@ -69,7 +68,6 @@ class TimeFit:
     groups: int
     runs: FloatArray
     blocks: FloatArray
-    own_error: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,7 +128,7 @@ def fit_time(runs: Sequence[Groups], kernel: Load, spread: Spread, knots: FloatA
     log_time, log_cov = within(middle + solved[:knots_n], covariance[:knots_n, :knots_n], log_knots, TIME_SLOPES)
     first_block, first_data = knots_n + numbers[0], knots_n + numbers[0] + numbers[1]
     parts = np.column_stack([solved, variance])
-    return TimeFit(knots, log_time, log_cov, groups, parts[knots_n:first_block], parts[first_block:first_data], error)
+    return TimeFit(knots, log_time, log_cov, groups, parts[knots_n:first_block], parts[first_block:first_data])
 
 
 def pooled_spread(fits: Sequence[TimeFit], before: Spread) -> Spread:

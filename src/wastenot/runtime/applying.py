@@ -40,11 +40,6 @@ class Application:
     gpus: tuple[Device, ...]
     notes: tuple[str, ...]
 
-    @property
-    def one_setting(self) -> bool:
-        """Whether clocks never change within an iteration."""
-        return len(self.schedule.rungs[0].segments) == 1
-
     def controller(self, *, dry_run: bool = False, seed: int = 0) -> Controller:
         """What carries it out."""
         subject = Subject(self.path, self.plan.digest, self.plan.workload, self.gpus[0].identity.origin)

@@ -48,7 +48,6 @@ _SHIFTED = 3  # so many of these in a row are how the job runs now
 _OTHER_TIME = 1.6  # a workload whose iteration is longer or shorter by this factor is not the plan's
 _OTHER_SHARE = 0.15  # of an iteration, by which a pass may be longer or shorter
 _DRIFTED = 0.03  # change of an iteration's time at the default clocks that is worth telling
-_WARMER_C = 10.0
 _SENSORS_S = 0.5  # between readings for the status
 _CHECKED = 30  # iterations for which a look at the default clocks after an alarm counts
 _MOST_CHECKED = 8

@@ -18,8 +18,6 @@ from dataclasses import dataclass
 
 from wastenot.runtime.status import Estimate
 
-LEVEL = 0.95
-
 # Student's t at 97.5 %, by degrees of freedom from 1.
 _T = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110,

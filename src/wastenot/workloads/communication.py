@@ -78,11 +78,6 @@ def reduce_scatter_s(link: Link, size_bytes: float, gpus: int) -> float:
     return all_gather_s(link, size_bytes, gpus)
 
 
-def all_to_all_s(link: Link, size_bytes: float, gpus: int) -> float:
-    """Time of an all-to-all, as of mixture-of-experts layers: each GPU sends 1/n of ``size_bytes`` to each of the others."""
-    return all_gather_s(link, size_bytes, gpus)
-
-
 def _check(size_bytes: float, gpus: int = 1) -> None:
     if not 0.0 <= size_bytes < float("inf"):
         raise BadInputError(f"`size_bytes` {size_bytes:g}: must be 0 at least")

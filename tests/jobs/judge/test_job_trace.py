@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from wastenot.errors import BadInputError
-from wastenot.jobs.judge.trace import JobKey, read_training_summaries, read_zeus_traces
+from wastenot.jobs.judge.trace import JobKey, read_training_summaries
 
 TRAIN = """dataset,network,batch_size,optimizer,learning_rate,run,target_metric,target_epoch
 digits,mlp,8,sgd,0.1,1,0.5,2
@@ -60,7 +60,7 @@ def test_what_cannot_be_read_says_where(tmp_path: Path, train: str, power: str, 
 def test_a_job_that_is_not_there(tmp_path: Path) -> None:
     train, power = _files(tmp_path)
     with pytest.raises(BadInputError, match=r"there is no digits / mlp with target 0\.7 in both files"):
-        read_zeus_traces(train, power, jobs=[("digits", "mlp", "sgd", 0.7, 8, 9)], device="a GPU")
+        read_training_summaries(train, power).trace(DIGITS, 0.7, 8, 9, "a GPU")
     with pytest.raises(BadInputError, match="default 32: digits/mlp was not run at it, but at 8, 16"):
         read_training_summaries(train, power).trace(DIGITS, 0.9, 32, 9, "a GPU")
     with pytest.raises(BadInputError, match="No such file"):

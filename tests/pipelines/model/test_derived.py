@@ -7,14 +7,12 @@ from wastenot.errors import BadInputError
 from wastenot.frontiers.algebra import choice, sequence
 from wastenot.pipelines.model.derived import (
     suited,
-    with_collectives,
-    with_full_recomputation,
     with_own_recomputation,
     with_split_backward,
 )
 from wastenot.pipelines.model.errors import Loadings, ProfileErrors
 from wastenot.pipelines.model.iteration_graph import pipeline_graph
-from wastenot.pipelines.model.profile import Fixed, PipelineProfile, listed_ways
+from wastenot.pipelines.model.profile import PipelineProfile, listed_ways
 from wastenot.pipelines.model.schedules import SCHEDULES, build_schedule
 from wastenot.pipelines.plan.planner import plan_pipeline
 from wastenot.setting import Setting
@@ -80,12 +78,6 @@ def test_recomputation_of_its_own() -> None:
         with_own_recomputation(made({"forward": 2.0, "backward": 2.0}, recomputes=True))
 
 
-def test_full_recomputation_is_inside_the_backward_once() -> None:
-    profile = with_full_recomputation(made(WHOLE))
-    assert fastest(profile, "backward") == (3.0, 30.0)
-    assert with_full_recomputation(profile) is profile
-
-
 def test_split_backwards_add_up() -> None:
     profile = with_split_backward(made(WHOLE), 0.25)
     assert fastest(profile, "backward_input") == (0.5, 5.0)
@@ -99,16 +91,6 @@ def test_split_backwards_add_up() -> None:
     for fraction in (0.0, 1.0, float("nan")):
         with pytest.raises(BadInputError, match="must be between 0 and 1"):
             with_split_backward(made(WHOLE), fraction)
-
-
-def test_collectives_take_their_time_at_every_clock() -> None:
-    profile = with_collectives(made(WHOLE), {(1, "forward"): Fixed(0.5), (1, "backward"): Fixed(0.5, 4.0)})
-    assert fastest(profile, "forward") == (1.5, 10.5)
-    assert fastest(profile, "backward") == (2.5, 24.0)
-    assert listed_ways(profile.ways[1, "forward"])[1][:2] == (1.25 + 0.5, 7.5 + 0.5)
-    assert profile.ways[0, "forward"].least_time().time_s == 1.0
-    with pytest.raises(BadInputError, match="has no recomputation of stage 0 to derive from"):
-        with_collectives(profile, {(0, "recomputation"): Fixed(0.5)})
 
 
 def test_derived_instructions_promise_nothing() -> None:
@@ -129,9 +111,9 @@ def test_what_cannot_be_derived_is_refused() -> None:
         suited(made({"forward": 1.0}), schedule)
     profile = made(WHOLE)
     ways = dict(profile.ways) | {(0, "backward"): choice([(1.0, 1.0, Setting(500.0))])}
-    other = PipelineProfile("mine", "gpu", "measured", ways, profile.baseline, 1.0)
+    other = PipelineProfile("mine", "gpu", "measured", ways, profile.baseline, 1.0, recomputes=True)
     with pytest.raises(BadInputError, match="stage 0: backward and forward have no setting in common"):
-        with_full_recomputation(other)
+        with_own_recomputation(other)
 
 
 def test_ways_are_listed_with_their_labels() -> None:

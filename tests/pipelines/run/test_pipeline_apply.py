@@ -10,7 +10,7 @@ import wastenot as wn
 from testbed.pipeline_runs import made_profile, planned
 from wastenot.errors import BadInputError
 from wastenot.pipelines.plan.rank_steps import PlanGraph
-from wastenot.pipelines.run.controller import instruction_marker, parse_instruction
+from wastenot.pipelines.run.controller import parse_instruction
 from wastenot.pipelines.run.own_rank import pipeline_rank
 from wastenot.pipelines.run.plan_kind import is_pipeline_plan, ranks_of
 from wastenot.setting import AUTO
@@ -130,8 +130,8 @@ def test_what_is_a_pipelines_plan(plan, tmp_path):
     assert os.path.exists(path)
 
 
-def test_markers_of_instructions_go_round():
-    for each in (("forward", 3, None), ("backward_input", 0, 12)):
-        assert parse_instruction(instruction_marker(*each)) == each
+def test_markers_of_instructions():
+    assert parse_instruction("forward:3") == ("forward", 3, None)
+    assert parse_instruction("backward_input:0:12") == ("backward_input", 0, 12)
     for other in ("iteration", "backward", "backward:x", "a:1:2:3"):
         assert parse_instruction(other) is None

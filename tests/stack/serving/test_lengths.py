@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from wastenot.errors import BadInputError
-from wastenot.stack.serving.lengths import CONFUSED, OUTPUT_BELOW, class_lengths, log_normal_lengths
+from wastenot.stack.serving.lengths import log_normal_lengths
 
 TRUE = np.random.default_rng(1).integers(1, 800, 40_000)
 
@@ -19,26 +19,6 @@ def test_a_log_normal_error_has_the_spread_and_the_factor_asked_for() -> None:
 def test_no_error_predicts_the_truth_and_nothing_is_shorter_than_a_token() -> None:
     assert (log_normal_lengths(TRUE, sigma=0.0) == TRUE).all()
     assert log_normal_lengths(TRUE, sigma=3.0).min() == 1.0
-
-
-def test_classes_are_mistaken_as_the_matrix_says() -> None:
-    said = class_lengths(TRUE, lengths=(0.0, 1.0, 2.0), seed=2)
-    true = np.searchsorted(OUTPUT_BELOW, TRUE, side="right")
-    for each in range(3):
-        shares = np.bincount(said[true == each].astype(int), minlength=3) / (true == each).sum()
-        assert shares == pytest.approx(CONFUSED[each], abs=0.015)
-
-
-def test_a_classifier_that_is_always_right_says_the_mean_of_the_class() -> None:
-    said = class_lengths(TRUE, confusion=np.eye(3).tolist())
-    short = np.searchsorted(OUTPUT_BELOW, TRUE, side="right") == 0
-    assert said[short] == pytest.approx(np.full(short.sum(), TRUE[short].mean()))
-
-
-@pytest.mark.parametrize("confusion", [[[1.0]], [[0.5, 0.4, 0.0]] * 3, [[1.5, -0.5, 0.0]] * 3])
-def test_a_matrix_that_does_not_fit_is_refused(confusion: list[list[float]]) -> None:
-    with pytest.raises(BadInputError, match="3 rows of 3 probabilities"):
-        class_lengths(TRUE, confusion=confusion)
 
 
 def test_errors_that_cannot_be_are_refused() -> None:

@@ -9,14 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
 
 from testbed.measured_sweeps import DATA
 from wastenot.errors import BadInputError
 from wastenot.setting import Setting
 from wastenot.stack.serving.engine import Engine
 from wastenot.stack.serving.ml_energy import read_ml_energy
-from wastenot.stack.serving.recommend import Bounds, Prices, pareto_set, recommend, with_clocks
+from wastenot.stack.serving.recommend import Bounds, Prices, recommend, with_clocks
 from wastenot.stack.serving.tables import EngineTables, OutsideProfileError
 from wastenot.study.serving_records import Percentiles, ServingPoint
 
@@ -77,30 +76,6 @@ def test_the_leaderboards_own_choices_at_every_deadline():
                 assert found == wanted, (task, deadline, budget)
                 asked += 1
     assert asked > 200
-
-
-@needs_table
-def test_the_leaderboards_pareto_set():
-    points = read_ml_energy(TABLE)
-    for model, task in {(each.model, each.task) for each in points}:
-        its = [each for each in points if (each.model, each.task) == (model, task)]
-        by_rule = [
-            each
-            for each in its
-            if not any(o.energy_per_token_j < each.energy_per_token_j and o.itl.p50_s < each.itl.p50_s for o in its)
-        ]
-        assert list(pareto_set(its, lambda each: each.itl.p50_s, lambda each: each.energy_per_token_j)) == by_rule
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=12))
-def test_pareto_sets_with_ties(pairs):
-    points = [point(itl, energy, batch=index + 1) for index, (itl, energy) in enumerate(pairs)]
-    found = pareto_set(points, lambda each: each.itl.p50_s, lambda each: each.energy_per_token_j)
-    by_rule = [
-        each for each, (itl, energy) in zip(points, pairs, strict=True) if not any(i < itl and e < energy for i, e in pairs)
-    ]
-    assert list(found) == by_rule
 
 
 def test_what_looser_and_tighter_bounds_would_do():

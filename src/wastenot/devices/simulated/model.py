@@ -243,34 +243,3 @@ def power_w(
         return demanded
     limit = np.asarray(device.power_limit_w)
     return 1.0 / smooth_maximum(POWER_LIMIT_SHARPNESS, 1.0 / demanded, 1.0 / limit)
-
-
-def throttled_core_mhz(
-    device: DeviceParameters, kernel: KernelParameters, core_mhz: ArrayLike, memory_mhz: ArrayLike
-) -> Array:
-    """The core clock that the power limit allows where a higher one is requested, by bisection.
-
-    Args:
-        device: the GPU; without a power limit the clocks are returned unchanged.
-        kernel: the kernel (or kernels).
-        core_mhz: requested core clocks, MHz.
-        memory_mhz: memory clocks in effect, MHz.
-
-    Returns:
-        Core clocks in MHz: the highest, up to those requested, whose demanded power is within the limit, but not below the
-        lowest clock of the voltage table.
-    """
-    memory = np.asarray(memory_mhz, dtype=float)
-    high = np.asarray(core_mhz, dtype=float)
-    if device.power_limit_w is None:
-        return high
-    within = demanded_power_w(device, kernel, high, memory) <= device.power_limit_w
-    shape = within.shape
-    high = np.broadcast_to(high, shape).copy()
-    low = np.minimum(np.full(shape, device.voltage_clocks_mhz[0]), high)
-    asked = high.copy()
-    for _ in range(40):
-        middle = 0.5 * (low + high)
-        keeps = demanded_power_w(device, kernel, middle, memory) <= device.power_limit_w
-        low, high = np.where(keeps, middle, low), np.where(keeps, high, middle)
-    return np.where(within, asked, low)

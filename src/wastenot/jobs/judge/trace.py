@@ -202,30 +202,3 @@ def _rows(path: Path, columns: tuple[str, ...]) -> Iterable[_Row]:
         raise BadInputError(f"{path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise BadInputError(f"{path}: is no text") from error
-
-
-def read_zeus_traces(
-    train: Path,
-    power: Path,
-    *,
-    jobs: Iterable[tuple[str, str, str, float, int, int]],
-    device: str,
-    higher_is_better: bool = True,
-) -> tuple[JobTrace, ...]:
-    """Jobs from the summaries that Zeus' artifact publishes (:func:`read_training_summaries`).
-
-    Args:
-        train: file of the epochs.
-        power: file of the speeds.
-        jobs: (dataset, network, optimizer, target, default batch size, greatest number of epochs) of each.
-        device: that the power was measured on.
-        higher_is_better: whether the metric rises towards the target.
-
-    Raises:
-        BadInputError: a job is not in the files.
-    """
-    read = read_training_summaries(train, power)
-    return tuple(
-        read.trace(JobKey(*names), target, default, most, device, higher_is_better=higher_is_better)
-        for *names, target, default, most in jobs
-    )

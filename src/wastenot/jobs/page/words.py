@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 
 from wastenot.jobs.model.frontier import Pair
-from wastenot.jobs.plan.decision import Outlook
 from wastenot.jobs.plan.overview import JobOverview
 from wastenot.jobs.tables.records import JobTerms
 from wastenot.reporting.formatting import SPACE, number, percent, quantity
@@ -157,9 +156,3 @@ def regret_text(overview: JobOverview) -> str | None:
         return None
     shown = f"{overview.regret:.2f}".replace("-", "−")
     return f"{shown} {runs_of(overview.cheapest)}, the cheapest pair by what is known now"
-
-
-def outlook_text(terms: JobTerms, outlook: Outlook) -> str:
-    """The expected cost of a batch size, with its interval."""
-    low, high = cost_text(terms, outlook.low), cost_text(terms, outlook.high)
-    return f"{cost_text(terms, outlook.cost)} ({low} to {high})"

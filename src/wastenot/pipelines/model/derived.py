@@ -1,4 +1,4 @@
-"""Profiles derived from others: with recomputation, with the backward split in two, with collectives inside.
+"""Profiles derived from others: with recomputation of their own, with the backward split in two or joined.
 
 Each is exact or says in the profile's notes what it assumes.
 """
@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from wastenot.errors import BadInputError
 from wastenot.frontiers.algebra import Frontier, choice
-from wastenot.pipelines.model.profile import Fixed, PipelineProfile, listed_ways
+from wastenot.pipelines.model.profile import PipelineProfile, listed_ways
 from wastenot.pipelines.model.schedule import PipelineSchedule
 
 _Key = tuple[int, str]
@@ -59,18 +59,6 @@ def with_own_recomputation(profile: PipelineProfile) -> PipelineProfile:
     return _derived(profile, ways, baseline, note, recomputes=False)
 
 
-def with_full_recomputation(profile: PipelineProfile) -> PipelineProfile:
-    """Backwards that run the forward again first, at the same setting; nothing changes where they do already."""
-    if profile.recomputes:
-        return profile
-    ways, baseline = dict(profile.ways), dict(profile.baseline)
-    for stage in range(profile.stages):
-        ways[stage, "backward"] = _together(profile, stage, "backward", "forward")
-        baseline[stage, "backward"] = _sum(baseline[stage, "backward"], baseline[stage, "forward"])
-    note = "backwards recompute activations: they take what a forward takes besides"
-    return _derived(profile, ways, baseline, note, recomputes=True)
-
-
 def with_split_backward(profile: PipelineProfile, input_fraction: float = HALF) -> PipelineProfile:
     """Backwards in two parts, for the input and for the weights, at any setting in the same proportion.
 
@@ -114,25 +102,6 @@ def with_joined_backward(profile: PipelineProfile) -> PipelineProfile:
         baseline[stage, "backward"] = _sum(baseline.pop((stage, "backward_input")), baseline.pop((stage, "backward_weight")))
         del ways[stage, "backward_input"], ways[stage, "backward_weight"]
     return _derived(profile, ways, baseline, None, profile.recomputes)
-
-
-def with_collectives(profile: PipelineProfile, added: Mapping[tuple[int, str], Fixed]) -> PipelineProfile:
-    """Instructions that also wait for collectives of tensor or expert parallelism, the same time at every clock.
-
-    Args:
-        profile: of instructions without them.
-        added: to each (stage, instruction's name), for one micro-batch, such as the all-reduces of all its layers.
-
-    Raises:
-        BadInputError: the profile has no such instruction.
-    """
-    ways, baseline = dict(profile.ways), dict(profile.baseline)
-    for (stage, name), fixed in added.items():
-        energy_j = profile.waiting_w * fixed.time_s if fixed.energy_j is None else fixed.energy_j
-        extra = fixed.time_s, energy_j
-        ways[stage, name] = choice([(*_sum(each[:2], extra), each[2]) for each in listed_ways(_of(profile, stage, name))])
-        baseline[stage, name] = _sum(baseline[stage, name], extra)
-    return replace(profile, ways=ways, baseline=baseline)
 
 
 def _derived(

@@ -25,7 +25,7 @@ ONCE = -1  # micro-batch of what is done once in an iteration
 def pipeline_graph(schedule: PipelineSchedule, profile: PipelineProfile) -> Graph:
     """The graph whose parts are those of :func:`pipeline_parts`, and whose workers are the schedule's ranks.
 
-    Energies are of one GPU of each rank; :attr:`PipelineProfile.gpus_per_rank` are alike.
+    Energies are of one GPU of each rank; its others, replicas included, are alike.
 
     Raises:
         BadInputError: the profile has not the schedule's stages, lacks one of its instructions or has a bad number, or the

@@ -116,11 +116,6 @@ class PipelineProfile:
         """Stages of the model."""
         return 1 + max(stage for stage, _ in self.ways)
 
-    @property
-    def gpus_per_rank(self) -> int:
-        """GPUs that run each rank's instructions, replicas included: what energies of one GPU are multiplied by."""
-        return self.gpus_per_stage * self.replicas
-
 
 def listed_ways(frontier: Frontier) -> list[tuple[float, float, object]]:
     """Time, energy and label of each way: all ways of a single choice, of anything else those worth taking."""

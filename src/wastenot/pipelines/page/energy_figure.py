@@ -11,7 +11,6 @@ from wastenot.reporting.formatting import percent, quantity
 from wastenot.reporting.optional_imports import load
 
 _HEIGHT, _BARS = 230, 0.38
-_MOST_NARROW = 16
 
 
 def energy_figure(overview: PipelineOverview) -> Figure:

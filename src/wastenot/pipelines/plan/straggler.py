@@ -38,11 +38,6 @@ class Saving:
         """Relative to the default clocks and waiting; negative is saved."""
         return self.energy_j / self.default_j - 1.0
 
-    @property
-    def energy_change_from_own(self) -> float:
-        """Relative to the plan for no straggler and waiting; negative is saved."""
-        return self.energy_j / self.own_j - 1.0
-
 
 @dataclass(frozen=True, slots=True)
 class Answer:

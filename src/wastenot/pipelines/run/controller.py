@@ -33,11 +33,6 @@ Connect = Callable[[int, Mapping[str, str]], PlanSource | None]
 Kind = Literal["started", "stepped", "drift", "refused", "stopped", "ended", "note"]
 
 
-def instruction_marker(name: str, micro_batch: int, stage: int | None = None) -> str:
-    """What marks the begin of an instruction: ``forward:3``, or ``forward:3:5`` on stage 5."""
-    return f"{name}:{micro_batch}" + ("" if stage is None else f":{stage}")
-
-
 def parse_instruction(marker: str) -> tuple[str, int, int | None] | None:
     """Name, micro-batch and stage of an instruction's marker; ``None`` for other markers."""
     name, *numbers = marker.split(":")

@@ -70,17 +70,6 @@ class Excess:
     energy_j: tuple[FloatArray, ...]
     time_s: tuple[FloatArray, ...]
 
-    def of_plan(self, options: tuple[int, ...]) -> tuple[float, float]:
-        """Mean and standard deviation of a plan's time over the budget."""
-        mean = math.fsum(unit[option] for unit, option in zip(self.mean_s, options, strict=True))
-        variance = math.fsum(unit[option] for unit, option in zip(self.variance_s2, options, strict=True))
-        return mean, math.sqrt(max(0.0, variance + self.common_variance(options)))
-
-    def common_variance(self, options: tuple[int, ...]) -> float:
-        """What common errors add to the variance of a plan's time over the budget."""
-        loading = sum(unit[option] for unit, option in zip(self.common_s, options, strict=True))
-        return float(np.sum(np.square(loading)))
-
 
 def excess(units: Sequence[PlanUnit], posteriors: Posteriors, slowdown: float) -> Excess:
     """Time of each option less what the slowdown allows the unit; what option and baseline have in common cancels."""

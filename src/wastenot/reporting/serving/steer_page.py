@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime
-from pathlib import Path
 
 from wastenot.files import write_text
-from wastenot.reporting.figure import Figure, export_figures
+from wastenot.reporting.figure import Figure
 from wastenot.reporting.html_page import render
 from wastenot.reporting.serving.policies_figure import policies_figure
 from wastenot.reporting.serving.steer_words import (
@@ -76,8 +75,3 @@ def render_steer_page(found: Steering, *, trace: str = "", command: str | None =
         notes=[],
         about=about(found),
     )
-
-
-def write_steer_figures(found: Steering, folder: str | os.PathLike[str]) -> list[Path]:
-    """Write the figures; see :func:`wastenot.reporting.figure.export_figures`."""
-    return export_figures(steer_figures(found), origin_of(found), folder)

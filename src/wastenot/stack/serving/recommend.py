@@ -222,18 +222,6 @@ def recommend(
     return tuple(sorted(chosen, key=lambda each: each.cost)), tuple(nearest)
 
 
-def pareto_set(
-    points: Sequence[ServingPoint], latency_of: Callable[[ServingPoint], float], cost_of: Callable[[ServingPoint], float]
-) -> tuple[ServingPoint, ...]:
-    """The configurations for which no other has both a lower latency and a lower cost, in their order; O(n log n)."""
-    latency, cost = np.array([latency_of(each) for each in points]), np.array([cost_of(each) for each in points])
-    order = np.argsort(latency, kind="stable")
-    least = np.minimum.accumulate(cost[order])
-    before = np.searchsorted(latency[order], latency, side="left")  # how many are faster
-    beaten = (before > 0) & (least[np.maximum(before - 1, 0)] < cost)
-    return tuple(point for point, is_beaten in zip(points, beaten, strict=True) if not is_beaten)
-
-
 def with_clocks(point: ServingPoint, engine: Engine, context_tokens: float) -> tuple[ServingPoint, ...]:
     """Forecast a measured configuration at the clocks of a profile, which says by what factors time and energy change.
 

@@ -120,11 +120,9 @@ class CapCosts:
     """Time and energy of a call of each kernel in one draw, of shape (kernels, 1 + caps); option 0 is auto.
 
     Attributes:
-        caps_mhz: shape (caps,).
         time_s, energy_j: caps that a kernel was not seen at stand as auto, which no plan gains by.
     """
 
-    caps_mhz: FloatArray
     time_s: FloatArray
     energy_j: FloatArray
 
@@ -156,7 +154,7 @@ def cap_costs(
         log_time, log_power = curve.at(caps[inside], draw)
         time[kernel, 1 + inside] *= np.exp(log_time)
         power[kernel, 1 + inside] *= np.exp(log_power) * locked
-    return CapCosts(caps, time, time * power)
+    return CapCosts(time, time * power)
 
 
 def matched(misfit: FloatArray, number: int, seed: int) -> IndexArray:

@@ -175,8 +175,3 @@ def _within(cluster: Cluster, layout: int, rate_per_s: float, capacity_per_s: fl
     if not capacity_per_s > 0:
         return most
     return max(min(math.ceil(rate_per_s / capacity_per_s), most), 1)
-
-
-def peak_of(counts: FloatArray, slot_s: float) -> FloatArray:
-    """Rates of each class in the slot in which most requests come; ``counts`` by slot and class."""
-    return np.asarray(counts[int(counts.sum(axis=1).argmax())] / slot_s)

@@ -14,10 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from wastenot.arrays import FloatArray
-from wastenot.devices.timeline import Timeline
 from wastenot.errors import BadInputError
 from wastenot.natural.curves import KernelCurve
-from wastenot.natural.seen import Load
 
 _END = 0.02  # by which a clock may lie beyond a curve, relative to it, and count as its end
 
@@ -70,31 +68,6 @@ def predict_mixture(
     for name, number in calls.items():
         clocks = np.atleast_1d(np.asarray(core_mhz[name] if isinstance(core_mhz, Mapping) else core_mhz, dtype=float))
         parts.append(_Part.of(curves, name, clocks, np.full(len(clocks), number / len(clocks))))
-    return _total(parts, power_factor)
-
-
-def predict_timeline(
-    timeline: Timeline, subjects: Sequence[Load], curves: Mapping[str, KernelCurve], *, power_factor: float = 1.0
-) -> PredictedMixture:
-    """Predict time and energy of the calls of a timeline at the clocks they had; rests and stamps do not count.
-
-    Args:
-        timeline: what ran.
-        subjects: name and data of each subject; data other than random have no curve.
-        curves: by kernel.
-        power_factor: by which power is larger than that of the curves, such as for another temperature.
-
-    Raises:
-        BadInputError: a subject has no curve, or a clock lies beyond it.
-    """
-    parts = []
-    for index, (name, data) in enumerate(subjects):
-        ours = timeline.subject == index
-        if not np.any(ours):
-            continue
-        if data != "random":
-            raise BadInputError(f"kernel {name}: no curve of it with {data} as data")
-        parts.append(_Part.of(curves, name, timeline.core_mhz[ours], timeline.calls[ours].astype(float)))
     return _total(parts, power_factor)
 
 
