@@ -23,11 +23,11 @@ from benchmarks.bench_cluster_policies import scenario
 from benchmarks.serving_loads import PROFILES
 from benchmarks.verdict import Verdict
 from wastenot.arrays import FloatArray
-from wastenot.stack.serving.cluster.classes import COUNT
-from wastenot.stack.serving.cluster.clock_rules import greatest
-from wastenot.stack.serving.cluster.controllers.parking import Parking
-from wastenot.stack.serving.cluster.demand import Demand
-from wastenot.stack.serving.cluster.model import (
+from wastenot.serving.cluster.classes import COUNT
+from wastenot.serving.cluster.clock_rules import greatest
+from wastenot.serving.cluster.controllers.parking import Parking
+from wastenot.serving.cluster.demand import Demand
+from wastenot.serving.cluster.model import (
     Action,
     ChangeTimes,
     Cluster,
@@ -39,12 +39,12 @@ from wastenot.stack.serving.cluster.model import (
     Start,
     Wake,
 )
-from wastenot.stack.serving.cluster.profiles import Profiles
-from wastenot.stack.serving.cluster.results import kept
-from wastenot.stack.serving.cluster.simulation.simulate import simulate_cluster
-from wastenot.stack.serving.cluster.traffic import Distribution, RateCurve, SyntheticTraffic
-from wastenot.stack.serving.profile_file import read_engine
-from wastenot.stack.serving.requests import Requests
+from wastenot.serving.cluster.profiles import Profiles
+from wastenot.serving.cluster.results import kept
+from wastenot.serving.cluster.simulation.simulate import simulate_cluster
+from wastenot.serving.cluster.traffic import Distribution, RateCurve, SyntheticTraffic
+from wastenot.serving.model.profile_file import read_engine
+from wastenot.serving.model.requests import Requests
 
 KEPT = Path(__file__).parents[1] / "data" / "serving" / "cluster-emergencies.json"
 SHARE = 0.99

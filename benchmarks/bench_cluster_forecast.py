@@ -21,11 +21,11 @@ import numpy as np
 from benchmarks.serving_loads import DATA
 from benchmarks.verdict import Verdict
 from wastenot.arrays import FloatArray
-from wastenot.stack.serving.cluster.classes import CLASSES, COUNT, NAMES
-from wastenot.stack.serving.cluster.demand import Demand
-from wastenot.stack.serving.cluster.forecast import SLOT_S, UPPER, Past, forecast, template
-from wastenot.stack.serving.cluster.model import ClusterView
-from wastenot.stack.serving.cluster.traffic import DAY_S, RateCurve, SyntheticTraffic, read_curve, read_distribution, varied
+from wastenot.serving.cluster.classes import CLASSES, COUNT, NAMES
+from wastenot.serving.cluster.demand import Demand
+from wastenot.serving.cluster.forecast import SLOT_S, UPPER, Past, forecast, template
+from wastenot.serving.cluster.model import ClusterView
+from wastenot.serving.cluster.traffic import DAY_S, RateCurve, SyntheticTraffic, read_curve, read_distribution, varied
 
 KEPT = Path(__file__).parents[1] / "data" / "serving" / "cluster-forecast.json"
 SEEDS = range(72_007, 72_047)

@@ -27,13 +27,13 @@ import numpy as np
 from benchmarks.serving_loads import DATA, PROFILES
 from benchmarks.verdict import Verdict
 from wastenot.arrays import FloatArray
-from wastenot.stack.serving.cluster.classes import CLASSES, COUNT, NAMES
-from wastenot.stack.serving.cluster.oracle import slot_estimate
-from wastenot.stack.serving.cluster.profiles import Profiles
-from wastenot.stack.serving.cluster.runs import RunRecord, record_of, runs_of, simulated
-from wastenot.stack.serving.cluster.scenario import Scenario, parse_scenario
-from wastenot.stack.serving.cluster.scenario_load import LoadParts, load_parts_of
-from wastenot.stack.serving.requests import joined
+from wastenot.serving.cluster.classes import CLASSES, COUNT, NAMES
+from wastenot.serving.cluster.oracle import slot_estimate
+from wastenot.serving.cluster.profiles import Profiles
+from wastenot.serving.cluster.runs import RunRecord, record_of, runs_of, simulated
+from wastenot.serving.cluster.scenario import Scenario, parse_scenario
+from wastenot.serving.cluster.scenario_load import LoadParts, load_parts_of
+from wastenot.serving.model.requests import joined
 
 KEPT = Path(__file__).parents[1] / "data" / "serving" / "cluster-policies.json"
 KNOBS = KEPT.with_name("cluster-knobs.json")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.verdict import Verdict
-from wastenot.stack.serving.cluster.model import Router
-from wastenot.stack.serving.cluster.policies import POLICIES
-from wastenot.stack.serving.cluster.runs import RunRecord, run_scenario
-from wastenot.stack.serving.cluster.scenario import example, parse_scenario
+from wastenot.serving.cluster.model import Router
+from wastenot.serving.cluster.policies import POLICIES
+from wastenot.serving.cluster.runs import RunRecord, run_scenario
+from wastenot.serving.cluster.scenario import example, parse_scenario
 
 COMPARED = ("single-pool", "multi-pool", "scale-clocks", "best-static", "wastenot")
 

@@ -22,7 +22,7 @@ from time import perf_counter, process_time
 import numpy as np
 
 from benchmarks.verdict import Verdict
-from wastenot.stack.serving.cluster.model import (
+from wastenot.serving.cluster.model import (
     Action,
     ChangeTimes,
     ClockRule,
@@ -32,12 +32,12 @@ from wastenot.stack.serving.cluster.model import (
     SetClock,
     Start,
 )
-from wastenot.stack.serving.cluster.simulation import core
-from wastenot.stack.serving.cluster.simulation.simulate import Answers, simulate_cluster, simulate_cluster_in_parts
-from wastenot.stack.serving.engine import Engine
-from wastenot.stack.serving.loads import LogNormal, poisson
-from wastenot.stack.serving.profile_file import read_engine
-from wastenot.stack.serving.requests import Requests
+from wastenot.serving.cluster.simulation import core
+from wastenot.serving.cluster.simulation.simulate import Answers, simulate_cluster, simulate_cluster_in_parts
+from wastenot.serving.model.engine import Engine
+from wastenot.serving.model.loads import LogNormal, poisson
+from wastenot.serving.model.profile_file import read_engine
+from wastenot.serving.model.requests import Requests
 
 PROFILE = Path(__file__).parents[1] / "data" / "serving" / "llama-8b-sim-h200.json"
 PROMPT, OUTPUT = LogNormal(1000, 0.8, 7000), LogNormal(130, 0.8, 1000)

@@ -23,10 +23,10 @@ import numpy as np
 
 from benchmarks.verdict import Verdict
 from testbed.stand_in.fixtures import start_stand_in
-from wastenot.runtime.serve_control.control import control, held
-from wastenot.runtime.serve_control.heard import Heard
-from wastenot.runtime.serve_control.instance import Instance, Rules
-from wastenot.runtime.serve_control.sources import DirectSource, followed
+from wastenot.serving.control.control import control, held
+from wastenot.serving.control.heard import Heard
+from wastenot.serving.control.instance import Instance, Rules
+from wastenot.serving.control.sources import DirectSource, followed
 
 SERVERS, SECONDS = 100, 20.0
 _ENGINE = Path(__file__).parents[1] / "data" / "serving" / "llama-8b-sim-h200.json"
@@ -76,9 +76,9 @@ TOOK_S: list[float] = []
 def run(servers: int, seconds: float, readings: int = 0, sets: int = 0) -> dict[str, float]:
     """Control so many servers for so long, and until there have been so many readings and clocks set."""
     from wastenot.devices.open import open_device
-    from wastenot.stack.serving.cluster.seen_load import SeenLoad, rule_of
-    from wastenot.stack.serving.deadlines import LITERATURE
-    from wastenot.stack.serving.profile_file import read_engine
+    from wastenot.serving.cluster.seen_load import SeenLoad, rule_of
+    from wastenot.serving.model.deadlines import LITERATURE
+    from wastenot.serving.model.profile_file import read_engine
 
     engine = read_engine(_ENGINE).engine()
     urls = [f"http://127.0.0.1:{os.environ['PAGES']}/{number}/metrics" for number in range(servers)]

@@ -29,19 +29,19 @@ from scipy.stats import binom
 from benchmarks.serving_loads import PROFILES, pdblend
 from benchmarks.verdict import Verdict
 from wastenot.arrays import FloatArray
-from wastenot.stack.serving.capacity import capacity
-from wastenot.stack.serving.deadlines import LITERATURE
-from wastenot.stack.serving.engine import Engine
-from wastenot.stack.serving.lengths import log_normal_lengths
-from wastenot.stack.serving.loads import LogNormal
-from wastenot.stack.serving.policies.best_fixed import best_fixed, fixed_clocks
-from wastenot.stack.serving.policies.price import Price
-from wastenot.stack.serving.policies.throttle import Throttle
-from wastenot.stack.serving.policies.two_loops import TwoLoops
-from wastenot.stack.serving.profile_file import read_engine
-from wastenot.stack.serving.requests import Requests
-from wastenot.stack.serving.simulation.policy import Fixed, Policy
-from wastenot.stack.serving.simulation.simulate import simulate
+from wastenot.serving.model.capacity import capacity
+from wastenot.serving.model.deadlines import LITERATURE
+from wastenot.serving.model.engine import Engine
+from wastenot.serving.model.lengths import log_normal_lengths
+from wastenot.serving.model.loads import LogNormal
+from wastenot.serving.model.profile_file import read_engine
+from wastenot.serving.model.requests import Requests
+from wastenot.serving.policies.best_fixed import best_fixed, fixed_clocks
+from wastenot.serving.policies.price import Price
+from wastenot.serving.policies.throttle import Throttle
+from wastenot.serving.policies.two_loops import TwoLoops
+from wastenot.serving.simulation.policy import Fixed, Policy
+from wastenot.serving.simulation.simulate import simulate
 
 KEPT = Path(__file__).parents[1] / "data" / "serving" / "attack.json"
 SHARE, MARGIN, DOUBT = 0.99, 0.05, 0.025

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.verdict import Verdict
-from wastenot.serving.asks import Ask
-from wastenot.serving.http_streams import Pool
-from wastenot.serving.server import Server
-from wastenot.serving.streams import Stream, answer
+from wastenot.serving.bench.asks import Ask
+from wastenot.serving.bench.http_streams import Pool
+from wastenot.serving.bench.server import Server
+from wastenot.serving.bench.streams import Stream, answer
 from wastenot.wording import counted
 
 STREAMS = (1, 100, 1000, 4000)

@@ -26,10 +26,10 @@ import numpy as np
 from benchmarks.verdict import Verdict
 from wastenot.arrays import FloatArray
 from wastenot.devices.open import open_device
-from wastenot.stack.serving.step_law import fit_law
-from wastenot.stack.serving.step_tables import read_step_tables, step_tables_in
-from wastenot.stack.serving.steps import MeasuredStep, Phase, averaged, implausible, is_repeat
-from wastenot.tuning.engine_kernels import profile_from_kernels
+from wastenot.serving.model.engine_kernels import profile_from_kernels
+from wastenot.serving.model.step_law import fit_law
+from wastenot.serving.model.step_tables import read_step_tables, step_tables_in
+from wastenot.serving.model.steps import MeasuredStep, Phase, averaged, implausible, is_repeat
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "serving"
 PHASES: tuple[Phase, ...] = ("prefill", "decode")

@@ -18,12 +18,12 @@ from benchmarks.verdict import Verdict
 from wastenot.arrays import FloatArray
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Device, Task
+from wastenot.serving.model.engine_kernels import measure_kernels
+from wastenot.serving.model.from_kernels import default_settings, kernels_of, tables_of
+from wastenot.serving.model.tables import EngineTables
 from wastenot.setting import AUTO, Setting
-from wastenot.stack.serving.from_kernels import default_settings, kernels_of, tables_of
-from wastenot.stack.serving.tables import EngineTables
 from wastenot.study.store import open_study
 from wastenot.sweeping.point import PointOptions, measure_point
-from wastenot.tuning.engine_kernels import measure_kernels
 from wastenot.workloads.build import build_workload
 from wastenot.workloads.kernel import DTYPE_BYTES, KernelSpec
 from wastenot.workloads.models import find_model

@@ -20,20 +20,20 @@ import numpy as np
 
 from benchmarks.serving_loads import SHAPED_S, conversation, engines
 from benchmarks.verdict import Verdict
-from wastenot.stack.serving.capacity import Capacity, best_step_tokens, capacity
-from wastenot.stack.serving.comparison import PolicyResult, result_of
-from wastenot.stack.serving.deadlines import LITERATURE
-from wastenot.stack.serving.engine import Engine
-from wastenot.stack.serving.lengths import log_normal_lengths
-from wastenot.stack.serving.loads import at_rate
-from wastenot.stack.serving.policies.best_fixed import best_fixed, fixed_clocks
-from wastenot.stack.serving.policies.oracle import run_oracle
-from wastenot.stack.serving.policies.price import Price
-from wastenot.stack.serving.policies.throttle import Throttle
-from wastenot.stack.serving.policies.two_loops import TwoLoops
-from wastenot.stack.serving.requests import Requests
-from wastenot.stack.serving.simulation.policy import Fixed, Policy
-from wastenot.stack.serving.simulation.simulate import simulate
+from wastenot.serving.model.capacity import Capacity, best_step_tokens, capacity
+from wastenot.serving.model.comparison import PolicyResult, result_of
+from wastenot.serving.model.deadlines import LITERATURE
+from wastenot.serving.model.engine import Engine
+from wastenot.serving.model.lengths import log_normal_lengths
+from wastenot.serving.model.loads import at_rate
+from wastenot.serving.model.requests import Requests
+from wastenot.serving.policies.best_fixed import best_fixed, fixed_clocks
+from wastenot.serving.policies.oracle import run_oracle
+from wastenot.serving.policies.price import Price
+from wastenot.serving.policies.throttle import Throttle
+from wastenot.serving.policies.two_loops import TwoLoops
+from wastenot.serving.simulation.policy import Fixed, Policy
+from wastenot.serving.simulation.simulate import simulate
 
 KEPT = Path(__file__).parents[1] / "data" / "serving" / "policies.json"
 TRACE_S = 3600.0

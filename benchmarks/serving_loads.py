@@ -12,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
-from wastenot.stack.serving.engine import Engine
-from wastenot.stack.serving.from_steps import profile_of_steps
-from wastenot.stack.serving.profile_file import read_engine
-from wastenot.stack.serving.requests import Requests
-from wastenot.stack.serving.step_tables import read_step_tables
+from wastenot.serving.model.engine import Engine
+from wastenot.serving.model.from_steps import profile_of_steps
+from wastenot.serving.model.profile_file import read_engine
+from wastenot.serving.model.requests import Requests
+from wastenot.serving.model.step_tables import read_step_tables
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "serving"
 PROFILES = Path(__file__).parents[1] / "data" / "serving"

@@ -44,7 +44,7 @@ from wastenot.workloads.models import Model, find_model
 from wastenot.workloads.serving_steps import StepShapes, step_parts
 
 if TYPE_CHECKING:
-    from wastenot.stack.serving.tables import EngineTables
+    from wastenot.serving.model.tables import EngineTables
 
 MODEL = "llama-8b"
 OTHER_CARD = Path(__file__).parent.parent / "data" / "h200" / "llama-8b-decode.csv"
@@ -424,9 +424,9 @@ def judge(record: dict[str, Any]) -> list[dict[str, float]]:
     """Steps put together from kernels beside steps measured."""
     import numpy as np
 
-    from wastenot.stack.serving.from_kernels import kernels_of, tables_of
+    from wastenot.serving.model.engine_curves import kernels_by_curves
+    from wastenot.serving.model.from_kernels import kernels_of, tables_of
     from wastenot.study.sweep import Kernel, Sweep
-    from wastenot.tuning.engine_curves import kernels_by_curves
 
     rows = with_missing_attention(record["kernels"])
     nothing = np.full(len(rows), np.nan)

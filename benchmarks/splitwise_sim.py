@@ -19,14 +19,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from wastenot.stack.serving.cluster.classes import COUNT
-from wastenot.stack.serving.cluster.controllers.fixed import Fixed, Placed
-from wastenot.stack.serving.cluster.model import ChangeTimes, Cluster
-from wastenot.stack.serving.cluster.results import result_of
-from wastenot.stack.serving.cluster.simulation.simulate import simulate_cluster
-from wastenot.stack.serving.loads import LogNormal, poisson
-from wastenot.stack.serving.profile_file import read_engine
-from wastenot.stack.serving.requests import Requests
+from wastenot.serving.cluster.classes import COUNT
+from wastenot.serving.cluster.controllers.fixed import Fixed, Placed
+from wastenot.serving.cluster.model import ChangeTimes, Cluster
+from wastenot.serving.cluster.results import result_of
+from wastenot.serving.cluster.simulation.simulate import simulate_cluster
+from wastenot.serving.model.loads import LogNormal, poisson
+from wastenot.serving.model.profile_file import read_engine
+from wastenot.serving.model.requests import Requests
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "data" / "serving" / "cluster-speed-beside.json"

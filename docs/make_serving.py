@@ -20,8 +20,8 @@ import numpy as np
 
 from docs.blocks import signed, table, write_blocks
 from docs.make_pipelines import packed
-from wastenot.reporting.serving.engine_page import write_engine_figures
-from wastenot.stack.serving.profile_file import read_engine
+from wastenot.serving.model.profile_file import read_engine
+from wastenot.serving.page.engine_page import write_engine_figures
 
 ROOT = Path(__file__).parents[1]
 PAGE, IMAGES = ROOT / "docs" / "serving.md", ROOT / "docs" / "images"

@@ -96,10 +96,10 @@ def blocks() -> dict[str, str]:
 def draw(trace: str) -> None:
     """Write docs/images/steer-minute.png: the busiest minute of ten at half load."""
     from wastenot.reporting.figure import export_figures
-    from wastenot.reporting.serving.steer_page import origin_of, steer_figures
-    from wastenot.stack.serving.profile_file import read_engine
-    from wastenot.stack.serving.steering import steer
-    from wastenot.stack.serving.traces import read_trace
+    from wastenot.serving.model.profile_file import read_engine
+    from wastenot.serving.model.steering import steer
+    from wastenot.serving.model.traces import read_trace
+    from wastenot.serving.page.steer_page import origin_of, steer_figures
 
     engine = read_engine(KEPT.parent / "llama-8b-sim-h200.json").engine()
     found = steer(engine, read_trace(trace).requests.part(600.0, 1200.0), load=0.5, policies=("wastenot",))

@@ -9,9 +9,9 @@ import numpy as np
 
 from testbed.plain_engine import plainly_served
 from testbed.random_serving import Case
-from wastenot.stack.serving.simulation.policy import Policy
-from wastenot.stack.serving.simulation.served import Served
-from wastenot.stack.serving.simulation.simulate import simulate
+from wastenot.serving.simulation.policy import Policy
+from wastenot.serving.simulation.served import Served
+from wastenot.serving.simulation.simulate import simulate
 
 
 def both(case: Case, one: Policy, other: Policy, timeline_s: float | None = None) -> tuple[Served, Served]:

@@ -10,11 +10,11 @@ import numpy as np
 
 from wastenot.arrays import FloatArray
 from wastenot.errors import BadInputError
-from wastenot.stack.serving.deadlines import LITERATURE, Deadlines
-from wastenot.stack.serving.engine import Engine
-from wastenot.stack.serving.requests import Requests
-from wastenot.stack.serving.simulation.policy import Policy, View
-from wastenot.stack.serving.simulation.served import GAP_EDGES_S, Served
+from wastenot.serving.model.deadlines import LITERATURE, Deadlines
+from wastenot.serving.model.engine import Engine
+from wastenot.serving.model.requests import Requests
+from wastenot.serving.simulation.policy import Policy, View
+from wastenot.serving.simulation.served import GAP_EDGES_S, Served
 
 
 @dataclass(slots=True)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from testbed.random_serving import drawn
-from wastenot.stack.serving.cluster.classes import COUNT
-from wastenot.stack.serving.cluster.model import (
+from wastenot.serving.cluster.classes import COUNT
+from wastenot.serving.cluster.model import (
     Action,
     Assign,
     ChangeTimes,
@@ -27,12 +27,12 @@ from wastenot.stack.serving.cluster.model import (
     Stop,
     Wake,
 )
-from wastenot.stack.serving.cluster.simulation.simulate import simulate_cluster
-from wastenot.stack.serving.deadlines import Deadlines
-from wastenot.stack.serving.engine import Engine
-from wastenot.stack.serving.requests import Requests
-from wastenot.stack.serving.simulation.policy import Choice, View
-from wastenot.stack.serving.simulation.served import Served
+from wastenot.serving.cluster.simulation.simulate import simulate_cluster
+from wastenot.serving.model.deadlines import Deadlines
+from wastenot.serving.model.engine import Engine
+from wastenot.serving.model.requests import Requests
+from wastenot.serving.simulation.policy import Choice, View
+from wastenot.serving.simulation.served import Served
 
 
 @dataclass

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from wastenot.stack.serving.deadlines import Deadlines
-from wastenot.stack.serving.requests import Requests
+from wastenot.serving.model.deadlines import Deadlines
+from wastenot.serving.model.requests import Requests
 
 DEADLINES = Deadlines(ttft_s=(0.3, 0.6), prompt_below=(256,), tbt_s=0.08)
 

@@ -49,16 +49,16 @@ from .profiling.profile_file import read_profile as read_profile, write_profile 
 from .profiling.result import Profile as Profile
 from .programs.apply import Applied as Applied, apply as apply
 from .runtime.tracking import tracker as tracker
-from .serving.bench import serve_bench as serve_bench
-from .setting import AUTO as AUTO, Setting as Setting
-from .stack.serving.from_steps import profile_of_steps as profile_of_steps
-from .stack.serving.operating_points import OperatingPoint as OperatingPoint, operating_points as operating_points
-from .stack.serving.profile_file import (
+from .serving.bench.bench import serve_bench as serve_bench
+from .serving.model.from_steps import profile_of_steps as profile_of_steps
+from .serving.model.operating_points import OperatingPoint as OperatingPoint, operating_points as operating_points
+from .serving.model.profile_file import (
     EngineProfile as EngineProfile,
     read_engine as read_engine,
     write_engine as write_engine,
 )
-from .stack.serving.step_tables import StepTable as StepTable, read_step_tables as read_step_tables
+from .serving.model.step_tables import StepTable as StepTable, read_step_tables as read_step_tables
+from .setting import AUTO as AUTO, Setting as Setting
 from .study.store import Study as Study, open_study as open_study
 from .study.sweep import Kernel as Kernel, Sweep as Sweep
 from .study.sweep_file import (

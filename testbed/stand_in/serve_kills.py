@@ -31,9 +31,9 @@ from testbed.stand_in.kill_runs import Runs, kill, wait_for
 from wastenot.cli.main import run
 from wastenot.devices.nvidia.daemon_protocol import SOCKET_VARIABLE as DAEMON_SOCKET
 from wastenot.devices.nvidia.journal import journals
-from wastenot.stack.serving.cluster.seen_load import SeenLoad, rule_of
-from wastenot.stack.serving.deadlines import LITERATURE
-from wastenot.stack.serving.profile_file import read_engine
+from wastenot.serving.cluster.seen_load import SeenLoad, rule_of
+from wastenot.serving.model.deadlines import LITERATURE
+from wastenot.serving.model.profile_file import read_engine
 
 KINDS = ("serve-control", "serve-control as root", "server", "serve-control and server")
 STALE_S = 0.5
@@ -44,9 +44,8 @@ _LONGEST_WAIT_S = 0.4  # before a kill, once metrics are read
 
 def kill_and_check(kills: int, seed: int, kind: str) -> dict[str, float]:
     """Kill so often; the counts of :func:`testbed.stand_in.kill_runs.kill_and_check`."""
-    for name in ("cli.serve_control", "runtime.serve_control.control", "runtime.serve_control.placement",
-                 "stack.serving.profile_file", "serving.server_reading"):  # fmt: skip
-        importlib.import_module(f"wastenot.{name}")  # once, instead of in every command
+    for name in ("cli.serve_control", "control.control", "control.placement", "model.profile_file", "bench.server_reading"):
+        importlib.import_module(f"wastenot.serving.{name}")  # once, instead of in every command
     importlib.import_module("aiohttp")
     engine = read_engine(_ENGINE).engine()
     rule_of(SeenLoad(100.0, 20.0, 20.0, 3.0, 21.0), engine, LITERATURE)  # compiled, likewise

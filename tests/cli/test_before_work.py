@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from wastenot.cli.before_work import RULES, check_rules, needs, not_with
 from wastenot.cli.main import app
 from wastenot.errors import BadInputError
+from wastenot.terminal.before_work import RULES, check_rules, needs, not_with
 
 SIM = ["--device", "sim:h200", "--study", "x.db"]
 

@@ -6,7 +6,7 @@ from itertools import groupby
 import pytest
 
 from wastenot.errors import StudyError
-from wastenot.study.cluster_store import ClusterStore, StoredClusterRun
+from wastenot.serving.tables.cluster_store import ClusterStore, StoredClusterRun
 from wastenot.study.store import open_study
 
 RECORD = '{"requests": 12, "energy_j": 1.5, "by_class": [null, 1.0, 0.5], "failed": true, "more": []}'

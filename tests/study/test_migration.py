@@ -22,11 +22,11 @@ from wastenot.errors import StudyError
 from wastenot.jobs.tables.records import JobTerms
 from wastenot.jobs.tables.store import JobStore
 from wastenot.planning.planner import plan
+from wastenot.serving.tables.cluster_store import ClusterStore, StoredClusterRun
+from wastenot.serving.tables.store import ServingStore
 from wastenot.study import database as databases, lease, sqlite_copy
-from wastenot.study.cluster_store import ClusterStore, StoredClusterRun
 from wastenot.study.database import parse_address
 from wastenot.study.schema import SCHEMA_VERSION
-from wastenot.study.serving_store import ServingStore
 from wastenot.study.store import open_study
 from wastenot.study.sweep_file import export_sweep
 

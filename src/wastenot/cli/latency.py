@@ -69,9 +69,9 @@ def latency(
     From the request of a core clock, memory clock or power limit until it is in effect, by start and target, until the
     error is small; outliers are told apart. Also what a switch costs in time and energy. Resumes; plans then take it.
     """
-    from wastenot.cli.before_work import check_output
     from wastenot.devices.open import is_virtual
     from wastenot.study.store import open_study
+    from wastenot.terminal.before_work import check_output
     from wastenot.terminal.output import as_values, console, print_json, say, typed_command
     from wastenot.terminal.progress import kept_if_interrupted, resume_with, shown_progress
     from wastenot.tuning.latency.design import design

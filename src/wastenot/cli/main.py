@@ -17,7 +17,6 @@ from wastenot.cli import (
     demo,
     devices,
     doctor,
-    engine,
     forecast,
     iteration,
     latency,
@@ -26,11 +25,6 @@ from wastenot.cli import (
     pairs,
     planning,
     profiling,
-    recommend,
-    serve_bench,
-    serve_control,
-    serve_sim,
-    steer,
     studies,
     sweeping,
     tune,
@@ -47,6 +41,7 @@ from wastenot.jobs.judge import cli as recur
 from wastenot.pipelines import cli as pipeline
 from wastenot.pipelines.run import cli as straggler
 from wastenot.processes import Terminated
+from wastenot.serving.cli import engine, recommend, serve_bench, serve_control, serve_sim, steer
 from wastenot.terminal.completing import complete, name_the_shell
 from wastenot.terminal.flags import flag_of, know_flags
 
@@ -143,6 +138,9 @@ def _flags() -> set[str]:
     return {flag for verb in _command().commands.values() for parameter in verb.params for flag in parameter.opts}
 
 
+know_flags(_flags)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with its code: 0 done, 2 bad input, 1 a fault."""
     sys.exit(run(arguments))
@@ -160,7 +158,6 @@ def run(arguments: list[str] | None = None) -> int:
     Returns:
         The exit code.
     """
-    know_flags(_flags)
     try:
         answer = complete(lambda: _command()(prog_name="wastenot"))
         if answer is not None:

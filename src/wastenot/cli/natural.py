@@ -76,12 +76,12 @@ def natural(
     Times and powers at clocks that the GPU goes through by itself, plans of caps, a forecast, and a page that shows them.
     Needs no rights. Resumes; without --device it shows a study that was measured elsewhere.
     """
-    from wastenot.cli.before_work import check_output
     from wastenot.devices.open import open_device
     from wastenot.errors import BadInputError
     from wastenot.study.store import open_study
     from wastenot.tasks import find_tasks
     from wastenot.terminal.announce import show_dry_run
+    from wastenot.terminal.before_work import check_output
     from wastenot.terminal.output import typed_command
     from wastenot.terminal.progress import kept_if_interrupted, resume_with
     from wastenot.tuning.forecast.forecast import check_draws

@@ -48,7 +48,7 @@ def import_(
     All of it or, if any row is invalid, nothing. A study file that does not exist is created. A table of the ML.ENERGY
     leaderboard, CSV or JSON, is imported as operating points of servers.
     """
-    from wastenot.cli.server_tables import import_servers, is_server_table
+    from wastenot.serving.cli.server_tables import import_servers, is_server_table
 
     if is_server_table(file):
         given = {
@@ -140,8 +140,8 @@ def show(study: StudyOption, as_json: JsonOption = False) -> None:
 def _summary_text(study: str, summary: StudySummary) -> RenderableType:
     from rich.markup import escape
 
-    from wastenot.cli.cluster_runs import cluster_runs_text
-    from wastenot.cli.serving_points import servers_text
+    from wastenot.serving.cli.cluster_runs import cluster_runs_text
+    from wastenot.serving.cli.serving_points import servers_text
     from wastenot.study.plausible import implausible_power
     from wastenot.terminal.tables import Group, plain_table
 

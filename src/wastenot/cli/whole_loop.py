@@ -71,7 +71,6 @@ def run(
     Says first how long it takes. Resumes an interrupted sweep.
     """
     from wastenot import api
-    from wastenot.cli.before_work import check_output
     from wastenot.cli.ending import ending
     from wastenot.cli.sweeping import outcome_lines, outcome_values
     from wastenot.planning.comparison import compare_with
@@ -81,6 +80,7 @@ def run(
     from wastenot.study.store import open_study, sweep_of
     from wastenot.tasks import find_tasks
     from wastenot.terminal.announce import announce, show_dry_run
+    from wastenot.terminal.before_work import check_output
     from wastenot.terminal.output import as_values, print_json, say, typed_command
     from wastenot.terminal.progress import kept_if_interrupted, resume_with, shown_progress
     from wastenot.tuning.interleaved import estimate_interleaved

@@ -55,7 +55,7 @@ except ImportError:  # before jobs had a room of their own
     from wastenot.study.job_records import JobTerms, Speed
     from wastenot.study.job_store import JobStore
 from wastenot.study.serving_records import Percentiles, ServingPoint
-from wastenot.study.serving_store import ServingStore
+from wastenot.serving.tables.store import ServingStore
 from wastenot.study.store import open_study
 
 study = open_study("s.db")
@@ -74,7 +74,7 @@ point = ServingPoint(
 ServingStore(study).add([point], source="a server")
 STORES
 [ "$version" -lt 8 ] || python - <<'STORES'
-from wastenot.study.cluster_store import ClusterStore, StoredClusterRun
+from wastenot.serving.tables.cluster_store import ClusterStore, StoredClusterRun
 from wastenot.study.store import open_study
 
 record = '{"requests": 12, "energy_j": 1.5, "by_class": [null, 1.0, 0.5], "failed": true}'

@@ -124,14 +124,17 @@ def _serve(path: Path, replicas: int | None, at: str | None, token_file: Path | 
     number = plan.replicas if replicas is None else replicas
     stragglers = Stragglers(Rungs(plan), number, plan.gpus)
     server = StragglerServer(stragglers, at or default_address(), token=_token(token_file), digest=plan.digest)
-    token = "" if token_file is None else f" {TOKEN_FILE}={token_file}"
-    many = f"{number} replica{'' if number == 1 else 's'}"
-    say(f"{path}: {len(plan.rungs)} plans, {many}; ranks need {ADDRESS}={server.address}{token}")
-    signal.signal(signal.SIGTERM, lambda *_: server.stop())
-    with server:
+    try:
+        token = "" if token_file is None else f" {TOKEN_FILE}={token_file}"
+        many = f"{number} replica{'' if number == 1 else 's'}"
+        say(f"{path}: {len(plan.rungs)} plans, {many}; ranks need {ADDRESS}={server.address}{token}")
+        signal.signal(signal.SIGTERM, lambda *_: server.stop())
         told = 0.0
-        while server.wait(0.5):
-            told = _say_events(stragglers, told)
+        with server:
+            while server.wait(0.5):
+                told = _say_events(stragglers, told)
+    finally:
+        server.close()
     _say_events(stragglers, told)
 
 

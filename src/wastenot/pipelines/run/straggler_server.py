@@ -80,7 +80,7 @@ class StragglerServer:
             raise BadInputError(f"`at` {address}: who connects over TCP must know a token; give `token_file`")
         self._clients: dict[int, _Client] = {}
         self._seats: dict[tuple[int, int], _Client] = {}
-        self._over = threading.Event()
+        self._over, self._hanging_up = threading.Event(), threading.Lock()
         self._selector = selectors.DefaultSelector()
         try:
             self._listening = self._bound(where)
@@ -103,8 +103,14 @@ class StragglerServer:
 
     def __exit__(self, *_: object) -> None:
         """Hang up."""
+        self.close()
+
+    def close(self) -> None:
+        """Hang up and leave no socket, also where an interrupt came while the server was starting."""
         self.stop()
-        self._thread.join(10.0)
+        if self._thread.ident is not None:
+            self._thread.join(60.0)
+        self._hang_up()
 
     def stop(self) -> None:
         """Let :meth:`run` return; from any thread, or a signal."""
@@ -122,18 +128,23 @@ class StragglerServer:
             while not self._over.is_set():
                 self._turn()
         finally:
-            for client in self._clients.values():
-                with suppress(OSError):
-                    client.send({"bye": True})
-                client.line.close()
-            self._selector.close()
-            self._listening.close()
-            os.close(self._wake_read)
-            if self._path is not None:
-                with suppress(OSError):
-                    self._path.unlink()
+            self._hang_up()
 
     # ---- inside ----------------------------------------------------------------------------------------------
+
+    def _hang_up(self) -> None:
+        if not self._hanging_up.acquire(blocking=False):  # once
+            return
+        for client in self._clients.values():
+            with suppress(OSError):
+                client.send({"bye": True})
+            client.line.close()
+        self._selector.close()
+        self._listening.close()
+        os.close(self._wake_read)
+        if self._path is not None:
+            with suppress(OSError):
+                self._path.unlink()
 
     def _bound(self, where: str | tuple[str, int]) -> socket.socket:
         if isinstance(where, str):

@@ -1,0 +1,1 @@
+"""Servers measured: requests sent to any OpenAI-compatible server, its latencies, its energy, its steady state."""

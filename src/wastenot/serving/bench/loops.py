@@ -1,0 +1,361 @@
+"""Load on a server: a closed loop that keeps requests running, or an open one in which they come when they come.
+
+closed   requests sent ──► as many first tokens as are to run ──► none left, or long enough ──► drained or stopped
+open     requests come ──► as many ended as are in flight     ──► the last has come          ──► drained or stopped
+└───────────── steady state ───────────────┘
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from wastenot.serving.bench.asks import Ask
+from wastenot.serving.bench.http_streams import Pool
+from wastenot.serving.bench.server import Server
+from wastenot.serving.bench.streams import Stream, answer
+
+Phase = Literal["filling", "steady", "draining", "over"]
+
+_TICK_S = 0.05
+_GIVE_UP_AFTER_S = 5.0  # without an answer, while requests fail
+_GIVE_UP_AFTER = 10  # failures in a row
+_PAUSE_S = 0.2
+_LONGEST_PAUSE_S = 1.0
+_LONGEST_WAIT_S = 60.0  # that a server's rate limit may ask for
+_LEAST_DRAIN_S = 60.0
+_FILLINGS = 3.0  # of the least steady state, before an open loop is watched although it is not full
+_WARM_LIVES = 2.0  # longest lives of requests that pass before an open loop is watched
+_WARM_SHARE = 0.25  # of the least steady state that passes before
+_FIRST = 100  # requests that tell how long one takes
+
+
+class SteadyWatch(Protocol):
+    """Told when a steady state begins and ends, such as a meter of energy. Both return at once."""
+
+    def begin(self) -> None:
+        """The steady state begins."""
+
+    def end(self) -> None:
+        """It ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steady:
+    """How long a steady state is watched.
+
+    Attributes:
+        least_s: at least; ML.ENERGY holds one below 20 s to be unstable.
+        most_s: at most, even if fewer requests than run at once have ended in it.
+    """
+
+    least_s: float = 20.0
+    most_s: float = 300.0
+
+
+@dataclass(slots=True)
+class Run:
+    """What happened under a load.
+
+    Attributes:
+        wanted: requests that were to run at once; 0 in an open loop.
+        streams: one for each request that was sent, in the order of sending.
+        begin_s: of the steady state; ``None`` if it was not reached. All times by ``time.perf_counter``.
+        end_s: of the steady state.
+        over_s: of everything.
+        fault: why it ended before its time; empty where it did not.
+        drained: whether requests in flight at the end were waited for.
+        late_s: by how much the client's own timer was late, sampled twenty times a second.
+    """
+
+    wanted: int
+    streams: list[Stream] = field(default_factory=list)
+    begin_s: float | None = None
+    end_s: float | None = None
+    over_s: float = 0.0
+    fault: str = ""
+    drained: bool = False
+    late_s: array[float] = field(default_factory=lambda: array("d"))
+    started_s: float = 0.0
+    started: int = 0
+    ended: int = 0
+    ended_before: int = 0
+    phase: Phase = "filling"
+    failed_in_a_row: int = 0
+    good_s: float = 0.0
+    last_failure: str = ""
+
+    @property
+    def in_flight(self) -> int:
+        """Requests sent and not ended."""
+        return len(self.streams) - self.ended
+
+    @property
+    def steady_s(self) -> float:
+        """Length of the steady state so far."""
+        if self.begin_s is None:
+            return 0.0
+        return (time.perf_counter() if self.end_s is None else self.end_s) - self.begin_s
+
+
+class _Loop:
+    """What both loops do."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        server: Server,
+        steady: Steady,
+        watch: SteadyWatch | None,
+        tick: Callable[[Run], None] | None,
+        wanted: int,
+    ) -> None:
+        self.pool, self.server, self.steady, self.watch, self.tick = pool, server, steady, watch, tick
+        self.run = Run(wanted)
+        self.run.started_s = self.run.good_s = time.perf_counter()
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self) -> None:
+        run = self.run
+        if run.begin_s is None and run.phase == "filling":
+            run.phase, run.begin_s, run.ended_before = "steady", time.perf_counter(), run.ended
+            if self.watch is not None:
+                self.watch.begin()
+
+    def end(self) -> None:
+        run = self.run
+        if run.phase == "steady":
+            run.phase, run.end_s = "draining", time.perf_counter()
+            if self.watch is not None:
+                self.watch.end()
+        elif run.phase == "filling":
+            run.phase = "draining"
+
+    async def send(self, ask: Ask) -> Stream:
+        """Send a request, and keep count of what becomes of it."""
+        run = self.run
+        stream = Stream(ask)
+        run.streams.append(stream)
+        try:
+            await answer(self.pool, self.server, ask, began=self.began, stream=stream)
+        finally:
+            run.ended += 1
+        if stream.outcome == "done":
+            run.failed_in_a_row, run.good_s = 0, time.perf_counter()
+        elif stream.outcome != "stopped":
+            run.failed_in_a_row += 1
+            run.last_failure = f"{stream.outcome}: {stream.reason}"
+        return stream
+
+    def began(self, stream: Stream) -> None:
+        """A first token came."""
+        self.run.started += 1
+        self.run.good_s = time.perf_counter()
+
+    def enough(self) -> bool:
+        """Whether the steady state was watched for long enough: each place in the batch was taken anew, on average."""
+        run = self.run
+        turned = run.ended - run.ended_before >= max(run.wanted, 1)
+        return run.steady_s >= (self.steady.least_s if turned else self.steady.most_s)
+
+    def broken(self) -> bool:
+        """Whether there is no point in going on."""
+        run = self.run
+        if run.fault:
+            return True
+        quiet_s = time.perf_counter() - run.good_s
+        least = 1 if quiet_s >= _LONGEST_WAIT_S else _GIVE_UP_AFTER
+        if run.failed_in_a_row < least or quiet_s < _GIVE_UP_AFTER_S:
+            return False
+        if run.last_failure.startswith("limited") and quiet_s < _LONGEST_WAIT_S:
+            return False
+        self.give_up()
+        return True
+
+    def give_up(self) -> None:
+        self.run.fault = f"{self.run.failed_in_a_row} requests in a row failed ({self.run.last_failure})"
+
+    async def until(self, over: Callable[[], bool], limit_s: float = float("inf")) -> None:
+        """Wait, and notice how late the own timer is."""
+        begun = before = time.perf_counter()
+        while not over() and before - begun < limit_s:
+            await asyncio.sleep(_TICK_S)
+            now = time.perf_counter()
+            if self.run.phase == "steady":
+                self.run.late_s.append(max(now - before - _TICK_S, 0.0))
+            before = now
+            if self.tick is not None:
+                self.tick(self.run)
+
+    async def finish(self, *, drain: bool) -> Run:
+        """Wait for requests in flight where that is wanted, and stop the rest."""
+        run = self.run
+        self.end()
+        if run.failed_in_a_row >= _GIVE_UP_AFTER and not run.fault:
+            self.give_up()
+        if run.fault and run.begin_s is not None:  # what passed since the last token is no steady state
+            run.end_s = max([run.begin_s, *(stream.arrival_s[-1] for stream in run.streams if stream.arrival_s)])
+        if drain and not run.fault:
+            limit_s = max(_LEAST_DRAIN_S, run.steady_s)
+            await self.until(lambda: all(task.done() for task in self.tasks) or self.broken(), limit_s)
+        run.drained = drain and all(task.done() for task in self.tasks)
+        await self.stop()
+        run.phase, run.over_s = "over", time.perf_counter()
+        return run
+
+    async def stop(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        results = await asyncio.gather(*self.tasks, return_exceptions=True)
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+
+
+async def closed_loop(
+    pool: Pool,
+    server: Server,
+    asks: Iterator[Ask],
+    wanted: int,
+    *,
+    steady: Steady | None = None,
+    watch: SteadyWatch | None = None,
+    tick: Callable[[Run], None] | None = None,
+) -> Run:
+    """Keep so many requests running: whenever one ends, the next is sent.
+
+    The steady state begins when as many requests as are to run have had their first token, and ends when none is left to
+    send, or when it was watched for long enough.
+
+    Args:
+        pool: of connections to the server.
+        server: to load.
+        asks: requests; may be without end.
+        wanted: requests at once.
+        steady: how long to watch.
+        watch: informed of the steady state.
+        tick: called twenty times a second, for progress.
+    """
+    loop = _Closed(pool, server, steady or Steady(), watch, tick, wanted)
+    try:
+        return await loop.go(asks)
+    finally:
+        await loop.stop()
+
+
+class _Closed(_Loop):
+    exhausted = False
+
+    async def go(self, asks: Iterator[Ask]) -> Run:
+        for _ in range(self.run.wanted):
+            self.tasks.add(asyncio.create_task(self.place(asks)))
+        await self.until(lambda: self.exhausted or self.enough() or self.broken() or all(t.done() for t in self.tasks))
+        return await self.finish(drain=self.exhausted)
+
+    def began(self, stream: Stream) -> None:
+        super().began(stream)
+        if self.run.started >= self.run.wanted:
+            self.begin()
+
+    async def place(self, asks: Iterator[Ask]) -> None:
+        """One place in the batch."""
+        pause_s = _PAUSE_S
+        while True:
+            ask = next(asks, None)
+            if ask is None:
+                self.exhausted = True
+                self.end()
+                return
+            while True:
+                stream = await self.send(ask)
+                if stream.outcome not in {"limited", "unreachable"}:
+                    break
+                await asyncio.sleep(min(stream.retry_s if stream.retry_s is not None else pause_s, _LONGEST_WAIT_S))
+                pause_s = min(2.0 * pause_s, _LONGEST_PAUSE_S)
+            if stream.outcome == "done":
+                pause_s = _PAUSE_S
+            else:
+                await asyncio.sleep(pause_s)  # a server that refuses everything is not stormed
+
+
+async def open_loop(
+    pool: Pool,
+    server: Server,
+    asks: Iterator[Ask],
+    *,
+    steady: Steady | None = None,
+    watch: SteadyWatch | None = None,
+    tick: Callable[[Run], None] | None = None,
+) -> Run:
+    """Send each request when it arrives, whatever becomes of the others.
+
+    The steady state begins when as many requests have ended as are in flight and twice the longest of them has passed, or
+    when that takes too long, since they come faster than they are answered. It ends when the last has arrived, or when it
+    was watched for long enough.
+
+    Args:
+        pool: of connections to the server.
+        server: to load.
+        asks: requests with their arrivals, ascending; may be without end.
+        steady: how long to watch.
+        watch: informed of the steady state.
+        tick: called twenty times a second, for progress.
+    """
+    loop = _Open(pool, server, steady or Steady(), watch, tick, 0)
+    try:
+        return await loop.go(asks)
+    finally:
+        await loop.stop()
+
+
+class _Open(_Loop):
+    longest_s = 0.0
+
+    async def go(self, asks: Iterator[Ask]) -> Run:
+        arrivals = asyncio.create_task(self.arrive(asks))
+        try:
+            await self.until(lambda: arrivals.done() or self.enough() or self.broken())
+            if arrivals.done():
+                arrivals.result()
+        finally:
+            arrivals.cancel()
+        return await self.finish(drain=True)
+
+    async def arrive(self, asks: Iterator[Ask]) -> None:
+        first_s: float | None = None
+        for ask in asks:
+            arrival_s = ask.arrival_s or 0.0
+            first_s = arrival_s if first_s is None else first_s
+            wait_s = self.run.started_s + arrival_s - first_s - time.perf_counter()
+            if wait_s > 0.0:
+                await asyncio.sleep(wait_s)
+            for task in [task for task in self.tasks if task.done()]:
+                self.tasks.remove(task)
+                task.result()
+            self.tasks.add(asyncio.create_task(self.one(ask)))
+
+    async def one(self, ask: Ask) -> None:
+        stream = await self.send(ask)
+        run, now_s = self.run, time.perf_counter()
+        if run.phase != "filling":
+            return
+        self.longest_s = max(self.longest_s, now_s - stream.sent_s)
+        full = run.ended >= max(run.in_flight, 1)
+        if full and now_s - run.started_s >= max(_WARM_LIVES * self.longest_s, _WARM_SHARE * self.steady.least_s):
+            self.begin()
+
+    def enough(self) -> bool:
+        if self.run.phase == "filling" and time.perf_counter() - self.run.started_s > self.longest_filling_s():
+            self.begin()  # where requests come faster than they are answered, it never is full
+        return False if self.run.phase != "steady" else super().enough()
+
+    def longest_filling_s(self) -> float:
+        """How long to wait for as many requests to end as are in flight."""
+        lived = [stream.ended_s - stream.sent_s for stream in self.run.streams[:_FIRST] if stream.ended_s is not None]
+        if not lived:
+            return self.steady.most_s
+        return min(self.steady.most_s, max(_FILLINGS * self.steady.least_s, 2.0 * sorted(lived)[len(lived) // 2]))

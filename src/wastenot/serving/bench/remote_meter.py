@@ -1,0 +1,328 @@
+"""Energy of GPUs of another machine, read where they are: from what that machine serves to Prometheus.
+
+Understood are the counters of energy of dcgm-exporter and of wastenot itself (``wastenot monitor --metrics-port``, also
+``apply`` and ``tune``), and, where an exporter has no counter, dcgm-exporter's gauge of power. A counter is read often and
+its steps are dated by when they are first seen, as those of a GPU of this machine are, and
+:mod:`wastenot.metering.window_energy` makes an energy with its standard error of them. An exporter that reads its GPUs every
+30 s, as dcgm-exporter does unless told otherwise, makes steps of 30 s: no whole one lies in a steady state of 20 s, and what
+then is not known is not told.
+"""
+
+from __future__ import annotations
+
+import http.client
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from wastenot.errors import BadInputError, first_line
+from wastenot.metering.window_energy import SHORT, Steps, window_energy
+from wastenot.serving.bench.energy import EnergyUsed, Watch, together
+from wastenot.serving.bench.metric_samples import samples
+from wastenot.study.serving_records import PointEvidence
+from wastenot.suggest import suggestion
+
+_BLANK = 9.2e18  # from which on DCGM's numbers say why there is none
+_RESTARTED = 0.5  # a counter that falls below this much of its value has begun anew
+_POLL_S = 0.2
+_TIMEOUT_S = 3.0
+_LARGEST = 1 << 24  # bytes of an answer
+_SLOW_S = 2.0  # steps longer than this are worth a word
+_LONGEST_WAIT_S = 65.0  # for the step after a window's end: two of the longest that are usual
+
+_UNREADABLE = (OSError, ValueError, http.client.HTTPException)
+
+Quantity = Literal["energy", "power"]
+
+
+class _Known(NamedTuple):
+    """A metric that is understood, and how."""
+
+    quantity: Quantity
+    scale: float
+    identity: tuple[str, ...]  # labels that tell a GPU apart from all others, the best first
+    number: str  # label that counts the GPUs of a machine
+    model: str
+
+
+_KNOWN = {
+    "wastenot_gpu_energy_joules_total": _Known("energy", 1.0, ("gpu", "device"), "device", "model"),
+    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": _Known("energy", 1e-3, ("UUID", "gpu"), "gpu", "modelName"),
+    "DCGM_FI_DEV_POWER_USAGE": _Known("power", 1.0, ("UUID", "gpu"), "gpu", "modelName"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSeries:
+    """A GPU's energy or power as an exporter serves it.
+
+    Attributes:
+        key: identifies the GPU.
+        number: of the GPU on its machine, as the exporter counts them.
+        model: of the GPU, where the exporter says it.
+        quantity: energy in joules since some moment, or power in watts.
+        value: of it.
+        simulated: whether the GPU is.
+    """
+
+    key: str
+    number: str
+    model: str
+    quantity: Quantity
+    value: float
+    simulated: bool
+
+
+def gpu_series(text: str) -> list[GpuSeries]:
+    """The GPUs in what an exporter serves: their energy, or their power where there is no counter of energy."""
+    found: dict[Quantity, dict[str, GpuSeries]] = {"energy": {}, "power": {}}
+    for name, labels, raw in samples(text, tuple(_KNOWN)):
+        known = _KNOWN.get(name)
+        if known is None:
+            continue
+        value = raw * known.scale
+        if not 0.0 <= value < _BLANK * known.scale:
+            continue
+        key = next((labels[name] for name in known.identity if labels.get(name)), "")
+        number, model = labels.get(known.number, key), labels.get(known.model, "")
+        simulated = labels.get("origin", "measured") != "measured"
+        # A GPU that is cut into instances has several series of the same energy.
+        found[known.quantity].setdefault(key, GpuSeries(key, number, model, known.quantity, value, simulated))
+    energy = found["energy"]
+    return list((energy or found["power"]).values())
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteMeter:
+    """GPUs of another machine; get one from :func:`open_meter`.
+
+    Attributes:
+        url: that is read.
+        series: the GPUs that serve, as they were read first.
+    """
+
+    url: str
+    series: tuple[GpuSeries, ...]
+
+    @property
+    def name(self) -> str:
+        """The address."""
+        return self.url
+
+    @property
+    def gpu(self) -> str:
+        """Model of the GPUs."""
+        return self.series[0].model or "unknown"
+
+    @property
+    def gpus(self) -> int:
+        """How many there are."""
+        return len(self.series)
+
+    @property
+    def evidence(self) -> PointEvidence:
+        """Whether the GPUs are real."""
+        return "simulated" if any(each.simulated for each in self.series) else "measured"
+
+    @contextmanager
+    def watch(self) -> Iterator[Watch]:
+        """Read it from a thread inside the context."""
+        readings = _Readings(self.url, tuple(each.key for each in self.series), self.series[0].quantity)
+        thread = threading.Thread(target=readings.follow, name="wastenot-meter", daemon=True)
+        thread.start()
+        try:
+            yield readings
+        finally:
+            readings.stop.set()
+            thread.join(2.0 * _TIMEOUT_S)
+
+
+def open_meter(url: str, gpus: Sequence[str] | None = None) -> RemoteMeter:
+    """A meter at an address.
+
+    Args:
+        url: such as ``http://gpu-node:9400/metrics``; ``/metrics`` may be left out.
+        gpus: which of its GPUs serve, by number or UUID; may be left out where it has one.
+
+    Raises:
+        BadInputError: nothing answers, no GPU's energy is served, there are several GPUs and none is named, or no such one.
+    """
+    address = url if "://" in url else f"http://{url}"
+    if urlsplit(address).scheme not in ("http", "https"):
+        raise BadInputError(
+            f"`meter` {url}: not an address that can be read; write one such as http://gpu-node:9400/metrics"
+        )
+    if urlsplit(address).path in ("", "/"):
+        address = f"{address.rstrip('/')}/metrics"
+    try:
+        text = _fetch(address)
+    except _UNREADABLE as error:
+        raise BadInputError(f"`meter` {address}: {_reason(error)}; is an exporter of GPU metrics running there?") from None
+    found = gpu_series(text)
+    if not found:
+        raise BadInputError(
+            f"`meter` {address}: serves no energy of GPUs; of dcgm-exporter, turn on "
+            "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION, or run there: wastenot monitor --metrics-port 9401 -- COMMAND"
+        )
+    listed = ", ".join(f"{each.number} ({each.model or each.key})" for each in found)
+    if gpus is None:
+        if len(found) > 1:
+            raise BadInputError(f"`meter` {address}: has {len(found)} GPUs; say which serve, with `meter_gpus`: {listed}")
+        return RemoteMeter(address, (found[0],))
+    chosen: dict[str, GpuSeries] = {}
+    for name in gpus:
+        matches = [each for each in found if name in (each.number, each.number.removeprefix("nvidia:"), each.key)]
+        if not matches:
+            names = [each.number for each in found] + [each.key for each in found]
+            raise BadInputError(f"`meter_gpus` {name}: {address} has {listed}; {suggestion(name, names)}")
+        if len(matches) > 1:
+            keys = ", ".join(each.key for each in matches)
+            raise BadInputError(f"`meter_gpus` {name}: several GPUs of {address} have this number; give the UUID: {keys}")
+        chosen[matches[0].key] = matches[0]
+    return RemoteMeter(address, tuple(chosen.values()))
+
+
+def _fetch(url: str) -> str:
+    request = urllib.request.Request(url, headers={"Accept": "text/plain"})
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # no proxy stands before machines of one's own
+    with direct.open(request, timeout=_TIMEOUT_S) as reply:
+        content: bytes = reply.read(_LARGEST)
+    return content.decode("utf-8", errors="replace")
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, urllib.error.HTTPError):
+        return f"answers {error.code} {error.reason}"
+    inner = getattr(error, "reason", None)
+    cause = inner if isinstance(inner, BaseException) else error
+    if isinstance(cause, http.client.HTTPException):
+        return "does not speak HTTP"
+    if isinstance(cause, TimeoutError):
+        return f"does not answer within {_TIMEOUT_S:g} s"
+    return getattr(cause, "strerror", None) or first_line(cause)
+
+
+@dataclass(slots=True)
+class _Log:
+    """What was seen of one GPU: readings of a gauge, or steps of a counter, each with the time in which it happened."""
+
+    moments_s: list[float] = field(default_factory=list)
+    widths_s: list[float] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+    read_s: float = 0.0
+    last: float | None = None
+    fell: bool = False
+
+    def counted(self, value: float, now_s: float) -> None:
+        if self.last is not None and value < self.last:
+            self.fell |= value < _RESTARTED * self.last
+            return
+        # The first value is no step: it has stood there for a time that is not known.
+        if self.last is not None and value != self.last:
+            self.moments_s.append(0.5 * (self.read_s + now_s))
+            self.widths_s.append(now_s - self.read_s)
+            self.values.append(value)
+        self.last, self.read_s = value, now_s
+
+    def gauged(self, value: float, now_s: float) -> None:
+        self.moments_s.append(now_s)
+        self.widths_s.append(0.0)
+        self.values.append(value)
+
+    def steps(self, quantity: Quantity) -> Steps:
+        """Steps of a counter; a gauge's readings integrated as one would, each until half way to the next."""
+        moments, widths, values = (np.array(each) for each in (self.moments_s, self.widths_s, self.values))
+        if quantity == "energy" or len(moments) < 2:
+            return Steps(moments, widths, values)
+        lengths = np.diff(moments)
+        energies = np.concatenate([[0.0], np.cumsum(0.5 * lengths * (values[1:] + values[:-1]))])
+        return Steps(moments, np.full(len(moments), float(np.median(lengths))), energies)
+
+
+class _Readings:
+    """Reads an exporter again and again, and evaluates what was read."""
+
+    def __init__(self, url: str, keys: tuple[str, ...], quantity: Quantity) -> None:
+        self._url, self._quantity = url, quantity
+        self._logs = {key: _Log() for key in keys}
+        self._lock = threading.Lock()
+        self._error = ""
+        self.stop = threading.Event()
+
+    def follow(self) -> None:
+        """Read until stopped."""
+        while not self.stop.is_set():
+            begin_s = time.perf_counter()
+            self._read()
+            self.stop.wait(max(_POLL_S - (time.perf_counter() - begin_s), 0.01))
+
+    def _read(self) -> None:
+        asked_s = time.perf_counter()
+        try:
+            found = {each.key: each for each in gpu_series(_fetch(self._url))}
+        except _UNREADABLE as error:
+            self._error = _reason(error)
+            return
+        now_s = 0.5 * (asked_s + time.perf_counter())
+        missing = ""
+        with self._lock:
+            for key, log in self._logs.items():
+                if key not in found or found[key].quantity != self._quantity:
+                    missing = "no longer serves the energy of all of these GPUs"
+                elif self._quantity == "energy":
+                    log.counted(found[key].value, now_s)
+                else:
+                    log.gauged(found[key].value, now_s)
+        self._error = missing
+
+    def used(self, begin_s: float, end_s: float) -> EnergyUsed:
+        """What all of the GPUs used; waits for the step after the end, as long as steps take here."""
+        self._wait(end_s)
+        with self._lock:
+            return together([self._of(log, begin_s, end_s) for log in self._logs.values()])
+
+    def _wait(self, end_s: float) -> None:
+        begun_s = time.perf_counter()
+        while not self.stop.is_set():
+            with self._lock:
+                logs = list(self._logs.values())
+                passed = all(log.fell or (log.moments_s and log.moments_s[-1] > end_s) for log in logs)
+                longest_s = max((_longest(log.moments_s) for log in logs), default=0.0)
+            patience_s = min(1.0 + 2.0 * longest_s, _LONGEST_WAIT_S) if longest_s else _LONGEST_WAIT_S
+            if self._error:
+                patience_s = min(patience_s, _TIMEOUT_S)
+            if passed or time.perf_counter() > max(end_s, begun_s) + patience_s:
+                return
+            time.sleep(0.5 * _POLL_S)
+
+    def _of(self, log: _Log, begin_s: float, end_s: float) -> EnergyUsed:
+        if log.fell:
+            return EnergyUsed(None, None, (f"the meter's counter fell: {self._url} was restarted",))
+        steps = log.steps(self._quantity)
+        known = window_energy(steps, begin_s, end_s)
+        if known is None:
+            why = self._error or "its counter did not move"
+            return EnergyUsed(None, None, (f"no energy from the meter {self._url}: {why}",))
+        step_s = float(np.median(np.diff(steps.moment_s)))
+        slow = (
+            f"the meter moves every {step_s:.0f} s: let the exporter collect more often (dcgm-exporter "
+            "--collect-interval 1000)"
+        )
+        if step_s > _SLOW_S and SHORT in known.flags:  # the load may have begun or ended in the one step that is known
+            return EnergyUsed(None, None, (f"no whole step of the meter lies in the steady state; {slow}",))
+        notes = list(known.flags)
+        if self._quantity == "power":
+            notes.append("energy integrated from readings of power: the meter has no counter of energy")
+        return EnergyUsed(known.energy_j, known.error_j, (*notes, *((slow,) if step_s > _SLOW_S else ())))
+
+
+def _longest(moments_s: list[float]) -> float:
+    return float(np.max(np.diff(moments_s))) if len(moments_s) > 1 else 0.0

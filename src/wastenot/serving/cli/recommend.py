@@ -1,0 +1,371 @@
+"""``wastenot recommend``: what to serve a model with, of the configurations that are known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from wastenot.errors import BadInputError, InfeasibleError
+from wastenot.terminal import quantities
+from wastenot.terminal.options import FiguresOption, JsonOption, PriceOptions
+from wastenot.wording import counted
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from wastenot.serving.model.recommend import Bounds, Percentile, Prices, Recommendation, Step, Unit, Unmet
+    from wastenot.study.serving_records import ServingPoint
+
+_SHOWN = 8  # names in an error
+_LATENCIES = {"itl": "ITL", "ttft": "TTFT", "end_to_end": "E2E"}  # as a heading
+_NEAREST = 3  # models in an error that says what would keep a bound
+
+
+def recommend(
+    price_options: PriceOptions,
+    sources: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[SOURCE...]", help="Studies of servers, or tables of the ML.ENERGY leaderboard."),
+    ] = None,
+    study: Annotated[
+        str | None, typer.Option("--study", metavar="FILE|URL", help="A study of servers, as for other verbs.")
+    ] = None,
+    itl: Annotated[
+        float | None,
+        typer.Option("--itl", metavar="TIME", parser=quantities.seconds, help="Bound on the time between tokens, as 50ms."),
+    ] = None,
+    ttft: Annotated[
+        float | None,
+        typer.Option("--ttft", metavar="TIME", parser=quantities.seconds, help="Bound on the time to the first token."),
+    ] = None,
+    end_to_end: Annotated[
+        float | None,
+        typer.Option("--e2e", metavar="TIME", parser=quantities.seconds, help="Bound on the time to the last token."),
+    ] = None,
+    percentile: Annotated[
+        Literal["mean", "median", "p90", "p95", "p99"],
+        typer.Option("--percentile", metavar="mean|median|p90|p95|p99", help="Of the latencies that are bounded."),
+    ] = "median",
+    energy_budget: Annotated[
+        float | None, typer.Option("--energy-budget", metavar="J", help="Bound on the energy of a token, in joules.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="NAME", help="Only models with this in their names.")
+    ] = None,
+    gpu: Annotated[str | None, typer.Option("--gpu", metavar="NAME,...", help="Only these GPUs, such as H100.")] = None,
+    gpus: Annotated[int | None, typer.Option("--gpus", metavar="N", help="At most so many GPUs.")] = None,
+    task: Annotated[str | None, typer.Option("--task", metavar="NAME", help="Only this task or load.")] = None,
+    unit: Annotated[
+        Literal["token", "request", "money"],
+        typer.Option(
+            "--unit", metavar="token|request|money", help="What is to be least: energy of a token or a request, or cost."
+        ),
+    ] = "token",
+    gpu_hour: Annotated[
+        float, typer.Option("--gpu-hour", metavar="P", help="Price of a GPU for an hour, besides electricity, for money.")
+    ] = 0.0,
+    clocks: Annotated[
+        Path | None,
+        typer.Option("--clocks", metavar="ENGINE.json", help="Forecast clocks too, by a profile of the same model."),
+    ] = None,
+    context: Annotated[
+        float | None,
+        typer.Option("--context", metavar="N", help="Mean tokens in the cache of a request, for --clocks; 1024 by default."),
+    ] = None,
+    page: Annotated[
+        Path | None, typer.Option("--page", metavar="FILE.html", help="Write a page with a figure to this file.")
+    ] = None,
+    figures: FiguresOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Recommend what to serve a model with, within deadlines.
+
+    For each model, the configuration (GPUs, batch, clocks) of least energy that keeps the bounds on latency; what the
+    fastest one costs beside it, and what a looser or tighter bound would change.
+    """
+    from wastenot.serving.model.recommend import Bounds, Prices, recommend as recommended
+    from wastenot.terminal.output import console, print_json
+
+    prices = Prices(price_options.price_per_kwh, gpu_hour, price_options.currency) if unit == "money" else None
+    named: Percentile = "p50" if percentile == "median" else percentile
+    bounds = Bounds(itl, ttft, end_to_end, named, energy_budget)
+    _refuse_without_effect(unit, gpu_hour, clocks, context)
+    listed = [*(sources or ()), *([study] if study else ())]
+    if not listed:
+        raise BadInputError("give what to choose from: a study of 'wastenot serve-bench', or a table of ML.ENERGY")
+    points = _selected(_points(listed), model, gpu, gpus, task)
+    measured = points
+    if clocks is not None:
+        points = points + _forecast(points, clocks, 1024.0 if context is None else context)
+    chosen, unmet = recommended(points, bounds, unit=unit, prices=prices)
+    alone = () if clocks is None else recommended(measured, bounds, unit=unit, prices=prices)[0]
+    if (page is not None or figures is not None) and chosen:
+        from wastenot.serving.page.recommend_page import write_recommend_figures, write_recommend_page
+        from wastenot.serving.page.recommend_words import Recommended
+        from wastenot.study.database import parse_address
+        from wastenot.terminal.output import say, typed_command
+
+        typed = typed_command(listed[0]) if len(listed) == 1 else None
+        found = Recommended(points, chosen, unmet, bounds, unit, prices, alone)
+        if page is not None:
+            write_recommend_page(found, page, sources=[parse_address(each).label for each in listed], command=typed)
+            say(f"{page}: page written")
+        if figures is not None:
+            write_recommend_figures(found, figures)
+            say(f"{figures}: figure written")
+    if as_json:
+        print_json("recommend", _document(chosen, unmet, bounds, unit, prices, len(points)))
+    elif chosen:
+        console().print(_text(chosen, unmet, bounds, unit, prices, alone))
+    if not chosen:
+        raise InfeasibleError(_nothing_fits(unmet), asked="nothing fits")
+
+
+def _refuse_without_effect(unit: Unit, gpu_hour: float, clocks: Path | None, context: float | None) -> None:
+    """Refuse options that say nothing without another one, and a context that cannot be."""
+    if gpu_hour and unit != "money":
+        raise BadInputError("--gpu-hour: has no effect without --unit money; leave it out")
+    if context is None:
+        return
+    if clocks is None:
+        raise BadInputError("--context: has no effect without --clocks; leave it out")
+    if not 0.0 <= context < float("inf"):
+        raise BadInputError(f"--context {context:g}: must be a number of tokens, at least 0")
+
+
+def _points(sources: list[str]) -> list[ServingPoint]:
+    """The configurations of all sources, in their order."""
+    points: list[ServingPoint] = []
+    for source in sources:
+        path = Path(source)
+        if path.suffix.lower() in {".csv", ".json"}:
+            from wastenot.serving.model.ml_energy import read_ml_energy
+
+            points += read_ml_energy(path)
+            continue
+        from wastenot.serving.tables.store import ServingStore
+        from wastenot.study.store import open_study
+
+        if "://" not in source and not path.exists():
+            raise BadInputError(f"{source}: does not exist; give a study of 'wastenot serve-bench', or a table of ML.ENERGY")
+        found = ServingStore(open_study(source)).points()
+        if not found:
+            raise BadInputError(f"{source}: holds no points of servers; measure some with 'wastenot serve-bench --study'")
+        points += found
+    return points
+
+
+def _selected(
+    points: list[ServingPoint], model: str | None, gpu: str | None, gpus: int | None, task: str | None
+) -> list[ServingPoint]:
+    """The configurations asked for.
+
+    Raises:
+        BadInputError: there are none.
+    """
+    wanted = None if gpu is None else {each.strip().lower() for each in gpu.split(",")}
+    for flag, asked, name_of, keeps in (
+        ("--task", task, lambda each: each.task, lambda each: each.task == task),
+        ("--model", model, lambda each: each.model, lambda each: str(model).lower() in each.model.lower()),
+        ("--gpu", gpu, lambda each: each.gpu, lambda each: each.gpu.lower() in (wanted or ())),
+        ("--gpus", gpus, lambda each: str(each.gpus), lambda each: each.gpus <= (gpus or 0)),
+    ):
+        if asked is None:
+            continue
+        kept = [each for each in points if keeps(each)]
+        if not kept and flag == "--gpus":
+            raise BadInputError(f"--gpus {gpus}: the smallest configuration has {min(each.gpus for each in points)}")
+        if not kept:
+            raise BadInputError(f"{flag} {asked}: not among {_some(dict.fromkeys(map(name_of, points)))}")
+        points = kept
+    tasks = dict.fromkeys(each.task for each in points)
+    if len(tasks) > 1:
+        raise BadInputError(f"--task: these are of several loads, whose tokens cost differently; give one of {_some(tasks)}")
+    return points
+
+
+def _some(names: dict[str, None]) -> str:
+    listed = list(names)
+    more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
+    return ", ".join(listed[:_SHOWN]) + more
+
+
+def _forecast(points: list[ServingPoint], clocks: Path, context: float) -> list[ServingPoint]:
+    """The configurations of a model at other clocks, by a profile."""
+    from wastenot.serving.model.profile_file import read_engine
+    from wastenot.serving.model.recommend import with_clocks
+    from wastenot.serving.model.tables import OutsideProfileError
+    from wastenot.terminal.output import say
+
+    models = dict.fromkeys(each.model for each in points)
+    if len(models) > 1:
+        raise BadInputError(f"--clocks: a profile is of one model; choose it with --model from {_some(models)}")
+    profile = read_engine(clocks)
+    degrees = {engine.gpus: engine for engine in profile.engines}
+    found: list[ServingPoint] = []
+    beyond: list[OutsideProfileError] = []
+    for point in points:
+        if point.setting.is_auto and point.gpus in degrees:
+            try:
+                found += with_clocks(point, degrees[point.gpus], context)
+            except OutsideProfileError as error:
+                beyond.append(error)
+    if not found:
+        known = ", ".join(map(str, degrees))
+        raise (
+            beyond[0]
+            if beyond
+            else BadInputError(f"{clocks}: is of {known} GPUs; no configuration at automatic clocks has as many")
+        )
+    if beyond:
+        say(f"{clocks}: {counted(len(beyond), 'configuration')} at automatic clocks only: {beyond[0]}")
+    return found
+
+
+def _nothing_fits(unmet: tuple[Unmet, ...]) -> str:
+    """Why no model keeps the bounds: the models that are nearest to it, which come first."""
+    if len(unmet) > 1 and len({each.why for each in unmet}) == 1:
+        return f"of {counted(len(unmet), 'model')}, {unmet[0].why}"
+    more = f"; and {counted(len(unmet) - _NEAREST, 'more model')}" if len(unmet) > _NEAREST else ""
+    return "; ".join(f"{each.model}: {each.why}" for each in unmet[:_NEAREST]) + more
+
+
+def _document(
+    chosen: tuple[Recommendation, ...],
+    unmet: tuple[Unmet, ...],
+    bounds: Bounds,
+    unit: Unit,
+    prices: Prices | None,
+    points: int,
+) -> dict[str, Any]:
+    def step(found: Step | None) -> dict[str, Any] | None:
+        return None if found is None else {"latency_s": found.latency_s, "saved": found.saved, "point": _listed(found.point)}
+
+    return {
+        "unit": unit,
+        "currency": None if prices is None else prices.currency,
+        "percentile": bounds.percentile,
+        "bounds_s": bounds.latencies,
+        "energy_budget_j": bounds.energy_per_token_j,
+        "configurations": points,
+        "recommendations": [
+            {
+                **_listed(each.point),
+                "cost": each.cost,
+                "latency_s": each.latency_s,
+                "kept": each.kept,
+                "price_per_s": each.price_per_s,
+                "fastest": {**_listed(each.fastest), "cost": each.fastest_cost},
+                "looser": step(each.looser),
+                "tighter": step(each.tighter),
+                "frontier": [_listed(point) for point in each.frontier],
+            }
+            for each in chosen
+        ],
+        "unmet": [{"model": each.model, "why": each.why} for each in unmet],
+    }
+
+
+def _listed(point: ServingPoint) -> dict[str, Any]:
+    return {
+        "model": point.model,
+        "gpu": point.gpu,
+        "gpus": point.gpus,
+        "task": point.task,
+        "batch": point.max_running,
+        "core_mhz": point.setting.core_mhz,
+        "memory_mhz": point.setting.memory_mhz,
+        "power_limit_w": point.setting.power_limit_w,
+        "evidence": point.evidence,
+        "notes": list(point.notes),
+        "energy_per_token_j": point.energy_per_token_j,
+        "energy_per_request_j": point.energy_per_request_j,
+        "power_w": point.power_w,
+        "tokens_per_s": point.tokens_per_s,
+        "itl_p50_s": point.itl.p50_s,
+        "itl_p99_s": point.itl.p99_s,
+        "ttft_p50_s": point.ttft.p50_s,
+        "ttft_p99_s": point.ttft.p99_s,
+    }
+
+
+def _text(
+    chosen: tuple[Recommendation, ...],
+    unmet: tuple[Unmet, ...],
+    bounds: Bounds,
+    unit: Unit,
+    prices: Prices | None,
+    alone: tuple[Recommendation, ...] = (),
+) -> RenderableType:
+    from rich.markup import escape
+
+    from wastenot.serving.model.recommend import configuration_text
+    from wastenot.terminal.tables import Group, plain_table
+
+    scale, name = {
+        "token": (1e3, "mJ a token"),
+        "request": (1.0, "J a request"),
+        "money": (1.0, f"{prices.currency if prices else ''} a million tokens"),
+    }[unit]
+    which = _LATENCIES[next(iter(bounds.latencies), "itl")]
+    table = plain_table(
+        ("model", "run it on"),
+        (name, f"{which} (ms)", "fastest", "its ITL" if which == "ITL" else "its latency", "saved"),
+        less_important=("its ITL", "fastest"),
+    )
+    for each in chosen:
+        table.add_row(
+            escape(each.point.model),
+            escape(configuration_text(each.point)) + (" (forecast)" if each.point.evidence == "forecast" else ""),
+            _shown(scale * each.cost),
+            f"{1e3 * each.latency_s:.1f}",
+            _shown(scale * each.fastest_cost),
+            f"{1e3 * (bounds.latency_of(each.fastest, next(iter(bounds.latencies), 'itl')) or 0.0):.1f}",
+            f"{100 * (1 - each.cost / each.fastest_cost):.1f} %",
+        )
+    within = ", ".join(f"{_LATENCIES[key]} within {1e3 * value:g} ms" for key, value in bounds.latencies.items())
+    percentile = "median" if bounds.percentile == "p50" else bounds.percentile
+    evidence = ", ".join(dict.fromkeys(each.point.evidence for each in chosen))
+    head = f"[bold]Least {escape(name)}[/], {within or 'no bound on latency'} ({percentile}; {evidence})"
+    lines: list[RenderableType] = [head, "", table, "", "saved: against the fastest configuration of the model"]
+    if len(chosen) == 1:
+        lines += _price(chosen[0], scale, name)
+    lines += [
+        f"without other clocks: {escape(configuration_text(each.point))}, {_shown(scale * each.cost)} {escape(name)} "
+        f"({each.point.evidence})"
+        for each in alone
+    ]
+    lines += [escape(note) for note in dict.fromkeys(note for each in chosen for note in each.point.notes)]
+    if unmet:
+        lines += ["", f"{counted(len(unmet), 'model')} cannot keep this:"]
+        lines += [f"  {escape(each.model)}: {escape(each.why)}" for each in unmet]
+    return Group(*lines)
+
+
+def _shown(value: float) -> str:
+    """With four digits, and no exponent however large it is."""
+    return f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+
+
+def _price(found: Recommendation, scale: float, name: str) -> list[RenderableType]:
+    """What other bounds would do, for one model."""
+    from rich.markup import escape
+
+    from wastenot.serving.model.recommend import configuration_text
+
+    lines: list[RenderableType] = []
+    if found.looser is not None:
+        lines.append(
+            f"with {1e3 * found.looser.latency_s:.1f} ms: {100 * found.looser.saved:.1f} % less "
+            f"({escape(configuration_text(found.looser.point))})"
+        )
+    if found.tighter is not None:
+        lines.append(
+            f"below {1e3 * found.latency_s:.1f} ms: {-100 * found.tighter.saved:.1f} % more "
+            f"({escape(configuration_text(found.tighter.point))}, {1e3 * found.tighter.latency_s:.1f} ms)"
+        )
+    if found.price_per_s > 0.0:
+        lines.append(f"a millisecond more is worth about {scale * found.price_per_s / 1e3:.3g} {escape(name)} here")
+    return lines

@@ -1,0 +1,241 @@
+"""``wastenot serve-bench URL``: what a server of an LLM costs for a token, and how long its readers wait."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from wastenot.errors import DeviceError, StudyError
+from wastenot.serving.cli.server_load import ServerLoadOptions
+from wastenot.terminal import completing, quantities
+from wastenot.terminal.options import (
+    ClockControlOptions,
+    DryRunOption,
+    JsonOption,
+    PowerLimitsOption,
+)
+from wastenot.wording import counted
+
+if TYPE_CHECKING:
+    from wastenot.serving.bench.bench import ServerBench
+    from wastenot.serving.bench.sweep import ServerSweepOutcome
+    from wastenot.study.serving_records import ServingPoint
+
+
+def serve_bench(
+    url: Annotated[str, typer.Argument(metavar="URL", help="A server with OpenAI's interface: http://localhost:8000.")],
+    *,
+    load_options: ServerLoadOptions,
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="NAME", help="To ask for; by default what the server lists first.")
+    ] = None,
+    api: Annotated[
+        Literal["completions", "chat"] | None,
+        typer.Option("--api", help="Of the two that stream texts; by default completions where the server has them."),
+    ] = None,
+    api_key: Annotated[
+        str | None,
+        typer.Option("--api-key", metavar="KEY", envvar="OPENAI_API_KEY", help="Sent as a bearer token.", show_envvar=True),
+    ] = None,
+    steady: Annotated[
+        float,
+        typer.Option(
+            "--steady",
+            metavar="TIME",
+            parser=quantities.seconds,
+            help="Least length of the steady state.",
+            show_default="20s",
+        ),
+    ] = 20.0,
+    study: Annotated[
+        str | None, typer.Option("--study", metavar="FILE|URL", help="Keep the points in this study, and resume from it.")
+    ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            "--device",
+            metavar="D,...|none",
+            autocompletion=completing.devices,
+            help="The server's GPUs on this machine, such as nvidia:0,nvidia:1; by default its only one. none: no energy.",
+        ),
+    ] = None,
+    meter: Annotated[
+        str | None,
+        typer.Option("--meter", metavar="URL", help="Where another machine serves its GPUs' energy, as dcgm-exporter does."),
+    ] = None,
+    meter_gpus: Annotated[
+        str | None, typer.Option("--meter-gpus", metavar="N,...", help="Which GPUs there serve, by number or UUID.")
+    ] = None,
+    core: Annotated[
+        str | None, typer.Option("--core", metavar="MHZ,...", help="Core clocks to measure besides the driver's own.")
+    ] = None,
+    memory: Annotated[
+        str | None, typer.Option("--memory", metavar="MHZ,...", help="Memory clocks that go with --core.")
+    ] = None,
+    power_limit: PowerLimitsOption = None,
+    gpu: Annotated[
+        str | None, typer.Option("--gpu", metavar="NAME", help="Model of the GPUs, where no meter says it, such as H100.")
+    ] = None,
+    gpus: Annotated[
+        int | None, typer.Option("--gpus", metavar="N", help="How many the engine runs on, where no meter says it.")
+    ] = None,
+    tensor_parallel: Annotated[
+        int | None, typer.Option("--tensor-parallel", metavar="N", help="Degree; by default the number of GPUs.")
+    ] = None,
+    precision: Annotated[
+        str, typer.Option("--precision", metavar="NAME", help="Of the weights, such as bfloat16; kept with the points.")
+    ] = "",
+    task: Annotated[
+        str | None, typer.Option("--task", metavar="NAME", help="Name of the load in the study; by default its lengths.")
+    ] = None,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", min=0, help="Seed of made-up prompts, lengths and arrivals.")
+    ] = 0,
+    dry_run: DryRunOption = False,
+    clock_control: ClockControlOptions,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure a running LLM server: energy per token, latency.
+
+    Keeps requests running (--batch) or lets them arrive (--rate), and measures the steady state of each point: time to the
+    first token, time between tokens, tokens a second, and the energy of the GPUs where there is a meter. Larger batches are
+    left out once one is unstable. With --study points are kept as they are measured, and the same command resumes.
+    """
+    from wastenot.serving.bench.bench import prepare_bench
+    from wastenot.serving.bench.point import Target
+    from wastenot.serving.bench.sweep import ServerSweepOutcome
+    from wastenot.serving.cli.server_gpus import meter_of, server_gpus, settings_of
+    from wastenot.terminal.output import say, typed_command
+    from wastenot.terminal.progress import kept_if_interrupted, resume_with, shown_progress
+
+    load = load_options.read(seed)
+    devices, why_none = server_gpus(url, device, meter, clock_control)
+    settings = settings_of(devices, core, memory, power_limit)
+    energy = meter_of(devices, meter, meter_gpus)
+    bench = prepare_bench(
+        Target(url, model=model, api=api, key=api_key), load.plan, study, batches=load.batches, rates_per_s=load.rates_per_s,
+        meter=energy, devices=devices, settings=settings, steady_s=steady, task=task, gpu=gpu, gpus=gpus,
+        tensor_parallel=tensor_parallel, precision=precision, seed=seed,
+    )  # fmt: skip
+    lines = _announcement(bench, why_none)
+    if dry_run:
+        _show_dry_run(bench, lines, study, as_json)
+        return
+    for line in lines:
+        say(line)
+    unkept = "the points so far are above; to keep them, and to resume: --study FILE"
+    resume = unkept if study is None else resume_with("the same command", study)
+    measured: list[ServingPoint] = []
+    try:
+        with kept_if_interrupted(resume), shown_progress(f"measuring {bench.served.model}") as progress:
+            command = None if study is None else _without_secrets(typed_command(study))
+            outcome = bench.run(progress=progress, command=command, each=measured.append)
+    except (DeviceError, StudyError, KeyboardInterrupt) as error:
+        if measured:  # what was measured is not lost for what went wrong after it
+            so_far = ServerSweepOutcome(measured, measured=len(measured))
+            _show(bench, study, so_far, as_json, fault=str(error) or "interrupted")
+        raise
+    _show(bench, study, outcome, as_json)
+    if as_json:
+        return
+    for why, loads in _by_reason(outcome).items():
+        say(f"left out: {loads}: {why}")
+    for line in _next(outcome, study):
+        say(line)
+
+
+def _show(
+    bench: ServerBench, study: str | None, outcome: ServerSweepOutcome, as_json: bool, fault: str | None = None
+) -> None:
+    from wastenot.serving.cli.serving_points import points_text
+    from wastenot.terminal.output import console, print_json
+
+    if as_json:
+        print_json("serve-bench", _document(bench, study, outcome) | {"fault": fault})
+    else:
+        console().print(points_text(bench.served, outcome))
+
+
+def _show_dry_run(bench: ServerBench, lines: Sequence[str], study: str | None, as_json: bool) -> None:
+    from wastenot.terminal.output import as_values, print_json, wrapped
+
+    if as_json:
+        meter = None if bench.meter is None else bench.meter.name
+        part = {"points": as_values(bench.wanted), "todo": len(bench.todo), "device_s": bench.least_s}
+        print_json("estimate", {"server": as_values(bench.served), "study": study, "meter": meter, "parts": [part]})
+        return
+    for line in (*lines, "  nothing was measured or written (--dry-run)"):
+        print(wrapped(line, sys.stdout))
+
+
+def _by_reason(outcome: ServerSweepOutcome) -> dict[str, str]:
+    """Points that were left out, by why."""
+    found: dict[str, list[str]] = {}
+    for load, why in outcome.dropped:
+        found.setdefault(why, []).append(str(load))
+    return {why: ", ".join(loads) for why, loads in found.items()}
+
+
+def _announcement(bench: ServerBench, why_none: str) -> list[str]:
+    from wastenot.reporting.formatting import duration
+
+    served, meter, points, todo = bench.served, bench.meter, len(bench.wanted), len(bench.todo)
+    before = f", {points - todo:,} of them measured before" if todo < points else ""
+    lines = [f"{served.model} at {served.source}, load {served.task}: {counted(points, 'point')}{before}"]
+    if todo:
+        lines.append(f"  about {duration(bench.least_s)} or more, as long as answers take")
+    if meter is None:
+        lines.append(f"  latency only, no energy: {why_none}")
+    else:
+        real = "" if meter.evidence == "measured" else f" ({meter.evidence})"
+        lines.append(f"  energy of {counted(meter.gpus, 'GPU')} ({meter.gpu}) by {meter.name}{real}")
+    return lines
+
+
+def _without_secrets(command: str) -> str:
+    """A command for a study to remember: of the server's key and of passwords in addresses it keeps nothing."""
+    return re.sub(r"(https?://)[^/@\s']*@", r"\1", re.sub(r"(--api-key[= ])('[^']*'|\S+)", r"\1KEY", command))
+
+
+def _document(bench: ServerBench, study: str | None, outcome: ServerSweepOutcome) -> dict[str, Any]:
+    from wastenot.serving.bench.sweep import pareto
+    from wastenot.terminal.output import as_values
+
+    best = pareto(outcome.points)
+    return {
+        "server": as_values(bench.served),
+        "study": study,
+        "meter": None if bench.meter is None else bench.meter.name,
+        "measured": outcome.measured,
+        "found": outcome.found,
+        "points": [as_values(point) | {"server": dict(point.server), "pareto": point in best} for point in outcome.points],
+        "dropped": [{"point": as_values(load), "why": why} for load, why in outcome.dropped],
+    }
+
+
+def _next(outcome: ServerSweepOutcome, study: str | None) -> list[str]:
+    from wastenot.serving.tables.store import ServingStore
+    from wastenot.study.store import open_study
+
+    stable = [point for point in outcome.points if point.is_stable]
+    if not stable:
+        return ["no point is stable: send more requests at once, for longer, or look at the server's own limits"]
+    if study is None:
+        return ["to keep the points and to add to them: --study FILE"]
+    if all(point.energy_per_token_j is None for point in stable):
+        return []
+    held = ServingStore(open_study(study)).points(stable_only=True)
+    task = f" --task {shlex.quote(stable[0].task)}" if len({point.task for point in held}) > 1 else ""
+    return [f"next: wastenot recommend {study} --itl {_deadline(stable)}{task}"]
+
+
+def _deadline(points: Sequence[ServingPoint]) -> str:
+    """A deadline that some of the points meet and others do not."""
+    gaps = sorted(point.itl.p50_s for point in points if point.itl.p50_s is not None)
+    middle_ms = 1e3 * gaps[len(gaps) // 2] if gaps else 50.0
+    return f"{max(1.05 * middle_ms, 1.0):.0f}ms"

@@ -1,0 +1,112 @@
+"""Operating points of servers as tables of text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wastenot.wording import counted
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from wastenot.serving.bench.sweep import Served, ServerSweepOutcome
+    from wastenot.study.serving_records import ServingPoint
+    from wastenot.study.serving_rows import StoredRun
+    from wastenot.study.summary import StudySummary
+
+
+def servers_text(summary: StudySummary) -> list[RenderableType]:
+    """The servers of a study: what there is of each, and when it was measured or imported; nothing where there are none."""
+    from rich.markup import escape
+
+    from wastenot.terminal.tables import plain_table
+
+    if not summary.serving_runs:
+        return []
+    table = plain_table(
+        ("server of", "on", "load", "evidence"),
+        ("points", "batch sizes", "settings", "least mJ a token", "least median ITL (ms)"),
+        less_important=("settings", "evidence"),
+    )
+    for server in summary.servers:
+        unstable = f" ({server.unstable:,} unstable)" if server.unstable else ""
+        least, most = server.max_running
+        table.add_row(
+            escape(server.model),
+            escape(f"{server.gpus} × {server.gpu}" if server.gpus > 1 else server.gpu),
+            escape(server.task),
+            server.evidence,
+            f"{server.points:,}{unstable}",
+            f"{least:,}" if least == most else f"{least:,} to {most:,}",
+            f"{server.settings:,}",
+            "-" if server.energy_per_token_j is None else f"{1e3 * server.energy_per_token_j:.4g}",
+            "-" if server.itl_p50_s is None else f"{1e3 * server.itl_p50_s:.4g}",
+        )
+    return ["", table, "", "points of servers", *(f"  {escape(_run_line(run))}" for run in summary.serving_runs)]
+
+
+def _run_line(run: StoredRun) -> str:
+    if not run.wanted:
+        return f"{run.started_at:%Y-%m-%d %H:%M} UTC  {counted(run.points, 'point')} from {run.source}"
+    how_far = f"{run.points:,} of {counted(len(run.wanted), 'point')} of {run.source}"
+    if run.finished_at is not None:
+        return f"{run.started_at:%Y-%m-%d %H:%M} UTC  {how_far}; finished"
+    again = f"; resume it: {run.command}" if run.command else ""
+    return f"{run.started_at:%Y-%m-%d %H:%M} UTC  {how_far}; not finished{again}"
+
+
+def points_text(served: Served, outcome: ServerSweepOutcome) -> RenderableType:
+    """The points of a sweep as a table, and what to know of them."""
+    from rich.markup import escape
+
+    from wastenot.serving.bench.sweep import pareto
+    from wastenot.terminal.tables import Group, plain_table
+
+    best = pareto(outcome.points)
+    metered = any(point.energy_per_token_j is not None for point in outcome.points)
+    settings = len({point.setting for point in outcome.points}) > 1
+    columns = ["running", "tokens/s"]
+    columns += ["power (W)", "mJ a token"] if metered else []
+    columns += ["ITL median (ms)", "P99", "TTFT median (ms)", "P99 "]
+    table = plain_table(
+        ("load", "clocks") if settings else ("load",), tuple(columns), less_important=("P99 ", "power (W)", "running")
+    )
+    for point in outcome.points:
+        load = f"{point.max_running:,}" if point.rate_per_s is None else f"{point.rate_per_s:g}/s"
+        marked = f"{load} {'*' if point in best else '' if point.is_stable else '(unstable)'}".rstrip()
+        row = [marked, *([str(point.setting)] if settings else [])]
+        row += [_number(point.mean_running, ".1f"), f"{point.tokens_per_s:,.1f}"]
+        row += [_number(point.power_w, ".1f"), _energy(point)] if metered else []
+        row += [_ms(point.itl.p50_s), _ms(point.itl.p99_s), _ms(point.ttft.p50_s), _ms(point.ttft.p99_s)]
+        table.add_row(*row)
+    kinds = dict.fromkeys(point.evidence for point in outcome.points)
+    on = "" if served.gpu == "unknown" else f" on {served.gpus} × {served.gpu}"
+    head = f"[bold]{escape(served.model)}[/]{escape(on)}, load {escape(served.task)}"
+    lines: list[RenderableType] = [f"{head} ({', '.join(kinds)})", "", table]
+    if len(best) > 1:
+        lines.append("* no other point has both less energy and a shorter median time between tokens (ITL)")
+    notes = dict.fromkeys(
+        f"  {load_of(point)}: {note}" for point in outcome.points for note in (point.why_unstable, *point.notes) if note
+    )
+    return Group(*lines, *(["", "notes", *map(escape, notes)] if notes else []))
+
+
+def load_of(point: ServingPoint) -> str:
+    """The load of a point, and its clocks."""
+    load = f"batch {point.max_running:,}" if point.rate_per_s is None else f"{point.rate_per_s:g} requests/s"
+    return load if point.setting.is_auto else f"{load} at {point.setting}"
+
+
+def _energy(point: ServingPoint) -> str:
+    if point.energy_per_token_j is None:
+        return "-"
+    error = "" if point.energy_per_token_se_j is None else f" ± {1e3 * point.energy_per_token_se_j:.2g}"
+    return f"{1e3 * point.energy_per_token_j:.4g}{error}"
+
+
+def _ms(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{1e3 * seconds:.4g}"
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else f"{value:,{form}}"

@@ -1,0 +1,276 @@
+"""``wastenot steer``: policies that steer one engine's clock, beside each other on a trace."""
+
+from __future__ import annotations
+
+from math import inf, isnan
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wastenot.errors import BadInputError
+from wastenot.terminal import quantities
+from wastenot.terminal.options import JsonOption, check_seconds
+from wastenot.wording import counted
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from wastenot.serving.model.deadlines import Deadlines
+    from wastenot.serving.model.steering import PolicyName, Steering
+
+
+def steer(
+    engine: Annotated[Path, typer.Argument(metavar="ENGINE.json", help="The engine, as 'wastenot engine --out' writes it.")],
+    trace: Annotated[
+        Path, typer.Option("--trace", metavar="FILE", help="Requests as CSV or JSON lines: times, prompt and output tokens.")
+    ],
+    load: Annotated[
+        float | None,
+        typer.Option(
+            "--load",
+            metavar="X",
+            parser=quantities.share,
+            help="Bring the trace to this share of what the greatest clock can take, such as 50%.",
+        ),
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option("--rate", metavar="X", help="Bring the trace to so many requests a second instead.")
+    ] = None,
+    first: Annotated[
+        float | None,
+        typer.Option("--first", metavar="TIME", parser=quantities.seconds, help="Only the first so long of the trace."),
+    ] = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--policy",
+            metavar="NAME",
+            help="Only these, beside the greatest clock; may be repeated. 'oracle' takes minutes.",
+        ),
+    ] = None,
+    gpus: Annotated[
+        int | None,
+        typer.Option("--gpus", metavar="N", help="The engine of this parallel degree; by default the least of the file."),
+    ] = None,
+    step_tokens: Annotated[
+        int | None,
+        typer.Option(
+            "--step-tokens", metavar="N", min=1, help="Most new tokens of a step; by default what lets the engine take most."
+        ),
+    ] = None,
+    switch_time: Annotated[
+        float | None,
+        typer.Option(
+            "--switch-time",
+            metavar="TIME",
+            parser=quantities.seconds,
+            help="Until a clock that was asked for is in effect; by default the engine's.",
+        ),
+    ] = None,
+    ttft: Annotated[
+        str, typer.Option("--ttft", metavar="TIME,...", help="Bounds on the first token: one, or by prompts' length.")
+    ] = "250ms,400ms,2s",
+    tbt: Annotated[
+        float,
+        typer.Option(
+            "--tbt",
+            metavar="TIME",
+            parser=quantities.seconds,
+            help="Bound on the time between two tokens.",
+            show_default="100ms",
+        ),
+    ] = 0.1,
+    e2e: Annotated[
+        float | None,
+        typer.Option("--e2e", metavar="TIME", parser=quantities.seconds, help="Bound on a whole answer; by default none."),
+    ] = None,
+    share: Annotated[
+        float,
+        typer.Option(
+            "--share", metavar="X", parser=quantities.share, help="Share of requests, and of their tokens, to be in time."
+        ),
+    ] = 0.99,
+    length_error: Annotated[
+        float,
+        typer.Option(
+            "--length-error", metavar="X", parser=quantities.share, help="How far predicted lengths of answers are off."
+        ),
+    ] = 0.3,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Seed of the errors of predictions.")] = 0,
+    lenient: Annotated[
+        bool, typer.Option("--lenient", help="Leave out lines of the trace that are wrong, and sort the others.")
+    ] = False,
+    page: Annotated[
+        Path | None, typer.Option("--page", metavar="FILE.html", help="Write a page with a time line to this file.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Simulate policies that steer an engine's clock.
+
+    Runs the requests of a trace through the engine step by step under each policy, and shows what each saves of the greatest
+    clock's energy beside the share of requests that keep their deadlines. Nothing is run or set on a GPU.
+    """
+    from dataclasses import replace
+
+    from wastenot.install import install_line
+    from wastenot.serving.model.compiled import COMPILED
+    from wastenot.serving.model.profile_file import read_engine
+    from wastenot.serving.model.steering import DEFAULT_POLICIES, POLICY_NAMES, steer as run
+    from wastenot.serving.model.traces import read_trace
+    from wastenot.terminal.output import console, print_json, say
+    from wastenot.terminal.progress import shown_progress
+
+    chosen = _policies(policy, POLICY_NAMES) if policy else DEFAULT_POLICIES
+    deadlines = deadlines_of(ttft, tbt, e2e, share)
+    if rate is not None and not 0 < rate < inf:
+        raise BadInputError(f"--rate {rate:g}: must be above 0, and finite")
+    if not 0 <= length_error < inf:
+        raise BadInputError(f"--length-error {length_error:g}: must be a number of at least 0")
+    if first is not None:
+        check_seconds("--first", first, positive=True)
+    of = read_engine(engine).engine(gpus)
+    if switch_time is not None:
+        of = replace(of, switch_s=switch_time)
+    read = read_trace(trace, lenient=lenient)
+    if read.left_out:
+        say(f"{trace}: {counted(len(read.left_out), 'line')} left out, the first: {read.left_out[0]}")
+    if read.moved:
+        say(f"{trace}: {counted(read.moved, 'request')} moved, in the order of their arrivals")
+    requests = read.requests if first is None else read.requests.part(0.0, first)
+    if not COMPILED:
+        say(f"Numba is not installed, so this takes long: {install_line('serve')}")
+    with shown_progress("simulate") as progress:
+        found = run(
+            of,
+            requests,
+            load=load,
+            rate_per_s=rate,
+            step_tokens=step_tokens,
+            policies=chosen,
+            deadlines=deadlines,
+            share=share,
+            length_error=length_error,
+            seed=seed,
+            progress=progress,
+        )
+    if page is not None:
+        from wastenot.serving.page.steer_page import write_steer_page
+        from wastenot.terminal.output import typed_command
+
+        write_steer_page(found, page, trace=str(trace), command=typed_command(str(engine)))
+        say(f"{page}: page written")
+    if as_json:
+        print_json("steer", steering_document(found, str(engine), str(trace)))
+    else:
+        console().print(steering_text(found, str(trace)))
+
+
+def _policies(asked: list[str], known: tuple[PolicyName, ...]) -> tuple[PolicyName, ...]:
+    chosen = []
+    for name in asked:
+        found = next((each for each in known if each == name), None)
+        if found is None:
+            raise BadInputError(f"--policy {name}: is none of {', '.join(known)}")
+        chosen.append(found)
+    return tuple(chosen)
+
+
+def deadlines_of(ttft: str, tbt: float, e2e: float | None, share: float) -> Deadlines:
+    """The deadlines that were asked for.
+
+    Raises:
+        BadInputError: they cannot be understood.
+    """
+    from wastenot.serving.model.deadlines import LITERATURE, Deadlines
+
+    try:
+        bounds = tuple(quantities.seconds(part) for part in ttft.split(","))
+    except typer.BadParameter as error:
+        raise BadInputError(f"--ttft: {error.message}") from None
+    below = {1: (), len(LITERATURE.ttft_s): LITERATURE.prompt_below}.get(len(bounds))
+    if below is None:
+        limits = " and ".join(f"{each:,}" for each in LITERATURE.prompt_below)
+        raise BadInputError(f"--ttft {ttft}: give one bound, or three, for prompts below {limits} tokens and longer ones")
+    if not all(0 < bound < inf for bound in (*bounds, tbt, 1.0 if e2e is None else e2e)):
+        raise BadInputError("--ttft, --tbt and --e2e must be times above 0, such as 250ms")
+    if not 0 < share <= 1:
+        raise BadInputError(f"--share {share:g}: must be above 0, and 1 at most")
+    return Deadlines(bounds, below, tbt, share, e2e)
+
+
+def steering_document(found: Steering, engine: str, trace: str) -> dict[str, Any]:
+    """What the verb found, as JSON values."""
+    from wastenot.terminal.output import as_values
+
+    tables = found.engine.tables
+    return {
+        "engine": engine,
+        "model": found.engine.model,
+        "device": found.engine.device,
+        "gpus": found.engine.gpus,
+        "evidence": tables.evidence,
+        "source": tables.source,
+        "step_tokens": found.engine.most_step_tokens,
+        "switch_s": found.engine.switch_s,
+        "trace": trace,
+        "requests": len(found.requests),
+        "duration_s": found.duration_s,
+        "rate_per_s": found.rate_per_s,
+        "capacity_per_s": None if found.capacity is None else found.capacity.rate_per_s,
+        "deadlines": as_values(found.deadlines),
+        "policies": [
+            {
+                "name": run.name,
+                **as_values(run.result),
+                "saved": found.saved(run),
+                "attains": run.result.attainment >= found.share,
+            }
+            for run in found.runs
+        ],
+    }
+
+
+def steering_text(found: Steering, trace: str) -> RenderableType:
+    """What the verb found, for a terminal."""
+    from wastenot.reporting.formatting import duration, percent, quantity
+    from wastenot.terminal.tables import Group, Text, plain_table
+
+    engine = found.engine
+    head = Text.assemble(
+        (engine.model or "engine", "bold"),
+        f" on {engine.device or 'a device without a name'}: {len(found.requests):,} requests of {trace}, "
+        f"{duration(found.duration_s)} at {found.rate_per_s:.3g} a second, {engine.most_step_tokens:,} tokens a step "
+        f"(simulated, on {'a ' if engine.tables.evidence == 'forecast' else ''}{engine.tables.evidence} "
+        f"{'forecast of steps' if engine.tables.evidence == 'forecast' else 'steps'})",
+    )
+    table = plain_table(
+        ("policy",),
+        ("saved", "in time", "J/token", "TTFT P99", "TBT P99", "clock", "switches"),
+        less_important=("switches", "clock", "J/token"),
+    )
+    for run in found.runs:
+        row, attains = run.result, run.result.attainment >= found.share
+        table.add_row(
+            Text(row.policy),
+            Text(percent(found.saved(run), 1) if run is not found.runs[0] else "–", style="" if attains else "dim"),
+            Text(percent(row.attainment, 2), style="" if attains else "red"),
+            f"{row.energy_per_token_j:.3g}",
+            "/".join("–" if isnan(each) else f"{1e3 * each:,.0f}" for each in row.ttft_p99_s) + " ms",
+            quantity(row.tbt_p99_s, "s", 3),
+            "–" if row.mean_core_mhz is None else f"{row.mean_core_mhz:,.0f} MHz",
+            f"{row.switches:,}",
+        )
+    notes = []
+    if found.capacity is not None:
+        notes.append(f"the greatest clock takes {found.capacity.rate_per_s:.3g} requests a second at most")
+    greatest = found.runs[0].result.attainment
+    if greatest < found.share:
+        notes.append(
+            f"note: even the greatest clock keeps the deadlines of only {percent(greatest, 1)} of the requests: try fewer "
+            "(--rate, --load) or allow more time (--ttft, --tbt)"
+        )
+    elif any(run.result.attainment < found.share for run in found.runs):
+        lost = "a request" if found.share == 1 else f"more than {percent(1 - found.share, 0)} of the requests"
+        notes.append(f"what misses the deadlines of {lost} saves nothing")
+    return Group(head, "", table, "", *(Text(note, style="yellow" if note.startswith("note") else "") for note in notes))

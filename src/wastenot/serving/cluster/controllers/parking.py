@@ -1,0 +1,314 @@
+"""Our controller: deadlines are the constraint, energy the objective, and what is not needed now is parked, not stopped.
+
+    5 min     instances that are there: enough for what is forecast until new ones could have started, and head-room
+    5 s       instances that serve: the number of least power for the load of the moment, the others parked or woken
+    a step    prompts by deadline; the clock: low, and climbing with the backlog of prompts
+
+All classes share one pool: by deadline, short prompts need not wait for long ones, and one pool evens out the load better
+than several. A parked instance is back in tens of milliseconds and a new one in minutes, so mistakes of the forecast cost
+little where some are parked. More serve as soon as more are needed, fewer only when fewer were enough for a while. When
+prompts pile up or instances fail, all that are parked are woken, as many are started as the load of the moment needs, and
+clocks are at their greatest until it is over. Meanwhile few prompts wait on an instance: the others are held at the router,
+so that instances that come have work at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from wastenot.arrays import FloatArray, IndexArray
+from wastenot.serving.cluster.classes import COUNT
+from wastenot.serving.cluster.clock_rules import greatest, rule_at
+from wastenot.serving.cluster.demand import Demand
+from wastenot.serving.cluster.frontiers import InstanceFrontier
+from wastenot.serving.cluster.model import (
+    Action,
+    Cluster,
+    ClusterView,
+    InstanceState,
+    Park,
+    Route,
+    Router,
+    SetClock,
+    Start,
+    Stop,
+    Wake,
+)
+from wastenot.serving.cluster.objective import Tariff
+from wastenot.serving.cluster.pools import PoolPlan, planned, power_by_count
+from wastenot.serving.cluster.profiles import Profiles
+
+PATIENCE = 0.6
+"""Of the time to the first token that prompts which wait may take of an instance before it is an emergency."""
+REMEMBERED_S = 600.0
+"""Time over which misses are counted."""
+NEAR = 0.02
+"""A load that is so little above a level is taken for it."""
+WINDOWS_S = (20.0, 60.0)
+"""Over which the load of the moment is averaged."""
+FEW = 200.0
+"""Requests of a class of which a miss more or less says little."""
+ANSWERS = 2.0
+"""Work of an answer's token, in tokens of prompts."""
+FEW_CAME = 1000.0
+"""Requests that say half of how much work a request is."""
+ENOUGH = 5000.0
+"""Requests answered lately that say how many deadlines are missed."""
+USED = (0.0, 0.4, 1.0)
+"""Of the misses that are allowed: where the load is taken for less, for more by the margin, and for far more than it is."""
+HOLD_STEPS = (32, 4)
+"""Steps' worth of prompts that wait on an instance before it gets no more: so that clocks can climb, and in an emergency."""
+LATE = 0.05
+"""Of the requests that came since the last visit: if so many that are held are late, it is an emergency at once."""
+MISSED = 0.05
+"""Of the requests answered between two visits, or of ``FEW``: if so many missed a deadline twice, it is an emergency."""
+EMERGENCY_S = 10.0
+"""Over which the load of the moment is averaged in an emergency."""
+CHANCE = 3.0
+"""Standard deviations of independent arrivals over this time that may be chance."""
+EMERGENCY_ROOM = 0.5
+"""Of the load that instances could take in an emergency, above that of the moment."""
+PLAN_S = 300.0
+"""Between two looks at how many instances are to be there."""
+BURSTS_S = 1800.0
+"""Time over which bursts are remembered."""
+UNSEEN = 1.3
+"""Of the usual load, a burst that is to be expected before some time has shown what bursts there are."""
+DAY_S = 86_400.0
+"""Whose load the layout is chosen for."""
+_ALIKE = Tariff.hourly(1.0)
+"""Energy costs the same at all times."""
+_THERE = (InstanceState.STARTING, InstanceState.SERVING, InstanceState.PARKED, InstanceState.WAKING)
+
+
+@dataclass(slots=True, eq=False)
+class Parking:
+    """Instances that are woken and parked as the load goes, at the cheapest clocks that keep the deadlines.
+
+    Attributes:
+        profiles: of the cluster.
+        demand: that is expected.
+        name: for tables and pictures.
+        margin: of the load that clocks are chosen for, above that of the moment; it grows when deadlines are missed, and the
+            load is taken for less by as much when they are not.
+        head_room: of the load that serving instances could take, above that of the moment.
+        reserve: of the load that instances which are there could take, above what is forecast; more where there were bursts.
+        lasts_s: that fewer instances must have been enough before some are parked.
+        alarm_s: that an emergency lasts after its last sign.
+        tariff: what energy costs over time, which decides when a start is worth its cost; the same at all times by default.
+    """
+
+    profiles: Profiles
+    demand: Demand
+    name: str = "ours"
+    margin: float = 0.05
+    head_room: float = 0.15
+    reserve: float = 0.1
+    lasts_s: float = 60.0
+    alarm_s: float = 10.0
+    period_s: float = 5.0
+    tariff: Tariff | None = None
+    _plan: PoolPlan = field(init=False, repr=False)
+    _plan_s: float = field(init=False, repr=False)
+    _needed: deque[tuple[float, int]] = field(init=False, repr=False)
+    _alarm_s: float = field(init=False, repr=False)
+    _alarm: bool = field(init=False, repr=False)
+    _short: float = field(init=False, repr=False)
+    _piled: bool = field(init=False, repr=False)
+    _failed: int = field(init=False, repr=False)
+    _bursts: deque[tuple[float, float]] = field(init=False, repr=False)
+    _outcome: FloatArray = field(init=False, repr=False)
+    _rule: dict[int, int] = field(init=False, repr=False)
+    _usual_work: float = field(init=False, repr=False)
+    _came: FloatArray = field(init=False, repr=False)
+
+    def begin(self, cluster: Cluster) -> Sequence[Action]:
+        """The layout of least power for a day's load, instances for what is forecast for the first minutes, all awake."""
+        peak = self.demand.peak(0.0, cluster.changes.start_s[0] + 2 * PLAN_S)
+        parked_w = cluster.changes.parked_power_w
+        usual = self.demand.expected(0.0, DAY_S)
+        self._plan = planned(self.profiles, usual, usual * (1 + self.reserve), spare_gpu_w=parked_w)
+        self._plan_s, self._needed, self._alarm_s, self._short = PLAN_S, deque(), -math.inf, math.inf
+        self._alarm = False
+        self._piled, self._failed, self._outcome, self._rule = False, 0, np.zeros((2, COUNT)), {}
+        mix = self.profiles.mix(self._plan.blend)
+        self._usual_work, self._came = mix.prompt + ANSWERS * mix.output, np.zeros(2)
+        self._bursts = deque([(-BURSTS_S / 2, UNSEEN)])
+        start = Start(self._plan.layout, 0, greatest(cluster.layouts[self._plan.layout]))
+        return [*[start] * self._there(peak), self._route(alarm=False)]
+
+    def control(self, view: ClusterView) -> Sequence[Action]:
+        """What the load of the moment asks for, and every five minutes what is forecast."""
+        self.demand.see(view)
+        self._note_burst(view.now_s)
+        keep = math.exp(-self.period_s / REMEMBERED_S)
+        self._outcome = keep * self._outcome + np.stack([view.finished, view.missed])
+        came = view.arrived_prompt_tokens + ANSWERS * view.arrived_output_tokens
+        self._came = keep * self._came + np.array([came.sum(), view.arrivals.sum()])
+        failed = int((view.state == InstanceState.FAILED).sum())
+        lost, self._failed = failed > self._failed, failed
+        late = view.held_late.sum() > LATE * max(view.arrivals.sum(), 1)
+        over = late or self._beyond(view)
+        if self._lasting(view) or over or lost:
+            self._alarm_s = view.now_s + self.alarm_s
+        alarm, before = view.now_s < self._alarm_s, self._alarm
+        self._alarm = alarm
+        actions: list[Action] = [] if alarm == before else [self._route(alarm=alarm)]
+        if over or lost or view.now_s >= self._plan_s - 1e-9 or self._free(view) > self._short:
+            self._plan_s = view.now_s + PLAN_S
+            actions += self._resize(view, self._for_now() if over else 1)
+        return [*actions, *self._steer(view, alarm)]
+
+    def _route(self, *, alarm: bool) -> Route:
+        hold = HOLD_STEPS[alarm] * self.profiles.cluster.layouts[self._plan.layout].most_step_tokens
+        return Route(((0,),) * COUNT, by_deadline=True, router=Router.LEAST_TOKENS, hold=(hold,))
+
+    @property
+    def _heavier(self) -> float:
+        """Work of a request as they came lately, over that of those that the plan was made for."""
+        work, count = self._came
+        return (work / self._usual_work + FEW_CAME) / (count + FEW_CAME)  # type: ignore[no-any-return]
+
+    # ---- instances that are there -----------------------------------------------------------------------------------
+
+    @property
+    def _gpus(self) -> int:
+        """Of an instance."""
+        return self.profiles.cluster.layouts[self._plan.layout].gpus
+
+    @property
+    def _most(self) -> int:
+        """Instances that all hosts have GPUs for."""
+        cluster = self.profiles.cluster
+        return cluster.hosts * (cluster.gpus_per_host // self._gpus)
+
+    def _known(self, instances: int) -> InstanceFrontier:
+        return self._plan.frontier(self.profiles, instances)
+
+    def _there(self, peak_per_s: FloatArray) -> int:
+        """Instances that are to be there for a peak: those of least power, the others off."""
+        rate = float(peak_per_s.sum()) * self._heavier
+        upper = rate * max(1 + self.reserve, self._bursts[0][1] if self._bursts else 0.0)
+        return max(self._fewest_watts(rate, upper, self._most, 0.0), 1)
+
+    def _note_burst(self, now_s: float) -> None:
+        """The load of the moment beside that of some minutes; the greatest such ratio comes first."""
+        usual = float(self.demand.recent(PLAN_S).sum())
+        if now_s >= PLAN_S and usual > 0:
+            ratio = float(self.demand.recent(WINDOWS_S[0]).sum()) / usual
+            while self._bursts and self._bursts[-1][1] <= ratio:
+                self._bursts.pop()
+            self._bursts.append((now_s, ratio))
+        while self._bursts and self._bursts[0][0] <= now_s - BURSTS_S:
+            self._bursts.popleft()
+
+    def _free(self, view: ClusterView) -> int:
+        """Instances that hosts have GPUs for."""
+        return int((view.free_gpus // self._gpus).sum())
+
+    def _beyond(self, view: ClusterView) -> bool:
+        """Whether more comes than all instances that are there can take, by more than chance."""
+        rate, there = float(self.demand.recent(EMERGENCY_S).sum()), int(np.isin(view.state, _THERE).sum())
+        surely = (rate - CHANCE * math.sqrt(rate / EMERGENCY_S)) * self._heavier
+        return surely > there * self._known(max(there, 1)).capacity_per_s
+
+    def _for_now(self) -> int:
+        """Instances that the load of the moment needs in an emergency."""
+        rate = max(float(self.demand.recent(window_s).sum()) for window_s in (EMERGENCY_S, *WINDOWS_S)) * self._heavier
+        most, count = self._most, 1
+        while count < most and count * self._known(count).capacity_per_s < rate * (1 + EMERGENCY_ROOM):
+            count += 1
+        return count
+
+    def _resize(self, view: ClusterView, least: int) -> Iterator[Action]:
+        """Start what will be needed by the time that it serves; stop what stays parked longer than a start is worth."""
+        changes, layout = self.profiles.cluster.changes, self._plan.layout
+        start_s = changes.start_s[layout]
+        soon = max(self._there(self.demand.peak(view.now_s, view.now_s + start_s + PLAN_S)), least)
+        powers_w = max(changes.parked_power_w, 1.0), changes.start_power_w
+        pays_s = start_s + (self.tariff or _ALIKE).start_outweighed_s(view.now_s, *powers_w, start_s)
+        later = self._there(self.demand.peak(view.now_s, view.now_s + pays_s + PLAN_S))
+        own, free = np.flatnonzero(np.isin(view.state, _THERE)), self._free(view)
+        start = Start(layout, 0, greatest(self.profiles.cluster.layouts[layout]))
+        self._short = free if soon - len(own) > free else math.inf
+        yield from [start] * min(soon - len(own), free)
+        parked = own[view.state[own] == InstanceState.PARKED]
+        for instance in parked[: max(len(own) - max(soon, later), 0)].tolist():
+            yield Stop(instance)
+
+    # ---- instances that serve ---------------------------------------------------------------------------------------
+
+    def _steer(self, view: ClusterView, alarm: bool) -> Iterator[Action]:
+        """Wake or park, and set clocks."""
+        serving = np.flatnonzero(view.state == InstanceState.SERVING)
+        parked = np.flatnonzero((view.state == InstanceState.PARKED) | (view.state == InstanceState.DRAINING))
+        awake = len(serving) + int((view.state == InstanceState.WAKING).sum())
+        most = awake + len(parked)
+        rate = max(float(self.demand.recent(window_s).sum()) for window_s in WINDOWS_S) * self._heavier * self._raised()
+        parked_w = self.profiles.cluster.changes.parked_power_w
+        target = most if alarm else self._fewest_watts(rate, rate * (1 + self.head_room), most, parked_w)
+        target = self._held(view.now_s, max(target, min(most, 1)))
+        if target > awake:
+            back = sorted(parked.tolist(), key=lambda each: (view.state[each] == InstanceState.PARKED, each))
+            for instance in back[: target - awake]:
+                yield Wake(instance)
+        elif target < awake:
+            quiet = sorted(serving.tolist(), key=lambda each: (view.running[each] + view.waiting[each], -each))
+            quiet = quiet[: min(awake - target, len(serving) - 1)]
+            for instance in quiet:
+                yield Park(instance)
+            serving = np.setdiff1d(serving, quiet)
+        yield from self._clock(serving, rate / max(target, 1), max(target, 1), alarm)
+
+    def _fewest_watts(self, rate: float, upper: float, most: int, spare_gpu_w: float) -> int:
+        """Instances that draw least at a rate, of those that could take a higher one; all where they are too few."""
+        power = power_by_count(self._known, rate, upper, most)
+        power -= spare_gpu_w * self._gpus * np.arange(most + 1)
+        return int(power.argmin()) if np.isfinite(power).any() else most
+
+    def _held(self, now_s: float, target: int) -> int:
+        """The most instances that were needed lately."""
+        needed = self._needed
+        while needed and (needed[0][0] <= now_s - self.lasts_s or needed[0][1] <= target):
+            needed.popleft()
+        while needed and needed[-1][1] <= target:
+            needed.pop()
+        needed.append((now_s, target))
+        return needed[0][1]
+
+    def _lasting(self, view: ClusterView) -> bool:
+        """Whether prompts pile up or are held, or deadlines are missed, for longer than a visit."""
+        piled_s = view.waiting_tokens[view.state == InstanceState.SERVING].max(initial=0) * self._token_s()
+        piled = bool(view.unplaced) or piled_s > PATIENCE * max(self.profiles.cluster.deadlines.ttft_s)
+        piled |= bool(view.missed.sum() > MISSED * max(view.finished.sum(), FEW))
+        self._piled, lasting = piled, piled and self._piled
+        return lasting
+
+    def _token_s(self) -> float:
+        """Of a token of a prompt at the greatest clock, in full steps."""
+        engine = self.profiles.cluster.layouts[self._plan.layout]
+        tokens = float(min(engine.most_step_tokens, engine.tables.prefill_tokens[-1]))
+        return engine.tables.prefill(len(engine.tables.settings) - 1, tokens).time_s / tokens
+
+    def _raised(self) -> float:
+        """What the load of the moment is multiplied with: less than 1 while hardly any deadline is missed, else more."""
+        finished, missed = self._outcome
+        allowed = 1 - self.profiles.cluster.deadlines.share
+        used = float((missed / np.maximum(finished, FEW)).max()) / allowed  # of the misses that are allowed to a class
+        unknown = max(1 - float(finished.sum()) / ENOUGH, 0.0)
+        return 1 + self.margin * float(np.interp(used, USED, (2 * unknown - 1, 1.0, 4.0)))
+
+    def _clock(self, serving: IndexArray, rate: float, count: int, alarm: bool) -> Iterator[Action]:
+        """The rule for the rate that each instance has."""
+        known = self._known(count)
+        level = len(known.rate_per_s) if alarm else int(np.searchsorted(known.rate_per_s * (1 + NEAR), rate))
+        rule = greatest(known.engine) if alarm else rule_at(known, rate / (1 + NEAR))
+        for instance in serving.tolist():
+            if self._rule.get(instance) != level:
+                self._rule[instance] = level
+                yield SetClock(instance, rule)

@@ -1,0 +1,111 @@
+"""Policies by name: how each controller of a cluster is made from what is known before the first request comes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from wastenot.serving.cluster.best_static import best_static
+from wastenot.serving.cluster.controllers.dynamo import Dynamo
+from wastenot.serving.cluster.controllers.fixed import multi_pool, single_pool, throttled
+from wastenot.serving.cluster.controllers.parking import Parking
+from wastenot.serving.cluster.demand import Demand
+from wastenot.serving.cluster.model import Cluster, Controller, Router
+from wastenot.serving.cluster.objective import Tariff
+from wastenot.serving.cluster.profiles import Profiles
+from wastenot.serving.cluster.scenario_load import LoadParts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Given:
+    """What a policy is made from.
+
+    Attributes:
+        cluster: to steer.
+        profiles: of its engines under what was seen before.
+        load: whose ``known`` part is for all, and its requests for those that choose in hindsight.
+        head_room: above the greatest rate seen before, for policies that plan for it.
+        router: of the run.
+        share: of the requests of each class that are to keep their deadlines.
+        tariff: whose cost is to be least; ``None`` where it is the energy.
+    """
+
+    cluster: Cluster
+    profiles: Profiles
+    load: LoadParts
+    head_room: float
+    router: Router
+    share: float
+    tariff: Tariff | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A policy to compare.
+
+    Attributes:
+        make: its controller.
+        about: it in a few words.
+        hindsight: whether it knows the requests that it is judged on.
+    """
+
+    make: Callable[[Given], Controller]
+    about: str
+    hindsight: bool = False
+
+
+def _dynamo(
+    name: str, *, instances: bool = False, shards: bool = False, clocks: bool = False
+) -> Callable[[Given], Controller]:
+    def make(given: Given) -> Controller:
+        return Dynamo(given.profiles, _template(given), name, instances, shards, clocks, head_room=given.head_room)
+
+    return make
+
+
+def _template(given: Given) -> Demand:
+    """As published: past weeks as they were; where none are known, the history's peak follows what comes."""
+    known = given.load.known
+    return Demand(known.forecast_per_s, known.slot_s, follows=len(known.forecast_per_s) == 1)
+
+
+def _calibrated(given: Given) -> Demand:
+    """Ours: past weeks corrected by what is seen, with the errors of such forecasts; or the busiest minutes, likewise."""
+    known = given.load.known
+    return Demand(known.busiest_per_s[None]) if known.forecast is None else Demand.of(known.forecast)
+
+
+def _best_static(given: Given, *, by_deadline: bool = False) -> Controller:
+    return best_static(given.load.requests, given.cluster, share=given.share, router=given.router, by_deadline=by_deadline)
+
+
+POLICIES: Mapping[str, Policy] = {
+    "single-pool": Policy(
+        lambda given: single_pool(given.profiles, given.load.known.peak_per_s, head_room=given.head_room),
+        "all classes on instances of the largest degree at the greatest clock, as many as the peak needs",
+    ),
+    "multi-pool": Policy(
+        lambda given: multi_pool(given.profiles, given.load.known.peak_per_s, head_room=given.head_room),
+        "a pool for each class that fills an instance, otherwise the same",
+    ),
+    "throttllem": Policy(
+        lambda given: throttled(given.profiles, given.load.known.peak_per_s, head_room=given.head_room),
+        "single-pool with the lowest clock that has each batch's tokens in time, after throttLL'eM (HPCA'25)",
+    ),
+    "scale-instances": Policy(_dynamo("ScaleInstances", instances=True), "multi-pool with instances started and stopped"),
+    "scale-degrees": Policy(_dynamo("ScaleDegrees", shards=True), "multi-pool with parallel degrees that change"),
+    "scale-clocks": Policy(_dynamo("ScaleClocks", clocks=True), "multi-pool with clocks that change"),
+    "dynamollm": Policy(_dynamo("DynamoLLM", instances=True, shards=True, clocks=True), "all three, as published (HPCA'25)"),
+    "best-static": Policy(_best_static, "pools, degrees, instances and clocks fixed, chosen in hindsight", hindsight=True),
+    "best-static-by-deadline": Policy(
+        partial(_best_static, by_deadline=True),
+        "the same in one pool whose engines prefill by deadline, as ours do",
+        hindsight=True,
+    ),
+    "wastenot": Policy(
+        lambda given: Parking(given.profiles, _calibrated(given), "wastenot", tariff=given.tariff),
+        "ours: one pool by deadline, instances parked and woken, clocks that climb with the backlog of prompts",
+    ),
+}
+"""By the names that scenarios use, in the order in which they are explained."""

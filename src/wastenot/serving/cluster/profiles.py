@@ -1,0 +1,134 @@
+"""What each layout of a cluster can carry of any blend of classes: frontiers of instances, made when first asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from wastenot.arrays import FloatArray
+from wastenot.serving.cluster.classes import COUNT, RequestClasses, dominates
+from wastenot.serving.cluster.frontiers import InstanceFrontier, frontier
+from wastenot.serving.cluster.ladders import ladder_frontier
+from wastenot.serving.cluster.mixes import Mix, evenly, mix_of_classes
+from wastenot.serving.cluster.model import Cluster
+from wastenot.serving.model.requests import Requests
+
+_KINDS = 32
+"""Of requests that stand for a class."""
+TOGETHER = np.array([1, 2, 4, 8, 16])
+"""Instances behind one router that are told apart: the more there are, the more even is the load of each."""
+_GRAIN, _FINE = 20, 200
+"""Parts of a whole by which blends are told apart, and those of which few are asked for."""
+_TYPICAL_PROMPT, _TYPICAL_OUTPUT = (128.0, 600.0, 2500.0), (50.0, 200.0, 500.0)
+
+
+_Key = tuple[int, bool, bool, int, tuple[float, ...]]
+
+
+@dataclass(slots=True, eq=False)
+class Profiles:
+    """Frontiers by layout and blend of classes.
+
+    Attributes:
+        cluster: whose layouts they are of.
+        lengths: requests that show how long prompts and answers of each class are; those of earlier traffic.
+        points: levels of load of each frontier.
+        share: of the requests that are to keep the deadlines, with independent arrivals; more than is asked of bursty ones.
+    """
+
+    cluster: Cluster
+    lengths: Requests
+    points: int = 12
+    share: float = 0.995
+    _kinds: list[tuple[FloatArray, FloatArray]] = field(init=False, repr=False)
+    _known: dict[_Key, InstanceFrontier] = field(init=False, repr=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._kinds = _kinds_of(self.lengths, self.cluster.classes)
+
+    def mix(self, rate_per_s: FloatArray) -> Mix:
+        """What requests of classes at these rates are like; shape (9,)."""
+        there = np.flatnonzero(rate_per_s > 0)
+        share = rate_per_s[there] / rate_per_s[there].sum()
+        counts = [len(self._kinds[each][0]) for each in there]
+        return Mix(
+            np.concatenate([self._kinds[each][0] for each in there]),
+            np.concatenate([self._kinds[each][1] for each in there]),
+            np.concatenate([np.full(kinds, some / kinds) for kinds, some in zip(counts, share, strict=True)]),
+        )
+
+    def frontier(
+        self,
+        layout: int,
+        rate_per_s: FloatArray,
+        *,
+        full_speed: bool = False,
+        together: int = 1,
+        ladders: bool = False,
+        fine: bool = False,
+    ) -> InstanceFrontier:
+        """Of an instance that serves classes in the ratio of these rates.
+
+        Args:
+            layout: of the instance.
+            rate_per_s: of each class; shape (9,).
+            full_speed: at the greatest clock only.
+            together: instances behind one router, told apart as :data:`TOGETHER` has them.
+            ladders: clocks that climb with the backlog, prompts by deadline, instead of fixed ones.
+            fine: whether blends that differ little are told apart; each new one takes time. Those of ladders are.
+        """
+        blend = np.rint((_FINE if ladders or fine else _GRAIN) * rate_per_s / rate_per_s.sum()).astype(int)
+        if not blend.any():
+            blend = np.asarray(rate_per_s > 0, dtype=int)
+        together = int(TOGETHER[max(together, 1) >= TOGETHER][-1])
+        key = (layout, full_speed, ladders, together, tuple((blend / blend.sum()).round(4).tolist()))
+        if key not in self._known and ladders:
+            self._known[key] = ladder_frontier(
+                self.cluster.layouts[layout],
+                self.mix(blend.astype(np.float64)),
+                self.cluster.deadlines,
+                share=self.share,
+                points=max(self.points // 2, 3),
+                together=together,
+            )
+        elif key not in self._known:
+            engine = self.cluster.layouts[layout]
+            settings = (len(engine.tables.settings) - 1,) if full_speed else None
+            self._known[key] = frontier(
+                engine,
+                self.mix(blend.astype(np.float64)),
+                self.cluster.deadlines,
+                settings=settings,
+                share=self.share,
+                points=self.points,
+                together=together,
+            )
+        return self._known[key]
+
+    def capacity_by_class(self, layout: int) -> FloatArray:
+        """Of an instance at the greatest clock in each class' pool; shape (9,).
+
+        A pool may get what its class dominates, too, and prompts of a class are not always longer than those of one that it
+        dominates: the least capacity counts.
+        """
+        alone = [self.frontier(layout, each, full_speed=True).capacity_per_s for each in np.eye(COUNT)]
+        return np.array([min(alone[other] for other in range(COUNT) if dominates(each, other)) for each in range(COUNT)])
+
+
+def _kinds_of(requests: Requests, classes: RequestClasses) -> list[tuple[FloatArray, FloatArray]]:
+    """Prompts and answers that stand for each class: some that were seen, or typical ones."""
+    of = classes.of(requests.prompt_tokens, requests.output_tokens)
+    found = []
+    for number in range(COUNT):
+        own = np.flatnonzero(of == number)
+        if len(own) < _KINDS // 4:
+            only = np.eye(COUNT)[number]
+            prompt, output = _TYPICAL_PROMPT[number // 3], _TYPICAL_OUTPUT[number % 3]
+            mix = mix_of_classes(only, np.full(COUNT, prompt), np.full(COUNT, output), classes=classes)
+            found.append((mix.prompt_tokens, mix.output_tokens))
+            continue
+        order = own[np.lexsort((requests.output_tokens[own], requests.prompt_tokens[own]))]
+        some = order[evenly(len(order), _KINDS)]
+        found.append((requests.prompt_tokens[some].astype(np.float64), requests.output_tokens[some].astype(np.float64)))
+    return found

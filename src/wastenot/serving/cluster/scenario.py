@@ -1,0 +1,563 @@
+"""Scenarios: a cluster, its traffic, and the policies to compare on it, as a TOML file that people write.
+
+    [cluster]        engines, hosts, what changes take
+    [deadlines]      of requests
+    [predictor]      how well answers' lengths are known
+    [[traffic]]      loads, each by itself: a trace, Poisson arrivals, a curve of rates; flash crowds, hosts that fail
+    [objective]      what a kilowatt-hour costs over time, in money and in carbon
+    [run]            policies, seeds, router
+
+Files that a scenario names stand relative to it. :func:`example` is one with comments.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import tomllib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, TypeVar
+
+from pydantic import Field, ValidationError, model_validator
+
+from wastenot.documents import Finite, Name, NotNegative, Part, Positive, first_problem
+from wastenot.errors import BadInputError
+from wastenot.serving.cluster.model import ChangeTimes, Cluster, Router
+from wastenot.serving.cluster.objective import HOUR_S, Tariff, read_tariff
+from wastenot.serving.cluster.traffic import Distribution, RateCurve, read_curve, read_distribution
+from wastenot.serving.model.deadlines import LITERATURE, Deadlines
+from wastenot.serving.model.engine import Engine
+from wastenot.serving.model.loads import LogNormal
+from wastenot.serving.model.profile_file import read_engine
+from wastenot.serving.model.requests import Requests
+from wastenot.serving.model.traces import read_trace
+
+_REMEDY: Final = "'wastenot serve-sim --example' writes a scenario that works"
+_Whole = Annotated[int, Field(ge=1)]
+_Share = Annotated[float, Field(gt=0, le=1)]
+_Told = Annotated[float, Field(ge=0, le=1)]
+_Each = TypeVar("_Each")
+_MOST_BURSTINESS: Final = 100.0
+
+
+class ChangesPart(Part):
+    """What changes of the cluster take; see :class:`~wastenot.serving.cluster.model.ChangeTimes`."""
+
+    start_s: NotNegative | tuple[NotNegative, ...] = 35.0
+    reshard_s: NotNegative = 3.0
+    wake_s: NotNegative = 0.03
+    off_power_w: NotNegative = 0.0
+    parked_power_w: NotNegative = 60.0
+    start_power_w: NotNegative = 120.0
+    host_power_w: NotNegative = 0.0
+
+    def times(self, layouts: int) -> ChangeTimes:
+        """For so many layouts."""
+        start = self.start_s if isinstance(self.start_s, tuple) else (self.start_s,) * layouts
+        others = {name: getattr(self, name) for name in type(self).model_fields if name != "start_s"}
+        return ChangeTimes(start, **others)
+
+
+class ClusterPart(Part):
+    """GPUs and the engines that can run on them."""
+
+    engines: Name | tuple[Name, ...]
+    hosts: _Whole
+    gpus_per_host: _Whole = 8
+    degrees: tuple[_Whole, ...] | None = None
+    step_tokens: _Whole | tuple[_Whole, ...] | None = None
+    changes: ChangesPart = ChangesPart()
+
+
+class DeadlinesPart(Part):
+    """Bounds on latencies; see :class:`~wastenot.serving.model.deadlines.Deadlines`."""
+
+    ttft_s: tuple[Positive, ...] = LITERATURE.ttft_s
+    prompt_below: tuple[_Whole, ...] = LITERATURE.prompt_below
+    tbt_s: Positive = LITERATURE.tbt_s
+    share: _Share = LITERATURE.share
+    end_to_end_s: Positive | None = None
+
+    @model_validator(mode="after")
+    def _one_more(self) -> DeadlinesPart:
+        if len(self.ttft_s) != len(self.prompt_below) + 1:
+            raise ValueError("ttft_s: needs one bound more than prompt_below has limits")
+        if list(self.prompt_below) != sorted(set(self.prompt_below)):
+            raise ValueError("prompt_below: is not ascending")
+        return self
+
+    def deadlines(self) -> Deadlines:
+        """As the simulator has them."""
+        return Deadlines(**{name: getattr(self, name) for name in type(self).model_fields})
+
+
+class PredictorPart(Part):
+    """How well the kinds of answers (short, middle, long) are known before they are made.
+
+    ``right`` is the share of requests whose kind is told right; the others are taken for a neighbouring kind. Instead of it,
+    ``confusion`` has a row for each true kind: the shares that are told to be short, middle and long. With neither, policies
+    know each answer's length.
+    """
+
+    right: _Share = 1.0
+    confusion: tuple[tuple[_Told, _Told, _Told], tuple[_Told, _Told, _Told], tuple[_Told, _Told, _Told]] | None = None
+
+    @model_validator(mode="after")
+    def _sums(self) -> PredictorPart:
+        for row, shares in enumerate(self.confusion or (), 1):
+            if not math.isclose(sum(shares), 1.0, abs_tol=1e-6):
+                raise ValueError(f"confusion: row {row} sums to {sum(shares):g}; it must sum to 1")
+        if self.confusion is not None and self.right < 1.0:
+            raise ValueError("confusion: says what 'right' says, too; give one of them")
+        return self
+
+
+class LengthsPart(Part):
+    """Log-normal lengths; see :class:`~wastenot.serving.model.loads.LogNormal`."""
+
+    median: Positive
+    sigma: NotNegative = 0.0
+    most: _Whole = 8192
+
+    def lengths(self) -> LogNormal:
+        """To draw from."""
+        return LogNormal(self.median, self.sigma, self.most)
+
+
+class FailurePart(Part):
+    """A host that fails; see :class:`~wastenot.serving.cluster.model.Failure`."""
+
+    host: Annotated[int, Field(ge=0)]
+    at_s: NotNegative
+    back_s: NotNegative | None = None
+
+    @model_validator(mode="after")
+    def _back_later(self) -> FailurePart:
+        if self.back_s is not None and self.back_s <= self.at_s:
+            raise ValueError("back_s: must be later than at_s")
+        return self
+
+
+class _Traffic(Part):
+    name: Name | None = None
+    failures: tuple[FailurePart, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """How tables and errors name it."""
+        return self.name or str(getattr(self, "kind", "traffic"))
+
+
+class TracePart(_Traffic):
+    """A file of requests, as it is or at another rate.
+
+    Policies know its first ``history_s``, by default a sixth of it, and are judged on the rest. With ``prefix_blocks``, what
+    prompts share with earlier ones is in a cache of so many blocks; see :func:`~wastenot.serving.model.traces.read_trace`.
+    """
+
+    kind: Literal["trace"]
+    file: Name
+    rate_per_s: Positive | None = None
+    history_s: Positive | None = None
+    duration_s: Positive | None = None
+    lenient: bool = False
+    prefix_blocks: _Whole | None = None
+
+
+class CrowdPart(Part):
+    """A flash crowd: the rate rises evenly to ``factor`` times, stays there, and falls back at once."""
+
+    factor: Annotated[float, Field(gt=1, allow_inf_nan=False)]
+    begin_s: NotNegative
+    rise_s: Positive = 60.0
+    length_s: Positive
+
+    @model_validator(mode="after")
+    def _rises_first(self) -> CrowdPart:
+        if self.length_s < self.rise_s:
+            raise ValueError("length_s: must be at least rise_s")
+        return self
+
+
+class PoissonPart(_Traffic):
+    """Requests that come independently of one another, or with gaps of another variation.
+
+    ``burstiness`` is the coefficient of variation of the gaps, which are gamma-distributed: 1 for Poisson arrivals.
+    """
+
+    kind: Literal["poisson"]
+    rate_per_s: Positive
+    duration_s: Positive
+    burstiness: Annotated[float, Field(gt=0, le=_MOST_BURSTINESS, allow_inf_nan=False)] = 1.0
+    prompt_tokens: LengthsPart = LengthsPart(median=600.0, sigma=1.0)
+    output_tokens: LengthsPart = LengthsPart(median=150.0, sigma=0.8, most=2048)
+    crowds: tuple[CrowdPart, ...] = ()
+
+
+class CurvePart(_Traffic):
+    """Synthetic requests drawn by a curve of rates over a day or a week, and by distributions of lengths.
+
+    ``rates`` has times and requests a minute, ``lengths`` the columns service, field, cdf_percent and tokens. What comes
+    before ``begin_s`` is known to policies; where that is less than a week, so are ``history_weeks`` before it, made up from
+    the curve: each day has another level (log-normal, ``day_sigma``), and slots vary about it (``slot_sigma``).
+    """
+
+    kind: Literal["curve"]
+    rates: Name
+    lengths: Name
+    service: Name
+    prompt_field: Name = "ContextTokens"
+    output_field: Name = "GeneratedTokens"
+    rank_correlation: Annotated[float, Field(ge=-1, le=1)] = 0.0
+    rate_per_s: Positive | None = None
+    begin_s: NotNegative = 0.0
+    duration_s: Positive | None = None
+    history_weeks: _Whole = 2
+    day_sigma: NotNegative = 0.1
+    slot_sigma: NotNegative = 0.05
+    crowds: tuple[CrowdPart, ...] = ()
+
+
+TrafficPart = Annotated[TracePart | PoissonPart | CurvePart, Field(discriminator="kind")]
+_KINDS: Final = ("trace", "poisson", "curve")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Curve:
+    """What a traffic that follows a curve is drawn by.
+
+    Attributes:
+        rates: over time, the stretch that was asked for at the rate that was.
+        prompt: lengths of prompts.
+        output: lengths of answers.
+        whole: the same rates with what comes before and after the stretch.
+        first: slot of the whole with which the stretch begins.
+    """
+
+    rates: RateCurve
+    prompt: Distribution
+    output: Distribution
+    whole: RateCurve
+    first: int = 0
+
+
+class ObjectivePart(Part):
+    """What a kilowatt-hour costs, and what controllers minimise.
+
+    Costs are a number, 24 by hour of the day, 168 by hour of the week, or a file of times and costs.
+    """
+
+    minimise: Literal["energy", "price", "carbon"] = "energy"
+    price_per_kwh: Finite | tuple[Finite, ...] | Name | None = None
+    currency: str = ""
+    carbon_g_per_kwh: NotNegative | tuple[NotNegative, ...] | Name | None = None
+    begin_hour: NotNegative = 0.0
+
+    @property
+    def given(self) -> dict[str, float | tuple[float, ...] | str]:
+        """What costs are there, by the name of what may be minimised."""
+        costs = {"price": self.price_per_kwh, "carbon": self.carbon_g_per_kwh}
+        return {name: each for name, each in costs.items() if each is not None}
+
+    @model_validator(mode="after")
+    def _known(self) -> ObjectivePart:
+        if self.minimise != "energy" and self.minimise not in self.given:
+            raise ValueError(f"minimise: give {_COST_KEYS[self.minimise]} for the {self.minimise} to be minimised")
+        for name, each in self.given.items():
+            if isinstance(each, tuple) and len(each) not in (24, 168):
+                raise ValueError(
+                    f"{_COST_KEYS[name]}: {len(each)} values; give one, 24 by hour of the day, 168 by hour of the week, "
+                    "or a file"
+                )
+        return self
+
+
+_COST_KEYS: Final = {"price": "price_per_kwh", "carbon": "carbon_g_per_kwh"}
+
+
+class RunPart(Part):
+    """What is compared, and how often."""
+
+    policies: Annotated[tuple[Name, ...], Field(min_length=1)]
+    seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (0,)
+    router: Literal["least-requests", "power-of-two", "least-tokens", "least-energy"] = "least-requests"
+    attain: _Share = 0.99
+    head_room: NotNegative = 0.2
+
+    @model_validator(mode="after")
+    def _once(self) -> RunPart:
+        for name, given in (("policies", self.policies), ("seeds", self.seeds)):
+            twice = _first_twice(given)
+            if twice is not None:
+                raise ValueError(f"{name}: {twice!r} is there twice")
+        return self
+
+
+class ScenarioPart(Part):
+    """The file."""
+
+    name: Name | None = None
+    cluster: ClusterPart
+    deadlines: DeadlinesPart = DeadlinesPart()
+    predictor: PredictorPart = PredictorPart()
+    objective: ObjectivePart = ObjectivePart()
+    traffic: Annotated[tuple[TrafficPart, ...], Field(min_length=1)]
+    run: RunPart
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scenario:
+    """A scenario that was read.
+
+    Attributes:
+        path: of its file.
+        name: for people.
+        parts: what it says.
+        cluster: with its engines.
+        digest: of all that runs depend on but policy, traffic and seed: cluster, engines, deadlines, predictor, objective,
+            router.
+        tariffs: what a kilowatt-hour costs, by ``price`` and ``carbon``; those that are given.
+        traces: requests of each trace, by the label of its traffic.
+        curves: of traffics that follow one, by their place.
+        files: SHA-256 of each of these files, by name.
+    """
+
+    path: Path
+    name: str
+    parts: ScenarioPart
+    cluster: Cluster
+    digest: str
+    tariffs: dict[str, Tariff]
+    traces: dict[str, Requests]
+    curves: dict[int, Curve]
+    files: dict[str, str]
+
+    @property
+    def router(self) -> Router:
+        """How an instance is chosen."""
+        return Router[self.parts.run.router.replace("-", "_").upper()]
+
+    def with_run(self, *, policies: Sequence[str] | None = None, seeds: Sequence[int] | None = None) -> Scenario:
+        """The same with other policies or seeds; by default its own."""
+        update = {"policies": policies, "seeds": seeds}
+        run = self.parts.run.model_copy(update={name: tuple(each) for name, each in update.items() if each is not None})
+        return replace(self, parts=self.parts.model_copy(update={"run": run}))
+
+
+def example() -> str:
+    """A scenario with comments, which runs on what the repository holds."""
+    return resources.files("wastenot.serving.cluster").joinpath("example.toml").read_text(encoding="utf-8")
+
+
+def read_scenario(path: str | os.PathLike[str], policies: Sequence[str] | None = None) -> Scenario:
+    """Read a scenario with all files that it names.
+
+    Args:
+        path: of the file.
+        policies: names that are known; any by default.
+
+    Raises:
+        BadInputError: a file cannot be read or is wrong; names file and key, and says how to mend it.
+    """
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise BadInputError(f"{path}: cannot be read: {error.strerror or error}; {_REMEDY}") from error
+    return parse_scenario(content, path, policies)
+
+
+def parse_scenario(content: bytes, path: str | os.PathLike[str], policies: Sequence[str] | None = None) -> Scenario:
+    """A scenario from the content of its file; raises like :func:`read_scenario`."""
+    where = Path(path)
+    try:
+        values: dict[str, Any] = tomllib.loads(content.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadInputError(f"{path}: is not TOML: {error}; {_REMEDY}") from error
+    try:
+        # By way of JSON, in which arrays are tuples and types are exact all the same.
+        parts = ScenarioPart.model_validate_json(json.dumps(values, default=str))
+    except ValidationError as error:
+        location, problem = first_problem(error)
+        raise _error(path, _key(location), problem) from error
+    _check_run(parts, path, policies)
+    engines, engines_sha256 = _engines(parts.cluster, where)
+    cluster = _cluster(parts, engines, where)
+    _check_failures(parts, path)
+    traces, curves = {}, {}
+    files: dict[str, str] = {}
+    tariffs = _tariffs(parts.objective, where, files)
+    for place, each in enumerate(parts.traffic):
+        if isinstance(each, TracePart):
+            file = _there(each.file, f"traffic[{place + 1}].file", where)
+            with _named(f"traffic[{place + 1}].file", where):
+                traces[each.label] = read_trace(file, lenient=each.lenient, prefix_blocks=each.prefix_blocks).requests
+            files[each.file] = _sha256(file)
+        elif isinstance(each, CurvePart):
+            for name in (each.rates, each.lengths):
+                key = f"traffic[{place + 1}].{'rates' if name == each.rates else 'lengths'}"
+                files[name] = _sha256(_there(name, key, where))
+            with _named(f"traffic[{place + 1}]", where):
+                curves[place] = _curve(each, where.parent)
+    of = {name: getattr(parts, name).model_dump(mode="json") for name in ("cluster", "deadlines", "predictor", "objective")}
+    costs = {name: files[each] for name, each in parts.objective.given.items() if isinstance(each, str)}
+    of |= {"engines": engines_sha256, "router": parts.run.router, "costs": costs}
+    return Scenario(where, parts.name or where.stem, parts, cluster, digest_of(of), tariffs, traces, curves, files)
+
+
+def digest_of(values: object) -> str:
+    """SHA-256 of values as JSON, in hexadecimal."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
+def _error(path: str | os.PathLike[str], key: str, problem: str) -> BadInputError:
+    return BadInputError(f"{path}: {key}: {problem}; {_REMEDY}")
+
+
+def _key(location: Sequence[int | str]) -> str:
+    """A key as people count: ``traffic[1].rate_per_s`` is of the first traffic."""
+    parts: list[str] = []
+    for place, step in enumerate(location):
+        if isinstance(step, int):
+            parts[-1] += f"[{step + 1}]"
+        elif not (step in _KINDS and place and isinstance(location[place - 1], int)):
+            parts.append(step)
+    return ".".join(parts) or "file"
+
+
+def _first_twice(given: Sequence[_Each]) -> _Each | None:
+    return next((each for place, each in enumerate(given) if each in given[:place]), None)
+
+
+def _check_run(parts: ScenarioPart, path: str | os.PathLike[str], policies: Sequence[str] | None) -> None:
+    for place, each in enumerate(parts.run.policies, 1):
+        if policies is not None and each not in policies:
+            raise _error(path, f"run.policies[{place}]", f"'{each}' is none of {', '.join(policies)}")
+    twice = _first_twice([each.label for each in parts.traffic])
+    if twice is not None:
+        raise _error(path, "traffic", f"two are called '{twice}'; give them a 'name'")
+
+
+def _check_failures(parts: ScenarioPart, path: str | os.PathLike[str]) -> None:
+    for place, traffic in enumerate(parts.traffic, 1):
+        for count, failure in enumerate(traffic.failures, 1):
+            if failure.host >= parts.cluster.hosts:
+                known = f"hosts are 0 to {parts.cluster.hosts - 1}" if parts.cluster.hosts > 1 else "there is only host 0"
+                raise _error(path, f"traffic[{place}].failures[{count}].host", f"there is no host {failure.host}; {known}")
+
+
+def _engines(part: ClusterPart, where: Path) -> tuple[tuple[Engine, ...], str]:
+    """Layouts by rising degree, and a digest of the files they are from."""
+    names = (part.engines,) if isinstance(part.engines, str) else part.engines
+    if not names:
+        raise _error(where, "cluster.engines", "names no file; make one with 'wastenot engine --out'")
+    found: dict[int, Engine] = {}
+    digest = hashlib.sha256()
+    for name in names:
+        try:
+            engines = read_engine(where.parent / name).engines
+            digest.update((where.parent / name).read_bytes())
+        except BadInputError as error:
+            raise BadInputError(f"{where}: cluster.engines: {error}") from error
+        for each in engines:
+            other = found.setdefault(each.gpus, each)
+            if other is not each:
+                raise _error(where, "cluster.engines", f"two engines of {each.gpus} GPUs; name files of different degrees")
+            first = next(iter(found.values()))
+            if (each.model, each.device) != (first.model, first.device):
+                raise _error(
+                    where,
+                    "cluster.engines",
+                    f"{each.model} on {each.device} beside {first.model} on {first.device}; name files of one of them",
+                )
+    missing = [degree for degree in part.degrees or () if degree not in found]
+    if missing:
+        known = ", ".join(map(str, sorted(found)))
+        raise _error(where, "cluster.degrees", f"no engine has {missing[0]} GPUs; these files have engines of {known}")
+    chosen = [engine for degree, engine in sorted(found.items()) if part.degrees is None or degree in part.degrees]
+    if part.step_tokens is not None:
+        budgets = part.step_tokens if isinstance(part.step_tokens, tuple) else (part.step_tokens,) * len(chosen)
+        if len(budgets) != len(chosen):
+            degrees = ", ".join(str(each.gpus) for each in chosen)
+            raise _error(
+                where, "cluster.step_tokens", f"{len(budgets)} budgets; give one, or one for each of the degrees {degrees}"
+            )
+        chosen = [replace(each, most_step_tokens=tokens) for each, tokens in zip(chosen, budgets, strict=True)]
+    return tuple(chosen), digest.hexdigest()
+
+
+def _cluster(parts: ScenarioPart, engines: tuple[Engine, ...], where: Path) -> Cluster:
+    part = parts.cluster
+    for each in engines:
+        if part.gpus_per_host % each.gpus:
+            raise _error(
+                where,
+                "cluster.gpus_per_host",
+                f"an engine of {each.gpus} GPUs does not divide hosts of {part.gpus_per_host}; leave it out by 'degrees'",
+            )
+    start = part.changes.start_s
+    if isinstance(start, tuple) and len(start) != len(engines):
+        degrees = ", ".join(str(each.gpus) for each in engines)
+        raise _error(where, "cluster.changes.start_s", f"{len(start)} times; give one for each of the degrees {degrees}")
+    return Cluster(
+        engines, part.hosts, part.changes.times(len(engines)), part.gpus_per_host, deadlines=parts.deadlines.deadlines()
+    )
+
+
+def _there(name: str, key: str, where: Path) -> Path:
+    """A file that a scenario names."""
+    file = where.parent / name
+    if not file.is_file():
+        raise BadInputError(
+            f"{where}: {key}: {file}: cannot be read: there is no such file; name it by its path from the scenario"
+        )
+    return file
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+@contextmanager
+def _named(key: str, where: Path) -> Iterator[None]:
+    """Errors of what is read inside name the scenario's key, too."""
+    try:
+        yield
+    except (BadInputError, OSError) as error:
+        raise BadInputError(f"{where}: {key}: {error}") from error
+
+
+def _tariffs(part: ObjectivePart, where: Path, files: dict[str, str]) -> dict[str, Tariff]:
+    """The costs that are given, and digests of the files that they are from."""
+    found = {}
+    for name, each in part.given.items():
+        if isinstance(each, str):
+            key = f"objective.{_COST_KEYS[name]}"
+            file = _there(each, key, where)
+            files[each] = _sha256(file)
+            with _named(key, where):
+                tariff = read_tariff(file)
+        else:
+            tariff = Tariff.hourly(each)
+        found[name] = tariff.later(part.begin_hour * HOUR_S)
+    return found
+
+
+def _curve(part: CurvePart, folder: Path) -> Curve:
+    curve = read_curve(folder / part.rates)
+    if part.rate_per_s is not None:
+        curve = curve.with_mean(part.rate_per_s)
+    first = int(part.begin_s / curve.slot_s)
+    last = len(curve.rate_per_s) if part.duration_s is None else first + math.ceil(part.duration_s / curve.slot_s)
+    if first >= len(curve.rate_per_s):
+        raise BadInputError(f"begin_s: the curve has only {curve.duration_s:g} s; begin earlier")
+    prompt, output = (
+        read_distribution(folder / part.lengths, part.service, each) for each in (part.prompt_field, part.output_field)
+    )
+    return Curve(curve.part(first, last), prompt, output, curve, first)

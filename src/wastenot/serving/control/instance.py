@@ -1,0 +1,262 @@
+"""One server and the GPUs that it runs on: from a reading to a clock, and to the default clocks where readings fail.
+
+    unknown ── two good readings ──▶ controlled ── stale, gone, frozen, begun anew, nonsense ──▶ default
+                                         ▲                                                         │
+                                         └──────────────── two good readings ─────────────────────┘
+
+Whatever is not known for certain leaves the clocks to the driver. What is asked for is a ceiling, so a clock that is too
+high costs energy and never time.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from wastenot.devices.protocol import Device
+from wastenot.errors import DeviceError, WastenotError, first_line
+from wastenot.serving.bench.server_reading import ServerReading
+from wastenot.serving.cluster.seen_load import SeenLoad, bound_s, rule_of
+from wastenot.serving.control.events import Event, Tell
+from wastenot.serving.control.feedback import JUDGED_OVER_S, Feedback
+from wastenot.serving.control.heard import Heard, Recent
+from wastenot.serving.model.deadlines import LITERATURE, Deadlines
+from wastenot.serving.model.engine import Engine
+from wastenot.setting import AUTO, Setting
+
+State = Literal["unknown", "controlled", "default"]
+
+STALE_S = 8.0
+"""Age of the last good reading from which on the clocks are left to the driver; the defaults are back within 10 s."""
+_GOOD_READINGS = 2  # before clocks are set
+_LOWER_AFTER = 3  # readings in a row that want a lower clock; a higher one is asked for at once
+_SAME_S = 0.01  # between times of one and the same reading, computed from its age
+_RETRY_S = 30.0  # before a device that refused is asked again
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How clocks are chosen.
+
+    Attributes:
+        deadlines: to be kept.
+        headroom: share of each deadline that is to be left over, as the profile predicts it.
+        stale_s: age of a reading that is of no use.
+        dry_run: choose, and set nothing.
+    """
+
+    deadlines: Deadlines = LITERATURE
+    headroom: float = 0.15
+    stale_s: float = STALE_S
+    dry_run: bool = True
+
+
+@dataclass(slots=True)
+class Instance:
+    """A server under control.
+
+    Attributes:
+        name: its URL.
+        devices: that it runs on; may be none, and then it is only watched.
+        engine: what its steps cost.
+        rules: see there.
+        tell: is told what changes.
+        state: see the picture above.
+        why: it is left to the default clocks.
+        setting: chosen for its devices.
+        index: of that setting in the engine's tables.
+        recent: what was heard of it.
+        load: that it was last seen to have.
+        feedback: of its measured latencies.
+        latency_s: from asking for its latest reading until its clock was set.
+        sets: of clocks, so far.
+    """
+
+    name: str
+    devices: Sequence[Device]
+    engine: Engine
+    rules: Rules
+    tell: Tell
+    state: State = "unknown"
+    why: str = "not heard of yet"
+    setting: Setting = AUTO
+    index: int = -1
+    recent: Recent = field(default_factory=Recent)
+    load: SeenLoad | None = None
+    feedback: Feedback = field(default_factory=Feedback)
+    latency_s: float | None = None
+    sets: int = 0
+    _wanted: deque[int] = field(default_factory=lambda: deque(maxlen=_LOWER_AFTER))
+    _good: int = 0
+    _last_good_s: float = 0.0
+    _moved_s: float = 0.0
+    _fault: str = ""
+    _retry_s: float = 0.0
+    _undone: bool = True
+    _ladder: tuple[Setting, ...] = ()
+
+    def __post_init__(self) -> None:
+        self._last_good_s = self._moved_s = time.monotonic()
+        self.index = len(self.engine.tables.settings) - 1
+        self._ladder = ladder(self.engine, self.devices)
+
+    # ---- readings ------------------------------------------------------------------------------------------------------
+
+    def hear(self, heard: Heard, now_s: float) -> None:
+        """Take in what was heard, and set the clock that follows from it."""
+        if heard.reading is None:
+            self._fault, self._good = heard.why, 0
+            if heard.nonsense:
+                self._to_default(heard.why)
+        elif self._is_new(heard, now_s):
+            self._take(heard, heard.reading, now_s)
+
+    def check(self, now_s: float) -> None:
+        """Leave the clocks to the driver where nothing good has been heard for too long; try again what failed."""
+        silent_s = now_s - self._last_good_s
+        if silent_s >= self.rules.stale_s:
+            self._good = 0
+            self._to_default(f"no metrics for {silent_s:.0f} s" + (f": {self._fault}" if self._fault else ""))
+        elif self.state == "default" and not self._undone:
+            self._undo()
+
+    def _is_new(self, heard: Heard, now_s: float) -> bool:
+        """Whether a reading is recent, and later than the one before."""
+        age_s = now_s - heard.at_s
+        if age_s >= self.rules.stale_s:
+            self._fault = f"its metrics are {age_s:.0f} s old"
+            return False
+        readings = self.recent.readings
+        return not readings or heard.at_s > readings[-1][0] + _SAME_S
+
+    def _take(self, heard: Heard, reading: ServerReading, now_s: float) -> None:
+        before = self.recent.latest
+        self._fault, self._last_good_s = "", heard.at_s
+        self._good += 1
+        if self.recent.add(heard.at_s, reading):
+            self._good, self._moved_s = 1, heard.at_s
+            self._to_default("its counters began anew: the server was started again")
+            return
+        if before is None or _moved(before, reading):
+            self._moved_s = heard.at_s
+        if heard.at_s - self._moved_s >= self.rules.stale_s:
+            self._to_default("requests run, and its metrics have not moved")
+        elif self._good >= _GOOD_READINGS and now_s >= self._retry_s:
+            self._control(heard.at_s, reading, now_s)
+
+    # ---- clocks --------------------------------------------------------------------------------------------------------
+
+    def _control(self, at_s: float, reading: ServerReading, now_s: float) -> None:
+        top = len(self._ladder) - 1
+        self.load = self.recent.load(self.engine)
+        if self.state != "controlled":
+            self.state, self.why = "controlled", ""
+            self.feedback.restart()
+            self.tell(Event("controlled", f"{self.name}: its metrics are good; its clocks are chosen by them", self.name))
+        waiting = reading.waiting / reading.engines
+        rule = rule_of(self.load, self.engine, self.rules.deadlines, waiting=waiting, headroom=self.rules.headroom)
+        long_prompt = 0.0 if self.load is None else self.load.long_prompt_tokens
+        ttft_s = self.rules.deadlines.ttft_s[-1] if self.load is None else bound_s(self.rules.deadlines, long_prompt)
+        lately = self.recent.since(JUDGED_OVER_S)
+        self.feedback.see(at_s, reading, lately, self.rules.deadlines, ttft_s, top)
+        batch = min(round(reading.running), len(rule.by_batch) - 1)
+        chosen = int(rule.by_batch[batch])
+        if waiting > 0.0:
+            chosen = max(chosen, rule.prompts)
+        self._wanted.append(min(chosen + self.feedback.steps, top))
+        self._set(max(self._wanted), reading, now_s)
+        self.latency_s = time.monotonic() - at_s
+
+    def _set(self, index: int, reading: ServerReading, now_s: float) -> None:
+        wanted = self._ladder[index]
+        self.index = index
+        if wanted == self.setting:
+            return
+        if not self.rules.dry_run:
+            try:
+                for device in self.devices:
+                    self._undone = False
+                    device.clocks.request(wanted)
+            except DeviceError as error:
+                self._retry_s = now_s + _RETRY_S
+                self._to_default(f"a clock cannot be set: {first_line(error)}")
+                return
+        self.setting = wanted
+        self.sets += 1
+        would = "would be " if self.rules.dry_run else ""
+        load = "" if self.load is None else f", {self.load.rate_per_s:.2g} requests/s at most"
+        up = f", {self.feedback.steps} up for missed deadlines" if self.feedback.steps else ""
+        self.tell(
+            Event(
+                "clock",
+                f"{self.name}: {would}{words(wanted)}; {reading.running:g} running, {reading.waiting:g} waiting{load}{up}",
+                self.name,
+                {
+                    "core_mhz": wanted.core_mhz, "running": reading.running, "waiting": reading.waiting,
+                    "rate_per_s": None if self.load is None else self.load.rate_per_s, "steps_up": self.feedback.steps,
+                    "dry_run": self.rules.dry_run,
+                },
+            )
+        )  # fmt: skip
+
+    def _to_default(self, why: str) -> None:
+        """Leave the clocks to the driver, and say why once."""
+        told = self.state == "default"
+        self.state, self.setting, self.index = "default", AUTO, len(self._ladder) - 1
+        self.feedback.restart()
+        self._wanted.clear()
+        self._undo()
+        if told:
+            return
+        self.why = why
+        self.tell(Event("default", f"{self.name}: default clocks: {why}", self.name, {"why": why}))
+
+    def _undo(self) -> None:
+        """Give the clocks back; what fails is tried again at the next check."""
+        if self.rules.dry_run or self._undone:
+            return
+        failed = False
+        for device in self.devices:
+            try:
+                device.clocks.release()
+            except WastenotError as error:
+                failed = True
+                text = f"{self.name}: {device.identity.name}: its clocks could not be given back: {first_line(error)}"
+                if text != self._fault:
+                    self._fault = text
+                    self.tell(Event("note", text, self.name))
+        self._undone = not failed
+
+
+def ladder(engine: Engine, devices: Sequence[Device]) -> tuple[Setting, ...]:
+    """What to ask the devices for, for each setting of an engine's tables: the next clock that they have, and last auto."""
+    have: list[float] = []
+    if devices:
+        clocks = [{clock for cores in each.clocks.supported_clocks().values() for clock in cores} for each in devices]
+        have = sorted(set.intersection(*clocks))
+    found = []
+    for setting in engine.tables.settings[:-1]:
+        core = setting.core_mhz
+        if core is not None and have:
+            at = bisect_left(have, core - 0.5)
+            core = have[at] if at < len(have) else None
+        found.append(Setting(core, None, None))
+    return (*found, AUTO)
+
+
+def words(setting: Setting) -> str:
+    """A setting in words."""
+    return "default clocks" if setting.core_mhz is None else f"{setting.core_mhz:.0f} MHz"
+
+
+def _moved(before: ServerReading, now: ServerReading) -> bool:
+    """Whether a server has done something since, or has nothing to do; one that does not say counts as moving."""
+    if now.running == 0.0 and now.waiting == 0.0:
+        return True
+    told = [(now.output_tokens, before.output_tokens), (now.prompt_tokens, before.prompt_tokens)]
+    known = [(new, old) for new, old in told if new is not None and old is not None]
+    return not known or any(new > old for new, old in known)

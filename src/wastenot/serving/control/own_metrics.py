@@ -1,0 +1,67 @@
+"""What Prometheus reads of a controller of servers: the clock of each, whether it is controlled, and why not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from wastenot.runtime.metrics import load_client
+from wastenot.serving.control.instance import Instance
+
+_HERTZ_PER_MHZ = 1e6
+
+
+def control_registry(instances: Sequence[Instance]) -> Any:
+    """A registry of ``prometheus_client`` with the metrics of instances.
+
+    Raises:
+        MissingExtraError: the ``serve`` extra is not installed.
+    """
+    client = load_client()
+    registry = client.CollectorRegistry(auto_describe=False)
+    registry.register(_Collector(client, instances))
+    return registry
+
+
+def _age(instance: Instance) -> float | None:
+    readings = instance.recent.readings
+    return time.monotonic() - readings[-1][0] if readings else None
+
+
+_GAUGES: tuple[tuple[str, str, Callable[[Instance], float | None]], ...] = (
+    ("wastenot_serve_controlled", "1 while the clocks are chosen by the server's metrics, 0 while they are the driver's",
+     lambda each: float(each.state == "controlled")),
+    ("wastenot_serve_clock_target_hertz", "Core clock that is asked for, or would be; no series while it is the driver's",
+     lambda each: None if each.setting.core_mhz is None else _HERTZ_PER_MHZ * each.setting.core_mhz),
+    ("wastenot_serve_steps_up", "Settings above the profile's choice, since measured latencies missed the deadlines",
+     lambda each: float(each.feedback.steps)),
+    ("wastenot_serve_reading_age_seconds", "Age of the latest reading of the server's metrics", _age),
+    ("wastenot_serve_latency_seconds", "From asking for the latest reading until its clock was set",
+     lambda each: each.latency_s),
+    ("wastenot_serve_requests_per_second", "Requests that come, at most, as the clock is chosen for",
+     lambda each: None if each.load is None else each.load.rate_per_s),
+)  # fmt: skip
+
+
+class _Collector:
+    """Looks at the instances once for each request."""
+
+    def __init__(self, client: Any, instances: Sequence[Instance]) -> None:
+        self._client, self._instances = client, instances
+
+    def collect(self) -> Iterator[Any]:
+        """The metrics as of now."""
+        core, labels = self._client.metrics_core, ["server", "dry_run"]
+        of = {each.name: [each.name, str(each.rules.dry_run).lower()] for each in self._instances}
+        for name, meaning, value in _GAUGES:
+            family = core.GaugeMetricFamily(name, meaning, labels=labels)
+            for each in self._instances:
+                known = value(each)
+                if known is not None:
+                    family.add_metric(of[each.name], known)
+            yield family
+        sets = core.CounterMetricFamily("wastenot_serve_clock_changes", "Changes of the clock so far", labels=labels)
+        for each in self._instances:
+            sets.add_metric(of[each.name], each.sets)
+        yield sets

@@ -1,0 +1,137 @@
+"""An engine's profile from a table of measured steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+from wastenot.errors import BadInputError
+from wastenot.serving.model.engine import Engine
+from wastenot.serving.model.fitted import fitted_tables, held_out_errors, tells_contexts
+from wastenot.serving.model.measured import measured_tables
+from wastenot.serving.model.profile_file import EngineProfile, StatedError
+from wastenot.serving.model.step_tables import StepTable
+from wastenot.serving.model.steps import MeasuredStep, implausible, is_repeat, settings_of
+from wastenot.serving.model.tables import Evidence
+from wastenot.setting import Setting
+
+_IDLE = 0.4  # of the least power of a step, where idle power was not measured
+_BLOCK = 16  # tokens
+
+
+def profile_of_steps(
+    table: StepTable,
+    how: Literal["fitted", "measured"] = "fitted",
+    *,
+    core_mhz: Sequence[float] = (),
+    most_context: float | None = None,
+    cache_tokens: int | None = None,
+    idle_power_w: float | None = None,
+    most_running: int | None = None,
+    most_step_tokens: int = 2048,
+    switch_s: float = 0.05,
+    evidence: Evidence = "measured",
+) -> EngineProfile:
+    """A profile with an engine for each parallel degree of a table.
+
+    Args:
+        table: of measured steps.
+        how: ``fitted`` to a law that also covers what lies between and below the measurements, with its errors on steps held
+            out; or ``measured``: the measurements as they are, interpolated, nothing beyond.
+        core_mhz: further clocks to fit, between those measured.
+        most_context: tokens of one sequence that fitted tables reach to; by default the most that was measured.
+        cache_tokens: that the cache holds; by default the most that a measured decode step had in it.
+        idle_power_w: of a GPU with nothing to do; by default as the table says.
+        most_running: requests in the batch; by default the most that was measured.
+        most_step_tokens: new tokens of one step.
+        switch_s: that clocks take to change.
+        evidence: of the steps.
+
+    Raises:
+        BadInputError: power is missing, a clock is outside those measured, or a power or a time cannot be.
+    """
+    engines: list[Engine] = []
+    errors: list[StatedError] = []
+    notes = list(table.notes)
+    if idle_power_w is not None and not 0.0 < idle_power_w < float("inf"):
+        raise BadInputError(f"`idle_power_w` {idle_power_w:g}: must be a number of watts above 0")
+    for gpus in sorted({each.gpus for each in table.steps}):
+        steps = [each for each in table.steps if each.gpus == gpus]
+        odd = implausible(steps)
+        steps = [each for each in steps if not any(is_repeat(each, other) for other in odd)]
+        notes += [_left_out(each) for each in odd]
+        idle, assumed = _idle_powers(steps, table, gpus, idle_power_w)
+        notes += assumed
+        if how == "fitted":
+            tables = fitted_tables(steps, idle, core_mhz=core_mhz, most_context=most_context, evidence=evidence)
+            errors += held_out_errors(steps)
+        elif core_mhz or most_context is not None:
+            raise BadInputError(
+                "`core_mhz`, `most_context`: as measured, there are no others; clocks and contexts beyond need a fit"
+            )
+        else:
+            tables = measured_tables(steps, idle, evidence=evidence)
+        decode = [each for each in steps if each.phase == "decode"]
+        notes += _caveats(steps, tables.context_tokens[-1] if how == "fitted" else None)
+        needed = [int(each.sequences * -(-(each.context + 1) // _BLOCK)) for each in decode]
+        held = max(needed, default=int(tables.prefill_tokens[-1]) // _BLOCK)
+        if cache_tokens is None:
+            notes.append(f"the cache is assumed to hold {_BLOCK * held:,.0f} tokens, as many as a measured step needed")
+        engines.append(
+            Engine(
+                tables,
+                cache_blocks=max(held if cache_tokens is None else cache_tokens // _BLOCK, 1),
+                block_tokens=_BLOCK,
+                most_running=int(tables.batches[-1]) if most_running is None else most_running,
+                most_step_tokens=min(most_step_tokens, int(tables.prefill_tokens[-1])) if len(decode) < len(steps) else 1,
+                switch_s=switch_s,
+                gpus=gpus,
+                model=table.model,
+                device=table.device,
+            )
+        )
+    return EngineProfile(tuple(engines), tuple(errors), tuple(dict.fromkeys(notes)))
+
+
+def _idle_powers(
+    steps: Iterable[MeasuredStep], table: StepTable, gpus: int, asked_w: float | None
+) -> tuple[Mapping[Setting, float], list[str]]:
+    """Idle power of the engine at each setting, and what was assumed."""
+    known: dict[Setting, float] = {}
+    assumed: list[str] = []
+    for setting in settings_of(steps):
+        if asked_w is not None:
+            known[setting] = gpus * asked_w
+        elif (setting, gpus) in table.idle_power_w:
+            known[setting] = table.idle_power_w[setting, gpus]
+        else:
+            known[setting] = _IDLE * min(each.power_w for each in steps if each.setting == setting)
+            assumed = [f"idle power was not measured: it is assumed to be {_IDLE:g} of the least power of a step"]
+    return known, assumed
+
+
+def _left_out(step: MeasuredStep) -> str:
+    what = f"{step.sequences:g} sequences, {step.tokens:g} tokens each, {step.context:g} tokens of context"
+    return f"left out: a {step.phase} step of {what} in {step.time_s:.3g} s, less than half the time of steps that do less"
+
+
+def _caveats(steps: Sequence[MeasuredStep], reach: float | None) -> list[str]:
+    """What a reader should know of how far measurements carry the tables."""
+    notes = []
+    for phase in ("prefill", "decode"):
+        rows = [each for each in steps if each.phase == phase]
+        if not rows:
+            notes.append(f"there are no {phase} steps in the table, and none in the profile")
+            continue
+        if reach is None:
+            continue
+        least, most = (min(rows, key=lambda each: each.new_tokens), max(rows, key=lambda each: each.new_tokens))
+        sizes = f"{least.new_tokens:,.0f} to {most.new_tokens:,.0f} {'tokens' if phase == 'prefill' else 'sequences'}"
+        contexts = max(each.context for each in rows)
+        if phase == "decode" and not tells_contexts(rows):
+            notes.append(
+                f"decode steps were measured at about {contexts:,.0f} tokens of context; nothing is known of others"
+            )
+        beyond = f", contexts beyond {contexts:,.0f} tokens" if contexts < reach else ""
+        notes.append(f"{phase} steps were measured at {sizes}; smaller ones{beyond} are by the fitted law alone")
+    return notes

@@ -1,0 +1,204 @@
+"""Policies for a cluster as pictures: energy over seeds, attainment by class, and time lines above each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from wastenot.reporting.figure import (
+    NARROW_WIDTH,
+    Figure,
+    inline,
+    layered,
+    series_color,
+    specification_of,
+    tooltips,
+)
+from wastenot.reporting.formatting import percent, quantity
+from wastenot.reporting.optional_imports import load
+from wastenot.reporting.theme import CATEGORIES
+from wastenot.serving.cluster.classes import NAMES
+from wastenot.serving.cluster.outcome import Comparison, Outcome
+from wastenot.serving.cluster.runs import RunRecord
+from wastenot.serving.cluster.scenario import Scenario
+from wastenot.serving.page.cluster_words import about, saved_text
+
+_WIDE, _NARROW, _HEIGHT = 780, NARROW_WIDTH - 110, 92
+_ROW = 26  # of a policy
+_UNITS_S = ((3 * 86_400.0, 86_400.0, "days"), (3 * 3600.0, 3600.0, "hours"), (300.0, 60.0, "minutes"))
+
+
+def cluster_figures(scenario: Scenario, found: Sequence[Comparison]) -> tuple[Figure, ...]:
+    """The figures of each traffic, in the order they are shown.
+
+    Raises:
+        MissingExtraError: the ``report`` extra is not installed.
+    """
+    figures: list[Figure] = []
+    for place, each in enumerate(found):
+        suffix = f"-{place + 1}" if len(found) > 1 else ""
+        title = f": {each.traffic}" if len(found) > 1 else ""
+        figures += [
+            _energy_figure(scenario, each, suffix, title),
+            _classes_figure(scenario, each, suffix, title),
+            _timeline_figure(scenario, each, suffix, title),
+        ]
+    return tuple(figures)
+
+
+def policy_colors(found: Comparison) -> dict[str, str]:
+    """A colour for each policy, the same in all figures."""
+    return {each.policy: CATEGORIES[place % len(CATEGORIES)] for place, each in enumerate(found.outcomes)}
+
+
+# ---- energy --------------------------------------------------------------------------------------------------------------
+
+
+def _energy_figure(scenario: Scenario, found: Comparison, suffix: str, title: str) -> Figure:
+    note = (
+        "Bars are means, lines the range over seeds. Pale bars are of policies that keep the deadlines of fewer than "
+        f"{percent(scenario.parts.run.attain, 0)} of a class. The dotted line is a lower bound: no policy needs less."
+    )
+    wide, narrow = (specification_of(_energy_chart(found, narrow=each)) for each in (False, True))
+    return Figure(f"cluster-energy{suffix}", f"Energy by policy{title}", about(scenario, found), note, wide, narrow)
+
+
+def _energy_chart(found: Comparison, *, narrow: bool) -> Any:
+    alt = load("altair")
+    rows = [_energy_row(each) for each in found.outcomes]
+    names = [each.policy for each in found.outcomes]
+    x = alt.X("energy:Q", title="energy of a token, J", scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=5))
+    y = alt.Y("policy:N", title=None, sort=names, axis=alt.Axis(labelLimit=110, labelFontSize=12, ticks=False))
+    color = series_color("policy:N", policy_colors(found))
+    color.legend = None
+    opacity = alt.condition("datum.failed", alt.value(0.35), alt.value(1.0))
+    tip = tooltips({"policy:N": "policy", "per_token:N": "energy of a token", "saved:N": "saved", "worst:N": "worst class"})
+    data = inline(rows)
+    bars = alt.Chart(data).mark_bar(height=_ROW * 0.6).encode(x=x, y=y, color=color, opacity=opacity, tooltip=tip)
+    ranges = alt.Chart(data).mark_rule(style="interval").encode(x=alt.X("least:Q"), x2=alt.X2("most:Q"), y=y)
+    least = found.bound_per_token_j
+    bound = alt.Chart(inline([] if least is None else [{"energy": least}])).mark_rule(style="rule").encode(x=x)
+    width = _NARROW if narrow else _WIDE
+    return layered(bars, ranges, bound).properties(width=width, height=_ROW * len(rows))
+
+
+def _energy_row(outcome: Outcome) -> dict[str, object]:
+    energy = outcome.over(lambda run: run.energy_per_token_j)
+    return {
+        "policy": outcome.policy,
+        "energy": energy.mean,
+        "least": energy.least,
+        "most": energy.most,
+        "failed": outcome.failed,
+        "per_token": quantity(energy.mean, "J", 4),
+        "saved": saved_text(outcome),
+        "worst": percent(outcome.over(lambda run: run.worst_class).least, 2),
+    }
+
+
+# ---- classes -------------------------------------------------------------------------------------------------------------
+
+
+def _classes_figure(scenario: Scenario, found: Comparison, suffix: str, title: str) -> Figure:
+    note = (
+        "Requests that missed a deadline, of each class and policy, the most over seeds; the line is at what may be late. "
+        "Classes by prompt and then answer: S, M, L."
+    )
+    wide, narrow = (specification_of(_classes_chart(scenario, found, narrow=each)) for each in (False, True))
+    return Figure(f"cluster-classes{suffix}", f"Late requests by class{title}", about(scenario, found), note, wide, narrow)
+
+
+def _classes_chart(scenario: Scenario, found: Comparison, *, narrow: bool) -> Any:
+    alt = load("altair")
+    rows = [
+        {"policy": each.policy, "class": name, "late": 100.0 * (1.0 - kept), "kept": percent(kept, 2)}
+        for each in found.outcomes
+        for name, kept in zip(NAMES, each.by_class(), strict=True)
+        if kept is not None
+    ]
+    there = [name for name in NAMES if any(row["class"] == name for row in rows)]
+    x = alt.X("late:Q", title="late, %", scale=alt.Scale(type="sqrt", nice=True), axis=alt.Axis(tickCount=6))
+    y = alt.Y("class:N", title=None, sort=there, axis=alt.Axis(labelFontSize=12, ticks=False, domain=False, offset=8))
+    legend = {"columns": 2 if narrow else 0, "symbolSize": 90, "labelLimit": 300}
+    color = series_color("policy:N", policy_colors(found), **legend)
+    offset = alt.YOffset("policy:N", sort=[each.policy for each in found.outcomes])
+    tip = tooltips({"policy:N": "policy", "class:N": "class", "kept:N": "in time"})
+    limit = alt.Chart(inline([{"late": 100.0 * (1.0 - scenario.parts.run.attain)}])).mark_rule(style="rule").encode(x=x)
+    points = alt.Chart(inline(rows)).mark_circle(size=60, opacity=0.95).encode(
+        x=x, y=y, yOffset=offset, color=color, tooltip=tip
+    )  # fmt: skip
+    return layered(limit, points).properties(width=_NARROW if narrow else _WIDE, height=(_ROW + 6) * len(there))
+
+
+# ---- over time -----------------------------------------------------------------------------------------------------------
+
+
+def _timeline_figure(scenario: Scenario, found: Comparison, suffix: str, title: str) -> Figure:
+    seed = found.outcomes[0].records[0].seed
+    note = (
+        f"Each policy with seed {seed}. The clock is the ceiling, over GPUs that serve; late are requests by when they came."
+    )
+    wide, narrow = (specification_of(_timeline_chart(scenario, found, narrow=each)) for each in (False, True))
+    return Figure(f"cluster-timeline{suffix}", f"Time line{title}", about(scenario, found), note, wide, narrow)
+
+
+def _timeline_chart(scenario: Scenario, found: Comparison, *, narrow: bool) -> Any:
+    alt = load("altair")
+    runs = [each.records[0] for each in found.outcomes]
+    lasts_s = max(run.duration_s for run in runs)
+    unit_s, unit = next(((unit_s, name) for least_s, unit_s, name in _UNITS_S if lasts_s >= least_s), (1.0, "seconds"))
+    panels = {"came": "requests a second", "watts": "power, W"}
+    degrees = [each.gpus for each in scenario.cluster.layouts]
+    for layout, degree in enumerate(degrees):
+        panels[f"layout{layout}"] = f"instances of {degree} GPU{'' if degree == 1 else 's'} that serve"
+    panels |= {"parked": "GPUs parked", "mhz": "core clock, MHz", "late": "late, %"}
+    rows = [row for run in runs for row in timeline_rows(run, unit_s)]
+    fields = [field for field in panels if any(row.get(field) for row in rows)]
+    data, colors = inline(rows), policy_colors(found)
+    tip = tooltips({"policy:N": "policy", "at:Q": unit})
+    drawn = []
+    for field in fields:
+        last = field == fields[-1]
+        x = alt.X(
+            "at:Q",
+            title=f"{unit} since the beginning" if last else None,
+            scale=alt.Scale(domain=[0.0, lasts_s / unit_s], nice=False),
+            axis=alt.Axis(labels=last, ticks=last, grid=False, tickCount=4 if narrow else 12),
+        )
+        y = alt.Y(
+            f"{field}:Q", title=None, scale=alt.Scale(zero=field != "mhz", nice=True),
+            axis=alt.Axis(tickCount=3, minExtent=44, maxExtent=44),
+        )  # fmt: skip
+        color = series_color(
+            "policy:N", colors, columns=2 if narrow else 0, symbolType="stroke", symbolStrokeWidth=3, labelLimit=300
+        )
+        line = alt.Chart(data).mark_line(strokeWidth=1.4, opacity=0.9, clip=True, interpolate="step-after")
+        heading = alt.TitleParams(panels[field], anchor="start", fontSize=12, fontWeight="normal", offset=4)
+        marks = line.encode(x=x, y=y, color=color, tooltip=tip)
+        if field == "came":  # the same for all
+            one = inline([row for row in rows if row["policy"] == runs[0].policy])
+            marks = alt.Chart(one).mark_line(style="curve", clip=True, interpolate="step-after").encode(x=x, y=y)
+        drawn.append(marks.properties(width=_NARROW + 50 if narrow else _WIDE + 50, height=_HEIGHT, title=heading))
+    return alt.vconcat(*drawn, spacing=10)
+
+
+def timeline_rows(run: RunRecord, unit_s: float) -> list[dict[str, object]]:
+    """A run in bins, each as a row; ``None`` where nothing is known."""
+    timeline = run.timeline
+    came, missed = (np.array(each).sum(axis=1) for each in (timeline.arrivals, timeline.missed))
+    parked = timeline.gpus.get("parked", [0.0] * len(timeline.power_w))
+    return [
+        {
+            "policy": run.policy,
+            "at": place * timeline.bin_s / unit_s,
+            "came": came[place] / timeline.bin_s,
+            "watts": timeline.power_w[place],
+            **{f"layout{layout}": count for layout, count in enumerate(timeline.instances[place])},
+            "parked": parked[place],
+            "mhz": timeline.clock_mhz[place],
+            "late": 100.0 * missed[place] / came[place] if came[place] else None,
+        }
+        for place in range(len(timeline.power_w))
+    ]

@@ -1,0 +1,287 @@
+"""What the page and the table of a simulated cluster say: which policy saves what, and what became of the deadlines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from wastenot.origin import Origin
+from wastenot.reporting.formatting import SPACE, duration, number, percent, quantity
+from wastenot.reporting.panel import Line, Panel
+from wastenot.reporting.table import Column, Row, Table
+from wastenot.serving.cluster.classes import NAMES
+from wastenot.serving.cluster.outcome import Comparison, Outcome, Spread
+from wastenot.serving.cluster.runs import RunRecord
+from wastenot.serving.cluster.scenario import Scenario
+from wastenot.wording import counted
+
+_HOW = {"measured": "measured", "fitted": "fitted to", "kernels": "composed of"}
+
+
+def origin_of(scenario: Scenario) -> Origin:
+    """A simulated cluster is simulated, whatever its steps rest on; on a forecast it is one."""
+    evidence = {each.tables.evidence for each in scenario.cluster.layouts}
+    return "forecast" if "forecast" in evidence else "simulated"
+
+
+def steps_text(scenario: Scenario) -> str:
+    """What the steps of the simulated engines rest on."""
+    said = []
+    for tables in (each.tables for each in scenario.cluster.layouts):
+        what = "kernels" if tables.source == "kernels" else "steps"
+        if tables.evidence == "forecast":
+            said.append(f"steps forecast from {what}")
+        elif tables.source == "measured":
+            said.append(f"steps {tables.evidence}")
+        else:
+            said.append(f"steps {_HOW[tables.source]} {tables.evidence} {what}")
+    return ", ".join(dict.fromkeys(said))
+
+
+def about_cluster(scenario: Scenario) -> tuple[str, str]:
+    """The model, and on what it runs; always with the word that it is simulated."""
+    cluster = scenario.cluster
+    first = cluster.layouts[0]
+    degrees = _listed([str(each.gpus) for each in cluster.layouts])
+    engines = f"engines of {degrees} GPU{'' if degrees == '1' else 's'}"
+    hosts = f"{counted(cluster.hosts, 'host')} of {counted(cluster.gpus_per_host, 'GPU')}"
+    text = f"on {hosts}, {engines}, {first.device or 'a device without a name'} (simulated, {steps_text(scenario)})"
+    return first.model or "engine", text
+
+
+def about(scenario: Scenario, found: Comparison) -> str:
+    """Of what a figure is, and where its numbers come from."""
+    cluster = scenario.cluster
+    name = f"{cluster.layouts[0].model or 'engine'} on {cluster.gpus}{SPACE}GPUs"
+    return f"{name} · {found.traffic} · simulated, {steps_text(scenario)}"
+
+
+_OBJECTIVES = {"energy": "energy", "price": "cost", "carbon": "carbon"}
+_DRAWN = {"trace": "", "poisson": "drawn ", "curve": "synthetic "}
+
+
+def traffic_text(scenario: Scenario, found: Comparison) -> str:
+    """What was asked of the cluster, and whether anybody ever asked it of one."""
+    kind = next((_DRAWN[each.kind] for each in scenario.parts.traffic if each.label == found.traffic), "")
+    first = found.outcomes[0].records
+    requests = sum(each.requests for each in first) / len(first)
+    rate = requests / first[0].duration_s
+    seeds = f", {counted(len(first), 'seed')}" if len(first) > 1 else ""
+    cached = sum(each.cached_tokens for each in first) / max(sum(each.prompt_tokens for each in first), 1)
+    prefixes = f", {percent(cached, 0)} of prompts' tokens in a cache of prefixes" if cached else ""
+    return f"{requests:,.0f} {kind}requests in {duration(first[0].duration_s)}, {number(rate, 3)} a second{prefixes}{seeds}"
+
+
+def effect_text(found: Comparison) -> str:
+    """The headline."""
+    best, first = found.best, found.outcomes[0]
+    if best is None:
+        return "No policy keeps the deadlines of every class"
+    if best is first:
+        return f"No policy saves {_OBJECTIVES[found.objective]} and keeps the deadlines as {first.policy} does"
+    worst = percent(best.over(lambda run: run.worst_class).least, 2)
+    of = _OBJECTIVES[found.objective]
+    return f"{best.policy} saves {percent(best.saved.mean, 1)} of the {of}, {worst} in time in the worst class"
+
+
+def verdict_text(scenario: Scenario, found: Comparison) -> str:
+    """What the headline rests on, and what hindsight would have saved."""
+    seers = "".join(
+        f"; {each.policy}, chosen in hindsight, saves {saved_text(each)}" for each in found.outcomes[1:] if each.hindsight
+    )
+    return f"against {found.outcomes[0].policy}, over {traffic_text(scenario, found)} ({steps_text(scenario)}){seers}"
+
+
+def notes_on(scenario: Scenario, found: Comparison) -> list[str]:
+    """What to know before believing the table."""
+    notes = []
+    failed = [each.policy for each in found.outcomes if each.failed]
+    if failed:
+        asked = percent(scenario.parts.run.attain, 0)
+        notes.append(
+            f"Failed, with fewer than {asked} of a class in time: {_listed(failed)}; what they save, readers pay for."
+        )
+    first = found.outcomes[0]
+    if first.failed:
+        notes.append(f"Savings are against {first.policy}, which failed itself: compare energies of those that did not.")
+    notes += [
+        f"{each.policy} left {counted(each.unanswered, 'request')} unanswered." for each in found.outcomes if each.unanswered
+    ]
+    hindsight = [each.policy for each in found.outcomes if each.hindsight]
+    if hindsight:
+        notes.append(f"Chosen in hindsight, knowing these very requests: {_listed(hindsight)}.")
+    bound = found.bound_per_token_j
+    if bound is not None:
+        notes.append(
+            f"No policy can need less than {number(bound, 3)}{SPACE}J a token: that is what the cheapest steps that make "
+            "these tokens take, without an idle moment."
+        )
+    return notes
+
+
+def policies_table(found: Comparison, currency: str = "") -> Table:
+    """Each policy in a row; costs where they are known."""
+    costs = _costs(found, currency)
+    columns = (
+        Column("Policy"), Column("Energy", numeric=True),
+        *(Column(each.title, numeric=True) for each in costs),
+        Column("Saved", numeric=True), Column("J/token", numeric=True),
+        Column("In time", numeric=True), Column("Worst class", numeric=True), Column("TTFT P99", numeric=True),
+        Column("TBT P99", numeric=True), Column("Power P50", numeric=True), Column("Power P99", numeric=True),
+        Column("GPU-hours", numeric=True), Column("Actions", numeric=True),
+    )  # fmt: skip
+    seeds = len(found.outcomes[0].records)
+    note = "TTFT by length of the prompt; power over bins of the time line; savings in brackets are of policies that failed."
+    if seeds > 1:
+        note += f" Means over {seeds} seeds, with the range of savings; in time: the least."
+    if found.objective != "energy":
+        note += f" Savings are of the {_OBJECTIVES[found.objective]}."
+    rows = (_row(each, costs, first=place == 0) for place, each in enumerate(found.outcomes))
+    return Table("Policies", columns, tuple(rows), note)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cost:
+    """What a run's energy costs, in a column of its own."""
+
+    title: str
+    of: Callable[[RunRecord], float | None]
+    text: Callable[[float], str]
+
+    def mean(self, outcome: Outcome) -> float:
+        return outcome.over(lambda run: self.of(run) or 0.0).mean
+
+
+def _costs(found: Comparison, currency: str) -> tuple[_Cost, ...]:
+    """Those that are known of all runs."""
+    unit = f"{SPACE}{currency}" if currency else ""
+    costs = (
+        _Cost("Cost", lambda run: run.cost, lambda cost: f"{number(cost, 3)}{unit}"),
+        _Cost("CO2e", lambda run: run.carbon_g, lambda carbon_g: quantity(carbon_g, "g", 3)),
+    )
+    return tuple(each for each in costs if all(each.of(run) is not None for one in found.outcomes for run in one.records))
+
+
+def saved_text(outcome: Outcome) -> str:
+    """A saving with its range over seeds, in brackets where a class missed its share."""
+    saved = percent(outcome.saved.mean, 1)
+    if len(outcome.records) > 1:
+        least, most = (percent(each, 1).removesuffix(f"{SPACE}%") for each in (outcome.saved.least, outcome.saved.most))
+        saved += f", {least} to {most}"
+    return f"({saved}) failed" if outcome.failed else saved
+
+
+def _row(outcome: Outcome, costs: Sequence[_Cost], *, first: bool) -> Row:
+    energy, token = (outcome.over(lambda run: run.energy_j), outcome.over(lambda run: run.energy_per_token_j))
+    attained, worst = outcome.over(lambda run: run.attainment), outcome.over(lambda run: run.worst_class)
+    gap = outcome.over(lambda run: run.tbt_p99_s)
+    median, peak = outcome.over(lambda run: run.power_p50_w), outcome.over(lambda run: run.power_p99_w)
+    hours = outcome.over(lambda run: run.gpu_hours)
+    waited = outcome.ttft_p99_s()
+    actions = outcome.actions()
+    texts = (
+        outcome.policy,
+        quantity(energy.mean, "J", 3),
+        *(each.text(each.mean(outcome)) for each in costs),
+        ("failed" if outcome.failed else "–") if first else saved_text(outcome),
+        number(token.mean, 3),
+        percent(attained.least, 2),
+        f"{percent(worst.least, 2)} {_worst_name(outcome)}",
+        milliseconds(waited),
+        quantity(gap.mean, "s", 2),
+        quantity(median.mean, "W", 3),
+        quantity(peak.mean, "W", 3),
+        number(hours.mean, 3),
+        actions_text(actions),
+    )
+    values = (
+        outcome.policy, energy.mean, *(each.mean(outcome) for each in costs), None if first else outcome.saved.mean,
+        token.mean, attained.least, worst.least,
+        next((each for each in waited if each is not None), None), gap.mean, median.mean, peak.mean, hours.mean,
+        math.fsum(actions.values()),
+    )  # fmt: skip
+    return Row(None, texts, values)
+
+
+def milliseconds(waited: Sequence[float | None]) -> str:
+    """Waits by kind of prompt."""
+    return "/".join("–" if each is None else f"{1e3 * each:,.0f}" for each in waited) + f"{SPACE}ms"
+
+
+def actions_text(actions: dict[str, float]) -> str:
+    """How many, clocks apart: they are many and cheap."""
+    clocks = actions.get("SetClock", 0.0)
+    others = math.fsum(count for name, count in actions.items() if name != "SetClock")
+    return f"{others:,.0f}" + (f" + {clocks:,.0f} clocks" if clocks else "")
+
+
+def _worst_name(outcome: Outcome) -> str:
+    known = [(each, name) for each, name in zip(outcome.by_class(), NAMES, strict=True) if each is not None]
+    return min(known)[1]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def classes_table(found: Comparison) -> Table:
+    """The least attainment of each class over seeds, by policy."""
+    count = [
+        sum(sum(row[number] for row in run.timeline.arrivals) for run in found.outcomes[0].records) for number in range(9)
+    ]
+    there = [number for number in range(len(NAMES)) if count[number]]
+    columns = (Column("Policy"), *(Column(NAMES[number], numeric=True) for number in there))
+    rows = []
+    for outcome in found.outcomes:
+        kept = [outcome.by_class()[number] for number in there]
+        texts = tuple("–" if each is None else percent(each, 2) for each in kept)
+        rows.append(Row(None, (outcome.policy, *texts), (outcome.policy, *kept)))
+    total = sum(count)
+    shares = ", ".join(f"{NAMES[number]} {percent(count[number] / total, 0)}" for number in there)
+    note = f"Prompts short, middle or long, then answers; of the requests are {shares}. The least over seeds."
+    return Table("In time, by class", columns, tuple(rows), note)
+
+
+def panels(scenario: Scenario, found: Comparison) -> tuple[Panel, Panel, Panel]:
+    """The policy that takes least, the one that savings are against, and what is asked."""
+    first = found.outcomes[0]
+    best = found.best or first
+    return (
+        _policy_panel(f"Least {_OBJECTIVES[found.objective]} in time", best),
+        _policy_panel("Compared with", first),
+        _asked(scenario, found),
+    )
+
+
+def _policy_panel(title: str, outcome: Outcome) -> Panel:
+    token, power = outcome.over(lambda run: run.energy_per_token_j), outcome.over(lambda run: run.power_p50_w)
+    hours = outcome.over(lambda run: run.gpu_hours)
+    lines = (
+        Line("In time", percent(outcome.over(lambda run: run.attainment).least, 2)),
+        Line("Worst class", f"{percent(outcome.over(lambda run: run.worst_class).least, 2)} {_worst_name(outcome)}"),
+        Line("Energy", _spread_text(outcome.over(lambda run: run.energy_j), "J")),
+        Line("Power, median", quantity(power.mean, "W", 3)),
+        Line("GPU-hours", number(hours.mean, 3)),
+    )
+    return Panel(title, f"{number(token.mean, 3)}{SPACE}J a token", f"{outcome.policy}.", lines=lines)
+
+
+def _spread_text(spread: Spread, unit: str) -> str:
+    if spread.least == spread.most:
+        return quantity(spread.mean, unit, 3)
+    return f"{quantity(spread.least, unit, 3)} … {quantity(spread.most, unit, 3)}"
+
+
+def _asked(scenario: Scenario, found: Comparison) -> Panel:
+    cluster, first = scenario.cluster, found.outcomes[0].records[0]
+    deadlines = cluster.deadlines
+    lines = (
+        Line("First token", " / ".join(quantity(each, "s", 3) for each in deadlines.ttft_s)),
+        Line("Between tokens", quantity(deadlines.tbt_s, "s", 3)),
+        Line("To be kept by", f"{percent(scenario.parts.run.attain, 0)} of each class"),
+        Line("A new instance takes", " / ".join(dict.fromkeys(quantity(each, "s", 3) for each in cluster.changes.start_s))),
+        Line("GPUs", f"{cluster.gpus:,}"),
+    )
+    rate = first.requests / first.duration_s
+    return Panel("Load", f"{number(rate, 3)}{SPACE}requests/s", f"{found.traffic}.", lines=lines)

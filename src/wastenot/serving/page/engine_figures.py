@@ -1,0 +1,200 @@
+"""An engine's profile in figures: energy per token against the clock, and against latency by batch and clock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline, layered, specification_of, tooltips
+from wastenot.reporting.formatting import SPACE, percent, quantity
+from wastenot.reporting.optional_imports import load
+from wastenot.reporting.theme import CATEGORIES
+from wastenot.serving.model.operating_points import OperatingPoint, PrefillPoint
+from wastenot.serving.model.profile_file import EngineProfile
+from wastenot.serving.page.engine_words import about, setting_text
+
+_WIDE, _NARROW = 915, NARROW_WIDTH - 60
+_MOST_SERIES = 6  # batch sizes that are drawn as curves by clock
+
+
+def engine_figures(
+    profile: EngineProfile, points: Sequence[OperatingPoint], prefills: Sequence[PrefillPoint], context: float
+) -> tuple[Figure, ...]:
+    """The figures, in the order they are shown.
+
+    Raises:
+        MissingExtraError: the ``report`` extra is not installed.
+    """
+    subtitle = about(profile, context)
+    figures = [_latency_figure(points, subtitle)] if points else []
+    if clocks := _clock_figure(points, subtitle):
+        figures.append(clocks)
+    if prompts := _prefill_figure(prefills, subtitle):
+        figures.append(prompts)
+    return tuple(figures)
+
+
+def _latency_figure(points: Sequence[OperatingPoint], subtitle: str) -> Figure:
+    note = (
+        "A line joins the clocks of one batch size, whose number stands at its greatest clock. Lower clocks first save "
+        "energy, then cost it: the line turns up where static power is paid for longer than lower voltage saves. On the "
+        "dark line no point is beaten in both."
+    )
+    wide, narrow = (specification_of(_latency_chart(points, narrow=each)) for each in (False, True))
+    return Figure("engine-latency", "Energy per token against time between tokens", subtitle, note, wide, narrow)
+
+
+def _latency_chart(points: Sequence[OperatingPoint], *, narrow: bool) -> Any:
+    alt = load("altair")
+    across, up = _log([1e3 * each.latency_s for each in points]), _log([each.energy_per_token_j for each in points])
+    x = alt.X("ms:Q", title="time between tokens, ms", scale=across, axis=_axis(narrow=narrow))
+    y = alt.Y("joules:Q", title="energy per token, J", scale=up, axis=_axis(narrow=False))
+    several = len({each.gpus for each in points}) > 1
+    rows = [_row(each, several) for each in points]
+    shade = "gpus" if several else "series"
+    names = list(dict.fromkeys(str(row[shade]) for row in rows))
+    colors = [CATEGORIES[index % len(CATEGORIES)] for index in range(len(names))]
+    legend = alt.Legend(orient="top", title="GPUs") if several else None
+    color = alt.Color(f"{shade}:N", sort=names, scale=alt.Scale(domain=names, range=colors), legend=legend)
+    tip = tooltips(
+        {"batch:N": "batch", "gpus:N": "GPUs", "setting:N": "clock", "time:N": "between tokens", "energy:N": "per token",
+         "power:N": "power"}
+    )  # fmt: skip
+    base = alt.Chart(inline(rows)).encode(x=x, y=y)
+    lines = base.mark_line(strokeWidth=1.4, opacity=0.6).encode(
+        color=color, detail=alt.Detail("series:N"), order=alt.Order("order:Q")
+    )
+    dots = base.mark_circle(size=34).encode(color=color, tooltip=tip)
+    frontier = alt.Chart(inline([row for row, each in zip(rows, points, strict=True) if each.on_frontier]))
+    best = frontier.mark_line(style="curve", strokeWidth=2.4).encode(x=x, y=y, order=alt.Order("ms:Q"))
+    ends = {(each.gpus, each.batch): row for row, each in zip(rows, points, strict=True)}
+    named = [row for (gpus, _), row in ends.items() if gpus == points[0].gpus]
+    labels = [
+        alt.Chart(inline(named)).mark_text(style=style, align="right", dx=-8, dy=4, tooltip=None).encode(
+            x=x, y=y, text=alt.Text("batch:N")
+        )
+        for style in ("halo", "small-label")
+    ]  # fmt: skip
+    return layered(lines, best, dots, *labels).properties(width=_NARROW if narrow else _WIDE, height=380)
+
+
+def _clock_figure(points: Sequence[OperatingPoint], subtitle: str) -> Figure | None:
+    least = min((each.gpus for each in points), default=0)
+    clocked = [each for each in points if each.setting.core_mhz is not None and each.gpus == least]
+    if len({each.setting for each in clocked}) < 3:
+        return None
+    batches = sorted({each.batch for each in clocked})
+    chosen = batches[:: -max(-(-len(batches) // _MOST_SERIES), 1)]
+    shown = [each for each in clocked if each.batch in chosen]
+    greatest = max(shown, key=lambda each: each.setting.core_mhz or 0.0).setting
+    against = {each.batch: each.energy_per_token_j for each in shown if each.setting == greatest}
+    rows: list[dict[str, object]] = [
+        {
+            "mhz": each.setting.core_mhz,
+            "part": 100.0 * each.energy_per_token_j / against[each.batch],
+            "series": f"{each.batch:,.0f}",
+            "setting": setting_text(each.setting),
+            "energy": quantity(each.energy_per_token_j, "J", 4),
+            "time": quantity(each.latency_s, "s", 4),
+            "change": percent(each.energy_per_token_j / against[each.batch] - 1.0, 1, sign=True),
+            "least": each.is_least,
+        }
+        for each in shown
+        if each.batch in against
+    ]
+    note = (
+        f"Energy per token as a share of that at {setting_text(greatest)}, for each batch size; the ring is the clock of "
+        "least energy. Too low a clock wastes energy, and so does too high a one."
+    )
+    wide, narrow = (
+        specification_of(_curves(rows, "energy per token, % of the greatest clock's", "batch", narrow=each))
+        for each in (False, True)
+    )
+    return Figure("engine-clocks", "Energy per token by clock", subtitle, note, wide, narrow)
+
+
+def _prefill_figure(points: Sequence[PrefillPoint], subtitle: str) -> Figure | None:
+    clocked = [each for each in points if each.setting.core_mhz is not None and each.gpus == min(p.gpus for p in points)]
+    if len({each.setting for each in clocked}) < 3:
+        return None
+    greatest = max(clocked, key=lambda each: each.setting.core_mhz or 0.0).setting
+    against = {each.tokens: each.energy_j for each in clocked if each.setting == greatest}
+    rows: list[dict[str, object]] = [
+        {
+            "mhz": each.setting.core_mhz,
+            "part": 100.0 * each.energy_j / against[each.tokens],
+            "series": f"{each.tokens:,.0f}",
+            "setting": setting_text(each.setting),
+            "energy": quantity(each.energy_j, "J", 4),
+            "time": quantity(each.time_s, "s", 4),
+            "change": percent(each.energy_j / against[each.tokens] - 1.0, 1, sign=True),
+            "least": each.is_least,
+        }
+        for each in clocked
+        if each.tokens in against
+    ]
+    note = f"Energy of a prompt as a share of that at {setting_text(greatest)}, by its tokens; the ring is the least."
+    wide, narrow = (
+        specification_of(_curves(rows, "energy of a prompt, % of the greatest clock's", "tokens", narrow=each))
+        for each in (False, True)
+    )
+    return Figure("engine-prompts", "Energy of a prompt by clock", subtitle, note, wide, narrow)
+
+
+def _curves(rows: list[dict[str, object]], title: str, series: str, *, narrow: bool) -> Any:
+    """A curve over the clock for each series, its least marked."""
+    alt = load("altair")
+    names = list(dict.fromkeys(str(row["series"]) for row in rows))
+    x = alt.X(
+        "mhz:Q",
+        title="core clock, MHz",
+        scale=alt.Scale(zero=False, nice=False, padding=14),
+        axis=_axis(narrow=narrow, form=",d"),
+    )
+    y = alt.Y("part:Q", title=title, scale=alt.Scale(zero=False))
+    color = alt.Color(
+        "series:N", title=series, sort=names, scale=alt.Scale(domain=names, range=list(CATEGORIES[: len(names)])),
+        legend=alt.Legend(orient="top", columns=3 if narrow else 0),
+    )  # fmt: skip
+    tip = tooltips(
+        {
+            "series:N": series,
+            "setting:N": "clock",
+            "energy:N": "energy",
+            "time:N": "time",
+            "change:N": "against the greatest",
+        }
+    )
+    base = alt.Chart(inline(rows)).encode(x=x, y=y, color=color)
+    lines = base.mark_line(strokeWidth=1.8).encode(order=alt.Order("mhz:Q"))
+    dots = base.mark_circle(size=30).encode(tooltip=tip)
+    least = (
+        alt.Chart(inline([row for row in rows if row["least"]]))
+        .mark_point(size=130, strokeWidth=2)
+        .encode(x=x, y=y, color=color)
+    )
+    return layered(lines, dots, least).properties(width=_NARROW if narrow else _WIDE, height=300)
+
+
+def _row(each: OperatingPoint, several: bool) -> dict[str, object]:
+    return {
+        "series": f"{each.gpus}{SPACE}× {each.batch:g}" if several else f"{each.batch:g}",
+        "batch": f"{each.batch:,.0f}",
+        "gpus": str(each.gpus),
+        "ms": 1e3 * each.latency_s,
+        "joules": each.energy_per_token_j,
+        "order": each.setting.core_mhz or 1e9,
+        "setting": setting_text(each.setting),
+        "time": quantity(each.latency_s, "s", 4),
+        "energy": quantity(each.energy_per_token_j, "J", 4),
+        "power": quantity(each.power_w, "W", 4),
+    }
+
+
+def _log(values: Sequence[float]) -> Any:
+    room = 1.08
+    return load("altair").Scale(type="log", domain=[min(values) / room, max(values) * room], nice=False)
+
+
+def _axis(*, narrow: bool, form: str = "~g") -> Any:
+    return load("altair").Axis(tickCount=4 if narrow else 8, format=form)

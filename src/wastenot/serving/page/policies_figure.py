@@ -1,0 +1,73 @@
+"""Policies as points: energy of a token against the share of requests that keep their deadlines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline, layered, specification_of, tooltips
+from wastenot.reporting.formatting import percent, quantity
+from wastenot.reporting.optional_imports import load
+from wastenot.reporting.theme import CATEGORIES
+from wastenot.serving.model.steering import Steering
+from wastenot.serving.page.steer_words import about
+
+_WIDE, _NARROW, _HEIGHT = 915, NARROW_WIDTH - 60, 300
+
+
+def policy_colors(found: Steering) -> dict[str, str]:
+    """A colour for each policy, the same in all figures."""
+    return {run.result.policy: CATEGORIES[index % len(CATEGORIES)] for index, run in enumerate(found.runs)}
+
+
+def policies_figure(found: Steering) -> Figure:
+    """A point for each policy."""
+    note = (
+        f"Down is less energy, right is more requests in time; the line is at the {percent(found.share, 0)} that are asked "
+        "for. Left of it a policy pays with its readers' time."
+    )
+    wide, narrow = (specification_of(_chart(found, narrow=each)) for each in (False, True))
+    return Figure("serving-policies", "Energy and deadlines by policy", about(found), note, wide, narrow)
+
+
+def _chart(found: Steering, *, narrow: bool) -> Any:
+    alt = load("altair")
+    rows: list[dict[str, object]] = [
+        {
+            "policy": run.result.policy,
+            "late": 1.0 - run.result.attainment,
+            "kept": 100.0 * run.result.attainment,
+            "energy": run.result.energy_per_token_j,
+            "in_time": percent(run.result.attainment, 2),
+            "per_token": quantity(run.result.energy_per_token_j, "J", 4),
+            "saved": percent(found.saved(run), 1),
+        }
+        for run in found.runs
+    ]
+    low = min(100.0 * found.share, *(100.0 * run.result.attainment for run in found.runs))
+    energies = [run.result.energy_per_token_j for run in found.runs]
+    spread = (max(energies) - min(energies)) or 0.1 * max(energies)
+    x = alt.X(
+        "kept:Q",
+        title="requests in time, %",
+        scale=alt.Scale(
+            domain=[max(low - 0.08 * (100.0 - low) - 0.05, 0.0), 100.0 + 0.04 * (100.0 - low) + 0.05], nice=False
+        ),
+        axis=alt.Axis(tickCount=4 if narrow else 8),
+    )
+    y = alt.Y(
+        "energy:Q",
+        title="energy of a token, J",
+        scale=alt.Scale(domain=[min(energies) - 0.12 * spread, max(energies) + 0.12 * spread], nice=False, zero=False),
+    )
+    colors = policy_colors(found)
+    color = alt.Color(
+        "policy:N",
+        title=None,
+        sort=None,
+        scale=alt.Scale(domain=list(colors), range=list(colors.values())),
+        legend=alt.Legend(orient="top", symbolSize=90, columns=1 if narrow else 0, labelLimit=300),
+    )
+    tip = tooltips({"policy:N": "policy", "in_time:N": "in time", "per_token:N": "energy of a token", "saved:N": "saved"})
+    asked = alt.Chart(inline([{"kept": 100.0 * found.share}])).mark_rule(style="rule").encode(x=x)
+    points = alt.Chart(inline(rows)).mark_circle(size=150, opacity=0.9).encode(x=x, y=y, color=color, tooltip=tip)
+    return layered(asked, points).properties(width=_NARROW if narrow else _WIDE, height=_HEIGHT)

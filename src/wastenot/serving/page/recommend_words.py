@@ -1,0 +1,201 @@
+"""What the page of recommendations says: what to run each model with, what that saves, and what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from wastenot.origin import Origin
+from wastenot.reporting.formatting import SPACE, number, percent, quantity
+from wastenot.reporting.panel import Line, Panel
+from wastenot.reporting.table import Column, Row, Table
+from wastenot.serving.model.recommend import (
+    Bounds,
+    Prices,
+    Recommendation,
+    Unit,
+    Unmet,
+    configuration_text,
+    cost_function,
+)
+from wastenot.study.serving_records import ServingPoint
+
+_LATENCY = {"itl": "time between tokens", "ttft": "time to the first token", "end_to_end": "time to the last token"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recommended:
+    """What was asked and what came of it.
+
+    Attributes:
+        points: that there was to choose from.
+        chosen: for each model that can keep the bounds, the cheapest first.
+        unmet: the other models.
+        bounds: that were to be kept.
+        unit: of the cost.
+        prices: where the unit is money.
+        without_clocks: cost by model of what is chosen without forecasts of clocks, where there are any.
+    """
+
+    points: Sequence[ServingPoint]
+    chosen: Sequence[Recommendation]
+    unmet: Sequence[Unmet]
+    bounds: Bounds
+    unit: Unit = "token"
+    prices: Prices | None = None
+    without_clocks: Sequence[Recommendation] = ()
+
+    @property
+    def latency(self) -> str:
+        """Name of the latency that is bounded first."""
+        return next(iter(self.bounds.latencies), "itl")
+
+    @property
+    def latency_title(self) -> str:
+        """The same for a reader."""
+        percentile = {"p50": "median", "mean": "mean"}.get(self.bounds.percentile, self.bounds.percentile.upper())
+        return f"{percentile} {_LATENCY[self.latency]}"
+
+    @property
+    def cost_title(self) -> str:
+        """What is to be least."""
+        if self.unit == "money":
+            return f"{self.prices.currency if self.prices else ''} a million tokens".strip()
+        return f"energy of a {self.unit}"
+
+    def cost_text(self, cost: float) -> str:
+        """A cost with its unit."""
+        return f"{number(cost, 3)}{SPACE}{self.cost_title}" if self.unit == "money" else quantity(cost, "J", 3)
+
+    def known(self) -> list[tuple[float, float, ServingPoint]]:
+        """Latency, cost and point of those of which both are known, steady states only."""
+        cost_of = cost_function(self.unit, self.prices)
+        return [
+            (latency, cost, point)
+            for point in self.points
+            if point.is_stable
+            and (latency := self.bounds.latency_of(point, self.latency)) is not None
+            and (cost := cost_of(point)) is not None
+        ]
+
+
+def origin_of(found: Recommended) -> Origin:
+    """Of the least that any number shown rests on: a forecast if one is chosen from."""
+    evidence = {each.evidence for each in found.points}
+    for origin in ("forecast", "simulated", "measured"):
+        if origin in evidence:
+            return origin
+    return "measured"
+
+
+def about(found: Recommended) -> str:
+    """Of what a figure is."""
+    evidence = dict.fromkeys(each.evidence for each in found.points)
+    counts = [f"{sum(each.evidence == one for each in found.points):,}{SPACE}{one}" for one in evidence]
+    gpus = ", ".join(sorted({each.gpu for each in found.points}))
+    tasks = ", ".join(dict.fromkeys(each.task for each in found.points if each.task))
+    return " · ".join(filter(None, (tasks, gpus, f"configurations: {' and '.join(counts)}")))
+
+
+def effect_text(found: Recommended) -> str:
+    """The headline."""
+    if not found.chosen:
+        return "No configuration keeps this"
+    if len(found.chosen) > 1:
+        return f"{len(found.chosen)} of {len(found.chosen) + len(found.unmet)} models can be served in time"
+    (best,) = found.chosen
+    saved = 1 - best.cost / best.fastest_cost
+    than = f"saves {percent(saved, 1)} against the fastest" if saved > 0 else "is the fastest, too"
+    return f"{_sentence(configuration_text(best.point))} {than}"
+
+
+def verdict_text(found: Recommended) -> str:
+    """What the headline rests on."""
+    bounds = " and ".join(
+        f"{_LATENCY[name]} within {quantity(value, 's', 3)}" for name, value in found.bounds.latencies.items()
+    )
+    which = "forecasts among them, marked" if origin_of(found) == "forecast" else f"all {origin_of(found)}"
+    return f"{bounds or 'no bound on latency'}, of {len(found.points):,} configurations ({which})"
+
+
+def panels(found: Recommended) -> tuple[Panel, ...]:
+    """The cheapest, the fastest beside it, and what other bounds would do."""
+    if not found.chosen:
+        return ()
+    best = found.chosen[0]
+    others = []
+    if best.looser is not None:
+        others.append(Line(f"With {quantity(best.looser.latency_s, 's', 3)}", f"{percent(best.looser.saved, 1)} less"))
+    if best.tighter is not None:
+        others.append(Line(f"Below {quantity(best.latency_s, 's', 3)}", f"{percent(-best.tighter.saved, 1)} more"))
+    price = best.price_per_s / 1e3
+    return (
+        Panel(
+            "Least", found.cost_text(best.cost), f"{best.point.model}: {configuration_text(best.point)}.",
+            lines=_lines(found, best.point),
+        ),
+        Panel(
+            "Fastest", found.cost_text(best.fastest_cost), f"{configuration_text(best.fastest)}.",
+            lines=_lines(found, best.fastest),
+        ),
+        Panel(
+            "A millisecond more", f"{found.cost_text(price)}" if price else "saves nothing",
+            "what it saves at the bound, between configurations of the frontier." if price else "", lines=tuple(others),
+        ),
+    )  # fmt: skip
+
+
+def _lines(found: Recommended, point: ServingPoint) -> tuple[Line, ...]:
+    latency = found.bounds.latency_of(point, found.latency)
+    lines = [Line("Evidence", point.evidence)]
+    if latency is not None:
+        lines.append(Line(_sentence(found.latency_title), quantity(latency, "s", 3)))
+    if point.power_w is not None:
+        lines.append(Line("Power", quantity(point.power_w, "W", 3)))
+    lines.append(Line("Tokens a second", number(point.tokens_per_s, 3)))
+    return tuple(lines)
+
+
+def notes(found: Recommended) -> list[str]:
+    """What to know of what is recommended."""
+    texts = dict.fromkeys(note for each in found.chosen for note in each.point.notes)
+    return [_sentence(text) + "." for text in texts]
+
+
+def chosen_table(found: Recommended) -> Table:
+    """A row for each model."""
+    with_clocks = bool(found.without_clocks)
+    measured = {each.point.model: each for each in found.without_clocks}
+    columns = [
+        Column("Model"), Column("Run it on"), Column("Evidence"), Column(_sentence(found.cost_title), numeric=True),
+        Column(_sentence(found.latency_title), numeric=True), Column("Fastest", numeric=True), Column("Saved", numeric=True),
+    ]  # fmt: skip
+    if with_clocks:
+        columns += [Column("Without clocks"), Column("Its cost", numeric=True)]
+    rows = []
+    for each in found.chosen:
+        saved = 1 - each.cost / each.fastest_cost
+        texts = [
+            each.point.model, configuration_text(each.point), each.point.evidence, found.cost_text(each.cost),
+            quantity(each.latency_s, "s", 3), found.cost_text(each.fastest_cost), percent(saved, 1),
+        ]  # fmt: skip
+        values: list[str | float | None] = [
+            each.point.model, configuration_text(each.point), each.point.evidence, each.cost, each.latency_s,
+            each.fastest_cost, saved,
+        ]  # fmt: skip
+        if with_clocks:
+            other = measured.get(each.point.model)
+            texts += ["–", "–"] if other is None else [configuration_text(other.point), found.cost_text(other.cost)]
+            values += [None, None] if other is None else [configuration_text(other.point), other.cost]
+        rows.append(Row(None, tuple(texts), tuple(values)))
+    return Table("Recommendations", tuple(columns), tuple(rows), "Saved: against the fastest configuration of the model.")
+
+
+def unmet_table(found: Recommended) -> Table:
+    """Models that cannot keep the bounds."""
+    rows = tuple(Row(None, (each.model, each.why), (each.model, each.why)) for each in found.unmet)
+    return Table("What cannot keep this", (Column("Model"), Column("Why, and what would")), rows)
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]

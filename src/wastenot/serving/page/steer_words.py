@@ -1,0 +1,148 @@
+"""What the page and the table of policies say: which saved what, in time, and of what it is."""
+
+from __future__ import annotations
+
+import math
+
+from wastenot.origin import Origin
+from wastenot.reporting.formatting import SPACE, duration, number, percent, quantity
+from wastenot.reporting.panel import Line, Panel
+from wastenot.reporting.table import Column, Row, Table
+from wastenot.serving.model.steering import Steered, Steering
+
+
+def best_of(found: Steering) -> Steered:
+    """The policy that saved most of those that attained what was asked; the greatest clock where no other did.
+
+    The oracle is none: it cannot be had.
+    """
+    attained = [run for run in found.runs if run.result.attainment >= found.share and run.name != "oracle"]
+    return max(attained or found.runs[:1], key=found.saved)
+
+
+def origin_of(found: Steering) -> Origin:
+    """A run of the simulator is simulated, on whatever its steps rest; on a forecast it is one."""
+    return "forecast" if found.engine.tables.evidence == "forecast" else "simulated"
+
+
+def steps_text(found: Steering) -> str:
+    """What the steps of the simulated engine rest on."""
+    tables = found.engine.tables
+    how = {"measured": "measured", "fitted": "fitted to", "kernels": "composed of"}[tables.source]
+    if tables.source == "measured":
+        return f"steps {tables.evidence}"
+    what = "kernels" if tables.source == "kernels" else "steps"
+    return f"steps {how} {tables.evidence} {what}" if tables.evidence != "forecast" else f"steps forecast from {what}"
+
+
+def about(found: Steering) -> str:
+    """Of what a figure is, and where its numbers come from."""
+    engine = found.engine
+    name = f"{engine.model or 'engine'} on {engine.device or 'a device without a name'}"
+    rate = f"{number(found.rate_per_s, 3)}{SPACE}requests a second"
+    return f"{name} · {rate} · simulated, {steps_text(found)}"
+
+
+def effect_text(found: Steering) -> str:
+    """The headline."""
+    best = best_of(found)
+    if found.runs[0].result.attainment < found.share:
+        kept = percent(found.runs[0].result.attainment, 1)
+        return f"Even the greatest clock keeps the deadlines of only {kept} of the requests"
+    if best is found.runs[0]:
+        return "No policy saves energy and keeps the deadlines as the greatest clock does"
+    saved, kept = percent(found.saved(best), 1), percent(best.result.attainment, 2)
+    return f"{sentence_name(best)} saves {saved} of the energy, {kept} in time"
+
+
+def sentence_name(run: Steered) -> str:
+    """A policy's name at the beginning of a sentence."""
+    name = run.result.policy
+    return name if run.name in ("wastenot", "throttllem") else name[:1].upper() + name[1:]
+
+
+def verdict_text(found: Steering) -> str:
+    """What the headline rests on."""
+    return (
+        f"against {percent(found.runs[0].result.attainment, 2)} at the greatest clock, over "
+        f"{len(found.requests):,}{SPACE}requests in {duration(found.duration_s)} ({steps_text(found)})"
+    )
+
+
+def panels(found: Steering) -> tuple[Panel, Panel, Panel]:
+    """The policy of least energy, the greatest clock, and what is asked."""
+    best, greatest = best_of(found), found.runs[0]
+    return (
+        _run_panel("Least energy in time", best),
+        _run_panel("Greatest clock", greatest),
+        _asked(found),
+    )
+
+
+def _run_panel(title: str, run: Steered) -> Panel:
+    result = run.result
+    lines = [
+        Line("In time", percent(result.attainment, 2)),
+        Line("Power, mean", quantity(result.power_w, "W", 3)),
+        Line("TBT, P99", quantity(result.tbt_p99_s, "s", 3)),
+    ]
+    if result.mean_core_mhz is not None:
+        lines.append(Line("Clock, mean", f"{result.mean_core_mhz:,.0f}{SPACE}MHz"))
+    lines.append(Line("Switches", f"{result.switches:,}"))
+    return Panel(title, f"{number(result.energy_per_token_j, 3)}{SPACE}J a token", f"{result.policy}.", lines=tuple(lines))
+
+
+def _asked(found: Steering) -> Panel:
+    deadlines, engine = found.deadlines, found.engine
+    lines = [
+        Line("First token", " / ".join(quantity(each, "s", 3) for each in deadlines.ttft_s)),
+        Line("Between tokens", quantity(deadlines.tbt_s, "s", 3)),
+        Line("To be kept by", percent(found.share, 0)),
+        Line("A switch takes", quantity(engine.switch_s, "s", 3)),
+        Line("Tokens of a step", f"at most {engine.most_step_tokens:,}"),
+    ]
+    text = "."
+    if found.capacity is not None:
+        part = percent(found.rate_per_s / found.capacity.rate_per_s, 0)
+        text = f"{part} of the {number(found.capacity.rate_per_s, 3)} that the greatest clock takes."
+    return Panel("Load", f"{number(found.rate_per_s, 3)}{SPACE}requests/s", text.lstrip("."), lines=tuple(lines))
+
+
+def policies_table(found: Steering) -> Table:
+    """Each policy in a row."""
+    columns = (
+        Column("Policy"), Column("Energy saved", numeric=True), Column("In time", numeric=True),
+        Column("Energy a token", numeric=True), Column("TTFT, P99", numeric=True), Column("TBT, P99", numeric=True),
+        Column("Clock, mean", numeric=True), Column("Power, mean", numeric=True), Column("Switches", numeric=True),
+    )  # fmt: skip
+    rows = tuple(_row(found, run) for run in found.runs)
+    note = (
+        f"TTFT by length of the prompt. A policy that keeps the deadlines of fewer than {percent(found.share, 0)} of the "
+        "requests saves at its readers' expense."
+        if any(run.result.attainment < found.share for run in found.runs)
+        else "TTFT by length of the prompt."
+    )
+    return Table("Policies", columns, rows, note)
+
+
+def _row(found: Steering, run: Steered) -> Row:
+    result = run.result
+    saved = found.saved(run)
+    first = run is found.runs[0]
+    texts = (
+        result.policy,
+        "–" if first else percent(saved, 1),
+        percent(result.attainment, 2),
+        quantity(result.energy_per_token_j, "J", 3),
+        " / ".join("–" if math.isnan(each) else f"{1e3 * each:,.0f}" for each in result.ttft_p99_s) + f"{SPACE}ms",
+        quantity(result.tbt_p99_s, "s", 3),
+        "–" if result.mean_core_mhz is None else f"{result.mean_core_mhz:,.0f}{SPACE}MHz",
+        quantity(result.power_w, "W", 3),
+        f"{result.switches:,}",
+    )
+    values = (
+        result.policy, None if first else saved, result.attainment, result.energy_per_token_j,
+        next((each for each in result.ttft_p99_s if not math.isnan(each)), None), result.tbt_p99_s, result.mean_core_mhz,
+        result.power_w, float(result.switches),
+    )  # fmt: skip
+    return Row(None, texts, values)

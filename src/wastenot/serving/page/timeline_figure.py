@@ -1,0 +1,148 @@
+"""A policy's time line: its clock, the batch, the power and what readers wait for, above each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wastenot.arrays import FloatArray
+from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline, layered, specification_of, tooltips
+from wastenot.reporting.optional_imports import load
+from wastenot.serving.model.comparison import core_clocks_mhz
+from wastenot.serving.model.steering import Steered, Steering
+from wastenot.serving.page.policies_figure import policy_colors
+from wastenot.serving.page.steer_words import about, best_of
+
+_WIDE, _NARROW, _HEIGHT = 880, NARROW_WIDTH - 60, 88
+_BINS = 240  # of a picture
+_CLOSE_S = 60.0  # of the stretch that is looked at closely
+_PANELS = {
+    "mhz": "core clock, MHz",
+    "batch": "requests in the batch",
+    "watts": "power, W",
+    "gap_ms": "longest gap, ms",
+    "first": "first token, % of its bound",
+}
+
+
+def timeline_figures(found: Steering) -> tuple[Figure, ...]:
+    """The whole load, and the busiest minute of it where it is longer than some."""
+    shown = _shown(found)
+    if not shown:
+        return ()
+    figures = [_figure(found, shown, "serving-timeline", "Time line", 0.0, found.duration_s)]
+    if found.duration_s > 3 * _CLOSE_S:
+        begin_s = _busiest_s(shown[0])
+        figures.append(
+            _figure(found, shown, "serving-minute", "The busiest minute", begin_s, begin_s + _CLOSE_S),
+        )
+    return tuple(figures)
+
+
+def _shown(found: Steering) -> list[Steered]:
+    """The greatest clock, the policy that saves most in time, and ours."""
+    wanted = dict.fromkeys((found.runs[0].name, best_of(found).name, "wastenot"))
+    return [run for run in found.runs if run.name in wanted and run.served.timeline is not None]
+
+
+def _busiest_s(run: Steered) -> float:
+    """When the minute with most tokens begins."""
+    timeline = run.served.timeline
+    assert timeline is not None
+    bins = max(round(_CLOSE_S / timeline.bin_s), 1)
+    made = np.convolve(timeline.tokens, np.ones(bins), mode="valid")
+    return float(np.argmax(made)) * timeline.bin_s if len(made) else 0.0
+
+
+def _figure(found: Steering, shown: list[Steered], name: str, title: str, begin_s: float, end_s: float) -> Figure:
+    note = (
+        "The gap is the longest between two tokens of any request, the first token the slowest of those that came, in per "
+        "cent of the bound for its prompt; rules mark the bounds."
+    )
+    wide, narrow = (specification_of(_chart(found, shown, begin_s, end_s, narrow=each)) for each in (False, True))
+    return Figure(name, title, about(found), note, wide, narrow)
+
+
+def _chart(found: Steering, shown: list[Steered], begin_s: float, end_s: float, *, narrow: bool) -> Any:
+    alt = load("altair")
+    rows = [row for run in shown for row in timeline_rows(found, run, begin_s, end_s)]
+    colors = {name: color for name, color in policy_colors(found).items() if any(row["policy"] == name for row in rows)}
+    minutes = end_s - begin_s > 3 * _CLOSE_S
+    unit_s = 60.0 if minutes else 1.0
+    limits = {"gap_ms": 1e3 * found.deadlines.tbt_s, "first": 100.0}
+    tip = tooltips({"policy:N": "policy", "at:Q": "minute" if minutes else "second"})
+    panels = []
+    fields = [field for field in _PANELS if any(row[field] is not None for row in rows)]
+    for field in fields:
+        last = field == fields[-1]
+        x = alt.X(
+            "at:Q",
+            title=f"{'minutes' if minutes else 'seconds'} since the beginning" if last else None,
+            scale=alt.Scale(domain=[begin_s / unit_s, end_s / unit_s], nice=False),
+            axis=alt.Axis(labels=last, ticks=last, grid=False, tickCount=4 if narrow else 12),
+        )
+        y = alt.Y(f"{field}:Q", title=None, scale=alt.Scale(zero=field != "mhz", nice=True), axis=alt.Axis(tickCount=3))
+        color = alt.Color(
+            "policy:N",
+            title=None,
+            sort=None,
+            scale=alt.Scale(domain=list(colors), range=list(colors.values())),
+            legend=alt.Legend(
+                orient="top", columns=1 if narrow else 0, symbolType="stroke", symbolStrokeWidth=3, labelLimit=300
+            ),
+        )
+        shape = {"interpolate": "step-after"} if field == "mhz" else {}
+        line = (
+            alt.Chart(inline(rows))
+            .mark_line(strokeWidth=1.4, opacity=0.9, clip=True, **shape)
+            .encode(x=x, y=y, color=color, tooltip=tip)
+        )
+        layers = [line]
+        if field in limits:
+            layers.insert(0, alt.Chart(inline([{field: limits[field]}])).mark_rule(style="rule").encode(y=y))
+        title = alt.TitleParams(_PANELS[field], anchor="start", fontSize=12, fontWeight="normal", offset=4)
+        panels.append(layered(*layers).properties(width=_NARROW if narrow else _WIDE, height=_HEIGHT, title=title))
+    return alt.vconcat(*panels, spacing=10)
+
+
+def timeline_rows(found: Steering, run: Steered, begin_s: float, end_s: float) -> list[dict[str, object]]:
+    """A stretch of a run in bins: what each was like; ``None`` where nothing was."""
+    timeline = run.served.timeline
+    assert timeline is not None
+    first = min(int(begin_s / timeline.bin_s), len(timeline.tokens) - 1)
+    last = min(int(np.ceil(end_s / timeline.bin_s)), len(timeline.tokens))
+    together = max((last - first) // _BINS, 1)
+    starts = np.arange(first, last, together)
+    unit_s = 60.0 if end_s - begin_s > 3 * _CLOSE_S else 1.0
+    lasted = np.add.reduceat(timeline.setting_s[first:last].sum(axis=1), starts - first)
+    clocks = core_clocks_mhz(found.engine)
+    mhz = None if clocks is None else np.add.reduceat(timeline.setting_s[first:last] @ clocks, starts - first)
+    batch = np.add.reduceat(timeline.running[first:last], starts - first) / np.diff([*starts, last])
+    energy = np.add.reduceat(timeline.energy_j[first:last], starts - first)
+    gaps = np.fmax.reduceat(timeline.longest_gap_s[first:last], starts - first)
+    edges = np.array([*starts, last]) * timeline.bin_s
+    waits = _slowest_first(found, run, edges)
+    return [
+        {
+            "policy": run.result.policy,
+            "at": edges[index] / unit_s,
+            "mhz": None if mhz is None or lasted[index] == 0 else mhz[index] / lasted[index],
+            "batch": batch[index],
+            "watts": None if lasted[index] == 0 else energy[index] / lasted[index],
+            "gap_ms": None if np.isnan(gaps[index]) else 1e3 * gaps[index],
+            "first": None if np.isnan(waits[index]) else 100.0 * waits[index],
+        }
+        for index in range(len(starts))
+    ]
+
+
+def _slowest_first(found: Steering, run: Steered, edges_s: FloatArray) -> FloatArray:
+    """Of the requests that came in each bin, the longest wait for the first token over its bound; ``nan`` for none."""
+    requests = run.served.requests
+    part = (run.served.first_token_s - requests.arrival_s) / found.deadlines.ttft_of(requests.prompt_tokens)
+    of = np.searchsorted(edges_s, requests.arrival_s, side="right") - 1
+    inside = (of >= 0) & (of < len(edges_s) - 1)
+    slowest = np.full(len(edges_s) - 1, -np.inf)
+    np.maximum.at(slowest, of[inside], part[inside])
+    return np.where(np.isinf(slowest), np.nan, slowest)

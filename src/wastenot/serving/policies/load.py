@@ -1,0 +1,98 @@
+"""What a policy learns of the load as it sees requests come and go."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+
+from wastenot.serving.simulation.policy import View
+
+MEMORY_S = 60.0
+"""Over which the rate of arrivals is averaged."""
+SAMPLE = 64
+"""Requests of which prompts and answers are remembered."""
+
+
+@dataclass(slots=True)
+class Load:
+    """Arrivals, prompts and answers so far.
+
+    Attributes:
+        prompts: tokens of the latest prompts.
+        outputs: predicted tokens of the latest requests' answers.
+        ratio: actual over predicted lengths of answers, on average.
+        spread: of the logarithm of that ratio.
+    """
+
+    prompts: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLE))
+    outputs: deque[float] = field(default_factory=lambda: deque(maxlen=4 * SAMPLE))
+    ratio: float = 1.0
+    spread: float = 0.0
+    _count: float = 0.0
+    _since_s: float = 0.0
+    _last_s: float = -1.0
+    _running: dict[tuple[float, float], tuple[float, float]] = field(default_factory=dict)
+    _steps: int = 0
+    _log_sum: float = 0.0
+    _log_square: float = 0.0
+    _made_sum: float = 0.0
+    _predicted_sum: float = 0.0
+    _gone: float = 0.0
+
+    def see(self, view: View) -> int:
+        """Take in what has changed since the last look; returns how many requests have come."""
+        arrivals = view.waiting_arrival_s
+        new = arrivals > self._last_s
+        come = int(new.sum())
+        if come:
+            self._decay(view.now_s)
+            self._count += come
+            self._last_s = float(arrivals.max())
+            self.prompts.extend(view.waiting_prompt[new].tolist())
+            self.outputs.extend(view.waiting_output[new].tolist())
+        self._see_running(view)
+        return come
+
+    def rate(self, now_s: float) -> float:
+        """Arrivals in a second: an average that forgets, above 0."""
+        self._decay(now_s)
+        known_s = MEMORY_S * (1 - math.exp(-max(now_s, 1e-3) / MEMORY_S))
+        return max(self._count, 0.1) / max(known_s, 5.0)
+
+    def _decay(self, now_s: float) -> None:
+        self._count *= math.exp(-(now_s - self._since_s) / MEMORY_S)
+        self._since_s = now_s
+
+    def _see_running(self, view: View) -> None:
+        """Compare the answers that were completed since the last look with what was predicted of them."""
+        before, waiting = self._running, None
+        now = {}
+        for arrival, first, made, left in zip(
+            view.running_arrival_s.tolist(),
+            view.running_first_s.tolist(),
+            view.running_made.tolist(),
+            view.running_left.tolist(),
+            strict=True,
+        ):
+            key = (arrival, first)
+            seen = before.pop(key, None)
+            now[key] = (made, made + left if seen is None else seen[1])
+        for (arrival, _), (made, predicted) in before.items():
+            waiting = set(view.waiting_arrival_s.tolist()) if waiting is None else waiting
+            if arrival not in waiting:  # a preempted one is not complete
+                self._complete(made + view.steps - self._steps, predicted)
+        self._running, self._steps = now, view.steps
+
+    def _complete(self, made: float, predicted: float) -> None:
+        forget = 0.995
+        log = math.log(made / predicted)
+        self._gone = forget * self._gone + 1
+        self._log_sum = forget * self._log_sum + log
+        self._log_square = forget * self._log_square + log * log
+        self._made_sum = forget * self._made_sum + made
+        self._predicted_sum = forget * self._predicted_sum + predicted
+        prior = 4.0  # answers that came as predicted, before any was seen
+        mean = self._log_sum / (self._gone + prior)
+        self.spread = math.sqrt(max(self._log_square / (self._gone + prior) - mean * mean, 0.0))
+        self.ratio = (self._made_sum + prior * 100) / (self._predicted_sum + prior * 100)

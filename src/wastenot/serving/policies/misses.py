@@ -1,0 +1,145 @@
+"""Deadlines missed so far, and what another one costs."""
+
+from __future__ import annotations
+
+import bisect
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from wastenot.arrays import BoolArray, FloatArray
+from wastenot.serving.model.deadlines import Deadlines
+from wastenot.serving.policies.load import Load
+from wastenot.serving.simulation.policy import View
+
+REQUESTS_RISKED = 10.0
+"""Energies of a request that a missed deadline costs as long as as many are missed as are meant to be."""
+STEEPNESS = 3.0
+"""Of the price, by how much more was missed than meant."""
+PRICE_RANGE = (-3.0, 3.0)
+"""Of the logarithm of the price."""
+MOST_CAUTION = 0.4
+"""Of a bound on the time to the first token."""
+SPARED, EXHAUSTED, EXCEEDED = 0.7, 0.95, 1.5
+"""Of the deadlines that may be missed: once more than the first were, low clocks are left out; at the second, all that are
+not safe; at the last, all but the greatest. Prices are only as good as the projections behind them; this holds where those
+are wrong."""
+LEAST_ALLOWED = 0.3
+"""Of the deadlines that may be missed, however many of them are in any case."""
+FIRST = 200.0
+"""Requests that count as served without a miss at the start."""
+ENOUGH = 300.0
+"""Requests before which a share of misses says little."""
+
+Key = tuple[float, float]
+"""When a request came, and when it had its first token."""
+
+
+@dataclass(slots=True)
+class Misses:
+    """An account of the deadlines that were missed.
+
+    Attributes:
+        deadlines: of the requests.
+        part: of the requests that may miss theirs, those that are meant to: the rest is kept for what is not foreseen.
+        begun: requests that have had their first token.
+        missed: of them, those whose first token came too late, or too many of whose later ones did once they are done.
+        unavoidable: of those, the ones that no clock is to blame for.
+    """
+
+    deadlines: Deadlines
+    part: float
+    begun: float = 0.0
+    missed: float = 0.0
+    unavoidable: float = 0.0
+    _late_s: list[float] = field(default_factory=list)
+    _first_s: float = -1.0
+    _steps: int = 0
+    _now_s: float = 0.0
+    _token_s: float = 0.0
+    _running: dict[Key, float] = field(default_factory=dict)
+    _in_time: dict[Key, bool] = field(default_factory=dict)
+    _waiting: tuple[FloatArray, FloatArray] = field(default_factory=lambda: (np.empty(0), np.empty(0)))
+    _spoilt: float = 0.0
+
+    def see(self, view: View, load: Load) -> None:
+        """Take in what became of the steps since the last look.
+
+        Late tokens are found where the policy is asked after each step, as ours asks to be while prompts wait. Whether they
+        are too many is known for certain only once a request is done, since its length was a guess before.
+        """
+        steps = view.steps - self._steps
+        last_s = float(view.running_last_s.min()) if len(view.running_made) else view.now_s
+        if steps and self._running and last_s > self._token_s:
+            # what they waited at the last look, for prompts prefilled in steps of their own, and a step
+            gap_s = self._now_s - self._token_s + (view.now_s - self._now_s) / steps
+            if gap_s > self.deadlines.tbt_s:
+                self._late_s.append(self._token_s + 1e-9)
+                del self._late_s[:-1000]
+        keys = list(zip(view.running_arrival_s.tolist(), view.running_first_s.tolist(), strict=True))
+        running = dict(zip(keys, view.running_made.tolist(), strict=True))
+        for key in self._running.keys() - running.keys():
+            tokens = self._running[key] + steps
+            if self._in_time.pop(key, False):
+                self.missed += self._had(key[1]) > float(self.deadlines.late_allowed(tokens))
+        new = np.flatnonzero(view.running_first_s > self._first_s)
+        if len(new):
+            self._first_s = float(view.running_first_s.max())
+            prompt = view.running_context[new] - view.running_made[new] + 1
+            in_time = self._begin(view.running_first_s[new] - view.running_arrival_s[new], prompt)
+            self._in_time.update({keys[index]: kept for index, kept in zip(new.tolist(), in_time.tolist(), strict=True)})
+        there = np.concatenate([view.waiting_arrival_s, view.running_arrival_s])
+        done = ~np.isin(self._waiting[0], there)  # whose first token was their last
+        if done.any():
+            self._begin(view.now_s - self._waiting[0][done], self._waiting[1][done])
+        self._waiting = view.waiting_arrival_s.copy(), view.waiting_prompt.copy()
+        self._running, self._steps, self._now_s, self._token_s = running, view.steps, view.now_s, last_s
+        known = np.array([self._in_time.get(key, False) for key in keys], dtype=bool)
+        self._spoilt = float((known & (self.left(view, load) < 0)).sum()) if keys else 0.0
+
+    def _begin(self, waited_s: FloatArray, prompt: FloatArray) -> BoolArray:
+        """Count requests that have had their first token; whether each had it in time."""
+        in_time = np.asarray(waited_s <= self.deadlines.ttft_of(prompt.astype(np.intp)))
+        self.begun += len(waited_s)
+        self.missed += float((~in_time).sum())
+        return in_time
+
+    def _had(self, first_s: float) -> int:
+        """Late tokens of a request that has run since its first one."""
+        return len(self._late_s) - bisect.bisect_left(self._late_s, first_s)
+
+    def left(self, view: View, load: Load) -> FloatArray:
+        """Late tokens that each running request may still have; below 0 for one that has missed its deadlines."""
+        had = len(self._late_s) - np.searchsorted(np.asarray(self._late_s), view.running_first_s)
+        total = view.running_made + view.running_left * load.ratio * math.exp(-load.spread)
+        return self.deadlines.late_allowed(total) - had
+
+    def price_j(self, request_j: float) -> float:
+        """Of another one, given what a request costs: it rises as the share that may be missed is used up."""
+        low, high = PRICE_RANGE
+        return request_j * REQUESTS_RISKED * math.exp(min(max(STEEPNESS * self._used(), low), high))
+
+    def caution(self) -> float:
+        """Part of the bounds on first tokens that is kept free: more, the more were missed than meant."""
+        return MOST_CAUTION * min(max(self._used(), 0.0), 1.0)
+
+    def floor(self) -> float:
+        """How far low clocks are left out: from 0, none, through 1, all that are not safe, to 2, all but the greatest."""
+        lost, allowed = self._to_blame(), self._allowed(max(self.begun, ENOUGH))
+        spent = lost / allowed if allowed > 0.0 else math.inf if lost > 0.0 else 0.0
+        return float(np.interp(spent, (SPARED, EXHAUSTED, EXCEEDED), (0.0, 1.0, 2.0)))
+
+    def _to_blame(self) -> float:
+        """Deadlines missed that need not have been."""
+        return max(self.missed + self._spoilt - self.unavoidable, 0.0)
+
+    def _allowed(self, begun: float) -> float:
+        """Deadlines of so many requests that may be missed, less those that are in any case."""
+        allowed = (1 - self.deadlines.share) * begun
+        return max(allowed - self.unavoidable, LEAST_ALLOWED * allowed)
+
+    def _used(self) -> float:
+        """How many more were missed than meant, in units of those that are meant to be."""
+        meant = self.part * self._allowed(self.begun)
+        return (self._to_blame() - meant) / max(meant + self.part * (1 - self.deadlines.share) * FIRST, 1.0)

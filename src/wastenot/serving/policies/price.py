@@ -1,0 +1,344 @@
+"""Our policy: the clock that costs least at the prices of the moment, missed deadlines included.
+
+What a request more in the batch costs from then on comes from the engine's own frontier and the load seen so far: the batch
+is a birth-death chain that the clock steers, solved anew as the load changes (``chain.py``). A missed deadline has a price,
+too, which rises as the share that may be missed is used up (``misses.py``). At these prices:
+
+- While no prompt waits, each clock costs its power, less what the requests it answers in a second are worth, plus what the
+  next prompt may spoil that comes upon it (``risks.py``): a clock takes ``switch_s`` to change, so the first steps of a
+  prompt run at the one it meets. How much a late token matters depends on how many each running request may still have.
+- While prompts wait, the engine's next steps are known: each clock is projected, from the moment it would be in effect,
+  until all prompts are prefilled, and costs its energy and the deadlines missed on the way, of first and of later tokens.
+  So does each clock with the prompts held back until it is in effect: deadlines of first tokens leave time for that.
+- The nearer the misses come to what is allowed, the more of the lowest clocks are left out while prompts wait, and those
+  that are not safe to come upon while none does. Misses that no clock could have helped do not count (``unavoidable.py``).
+
+Where prompts are prefilled whole, in steps of their own, prompts that come while others are prefilled prolong the wait of
+those that decode more than is projected, and about one request in fifty may miss its deadlines.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.special import gammaincc, gammaln
+
+from wastenot.arrays import FloatArray
+from wastenot.serving.model.deadlines import Deadlines
+from wastenot.serving.model.engine import Engine
+from wastenot.serving.policies.chain import ChainPrices, prices_of_chain
+from wastenot.serving.policies.costs import StepCosts
+from wastenot.serving.policies.load import Load
+from wastenot.serving.policies.misses import Misses
+from wastenot.serving.policies.risks import WITHIN, Risks
+from wastenot.serving.policies.unavoidable import Unavoidable
+from wastenot.serving.simulation.policy import Choice, View
+
+RENEW_S = 5.0
+"""After which prices are computed anew."""
+FIRST_REQUESTS = 10
+"""Requests that are served at the greatest clock, while the load is not known."""
+MOST_STEPS = 64
+"""That are projected; a longer queue is prefilled at the greatest clock."""
+SAFE = 0.01
+"""Late steps that an arrival may bring more than at the greatest clock."""
+ENOUGH = 0.002
+"""Of the mean power: a clock that costs so little less is not switched to."""
+
+
+@dataclass(slots=True)
+class Price:
+    """Chooses the clock that costs least at the prices of the moment.
+
+    Attributes:
+        name: for tables and pictures.
+        part: of the requests that may miss their deadlines, those that are meant to.
+    """
+
+    name: str = "ours"
+    part: float = 0.25
+    _steering: _Steering | None = field(default=None, init=False, repr=False)
+
+    def begin(self, engine: Engine, deadlines: Deadlines) -> int:
+        """Forget earlier runs; begins at the greatest clock."""
+        self._steering = _Steering(engine, deadlines, self.part)
+        return self._steering.greatest
+
+    def choose(self, view: View) -> Choice:
+        """The clock that costs least now."""
+        assert self._steering is not None, "a run begins with `begin`"
+        return self._steering.choose(view)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Prices:
+    """What holds until prices are computed anew.
+
+    Attributes:
+        risks: of arrivals.
+        chain: of the batch.
+        output: tokens of an answer, on average.
+        decoding: share of the time that is left for decoding.
+        request_j: mean energy of a request.
+        first_tokens: deadlines that an arrival puts at risk; shape (settings, states).
+        late: what an arrival brings by batch and context, as far as asked for.
+        busy: share of the time that prompts take, by setting; shape (settings,).
+        shared_s: that a prompt waits for others in its steps, by setting; shape (settings,).
+        whole_s: time to prefill prompts like those seen lately at the greatest clock; shape (prompts,).
+        limit_s: bound on the time to the first token of these; shape (prompts,).
+    """
+
+    risks: Risks
+    chain: ChainPrices
+    output: float
+    decoding: float
+    request_j: float
+    first_tokens: FloatArray
+    late: dict[tuple[int, int], tuple[FloatArray, FloatArray]]
+    busy: FloatArray
+    shared_s: FloatArray
+    whole_s: FloatArray
+    limit_s: FloatArray
+
+    def worth(self, batch: float) -> float:
+        """What it is worth that one request of a batch is done."""
+        return float(self.chain.request[min(int(batch), len(self.chain.request)) - 1]) if batch >= 1 else 0.0
+
+    def arrival(self, batch: float, context: float) -> tuple[FloatArray, FloatArray]:
+        """Late steps that an arrival brings, and how likely it is to be held back, by setting."""
+        near = 2 ** max(math.floor(math.log2(batch)) - 3, 0)
+        key = int(batch // near * near), int(context / 128)
+        if key not in self.late:
+            late, raised = self.risks.arrival(np.array([float(key[0])]), context)
+            self.late[key] = late[:, 0], raised[:, 0]
+        return self.late[key]
+
+
+class _Steering:
+    """One run of the policy."""
+
+    def __init__(self, engine: Engine, deadlines: Deadlines, part: float) -> None:
+        self.engine, self.deadlines = engine, deadlines
+        self.greatest = len(engine.tables.settings) - 1
+        self.costs, self.load, self.misses = StepCosts(engine.tables), Load(), Misses(deadlines, part)
+        self.unavoidable = Unavoidable(engine, deadlines, self.costs)
+        self.renew_s, self.effective_s = -math.inf, -math.inf
+        self.held = 0
+        self.prices: _Prices | None = None
+
+    def choose(self, view: View) -> Choice:
+        self.load.see(view)
+        self.unavoidable.see(view)
+        self.misses.unavoidable = self.unavoidable.count
+        self.misses.see(view, self.load)
+        if self.misses.begun < FIRST_REQUESTS:
+            return Choice(self.greatest, view.now_s if len(view.waiting_tokens) else view.now_s + 1.0)
+        if self.prices is None or view.now_s >= self.renew_s:
+            self.prices, self.renew_s = self.renewed(view.now_s), view.now_s + RENEW_S
+        waits = len(view.waiting_tokens) > 0
+        holds = np.zeros(self.greatest + 1, dtype=bool)
+        if waits:
+            cost = self.with_queue(view, self.prices, hold=False)
+            if len(view.running_made) and self.engine.switch_s:
+                held = self.with_queue(view, self.prices, hold=True)
+                held[: max(view.setting + 1, self.held)] = np.inf  # prompts wait for a faster clock only, and once
+                cost, holds = np.minimum(cost, held), held < cost
+        else:
+            cost = self.without_queue(view, self.prices)
+        cost[: self.floor(view, self.prices)] = np.inf
+        best = int(np.argmin(cost))
+        if cost[view.asked] <= cost[best] + ENOUGH * abs(self.prices.chain.cost_rate):
+            best = view.asked
+        if best != view.asked:
+            self.effective_s = view.now_s + (self.engine.switch_s if best != view.setting else 0.0)
+        hold_s, self.held = (self.effective_s, best) if holds[best] else (-math.inf, 0)
+        return Choice(best, view.now_s if waits else view.now_s + 1.0, hold_s)
+
+    def renewed(self, now_s: float) -> _Prices:
+        """Prices at the load seen so far."""
+        engine, load, rate = self.engine, self.load, self.load.rate(now_s)
+        prompts, outputs = _some(load.prompts, 48, 1024.0), np.maximum(_some(load.outputs, 32, 128.0) * load.ratio, 1.0)
+        output = float(outputs.mean())
+        context = float(prompts.mean() + (outputs**2).mean() / output / 2)
+        risks = Risks(engine, self.deadlines, self.costs, prompts, rate, context)
+        states = int(min(engine.most_running, engine.tables.batches[-1])) + 1
+        batch = np.arange(states, dtype=float)
+        time_s, energy_j = self.costs.decode(batch, np.full(states, context))
+        time_s = time_s + engine.overhead_s
+        whole_s = risks.whole_s()
+        busy = risks.busy()
+        decoding = 1 - min(rate * float(whole_s.mean()), 0.9)
+        power_w = np.where(batch > 0, energy_j / time_s, engine.tables.idle_power_w[:, None])
+        leave = np.where(batch > 0, batch / (output * time_s) * decoding, 1.0)
+        typical = min(8, states - 1)
+        request_j = float(risks.whole_j().mean() + output * energy_j[self.greatest, typical] / typical)
+        price_j = self.misses.price_j(request_j)
+        knots = np.unique(np.minimum([0.0, *2.0 ** np.arange(11)], states - 1.0))
+        first = np.stack([np.interp(batch, knots, row) for row in risks.first_tokens(knots)])
+        spoilt = self.spoilt(risks.arrival(knots)[0], outputs, time_s[:, knots.astype(np.intp)], rate) * (knots > 0)
+        misses = first + np.stack([np.interp(batch, knots, row) for row in spoilt])
+        slow = (time_s > WITHIN * self.deadlines.tbt_s) & (batch > 0)
+        most = min(engine.most_running, engine.cache_blocks * engine.block_tokens / context)
+        misses = misses + (batch >= most)  # none is admitted
+        cost_w = power_w + rate * price_j * misses + slow * (10 * rate * price_j + power_w.max())
+        return _Prices(
+            risks, prices_of_chain(rate, leave, cost_w), output, decoding, request_j, first, {}, busy, risks.shared_s(),
+            whole_s, self.deadlines.ttft_of(prompts.astype(np.intp)) * (1 - self.misses.caution()),
+        )  # fmt: skip
+
+    def spoilt(self, late: FloatArray, outputs: FloatArray, step_s: FloatArray, rate: float) -> FloatArray:
+        """Share of the requests that get more late tokens than they may have, at a clock kept for good."""
+        allowed = self.deadlines.late_allowed(outputs)
+        expected = rate * late[..., None] * outputs * step_s[..., None]
+        return np.asarray((1 - gammaincc(allowed + 1, np.maximum(expected, 1e-12))).mean(axis=-1))
+
+    def spoilt_now(self, view: View, late: FloatArray, step_s: FloatArray) -> FloatArray:
+        """Running requests that a late token spoils at each clock: all that will have used up theirs without it."""
+        left = self.misses.left(view, self.load)
+        expected = self.load.rate(view.now_s) * (late * step_s)[:, None] * view.running_left * self.load.ratio
+        expected = np.maximum(expected, 1e-12)
+        some = left.clip(0)
+        return np.asarray((np.exp(some * np.log(expected) - expected - gammaln(some + 1)) * (left >= 0)).sum(axis=1))
+
+    def without_queue(self, view: View, prices: _Prices) -> FloatArray:
+        """Watts of each clock while no prompt waits."""
+        batch = len(view.running_made)
+        return self.quiet_w(view, prices, float(batch), float(view.running_context.mean()) if batch else 0.0)[0]
+
+    def floor(self, view: View, prices: _Prices) -> int:
+        """The lowest clock that misses so far leave: the greatest in the end where prompts wait, else the lowest safe one.
+
+        A clock is safe if an arrival that comes upon it makes no more steps late than at the greatest. Those between the one
+        that prices choose and a safe one would cost energy and save no deadlines.
+        """
+        left_out, batch = self.misses.floor(), len(view.running_made)
+        if len(view.waiting_tokens):
+            return round(min(left_out, 1.0) * self.greatest)
+        if not left_out:
+            return 0
+        late, often = prices.arrival(max(batch, 1.0), float(view.running_context.mean()) if batch else prices.risks.context)
+        safe = int(np.argmax(late + often <= (late + often)[self.greatest] + SAFE))
+        return safe + round(max(left_out - 1.0, 0.0) * (self.greatest - safe))
+
+    def quiet_w(self, view: View, prices: _Prices, batch: float, context: float) -> tuple[FloatArray, FloatArray]:
+        """Watts of each clock with a batch and no prompt waiting: in all, and for all but deadlines."""
+        miss_w = prices.risks.rate_per_s * self.misses.price_j(prices.request_j)
+        risk_w = miss_w * prices.first_tokens[:, min(int(batch), prices.first_tokens.shape[1] - 1)]
+        if not batch:
+            idle_w = self.engine.tables.idle_power_w
+            return idle_w + risk_w, idle_w
+        step_s, step_j = self.costs.decode(batch, context)
+        step_s = step_s + self.engine.overhead_s
+        late, often = prices.arrival(batch, context)
+        late_w = miss_w * late * self.spoilt_now(view, late, step_s)
+        slow = step_s > WITHIN * self.deadlines.tbt_s
+        if self.deadlines.end_to_end_s is not None and len(view.running_made):
+            left_s = view.running_arrival_s + self.deadlines.end_to_end_s - view.now_s
+            lost = (step_s[:, None] * view.running_left * self.load.ratio * math.exp(self.load.spread) > left_s).sum(axis=1)
+            slow |= lost > lost[self.greatest]
+        slow[self.greatest] = False
+        power_w = step_j / step_s
+        energy_w = power_w - batch / (prices.output * step_s) * prices.decoding * prices.worth(batch)
+        stays = int(np.argmin(late + often))
+        raise_w = prices.risks.rate_per_s * often * self.engine.switch_s * (power_w[stays] - power_w).clip(0)
+        return energy_w + risk_w + late_w + raise_w + slow * 1e9, energy_w
+
+    def with_queue(self, view: View, prices: _Prices, *, hold: bool) -> FloatArray:  # noqa: PLR0915 - one projection
+        """What each clock costs until no prompt waits, above what the time is worth otherwise; as a power."""
+        engine, deadlines = self.engine, self.deadlines
+        settings = np.arange(self.greatest + 1)
+        effective_s = np.full(len(settings), view.now_s + engine.switch_s)
+        effective_s[view.asked] = self.effective_s
+        effective_s[view.setting] = -math.inf
+        todo = view.waiting_tokens.tolist()
+        past = (view.waiting_prompt - view.waiting_tokens).clip(0).tolist()
+        bound_s = deadlines.ttft_of(view.waiting_prompt.astype(np.intp))
+        limit_s = view.waiting_arrival_s + bound_s - 0.001
+        early_s = limit_s - self.misses.caution() * bound_s
+        batch, context = float(len(view.running_made)), float(view.running_context.sum())
+        running, rate, bound = batch, prices.risks.rate_per_s, (WITHIN + 1) / 2 * deadlines.tbt_s - engine.overhead_s
+        now_s, (energy_j, missed, late, decoded) = np.full(len(settings), view.now_s), np.zeros((4, len(settings)))
+        if hold:  # decode at the clock of now until the one asked for is in effect
+            step_s, step_j = (each[view.setting] for each in self.costs.decode(batch, context / batch))
+            count = np.ceil((effective_s - view.now_s).clip(0) / (step_s + engine.overhead_s))
+            now_s, energy_j, decoded = now_s + count * (step_s + engine.overhead_s), count * step_j, count * batch
+            late = count * (step_s > bound)
+        before_s: FloatArray | None = now_s - view.now_s if hold else None
+        start_s, head, steps = now_s, 0, 0
+        while head < len(todo):
+            steps += 1
+            if steps > MOST_STEPS:
+                return np.asarray(-1e9 * settings.astype(float))
+            room, tokens, attention, begun = max(engine.most_step_tokens - batch, 1.0), 0.0, 0.0, []
+            while head < len(todo) and room > 0:
+                chunk = min(room, todo[head]) if engine.chunked else todo[head]
+                if chunk > room and tokens:
+                    break
+                attention += chunk * (past[head] + chunk / 2)
+                tokens, room = tokens + chunk, room - chunk
+                past[head], todo[head] = past[head] + chunk, todo[head] - chunk
+                if todo[head] > 0:
+                    break
+                begun.append(head)
+                head += 1
+            before, mean = max(attention / tokens - tokens / 2, 0.0), context / batch if batch else 0.0
+            beside = batch if engine.chunked else 0.0
+            time_s, step_j = self.costs.mixed(tokens, before, beside, mean)
+            use = np.where(now_s >= effective_s, settings, view.setting)
+            tight = (time_s[use] > bound).astype(float)
+            fuller, more_s = np.zeros(len(settings)), np.zeros(len(settings))
+            if before_s is not None and room > 0 and head == len(todo):  # prompts that come meanwhile fill the step up
+                full_s = self.costs.mixed(tokens + room, before, beside, mean)[0]
+                fuller, more_s = 1 - np.exp(-rate * before_s), (full_s - time_s)[use]
+                tight = np.maximum(tight, fuller * (full_s[use] > bound))
+            before_s = time_s[use] + engine.overhead_s
+            now_s = now_s + before_s
+            energy_j, late, decoded, context = energy_j + step_j[use], late + tight, decoded + beside, context + beside
+            for index in begun:
+                missed = missed + np.maximum(now_s > limit_s[index], fuller * (now_s + more_s > limit_s[index]))
+                missed = missed + 0.5 * (now_s > early_s[index])
+                context += past[index]
+            batch += len(begun)
+        if not engine.chunked and running:  # those that decode wait for all of it, and a step
+            waited_s = now_s - start_s + self.costs.decode(running, context / batch)[0]
+            late = (waited_s > bound).astype(float)
+        return self.of_projection(view, prices, now_s, energy_j, missed, late, decoded, running, batch, context, effective_s)
+
+    def of_projection(
+        self,
+        view: View,
+        prices: _Prices,
+        end_s: FloatArray,
+        energy_j: FloatArray,
+        missed: FloatArray,
+        late: FloatArray,
+        decoded: FloatArray,
+        running: float,
+        batch: float,
+        context: float,
+        effective_s: FloatArray,
+    ) -> FloatArray:
+        """The cost of a projection until no prompt waits, and of the time that a clock stays on afterwards."""
+        batch = max(batch, 1.0)
+        lasts_s = end_s - view.now_s
+        after_w, energy_w = self.quiet_w(view, prices, batch, context / batch)
+        price_j = self.misses.price_j(prices.request_j)
+        grows = np.minimum(1 / (1 - np.minimum(prices.busy, 0.9)), 5.0)  # more prompts come until the queue is empty
+        longer_s = (lasts_s * grows)[:, None]
+        behind_s = (longer_s + prices.shared_s[:, None] + prices.whole_s - prices.limit_s).clip(0)
+        behind = prices.risks.rate_per_s * np.minimum(behind_s, longer_s).mean(axis=1)
+        spoilt = self.spoilt_now(view, np.zeros(len(end_s)), lasts_s) if running else np.zeros(len(end_s))
+        worth_j = energy_w[after_w.argmin()] * lasts_s + prices.worth(running) * decoded / prices.output
+        stays_s = np.where(
+            np.isfinite(effective_s), np.maximum(self.engine.switch_s, effective_s - end_s), self.engine.switch_s
+        )
+        cost_j = energy_j - worth_j + price_j * (missed + behind + late * spoilt) + (after_w - after_w.min()) * stays_s
+        return np.asarray(cost_j / max(float(lasts_s.min()), 1e-6))
+
+
+def _some(values: object, count: int, otherwise: float) -> FloatArray:
+    """A few of the values seen lately, evenly spread."""
+    array = np.array(values, dtype=float)
+    return array[:: max(len(array) // count, 1)] if len(array) else np.array([otherwise])

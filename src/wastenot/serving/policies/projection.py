@@ -1,0 +1,209 @@
+"""What lies ahead of an engine if its clock stays: batch, cache and time of every step to come, as throttLL'eM projects it.
+
+    batch   ▏3▕▏3▕▏4▕▏4▕▏4▕▏3▕▏2▕▏1▕      a prompt joins when it is prefilled; an answer of predicted length leaves
+    cache   ▏rises with every token, falls with every answer that is done
+
+Stretches in which nothing joins or leaves are taken in one go: the time of a step is nearly straight in the tokens in the
+cache, so a stretch lasts as long as its steps do on average between its first and its last.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from wastenot.arrays import FloatArray
+from wastenot.serving.model.compiled import compiled, compiled_inside
+from wastenot.serving.model.deadlines import Deadlines
+from wastenot.serving.model.engine import Engine
+from wastenot.serving.simulation.policy import View
+
+
+class Grid(NamedTuple):
+    """The times of an engine's steps at one setting."""
+
+    tokens: FloatArray
+    past: FloatArray
+    prefill_s: FloatArray
+    batches: FloatArray
+    contexts: FloatArray
+    decode_s: FloatArray
+
+
+class Limits(NamedTuple):
+    """What an engine holds, and the bound between two tokens."""
+
+    blocks: float
+    block_tokens: float
+    most_running: int
+    most_step_tokens: float
+    chunked: bool
+    overhead_s: float
+    tbt_s: float
+
+
+def grid_of(engine: Engine, setting: int) -> Grid:
+    """The times at a setting."""
+    tables = engine.tables
+    return Grid(
+        np.asarray(tables.prefill_tokens, dtype=float),
+        np.asarray(tables.past_tokens, dtype=float),
+        np.ascontiguousarray(tables.prefill_time_s[setting], dtype=float),
+        np.asarray(tables.batches, dtype=float),
+        np.asarray(tables.context_tokens, dtype=float),
+        np.ascontiguousarray(tables.decode_time_s[setting], dtype=float),
+    )
+
+
+def limits_of(engine: Engine, deadlines: Deadlines) -> Limits:
+    """What an engine holds, and the bound between two tokens."""
+    return Limits(
+        float(engine.cache_blocks),
+        float(engine.block_tokens),
+        engine.most_running,
+        float(engine.most_step_tokens),
+        engine.chunked,
+        engine.overhead_s,
+        deadlines.tbt_s,
+    )
+
+
+def keeps(view: View, grid: Grid, limits: Limits, deadlines: Deadlines, *, inflate: float = 1.0) -> bool:
+    """Whether all that is there now keeps its deadlines if the engine stays at one setting.
+
+    Args:
+        view: of the engine.
+        grid: its times at the setting.
+        limits: of the engine.
+        deadlines: to be kept.
+        inflate: what predicted lengths are multiplied with, to be on the safe side of their errors.
+    """
+    made = view.running_made
+    left = np.maximum(np.ceil((view.running_left + made) * inflate - made), 1.0)
+    end_to_end = np.inf if deadlines.end_to_end_s is None else deadlines.end_to_end_s
+    prompts = view.waiting_prompt.astype(np.intp)
+    return _keeps(
+        grid,
+        limits,
+        view.now_s,
+        view.running_context.astype(float),
+        left,
+        view.running_arrival_s + end_to_end,
+        view.waiting_tokens.astype(float),
+        np.maximum(view.waiting_prompt - view.waiting_tokens, 0.0),
+        np.maximum(np.ceil(view.waiting_output * inflate), 1.0),
+        view.waiting_arrival_s + deadlines.ttft_of(prompts),
+        view.waiting_arrival_s + end_to_end,
+    )
+
+
+@compiled_inside
+def _between(values: FloatArray, rows: FloatArray, columns: FloatArray, row: float, column: float) -> float:
+    """A table between its knots; beyond them, as at the last."""
+    i, along = 0, 0.0
+    if len(rows) > 1:
+        i = min(max(int(np.searchsorted(rows, row)) - 1, 0), len(rows) - 2)
+        along = min(max((row - rows[i]) / (rows[i + 1] - rows[i]), 0.0), 1.0)
+    j, across = 0, 0.0
+    if len(columns) > 1:
+        j = min(max(int(np.searchsorted(columns, column)) - 1, 0), len(columns) - 2)
+        across = min(max((column - columns[j]) / (columns[j + 1] - columns[j]), 0.0), 1.0)
+    below, right = min(i + 1, len(rows) - 1), min(j + 1, len(columns) - 1)
+    upper = values[i, j] * (1 - across) + values[i, right] * across
+    lower = values[below, j] * (1 - across) + values[below, right] * across
+    return float(upper * (1 - along) + lower * along)
+
+
+@compiled_inside
+def _mixed_s(grid: Grid, tokens: float, past: float, batch: int, context: float) -> float:
+    """As :meth:`EngineTables.mixed` has it."""
+    together = _between(grid.prefill_s, grid.tokens, grid.past, tokens + batch, past)
+    if batch == 0:
+        return together
+    empty = _between(grid.decode_s, grid.batches, grid.contexts, float(batch), grid.contexts[0])
+    full = _between(grid.decode_s, grid.batches, grid.contexts, float(batch), context)
+    return max(together, empty) + full - empty
+
+
+@compiled
+def _keeps(  # noqa: PLR0912, PLR0915 - one loop over the steps, as the engine makes them
+    grid: Grid,
+    limits: Limits,
+    now_s: float,
+    running_context: FloatArray,
+    running_left: FloatArray,
+    running_due_s: FloatArray,
+    to_prefill: FloatArray,
+    prefilled: FloatArray,
+    output: FloatArray,
+    first_due_s: FloatArray,
+    last_due_s: FloatArray,
+) -> bool:
+    """Steps until all that is there is done or a deadline is missed."""
+    batch, prompts = len(running_left), len(to_prefill)
+    context, left, due = np.empty(batch + prompts), np.empty(batch + prompts), np.empty(batch + prompts)
+    context[:batch], left[:batch], due[:batch] = running_context, running_left, running_due_s
+    to_prefill, prefilled = to_prefill.copy(), prefilled.copy()
+    waited_s = 0.0  # since the last token of those that decode
+    head, admitted, held = 0, 0, 0.0  # the first prompt not done, the first not admitted, blocks of those between
+    while batch > 0 or head < prompts:
+        total = context[:batch].sum()
+        free = limits.blocks - (total / limits.block_tokens + 0.5 * batch) - held
+        room = limits.most_step_tokens - (batch if limits.chunked else 0)
+        tokens, attention, first, chunk = 0.0, 0.0, head, 0.0
+        while first < prompts and room > 0:
+            if first >= admitted:
+                need = (to_prefill[first] + prefilled[first]) / limits.block_tokens + 1.0
+                full = batch + first - head >= limits.most_running or need > free
+                if full or (not limits.chunked and tokens > 0 and to_prefill[first] > room):
+                    break
+                admitted, free, held = first + 1, free - need, held + need
+            chunk = min(room, to_prefill[first]) if limits.chunked else to_prefill[first]
+            attention += chunk * (prefilled[first] + chunk / 2)
+            tokens, room = tokens + chunk, room - chunk
+            to_prefill[first], prefilled[first] = to_prefill[first] - chunk, prefilled[first] + chunk
+            if to_prefill[first] > 0:
+                break
+            first += 1
+        if tokens > 0:  # one step with prompts in it
+            beside = batch if limits.chunked else 0
+            mean = total / batch if batch > 0 else 0.0
+            past = max(attention / tokens - tokens / 2, 0.0)
+            step_s = limits.overhead_s + _mixed_s(grid, tokens, past, beside, mean)
+            steps = 1.0 if beside > 0 else 0.0
+        elif batch > 0:  # as many as nothing leaves before
+            steps, beside = left[:batch].min(), batch
+            begin_s = _between(grid.decode_s, grid.batches, grid.contexts, float(batch), total / batch)
+            step_s = _between(grid.decode_s, grid.batches, grid.contexts, float(batch), total / batch + steps - 1)
+            now_s += (steps - 1) * (limits.overhead_s + 0.5 * (begin_s + step_s))
+            step_s += limits.overhead_s
+        else:
+            return True  # a prompt that never fits: no clock helps it
+        now_s += step_s
+        if batch > 0:
+            waited_s += step_s
+            if steps > 0:
+                if waited_s > limits.tbt_s:
+                    return False
+                waited_s = 0.0
+        still = 0
+        for each in range(batch):
+            context[each], left[each] = context[each] + steps, left[each] - steps
+            if left[each] > 0:
+                context[still], left[still], due[still] = context[each], left[each], due[each]
+                still += 1
+            elif now_s > due[each]:
+                return False
+        batch = still
+        while head < first:
+            if now_s > first_due_s[head]:
+                return False
+            held -= prefilled[head] / limits.block_tokens + 1.0
+            if output[head] > 1:
+                context[batch], left[batch], due[batch] = prefilled[head], output[head] - 1, last_due_s[head]
+                batch += 1
+            elif now_s > last_due_s[head]:
+                return False
+            head += 1
+    return True

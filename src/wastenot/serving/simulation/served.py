@@ -1,0 +1,114 @@
+"""What a simulated run was like: each request's latencies, and what the engine used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from wastenot.arrays import FloatArray, IndexArray
+from wastenot.serving.model.deadlines import Deadlines
+from wastenot.serving.model.requests import Requests
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Timeline:
+    """A run by bins of time, for pictures.
+
+    Attributes:
+        bin_s: width of a bin; the first begins at 0.
+        energy_j: in each; shape (bins,).
+        setting_s: time at each setting; shape (bins, settings).
+        running: requests that decode, on average; shape (bins,).
+        waiting: other requests that are there, on average; shape (bins,).
+        tokens: made; shape (bins,).
+        mean_gap_s: between two tokens, of those made in the bin; ``nan`` where there are none; shape (bins,).
+        longest_gap_s: likewise the longest; shape (bins,).
+    """
+
+    bin_s: float
+    energy_j: FloatArray
+    setting_s: FloatArray
+    running: FloatArray
+    waiting: FloatArray
+    tokens: IndexArray
+    mean_gap_s: FloatArray
+    longest_gap_s: FloatArray
+
+    @property
+    def begin_s(self) -> FloatArray:
+        """Of each bin."""
+        return self.bin_s * np.arange(len(self.energy_j), dtype=np.float64)
+
+    @property
+    def power_w(self) -> FloatArray:
+        """Mean of each bin."""
+        lasted = self.setting_s.sum(axis=1)
+        power: FloatArray = np.divide(self.energy_j, lasted, out=np.zeros_like(lasted), where=lasted > 0)
+        return power
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Served:
+    """One run.
+
+    Attributes:
+        requests: that came.
+        first_token_s: when each had its first token; shape (requests,).
+        finish_s: when each had its last; shape (requests,).
+        late_tokens: tokens of each after the first that came later than the bound after the one before; shape (requests,).
+        longest_gap_s: between two tokens of each; 0 for a single token; shape (requests,).
+        preemptions: of each; shape (requests,).
+        end_s: of the last step.
+        energy_j: by what it was used for: ``prefill``, ``decode``, ``mixed`` steps, ``idle`` (waiting for requests, host).
+        time_s: likewise.
+        steps: of each kind.
+        setting_s: time at each setting; shape (settings,).
+        switches: of the clock.
+        gap_counts: tokens by the gap before them, in :data:`GAP_EDGES_S`; shape (edges + 1,).
+        last_setting: in effect at the end.
+        timeline: where one was asked for.
+    """
+
+    requests: Requests
+    first_token_s: FloatArray
+    finish_s: FloatArray
+    late_tokens: IndexArray
+    longest_gap_s: FloatArray
+    preemptions: IndexArray
+    end_s: float
+    energy_j: dict[str, float]
+    time_s: dict[str, float]
+    steps: dict[str, int]
+    setting_s: FloatArray
+    switches: int
+    gap_counts: IndexArray
+    last_setting: int
+    timeline: Timeline | None = None
+
+    @property
+    def total_energy_j(self) -> float:
+        """Of the whole run."""
+        return sum(self.energy_j.values())
+
+    @property
+    def energy_per_token_j(self) -> float:
+        """Energy of the run for each token made."""
+        return self.total_energy_j / float(self.requests.output_tokens.sum())
+
+    def kept(self, deadlines: Deadlines) -> np.ndarray:
+        """Whether each request kept all of its deadlines; shape (requests,)."""
+        requests = self.requests
+        kept = self.first_token_s - requests.arrival_s <= deadlines.ttft_of(requests.prompt_tokens)
+        kept &= self.late_tokens <= deadlines.late_allowed(requests.output_tokens)
+        if deadlines.end_to_end_s is not None:
+            kept &= self.finish_s - requests.arrival_s <= deadlines.end_to_end_s
+        return kept
+
+    def attainment(self, deadlines: Deadlines) -> float:
+        """Share of the requests that kept all of their deadlines."""
+        return float(self.kept(deadlines).mean())
+
+
+GAP_EDGES_S: FloatArray = np.geomspace(1e-4, 10.0, 501)
+"""Edges of the bins of gaps between tokens: 2.3 % wide."""

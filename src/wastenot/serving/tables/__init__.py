@@ -1,0 +1,1 @@
+"""What a study keeps of servers and of simulated clusters."""

@@ -1,1 +1,0 @@
-"""The algebra above the kernel: pipelines."""

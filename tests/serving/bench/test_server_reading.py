@@ -1,0 +1,96 @@
+"""What servers say of themselves, and what cannot be."""
+
+import math
+
+import pytest
+
+from wastenot.errors import ServerError
+from wastenot.serving.bench.latency_counts import LatencyCounts, counts_of
+from wastenot.serving.bench.metric_samples import samples
+from wastenot.serving.bench.server_reading import reading_of_page
+
+PAGE = """# HELP vllm:num_requests_running Number of requests in model execution batches.
+vllm:num_requests_running{engine="0",model_name="a, \\"b\\"} c"} 12.0
+vllm:num_requests_running{engine="1",model_name="a, \\"b\\"} c"} 20.0
+vllm:num_requests_waiting{engine="0"} 1.0
+vllm:num_requests_waiting{engine="1"} 2.0
+vllm:kv_cache_usage_perc{engine="0"} 0.25
+vllm:kv_cache_usage_perc{engine="1"} 0.5
+vllm:cache_config_info{block_size="16",num_gpu_blocks="1000"} 1.0
+vllm:prompt_tokens_total{engine="0"} 100.0
+vllm:prompt_tokens_total{engine="1"} 50.0
+vllm:time_to_first_token_seconds_bucket{engine="0",le="0.1"} 3.0
+vllm:time_to_first_token_seconds_bucket{engine="0",le="0.5"} 9.0 # {trace_id="x"} 0.3
+vllm:time_to_first_token_seconds_bucket{engine="0",le="+Inf"} 10.0
+vllm:time_to_first_token_seconds_bucket{engine="1",le="0.1"} 1.0
+vllm:time_to_first_token_seconds_bucket{engine="1",le="0.5"} 1.0
+vllm:time_to_first_token_seconds_bucket{engine="1",le="+Inf"} 1.0
+"""
+
+
+def test_a_page_of_two_engines():
+    reading = reading_of_page(PAGE)
+    assert (reading.running, reading.waiting, reading.engines) == (20.0, 3.0, 2)
+    assert (reading.cache_used, reading.cache_tokens, reading.prompt_tokens) == (0.5, 16_000.0, 150.0)
+    assert reading.ttft == LatencyCounts((0.1, 0.5, math.inf), (4.0, 10.0, 11.0))
+    assert reading.tbt is None and reading.output_tokens is None
+
+
+@pytest.mark.parametrize(
+    ("new", "old"),
+    [
+        ("vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds"),
+        ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
+    ],
+)
+def test_older_names_are_read_where_the_newer_are_missing(new, old):
+    lines = ["vllm:num_requests_running 1", "vllm:num_requests_waiting 0"]
+    value = ['{le="1"} 3', '{le="+Inf"} 4'] if new.endswith("seconds") else [" 0.5"]
+    suffix = "_bucket" if new.endswith("seconds") else ""
+    pages = ["\n".join([*lines, *(f"{name}{suffix}{each}" for each in value)]) for name in (new, old)]
+    readings = [reading_of_page(page) for page in pages]
+    assert readings[0] == readings[1] and (readings[0].tbt or readings[0].cache_used)
+
+
+@pytest.mark.parametrize(
+    ("page", "says"),
+    [
+        (PAGE.replace("12.0", "NaN"), "num_requests_running is nan"),
+        (PAGE.replace("12.0", "-1"), "num_requests_running is -1"),
+        (PAGE.replace("12.0", "+Inf"), "num_requests_running is inf"),
+        (PAGE.replace("num_requests_waiting", "other"), "no metric of requests that are waiting"),
+        ("", "no metric of requests that are running"),
+        ("<html>busy</html>", "no metric of requests that are running"),
+    ],
+)
+def test_nonsense_is_refused(page, says):
+    with pytest.raises(ServerError, match=says):
+        reading_of_page(page)
+
+
+@pytest.mark.parametrize("wrong", ['{le="x"} 3', " 3", '{le="0.7"} NaN', '{le="0.7"} 1'])
+def test_a_histogram_that_is_none_is_not_known(wrong):
+    lines = ['a_bucket{le="0.5"} 2', f"a_bucket{wrong}", 'a_bucket{le="+Inf"} 4']
+    assert counts_of(samples("\n".join(lines))) is None
+
+
+def test_quantiles_of_what_passed_between_two_readings():
+    then = LatencyCounts((0.1, 0.2, 0.4, math.inf), (50.0, 60.0, 60.0, 60.0))
+    now = LatencyCounts((0.1, 0.2, 0.4, math.inf), (50.0, 110.0, 158.0, 160.0))
+    passed = now.since(then)
+    assert passed == LatencyCounts((0.1, 0.2, 0.4, math.inf), (0.0, 50.0, 98.0, 100.0))
+    assert passed.quantile(0.25) == pytest.approx(0.15)
+    assert passed.quantile(0.74) == pytest.approx(0.3)
+    assert passed.quantile(0.98) == pytest.approx(0.4)
+    assert passed.quantile(0.99) == math.inf
+    assert now.since(now).quantile(0.5) is None
+    assert then.since(now) is None  # began anew
+    assert now.since(LatencyCounts((0.1, math.inf), (0.0, 0.0))) is None
+
+
+def test_counters_that_fall_or_vanish_tell_another_server():
+    before = reading_of_page(PAGE)
+    assert not before.began_anew(before)
+    assert reading_of_page(PAGE.replace("100.0", "10.0")).began_anew(before)
+    assert reading_of_page(PAGE.replace("10.0\n", "9.0\n")).began_anew(before)
+    assert reading_of_page(PAGE.replace("prompt_tokens_total", "other")).began_anew(before)

@@ -1,0 +1,25 @@
+"""What ``wastenot serve-control`` refuses before it begins."""
+
+from pathlib import Path
+
+import pytest
+
+ENGINE = Path(__file__).parents[3] / "data" / "serving" / "llama-8b-sim-h200.json"
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "says"),
+    [
+        ([], 2, "no server is named"),
+        (["--instance", "localhost:8000=nvidia:0"], 2, "not an address of a server"),
+        (["--instance", "http://a=nvidia:0", "--instance", "http://b=nvidia:0"], 2, "given to two servers"),
+        (["--instance", "http://a", "--instance", "http://a"], 2, "named twice"),
+        (["--instance", "http://a="], 2, "names no GPU"),
+        (["--instance", "http://a=sim:h200,sim:h200"], 2, "no such parallel degree"),
+        (["--instance", "http://a", "--period", "9"], 2, "at most 4 s"),
+        (["--instances", "none.toml"], 2, "cannot be read"),
+    ],
+)
+def test_what_cannot_be(wastenot, more, code, says):
+    ran = wastenot("serve-control", str(ENGINE), *more)
+    assert ran.code == code and says in ran.err

@@ -1,0 +1,131 @@
+"""The page of policies for a cluster: a saving never stands without what became of the deadlines, and all is simulated."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from wastenot.serving.cluster.classes import NAMES
+from wastenot.serving.cluster.outcome import compared
+from wastenot.serving.cluster.runs import run_scenario
+from wastenot.serving.cluster.scenario import parse_scenario
+from wastenot.serving.page.cluster_figures import cluster_figures, timeline_rows
+from wastenot.serving.page.cluster_page import render_cluster_page
+from wastenot.serving.page.cluster_words import classes_table, effect_text, notes_on, policies_table, verdict_text
+
+pytest.importorskip("altair")
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+ENGINE = Path(__file__).parents[3] / "data" / "serving" / "llama-8b-sim-h200.json"
+TEXT = f"""
+[cluster]
+engines = "{ENGINE}"
+hosts = 1
+gpus_per_host = 4
+[[traffic]]
+name = "evening"
+kind = "poisson"
+rate_per_s = 10
+duration_s = 40.0
+[run]
+policies = ["single-pool"]
+"""
+
+
+@pytest.fixture(scope="module")
+def scenario(tmp_path_factory):
+    return parse_scenario(TEXT.encode(), tmp_path_factory.mktemp("page") / "mine.toml")
+
+
+@pytest.fixture(scope="module")
+def first(scenario):
+    """The record of a run in which all requests of all classes were in time."""
+    (record,) = run_scenario(scenario)
+    return replace(
+        record, by_class=[None if each is None else 1.0 for each in record.by_class], attainment=1.0, failed=False
+    )
+
+
+def _cheaper(record, policy, energy, **changes):
+    return replace(record, policy=policy, energy_j=energy * record.energy_j, **changes)
+
+
+@pytest.fixture(scope="module")
+def records(first):
+    """With two seeds: ours saves 20 and 30 %, another saves more and fails with one of them, and hindsight saves most."""
+    found = []
+    for seed, share in ((0, 0.8), (1, 0.7)):
+        base = replace(first, seed=seed)
+        late = [
+            None if each is None else 0.95 if name == "MM" else each for name, each in zip(NAMES, base.by_class, strict=True)
+        ]
+        fails = {"failed": True, "by_class": late, "attainment": 0.96} if seed else {}
+        found += [
+            base,
+            _cheaper(base, "wastenot", share),
+            _cheaper(base, "dynamollm", 0.6, **fails),
+            _cheaper(base, "best-static", 0.5),
+        ]
+    return found
+
+
+def test_a_policy_that_fails_has_its_saving_in_brackets(records):
+    (found,) = compared(records)
+    table = policies_table(found)
+    assert [row.texts[0] for row in table.rows] == ["single-pool", "wastenot", "dynamollm", "best-static"]
+    saved = {row.texts[0]: row.texts[2].replace("\N{NO-BREAK SPACE}", " ") for row in table.rows}
+    assert saved["wastenot"] == "25.0 %, 20.0 to 30.0" and saved["dynamollm"] == "(40.0 %, 40.0 to 40.0) failed"
+    worst = {row.texts[0]: row.texts[5].replace("\N{NO-BREAK SPACE}", " ") for row in table.rows}
+    assert worst["dynamollm"] == "95.00 % MM" and worst["wastenot"].startswith("100.00 %")
+
+
+def test_the_headline_is_neither_of_a_failed_policy_nor_of_hindsight(scenario, records, first):
+    (found,) = compared(records)
+    assert effect_text(found).startswith("wastenot saves 25.0")
+    assert "best-static, chosen in hindsight, saves 50.0" in verdict_text(scenario, found)
+    assert any("fewer than 99" in note and "dynamollm" in note for note in notes_on(scenario, found))
+    (none,) = compared([replace(each, failed=True) for each in records])
+    assert effect_text(none) == "No policy keeps the deadlines of every class"
+    (alone,) = compared([first])
+    assert effect_text(alone).startswith("No policy saves energy")
+    assert any("No policy can need less" in note for note in notes_on(scenario, found))
+    (lost,) = compared([replace(first, unanswered=3, failed=True)])
+    notes = notes_on(scenario, lost)
+    assert "single-pool left 3 requests unanswered." in notes
+    assert any("which failed itself" in note for note in notes) and not any("No policy can" in note for note in notes)
+
+
+def test_classes_are_shown_by_the_seed_that_kept_least(records, first):
+    (found,) = compared(records)
+    table = classes_table(found)
+    there = [name for name, each in zip(NAMES, first.by_class, strict=True) if each is not None]
+    assert [column.title for column in table.columns[1:]] == there and "MM" in there
+    failed = dict(zip(there, table.rows[2].values[1:], strict=True))
+    assert failed["MM"] == 0.95 and min(failed.values()) == 0.95
+
+
+def test_pictures_show_what_the_records_say(scenario, records):
+    (found,) = compared(records)
+    energy, classes, timeline = cluster_figures(scenario, [found])
+    bars = [row for rows in energy.specification["datasets"].values() for row in rows if "failed" in row]
+    tokens = records[0].output_tokens
+    assert [row["energy"] for row in bars] == pytest.approx(
+        [records[0].energy_j / tokens * share for share in (1.0, 0.75, 0.6, 0.5)]
+    )
+    assert [row["failed"] for row in bars] == [False, False, True, False]
+    assert found.bound_per_token_j == pytest.approx(records[0].bound_j / tokens)
+    late = [row for rows in classes.specification["datasets"].values() for row in rows if row.get("class") == "MM"]
+    assert {row["policy"]: row["late"] for row in late}["dynamollm"] == pytest.approx(5.0)
+    rows = timeline_rows(records[0], 1.0)
+    assert sum(row["came"] for row in rows) * records[0].timeline.bin_s == pytest.approx(records[0].requests)
+    assert np.mean([row["layout0"] for row in rows]) > 0 and rows[0]["mhz"] == pytest.approx(1980.0)
+    assert timeline.narrow is not None and "seed 0" in timeline.note
+
+
+def test_the_page_says_that_it_is_simulated_and_names_each_traffic(scenario, records):
+    found = compared([*records, *(replace(each, traffic="night <1>") for each in records)])
+    page = render_cluster_page(scenario, found, made_at=AT)
+    assert "simulated numbers" in page and "steps composed of simulated kernels" in page and "mine.toml" in page
+    assert all(text in page for text in ("Policies: evening", "Time line: night", "cluster-energy-2", "evening: Failed"))
+    assert "<1>" not in page  # names cannot put marks into the page

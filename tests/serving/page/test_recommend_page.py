@@ -1,0 +1,75 @@
+"""The page of recommendations: what is drawn and said is what was chosen, and forecasts are marked."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from wastenot.serving.model.recommend import Bounds, Prices, recommend
+from wastenot.serving.page.recommend_figure import recommend_figure
+from wastenot.serving.page.recommend_page import write_recommend_page
+from wastenot.serving.page.recommend_words import Recommended, chosen_table, effect_text, origin_of
+from wastenot.setting import Setting
+from wastenot.study.serving_records import Percentiles, ServingPoint
+
+pytest.importorskip("altair")
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def point(model, itl_ms, energy_j, batch, **other):
+    return ServingPoint(
+        model, "H100", 1, "chat", batch, float(batch), energy_j, 400.0, 400.0 / energy_j, 100.0,
+        Percentiles(p50_s=itl_ms / 1e3), **other,
+    )  # fmt: skip
+
+
+MEASURED = [point("a", 10, 0.8, 1), point("a", 20, 0.5, 2), point("a", 60, 0.3, 4), point("b", 90, 1.0, 1)]
+FORECAST = replace(
+    MEASURED[1],
+    setting=Setting(core_mhz=1200.0),
+    energy_per_token_j=0.4,
+    evidence="forecast",
+    notes=("clocks forecast by x",),
+)
+
+
+def recommended(points, **other):
+    bounds = Bounds(itl_s=0.050)
+    chosen, unmet = recommend(points, bounds, **other)
+    return Recommended(points, chosen, unmet, bounds, **other)
+
+
+def drawn(found, key):
+    specification = recommend_figure(found).specification
+    return [row for rows in specification["datasets"].values() for row in rows if key in row]
+
+
+def test_every_configuration_is_drawn_and_the_choice_is_ringed():
+    found = recommended(MEASURED)
+    rows = drawn(found, "cost")
+    assert {(row["model"], row["cost"]) for row in rows} == {(each.model, each.energy_per_token_j) for each in MEASURED}
+    assert sum(row["cost"] == 0.5 for row in rows) == 3  # as a point, on the line, and as the ring
+    assert [row["ms"] for row in drawn(found, "ms") if "cost" not in row] == [50.0]
+    assert chosen_table(found).rows[0].values[3:5] == (0.5, 0.020)
+    words = effect_text(found)
+    assert words.startswith("1 × H100, batch 2 saves 37.5") and words.endswith("against the fastest")
+
+
+def test_forecasts_are_marked_and_stand_beside_what_was_measured(tmp_path):
+    points = [*MEASURED, FORECAST]
+    found = replace(recommended(points), without_clocks=recommend(MEASURED, Bounds(itl_s=0.050))[0])
+    assert origin_of(found) == "forecast" and origin_of(recommended(MEASURED)) == "measured"
+    (row,) = chosen_table(found).rows
+    assert row.values[2] == "forecast" and row.values[-1] == 0.5
+    assert any(each["evidence"] == "forecast" for each in drawn(found, "evidence"))
+    write_recommend_page(found, tmp_path / "page.html", sources=["table.csv"], made_at=AT)
+    page = (tmp_path / "page.html").read_text()
+    assert "Clocks forecast by x." in page and "table.csv" in page and "least time between tokens is 90 ms" in page
+    assert "saves nothing" not in page
+
+
+def test_money_and_nothing_that_fits():
+    found = recommended(MEASURED, unit="money", prices=Prices(per_gpu_hour=2.0, currency="EUR"))
+    assert "EUR a million tokens" in chosen_table(found).rows[0].texts[3]
+    nothing = recommended(MEASURED[3:])
+    assert not nothing.chosen and effect_text(nothing) == "No configuration keeps this"

@@ -1,0 +1,84 @@
+"""The page of policies: the best that is in time makes the headline, and where numbers come from is said."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+
+from wastenot.serving.model.deadlines import Deadlines
+from wastenot.serving.model.engine import Engine
+from wastenot.serving.model.loads import LogNormal, poisson
+from wastenot.serving.model.steering import steer
+from wastenot.serving.model.tables import EngineTables
+from wastenot.serving.page.steer_page import render_steer_page, steer_figures
+from wastenot.serving.page.steer_words import best_of, effect_text, policies_table
+from wastenot.serving.page.timeline_figure import timeline_rows
+from wastenot.setting import Setting
+
+pytest.importorskip("altair")
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def found():
+    clocks = np.array([1000.0, 1500.0, 2000.0])
+    tokens, past = np.array([1.0, 4096.0]), np.array([0.0, 4096.0])
+    batches, contexts = np.array([1.0, 64.0]), np.array([1.0, 8192.0])
+    prefill = (2000.0 / clocks)[:, None, None] * np.ones((3, 2, 2)) * (0.01 + 5e-5 * tokens)[None, :, None]
+    decode = np.ones((3, 2, 2)) * (0.02 + 1e-4 * batches)[None, :, None]
+    power = np.array([150.0, 250.0, 400.0])[:, None, None]
+    tables = EngineTables(
+        tuple(Setting(core_mhz=float(clock)) for clock in clocks),
+        tokens, past, prefill, prefill * power, batches, contexts, decode, decode * power,
+        np.full(3, 60.0), "fitted", "measured",
+    )  # fmt: skip
+    engine = Engine(tables, 4000, most_running=64, model="tiny", device="toy")
+    trace = poisson(1.5, 120.0, LogNormal(300, 0.8, most=2000), LogNormal(30, 0.5), seed=2)
+    return steer(engine, trace, step_tokens=512, deadlines=Deadlines(ttft_s=(0.35,), prompt_below=()))
+
+
+def test_each_policy_is_a_point_and_a_row(found):
+    figure = steer_figures(found)[-1]
+    points = [row for rows in figure.specification["datasets"].values() for row in rows if "policy" in row]
+    assert [(row["policy"], row["energy"]) for row in points] == [
+        (run.result.policy, run.result.energy_per_token_j) for run in found.runs
+    ]
+    assert [row.values[1] for row in policies_table(found).rows[1:]] == [found.saved(run) for run in found.runs[1:]]
+
+
+def test_time_lines_add_up_to_the_run(found):
+    run = found.runs[0]
+    rows = timeline_rows(found, run, 0.0, found.duration_s + 60.0)
+    timeline = run.served.timeline
+    lasted = np.add.reduceat(timeline.setting_s.sum(axis=1), np.arange(0, len(timeline.tokens), _together(timeline, rows)))
+    watts = np.array([row["watts"] or 0.0 for row in rows])
+    assert watts @ lasted[: len(rows)] == pytest.approx(run.served.total_energy_j, rel=1e-6)
+    assert max(row["gap_ms"] or 0.0 for row in rows) == pytest.approx(1e3 * run.served.longest_gap_s.max())
+    waited = run.served.first_token_s - run.served.requests.arrival_s
+    assert max(row["first"] or 0.0 for row in rows) == pytest.approx(100 * waited.max() / 0.35)
+    assert {row["mhz"] for row in rows if row["mhz"] is not None} == {2000.0}
+
+
+def _together(timeline, rows):
+    return -(-len(timeline.tokens) // len(rows))
+
+
+def test_the_headline_is_of_what_saves_most_in_time(found):
+    best = best_of(found)
+    assert best.result.attainment >= 0.99
+    assert all(found.saved(run) <= found.saved(best) for run in found.runs if run.result.attainment >= 0.99)
+    assert f"{100 * found.saved(best):.1f}" in effect_text(found)
+    seer = replace(best, name="oracle", result=replace(best.result, energy_j=1.0, policy="oracle"))
+    assert best_of(replace(found, runs=(*found.runs, seer))).name == best.name  # what cannot be had is no headline
+    none = replace(found, share=1.1)
+    assert effect_text(none).startswith("Even the greatest clock keeps the deadlines of only")
+
+
+def test_the_page_says_that_it_is_simulated_and_on_what(found):
+    page = render_steer_page(found, trace="requests.csv", made_at=AT)
+    assert "simulated numbers" in page and "steps fitted to measured steps" in page and "requests.csv" in page
+    kernels = replace(found.engine.tables, source="kernels", evidence="forecast")
+    forecast = replace(found, engine=replace(found.engine, tables=kernels))
+    page = render_steer_page(forecast, made_at=AT)
+    assert "forecast numbers" in page and "steps forecast from kernels" in page
