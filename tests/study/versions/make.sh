@@ -48,14 +48,15 @@ wastenot export "$here/v$version-step.csv" --study s.db --workload step-step
 [ "$version" -lt 7 ] || python - <<'STORES'
 from types import SimpleNamespace
 from wastenot.setting import Setting
+from wastenot.study.serving_records import Percentiles, ServingPoint
 try:
     from wastenot.jobs.tables.records import JobTerms, Speed
     from wastenot.jobs.tables.store import JobStore
-except ImportError:  # before jobs had a room of their own
+    from wastenot.serving.tables.store import ServingStore
+except ImportError:  # before jobs and serving had rooms of their own
     from wastenot.study.job_records import JobTerms, Speed
     from wastenot.study.job_store import JobStore
-from wastenot.study.serving_records import Percentiles, ServingPoint
-from wastenot.serving.tables.store import ServingStore
+    from wastenot.study.serving_store import ServingStore
 from wastenot.study.store import open_study
 
 study = open_study("s.db")
@@ -74,7 +75,10 @@ point = ServingPoint(
 ServingStore(study).add([point], source="a server")
 STORES
 [ "$version" -lt 8 ] || python - <<'STORES'
-from wastenot.serving.tables.cluster_store import ClusterStore, StoredClusterRun
+try:
+    from wastenot.serving.tables.cluster_store import ClusterStore, StoredClusterRun
+except ImportError:
+    from wastenot.study.cluster_store import ClusterStore, StoredClusterRun
 from wastenot.study.store import open_study
 
 record = '{"requests": 12, "energy_j": 1.5, "by_class": [null, 1.0, 0.5], "failed": true}'
