@@ -8,7 +8,7 @@ import pytest
 
 from wastenot.cli.main import app
 from wastenot.errors import BadInputError
-from wastenot.terminal.before_work import RULES, check_rules, needs, not_with
+from wastenot.terminal.option_rules import RULES, check_rules, needs, not_with
 
 SIM = ["--device", "sim:h200", "--study", "x.db"]
 

@@ -22,7 +22,7 @@ from wastenot.terminal.options import JsonOption
 
 if TYPE_CHECKING:
     from wastenot.cli.bottom_lines import BottomLines
-    from wastenot.runtime.applying import Application
+    from wastenot.runtime.application import Application
     from wastenot.runtime.controller import Controller
     from wastenot.runtime.session import Session
     from wastenot.runtime.status import Status, Summary
@@ -128,7 +128,7 @@ def apply(
         raise typer.BadParameter("which plan? wastenot apply plan.json -- python train.py")
     from wastenot.metering.devices import visible_names
     from wastenot.pipelines.run.plan_kind import is_pipeline_plan
-    from wastenot.runtime.applying import parse_devices, prepare
+    from wastenot.runtime.application import parse_devices, prepare
     from wastenot.runtime.session import PATIENCE_S
     from wastenot.terminal.options import parse_restore
 
@@ -207,7 +207,7 @@ def _check_iterations(asked: int | None) -> None:
 
 
 def _print_what_would_be_set(application: Application) -> None:
-    from wastenot.runtime.applying import would_be_set
+    from wastenot.runtime.application import would_be_set
 
     for line in would_be_set(application):
         typer.echo(line)

@@ -71,7 +71,7 @@ def latency(
     """
     from wastenot.devices.open import is_virtual
     from wastenot.study.store import open_study
-    from wastenot.terminal.before_work import check_output
+    from wastenot.terminal.option_rules import check_output
     from wastenot.terminal.output import as_values, console, print_json, say, typed_command
     from wastenot.terminal.progress import kept_if_interrupted, resume_with, shown_progress
     from wastenot.tuning.latency.design import design

@@ -81,7 +81,7 @@ def natural(
     from wastenot.study.store import open_study
     from wastenot.tasks import find_tasks
     from wastenot.terminal.announce import show_dry_run
-    from wastenot.terminal.before_work import check_output
+    from wastenot.terminal.option_rules import check_output
     from wastenot.terminal.output import typed_command
     from wastenot.terminal.progress import kept_if_interrupted, resume_with
     from wastenot.tuning.forecast.forecast import check_draws

@@ -142,7 +142,7 @@ def tune(
     """
     from wastenot.errors import BadInputError
     from wastenot.metering.devices import visible_names
-    from wastenot.runtime.applying import parse_devices
+    from wastenot.runtime.application import parse_devices
     from wastenot.terminal.options import parse_budget
 
     if command and not dry_run:

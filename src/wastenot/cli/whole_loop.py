@@ -80,7 +80,7 @@ def run(
     from wastenot.study.store import open_study, sweep_of
     from wastenot.tasks import find_tasks
     from wastenot.terminal.announce import announce, show_dry_run
-    from wastenot.terminal.before_work import check_output
+    from wastenot.terminal.option_rules import check_output
     from wastenot.terminal.output import as_values, print_json, say, typed_command
     from wastenot.terminal.progress import kept_if_interrupted, resume_with, shown_progress
     from wastenot.tuning.interleaved import estimate_interleaved

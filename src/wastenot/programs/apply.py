@@ -276,7 +276,7 @@ class apply:  # noqa: N801 - reads as a verb, and is one
         if local_rank > 0:
             return str(_wait_for(runtime_folder() / f"{name}.sock"))
         from wastenot.devices.open import is_virtual
-        from wastenot.runtime.applying import prepare
+        from wastenot.runtime.application import prepare
 
         application = prepare(self._plan, self._devices(ranks), dry_run=self._dry_run, seed=self._seed)
         simulated = next((gpu for gpu in application.gpus if is_virtual(gpu)), None)
@@ -303,7 +303,7 @@ class apply:  # noqa: N801 - reads as a verb, and is one
         return names[local_rank : local_rank + 1]
 
     def _devices(self, ranks: int) -> tuple[str, ...] | None:
-        from wastenot.runtime.applying import parse_devices
+        from wastenot.runtime.application import parse_devices
 
         if isinstance(self._device, str):
             return parse_devices(self._device)

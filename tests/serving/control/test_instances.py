@@ -12,8 +12,8 @@ from wastenot.errors import ClocksRefusedError, DeviceError
 from wastenot.serving.bench.latency_counts import LatencyCounts
 from wastenot.serving.bench.server_reading import ServerReading
 from wastenot.serving.control.control import control
-from wastenot.serving.control.heard import Heard
 from wastenot.serving.control.instance import Instance, Rules, ladder
+from wastenot.serving.control.recent_readings import Heard
 from wastenot.serving.control.recommender import Recommender, together
 from wastenot.serving.model.profile_file import read_engine
 from wastenot.setting import AUTO, Setting

@@ -89,7 +89,7 @@ def device_names(device: str | Sequence[str] | None) -> tuple[str, ...]:
         BadInputError: the CPU is named beside GPUs.
     """
     if device is not None:
-        from wastenot.runtime.applying import parse_devices
+        from wastenot.runtime.application import parse_devices
 
         names = parse_devices(device) if isinstance(device, str) else tuple(device)
         if CPU in names and len(names) > 1:

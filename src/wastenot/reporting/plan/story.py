@@ -10,7 +10,7 @@ from wastenot.planning.headline import Interval
 from wastenot.planning.plan import Plan
 from wastenot.reporting.formatting import SPACE, change, percent, quantity
 from wastenot.reporting.panel import Line, Panel, Story
-from wastenot.reporting.plan.today import GRANULARITY_WORDS, rest_panel, today_panel
+from wastenot.reporting.plan.applicable_panels import GRANULARITY_WORDS, rest_panel, today_panel
 from wastenot.reporting.plan.verdict import is_default, limit_words, origin_of_validation, verdict_of
 from wastenot.reporting.price import SECONDS_PER_YEAR, Price, energy_text
 from wastenot.study.database import parse_address

@@ -12,7 +12,7 @@ from wastenot.planning.objective import Objective
 from wastenot.planning.plan import Assignment, Plan
 from wastenot.planning.schedule import Rung
 from wastenot.reporting.formatting import change, fraction_of_whole, percent, quantity
-from wastenot.reporting.plan.today import describe_switch_time, setting_words
+from wastenot.reporting.plan.applicable_panels import describe_switch_time, setting_words
 from wastenot.reporting.plan.verdict import scheduled_today
 from wastenot.reporting.table import Column, Fold, Row, Table, Value
 from wastenot.setting import format_mhz

@@ -125,7 +125,7 @@ def engine(
     from wastenot.serving.model.operating_points import decodes, operating_points, prefill_points, usual_context
     from wastenot.serving.model.profile_file import read_engine, write_engine
     from wastenot.serving.model.step_tables import read_step_tables
-    from wastenot.terminal.before_work import check_output
+    from wastenot.terminal.option_rules import check_output
     from wastenot.terminal.output import console, print_json, say, typed_command
 
     for file, option in ((out, "out"), (page, "page")):

@@ -19,9 +19,9 @@ from types import FrameType
 from wastenot.devices.open import claimed
 from wastenot.errors import ClocksRefusedError
 from wastenot.processes import Terminated
-from wastenot.serving.control.heard import Heard
 from wastenot.serving.control.instance import Instance
 from wastenot.serving.control.keeper import kept
+from wastenot.serving.control.recent_readings import Heard
 
 TICK_S = 0.25
 """The longest wait between two looks at what has not been heard of."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wastenot.serving.bench.server_reading import ServerReading
-from wastenot.serving.control.heard import quantile_since
+from wastenot.serving.control.recent_readings import quantile_since
 from wastenot.serving.model.deadlines import Deadlines
 
 JUDGED_OVER_S = 5.0

@@ -23,7 +23,7 @@ from wastenot.serving.bench.server_reading import ServerReading
 from wastenot.serving.cluster.seen_load import SeenLoad, bound_s, rule_of
 from wastenot.serving.control.events import Event, Tell
 from wastenot.serving.control.feedback import JUDGED_OVER_S, Feedback
-from wastenot.serving.control.heard import Heard, Recent
+from wastenot.serving.control.recent_readings import Heard, Recent
 from wastenot.serving.model.deadlines import LITERATURE, Deadlines
 from wastenot.serving.model.engine import Engine
 from wastenot.setting import AUTO, Setting

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from wastenot.serving.cluster.recommended import Recommended, recommended
 from wastenot.serving.cluster.seen_load import SeenLoad
 from wastenot.serving.control.events import Event, Tell
-from wastenot.serving.control.heard import LENGTHS_OVER_S, RATE_OVER_S
 from wastenot.serving.control.instance import Instance, Rules, words
+from wastenot.serving.control.recent_readings import LENGTHS_OVER_S, RATE_OVER_S
 from wastenot.serving.model.engine import Engine
 from wastenot.wording import counted
 
