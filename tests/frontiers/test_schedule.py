@@ -71,6 +71,15 @@ def test_no_schedule_beats_the_bound_nor_is_better_than_the_best(seed, looseness
     assert found.lower_bound_j <= best_j * (1.0 + 1e-9)
 
 
+@settings(max_examples=15)
+@given(seed=st.integers(0, 10**6))
+def test_the_fastest_schedule_has_a_bound_that_says_something(seed):
+    work = small_work(seed)
+    fastest = Scheduler(work).least_time()
+    best_j = brute_force(work, fastest.totals.weight_s * (1.0 + 1e-9))
+    assert 0.0 < fastest.lower_bound_j <= best_j * (1.0 + 1e-9)
+
+
 def test_small_schedules_are_mostly_the_best():
     """Of six calls few are near the budget, so that a gap remains; yet what is found is seldom not the best."""
     ratios = []

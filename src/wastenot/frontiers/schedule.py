@@ -136,7 +136,7 @@ class Scheduler:
 
     def least_time(self) -> Schedule:
         """The fastest schedule found, of little energy."""
-        self._solve(self._scale * np.array([1e3, 1e4]), np.inf)
+        self._solve(self._scale * np.array([0.0, 1e3, 1e4]), np.inf)  # 0 for the bound: at high prices it says nothing
         best = min(self._found.values(), key=lambda each: (each.totals.weight_s, each.totals.energy_j))
         return self._stated(best)
 
