@@ -11,8 +11,8 @@ XDIST := -n $(WORKERS) --dist worksteal
 PYTEST := $(BIN)/pytest $(XDIST)
 FAST := not slow and not system and not gpu
 # What runs without PyTorch, for other Pythons and other versions of what wastenot depends on.
-PORTABLE := tests/analyses tests/frontiers tests/natural tests/planning tests/study tests/workloads tests/cli/test_verbs.py \
-  tests/cli/test_help.py tests/cli/test_completion.py tests/reporting/test_plan_page.py
+PORTABLE := tests/kernels/model tests/frontiers tests/kernels/natural tests/planning tests/study tests/workloads tests/cli/test_verbs.py \
+  tests/cli/test_help.py tests/cli/test_completion.py tests/kernels/page/test_plan_page.py
 REPORT_READY := $(VENV)/.ready-report
 READY := $(VENV)/.ready
 

@@ -22,7 +22,7 @@ from scipy.special import ndtr
 from benchmarks.bench_cluster_policies import scenario
 from benchmarks.serving_loads import PROFILES
 from benchmarks.verdict import Verdict
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
 from wastenot.serving.cluster.classes import COUNT
 from wastenot.serving.cluster.clock_rules import greatest
 from wastenot.serving.cluster.controllers.parking import Parking

@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks.serving_loads import DATA
 from benchmarks.verdict import Verdict
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
 from wastenot.serving.cluster.classes import CLASSES, COUNT, NAMES
 from wastenot.serving.cluster.demand import Demand
 from wastenot.serving.cluster.forecast import SLOT_S, UPPER, Past, forecast, template

@@ -26,7 +26,7 @@ import numpy as np
 
 from benchmarks.serving_loads import DATA, PROFILES
 from benchmarks.verdict import Verdict
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
 from wastenot.serving.cluster.classes import CLASSES, COUNT, NAMES
 from wastenot.serving.cluster.oracle import slot_estimate
 from wastenot.serving.cluster.profiles import Profiles

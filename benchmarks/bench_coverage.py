@@ -32,13 +32,13 @@ from testbed.tables import Noise, table_of
 from wastenot.devices.open import open_device
 from wastenot.devices.simulated.device import SimulatedDevice
 from wastenot.devices.simulated.preset import find_preset, preset_toml
+from wastenot.meters.tasks import find_tasks
 from wastenot.planning.noise.temperature import baseline_temperature_c
 from wastenot.planning.objective import Objective
 from wastenot.planning.planner import Planner
 from wastenot.study.store import open_study
 from wastenot.sweeping.grid import Grid
 from wastenot.sweeping.sweep import measure_sweep
-from wastenot.tasks import find_tasks
 from wastenot.workloads.identity import GRANULARITIES, Granularity
 
 PRESETS = ("rtx-3080-ti", "rtx-a4000", "v100", "h200", "mi300x")

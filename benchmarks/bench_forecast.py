@@ -22,10 +22,10 @@ from benchmarks.verdict import Verdict
 from testbed.known_truth import best_changes, contains, default_clock_rows, default_clock_study, true_changes
 from testbed.measured_sweeps import DATA, MEASURED_SWEEPS, MeasuredSweep, some_kernels
 from wastenot.devices.simulated.preset import Preset
+from wastenot.kernels.forecast.forecast import Quantiles, forecast
+from wastenot.kernels.forecast.prior import KNOWLEDGES, Knowledge
 from wastenot.study.store import Study, open_study
 from wastenot.study.sweep import Sweep
-from wastenot.tuning.forecast.forecast import Quantiles, forecast
-from wastenot.tuning.forecast.prior import KNOWLEDGES, Knowledge
 
 PRESETS = ("rtx-3080-ti", "rtx-a4000", "h200", "v100")
 WORKLOADS = ("gpt3-xl", "llama-8b")

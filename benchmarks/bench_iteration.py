@@ -27,13 +27,15 @@ from benchmarks.drawn_cards import JUDGES, natural_card
 from benchmarks.h200 import natural_judge
 from benchmarks.regulated_iterations import RegulatedIterations, run_regulated
 from benchmarks.verdict import Verdict
+from wastenot.core.setting import AUTO
 from wastenot.devices.open import open_device
 from wastenot.devices.simulated.model_physics import ModelPhysics
 from wastenot.devices.simulated.regulator import RegulatedClock
-from wastenot.natural.curves import KernelCurve
-from wastenot.natural.held import HELD_SD
-from wastenot.natural.iteration import iteration_of_study, measured_at_c, predict_iteration
-from wastenot.natural.sweep import natural_sweep
+from wastenot.kernels.natural.curves import KernelCurve
+from wastenot.kernels.natural.held import HELD_SD
+from wastenot.kernels.natural.iteration import iteration_of_study, measured_at_c, predict_iteration
+from wastenot.kernels.natural.sweep import natural_sweep
+from wastenot.meters.tasks import tasks_of
 from wastenot.planning.power_limit import (
     ClockCosts,
     Iteration,
@@ -42,9 +44,7 @@ from wastenot.planning.power_limit import (
     run_iteration,
     stretches,
 )
-from wastenot.setting import AUTO
 from wastenot.study.store import open_study
-from wastenot.tasks import tasks_of
 from wastenot.workloads.build import build_workload
 from wastenot.workloads.kernel import KernelSpec
 from wastenot.workloads.order import order_of_steps

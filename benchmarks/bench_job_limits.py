@@ -22,6 +22,9 @@ import numpy as np
 from benchmarks.bench_coverage import drawn_card
 from benchmarks.drawn_cards import JUDGES
 from benchmarks.verdict import Verdict
+from wastenot.control.controller import Subject
+from wastenot.control.simulated_job import programme_of, run_job
+from wastenot.core.setting import AUTO
 from wastenot.devices.open import open_device
 from wastenot.devices.simulated.course import Course, Spread
 from wastenot.devices.simulated.device import SimulatedDevice
@@ -32,10 +35,7 @@ from wastenot.jobs.plan.limits import Limits
 from wastenot.jobs.run.driver import JobDriver
 from wastenot.jobs.run.settings import Knob, job_settings
 from wastenot.jobs.tables.records import JobTerms
-from wastenot.runtime.controller import Subject
-from wastenot.runtime.simulated_job import programme_of, run_job
-from wastenot.setting import AUTO
-from wastenot.tasks import tasks_of
+from wastenot.meters.tasks import tasks_of
 from wastenot.workloads.build import build_workload
 
 TRACES = Path(__file__).parents[2] / "shared" / "data" / "zeus"

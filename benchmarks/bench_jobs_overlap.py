@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks.verdict import Verdict
 from benchmarks.zeus_jobs import TRACES, ZeusJob, ZeusPolicy, read_jobs, zeus_overlapping
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
 from wastenot.jobs.judge.compare import POLICIES
 from wastenot.jobs.judge.overlapping import arrivals, best_run_s, simulate_overlapping
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from benchmarks.verdict import Verdict
 from testbed.binomial import least_hits
+from wastenot.core.setting import AUTO
 from wastenot.devices.open import simulated_device
 from wastenot.devices.simulated.basis import preset_names
 from wastenot.devices.simulated.hardware import Switching
 from wastenot.devices.simulated.preset import find_preset
+from wastenot.kernels.latency.design import Design, design
+from wastenot.kernels.latency.measure import measure_latency
 from wastenot.planning.latency import Latency
-from wastenot.setting import AUTO
-from wastenot.tuning.latency.design import Design, design
-from wastenot.tuning.latency.measure import measure_latency
 
 SEEDS = (1001, 1002, 1003, 1004)
 CARD = "rtx-3080-ti"  # has all kinds of switches

@@ -25,12 +25,12 @@ from wastenot.devices.open import open_device
 from wastenot.devices.simulated.device import SimulatedDevice
 from wastenot.devices.simulated.preset import find_preset
 from wastenot.devices.timeline import Phase, Subject
-from wastenot.natural.storage import read_curves
-from wastenot.natural.sweep import natural_sweep
+from wastenot.kernels.forecast.forecast import Quantiles, best_options, forecast
+from wastenot.kernels.forecast.natural import CAP_STEP_MHZ
+from wastenot.kernels.natural.storage import read_curves
+from wastenot.kernels.natural.sweep import natural_sweep
+from wastenot.meters.tasks import WorkloadTasks, find_tasks
 from wastenot.study.store import Study, open_study
-from wastenot.tasks import WorkloadTasks, find_tasks
-from wastenot.tuning.forecast.forecast import Quantiles, best_options, forecast
-from wastenot.tuning.forecast.natural import CAP_STEP_MHZ
 from wastenot.workloads.kernel import KernelSpec
 from wastenot.workloads.shape import Shape
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.verdict import Verdict
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.devices.open import open_device
 from wastenot.devices.simulated.device import SimulatedDevice
 from wastenot.pipelines.model.iteration_graph import pipeline_graph

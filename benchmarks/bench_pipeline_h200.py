@@ -18,7 +18,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from benchmarks.verdict import Verdict
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
 from wastenot.frontiers.algebra import choice
 from wastenot.frontiers.graph import Graph
 from wastenot.pipelines.model.schedules import one_forward_one_backward

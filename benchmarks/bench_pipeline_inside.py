@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.verdict import Verdict
+from wastenot.core.setting import Setting
 from wastenot.devices.open import open_device, simulated_device
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated.device import SimulatedDevice
@@ -39,7 +40,6 @@ from wastenot.pipelines.plan.rank_steps import PlanGraph
 from wastenot.pipelines.run.rank_execution import RankExecution, RankExecutions
 from wastenot.planning.planner import Planner
 from wastenot.planning.switching import SwitchTime, switch_time
-from wastenot.setting import Setting
 from wastenot.workloads.stages import stage_work
 
 Calls = Mapping[tuple[int, str], Sequence[Task]]

@@ -24,7 +24,7 @@ from scipy.stats import spearmanr
 
 from benchmarks.perseus_measured import FILE, MICRO_BATCHES, RANKS, Measured, changes, read_measured, shifted_correlation
 from benchmarks.verdict import Verdict
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.pipelines.model.schedules import one_forward_one_backward
 
 DATA = Path(__file__).parents[2] / "shared" / "data"

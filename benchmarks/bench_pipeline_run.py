@@ -27,6 +27,7 @@ from functools import cache
 from benchmarks.verdict import Verdict
 from wastenot.devices.open import open_device, simulated_device
 from wastenot.devices.simulated.preset import find_preset
+from wastenot.meters.tasks import WorkloadTasks
 from wastenot.pipelines.judge.lockstep import Faults, SimulatedRun, simulate_pipeline
 from wastenot.pipelines.judge.work import KernelWork, calls_of_stages
 from wastenot.pipelines.model.measured_profile import measure_stages, stage_tasks
@@ -38,7 +39,6 @@ from wastenot.pipelines.plan.switched import with_switching
 from wastenot.pipelines.run.rank_execution import RankExecution, RankExecutions
 from wastenot.planning.planner import Planner
 from wastenot.planning.switching import switch_time
-from wastenot.tasks import WorkloadTasks
 
 FIRST_SEED = 9700
 JOBS = 4  # of each case, each on cards of its own

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.verdict import Verdict
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
 from wastenot.devices.open import open_device
 from wastenot.devices.simulated.device import SimulatedDevice
 from wastenot.devices.timeline import REST, Phase, Subject

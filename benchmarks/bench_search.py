@@ -16,12 +16,12 @@ from benchmarks.verdict import Verdict
 from testbed.known_truth import best_changes, saving_of_measured, true_sweep
 from testbed.searches import Found, search_table, subset, with_equal_times, with_kernels
 from wastenot.devices.open import open_device
+from wastenot.kernels.run.search import search_sweep
+from wastenot.meters.tasks import find_tasks
 from wastenot.study.store import open_study
 from wastenot.study.sweep import Sweep
 from wastenot.study.sweep_file import read_sweep
 from wastenot.sweeping.grid import Grid
-from wastenot.tasks import find_tasks
-from wastenot.tuning.search import search_sweep
 
 DATA = Path(__file__).parents[1].parent / "shared" / "data" / "rtx3080ti-polybench"
 GOALS = ((0.3, 0.95), (0.4, 0.98))

@@ -28,7 +28,7 @@ from scipy.stats import binom
 
 from benchmarks.serving_loads import PROFILES, pdblend
 from benchmarks.verdict import Verdict
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
 from wastenot.serving.model.capacity import capacity
 from wastenot.serving.model.deadlines import LITERATURE
 from wastenot.serving.model.engine import Engine

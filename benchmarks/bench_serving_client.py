@@ -21,11 +21,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.verdict import Verdict
+from wastenot.core.wording import counted
 from wastenot.serving.bench.asks import Ask
 from wastenot.serving.bench.http_streams import Pool
 from wastenot.serving.bench.server import Server
 from wastenot.serving.bench.streams import Stream, answer
-from wastenot.wording import counted
 
 STREAMS = (1, 100, 1000, 4000)
 TOKENS = 100

@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.verdict import Verdict
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
 from wastenot.devices.open import open_device
 from wastenot.serving.model.engine_kernels import profile_from_kernels
 from wastenot.serving.model.step_law import fit_law

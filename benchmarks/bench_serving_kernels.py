@@ -15,13 +15,13 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.verdict import Verdict
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
+from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Device, Task
 from wastenot.serving.model.engine_kernels import measure_kernels
 from wastenot.serving.model.from_kernels import default_settings, kernels_of, tables_of
 from wastenot.serving.model.tables import EngineTables
-from wastenot.setting import AUTO, Setting
 from wastenot.study.store import open_study
 from wastenot.sweeping.point import PointOptions, measure_point
 from wastenot.workloads.build import build_workload

@@ -21,22 +21,22 @@ from typing import Literal
 import numpy as np
 
 from benchmarks.verdict import Verdict
+from wastenot.control.candidates import Ladder
+from wastenot.control.controller import Subject
+from wastenot.control.guard import TOLERANCE
+from wastenot.control.marker import Marker
+from wastenot.control.one_setting import one_setting
+from wastenot.control.simulated_job import Programme, programme_of, run_job
+from wastenot.control.status import Summary
+from wastenot.control.tuner import Tuner
+from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Device
 from wastenot.devices.simulated.course import Course
 from wastenot.devices.simulated.device import SimulatedDevice
+from wastenot.meters.tasks import tasks_of
 from wastenot.planning.schedule import Schedule
 from wastenot.planning.switching import switch_time
-from wastenot.runtime.candidates import Ladder
-from wastenot.runtime.controller import Subject
-from wastenot.runtime.guard import TOLERANCE
-from wastenot.runtime.marker import Marker
-from wastenot.runtime.one_setting import one_setting
-from wastenot.runtime.simulated_job import Programme, programme_of, run_job
-from wastenot.runtime.status import Summary
-from wastenot.runtime.tuner import Tuner
-from wastenot.setting import AUTO, Setting
-from wastenot.tasks import tasks_of
 from wastenot.workloads.build import build_workload
 
 PRESETS = ("rtx-3080-ti", "rtx-a4000", "v100", "h200", "mi300x")

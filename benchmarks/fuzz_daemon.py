@@ -1,4 +1,4 @@
-"""Coverage-guided fuzzing of wastenotd with atheris, beside the tests of Hypothesis in ``tests/daemon/test_fuzz.py``.
+"""Coverage-guided fuzzing of wastenotd with atheris, beside Hypothesis (``tests/devices/clockd/test_fuzz.py``).
 
     pip install atheris lazy-loader                                       # in an environment of its own
     python -m benchmarks.fuzz_daemon FOLDER -max_total_time=600           # FOLDER keeps the inputs that found something new
@@ -15,9 +15,9 @@ import sys
 
 import atheris
 
-with atheris.instrument_imports(include=["wastenot.daemon", "wastenot.devices.nvidia"]):
+with atheris.instrument_imports(include=["wastenot.devices.clockd", "wastenot.devices.nvidia"]):
     from testbed.daemon_in_process import UUIDS, running
-    from wastenot.daemon.policy import Bounds, Policy, Rule
+    from wastenot.devices.clockd.policy import Bounds, Policy, Rule
 
 USERS = (1000, 1001, 1002)  # the last may do nothing
 POLICY = Policy(

@@ -35,10 +35,10 @@ from torch import nn
 from torch.nn import functional
 
 import wastenot
+from wastenot.core.version import own_version
 from wastenot.jobs.tables.records import JobTerms
 from wastenot.jobs.tables.store import JobStore
 from wastenot.study.store import open_study
-from wastenot.version import own_version
 
 JOB = "gpt-on-the-standard-library"
 MOST_TRIES = 20

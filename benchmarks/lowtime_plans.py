@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.pipeline_audit import Pipeline, Rows
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.core.arrays import FloatArray, IndexArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.pipelines.model.schedules import one_forward_one_backward
 
 FILE = "perseus/gpt3-xl-a100-pcie-measured-plans.json.xz"

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
-SYNTHETIC = Path(__file__).parents[1] / "tests" / "reporting" / "synthetic-sweep.csv"
+SYNTHETIC = Path(__file__).parents[1] / "tests" / "kernels" / "page" / "synthetic-sweep.csv"
 H200 = Path(__file__).parents[1] / "data" / "h200" / "gpt3-xl-4.csv"
 TOLERANCE = 1e-6  # relative; a changed order of summation differs by less, a changed number by more
 IGNORED = {"digest", "created_at", "imported_at", "made_at", "created_by", "started_at", "version", "bytes"}

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
-from wastenot.errors import BadInputError
-from wastenot.natural.curves import KernelCurve
+from wastenot.core.arrays import FloatArray
+from wastenot.core.errors import BadInputError
+from wastenot.kernels.natural.curves import KernelCurve
 
 _END = 0.02  # by which a clock may lie beyond a curve, relative to it, and count as its end
 

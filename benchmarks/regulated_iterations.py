@@ -15,7 +15,7 @@ from typing import Protocol
 
 import numpy as np
 
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.planning.power_limit import ClockCosts
 
 _GRID_MHZ = 1.0  # that the clock is rounded to

@@ -31,16 +31,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from wastenot.core.errors import WastenotError
+from wastenot.core.setting import AUTO
+from wastenot.core.version import own_version
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Device, Task
-from wastenot.errors import WastenotError
-from wastenot.metering.mean_power import pass_time, power_meter
-from wastenot.operations.elementwise import multiply_by_silu
-from wastenot.operations.norms import residual_rms_norm, rms_norm
-from wastenot.setting import AUTO
+from wastenot.meters.mean_power import pass_time, power_meter
 from wastenot.sweeping.point import PointOptions, measure_point
-from wastenot.version import own_version
 from wastenot.workloads.models import Model, find_model
+from wastenot.workloads.operations.elementwise import multiply_by_silu
+from wastenot.workloads.operations.norms import residual_rms_norm, rms_norm
 from wastenot.workloads.serving_steps import StepShapes, step_parts
 
 if TYPE_CHECKING:

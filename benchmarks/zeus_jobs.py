@@ -19,14 +19,14 @@ from zeus._legacy.job import Job
 from zeus._legacy.policy.optimizer import JITPowerLimitOptimizer, PruningGTSBatchSizeOptimizer
 from zeus._legacy.simulate import Simulator
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
+from wastenot.core.setting import Setting
 from wastenot.jobs.judge.overlapping import Arrival
 from wastenot.jobs.judge.simulate import Recurrences
 from wastenot.jobs.judge.trace import JobKey, JobTrace, read_training_summaries
 from wastenot.jobs.model.objective import cost
 from wastenot.jobs.plan.decision import Decision, Verdict
 from wastenot.jobs.tables.records import JobRun, Speed
-from wastenot.setting import Setting
 
 TRACES = Path(__file__).parents[2] / "shared" / "data" / "zeus"
 

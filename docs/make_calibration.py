@@ -15,15 +15,15 @@ import vl_convert
 
 from docs.blocks import signed, table, write_blocks
 from wastenot.devices.simulated import model
+from wastenot.kernels.calibration.accuracy import fits_without_some, ratios
+from wastenot.kernels.calibration.fit import Calibration
+from wastenot.kernels.calibration.points import Points, points_of_sweep
+from wastenot.pages.theme import LIGHT
 from wastenot.planning.objective import Objective
 from wastenot.planning.plan import Plan
 from wastenot.planning.planner import Planner
-from wastenot.reporting.theme import LIGHT
 from wastenot.study.sweep import Sweep
 from wastenot.study.sweep_file import read_sweep
-from wastenot.tuning.calibration.accuracy import fits_without_some, ratios
-from wastenot.tuning.calibration.fit import Calibration
-from wastenot.tuning.calibration.points import Points, points_of_sweep
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT.parent / "shared" / "data"

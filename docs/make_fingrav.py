@@ -21,14 +21,14 @@ import polars as pl
 from docs.blocks import signed, table, write_blocks
 from testbed.h200_sensor import KERNELS as SENSOR_KERNELS, sensor_of
 from testbed.raw_runs import read_runs
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
 from wastenot.devices.clock_fit import fit_clocks
 from wastenot.devices.instrument import BurstRun, Channel
 from wastenot.devices.nvidia.published import power_sensor
-from wastenot.profiling.design import window_end_s
-from wastenot.profiling.response import Response, fit_response
-from wastenot.profiling.runs import TimedRun, on_host_clock
-from wastenot.profiling.surface import Surface, fit_surface
+from wastenot.profiles.design import window_end_s
+from wastenot.profiles.response import Response, fit_response
+from wastenot.profiles.runs import TimedRun, on_host_clock
+from wastenot.profiles.surface import Surface, fit_surface
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "fingrav.md"

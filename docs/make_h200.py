@@ -28,7 +28,7 @@ from presets.h200_errors import Off, errors_at_auto, time_ratio
 from wastenot.devices.simulated.preset import find_preset
 from wastenot.jobs.page.page import job_figures
 from wastenot.jobs.plan.overview import job_overview
-from wastenot.reporting.figure import export_figures
+from wastenot.pages.figure import export_figures
 from wastenot.study.sweep_file import read_sweep
 from wastenot.workloads.build import build_workload
 

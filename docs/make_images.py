@@ -28,8 +28,8 @@ def main(report: str) -> None:
 def profile() -> None:
     """Write docs/images/profile.png: power over a run of FinGraV's largest GEMM."""
     import wastenot as wn
-    from wastenot.reporting.figure import export_figures
-    from wastenot.reporting.profile.run_figure import run_figure
+    from wastenot.pages.figure import export_figures
+    from wastenot.profiles.page.run_figure import run_figure
 
     found = wn.profile("gemm:8192", "sim:mi300x")
     with tempfile.TemporaryDirectory() as folder:
@@ -39,8 +39,8 @@ def profile() -> None:
 
 def applied(run: str) -> None:
     """Write docs/images/apply-close-up.png: two iterations of a run under a plan."""
-    from wastenot.reporting.applied.page import write_applied_figures
-    from wastenot.runtime.status import read_summary
+    from wastenot.control.page.page import write_applied_figures
+    from wastenot.control.status import read_summary
 
     with tempfile.TemporaryDirectory() as folder:
         picture = next(

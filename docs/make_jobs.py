@@ -24,7 +24,7 @@ from wastenot.jobs.judge.made import made_job
 from wastenot.jobs.judge.stored import stored_job
 from wastenot.jobs.page.page import job_figures
 from wastenot.jobs.plan.overview import JobOverview, overview_of
-from wastenot.reporting.figure import export_figures
+from wastenot.pages.figure import export_figures
 from wastenot.terminal.output import console
 
 IMAGES, PAGE = Path(__file__).parent / "images", Path(__file__).parent / "jobs.md"

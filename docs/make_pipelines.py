@@ -22,8 +22,10 @@ import vl_convert
 
 import wastenot as wn
 from benchmarks.synthetic_pipeline import CLOCKS_MHZ, synthetic_rows
+from wastenot.core.origin import Origin
+from wastenot.core.setting import Setting
 from wastenot.frontiers.algebra import choice
-from wastenot.origin import Origin
+from wastenot.pages.figure import Figure, export_figures
 from wastenot.pipelines.model.profile import PipelineProfile
 from wastenot.pipelines.model.schedules import one_forward_one_backward
 from wastenot.pipelines.page.frontier_figure import frontier_figure
@@ -31,8 +33,6 @@ from wastenot.pipelines.page.page import pipeline_figures
 from wastenot.pipelines.plan.overview import OthersPoints, PipelineOverview, pipeline_overview
 from wastenot.pipelines.plan.planner import frontier_rungs, plan_pipeline, with_rungs
 from wastenot.pipelines.plan.savings import savings_by_shape
-from wastenot.reporting.figure import Figure, export_figures
-from wastenot.setting import Setting
 
 ROOT = Path(__file__).parents[1]
 LOWTIME, IMAGES = ROOT / "data/pipelines/lowtime-8x64.json", ROOT / "docs/images"

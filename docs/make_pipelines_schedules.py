@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from docs.blocks import table, write_blocks
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.pipelines.model.schedules import SCHEDULES, build_schedule
 from wastenot.pipelines.model.timeline import UNITS, Timeline, drawn, timeline
 from wastenot.workloads.communication import LINKS

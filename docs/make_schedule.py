@@ -17,9 +17,9 @@ import vl_convert
 
 import wastenot as wn
 from docs.blocks import table, write_blocks
-from wastenot.analyses.switching_curve import SwitchingCurve, switching_curve
+from wastenot.kernels.plan.switching_curve import SwitchingCurve, switching_curve
+from wastenot.pages.theme import LIGHT
 from wastenot.planning.planner import Planner
-from wastenot.reporting.theme import LIGHT
 from wastenot.study.store import open_study
 
 PAGE = Path(__file__).parent / "schedule.md"

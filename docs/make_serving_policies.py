@@ -95,7 +95,7 @@ def blocks() -> dict[str, str]:
 
 def draw(trace: str) -> None:
     """Write docs/images/steer-minute.png: the busiest minute of ten at half load."""
-    from wastenot.reporting.figure import export_figures
+    from wastenot.pages.figure import export_figures
     from wastenot.serving.model.profile_file import read_engine
     from wastenot.serving.model.steering import steer
     from wastenot.serving.model.traces import read_trace

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from wastenot.capturing.workload_file import read_workload
 from wastenot.devices.simulated.kinds import kinds_of
 from wastenot.study.sweep_file import read_sweep
 from wastenot.workloads.build import build_workload, run_named
+from wastenot.workloads.capturing.workload_file import read_workload
 from wastenot.workloads.kernel import KernelSpec
 
 Array = NDArray[np.float64]

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from presets.h200_data import Curve, Measured
 from presets.h200_kinds import fit_ops
+from wastenot.core.setting import AUTO
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated import model
 from wastenot.devices.simulated.demands import analytical_parameters
 from wastenot.devices.simulated.kinds import traits_for
 from wastenot.devices.simulated.model_physics import ModelPhysics
 from wastenot.devices.simulated.preset import Preset
-from wastenot.setting import AUTO
 from wastenot.workloads.kernel import KernelSpec
 
 Array = NDArray[np.float64]

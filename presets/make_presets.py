@@ -24,13 +24,13 @@ from presets.h200_kinds import fit_ops
 from presets.ops import Population, ops_of, population_of
 from presets.regulator import H200_CYCLE_CLOCK, H200_REGULATOR, data_traits
 from presets.rtx_a4000 import FP32_KERNEL
+from wastenot.core.files import write_text
 from wastenot.devices.simulated.dynamics import Dynamics
 from wastenot.devices.simulated.model import DeviceParameters
 from wastenot.devices.simulated.preset import ClockTable, Moved, Preset, preset_toml
-from wastenot.files import write_text
+from wastenot.kernels.calibration.calibrate import CalibratedGpu, calibrate_sweep
 from wastenot.study.sweep import Sweep
 from wastenot.study.sweep_file import read_sweep
-from wastenot.tuning.calibration.calibrate import CalibratedGpu, calibrate_sweep
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT.parent / "shared" / "data"

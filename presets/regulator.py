@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from wastenot.core.setting import AUTO
 from wastenot.devices.simulated.dynamics import CycleClockModel
 from wastenot.devices.simulated.model_physics import ModelPhysics
 from wastenot.devices.simulated.preset import DataTraits, Preset
 from wastenot.devices.simulated.regulator import Regulator
 from wastenot.devices.timeline import Data
-from wastenot.setting import AUTO
 from wastenot.workloads.primitives import primitive
 
 H200_REGULATOR = Regulator(

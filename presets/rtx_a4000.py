@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import least_squares
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
 
 _CAPPED_W = 138.0  # from which on the power limit of 140 W decides the clock
 _KNEES_MHZ = np.arange(900.0, 1700.0, 20.0)  # that the search starts from

@@ -3,7 +3,7 @@
 import math
 import random
 
-from wastenot.runtime.status import Estimate, Event, GpuStatus, Instant, Moment, Proof, Status, Summary
+from wastenot.control.status import Estimate, Event, GpuStatus, Instant, Moment, Proof, Status, Summary
 
 GPU = GpuStatus(
     device="sim:rtx-3080-ti", model="GeForce RTX 3080 Ti (simulated)", unique_id="SIM-rtx-3080-ti-0", target_core_mhz=1470.0,

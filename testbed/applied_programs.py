@@ -22,7 +22,7 @@ import wastenot as wn
 from testbed.stand_in.fixtures import StandIn
 from testbed.stand_in.program import on_stand_in
 from wastenot.cli.main import run as wastenot
-from wastenot.runtime.wire import Line
+from wastenot.control.wire import Line
 
 # What an iteration of the stand-in's job takes, about: passes at auto, and at 1605 MHz.
 _ROWS = """kernel,count,core_mhz,memory_mhz,time_s,energy_j,pass

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
+from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.open import simulated_device
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated.device import SimulatedDevice
 from wastenot.devices.simulated.preset import read_preset
-from wastenot.setting import AUTO, Setting
 from wastenot.study.sweep import Kernel, Sweep
 from wastenot.workloads.kernel import KernelSpec
 

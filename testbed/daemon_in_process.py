@@ -8,10 +8,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from unittest import mock
 
-from wastenot.daemon import server as server_module
-from wastenot.daemon.leases import Leases
-from wastenot.daemon.policy import Peer, Policy
-from wastenot.daemon.server import Server
+from wastenot.devices.clockd import server as server_module
+from wastenot.devices.clockd.leases import Leases
+from wastenot.devices.clockd.policy import Peer, Policy
+from wastenot.devices.clockd.server import Server
 from wastenot.devices.nvidia.nvml import NvmlError
 
 UUIDS = ("GPU-aaaaaaaa-0000", "GPU-bbbbbbbb-1111")

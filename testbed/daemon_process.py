@@ -29,7 +29,7 @@ class Daemon:
         before = self.said().count("ready ")
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "wastenot.daemon.main", "--policy", str(self.policy)],
+                [sys.executable, "-m", "wastenot.devices.clockd.main", "--policy", str(self.policy)],
                 env=self.stand_in.environment(WASTENOT_STATE=str(self.state), WASTENOTD_SOCKET=str(self.socket)),
                 stderr=log,
             )

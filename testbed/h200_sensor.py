@@ -8,9 +8,9 @@ import numpy as np
 
 from testbed.raw_runs import read_runs
 from wastenot.devices.clock_fit import fit_clocks
-from wastenot.sensors.fit import ChannelReadings, SensorFit, fit_channel, rough_fit
-from wastenot.sensors.model import BurstReadings, Load
-from wastenot.sensors.updates import Updates, find_updates
+from wastenot.meters.sensors.fit import ChannelReadings, SensorFit, fit_channel, rough_fit
+from wastenot.meters.sensors.model import BurstReadings, Load
+from wastenot.meters.sensors.updates import Updates, find_updates
 
 RUNS = Path(__file__).parents[1] / "data" / "h200" / "fingrav" / "GPU-5b450c73"
 KERNELS = ("gemm-8192", "gemm-4096", "gemm-2048", "gemv-8192", "gemv-4096", "gemv-2048")

@@ -2,7 +2,7 @@
 
 import torch
 
-from wastenot.operations import softmaxes, triton_softmax
+from wastenot.workloads.operations import softmaxes, triton_softmax
 
 UNTOUCHED = 7.0
 

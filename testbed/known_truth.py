@@ -8,18 +8,18 @@ from pathlib import Path
 
 import numpy as np
 
+from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.open import open_device
 from wastenot.devices.simulated.device import SimulatedDevice
 from wastenot.devices.simulated.preset import find_preset
+from wastenot.kernels.forecast.kernels import candidate_settings
+from wastenot.meters.tasks import WorkloadTasks, find_tasks
 from wastenot.planning.objective import Objective
 from wastenot.planning.planner import Planner
-from wastenot.setting import AUTO, Setting
 from wastenot.study.store import Study, open_study
 from wastenot.study.sweep import Sweep
 from wastenot.sweeping.point import PointOptions
 from wastenot.sweeping.sweep import measure_sweep
-from wastenot.tasks import WorkloadTasks, find_tasks
-from wastenot.tuning.forecast.kernels import candidate_settings
 
 ROUNDING = 1e-4  # of the energy: an interval that ends this close to the truth contains it
 

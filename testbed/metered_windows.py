@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from wastenot.devices.protocol import ClockReading, Identity
-from wastenot.metering.window_energy import Steps
+from wastenot.meters.window_energy import Steps
 
 PERIOD_S = 0.10002
 

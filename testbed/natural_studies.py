@@ -7,15 +7,15 @@ from pathlib import Path
 
 import numpy as np
 
+from wastenot.core.setting import AUTO
 from wastenot.devices.open import open_device
 from wastenot.devices.simulated.device import SimulatedDevice
-from wastenot.natural.curves import AutoPoint, KernelCurve
-from wastenot.natural.storage import packed_curve, rows_of_curve
-from wastenot.setting import AUTO
+from wastenot.kernels.natural.curves import AutoPoint, KernelCurve
+from wastenot.kernels.natural.storage import packed_curve, rows_of_curve
+from wastenot.meters.tasks import WorkloadTasks, find_tasks
 from wastenot.study.coverage import Intent
 from wastenot.study.natural_log import keep_curve
 from wastenot.study.store import Study, open_study
-from wastenot.tasks import WorkloadTasks, find_tasks
 from wastenot.workloads.identity import WorkloadKey
 
 LOW_MHZ, KNOTS = 1440.0, 13

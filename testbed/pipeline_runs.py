@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from wastenot.core.setting import Setting
 from wastenot.frontiers.algebra import choice
 from wastenot.pipelines.model.profile import PipelineProfile
 from wastenot.pipelines.model.schedule import PipelineSchedule
 from wastenot.pipelines.model.schedules import one_forward_one_backward
 from wastenot.pipelines.plan.plan import PipelinePlan
 from wastenot.pipelines.plan.planner import plan_pipeline
-from wastenot.setting import Setting
 
 CLOCKS_MHZ = tuple(float(each) for each in range(900, 1981, 90))
 

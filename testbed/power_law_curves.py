@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from wastenot.natural.curves import AutoPoint, KernelCurve
+from wastenot.kernels.natural.curves import AutoPoint, KernelCurve
 
 LIMIT_W = 690.0
 # time of a call at 1.5 GHz in s, its exponent, power there in W, its exponent

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
 from wastenot.devices.instrument import burst_of
 from wastenot.devices.open import simulated_device
 from wastenot.devices.simulated.device import SimulatedDevice
 from wastenot.devices.simulated.instrument import SimulatedInstrument
 from wastenot.devices.simulated.preset import find_preset
-from wastenot.profiling.result import Profile, UnitPower
-from wastenot.profiling.steady_state import SSP_MARGIN
+from wastenot.profiles.result import Profile, UnitPower
+from wastenot.profiles.steady_state import SSP_MARGIN
 from wastenot.workloads.kernel import KernelSpec
 from wastenot.workloads.primitives import primitive
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from wastenot.devices.instrument import Burst, BurstRun, Instrument, Readings, RoundTrip
-from wastenot.profiling.runs import merged
+from wastenot.profiles.runs import merged
 
 SCHEMA = "wastenot.runs/1"
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from wastenot.control.controller import Controller, Subject
+from wastenot.control.simulated_job import Programme, programme_of
+from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.open import simulated_device
 from wastenot.devices.simulated.course import Course
 from wastenot.devices.simulated.device import SimulatedDevice
 from wastenot.devices.simulated.hardware import Switching
 from wastenot.devices.simulated.model_physics import ModelPhysics
 from wastenot.devices.simulated.preset import find_preset
+from wastenot.meters.tasks import tasks_of
 from wastenot.planning.schedule import MarkerTime, Rung, Schedule, Segment
 from wastenot.planning.switching import SwitchTime
-from wastenot.runtime.controller import Controller, Subject
-from wastenot.runtime.simulated_job import Programme, programme_of
-from wastenot.setting import AUTO, Setting
-from wastenot.tasks import tasks_of
 from wastenot.workloads.build import build_workload
 
 SUBJECT = Subject("plan.json", "sha256:0", "gpt3-small", "simulated")

@@ -10,13 +10,13 @@ import numpy as np
 
 from testbed.known_truth import best_changes, rows_of, saving_of_measured
 from wastenot.devices.recorded import recorded_device
+from wastenot.kernels.run.search import search_sweep
+from wastenot.meters.tasks import tasks_by_name
 from wastenot.study.store import open_study
 from wastenot.study.sweep import Sweep
 from wastenot.sweeping.grid import Grid
 from wastenot.sweeping.point import PointOptions
 from wastenot.sweeping.sweep import SweepOutcome
-from wastenot.tasks import tasks_by_name
-from wastenot.tuning.search import search_sweep
 
 
 @dataclass(frozen=True, slots=True)

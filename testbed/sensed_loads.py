@@ -10,8 +10,8 @@ from wastenot.devices.open import simulated_device
 from wastenot.devices.simulated.hardware import GaugeModel
 from wastenot.devices.simulated.instrument import SimulatedInstrument
 from wastenot.devices.simulated.preset import find_preset
-from wastenot.sensors.identify import identify_sensors
-from wastenot.sensors.identity import SensorIdentity
+from wastenot.meters.sensors.identify import identify_sensors
+from wastenot.meters.sensors.identity import SensorIdentity
 from wastenot.workloads.kernel import KernelSpec
 from wastenot.workloads.primitives import primitive
 

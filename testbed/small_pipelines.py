@@ -8,13 +8,13 @@ from dataclasses import replace
 from functools import cache
 from unittest.mock import patch
 
+from wastenot.core.setting import AUTO, Setting
 from wastenot.frontiers import graph_rounding
 from wastenot.frontiers.algebra import choice
 from wastenot.pipelines.model.profile import Fixed, PipelineProfile
 from wastenot.pipelines.model.schedules import build_schedule
 from wastenot.pipelines.plan import planner, savings
 from wastenot.pipelines.plan.planner import PlannedPipeline, frontier_rungs, plan_pipeline, with_rungs
-from wastenot.setting import AUTO, Setting
 
 CLOCKS = (900.0, 1100.0, 1300.0, 1500.0, 1700.0)
 NAMES = {

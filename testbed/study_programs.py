@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
+from wastenot.core.setting import AUTO, Setting
 from wastenot.jobs.tables.records import JobTerms
 from wastenot.jobs.tables.run_in_flight import RunInFlight
 from wastenot.jobs.tables.store import JobStore
-from wastenot.setting import AUTO, Setting
 from wastenot.study.recorder import Measurement
 from wastenot.study.store import Study, open_study
 from wastenot.study.sweep import Kernel

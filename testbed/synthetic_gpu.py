@@ -1,6 +1,6 @@
 """A SYNTHETIC sweep: numbers from a textbook model of a GPU, not measured.
 
-    python -m testbed.synthetic_gpu tests/reporting/synthetic-sweep.csv
+    python -m testbed.synthetic_gpu tests/kernels/page/synthetic-sweep.csv
 
 A kernel's time is a smooth maximum of its core time and its memory time. Power is a constant, a part that rises with the
 memory clock, and switching power (activity times voltage squared times core clock); the voltage is flat up to a knee and

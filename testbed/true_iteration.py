@@ -6,11 +6,11 @@ import dataclasses
 
 import numpy as np
 
+from wastenot.core.setting import Setting
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated.model_physics import ModelPhysics
 from wastenot.devices.simulated.preset import Preset
 from wastenot.devices.simulated.trace import carry_over_j
-from wastenot.setting import Setting
 from wastenot.workloads.kernel import KernelSpec
 from wastenot.workloads.order import order_of_steps, stretches
 

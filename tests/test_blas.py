@@ -5,7 +5,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from testbed.small_sweeps import random_sweep
-from wastenot.blas import single_threaded
+from wastenot.core.blas import single_threaded
 from wastenot.planning.objective import Objective
 from wastenot.planning.planner import Planner
 

@@ -3,7 +3,7 @@
 import pytest
 
 from wastenot.cli.main import flag_of
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 
 
 def test_str_shows_the_arguments_and_the_command_line_its_flags() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from wastenot.install import install_line, installer
+from wastenot.core.install import install_line, installer
 
 ROOT = Path(__file__).parents[1]
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
@@ -50,7 +50,7 @@ def test_a_wheel_in_a_clean_environment_works_and_says_how_to_install_the_rest(c
     code, said = shell(f"pip install --quiet --constraint {constraints} --find-links wheels wastenot")
     assert code == 0, said
     assert "\nNext: " in shell("wastenot doctor")[1]
-    whole = (ROOT / "tests" / "reporting" / "synthetic-sweep.csv").read_text().splitlines(keepends=True)
+    whole = (ROOT / "tests" / "kernels" / "page" / "synthetic-sweep.csv").read_text().splitlines(keepends=True)
     (tmp_path / "sweep.csv").write_text("".join(whole[: 1 + 6 * 82]))  # six kernels
     assert shell("wastenot import sweep.csv --study s.db --origin synthetic --workload synthetic-sweep")[0] == 0
     code, said = shell("wastenot plan --study s.db --max-slowdown 2%")
@@ -72,7 +72,7 @@ def test_the_line_that_installs_an_extra_is_for_this_environment(monkeypatch):
     assert installer() == "pip install"
     monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/pip")  # that of another environment
     assert installer() == f"{sys.executable} -m pip install"
-    monkeypatch.setattr("wastenot.install.find_spec", lambda name: None)
+    monkeypatch.setattr("wastenot.core.install.find_spec", lambda name: None)
     assert installer() == f"uv pip install --python {sys.executable}"
 
 
@@ -82,5 +82,5 @@ def test_a_source_tree_that_is_not_installed_is_installed_from_its_folder(monkey
     def missing(name):
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr("wastenot.install.distribution", missing)
+    monkeypatch.setattr("wastenot.core.install.distribution", missing)
     assert install_line("report").endswith(f" '{ROOT}[report]'")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from wastenot.suggest import nearest, suggestion
-from wastenot.wording import counted
+from wastenot.core.suggest import nearest, suggestion
+from wastenot.core.wording import counted
 
 SRC = Path(__file__).parents[1] / "src" / "wastenot"
 # Where a text is over, or the next part begins with its own space.

@@ -34,8 +34,8 @@ from benchmarks.h200.apply_jobs import Job, made_up_plan, make_job, own_name
 from benchmarks.h200.blocking_markers import BlockingMarkers
 from benchmarks.h200.callback_markers import CallbackMarkers
 from benchmarks.h200.card_state import card_state, clocks_now, counted_changes
-from wastenot.runtime.hooks import Hooks
-from wastenot.runtime.markers import Markers
+from wastenot.control.hooks import Hooks
+from wastenot.control.markers import Markers
 
 _SETTLE = 2  # steps after a switch that are not counted
 _TRIPS = 200

@@ -26,8 +26,8 @@ import numpy as np
 
 from benchmarks.h200.window_loads import Load, SimulatedLoad, TorchLoad, running
 from benchmarks.h200.window_references import Compared, Zeus, aligned, steady, with_load
-from wastenot.metering.counter import StepFollower
-from wastenot.metering.window import Meter, measure
+from wastenot.meters.counter import StepFollower
+from wastenot.meters.window import Meter, measure
 
 os.environ["WASTENOT_READ_ONLY"] = "1"
 

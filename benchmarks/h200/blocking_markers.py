@@ -8,11 +8,11 @@ import time
 from collections import deque
 from typing import Any
 
-from wastenot.runtime.markers import Sink
+from wastenot.control.markers import Sink
 
 
 class BlockingMarkers:
-    """Records like :class:`wastenot.runtime.markers.Markers`.
+    """Records like :class:`wastenot.control.markers.Markers`.
 
     Args:
         sink: is called for each in a thread.

@@ -11,13 +11,13 @@ import time
 from collections import deque
 from typing import Any
 
-from wastenot.runtime.markers import Sink
+from wastenot.control.markers import Sink
 
 _Function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class CallbackMarkers:
-    """Records like :class:`wastenot.runtime.markers.Markers`.
+    """Records like :class:`wastenot.control.markers.Markers`.
 
     Args:
         sink: is called for each in CUDA's thread.

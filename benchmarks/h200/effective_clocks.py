@@ -26,14 +26,14 @@ import torch
 
 from benchmarks.h200.bench_window import costs_us
 from benchmarks.h200.natural_probe import elementwise, product
+from wastenot.core.setting import AUTO
 from wastenot.devices.instrument import burst_of
 from wastenot.devices.nvidia.device import NvidiaDevice, open_nvidia
 from wastenot.devices.protocol import Task
 from wastenot.devices.torch.bursts import TorchBursts
 from wastenot.devices.torch.devices import torch_device
 from wastenot.devices.torch.launcher import TorchLauncher
-from wastenot.metering.window import Meter, measure
-from wastenot.setting import AUTO
+from wastenot.meters.window import Meter, measure
 from wastenot.sweeping.point import PointOptions, measure_point
 from wastenot.workloads.kernel import KernelSpec
 

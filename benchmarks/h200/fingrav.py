@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from testbed.raw_runs import write_units
+from wastenot.core.errors import WastenotError
 from wastenot.devices.instrument import Burst, BurstRun
 from wastenot.devices.open import open_device
-from wastenot.errors import WastenotError
-from wastenot.profiling.profile import profile_kernel
-from wastenot.profiling.result import Profile
-from wastenot.profiling.session import Options
+from wastenot.profiles.profile import profile_kernel
+from wastenot.profiles.result import Profile
+from wastenot.profiles.session import Options
 from wastenot.workloads.primitives import primitive
 
 # Kernel, its units, what comes before, and a factor on the budget: resolving the inside of the largest GEMM takes longer.

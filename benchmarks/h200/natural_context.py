@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from natural_probe import product, saved
 
+from wastenot.core.setting import AUTO
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Task
 from wastenot.devices.timeline import Phase, Subject
-from wastenot.setting import AUTO
+from wastenot.meters.tasks import tasks_of
 from wastenot.sweeping.point import PointOptions, measure_point
-from wastenot.tasks import tasks_of
 from wastenot.workloads.build import build_workload
 
 ITERATIONS = 8

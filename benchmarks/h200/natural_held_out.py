@@ -21,13 +21,13 @@ from scipy.optimize import brentq
 
 from benchmarks.h200.natural_runs import runs
 from benchmarks.predicted_mixtures import predict_mixture
-from wastenot.natural.curves import KernelCurve
-from wastenot.natural.delays import at_nominal_delay, with_delays
-from wastenot.natural.estimate import Estimate, estimate
-from wastenot.natural.power_rows import IDLE
-from wastenot.natural.readings import response_of
-from wastenot.natural.seen import groups_of
-from wastenot.natural.storage import Recorded
+from wastenot.kernels.natural.curves import KernelCurve
+from wastenot.kernels.natural.delays import at_nominal_delay, with_delays
+from wastenot.kernels.natural.estimate import Estimate, estimate
+from wastenot.kernels.natural.power_rows import IDLE
+from wastenot.kernels.natural.readings import response_of
+from wastenot.kernels.natural.seen import groups_of
+from wastenot.kernels.natural.storage import Recorded
 
 FOLDER = Path(__file__).parents[2] / "data/h200/natural"
 CARDS = (0, 1)

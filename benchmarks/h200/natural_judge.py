@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks.h200.natural_runs import runs
-from wastenot.natural.estimate import Estimate, estimate
-from wastenot.natural.held import held_in_runs
-from wastenot.natural.iteration import predict_iteration
-from wastenot.natural.storage import Recorded
+from wastenot.kernels.natural.estimate import Estimate, estimate
+from wastenot.kernels.natural.held import held_in_runs
+from wastenot.kernels.natural.iteration import predict_iteration
+from wastenot.kernels.natural.storage import Recorded
+from wastenot.meters.tasks import tasks_of
 from wastenot.study.sweep import Kernel
-from wastenot.tasks import tasks_of
 from wastenot.workloads.build import build_workload
 
 DATA = Path(__file__).parents[2] / "data/h200/natural"

@@ -16,7 +16,7 @@ import numpy as np
 
 from wastenot.devices.instrument import Channel, Readings, RoundTrip
 from wastenot.devices.timeline import ClockStamps, Timeline
-from wastenot.natural.storage import Recorded
+from wastenot.kernels.natural.storage import Recorded
 
 CLOCKS = ("core_mhz", "counted_mhz")
 

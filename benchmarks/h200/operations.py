@@ -15,11 +15,11 @@ from functools import partial
 
 import torch
 
-from wastenot.capturing.work import base_name, describe
-from wastenot.capturing.workload_file import write_workload
-from wastenot.operations.signature import sign
 from wastenot.workloads.build import build_workload
+from wastenot.workloads.capturing.work import base_name, describe
+from wastenot.workloads.capturing.workload_file import write_workload
 from wastenot.workloads.kernel import Call, KernelSpec, Workload
+from wastenot.workloads.operations.signature import sign
 from wastenot.workloads.parts import Parts
 
 A = torch.ops.aten

@@ -13,8 +13,8 @@ import sys
 import numpy as np
 
 from wastenot.devices.open import open_device
-from wastenot.tuning.latency.arrivals import WIDTHS, levels_of, signal
-from wastenot.tuning.latency.design import KINDS
+from wastenot.kernels.latency.arrivals import WIDTHS, levels_of, signal
+from wastenot.kernels.latency.design import KINDS
 
 _SECONDS = 0.5
 _RUNS = 5

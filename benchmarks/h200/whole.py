@@ -13,13 +13,13 @@ import time
 from dataclasses import asdict
 from typing import Any
 
+from wastenot.core.setting import AUTO
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Task
-from wastenot.setting import AUTO
+from wastenot.meters.tasks import tasks_of
 from wastenot.study.store import open_study
 from wastenot.sweeping.point import Measurement, PointOptions, hottest_first, measure_point, warm_up
 from wastenot.sweeping.sweep import recording
-from wastenot.tasks import tasks_of
 from wastenot.workloads.build import build_workload
 
 

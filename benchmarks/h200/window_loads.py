@@ -58,7 +58,7 @@ class SimulatedLoad:
     """A task on a simulated GPU, while switched on."""
 
     def __init__(self, device: Device, lock: threading.Lock) -> None:
-        from wastenot.tasks import find_tasks
+        from wastenot.meters.tasks import find_tasks
 
         self._device, self._lock = device, lock
         self._task = find_tasks("gpt3-xl", "sim:h200").tasks[2]  # a GEMM

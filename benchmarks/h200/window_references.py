@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.h200.window_loads import Load
-from wastenot.metering.counter import CounterReader, CounterStep, StepFollower
-from wastenot.metering.window import Meter
+from wastenot.meters.counter import CounterReader, CounterStep, StepFollower
+from wastenot.meters.window import Meter
 
 NORMAL_95 = 1.96
 

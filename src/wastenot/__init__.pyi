@@ -1,19 +1,7 @@
 """What is public, and where it stands: the one list, from which names are imported when first used."""
 
-from .api import (
-    Refinement as Refinement,
-    measure_latency as measure_latency,
-    refine as refine,
-    report as report,
-    sweep as sweep,
-    transfer as transfer,
-    validate as validate,
-    workload as workload,
-)
-from .capturing.session import Captured as Captured, capture as capture
-from .capturing.workload_file import read_workload as read_workload, write_workload as write_workload
-from .devices.open import open_device as open_device
-from .errors import (
+from .control.tracking import tracker as tracker
+from .core.errors import (
     BadInputError as BadInputError,
     DeviceError as DeviceError,
     InfeasibleError as InfeasibleError,
@@ -21,6 +9,8 @@ from .errors import (
     StudyError as StudyError,
     WastenotError as WastenotError,
 )
+from .core.setting import AUTO as AUTO, Setting as Setting
+from .devices.open import open_device as open_device
 from .frontiers.algebra import (
     Frontier as Frontier,
     choice as choice,
@@ -33,7 +23,19 @@ from .frontiers.graph import Graph as Graph, GraphPlan as GraphPlan, graph as gr
 from .jobs.plan.overview import JobOverview as JobOverview, job_overview as job_overview
 from .jobs.run.job import job as job
 from .jobs.run.training_run import TrainingRun as TrainingRun
-from .metering.window import measure as measure
+from .kernels.calibration.calibrate import calibrate_sweep as calibrate_sweep
+from .kernels.forecast.forecast import forecast as forecast
+from .kernels.verbs import (
+    Refinement as Refinement,
+    measure_latency as measure_latency,
+    refine as refine,
+    report as report,
+    sweep as sweep,
+    transfer as transfer,
+    validate as validate,
+    workload as workload,
+)
+from .meters.window import measure as measure
 from .pipelines.plan.plan import PipelinePlan as PipelinePlan
 from .pipelines.plan.plan_file import read_pipeline_plan as read_pipeline_plan
 from .pipelines.plan.planner import PlannedPipeline as PlannedPipeline
@@ -44,11 +46,10 @@ from .planning.latency import Latency as Latency, read_latency as read_latency
 from .planning.objective import Objective as Objective
 from .planning.plan import Plan as Plan, read_plan as read_plan
 from .planning.planner import frontier as frontier, plan as plan
-from .profiling.profile import profile as profile
-from .profiling.profile_file import read_profile as read_profile, write_profile as write_profile
-from .profiling.result import Profile as Profile
+from .profiles.profile import profile as profile
+from .profiles.profile_file import read_profile as read_profile, write_profile as write_profile
+from .profiles.result import Profile as Profile
 from .programs.apply import Applied as Applied, apply as apply
-from .runtime.tracking import tracker as tracker
 from .serving.bench.bench import serve_bench as serve_bench
 from .serving.model.from_steps import profile_of_steps as profile_of_steps
 from .serving.model.operating_points import OperatingPoint as OperatingPoint, operating_points as operating_points
@@ -58,7 +59,6 @@ from .serving.model.profile_file import (
     write_engine as write_engine,
 )
 from .serving.model.step_tables import StepTable as StepTable, read_step_tables as read_step_tables
-from .setting import AUTO as AUTO, Setting as Setting
 from .study.store import Study as Study, open_study as open_study
 from .study.sweep import Kernel as Kernel, Sweep as Sweep
 from .study.sweep_file import (
@@ -67,5 +67,5 @@ from .study.sweep_file import (
     read_sweep as read_sweep,
     write_sweep as write_sweep,
 )
-from .tuning.calibration.calibrate import calibrate_sweep as calibrate_sweep
-from .tuning.forecast.forecast import forecast as forecast
+from .workloads.capturing.session import Captured as Captured, capture as capture
+from .workloads.capturing.workload_file import read_workload as read_workload, write_workload as write_workload

@@ -40,7 +40,7 @@ _LONGEST_WAIT_S = 0.4  # before a kill
 def kill_and_check(plan: str, kills: int, seed: int, kind: str) -> dict[str, float]:
     """Kill so often; the counts of :func:`testbed.stand_in.kill_runs.kill_and_check`."""
     for name in ("application", "session"):
-        importlib.import_module(f"wastenot.runtime.{name}")  # once, instead of in every command
+        importlib.import_module(f"wastenot.control.{name}")  # once, instead of in every command
     rng = random.Random(f"{kind} {seed}")
     found = []
     with tempfile.TemporaryDirectory() as folder:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from wastenot.core.setting import Setting
 from wastenot.devices.simulated.hardware import Switching
-from wastenot.setting import Setting
 
 
 class Arrival:

@@ -9,9 +9,9 @@ from testbed.stand_in.codes import Code
 from testbed.stand_in.faults import Fault
 from testbed.stand_in.state import GpuState
 from testbed.stand_in.wire import Client
+from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.protocol import Lap, Task
 from wastenot.devices.simulated.physics import OperatingPoint
-from wastenot.setting import AUTO, Setting
 
 
 class Control:

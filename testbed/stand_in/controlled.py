@@ -12,7 +12,7 @@ import os, signal, sys, time
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and stays so
 signal.signal(signal.SIGINT, signal.default_int_handler)  # so it is in the background of a shell
 from wastenot.devices.nvidia.device import open_nvidia
-from wastenot.setting import Setting
+from wastenot.core.setting import Setting
 device = open_nvidia("nvidia:0", allow_clock_control=True)
 device.clocks.request(Setting(1500.0, 2201.0, 500.0))
 print("changed", flush=True)

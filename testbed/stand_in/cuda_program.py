@@ -7,7 +7,7 @@ import time
 
 from testbed.stand_in.launcher import StandInLauncher
 from testbed.stand_in.library import SOCKET_VARIABLE
-from wastenot.tasks import find_tasks
+from wastenot.meters.tasks import find_tasks
 from wastenot.workloads.shape import Shape
 
 STEPS = 2000

@@ -12,6 +12,7 @@ from testbed.stand_in.fields import Fields
 from testbed.stand_in.memory_power import MemoryPower
 from testbed.stand_in.state import SetterCall
 from testbed.stand_in.timing import Timing
+from wastenot.core.setting import Setting
 from wastenot.devices.protocol import Lap, Task
 from wastenot.devices.simulated.engine import Engine
 from wastenot.devices.simulated.hardware import SensorModels, Switching
@@ -19,7 +20,6 @@ from wastenot.devices.simulated.model_physics import ModelPhysics
 from wastenot.devices.simulated.preset import Preset
 from wastenot.devices.simulated.sensors import SimulatedSensors
 from wastenot.devices.simulated.tracer import SimulatedTracer
-from wastenot.setting import Setting
 
 GRAPHICS, SM, MEMORY = 0, 1, 2  # NVML_CLOCK_*
 _SYMBOLIC_MHZ = (0xFFFFFF01, 0xFFFFFF02)  # NVML_CLOCK_LIMIT_ID_TDP, _UNLIMITED

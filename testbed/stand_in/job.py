@@ -26,8 +26,8 @@ import wastenot as wn
 from testbed.stand_in.held_time import STEP_S, HeldTime, SharedTime
 from testbed.stand_in.library import SOCKET_VARIABLE
 from testbed.stand_in.wire import Client
-from wastenot.runtime import markers
-from wastenot.runtime.wire import VARIABLE
+from wastenot.control import markers
+from wastenot.control.wire import VARIABLE
 
 _SHORTEST_S = 0.0002
 
@@ -47,7 +47,7 @@ def main() -> int:
     asked = parser.parse_args()
     socket = os.environ[SOCKET_VARIABLE]
     if VARIABLE not in os.environ:
-        from wastenot.runtime import session
+        from wastenot.control import session
 
         session.time = SharedTime(socket)  # type: ignore[assignment]
     gpu = Client(socket)

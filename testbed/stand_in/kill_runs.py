@@ -32,13 +32,13 @@ from pathlib import Path
 from testbed.stand_in.control import Control
 from testbed.stand_in.fixtures import start_stand_in
 from testbed.stand_in.library import SOCKET_VARIABLE
-from wastenot.daemon.main import main as wastenotd
+from wastenot.core.errors import WastenotError
+from wastenot.core.setting import Setting
+from wastenot.devices.clockd.main import main as wastenotd
 from wastenot.devices.nvidia.daemon_connection import Connection
 from wastenot.devices.nvidia.daemon_protocol import SOCKET_VARIABLE as DAEMON_SOCKET
 from wastenot.devices.nvidia.device import open_nvidia
 from wastenot.devices.nvidia.journal import journals
-from wastenot.errors import WastenotError
-from wastenot.setting import Setting
 
 KINDS = ("root", "client", "hang", "daemon", "both")
 HEARTBEAT_S = 0.3

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from testbed.stand_in.wire import Client
+from wastenot.core.setting import Setting
 from wastenot.devices.laps_at_end import LapsAtEnd
 from wastenot.devices.protocol import Task, TaskRun
 from wastenot.devices.tracer import Load, Trace, TracedRun
-from wastenot.setting import Setting
 
 
 class StandInRun(LapsAtEnd):

@@ -30,7 +30,7 @@ WALL_VARIABLE, USER_VARIABLE = "STAND_IN_WALL", "STAND_IN_USER"
 def main() -> int:
     """Run the program."""
     if WALL_VARIABLE in os.environ and sys.argv[1:2] == ["apply"]:
-        from wastenot.runtime import session
+        from wastenot.control import session
 
         session.time = SharedTime(os.environ[SOCKET_VARIABLE])  # type: ignore[assignment]
     with on_stand_in():

@@ -21,13 +21,13 @@ from testbed.stand_in.runs import Caller, GpuRun
 from testbed.stand_in.state import GpuState, SetterCall, state_of
 from testbed.stand_in.timing import Timing, VirtualTiming, WallTiming
 from testbed.stand_in.wire import receive, send
+from wastenot.core.errors import DeviceError
+from wastenot.core.setting import Setting
 from wastenot.devices.protocol import Lap, Task
 from wastenot.devices.simulated.device import SimulatedLauncher
 from wastenot.devices.simulated.preset import Preset, find_preset
 from wastenot.devices.tracer import Load, Trace, TracedRun
-from wastenot.errors import DeviceError
-from wastenot.setting import Setting
-from wastenot.tasks import find_tasks
+from wastenot.meters.tasks import find_tasks
 from wastenot.workloads.shape import Shape
 
 DRIVER, NVML, CUDA = "580.159.04", "13.580.159.04", 13000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from wastenot.setting import Setting
+from wastenot.core.setting import Setting
 
 if TYPE_CHECKING:
     from testbed.stand_in.gpu import Gpu

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 import wastenot as wn
-from wastenot.terminal.announce import announcement
+from wastenot.sweeping.announce import announcement
 
 
 @pytest.mark.parametrize(

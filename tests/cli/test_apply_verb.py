@@ -1,4 +1,4 @@
-"""``wastenot apply`` on simulated GPUs, which run the plan's own workload; real programs are in tests/runtime."""
+"""``wastenot apply`` on simulated GPUs, which run the plan's own workload; real programs are in tests/programs."""
 
 import json
 import os
@@ -9,8 +9,8 @@ import time
 import pytest
 
 import wastenot as wn
+from wastenot.control.places import runtime_folder
 from wastenot.devices.simulated.basis import preset_names
-from wastenot.runtime.places import runtime_folder
 
 
 @pytest.fixture(autouse=True)

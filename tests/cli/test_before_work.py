@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from wastenot.cli.main import app
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.terminal.option_rules import RULES, check_rules, needs, not_with
 
 SIM = ["--device", "sim:h200", "--study", "x.db"]

@@ -8,7 +8,7 @@ import pytest
 
 from testbed.few_kernels import write_few_kernels
 from wastenot.cli.demo import has_display
-from wastenot.runtime.status import read_summary
+from wastenot.control.status import read_summary
 
 QUIET = {"CI": "", "SSH_CONNECTION": "", "SSH_CLIENT": "", "SSH_TTY": "", "DISPLAY": "", "WAYLAND_DISPLAY": ""}
 

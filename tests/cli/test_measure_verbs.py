@@ -11,7 +11,7 @@ import wastenot as wn
 from testbed.few_kernels import write_few_kernels
 from testbed.program import Program
 from testbed.toy_gpu import TOY
-from wastenot.cli.sweeping import outcome_lines
+from wastenot.kernels.cli.sweep import outcome_lines
 from wastenot.sweeping.sweep import Drift, SweepOutcome
 from wastenot.workloads.identity import WorkloadKey
 
@@ -79,7 +79,7 @@ def test_run_does_everything(toy, monkeypatch):
     folder = toy.folder / "all"
     # Drawing takes longest: the page is looked at above, page and figures together in test_verbs.py.
     report = mock.create_autospec(wn.report, return_value=(folder / "report.html",))
-    monkeypatch.setattr("wastenot.api.report", report)
+    monkeypatch.setattr("wastenot.kernels.verbs.report", report)
     command = ("run", "few.json", "--device", "sim:toy.toml", "--core-step", "900", "--repeats", "2", "--out", "all")
     ran = toy(*command)
     assert ran.code == 0, ran.err

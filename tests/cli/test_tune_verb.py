@@ -10,15 +10,15 @@ import pytest
 
 from testbed.stand_in.fixtures import start_stand_in
 from wastenot.cli.main import run as run_command
+from wastenot.control.places import socket_paths
+from wastenot.control.session import ask
 from wastenot.planning.plan import read_plan
-from wastenot.runtime.places import socket_paths
-from wastenot.runtime.session import ask
 
 SIMULATED = ["tune", "--device", "sim:rtx-a4000", "--workload", "gpt3-small", "--max-slowdown", "5%", "--quiet"]
 
 PROGRAM = """
 import os, sys, time
-from wastenot.runtime.rank import Rank
+from wastenot.control.rank import Rank
 rank = Rank(os.environ["WASTENOT_APPLY"])
 rank.mark("iteration")
 ends_s = time.monotonic() + 300.0

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from testbed.stand_in.fixtures import start_stand_in
+from wastenot.core.errors import CannotRunError, ClocksRefusedError
+from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.nvidia.device import open_nvidia
 from wastenot.devices.open import open_device
 from wastenot.devices.simulated.basis import preset_names
-from wastenot.errors import CannotRunError, ClocksRefusedError
-from wastenot.setting import AUTO, Setting
+from wastenot.meters.tasks import find_tasks
 from wastenot.study.sweep_file import import_sweep
 from wastenot.sweeping.point import PointOptions, measure_point
-from wastenot.tasks import find_tasks
 
 TOY = "sim:testbed/toy.toml"
 RECORDED_ROWS = """kernel,count,core_mhz,memory_mhz,time_s,energy_j
@@ -163,8 +163,8 @@ def test_lower_clocks_are_slower_and_draw_less(device, tasks):
 
 
 def test_a_task_it_does_not_know_is_refused(device):
+    from wastenot.meters.tasks import tasks_by_name
     from wastenot.study.sweep import Kernel
-    from wastenot.tasks import tasks_by_name
 
     unknown = tasks_by_name("x", [Kernel("no such kernel", 1)]).tasks[0]
     with pytest.raises(CannotRunError, match="no such kernel"), device.launcher.start(unknown):

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
+from wastenot.core.errors import CannotRunError
 from wastenot.devices.clock_fit import fit_clocks
 from wastenot.devices.instrument import TOTAL
 from wastenot.devices.open import open_device
 from wastenot.devices.simulated.basis import preset_names
 from wastenot.devices.timeline import REST, Phase, Subject
-from wastenot.errors import CannotRunError
-from wastenot.tasks import find_tasks
+from wastenot.meters.tasks import find_tasks
 from wastenot.workloads.build import build_workload
 from wastenot.workloads.kernel import KernelSpec
 

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from testbed.stand_in.fixtures import start_stand_in
+from wastenot.core.errors import ClocksRefusedError, DeviceError
+from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.nvidia.device import open_nvidia
 from wastenot.devices.open import open_device
 from wastenot.devices.simulated.basis import preset_names
 from wastenot.devices.simulated.preset import find_preset
-from wastenot.errors import ClocksRefusedError, DeviceError
-from wastenot.setting import AUTO, Setting
-from wastenot.tuning.latency.design import design
-from wastenot.tuning.latency.measure import look_ahead, measure_latency
+from wastenot.kernels.latency.design import design
+from wastenot.kernels.latency.measure import look_ahead, measure_latency
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from shutil import which
 
 import pytest
 
-from wastenot.runtime.metrics import METRICS
+from wastenot.control.metrics import METRICS
 
 RULES = Path(__file__).parents[2] / "deploy" / "prometheus" / "wastenot.rules.yml"
 

@@ -12,8 +12,8 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
-from wastenot.daemon.main import main
-from wastenot.daemon.policy import read_policy
+from wastenot.devices.clockd.main import main
+from wastenot.devices.clockd.policy import read_policy
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

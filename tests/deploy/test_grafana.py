@@ -11,8 +11,8 @@ import pytest
 
 from testbed.applied import GPU, PROOF, status
 from testbed.prometheus import prometheus_scraping
-from wastenot.runtime.metrics import METRICS, serve_metrics
-from wastenot.runtime.status import Estimate
+from wastenot.control.metrics import METRICS, serve_metrics
+from wastenot.control.status import Estimate
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "grafana"
 DASHBOARD = json.loads((FOLDER / "wastenot.json").read_text())

@@ -5,13 +5,13 @@ import dataclasses
 import numpy as np
 import pytest
 
+from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.open import simulated_device
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated.basis import preset_names
 from wastenot.devices.simulated.model_physics import ModelPhysics
 from wastenot.devices.simulated.preset import find_preset
 from wastenot.devices.simulated.trace import Parts, trace
-from wastenot.setting import AUTO, Setting
 from wastenot.workloads.build import build_workload
 
 LOW = Setting(1100.0, 1300.0)  # no power limit in the way

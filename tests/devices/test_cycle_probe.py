@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
+from wastenot.core.errors import DeviceError, MissingExtraError
 from wastenot.devices.timeline import ClockStamps
 from wastenot.devices.torch import cycle_probe
 from wastenot.devices.torch.cycle_clock import Stamps
 from wastenot.devices.torch.cycle_probe import CycleProbe, probe_cycles
-from wastenot.errors import DeviceError, MissingExtraError
 
 CORES = 12
 

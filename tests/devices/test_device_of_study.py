@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from wastenot.core.errors import BadInputError
 from wastenot.devices.open import device_of_study
-from wastenot.errors import BadInputError
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.drawn_cards import JUDGES, natural_card
+from wastenot.core.setting import AUTO
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Task
-from wastenot.setting import AUTO
 from wastenot.workloads.build import build_workload
 
 KERNELS = build_workload("gpt3-xl").kernels

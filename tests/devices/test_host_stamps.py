@@ -7,11 +7,11 @@ import torch
 
 from testbed.fake_queue import fake_queue
 from testbed.fake_stamps import FakeCounters, install
+from wastenot.core.errors import MissingExtraError
 from wastenot.devices.torch import cycle_clock
 from wastenot.devices.torch.host_stamps import HostStamps
 from wastenot.devices.torch.launch_clocks import LaunchClocks
 from wastenot.devices.torch.task_run import COUNTED, GpuRun, Launch
-from wastenot.errors import MissingExtraError
 
 STREAM = types.SimpleNamespace(cuda_stream=7)
 

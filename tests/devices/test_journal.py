@@ -10,10 +10,10 @@ from contextlib import contextmanager
 
 import pytest
 
+from wastenot.core.errors import DeviceError
+from wastenot.core.processes import boot_id, start_of
 from wastenot.devices.nvidia import journal
 from wastenot.devices.nvidia.journal import Restore
-from wastenot.errors import DeviceError
-from wastenot.processes import boot_id, start_of
 
 UUID = "GPU-12345678-aaaa"
 BEGIN = "import sys; from wastenot.devices.nvidia.journal import *; begin(sys.argv[1], Restore((345.0, 1980.0)))"

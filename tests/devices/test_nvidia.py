@@ -10,14 +10,14 @@ import pytest
 from testbed.stand_in import kill_runs
 from testbed.stand_in.controlled import PROGRAM, controlled, locks
 from wastenot.cli.main import run as run_command
+from wastenot.core.errors import BadInputError, CannotRunError, ClocksRefusedError, DeviceError
+from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.nvidia import journal
 from wastenot.devices.nvidia.nvml import GpuLostError, Nvml, NvmlError, ReadOnlyError
 from wastenot.devices.open import open_device
-from wastenot.errors import BadInputError, CannotRunError, ClocksRefusedError, DeviceError
-from wastenot.setting import AUTO, Setting
+from wastenot.meters.tasks import find_tasks
 from wastenot.sweeping.grid import settable
 from wastenot.sweeping.point import PointOptions, measure_point
-from wastenot.tasks import find_tasks
 from wastenot.terminal.options import ClockControlOptions
 
 

@@ -11,13 +11,13 @@ import pytest
 
 from testbed import raw_runs
 from testbed.stand_in.fixtures import start_stand_in
+from wastenot.core.errors import BadInputError, CannotRunError, DeviceError
 from wastenot.devices.instrument import RoundTrip, burst_of
 from wastenot.devices.nvidia import power_poller
 from wastenot.devices.nvidia.device import open_nvidia
 from wastenot.devices.nvidia.nvml import GpuLostError
 from wastenot.devices.nvidia.power_poller import PowerPoller
 from wastenot.devices.nvidia.published import power_sensor
-from wastenot.errors import BadInputError, CannotRunError, DeviceError
 from wastenot.workloads.kernel import KernelSpec
 from wastenot.workloads.primitives import primitive
 

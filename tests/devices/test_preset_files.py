@@ -10,12 +10,12 @@ import pytest
 
 from presets.rtx_a4000 import FP32_KERNEL, fit
 from testbed.toy_gpu import TOY as TOY_FILE
+from wastenot.core.errors import BadInputError
+from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated.basis import basis_of, preset_names
 from wastenot.devices.simulated.preset import find_preset, parse_preset, preset_toml, read_preset
-from wastenot.errors import BadInputError
-from wastenot.setting import AUTO, Setting
 from wastenot.workloads.build import build_workload
 
 TOY = TOY_FILE.read_text()

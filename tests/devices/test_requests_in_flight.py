@@ -2,12 +2,12 @@
 
 import pytest
 
+from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.open import open_device, simulated_device
 from wastenot.devices.simulated.basis import preset_names
 from wastenot.devices.simulated.hardware import Switching
 from wastenot.devices.simulated.preset import find_preset
-from wastenot.setting import AUTO, Setting
-from wastenot.tasks import find_tasks
+from wastenot.meters.tasks import find_tasks
 
 TOY = "sim:testbed/toy.toml"
 

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
+from wastenot.core.errors import BadInputError
+from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.open import open_device, simulated_device
 from wastenot.devices.protocol import Task
 from wastenot.devices.recorded import recorded_device
 from wastenot.devices.simulated.basis import preset_names
 from wastenot.devices.simulated.preset import find_preset
 from wastenot.devices.timeline import Phase, Subject
-from wastenot.errors import BadInputError
-from wastenot.setting import AUTO, Setting
 from wastenot.study.sweep_file import read_sweep
 from wastenot.workloads.build import build_workload
 from wastenot.workloads.primitives import primitive

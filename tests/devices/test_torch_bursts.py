@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
+from wastenot.core.errors import CannotRunError, DeviceError, MissingExtraError
 from wastenot.devices.instrument import burst_of
 from wastenot.devices.torch import bursts as torch_bursts
 from wastenot.devices.torch.bursts import TorchBurst, TorchBursts
 from wastenot.devices.torch.event_clock import EventClock
 from wastenot.devices.torch.host_stamps import HostStamp
-from wastenot.errors import CannotRunError, DeviceError, MissingExtraError
 from wastenot.workloads.kernel import KernelSpec
 
 RATE = 1e9  # cycles of a gate in a second
@@ -387,7 +387,7 @@ def test_errors_name_the_kernel(bursts, monkeypatch):
 
 @pytest.mark.parametrize(("gpus", "said"), [(0, "none is visible"), (1, "1 is visible")])
 def test_a_collective_needs_gpus(monkeypatch, gpus, said):
-    from wastenot.operations import collectives
+    from wastenot.workloads.operations import collectives
     from wastenot.workloads.primitives import primitive
 
     make = types.SimpleNamespace(on_gpu=True, dtype=torch.bfloat16, seed=0)
@@ -398,8 +398,8 @@ def test_a_collective_needs_gpus(monkeypatch, gpus, said):
 
 @pytest.mark.parametrize(("name", "sizes"), [("all-reduce:8KB", (4096, 4096)), ("all-gather:8KB", (2048, 4096))])
 def test_a_collective_leaves_its_bytes_on_each_gpu(monkeypatch, name, sizes):
-    from wastenot.operations import collectives
-    from wastenot.operations.prepared_call import Buffers
+    from wastenot.workloads.operations import collectives
+    from wastenot.workloads.operations.prepared_call import Buffers
     from wastenot.workloads.primitives import primitive
 
     ran = []

@@ -11,14 +11,14 @@ import pytest
 import torch
 
 from testbed.fake_queue import FakeEvent, fake_queue
+from wastenot.core.errors import BadInputError, CannotRunError, DeviceError, MissingExtraError
+from wastenot.core.setting import AUTO
 from wastenot.devices.protocol import Task
 from wastenot.devices.torch import devices as torch_devices
 from wastenot.devices.torch.launcher import Program, TorchLauncher, copies_of
 from wastenot.devices.torch.task_run import GpuRun, Launch
-from wastenot.errors import BadInputError, CannotRunError, DeviceError, MissingExtraError
-from wastenot.operations import prepared_call
-from wastenot.setting import AUTO
 from wastenot.workloads.kernel import KernelSpec
+from wastenot.workloads.operations import prepared_call
 from wastenot.workloads.parts import Parts
 
 

@@ -7,9 +7,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from wastenot.core.errors import BadInputError, CannotRunError, WastenotError  # noqa: E402
 from wastenot.devices.torch.cycle_clock import Stamps  # noqa: E402
 from wastenot.devices.torch.timeline import TorchTimelines, change_data, clock_over_counted  # noqa: E402
-from wastenot.errors import BadInputError, CannotRunError, WastenotError  # noqa: E402
 
 
 def test_clock_of_kernels_that_skip_cycles_follows_their_looks() -> None:

@@ -4,10 +4,10 @@ import time
 
 import pytest
 
+from wastenot.core.setting import AUTO
 from wastenot.devices.open import open_device
-from wastenot.setting import AUTO
+from wastenot.meters.tasks import find_tasks
 from wastenot.sweeping.point import PointOptions, measure_point
-from wastenot.tasks import find_tasks
 
 
 def test_it_keeps_step_with_the_wall():

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from wastenot.errors import BadInputError, InfeasibleError
+from wastenot.core.errors import BadInputError, InfeasibleError
+from wastenot.core.setting import AUTO, Setting
 from wastenot.frontiers.algebra import Frontier, FrontierTooLargeError, choice, either, repeat, sequence, tie
 from wastenot.frontiers.nodes import KernelSetting
-from wastenot.setting import AUTO, Setting
 
 ways = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 50)), min_size=1, max_size=5)
 

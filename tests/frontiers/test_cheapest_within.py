@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from wastenot.errors import InfeasibleError
+from wastenot.core.errors import InfeasibleError
 from wastenot.frontiers.knapsack import cheapest_within
 
 options = st.lists(st.tuples(st.integers(1, 9), st.integers(-9, 9)), min_size=1, max_size=4)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from testbed.small_graphs import SmallGraph
-from wastenot.errors import BadInputError, InfeasibleError
+from wastenot.core.errors import BadInputError, InfeasibleError
 from wastenot.frontiers.algebra import Frontier, choice, repeat, sequence
 from wastenot.frontiers.graph import Graph, graph
 from wastenot.frontiers.graph_curve import CostCurve

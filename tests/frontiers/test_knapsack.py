@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 from testbed.highs import solve_with_milp
 from testbed.knapsack_instances import GENERATORS, budget_s
-from wastenot.errors import InfeasibleError
+from wastenot.core.errors import InfeasibleError
 from wastenot.frontiers.knapsack import Knapsack
 from wastenot.frontiers.pareto import Groups
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from testbed.schedule_instances import instance
-from wastenot.errors import BadInputError, InfeasibleError
+from wastenot.core.errors import BadInputError, InfeasibleError
 from wastenot.frontiers.algebra import choice, schedule, sequence
 from wastenot.frontiers.knapsack import Knapsack
 from wastenot.frontiers.pareto import Groups

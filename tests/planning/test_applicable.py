@@ -10,13 +10,13 @@ import pytest
 
 from testbed.noisy_gpu import Truth
 from testbed.small_sweeps import make_sweep, random_sweep
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
+from wastenot.core.setting import Setting
 from wastenot.planning import planner as planner_file
 from wastenot.planning.applicable import NEAR
 from wastenot.planning.objective import Objective
 from wastenot.planning.plan import read_plan
 from wastenot.planning.planner import Planner, plan
-from wastenot.setting import Setting
 
 
 @pytest.mark.parametrize("scope", ["global", "local"])

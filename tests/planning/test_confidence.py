@@ -8,7 +8,7 @@ import pytest
 from testbed.binomial import ENOUGH, least_hits
 from testbed.noisy_gpu import Truth
 from testbed.small_sweeps import make_sweep, random_sweep
-from wastenot.errors import BadInputError, InfeasibleError
+from wastenot.core.errors import BadInputError, InfeasibleError
 from wastenot.frontiers.knapsack import cheapest_within
 from wastenot.planning.noise.confidence import ConfidentChoice
 from wastenot.planning.noise.expectation import Excess, excess, probability_kept

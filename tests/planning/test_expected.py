@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from testbed.synthetic_gpu import CORE_MHZ, costs
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.planning.objective import Objective
 from wastenot.planning.planner import Planner
 from wastenot.study.sweep import Kernel, Sweep

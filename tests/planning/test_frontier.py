@@ -8,7 +8,7 @@ import pytest
 
 import wastenot as wn
 from testbed.small_sweeps import make_sweep, random_sweep
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.frontiers.nodes import KernelSetting
 
 CLOCKS = [(None, None, 1.0, 9.0), (1410, 9501, 1.02, 5.0), (900, 9501, 1.5, 4.0)]

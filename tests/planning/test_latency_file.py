@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from testbed.small_sweeps import make_sweep
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
+from wastenot.core.setting import AUTO, Setting
 from wastenot.planning.latency import Latency, SwitchCost, TargetLatency, parse_latency, read_latency, switching_of
 from wastenot.planning.planner import plan
-from wastenot.setting import AUTO, Setting
 from wastenot.study.store import open_study
 
 DEVICE = "Test GPU"

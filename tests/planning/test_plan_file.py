@@ -5,7 +5,7 @@ import json
 import pytest
 
 from testbed.small_sweeps import random_sweep
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.planning.difference import difference
 from wastenot.planning.objective import Objective
 from wastenot.planning.plan import read_plan

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from testbed.small_sweeps import make_sweep, random_sweep
-from wastenot.errors import BadInputError, InfeasibleError
+from wastenot.core.errors import BadInputError, InfeasibleError
 from wastenot.planning.objective import Objective
 from wastenot.planning.planner import Planner, plan
 from wastenot.workloads.identity import GRANULARITIES

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from scipy.optimize import brentq
 
-from wastenot.errors import BadInputError, InfeasibleError
+from wastenot.core.errors import BadInputError, InfeasibleError
 from wastenot.planning.power_limit import ClockCosts, fastest_plan, least_energy_plan, run_iteration, stretches
 from wastenot.workloads.order import Step
 

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
+from wastenot.core.errors import BadInputError
+from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.simulated.basis import preset_names
 from wastenot.devices.simulated.preset import find_preset
-from wastenot.errors import BadInputError
 from wastenot.planning.switching import SwitchTime, TargetTime, commands, switch_time, undo_commands
-from wastenot.setting import AUTO, Setting
 
 
 @pytest.mark.parametrize("name", preset_names())

@@ -3,7 +3,7 @@
 import pytest
 
 from testbed.small_sweeps import make_sweep
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.planning.costs import combine_repeats
 from wastenot.planning.units import make_units
 

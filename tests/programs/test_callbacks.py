@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from wastenot.control.session import Session
+from wastenot.control.wire import VARIABLE
 from wastenot.devices.nvidia.device import WallTime
-from wastenot.runtime.session import Session
-from wastenot.runtime.wire import VARIABLE
 
 torch = pytest.importorskip("torch")
 

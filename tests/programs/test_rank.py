@@ -2,9 +2,9 @@
 
 from types import SimpleNamespace
 
+from wastenot.control.wire import PIPELINE, VARIABLE
 from wastenot.pipelines.run import torch_pipelining
 from wastenot.programs import instrumented
-from wastenot.runtime.wire import PIPELINE, VARIABLE
 
 
 def test_where_the_plan_is_for_a_pipeline_its_stages_are_watched(monkeypatch):

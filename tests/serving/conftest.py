@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from wastenot.core.setting import Setting
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.tables import EngineTables
-from wastenot.setting import Setting
 
 
 @pytest.fixture(scope="session")

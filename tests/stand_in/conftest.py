@@ -3,7 +3,7 @@
 import pytest
 
 from testbed.stand_in.fixtures import start_stand_in
-from wastenot.tasks import find_tasks
+from wastenot.meters.tasks import find_tasks
 
 
 @pytest.fixture(scope="session")

@@ -12,8 +12,8 @@ from testbed.stand_in.codes import Code
 from testbed.stand_in.fixtures import start_stand_in
 from testbed.stand_in.held_time import HeldTime, SharedTime
 from testbed.stand_in.refusals import refused
+from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.simulated.preset import find_preset
-from wastenot.setting import AUTO, Setting
 
 PRESETS = ["h200", "rtx-3080-ti", "rtx-a4000", "v100", "testbed/toy.toml"]
 

@@ -5,7 +5,7 @@ from itertools import groupby
 
 import pytest
 
-from wastenot.errors import StudyError
+from wastenot.core.errors import StudyError
 from wastenot.serving.tables.cluster_store import ClusterStore, StoredClusterRun
 from wastenot.study.store import open_study
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wastenot.errors import StudyError
+from wastenot.core.errors import StudyError
 from wastenot.study import database as address_module
 from wastenot.study.database import parse_address
 from wastenot.study.store import open_study

@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from testbed.sweeps import HEADER, SMALL_CSV, assert_same
-from wastenot.errors import BadInputError, StudyError
+from wastenot.core.errors import BadInputError, StudyError
 from wastenot.study.store import open_study
 from wastenot.study.sweep_file import export_sweep, import_sweep, read_sweep
 

@@ -12,8 +12,8 @@ import pytest
 from sqlalchemy import text
 
 from testbed.study_programs import measured, measuring, program
-from wastenot.errors import StudyError
-from wastenot.setting import Setting
+from wastenot.core.errors import StudyError
+from wastenot.core.setting import Setting
 from wastenot.study import lease
 from wastenot.study.store import open_study
 

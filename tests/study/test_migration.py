@@ -18,7 +18,7 @@ from sqlalchemy import MetaData, create_engine, event, inspect, select, text
 from sqlalchemy.engine import Engine
 
 from testbed.sweeps import small_sweep
-from wastenot.errors import StudyError
+from wastenot.core.errors import StudyError
 from wastenot.jobs.tables.records import JobTerms
 from wastenot.jobs.tables.store import JobStore
 from wastenot.planning.planner import plan

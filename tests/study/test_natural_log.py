@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wastenot.errors import BadInputError, StudyError
-from wastenot.setting import AUTO, Setting
+from wastenot.core.errors import BadInputError, StudyError
+from wastenot.core.setting import AUTO, Setting
 from wastenot.study.coverage import Intent
 from wastenot.study.natural_log import keep_curve, keep_timeline
 from wastenot.study.packing import Packed, pack, unpack

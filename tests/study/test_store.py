@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import delete, inspect, text, update
 
 from testbed.sweeps import assert_same, large_sweep, small_sweep, sweep_of
-from wastenot.errors import BadInputError, StudyError
+from wastenot.core.errors import BadInputError, StudyError
 from wastenot.study import schema
 from wastenot.study.rows import insert_portably
 from wastenot.study.store import open_study

@@ -10,7 +10,7 @@ import pytest
 
 from testbed import ROOT
 from testbed.sweeps import assert_same, large_sweep, small_sweep
-from wastenot.errors import StudyError
+from wastenot.core.errors import StudyError
 from wastenot.study.store import open_study
 from wastenot.workloads.identity import WorkloadKey
 
@@ -158,7 +158,7 @@ import resource, sys
 sys.path.insert(0, sys.argv[1])
 from testbed import ROOT
 from testbed.sweeps import large_sweep
-from wastenot.errors import StudyError
+from wastenot.core.errors import StudyError
 from wastenot.study.store import open_study
 sweep = large_sweep(100_000)
 resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, 500_000))

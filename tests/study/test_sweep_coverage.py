@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from wastenot.setting import AUTO, Setting
+from wastenot.core.setting import AUTO, Setting
 from wastenot.study.coverage import Coverage, Intent, RecordedSweep, coverage_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from testbed.sweeps import HEADER, SMALL_CSV, assert_same, large_sweep, small_sweep, sweep_of
-from wastenot.errors import BadInputError
-from wastenot.setting import AUTO, Setting
+from wastenot.core.errors import BadInputError
+from wastenot.core.setting import AUTO, Setting
 from wastenot.study.sweep import Kernel
 from wastenot.study.sweep_file import read_sweep, write_sweep
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from testbed.sweeps import assert_same, small_sweep
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.study.sweep import Kernel
 from wastenot.study.sweep_file import read_sweep, write_sweep
 
@@ -109,7 +109,7 @@ def test_without_polars_csv_works_and_parquet_says_what_to_install(tmp_path):
     program = """
 import sys
 sys.modules["polars"] = None
-from wastenot.errors import MissingExtraError
+from wastenot.core.errors import MissingExtraError
 from wastenot.study import store, sweep_file
 from wastenot.study.sweep_file import read_sweep, write_sweep
 write_sweep(read_sweep(sys.argv[1]), sys.argv[2] + "/copy.csv")

@@ -4,17 +4,17 @@ from dataclasses import replace
 
 import pytest
 
+from wastenot.core.errors import BadInputError, DeviceError
+from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.instrument import Burst
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated.instrument import SimulatedInstrument
-from wastenot.errors import BadInputError, DeviceError
-from wastenot.setting import AUTO, Setting
+from wastenot.meters.tasks import WorkloadTasks, find_tasks
 from wastenot.study.store import open_study
 from wastenot.sweeping.point import PointOptions
 from wastenot.sweeping.states import check_state, measure_at_sse
 from wastenot.sweeping.sweep import measure_sweep
-from wastenot.tasks import WorkloadTasks, find_tasks
 from wastenot.workloads.identity import WorkloadKey
 
 DEVICE = "sim:mi300x"

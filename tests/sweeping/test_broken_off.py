@@ -11,19 +11,19 @@ from dataclasses import replace
 import pytest
 
 from testbed.toy_gpu import TOY
-from wastenot.analyses.context import change_in_context
+from wastenot.core.errors import BadInputError, CannotRunError
 from wastenot.devices.open import open_device
-from wastenot.errors import BadInputError, CannotRunError
+from wastenot.kernels.model.context import change_in_context
+from wastenot.kernels.page.summary import plan_numbers, warnings
+from wastenot.kernels.run.refine import finalists, refine
+from wastenot.kernels.run.search import search_sweep
+from wastenot.meters.tasks import find_tasks
 from wastenot.planning.comparison import compare, whole_frontier
 from wastenot.planning.planner import plan
-from wastenot.reporting.plan.summary import plan_numbers, warnings
 from wastenot.study.store import open_study
 from wastenot.sweeping.grid import Grid
 from wastenot.sweeping.point import PointOptions
 from wastenot.sweeping.sweep import measure_sweep
-from wastenot.tasks import find_tasks
-from wastenot.tuning.refine import finalists, refine
-from wastenot.tuning.search import search_sweep
 
 DEVICE = f"sim:{TOY}"
 QUICK = PointOptions(0.05, 0.1)

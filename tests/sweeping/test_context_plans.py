@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from testbed.true_iteration import NO_LIMIT_W, true_iteration
-from wastenot.analyses.carry_over import fit_carry_over
-from wastenot.analyses.context import context_change
-from wastenot.analyses.light_first import light_first
+from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.open import simulated_device
 from wastenot.devices.simulated.preset import find_preset
+from wastenot.kernels.model.carry_over import fit_carry_over
+from wastenot.kernels.model.context import context_change
+from wastenot.kernels.model.light_first import light_first
+from wastenot.meters.tasks import find_tasks
 from wastenot.planning.objective import Objective
 from wastenot.planning.planner import plan
-from wastenot.setting import AUTO, Setting
 from wastenot.study.sweep import Sweep
 from wastenot.sweeping.states import loop_of, tasks_before
-from wastenot.tasks import find_tasks
 from wastenot.workloads.build import build_workload
 
 UNITS = find_tasks("gpt3-small", "sim:mi300x")

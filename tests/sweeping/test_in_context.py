@@ -9,20 +9,20 @@ import pytest
 from testbed.binomial import ENOUGH, least_hits
 from testbed.toy_gpu import toy
 from wastenot.cli.main import flag_of
+from wastenot.core.errors import BadInputError, DeviceError
+from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.open import open_device, simulated_device
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated.preset import find_preset
-from wastenot.errors import BadInputError, DeviceError
+from wastenot.kernels.run.validate import validate
+from wastenot.meters.tasks import WorkloadTasks, find_tasks
 from wastenot.planning.planner import plan
-from wastenot.setting import AUTO, Setting
 from wastenot.study.recorder import Recorder
 from wastenot.study.store import open_study
 from wastenot.sweeping import states
 from wastenot.sweeping.point import PointOptions, measure_point, warm_up
 from wastenot.sweeping.states import LEAST_TURNS, loop_of, measure_in_context, tasks_before
 from wastenot.sweeping.sweep import measure_sweep
-from wastenot.tasks import WorkloadTasks, find_tasks
-from wastenot.tuning.validate import validate
 from wastenot.workloads.identity import WorkloadKey
 from wastenot.workloads.shape import Shape
 

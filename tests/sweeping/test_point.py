@@ -8,13 +8,13 @@ import pytest
 
 from testbed.binomial import least_hits
 from testbed.toy_gpu import kernel_of, preset_of, quiet, toy
+from wastenot.core.errors import DeviceError
+from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.open import simulated_device
 from wastenot.devices.protocol import ClockReading
 from wastenot.devices.simulated.basis import preset_names
 from wastenot.devices.simulated.hardware import Switching
 from wastenot.devices.simulated.preset import SensorModels
-from wastenot.errors import DeviceError
-from wastenot.setting import AUTO, Setting
 from wastenot.sweeping.point import PointOptions, measure_point, warm_up
 
 FAST = ("toy", "h200")

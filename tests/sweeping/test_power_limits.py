@@ -5,13 +5,13 @@ import pytest
 
 import wastenot as wn
 from wastenot.cli.main import run as run_command
+from wastenot.core.errors import BadInputError, ClocksRefusedError
+from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated import model
 from wastenot.devices.simulated.model_physics import ModelPhysics
 from wastenot.devices.simulated.preset import find_preset
-from wastenot.errors import BadInputError, ClocksRefusedError
-from wastenot.setting import AUTO, Setting
 from wastenot.sweeping.grid import Grid
 
 PRESETS = ("rtx-3080-ti", "rtx-a4000", "v100", "h200", "mi300x")

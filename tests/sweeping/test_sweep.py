@@ -13,16 +13,16 @@ import pytest
 
 from testbed.toy_gpu import TOY
 from wastenot.cli.main import run as run_command
+from wastenot.core.errors import BadInputError, StudyError
+from wastenot.core.progress import Silent
+from wastenot.core.setting import AUTO
 from wastenot.devices.open import open_device
-from wastenot.errors import BadInputError, StudyError
+from wastenot.meters.tasks import find_tasks
 from wastenot.planning.planner import plan
-from wastenot.progress import Silent
-from wastenot.setting import AUTO
 from wastenot.study.store import open_study
 from wastenot.sweeping.grid import Grid
 from wastenot.sweeping.point import PointOptions, warm_up
 from wastenot.sweeping.sweep import measure_sweep
-from wastenot.tasks import find_tasks
 
 DEVICE = f"sim:{TOY}"
 QUICK = PointOptions(0.2, 0.6)

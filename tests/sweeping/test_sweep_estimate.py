@@ -7,7 +7,7 @@ import pytest
 import wastenot as wn
 from testbed.few_kernels import write_few_kernels
 from testbed.toy_gpu import TOY as TOY_FILE
-from wastenot.setting import AUTO
+from wastenot.core.setting import AUTO
 from wastenot.sweeping.defaults import CORE_STEP_MHZ
 from wastenot.sweeping.point import PointOptions
 

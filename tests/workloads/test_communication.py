@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.workloads.communication import LINKS, Link, all_gather_s, all_reduce_s, point_to_point_s
 
 LINK = Link("mine", 1e9, 1e-6, "made up")

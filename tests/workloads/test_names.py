@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.workloads.build import build_workload, run_named
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.workloads.build import build_workload
 from wastenot.workloads.serving_steps import StepPart, StepShapes, part_of, step_parts
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, strategies as st
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.workloads.bound import GPUS, Roofline, find_roofline
 from wastenot.workloads.build import build_shape, build_workload, list_workloads
 from wastenot.workloads.kernel import DTYPE_BYTES, Workload

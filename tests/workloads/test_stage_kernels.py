@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.workloads.build import build_workload
 from wastenot.workloads.pipeline_shape import pipeline_shape
 from wastenot.workloads.stages import check_partition, check_stages, layers_of, stage_work, update_work

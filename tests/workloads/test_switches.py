@@ -4,7 +4,7 @@ from itertools import groupby
 
 import numpy as np
 
-from wastenot.setting import AUTO, Setting
+from wastenot.core.setting import AUTO, Setting
 from wastenot.study.sweep import Kernel
 from wastenot.workloads.order import shortest_stay, switches
 

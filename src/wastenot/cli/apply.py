@@ -22,10 +22,10 @@ from wastenot.terminal.options import JsonOption
 
 if TYPE_CHECKING:
     from wastenot.cli.bottom_lines import BottomLines
-    from wastenot.runtime.application import Application
-    from wastenot.runtime.controller import Controller
-    from wastenot.runtime.session import Session
-    from wastenot.runtime.status import Status, Summary
+    from wastenot.control.application import Application
+    from wastenot.control.controller import Controller
+    from wastenot.control.session import Session
+    from wastenot.control.status import Status, Summary
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 _INTERVAL_S = 1.0  # between live lines in a terminal
@@ -126,10 +126,10 @@ def apply(
         return
     if plan is None:
         raise typer.BadParameter("which plan? wastenot apply plan.json -- python train.py")
-    from wastenot.metering.devices import visible_names
+    from wastenot.control.application import parse_devices, prepare
+    from wastenot.control.session import PATIENCE_S
+    from wastenot.meters.devices import visible_names
     from wastenot.pipelines.run.plan_kind import is_pipeline_plan
-    from wastenot.runtime.application import parse_devices, prepare
-    from wastenot.runtime.session import PATIENCE_S
     from wastenot.terminal.options import parse_restore
 
     if command and not dry_run:
@@ -188,7 +188,7 @@ def _cannot_run(program: str, why: str, *, found: bool) -> None:
 
 
 def _check(simulated: bool, command: Sequence[str] | None, dry_run: bool) -> None:
-    from wastenot.errors import BadInputError
+    from wastenot.core.errors import BadInputError
 
     if simulated and command:
         raise BadInputError(
@@ -200,14 +200,14 @@ def _check(simulated: bool, command: Sequence[str] | None, dry_run: bool) -> Non
 
 
 def _check_iterations(asked: int | None) -> None:
-    from wastenot.errors import BadInputError
+    from wastenot.core.errors import BadInputError
 
     if asked is not None and not 1 <= asked <= _MOST_ASKED:
         raise BadInputError(f"`iterations` {asked}: must be from 1 to {_MOST_ASKED:,}")
 
 
 def _print_what_would_be_set(application: Application) -> None:
-    from wastenot.runtime.application import would_be_set
+    from wastenot.control.application import would_be_set
 
     for line in would_be_set(application):
         typer.echo(line)
@@ -260,7 +260,7 @@ def _iterations(application: Application, asked: int | None) -> int:
 def serve_metrics_of(stack: ExitStack, shown: ShownOptions, session: Session) -> None:
     """Serve metrics of a session, where they are wanted."""
     if shown.metrics_port is not None:
-        from wastenot.runtime.metrics import LOCALHOST, serve_metrics
+        from wastenot.control.metrics import LOCALHOST, serve_metrics
 
         port = stack.enter_context(serve_metrics(shown.metrics_port, session.status))
         say_wastenot(f"metrics: http://{LOCALHOST}:{port}/metrics")
@@ -313,7 +313,7 @@ class Live:
         if time.monotonic() < self._due_s:
             return
         self._due_s = time.monotonic() + self._each_s
-        from wastenot.reporting.applied.line import live_text
+        from wastenot.control.page.line import live_text
 
         text = live_text(status)
         if self._bottom is None:
@@ -344,9 +344,9 @@ def _run_simulated(
     shown: ShownOptions,
     as_json: bool,
 ) -> Summary:
+    from wastenot.control.simulated_job import run_simulated
+    from wastenot.control.simulated_session import SimulatedSession
     from wastenot.devices.simulated.device import SimulatedDevice
-    from wastenot.runtime.simulated_job import run_simulated
-    from wastenot.runtime.simulated_session import SimulatedSession
 
     with ExitStack() as stack:
         session = stack.enter_context(SimulatedSession(application.gpus, application.controller(dry_run=True).status()))
@@ -370,7 +370,7 @@ def _run_simulated(
 
 def _tell_outcome(summary: Summary, shown: ShownOptions, as_json: bool) -> None:
     """The final line, the summary and the page."""
-    from wastenot.reporting.applied.line import live_text
+    from wastenot.control.page.line import live_text
     from wastenot.terminal.output import print_json
 
     if as_json:
@@ -382,8 +382,8 @@ def _tell_outcome(summary: Summary, shown: ShownOptions, as_json: bool) -> None:
 
 def write_outcome(summary: Summary, shown: ShownOptions) -> None:
     """Write the summary and the page of a run, where they are wanted."""
-    from wastenot.errors import WastenotError
-    from wastenot.files import write_text
+    from wastenot.core.errors import WastenotError
+    from wastenot.core.files import write_text
     from wastenot.terminal.output import json_text
 
     document = summary.model_dump(mode="json", by_alias=True)
@@ -392,7 +392,7 @@ def write_outcome(summary: Summary, shown: ShownOptions) -> None:
             write_text(shown.out, json_text(document) + "\n")
             say_wastenot(f"{shown.out}: summary written")
         if shown.report is not None:
-            from wastenot.reporting.applied.page import write_applied_page
+            from wastenot.control.page.page import write_applied_page
 
             write_applied_page(summary, shown.report, command=shlex.join(["wastenot", *sys.argv[1:]]))
             say_wastenot(f"{shown.report}: page written")
@@ -412,10 +412,10 @@ def say_wastenot(message: str) -> None:
 
 def _others(*, stop: bool, as_json: bool) -> None:
     """Show or end the sessions of this user."""
-    from wastenot.reporting.applied.line import live_text
-    from wastenot.runtime.places import socket_paths
-    from wastenot.runtime.session import ask
-    from wastenot.runtime.status import Status
+    from wastenot.control.page.line import live_text
+    from wastenot.control.places import socket_paths
+    from wastenot.control.session import ask
+    from wastenot.control.status import Status
     from wastenot.terminal.output import print_json
 
     found: list[dict[str, Any]] = []

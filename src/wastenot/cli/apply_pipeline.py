@@ -10,7 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from wastenot.cli.apply import ShownOptions
-    from wastenot.runtime.status import Summary
+    from wastenot.control.status import Summary
 
 
 def apply_pipeline(
@@ -30,9 +30,9 @@ def apply_pipeline(
         BadInputError: the plan was edited, is for another kind of card, or no program is to run.
     """
     from wastenot.cli.apply import run_command, say_wastenot
-    from wastenot.errors import BadInputError
+    from wastenot.control.session import PATIENCE_S
+    from wastenot.core.errors import BadInputError
     from wastenot.pipelines.run.application import prepare_pipeline, would_be_set_in_pipeline
-    from wastenot.runtime.session import PATIENCE_S
 
     if not command and not dry_run:
         raise BadInputError(

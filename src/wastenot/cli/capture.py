@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wastenot.core.wording import counted
 from wastenot.terminal.options import JsonOption
-from wastenot.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from wastenot.capturing.coverage import Coverage
-    from wastenot.capturing.session import Captured
+    from wastenot.workloads.capturing.coverage import Coverage
+    from wastenot.workloads.capturing.session import Captured
     from wastenot.workloads.kernel import Workload
 
 _MOST_MISSING = 10  # lines for operations in a trace that were not captured
@@ -45,12 +45,12 @@ def capture(
 
     Each can then be measured alone: the file is a workload that sweep takes.
     """
-    from wastenot.capturing.coverage import coverage
-    from wastenot.capturing.session import capture as record, require_torch
-    from wastenot.capturing.user_step import FAKE, default_device, load_step
-    from wastenot.capturing.workload_file import write_workload
-    from wastenot.errors import BadInputError
+    from wastenot.core.errors import BadInputError
     from wastenot.terminal.output import console, print_json, say
+    from wastenot.workloads.capturing.coverage import coverage
+    from wastenot.workloads.capturing.session import capture as record, require_torch
+    from wastenot.workloads.capturing.user_step import FAKE, default_device, load_step
+    from wastenot.workloads.capturing.workload_file import write_workload
 
     require_torch()
     if with_coverage and device is not None and device.startswith(FAKE):
@@ -64,7 +64,7 @@ def capture(
             step()
         covered = None
         if with_coverage:
-            from wastenot.capturing.coverage import trace
+            from wastenot.workloads.capturing.coverage import trace
 
             say(f"{target}: tracing one step")
             covered = coverage(trace(step), captured.workload)

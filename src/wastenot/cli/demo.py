@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from wastenot.progress import Progress
+    from wastenot.core.progress import Progress
 
 _WORKLOAD, _DEVICE = "gpt3-xl", "sim:rtx-3080-ti"
 _REPEATS = 10
@@ -25,18 +25,18 @@ def demo(
     Sweeps GPT-3 XL training, plans its clocks, checks the plan, and runs a job under it; writes a page of the plan and one
     of the job. Every number is simulated.
     """
-    from wastenot import api
     from wastenot.cli.demo_job import PAGE_OF_THE_JOB, apply_in_demo
-    from wastenot.cli.ending import ending
-    from wastenot.cli.whole_loop import create_folder
+    from wastenot.core.errors import MissingExtraError
     from wastenot.devices.open import open_device
-    from wastenot.errors import MissingExtraError
+    from wastenot.kernels import verbs as api
+    from wastenot.kernels.cli.ending import ending
+    from wastenot.kernels.cli.whole_loop import create_folder
+    from wastenot.meters.tasks import find_tasks
+    from wastenot.pages.optional_imports import check_report
+    from wastenot.pages.price import DEFAULT_PRICE
     from wastenot.planning.objective import Objective
     from wastenot.planning.planner import Planner, plan as make_plan
-    from wastenot.reporting.optional_imports import check_report
-    from wastenot.reporting.price import DEFAULT_PRICE
     from wastenot.study.store import open_study
-    from wastenot.tasks import find_tasks
     from wastenot.terminal.output import say, typed_command
     from wastenot.terminal.progress import kept_if_interrupted, shown_progress
 

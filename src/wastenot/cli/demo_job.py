@@ -11,8 +11,8 @@ from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from wastenot.control.controller import Controller
     from wastenot.planning.plan import Plan
-    from wastenot.runtime.controller import Controller
 
 PAGE_OF_THE_JOB = "run.html"
 _SUMMARY = "run.json"
@@ -24,14 +24,14 @@ def apply_in_demo(plan: Plan, device: str, out: Path, *, with_page: bool) -> lis
     """Run a simulated job under the plan; its summary and page are kept beside the plan.
 
     Returns:
-        What the job showed, as lines like those of :func:`wastenot.cli.ending.ending`.
+        What the job showed, as lines like those of :func:`wastenot.kernels.cli.ending.ending`.
     """
+    from wastenot.control.page.line import live_text
+    from wastenot.control.page.story import story_of
+    from wastenot.control.simulated_job import run_simulated
+    from wastenot.core.files import write_text
     from wastenot.devices.open import open_device
     from wastenot.devices.simulated.device import SimulatedDevice
-    from wastenot.files import write_text
-    from wastenot.reporting.applied.line import live_text
-    from wastenot.reporting.applied.story import story_of
-    from wastenot.runtime.simulated_job import run_simulated
     from wastenot.terminal.output import json_text
 
     card = open_device(device)
@@ -46,7 +46,7 @@ def apply_in_demo(plan: Plan, device: str, out: Path, *, with_page: bool) -> lis
         run = run_simulated(plan, card, _ITERATIONS, path=str(out / "plan.json"), watch=watch, watch_every_s=_LOOK_S)
     write_text(out / _SUMMARY, json_text(run.model_dump(mode="json", by_alias=True)) + "\n")
     if with_page:
-        from wastenot.reporting.applied.page import write_applied_page
+        from wastenot.control.page.page import write_applied_page
 
         made_by = ["wastenot", "report", "--applied", str(out / _SUMMARY), "--out", str(out / PAGE_OF_THE_JOB)]
         write_applied_page(run, out / PAGE_OF_THE_JOB, command=shlex.join(made_by))

@@ -11,7 +11,7 @@ from wastenot.terminal import completing
 from wastenot.terminal.options import DeviceOption, JsonOption, SeedOption, parse_budget, say_left_changed
 
 if TYPE_CHECKING:
-    from wastenot.sensors.identity import SensorIdentity
+    from wastenot.meters.sensors.identity import SensorIdentity
 
 
 def sensor(
@@ -40,8 +40,8 @@ def sensor(
     not changed. What cannot be determined is reported as such.
     """
     from wastenot.devices.open import open_device
-    from wastenot.sensors.identify import identify_sensors
-    from wastenot.sensors.identity import sensors_document, write_sensors
+    from wastenot.meters.sensors.identify import identify_sensors
+    from wastenot.meters.sensors.identity import sensors_document, write_sensors
     from wastenot.terminal.output import print_json, say
     from wastenot.terminal.progress import shown_progress
     from wastenot.workloads.primitives import primitive
@@ -100,10 +100,10 @@ def reset(as_json: JsonOption = False) -> None:
 
     They return to the driver's defaults, or to what --restore-clocks named.
     """
+    from wastenot.core.errors import DeviceError
     from wastenot.devices.nvidia.clocks import recover
     from wastenot.devices.nvidia.journal import journals
     from wastenot.devices.nvidia.nvml import Nvml, forbidden
-    from wastenot.errors import DeviceError
     from wastenot.terminal.output import print_json, say
 
     there = journals()

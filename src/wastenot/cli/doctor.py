@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from wastenot.devices.nvidia.journal import Journal
     from wastenot.devices.nvidia.machine import FoundTorch, Machine
     from wastenot.devices.torch.cycle_probe import CycleProbe
-    from wastenot.sensors.probe import SensorSpeed
+    from wastenot.meters.sensors.probe import SensorSpeed
 
 _COLUMNS = 80
 _LABEL = 20  # columns of what stands left of a line
@@ -68,9 +68,9 @@ def doctor(
 
 def _sense(device: NvidiaDevice | None, seconds: float) -> tuple[tuple[SensorSpeed, ...], CycleProbe | str]:
     """How fast the sensors of a GPU are, and its clock by counting cycles or why that cannot be had."""
+    from wastenot.core.errors import WastenotError
     from wastenot.devices.torch.devices import torch_device
-    from wastenot.errors import WastenotError
-    from wastenot.sensors.probe import probe_sensors
+    from wastenot.meters.sensors.probe import probe_sensors
 
     if device is None:
         return (), "MIG is on"
@@ -148,7 +148,7 @@ def _about_control(machine: Machine) -> str:
 
 def _about_torch(torch: FoundTorch) -> str:
     if torch.version is None:
-        from wastenot.install import install_line
+        from wastenot.core.install import install_line
 
         return f"not installed: kernels cannot run on a GPU ({install_line('torch')})"
     if not torch.asked:

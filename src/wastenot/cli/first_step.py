@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from wastenot.install import install_line, installer
+from wastenot.core.install import install_line, installer
 
 if TYPE_CHECKING:
     from wastenot.devices.nvidia.examine import Examined

@@ -7,7 +7,7 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
-from wastenot.processes import Terminated
+from wastenot.core.processes import Terminated
 from wastenot.terminal.option_rules import check_before_work
 from wastenot.terminal.output import say
 

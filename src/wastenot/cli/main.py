@@ -10,37 +10,18 @@ from typing import Annotated, Any
 
 import typer
 
-from wastenot.cli import (
-    apply,
-    calibrate,
-    capture,
-    demo,
-    devices,
-    doctor,
-    forecast,
-    iteration,
-    latency,
-    monitoring,
-    natural,
-    pairs,
-    planning,
-    profiling,
-    studies,
-    sweeping,
-    tune,
-    validation,
-    whole_loop,
-    workloads,
-)
+from wastenot.cli import apply, capture, demo, devices, doctor, monitoring, report, studies, tune, workloads
 from wastenot.cli.help_text import Verb, Verbs
 from wastenot.cli.option_groups import expand_groups
 from wastenot.cli.usage import usage_text
-from wastenot.errors import CannotRunError, ClocksRefusedError, DeviceError, WastenotError
+from wastenot.core.errors import CannotRunError, ClocksRefusedError, DeviceError, WastenotError
+from wastenot.core.processes import Terminated
 from wastenot.jobs import cli as jobs
 from wastenot.jobs.judge import cli as recur
+from wastenot.kernels.cli import calibrate, forecast, iteration, latency, natural, pairs, plan, sweep, validate, whole_loop
 from wastenot.pipelines import cli as pipeline
 from wastenot.pipelines.run import cli as straggler
-from wastenot.processes import Terminated
+from wastenot.profiles import cli as profiles
 from wastenot.serving.cli import engine, recommend, serve_bench, serve_control, serve_sim, steer
 from wastenot.terminal.completing import complete, name_the_shell
 from wastenot.terminal.flags import flag_of, know_flags
@@ -75,16 +56,16 @@ _VERBS: dict[str, Callable[..., None]] = {
     "export": studies.export,
     "capture": capture.capture,
     "monitor": monitoring.monitor,
-    "profile": profiling.profile,
-    "profiles": profiling.profiles,
-    "sweep": sweeping.sweep,
+    "profile": profiles.profile,
+    "profiles": profiles.profiles,
+    "sweep": sweep.sweep,
     "serve-bench": serve_bench.serve_bench,
-    "refine": sweeping.refine,
-    "validate": validation.validate,
-    "transfer": validation.transfer,
+    "refine": sweep.refine,
+    "validate": validate.validate,
+    "transfer": validate.transfer,
     "forecast": forecast.forecast,
     "calibrate": calibrate.calibrate,
-    "plan": planning.plan,
+    "plan": plan.plan,
     "pipeline": pipeline.pipeline,
     "apply": apply.apply,
     "straggler": straggler.straggler,
@@ -97,12 +78,12 @@ _VERBS: dict[str, Callable[..., None]] = {
     "job": jobs.job,
     "recommend": recommend.recommend,
     "recur": recur.recur,
-    "frontier": planning.frontier,
-    "compare": planning.compare,
-    "diff": planning.diff,
+    "frontier": plan.frontier,
+    "compare": plan.compare,
+    "diff": plan.diff,
     "iteration": iteration.iteration,
     "pairs": pairs.pairs,
-    "report": planning.report,
+    "report": report.report,
     "workloads": workloads.workloads,
     "workload": workloads.workload,
 }
@@ -119,7 +100,7 @@ def root(
 ) -> None:
     """Find the energy that a GPU wastes while it trains or serves an LLM, and plan the clocks that would save it."""
     if version:
-        from wastenot.version import own_version
+        from wastenot.core.version import own_version
 
         print(own_version())
         raise typer.Exit

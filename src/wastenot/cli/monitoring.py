@@ -18,9 +18,9 @@ from wastenot.terminal import completing, quantities
 from wastenot.terminal.options import JsonOption, PriceOptions
 
 if TYPE_CHECKING:
-    from wastenot.metering.result import GpuWindow, WindowResult
-    from wastenot.metering.window import Window
-    from wastenot.reporting.price import Price
+    from wastenot.meters.result import GpuWindow, WindowResult
+    from wastenot.meters.window import Window
+    from wastenot.pages.price import Price
 
 SCHEMA = "wastenot.monitor/1"
 CSV_COLUMNS = ("time_s", "device", "power_w", "energy_j", "core_mhz", "memory_mhz", "temperature_c", "throttled_share")
@@ -74,9 +74,9 @@ def monitor(
     signal n ended it). With --json one document is printed on stdout at the end, and what the program writes to stdout goes
     to stderr. The whole GPU is measured, whoever uses it.
     """
-    from wastenot.errors import BadInputError
-    from wastenot.metering.window import measure
-    from wastenot.reporting.formatting import shortened
+    from wastenot.core.errors import BadInputError
+    from wastenot.meters.window import measure
+    from wastenot.pages.formatting import shortened
     from wastenot.terminal.output import say
 
     price = price_options.price()
@@ -87,8 +87,8 @@ def monitor(
     # The file only once the program runs: one of a run before is not lost to a command that cannot be run.
     with _program(command, to_stderr=as_json) as child, _rows(csv) as table, meter as window, ExitStack() as stack:
         if metrics_port is not None:
-            from wastenot.runtime.metrics import serve_registry
-            from wastenot.runtime.window_metrics import window_registry
+            from wastenot.control.metrics import serve_registry
+            from wastenot.control.window_metrics import window_registry
 
             port = stack.enter_context(serve_registry(metrics_port, window_registry(window), host=metrics_host))
             say(f"metrics: http://{metrics_host}:{port}/metrics")
@@ -119,7 +119,7 @@ def _rows(csv: Path | None) -> Iterator[IO[str] | None]:
 @contextmanager
 def _program(command: list[str], *, to_stderr: bool) -> Iterator[Child]:
     """Run a program; what keeps it from running is an error of the command line."""
-    from wastenot.errors import BadInputError
+    from wastenot.core.errors import BadInputError
 
     with ExitStack() as stack:
         try:
@@ -132,7 +132,7 @@ def _program(command: list[str], *, to_stderr: bool) -> Iterator[Child]:
 def _watch(child: Child, window: Window, interval_s: float, table: IO[str] | None, *, shown: bool) -> None:
     """Show and write readings until the program ends."""
     from wastenot.cli.bottom_lines import BottomLines
-    from wastenot.metering.result import means_since
+    from wastenot.meters.result import means_since
 
     bottom = BottomLines(sys.stderr, len(window.followers)) if shown and sys.stderr.isatty() else None
     before: WindowResult | None = None
@@ -199,8 +199,8 @@ def live_line(gpu: GpuWindow, latest: dict[str, float | None], width: int) -> st
 
 def _summary(result: WindowResult, price: Price) -> str:
     """A summary as text."""
-    from wastenot.metering.result import SHARED, THROTTLED
-    from wastenot.reporting.formatting import percent, quantity
+    from wastenot.meters.result import SHARED, THROTTLED
+    from wastenot.pages.formatting import percent, quantity
 
     lines = [f"{result.name}: {quantity(result.time_s, 's')}, {_energy(result)}{_cost_text(result, price)}"]
     if result.origin != "measured":
@@ -223,7 +223,7 @@ def _summary(result: WindowResult, price: Price) -> str:
 
 
 def _energy(of: WindowResult | GpuWindow) -> str:
-    from wastenot.reporting.formatting import quantity
+    from wastenot.pages.formatting import quantity
 
     if of.energy_j is None or of.energy_se_j is None:
         return "energy cannot be read"
@@ -231,7 +231,7 @@ def _energy(of: WindowResult | GpuWindow) -> str:
 
 
 def _cost_text(result: WindowResult, price: Price) -> str:
-    from wastenot.reporting.price import energy_text
+    from wastenot.pages.price import energy_text
 
     if result.energy_j is None:
         return ""

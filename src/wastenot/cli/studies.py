@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wastenot.core.wording import counted
 from wastenot.terminal.options import (
     EnergiesOption,
     JsonOption,
@@ -16,7 +17,6 @@ from wastenot.terminal.options import (
     StudyOption,
     WorkloadOption,
 )
-from wastenot.wording import counted
 from wastenot.workloads.identity import WorkloadKey
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ def export(
 
     Every number is written exactly as it is in the study.
     """
-    from wastenot.errors import BadInputError
+    from wastenot.core.errors import BadInputError
     from wastenot.study.sweep_file import STANDARD, export_sweep
     from wastenot.terminal.output import print_json, say
 

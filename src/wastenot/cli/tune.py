@@ -25,10 +25,10 @@ from wastenot.terminal.options import JsonOption, MaxSlowdownOption, ShapeOption
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from wastenot.control.candidates import Ladder
+    from wastenot.control.status import Summary
+    from wastenot.control.tuner import Tuner
     from wastenot.devices.protocol import Device
-    from wastenot.runtime.candidates import Ladder
-    from wastenot.runtime.status import Summary
-    from wastenot.runtime.tuner import Tuner
     from wastenot.workloads.identity import ModelRun
 
 _DEVICE = "nvidia:0"
@@ -140,9 +140,9 @@ def tune(
     is then held as wastenot apply holds a plan, with guard and proof. No sweep is needed. The GPU is left as it was,
     however the program ends; its exit code is this command's.
     """
-    from wastenot.errors import BadInputError
-    from wastenot.metering.devices import visible_names
-    from wastenot.runtime.application import parse_devices
+    from wastenot.control.application import parse_devices
+    from wastenot.core.errors import BadInputError
+    from wastenot.meters.devices import visible_names
     from wastenot.terminal.options import parse_budget
 
     if command and not dry_run:
@@ -177,7 +177,7 @@ def tune(
         document = None if plan is None else plan.document()
         print_json("tune", {"run": became.model_dump(mode="json", by_alias=True), "plan": document})
     else:
-        from wastenot.reporting.applied.line import live_text
+        from wastenot.control.page.line import live_text
 
         say_wastenot(live_text(became.status))
     write_outcome(became, shown)
@@ -206,8 +206,8 @@ class _Job:
         self._ladders, self._max_slowdown, self._tolerance, self._budget_s = ladders, max_slowdown, tolerance, budget_s
 
     def tuner(self, workload: str) -> Tuner:
-        from wastenot.runtime.controller import Subject
-        from wastenot.runtime.tuner import Tuner
+        from wastenot.control.controller import Subject
+        from wastenot.control.tuner import Tuner
 
         first = self.gpus[0]
         return Tuner(
@@ -223,8 +223,8 @@ class _Job:
 
 
 def _open(names: Sequence[str], *, dry_run: bool, restore: str | None, seed: int) -> tuple[Device, ...]:
+    from wastenot.control.fitting import check_may_set, check_named_once
     from wastenot.devices.open import open_device
-    from wastenot.runtime.fitting import check_may_set, check_named_once
     from wastenot.sweeping.grid import check_measures
     from wastenot.terminal.options import parse_restore
 
@@ -239,7 +239,7 @@ def _open(names: Sequence[str], *, dry_run: bool, restore: str | None, seed: int
 
 
 def _ladders(gpus: Sequence[Device], knobs: str, core: str | None, power_limit: str | None) -> tuple[Ladder, ...]:
-    from wastenot.runtime.candidates import Knob, ladders_of
+    from wastenot.control.candidates import Knob, ladders_of
 
     clocks, limits = parse_clocks("--core", core), parse_power_limits(power_limit)
     given = clocks is not None or limits is not None  # naming some means only those
@@ -275,8 +275,8 @@ def _show_ladders(gpus: Sequence[Device], ladders: Sequence[Ladder], *, as_json:
 
 
 def _session(tuner: Tuner) -> Any:
-    from wastenot.runtime.places import make_socket_path
-    from wastenot.runtime.session import Session
+    from wastenot.control.places import make_socket_path
+    from wastenot.control.session import Session
 
     return Session(tuner, make_socket_path(f"apply-{os.getpid()}"))
 
@@ -284,9 +284,9 @@ def _session(tuner: Tuner) -> Any:
 def _run_simulated(
     job: _Job, workload: str, shape: ShapeOptions, iterations: int | None, real_time: bool, shown: ShownOptions
 ) -> tuple[Summary, Tuner, ModelRun | None]:
-    from wastenot.runtime.simulated_job import programme_of, run_job
-    from wastenot.runtime.simulated_session import SimulatedSession
-    from wastenot.tasks import find_tasks
+    from wastenot.control.simulated_job import programme_of, run_job
+    from wastenot.control.simulated_session import SimulatedSession
+    from wastenot.meters.tasks import find_tasks
 
     tasks = find_tasks(workload, job.gpus[0].identity.name, shape.shape())
     tuner = job.tuner(tasks.name)
@@ -321,7 +321,7 @@ def _plan(tuner: Tuner, run: ModelRun | None, out: Path | None) -> Any:
         if out is not None:
             say_wastenot(f"{out}: not written: the job ended before anything was measured")
         return None
-    from wastenot.runtime.tuned_plan import tuned_plan
+    from wastenot.control.tuned_plan import tuned_plan
 
     plan = tuned_plan(tuner, run=run)
     if out is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from wastenot.suggest import nearest, suggestion
+from wastenot.core.suggest import nearest, suggestion
 
 _ABOUT = re.compile(r"^Invalid value for '([^']+)': (?:Value error, )?", re.DOTALL)
 _CHOICE = re.compile(r"'([^']*)' is not one of ((?:'[^']*'(?:, )?)+)\.?$")

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wastenot.core.wording import counted
 from wastenot.terminal import completing
 from wastenot.terminal.options import JsonOption, ShapeOptions, WorkloadOption
-from wastenot.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -57,7 +57,7 @@ def workload(
 
     Shapes, FLOPs, bytes, and whether computing or memory bounds them on a GPU.
     """
-    from wastenot.tasks import find_workload
+    from wastenot.meters.tasks import find_workload
     from wastenot.terminal.output import console, print_json
     from wastenot.workloads.bound import find_roofline
 

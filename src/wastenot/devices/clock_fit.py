@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
+from wastenot.core.errors import DeviceError
 from wastenot.devices.instrument import RoundTrip
-from wastenot.errors import DeviceError
 
 _MIN_ROUND_TRIPS = 3
 _FASTEST_FRACTION = 0.3

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Literal, Protocol
 
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.devices.protocol import Identity
 from wastenot.workloads.kernel import KernelSpec
 

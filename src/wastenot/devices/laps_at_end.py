@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from wastenot.core.errors import DeviceError
 from wastenot.devices.protocol import Lap
-from wastenot.errors import DeviceError
 
 
 class LapsAtEnd:

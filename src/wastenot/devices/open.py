@@ -7,8 +7,8 @@ import time
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
-from wastenot.errors import BadInputError
-from wastenot.suggest import suggestion
+from wastenot.core.errors import BadInputError
+from wastenot.core.suggest import suggestion
 
 if TYPE_CHECKING:
     from wastenot.devices.nvidia.journal import Restore

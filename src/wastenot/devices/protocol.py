@@ -18,8 +18,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from wastenot.origin import Origin
-from wastenot.setting import Setting
+from wastenot.core.origin import Origin
+from wastenot.core.setting import Setting
 from wastenot.workloads.kernel import KernelSpec
 from wastenot.workloads.order import Step, order_of_steps
 

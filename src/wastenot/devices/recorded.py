@@ -6,17 +6,17 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from wastenot.core.errors import CannotRunError, ClocksRefusedError
+from wastenot.core.setting import Setting
+from wastenot.core.suggest import suggestion
 from wastenot.devices.protocol import Identity, Task
 from wastenot.devices.simulated.device import SimulatedDevice
 from wastenot.devices.simulated.engine import Engine
 from wastenot.devices.simulated.hardware import CounterModel, Noise, SensorModels, Switching, Thermal
 from wastenot.devices.simulated.physics import OperatingPoint
 from wastenot.devices.simulated.sensors import SimulatedSensors
-from wastenot.errors import CannotRunError, ClocksRefusedError
 from wastenot.planning.costs import Costs, combine_repeats
-from wastenot.setting import Setting
 from wastenot.study.sweep import Sweep
-from wastenot.suggest import suggestion
 
 _ROOM_C = 25.0
 

@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.devices.instrument import Channel, Readings, RoundTrip
 from wastenot.devices.protocol import Identity
 from wastenot.workloads.kernel import KernelSpec

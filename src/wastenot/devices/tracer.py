@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
 
 Load = Literal["core", "memory", "power_limit"]
 """What the time of iterations depends on: the core clock, the memory clock, or, as they draw much power, the power limit."""

@@ -23,8 +23,8 @@ from typing import overload
 
 import numpy as np
 
-from wastenot.arrays import FloatArray, IndexArray
-from wastenot.errors import BadInputError, InfeasibleError, WastenotError
+from wastenot.core.arrays import FloatArray, IndexArray
+from wastenot.core.errors import BadInputError, InfeasibleError, WastenotError
 from wastenot.frontiers.exact import exact_sum
 from wastenot.frontiers.knapsack import Knapsack, Selection
 from wastenot.frontiers.nodes import Alternative, Listed, Node, Repeated, Sequenced, Ways, tied

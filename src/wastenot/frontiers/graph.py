@@ -18,9 +18,9 @@ from functools import cached_property
 
 import numpy as np
 
-from wastenot.arrays import BoolArray, FloatArray, IndexArray
-from wastenot.blas import single_threaded
-from wastenot.errors import BadInputError, InfeasibleError
+from wastenot.core.arrays import BoolArray, FloatArray, IndexArray
+from wastenot.core.blas import single_threaded
+from wastenot.core.errors import BadInputError, InfeasibleError
 from wastenot.frontiers.algebra import Frontier, Points
 from wastenot.frontiers.graph_curve import CostCurve
 from wastenot.frontiers.graph_relaxation import GraphProblem, Relaxed

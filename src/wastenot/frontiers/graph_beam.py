@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.frontiers.graph_relaxation import GraphProblem
 from wastenot.frontiers.graph_times import Dag
 

@@ -15,7 +15,7 @@ from scipy.linalg import LinAlgError, cho_solve_banded, cholesky_banded
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.frontiers.graph_relaxation import GraphProblem, Relaxed, Segments, flow_bound
 from wastenot.frontiers.graph_times import Dag
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.frontiers.graph_beam import Found, Guide, Target, searched
 from wastenot.frontiers.graph_relaxation import GraphProblem, Relaxed
 

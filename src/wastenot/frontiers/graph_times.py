@@ -10,8 +10,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from wastenot.arrays import FloatArray, IndexArray
-from wastenot.errors import BadInputError
+from wastenot.core.arrays import FloatArray, IndexArray
+from wastenot.core.errors import BadInputError
 
 _EPS = float(np.finfo(np.float64).eps)
 _NAMED = 6  # parts of a cycle that a message names

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.frontiers.algebra import Frontier, Point, Points
 from wastenot.frontiers.exact import exact_sum
 from wastenot.frontiers.nodes import Node

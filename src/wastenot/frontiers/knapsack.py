@@ -8,8 +8,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from wastenot.arrays import FloatArray, IndexArray
-from wastenot.errors import InfeasibleError
+from wastenot.core.arrays import FloatArray, IndexArray
+from wastenot.core.errors import InfeasibleError
 from wastenot.frontiers.core_search import ROUNDING, Budget, CoreSearch
 from wastenot.frontiers.exact import exact_sum
 from wastenot.frontiers.pareto import Groups

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from wastenot.arrays import FloatArray, IndexArray
-from wastenot.errors import BadInputError
+from wastenot.core.arrays import FloatArray, IndexArray
+from wastenot.core.errors import BadInputError
+from wastenot.core.setting import Setting
 from wastenot.frontiers.pareto import Groups
-from wastenot.setting import Setting
 
 if TYPE_CHECKING:
     from wastenot.frontiers.algebra import Frontier, Points

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.core.arrays import FloatArray, IndexArray
 
 _VECTOR_ROUNDS = 6  # of removing points from all hulls at once, before the few hard groups go one by one
 _PADDING_ALLOWED = 4  # padded cells per real point, above which groups are sorted by size first

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.frontiers.pareto import Groups, hull_points, pareto_points
 
 

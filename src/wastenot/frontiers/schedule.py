@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wastenot.arrays import FloatArray, IndexArray
-from wastenot.errors import InfeasibleError
+from wastenot.core.arrays import FloatArray, IndexArray
+from wastenot.core.errors import InfeasibleError
 from wastenot.frontiers.exchange import combined, moved
 from wastenot.frontiers.knapsack import Knapsack
 from wastenot.frontiers.nodes import Node, Ways

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.frontiers.switched_work import ROUNDING, SwitchedWork
 
 _BLOCK_CELLS = 400_000  # of prices × calls × settings (× settings, where changes differ) looked at in one step

@@ -17,8 +17,8 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from wastenot.arrays import FloatArray, IndexArray
-from wastenot.errors import BadInputError
+from wastenot.core.arrays import FloatArray, IndexArray
+from wastenot.core.errors import BadInputError
 
 IMPOSSIBLE = 1e3
 """Times the whole work at its dearest: what a call counts at a setting that it cannot have."""

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wastenot.core.wording import counted
 from wastenot.terminal import quantities
 from wastenot.terminal.options import FiguresOption, JsonOption, StudyOption
-from wastenot.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from wastenot.core.setting import Setting
     from wastenot.jobs.model.frontier import Pair
     from wastenot.jobs.plan.overview import JobOverview
-    from wastenot.setting import Setting
 
 _SHOWN = 10  # runs of a job
 
@@ -127,7 +127,7 @@ def _answers(overview: JobOverview, within: float | None, power_budget: float | 
 
 def _jobs_text(study: str, overviews: list[JobOverview]) -> RenderableType:
     from wastenot.jobs.page.words import pair_text
-    from wastenot.reporting.formatting import change
+    from wastenot.pages.formatting import change
     from wastenot.terminal.tables import Text, plain_table
 
     if not overviews:
@@ -209,7 +209,7 @@ def _named(overview: JobOverview) -> list[tuple[str, str]]:
 
 def _answer_text(limit: float, name: str, pair: Pair) -> str:
     from wastenot.jobs.page.words import pair_text, time_text
-    from wastenot.reporting.formatting import quantity
+    from wastenot.pages.formatting import quantity
 
     asked = f"of at most {time_text(limit)}" if name == "within_s" else f"of at most {quantity(limit, 'W', 3)}"
     energy = "" if pair.energy_j is None else f", {quantity(pair.energy_j, 'J', 3)}"

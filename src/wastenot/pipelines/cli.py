@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
+from wastenot.core.wording import counted
 from wastenot.terminal import completing, quantities
 from wastenot.terminal.options import (
     AsMeasuredOption,
@@ -23,7 +24,6 @@ from wastenot.terminal.options import (
     parse_budget,
     parse_counts,
 )
-from wastenot.wording import counted
 from wastenot.workloads.models import MODELS
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def pipeline(
     Most stages of a pipeline wait for others. What is not on the critical path runs at lower clocks, as slow as costs no
     time: least energy within the slowdown allowed, for each instruction of each micro-batch, with a lower bound.
     """
-    from wastenot.files import write_text
+    from wastenot.core.files import write_text
     from wastenot.pipelines.plan.frontier_table import frontier_csv
     from wastenot.pipelines.plan.planner import MOST_PLANS
     from wastenot.pipelines.text import pipeline_text
@@ -224,7 +224,7 @@ def pipeline(
         target = clock_control.open_device(device, seed=seed, workload=None)
     if dry_run:
         from wastenot.pipelines.verbs import pipeline_estimate
-        from wastenot.terminal.announce import show_dry_run
+        from wastenot.sweeping.announce import show_dry_run
 
         if source is None or target is None:
             raise BadInputError("--dry-run: says what is measured of a model on a device: gpt3-175b --device sim:h200")
@@ -268,7 +268,7 @@ def parse_switch_time(text: str | None) -> float | None:
 
 def _announce(estimate: Estimate) -> None:
     """Say before what will take long; a simulated GPU takes seconds."""
-    from wastenot.terminal.announce import announce
+    from wastenot.sweeping.announce import announce
 
     if not estimate.virtual:
         announce(estimate, shorter=_SHORTER)
@@ -287,10 +287,10 @@ def _typed(study: str | None) -> str:
 def _write_page(made: PlannedPipeline, report: Path | None, figures: Path | None, command: str) -> None:
     if report is None and figures is None:
         return
+    from wastenot.pages.figure import export_figures
     from wastenot.pipelines.page.page import pipeline_figures, write_pipeline_page
     from wastenot.pipelines.plan.overview import pipeline_overview
     from wastenot.pipelines.plan.savings import savings_by_shape
-    from wastenot.reporting.figure import export_figures
     from wastenot.terminal.output import say
 
     overview = pipeline_overview(made.plan, savings=savings_by_shape(made.profile, made.schedule))

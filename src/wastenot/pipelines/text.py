@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from wastenot.core.setting import format_mhz
+from wastenot.core.wording import counted
 from wastenot.frontiers.graph import GraphPlan
+from wastenot.pages.formatting import SPACE, change, fraction_of_whole, percent, quantity
 from wastenot.pipelines.page.switching import switching_text
 from wastenot.pipelines.plan.frontier_table import frontier_rows
 from wastenot.pipelines.plan.plan import Iteration, PipelinePlan, Promise
 from wastenot.pipelines.plan.planner import PlannedPipeline
 from wastenot.pipelines.plan.summary import StageSummary, stages_of
-from wastenot.reporting.formatting import SPACE, change, fraction_of_whole, percent, quantity
-from wastenot.setting import format_mhz
 from wastenot.terminal.tables import Group, Paragraph, RenderableType, Text, headline, plain_table
-from wastenot.wording import counted
 
 _SAME = 5e-5  # changes of time that are none
 

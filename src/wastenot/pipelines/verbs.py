@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
-from wastenot.errors import BadInputError
-from wastenot.progress import Progress
+from wastenot.core.errors import BadInputError
+from wastenot.core.progress import Progress
 
 if TYPE_CHECKING:
     from wastenot.devices.protocol import Device

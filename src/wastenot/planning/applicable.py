@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from wastenot.documents import Finite, NotNegative, Part, Positive
-from wastenot.errors import BadInputError, InfeasibleError
+from wastenot.core.documents import Finite, NotNegative, Part, Positive
+from wastenot.core.errors import BadInputError, InfeasibleError
+from wastenot.core.setting import Setting
 from wastenot.planning.dwell import count_switches, unit_settings
 from wastenot.planning.switching import SwitchTime, commands, switch_time
-from wastenot.setting import Setting
 from wastenot.workloads.identity import Granularity
 from wastenot.workloads.order import switches
 

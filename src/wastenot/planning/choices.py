@@ -9,8 +9,8 @@ from typing import Self
 
 import numpy as np
 
-from wastenot.arrays import FloatArray, IndexArray
-from wastenot.errors import InfeasibleError
+from wastenot.core.arrays import FloatArray, IndexArray
+from wastenot.core.errors import InfeasibleError
 from wastenot.frontiers.algebra import Frontier, Point
 from wastenot.frontiers.exact import exact_sum
 from wastenot.planning.costs import Costs

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
-from wastenot.errors import BadInputError, InfeasibleError
-from wastenot.origin import Origin
+from wastenot.core.errors import BadInputError, InfeasibleError
+from wastenot.core.origin import Origin
 from wastenot.planning.objective import Objective, Scope
 from wastenot.planning.planner import Planner
 from wastenot.study.coverage import Coverage

@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from wastenot.arrays import FloatArray, IndexArray
-from wastenot.setting import Setting
+from wastenot.core.arrays import FloatArray, IndexArray
+from wastenot.core.setting import Setting
 from wastenot.study.coverage import Coverage, RecordedSweep, coverage_of
 from wastenot.study.sweep import Kernel, Sweep
 

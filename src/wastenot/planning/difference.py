@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
+from wastenot.core.setting import Setting
 from wastenot.planning.plan import Assignment, Plan
-from wastenot.setting import Setting
 
 
 @dataclass(frozen=True, slots=True)

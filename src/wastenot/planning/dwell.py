@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from wastenot.documents import Part, Positive
+from wastenot.core.documents import Part, Positive
+from wastenot.core.setting import Setting
 from wastenot.frontiers.exact import exact_sum
-from wastenot.setting import Setting
 from wastenot.workloads.order import shortest_stay, switches
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from wastenot.documents import Finite, NotNegative, Part
+from wastenot.core.documents import Finite, NotNegative, Part
 
 if TYPE_CHECKING:
     from wastenot.planning.plan import Plan

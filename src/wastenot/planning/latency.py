@@ -9,10 +9,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from wastenot.documents import Count, Finite, Name, NotNegative, Part, Positive, parse_document, read_document
-from wastenot.errors import BadInputError
-from wastenot.files import write_text
-from wastenot.origin import Origin
+from wastenot.core.documents import Count, Finite, Name, NotNegative, Part, Positive, parse_document, read_document
+from wastenot.core.errors import BadInputError
+from wastenot.core.files import write_text
+from wastenot.core.origin import Origin
 from wastenot.planning.switching import SwitchTime, TargetTime, switch_time
 from wastenot.study.sweep import Sweep, quoted
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from wastenot.arrays import BoolArray, FloatArray, IndexArray
+from wastenot.core.arrays import BoolArray, FloatArray, IndexArray
 from wastenot.study.sweep import NUMBERS, CurveErrors, Sweep
 
 CAP_STEP_MHZ = 15.0

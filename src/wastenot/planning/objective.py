@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 
 ObjectiveKind = Literal["waste", "edp", "energy", "time"]
 Scope = Literal["global", "local"]

@@ -11,16 +11,16 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field
 
-from wastenot.documents import Count, Finite, NotNegative, Part, Positive, read_document
-from wastenot.files import write_text
+from wastenot.core.documents import Count, Finite, NotNegative, Part, Positive, read_document
+from wastenot.core.files import write_text
+from wastenot.core.origin import Origin
+from wastenot.core.setting import Setting
 from wastenot.frontiers.exact import exact_sum
-from wastenot.origin import Origin
 from wastenot.planning.applicable import Applicable
 from wastenot.planning.dwell import Switches, count_switches
 from wastenot.planning.headline import Headline, Interval, headline_of
 from wastenot.planning.objective import Objective, Scope
 from wastenot.planning.schedule import Schedule
-from wastenot.setting import Setting
 from wastenot.study.coverage import Coverage
 from wastenot.workloads.identity import EnergyState, Granularity, ModelRun, WorkloadKey
 from wastenot.workloads.shape import Shape

@@ -10,8 +10,8 @@ from functools import cached_property
 
 import numpy as np
 
-from wastenot.arrays import IndexArray
-from wastenot.errors import BadInputError, InfeasibleError
+from wastenot.core.arrays import IndexArray
+from wastenot.core.errors import BadInputError, InfeasibleError
 from wastenot.frontiers.algebra import Frontier
 from wastenot.planning.applicable import find_applicable
 from wastenot.planning.choices import Choices, Optimum, price_of_time

@@ -30,8 +30,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from wastenot.arrays import BoolArray, FloatArray, IndexArray
-from wastenot.errors import BadInputError, InfeasibleError
+from wastenot.core.arrays import BoolArray, FloatArray, IndexArray
+from wastenot.core.errors import BadInputError, InfeasibleError
 from wastenot.frontiers.algebra import Frontier, choice
 from wastenot.frontiers.exact import exact_sum
 from wastenot.frontiers.knapsack import cheapest_within

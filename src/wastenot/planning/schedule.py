@@ -14,9 +14,9 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from wastenot.documents import Finite, Name, NotNegative, Part, Positive
+from wastenot.core.documents import Finite, Name, NotNegative, Part, Positive
+from wastenot.core.setting import Setting
 from wastenot.planning.switching import SwitchTime
-from wastenot.setting import Setting
 
 
 class Segment(Part):

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from wastenot.arrays import FloatArray, IndexArray
-from wastenot.errors import InfeasibleError
+from wastenot.core.arrays import FloatArray, IndexArray
+from wastenot.core.errors import InfeasibleError
+from wastenot.core.setting import AUTO, Setting
 from wastenot.frontiers.schedule import Schedule as Found, Scheduler
 from wastenot.frontiers.switched_work import Stay, SwitchedWork
 from wastenot.planning.noise.expectation import excess_of_calls
@@ -21,7 +22,6 @@ from wastenot.planning.objective import DEFAULT_CONFIDENCE, Objective, Scope
 from wastenot.planning.schedule import MarkerTime, Rung, Schedule, Segment
 from wastenot.planning.switching import SwitchTime
 from wastenot.planning.timeline import Timeline, timeline
-from wastenot.setting import AUTO, Setting
 
 if TYPE_CHECKING:
     from wastenot.planning.planner import Planner

@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from wastenot.documents import Finite, NotNegative, Part, Positive
-from wastenot.errors import BadInputError
-from wastenot.setting import Setting
+from wastenot.core.documents import Finite, NotNegative, Part, Positive
+from wastenot.core.errors import BadInputError
+from wastenot.core.setting import Setting
 
 # Latencies of the presets in devices/simulated/presets: core clocks with the latency to each, and the memory clock's, in
 # seconds. All state the same jitter, and no stall. A test compares them.

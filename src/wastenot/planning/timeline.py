@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.study.sweep import Kernel
 from wastenot.workloads.identity import Granularity
 from wastenot.workloads.order import loops

@@ -12,13 +12,13 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from wastenot.arrays import FloatArray, IndexArray
-from wastenot.errors import BadInputError
+from wastenot.core.arrays import FloatArray, IndexArray
+from wastenot.core.errors import BadInputError
+from wastenot.core.wording import counted
 from wastenot.frontiers.algebra import Frontier, choice, sequence
 from wastenot.frontiers.exact import exact_sum
 from wastenot.frontiers.nodes import KernelSetting, Tied, Ways
 from wastenot.planning.costs import Costs
-from wastenot.wording import counted
 from wastenot.workloads.identity import GRANULARITIES, Granularity
 
 

@@ -28,18 +28,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from wastenot.errors import BadInputError, DeviceError
+from wastenot.control.rank import Rank
+from wastenot.control.wire import VARIABLE, Line
+from wastenot.core.errors import BadInputError, DeviceError
 from wastenot.programs.instrumented import rank_of_this_process
-from wastenot.runtime.rank import Rank
-from wastenot.runtime.wire import VARIABLE, Line
 
 if TYPE_CHECKING:
+    from wastenot.control.session import Session
+    from wastenot.control.status import Status, Summary
     from wastenot.devices.protocol import Device
     from wastenot.pipelines.plan.plan import PipelinePlan
     from wastenot.pipelines.run.application import PipelineApplication
     from wastenot.planning.plan import Plan
-    from wastenot.runtime.session import Session
-    from wastenot.runtime.status import Status, Summary
 
 _FIRST_RANK_S = 60.0  # for which the other ranks wait until the first listens
 
@@ -130,7 +130,7 @@ class Applied:
         """
         if self._session is not None:
             return self._session.status()
-        from wastenot.runtime.status import Status
+        from wastenot.control.status import Status
 
         try:
             line = Line.to(self._path)
@@ -233,7 +233,7 @@ class apply:  # noqa: N801 - reads as a verb, and is one
         if self._session.problem is not None:
             print(f"wastenot: the plan ended early: {self._session.problem}", file=sys.stderr)
         if self._out is not None:
-            from wastenot.files import write_text
+            from wastenot.core.files import write_text
 
             write_text(self._out, self._applied.summary.model_dump_json(by_alias=True, indent=2) + "\n")
 
@@ -269,14 +269,14 @@ class apply:  # noqa: N801 - reads as a verb, and is one
         """Begin a session, or find that of this machine's first rank."""
         if seat is not None:
             return self._begin_rank(seat)
-        from wastenot.runtime.places import runtime_folder
+        from wastenot.control.places import runtime_folder
 
         local_rank, ranks = _number("LOCAL_RANK", 0), _number("LOCAL_WORLD_SIZE", 1)
         name = f"apply-{os.getpid()}" if ranks == 1 else f"apply-{_job()}"
         if local_rank > 0:
             return str(_wait_for(runtime_folder() / f"{name}.sock"))
+        from wastenot.control.application import prepare
         from wastenot.devices.open import is_virtual
-        from wastenot.runtime.application import prepare
 
         application = prepare(self._plan, self._devices(ranks), dry_run=self._dry_run, seed=self._seed)
         simulated = next((gpu for gpu in application.gpus if is_virtual(gpu)), None)
@@ -303,14 +303,14 @@ class apply:  # noqa: N801 - reads as a verb, and is one
         return names[local_rank : local_rank + 1]
 
     def _devices(self, ranks: int) -> tuple[str, ...] | None:
-        from wastenot.runtime.application import parse_devices
+        from wastenot.control.application import parse_devices
 
         if isinstance(self._device, str):
             return parse_devices(self._device)
         if self._device is not None:
             return tuple(self._device)
         if ranks > 1:
-            from wastenot.metering.devices import visible_names
+            from wastenot.meters.devices import visible_names
 
             return visible_names()[:ranks]
         torch = sys.modules.get("torch")

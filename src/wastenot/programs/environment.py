@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from wastenot.control.session import Session
+from wastenot.control.wire import PIPELINE, VARIABLE
 from wastenot.programs import startup
-from wastenot.runtime.session import Session
-from wastenot.runtime.wire import PIPELINE, VARIABLE
 
 
 def socket_of(session: Session, *, pipeline: bool = False) -> dict[str, str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from wastenot.runtime.rank import Rank
-from wastenot.runtime.wire import PIPELINE, VARIABLE
+from wastenot.control.rank import Rank
+from wastenot.control.wire import PIPELINE, VARIABLE
 
 _at_work: list[Rank] = []
 

@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, Table, func, insert, inspect, select, update
 
-from wastenot.errors import BadInputError, StudyError
-from wastenot.origin import Origin
-from wastenot.setting import Setting
+from wastenot.core.errors import BadInputError, StudyError
+from wastenot.core.origin import Origin
+from wastenot.core.setting import Setting
+from wastenot.core.version import own_version
 from wastenot.study import schema
 from wastenot.study.database import DAMAGED
 from wastenot.study.migration import OLDEST_MIGRATED
 from wastenot.study.sweep import Kernel, quoted
-from wastenot.version import own_version
 from wastenot.workloads.identity import (
     ENERGY_STATES,
     GRANULARITIES,

@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import product
 from typing import Literal
 
-from wastenot.setting import AUTO, Setting
+from wastenot.core.setting import AUTO, Setting
 
 SweepKind = Literal["grid", "search", "auto", "refine", "natural"]
 """What a sweep sets out to do: measure every kernel at every setting; choose among these points; measure at the default

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
-from wastenot.errors import BadInputError
+from wastenot.core.arrays import FloatArray
+from wastenot.core.errors import BadInputError
 from wastenot.study.csv_text import check_text, plain_number, quoting_problem
 from wastenot.study.sweep import LARGEST_COUNT, NUMBERS, Fault, Sweep, quoted
 from wastenot.study.table import ALL, COUNT_RULE, REQUIRED, TEXTS, Labels, Table, check_header, identity_texts

@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 

@@ -23,8 +23,8 @@ from sqlalchemy import Connection, Engine, NullPool, create_engine, event, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
-from wastenot.errors import StudyError
-from wastenot.install import install_line, installer
+from wastenot.core.errors import StudyError
+from wastenot.core.install import install_line, installer
 from wastenot.study.migration import check_unused, is_old, migrate
 from wastenot.study.schema import SCHEMA_VERSION
 from wastenot.study.sqlite_copy import keep_copy, passing_copy

@@ -26,8 +26,8 @@ from typing import Protocol
 
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
-from wastenot.errors import StudyError
-from wastenot.processes import is_running, process_space, start_of
+from wastenot.core.errors import StudyError
+from wastenot.core.processes import is_running, process_space, start_of
 from wastenot.study import schema
 
 BEAT_S = 30.0

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Column, Connection, inspect, select, true, update
 
-from wastenot.errors import StudyError
+from wastenot.core.errors import StudyError
 from wastenot.study import schema
 from wastenot.study.lease import is_gone, moment
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
-from wastenot.errors import BadInputError, MissingExtraError
-from wastenot.install import install_line
+from wastenot.core.arrays import FloatArray
+from wastenot.core.errors import BadInputError, MissingExtraError
+from wastenot.core.install import install_line
 from wastenot.study.sweep import LARGEST_COUNT, NUMBERS, Fault, Sweep
 from wastenot.study.table import ALL, COUNT_RULE, REQUIRED, TEXTS, Labels, Table, check_header, identity_texts
 

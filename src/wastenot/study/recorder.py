@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, insert, select, update
 
-from wastenot.errors import StudyError
-from wastenot.setting import Setting
+from wastenot.core.errors import StudyError
+from wastenot.core.setting import Setting
 from wastenot.study.coverage import Point
 from wastenot.study.lease import Lease
 from wastenot.study.schema import imports, kernels, measurements, trials

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Connection, Select, func, insert, select
 from sqlalchemy.exc import DBAPIError
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
 from wastenot.study.schema import imports, measurements
 from wastenot.study.sweep import NUMBERS, Sweep
 

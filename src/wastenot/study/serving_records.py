@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from wastenot.setting import AUTO, Setting
+from wastenot.core.setting import AUTO, Setting
 
 PointEvidence = Literal["measured", "simulated", "forecast"]
 LATENCIES = ("itl", "ttft", "end_to_end")

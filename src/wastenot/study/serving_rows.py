@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from sqlalchemy import Connection, Row, func, select
 
-from wastenot.setting import AUTO, Setting
+from wastenot.core.setting import AUTO, Setting
 from wastenot.study import schema
 from wastenot.study.catalog import utc_now
 from wastenot.study.serving_records import LATENCIES, Percentiles, PointEvidence, ServingPoint

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection
 
-from wastenot.errors import BadInputError, StudyError
-from wastenot.origin import Origin
-from wastenot.setting import Setting
+from wastenot.core.errors import BadInputError, StudyError
+from wastenot.core.origin import Origin
+from wastenot.core.setting import Setting
 from wastenot.study import catalog
 from wastenot.study.catalog import ImportSummary, Steps, StoredWorkload, StudyHeader, choose_workload
 from wastenot.study.cluster_rows import summarise_cluster_runs

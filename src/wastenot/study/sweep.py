@@ -9,10 +9,10 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
-from wastenot.arrays import FloatArray
-from wastenot.errors import BadInputError
-from wastenot.origin import ORIGINS, Origin
-from wastenot.setting import Setting
+from wastenot.core.arrays import FloatArray
+from wastenot.core.errors import BadInputError
+from wastenot.core.origin import ORIGINS, Origin
+from wastenot.core.setting import Setting
 from wastenot.study.coverage import RecordedSweep
 from wastenot.workloads.identity import ENERGY_STATES, GRANULARITIES, EnergyState, Granularity, ModelRun, WorkloadKey
 

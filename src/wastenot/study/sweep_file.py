@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from wastenot.errors import BadInputError
-from wastenot.files import write_atomically
-from wastenot.origin import Origin
+from wastenot.core.errors import BadInputError
+from wastenot.core.files import write_atomically
+from wastenot.core.origin import Origin
 from wastenot.study.catalog import UNKNOWN_DEVICE
 from wastenot.study.store import Study, open_study
 from wastenot.study.sweep import Sweep, check_sweep, in_order_of_execution

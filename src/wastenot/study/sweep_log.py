@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from sqlalchemy import Connection, select, update
 
-from wastenot.setting import Setting
+from wastenot.core.setting import Setting
 from wastenot.study import schema
 from wastenot.study.catalog import inserted_id, utc_now
 from wastenot.study.coverage import Intent, Point, RecordedSweep, SweepKind

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wastenot.arrays import FloatArray
-from wastenot.errors import BadInputError
-from wastenot.origin import Origin
+from wastenot.core.arrays import FloatArray
+from wastenot.core.errors import BadInputError
+from wastenot.core.origin import Origin
 from wastenot.study.sweep import (
     LARGEST_COUNT,
     NUMBERS,

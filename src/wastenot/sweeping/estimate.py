@@ -18,15 +18,15 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
 
+from wastenot.core.errors import WastenotError
+from wastenot.core.origin import Origin
+from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.open import is_virtual
 from wastenot.devices.protocol import Device
-from wastenot.errors import WastenotError
-from wastenot.origin import Origin
-from wastenot.setting import AUTO, Setting
+from wastenot.meters.tasks import WorkloadTasks
 from wastenot.sweeping.point import PointOptions
 from wastenot.sweeping.states import LEAST_TURNS, MOST_TURNS, PROFILES, SETTLES_S, measurer, tasks_before
 from wastenot.sweeping.sweep import HEATING, SweepPoint, measurable_points
-from wastenot.tasks import WorkloadTasks
 from wastenot.workloads.identity import Granularity
 
 EstimateKind = Literal["grid", "auto", "search", "natural", "again"]

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from wastenot.core.errors import BadInputError, ClocksRefusedError
+from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.protocol import Device
 from wastenot.devices.recorded import RecordedPhysics
 from wastenot.devices.simulated.device import SimulatedDevice
-from wastenot.errors import BadInputError, ClocksRefusedError
-from wastenot.setting import AUTO, Setting
 from wastenot.sweeping.defaults import CORE_STEP_MHZ
 
 

@@ -9,10 +9,10 @@ from statistics import fmean, median
 
 import numpy as np
 
+from wastenot.core.errors import DeviceError
+from wastenot.core.setting import Setting
 from wastenot.devices.protocol import ClockReading, Device, Lap, Task, TaskRun
-from wastenot.errors import DeviceError
-from wastenot.metering.mean_power import error_of_mean, pass_time, power_meter
-from wastenot.setting import Setting
+from wastenot.meters.mean_power import error_of_mean, pass_time, power_meter
 from wastenot.study.recorder import Measurement
 from wastenot.sweeping.defaults import WARM_UP_S, WINDOW_S
 

@@ -34,19 +34,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
+from wastenot.core.errors import BadInputError, DeviceError
+from wastenot.core.progress import Silent
+from wastenot.core.setting import Setting
 from wastenot.devices.protocol import Device, Task
-from wastenot.errors import BadInputError, DeviceError
-from wastenot.metering.mean_power import pass_time
-from wastenot.progress import Silent
-from wastenot.setting import Setting
+from wastenot.meters.mean_power import pass_time
+from wastenot.meters.tasks import WorkloadTasks
 from wastenot.study.recorder import Measurement
 from wastenot.sweeping.point import PointOptions, average_of_known, measure_point
-from wastenot.tasks import WorkloadTasks
 from wastenot.workloads.order import predecessors
 
 if TYPE_CHECKING:
-    from wastenot.profiling.result import Profile
+    from wastenot.profiles.result import Profile
 
 LEAST_TURNS = 4
 MOST_TURNS = 12
@@ -139,13 +139,13 @@ def measure_at_sse(device: Device, task: Task, setting: Setting, options: PointO
 
     Raises:
         BadInputError: the task is of several kernels.
-        ClocksRefusedError, CannotRunError, DeviceError: as :func:`~wastenot.profiling.profile.profile_kernel`;
+        ClocksRefusedError, CannotRunError, DeviceError: as :func:`~wastenot.profiles.profile.profile_kernel`;
             also where it could have made something of what was collected before the device failed.
     """
     if not task.is_kernel:
         raise BadInputError(f"`granularity`: '{task.name}' has several kernels, SSE is that of one; use 'kernel'")
-    from wastenot.profiling.profile import profile_kernel
-    from wastenot.profiling.session import Options
+    from wastenot.profiles.profile import profile_kernel
+    from wastenot.profiles.session import Options
 
     device.clocks.request(setting)
     device.time.sleep(_CLOCKS_ARRIVE_S)

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from wastenot.core.errors import BadInputError, CannotRunError, ClocksRefusedError
+from wastenot.core.progress import Progress, Silent
+from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.open import is_virtual
 from wastenot.devices.protocol import Device
-from wastenot.errors import BadInputError, CannotRunError, ClocksRefusedError
-from wastenot.progress import Progress, Silent
-from wastenot.setting import AUTO, Setting
+from wastenot.meters.tasks import WorkloadTasks
 from wastenot.study.coverage import Intent, Point
 from wastenot.study.recorder import Measurement, Recorder
 from wastenot.study.store import Study
 from wastenot.sweeping.point import PointOptions, hottest_first, warm_up
 from wastenot.sweeping.states import KeepAlone, can_measure, check_state, measurer
-from wastenot.tasks import WorkloadTasks
 
 if TYPE_CHECKING:
     from wastenot.sweeping.estimate import Estimate

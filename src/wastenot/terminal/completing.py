@@ -14,7 +14,7 @@ from pathlib import Path
 
 from typer import _completion_classes
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.workloads.kernel import DTYPE_BYTES
 from wastenot.workloads.models import MODELS
 

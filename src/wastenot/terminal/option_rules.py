@@ -203,7 +203,7 @@ def check_before_work(verb: str, values: Values, typed: Callable[[str], bool], m
         BadInputError: an option would have no effect, or an output cannot be written.
         MissingExtraError: an output needs software that is not installed.
     """
-    from wastenot.errors import BadInputError
+    from wastenot.core.errors import BadInputError
 
     check_rules(RULES.get(verb, ()), values, typed)
     pages = False
@@ -220,7 +220,7 @@ def check_before_work(verb: str, values: Values, typed: Callable[[str], bool], m
             taken[place] = f"is what {_flag(name)} writes"
             pages |= name == "figures" or metavar.endswith(".html")
     if pages and verb not in _MAY_LACK_PAGES:
-        from wastenot.reporting.optional_imports import check_report
+        from wastenot.pages.optional_imports import check_report
 
         check_report()
 
@@ -236,7 +236,7 @@ def check_rules(rules: tuple[Rule, ...], values: Values, typed: Callable[[str], 
     Raises:
         BadInputError: says which, beside what, and what to do.
     """
-    from wastenot.errors import BadInputError
+    from wastenot.core.errors import BadInputError
 
     for rule in rules:
         for option in rule.options:
@@ -257,8 +257,8 @@ def check_output(target: Path, option: str = "out", *, folder: bool = False) -> 
     Raises:
         BadInputError: says why.
     """
-    from wastenot.errors import BadInputError
-    from wastenot.files import check_writable, check_writable_folder
+    from wastenot.core.errors import BadInputError
+    from wastenot.core.files import check_writable, check_writable_folder
 
     try:
         (check_writable_folder if folder else check_writable)(target)

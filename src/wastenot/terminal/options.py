@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from wastenot.errors import BadInputError
-from wastenot.origin import Origin
+from wastenot.core.errors import BadInputError
+from wastenot.core.origin import Origin
+from wastenot.pages.price import DEFAULT_PRICE
 from wastenot.planning.objective import Objective, ObjectiveKind, Scope
-from wastenot.reporting.price import DEFAULT_PRICE
 from wastenot.terminal import completing, quantities
 from wastenot.workloads.identity import EnergyState, Granularity, WorkloadKey
 from wastenot.workloads.kernel import DTYPE_BYTES
@@ -20,8 +20,8 @@ from wastenot.workloads.shape import Attention, Optimizer, Phase, Shape, default
 if TYPE_CHECKING:
     from wastenot.devices.nvidia.journal import Restore
     from wastenot.devices.protocol import Device
+    from wastenot.pages.price import Price
     from wastenot.planning.plan import Plan
-    from wastenot.reporting.price import Price
     from wastenot.study.sweep import Sweep
 
 StudyOption = Annotated[
@@ -181,7 +181,7 @@ class ReportSource:
         Raises:
             BadInputError: no study is given.
         """
-        from wastenot.errors import BadInputError
+        from wastenot.core.errors import BadInputError
 
         if self.study is None:
             raise BadInputError(
@@ -257,7 +257,7 @@ class PriceOptions:
 
     def price(self) -> Price:
         """The price."""
-        from wastenot.reporting.price import Price
+        from wastenot.pages.price import Price
 
         return Price(self.price_per_kwh, self.currency)
 

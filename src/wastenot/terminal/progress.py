@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wastenot.processes import Terminated
-from wastenot.progress import Progress
+from wastenot.core.processes import Terminated
+from wastenot.core.progress import Progress
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult

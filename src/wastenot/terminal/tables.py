@@ -14,7 +14,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from wastenot.devices.simulated.basis import basis_of
-from wastenot.reporting.table import Table
+from wastenot.pages.table import Table
 from wastenot.terminal.fitted_table import FittedTable, folded
 
 __all__ = [

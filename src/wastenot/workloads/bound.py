@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from wastenot.errors import BadInputError
-from wastenot.suggest import suggestion
+from wastenot.core.errors import BadInputError
+from wastenot.core.suggest import suggestion
 from wastenot.workloads.kernel import DTYPE_BYTES, KernelSpec
 
 Bound = Literal["compute", "memory"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Unpack
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.workloads.gpt3 import gpt3_kernels
 from wastenot.workloads.identity import ModelRun
 from wastenot.workloads.kernel import DTYPE_BYTES, Workload

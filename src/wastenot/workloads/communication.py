@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 
 if TYPE_CHECKING:
     from wastenot.workloads.identity import ModelRun
@@ -25,7 +25,7 @@ class Call:
     Attributes:
         op: name that PyTorch knows it by, such as ``aten.addmm.default``.
         arguments: their shapes, types and, where they decide what is done, their values, as JSON; see
-            :mod:`wastenot.operations.replay`.
+            :mod:`wastenot.workloads.operations.replay`.
     """
 
     op: str

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-from wastenot.errors import BadInputError
-from wastenot.suggest import suggestion
+from wastenot.core.errors import BadInputError
+from wastenot.core.suggest import suggestion
 from wastenot.workloads.kernel import DTYPE_BYTES, KernelSpec
 from wastenot.workloads.parts import Parts
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.workloads.build import build_workload
 from wastenot.workloads.kernel import DTYPE_BYTES, KernelSpec
 from wastenot.workloads.models import find_model

@@ -8,8 +8,8 @@ from math import gcd
 from numbers import Integral
 from typing import Any, Literal, TypedDict, get_args
 
-from wastenot.errors import BadInputError
-from wastenot.suggest import suggestion
+from wastenot.core.errors import BadInputError
+from wastenot.core.suggest import suggestion
 from wastenot.workloads.kernel import DTYPE_BYTES
 from wastenot.workloads.models import Model
 

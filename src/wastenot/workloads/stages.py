@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from wastenot.errors import BadInputError
-from wastenot.wording import counted
+from wastenot.core.errors import BadInputError
+from wastenot.core.wording import counted
 from wastenot.workloads.order import Ordered, StepLoop
 
 Recomputation = Literal["none", "full", "early"]

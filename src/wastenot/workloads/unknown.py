@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from wastenot.errors import BadInputError
-from wastenot.suggest import nearest, suggestion
+from wastenot.core.errors import BadInputError
+from wastenot.core.suggest import nearest, suggestion
 from wastenot.workloads.models import MODELS
 from wastenot.workloads.primitives import PRIMITIVES, example_of
 

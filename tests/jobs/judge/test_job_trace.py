@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.jobs.judge.trace import JobKey, read_training_summaries
 
 TRAIN = """dataset,network,batch_size,optimizer,learning_rate,run,target_metric,target_epoch

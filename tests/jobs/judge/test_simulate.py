@@ -4,6 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from wastenot.core.setting import Setting
 from wastenot.jobs.judge.made import made_job
 from wastenot.jobs.judge.overlapping import Arrival, arrivals, simulate_overlapping
 from wastenot.jobs.judge.policies import Default, GridSearch, Oracle
@@ -11,7 +12,6 @@ from wastenot.jobs.judge.simulate import simulate
 from wastenot.jobs.judge.trace import JobTrace
 from wastenot.jobs.plan.learner import Learner
 from wastenot.jobs.tables.records import JobTerms
-from wastenot.setting import Setting
 
 FULL, LOW = Setting(power_limit_w=200.0), Setting(power_limit_w=100.0)
 

@@ -4,7 +4,8 @@ from itertools import product
 
 import pytest
 
-from wastenot.errors import BadInputError, InfeasibleError
+from wastenot.core.errors import BadInputError, InfeasibleError
+from wastenot.core.setting import AUTO, Setting
 from wastenot.jobs.model.frontier import (
     epochs_to_target,
     least_energy,
@@ -14,7 +15,6 @@ from wastenot.jobs.model.frontier import (
     setup_of,
 )
 from wastenot.jobs.tables.records import JobRun, Speed
-from wastenot.setting import AUTO, Setting
 
 LIMITS = tuple(Setting(power_limit_w=watts) for watts in (250.0, 200.0, 150.0))
 EPOCHS = {32: 6, 64: 7, 128: 12}

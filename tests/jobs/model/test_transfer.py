@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from wastenot.core.setting import AUTO
 from wastenot.jobs.model.epoch_costs import EpochCosts
 from wastenot.jobs.model.transfer import shifted_shapes
 from wastenot.jobs.plan.learner import Learner
 from wastenot.jobs.tables.records import JobRun, JobTerms, Speed
-from wastenot.setting import AUTO
 
 SIZES = (16, 32, 64, 128, 256, 512)
 OCTAVES = np.log2(np.array(SIZES, dtype=np.float64))

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from testbed.recurring_jobs import recurred
+from wastenot.core.setting import AUTO, Setting
 from wastenot.jobs.judge.made import made_job
 from wastenot.jobs.judge.stored import stored_job
 from wastenot.jobs.plan.overview import overview_of
 from wastenot.jobs.tables.records import JobRun, JobTerms, Speed
 from wastenot.jobs.tables.store import StoredJob
-from wastenot.setting import AUTO, Setting
 
 LOW = Setting(power_limit_w=200.0)
 TERMS = JobTerms("nightly", (32, 64), 32, 0.9, settings=(Setting(power_limit_w=250.0), LOW), max_power_w=250.0)

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from wastenot.core.setting import AUTO, Setting
 from wastenot.jobs.model.objective import cost
 from wastenot.jobs.plan.limits import Limits
 from wastenot.jobs.tables.records import JobTerms, Speed
-from wastenot.setting import AUTO, Setting
 
 LIMITS = tuple(Setting(power_limit_w=float(watts)) for watts in (300, 260, 220, 180, 140, 100))
 CLOCKS = tuple(Setting(core_mhz=float(mhz)) for mhz in range(1500, 500, -100))

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
+from wastenot.core.setting import AUTO, Setting
 from wastenot.jobs.plan.learner import Learner
 from wastenot.jobs.plan.remembered import catch_up, fitting_terms, in_vain, recall
 from wastenot.jobs.tables.records import JobRun, JobTerms, Speed
-from wastenot.setting import AUTO, Setting
 
 TERMS = JobTerms("nightly", (16, 32, 64), 32, 0.9, eta=0.0)
 SPEEDS = tuple(Speed("cpu", size, AUTO, 10.0 + 100.0 / size, None, 0.01) for size in TERMS.batch_sizes)

@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 
 import wastenot as wn
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
+from wastenot.core.setting import AUTO
 from wastenot.jobs.plan.decision import Verdict
 from wastenot.jobs.plan.learner import Learner
 from wastenot.jobs.run.place import device_names, place_of
 from wastenot.jobs.tables.store import JobStore
-from wastenot.metering.sampler import PROCESS_SAMPLER
-from wastenot.setting import AUTO
+from wastenot.meters.sampler import PROCESS_SAMPLER
 from wastenot.study.store import open_study
 
 SIZES = [16, 32, 64]

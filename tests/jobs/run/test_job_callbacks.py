@@ -3,7 +3,7 @@
 import pytest
 
 import wastenot as wn
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.jobs.tables.store import JobStore
 from wastenot.study.store import open_study
 

@@ -5,12 +5,12 @@ import time
 import pytest
 
 from testbed.scheduled_jobs import programme
+from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.open import open_device
 from wastenot.devices.simulated.course import Course
 from wastenot.jobs.run.control import JobControl, Knobs
 from wastenot.jobs.tables.records import JobTerms
 from wastenot.jobs.tables.store import StoredJob
-from wastenot.setting import AUTO, Setting
 
 
 @pytest.fixture(autouse=True)

@@ -5,16 +5,16 @@ from functools import partial
 import pytest
 
 from testbed.scheduled_jobs import SUBJECT, gpu, programme
+from wastenot.control.marker import EPOCH, Marker
+from wastenot.control.simulated_job import run_job
+from wastenot.core.errors import BadInputError, ClocksRefusedError
+from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.simulated.course import Change, Course, Spread
-from wastenot.errors import BadInputError, ClocksRefusedError
 from wastenot.jobs.model.objective import cost
 from wastenot.jobs.plan.limits import Limits
 from wastenot.jobs.run.driver import JobDriver
 from wastenot.jobs.run.settings import job_settings
 from wastenot.jobs.tables.records import JobTerms
-from wastenot.runtime.marker import EPOCH, Marker
-from wastenot.runtime.simulated_job import run_job
-from wastenot.setting import AUTO, Setting
 
 SLOW = partial(pytest.param, marks=pytest.mark.slow)
 

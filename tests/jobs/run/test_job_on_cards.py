@@ -9,8 +9,8 @@ import pytest
 
 from testbed.applied_programs import Machine
 from testbed.stand_in.fixtures import start_stand_in
+from wastenot.core.setting import AUTO
 from wastenot.jobs.tables.store import JobStore
-from wastenot.setting import AUTO
 from wastenot.study.store import open_study
 
 PROGRAM = """

@@ -2,9 +2,9 @@
 
 import pytest
 
+from wastenot.control.energy_edges import EnergyEdges
 from wastenot.devices.open import open_device
 from wastenot.jobs.run.slices import MOST_PAUSES, Slice
-from wastenot.runtime.energy_edges import EnergyEdges
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ from sqlalchemy import text
 
 from testbed.study_programs import TERMS, Choice, begin, program
 from testbed.sweeps import small_sweep
-from wastenot.errors import BadInputError, StudyError
+from wastenot.core.errors import BadInputError, StudyError
+from wastenot.core.setting import AUTO, Setting
 from wastenot.jobs.tables.records import Speed
 from wastenot.jobs.tables.store import JobStore
-from wastenot.setting import AUTO, Setting
 from wastenot.study.store import open_study
 
 

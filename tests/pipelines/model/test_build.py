@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.frontiers.algebra import choice
 from wastenot.pipelines.model.iteration_graph import ONCE, pipeline_graph, pipeline_parts
 from wastenot.pipelines.model.profile import Fixed, PipelineProfile

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
+from wastenot.core.setting import Setting
 from wastenot.frontiers.algebra import choice, sequence
 from wastenot.pipelines.model.derived import (
     suited,
@@ -15,7 +16,6 @@ from wastenot.pipelines.model.iteration_graph import pipeline_graph
 from wastenot.pipelines.model.profile import PipelineProfile, listed_ways
 from wastenot.pipelines.model.schedules import SCHEDULES, build_schedule
 from wastenot.pipelines.plan.planner import plan_pipeline
-from wastenot.setting import Setting
 
 CLOCKS = (1410.0, 1000.0)
 

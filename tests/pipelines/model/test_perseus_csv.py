@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
+from wastenot.core.setting import Setting
 from wastenot.frontiers.algebra import choice, sequence
 from wastenot.pipelines.model.perseus_csv import read_perseus_csv, write_perseus_csv
 from wastenot.pipelines.model.profile import PipelineProfile
-from wastenot.setting import Setting
 
 HEADER = "stage,instruction,frequency,time,energy\n"
 ROWS = [

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.pipelines.model.schedule import PipelineSchedule
 from wastenot.pipelines.model.schedule_file import read_schedule, write_schedule
 from wastenot.pipelines.model.schedules import SCHEDULES, build_schedule

@@ -2,7 +2,7 @@
 
 import pytest
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.pipelines.model.schedules import SCHEDULES, build_schedule
 
 

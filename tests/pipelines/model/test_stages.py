@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
+from wastenot.core.errors import BadInputError
+from wastenot.core.setting import AUTO
 from wastenot.devices.open import open_device
-from wastenot.errors import BadInputError
 from wastenot.pipelines.model.iteration_graph import pipeline_graph
 from wastenot.pipelines.model.measured_profile import measure_stages, stage_tasks
 from wastenot.pipelines.model.partition import at_default_clocks
 from wastenot.pipelines.model.schedules import build_schedule
 from wastenot.pipelines.model.stages import StageModel, profile_of_workload
 from wastenot.planning.planner import Planner
-from wastenot.setting import AUTO
 
 
 @pytest.fixture(scope="module")

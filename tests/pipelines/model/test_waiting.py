@@ -2,9 +2,9 @@
 
 import pytest
 
+from wastenot.core.errors import BadInputError
 from wastenot.devices.open import open_device
 from wastenot.devices.simulated import model
-from wastenot.errors import BadInputError
 from wastenot.pipelines.model.waiting import waiting_power
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings as hypothesis_settings, strategies as st
 
+from wastenot.core.setting import AUTO, Setting
 from wastenot.pipelines.model.kernel_table import KernelTable
 from wastenot.pipelines.model.ways import SETTINGS, Stretch, ways_of
 from wastenot.planning.switching import SwitchTime
-from wastenot.setting import AUTO, Setting
 from wastenot.study.sweep import Kernel
 from wastenot.workloads.order import StepLoop
 from wastenot.workloads.stages import StageWork

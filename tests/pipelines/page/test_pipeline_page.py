@@ -9,6 +9,7 @@ import pytest
 
 from testbed.drawn_sweeps import NASTY
 from testbed.small_pipelines import NAMES, hastily, planned
+from wastenot.pages.figure import NARROW_WIDTH, export_figures
 from wastenot.pipelines.page.clocks_figure import clocks_figure
 from wastenot.pipelines.page.energy_figure import energy_figure
 from wastenot.pipelines.page.frontier_figure import frontier_figure
@@ -23,7 +24,6 @@ from wastenot.pipelines.page.schedule_figure import schedule_figure
 from wastenot.pipelines.page.story import story_of
 from wastenot.pipelines.plan.overview import OthersPoints, pipeline_overview
 from wastenot.pipelines.plan.savings import savings_by_shape
-from wastenot.reporting.figure import NARROW_WIDTH, export_figures
 
 MADE = datetime(2026, 1, 2, tzinfo=UTC)
 SMALL = {"ranks": 2, "micro_batches": 4}

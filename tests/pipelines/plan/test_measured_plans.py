@@ -3,10 +3,10 @@ import pytest
 
 from benchmarks.bench_pipeline_measured import GRID_S, Line, fitted, seen, times_by_clock
 from benchmarks.perseus_measured import MICRO_BATCHES, RANKS, Measured, changes, layout, read_measured, shifted_correlation
+from wastenot.core.setting import Setting
 from wastenot.frontiers.algebra import choice
 from wastenot.frontiers.graph import Graph
 from wastenot.pipelines.model.schedules import one_forward_one_backward
-from wastenot.setting import Setting
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from testbed.small_pipelines import hastily
-from wastenot.errors import BadInputError, InfeasibleError
+from wastenot.core.errors import BadInputError, InfeasibleError
 from wastenot.frontiers.algebra import choice
 from wastenot.pipelines.model.errors import Loadings, ProfileErrors
 from wastenot.pipelines.model.iteration_graph import pipeline_graph

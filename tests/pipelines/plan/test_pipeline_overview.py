@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from testbed.small_pipelines import NAMES, hastily, planned, small_profile
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.pipelines.model.schedules import build_schedule
 from wastenot.pipelines.plan.overview import mean_core_mhz, pipeline_overview
 from wastenot.pipelines.plan.plan import Clocks, Way

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from testbed.straggling import planned_frontier
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.pipelines.plan.straggler import Rungs
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from testbed.pipeline_runs import made_profile
 from testbed.small_pipelines import hastily
+from wastenot.core.setting import Setting
 from wastenot.frontiers.algebra import choice
 from wastenot.pipelines.model.derived import with_split_backward
 from wastenot.pipelines.model.schedules import build_schedule
@@ -17,7 +18,6 @@ from wastenot.pipelines.plan.planner import plan_pipeline
 from wastenot.pipelines.plan.rank_steps import PlanGraph
 from wastenot.pipelines.plan.switched import with_switching
 from wastenot.planning.switching import switch_time
-from wastenot.setting import Setting
 
 SLOW = switch_time("unknown", 0.05)
 

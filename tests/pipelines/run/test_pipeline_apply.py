@@ -8,12 +8,12 @@ import pytest
 
 import wastenot as wn
 from testbed.pipeline_runs import made_profile, planned
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
+from wastenot.core.setting import AUTO
 from wastenot.pipelines.plan.rank_steps import PlanGraph
 from wastenot.pipelines.run.controller import parse_instruction
 from wastenot.pipelines.run.own_rank import pipeline_rank
 from wastenot.pipelines.run.plan_kind import is_pipeline_plan, ranks_of
-from wastenot.setting import AUTO
 
 
 @pytest.fixture(autouse=True)

@@ -3,10 +3,10 @@
 import pytest
 
 from testbed.pipeline_runs import made_profile, planned
+from wastenot.core.errors import BadInputError
 from wastenot.devices.open import simulated_device
 from wastenot.devices.simulated.hardware import Switching
 from wastenot.devices.simulated.preset import find_preset
-from wastenot.errors import BadInputError
 from wastenot.pipelines.judge.lockstep import Faults, simulate_pipeline
 from wastenot.pipelines.judge.work import ProfiledWork
 from wastenot.pipelines.model.schedules import gpipe, one_forward_one_backward

@@ -10,7 +10,7 @@ import pytest
 
 import wastenot as wn
 from testbed.straggling import planned_frontier
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.pipelines.plan.rank_steps import PlanGraph
 from wastenot.pipelines.plan.straggler import Rungs
 from wastenot.pipelines.run.rung_follower import plan_at

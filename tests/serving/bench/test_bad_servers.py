@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from testbed.stand_in_server import Behaviour, StandIn, stand_in_server
-from wastenot.errors import BadInputError, ServerError
+from wastenot.core.errors import BadInputError, ServerError
 from wastenot.serving.bench.asks import Ask, Lengths, asks_of_lengths
 from wastenot.serving.bench.loops import Steady
 from wastenot.serving.bench.measured_point import MeasuredPoint

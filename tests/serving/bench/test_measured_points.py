@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from testbed.stand_in_server import Behaviour, StandIn, stand_in_server
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.serving.bench.asks import Ask, Lengths, asks_of_lengths
 from wastenot.serving.bench.loops import Steady
 from wastenot.serving.bench.measured_point import MeasuredPoint

@@ -11,7 +11,7 @@ import pytest
 
 import wastenot as wn
 from testbed.stand_in_meter import DCGM, ENERGY, served
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.serving.bench.remote_meter import _Readings, gpu_series, open_meter
 
 
@@ -110,8 +110,8 @@ def test_what_cannot_be_a_meter_is_refused_in_one_line():
 
 
 def test_a_measurement_of_wastenot_is_a_meter_for_other_machines():
-    from wastenot.runtime.metrics import serve_registry
-    from wastenot.runtime.window_metrics import window_registry
+    from wastenot.control.metrics import serve_registry
+    from wastenot.control.window_metrics import window_registry
 
     with wn.measure("sim:h200") as window:
         time.sleep(0.3)

@@ -17,7 +17,7 @@ from testbed.stand_in.fixtures import start_stand_in
 from testbed.stand_in.program import on_stand_in
 from testbed.stand_in_server import Behaviour, stand_in_server
 from wastenot.cli.main import run as wastenot
-from wastenot.tasks import find_tasks
+from wastenot.meters.tasks import find_tasks
 
 ROOT = Path(__file__).parents[3]
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from wastenot.errors import ServerError
+from wastenot.core.errors import ServerError
 from wastenot.serving.bench.latency_counts import LatencyCounts, counts_of
 from wastenot.serving.bench.metric_samples import samples
 from wastenot.serving.bench.server_reading import reading_of_page

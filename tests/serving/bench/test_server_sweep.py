@@ -9,14 +9,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from wastenot.core.errors import ClocksRefusedError, ServerError
+from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.open import open_device
-from wastenot.errors import ClocksRefusedError, ServerError
 from wastenot.serving.bench.energy import EnergyUsed, LocalMeter
 from wastenot.serving.bench.measured_point import MeasuredPoint
 from wastenot.serving.bench.server import Server
 from wastenot.serving.bench.sweep import Served, sweep_server, wanted_points
 from wastenot.serving.tables.store import ServingStore
-from wastenot.setting import AUTO, Setting
 from wastenot.study.serving_records import Percentiles
 from wastenot.study.serving_rows import WantedPoint
 from wastenot.study.store import open_study

@@ -14,8 +14,8 @@ import pytest
 
 from testbed.stand_in_meter import ENERGY, served
 from testbed.stand_in_server import Behaviour, stand_in_server
-from wastenot.errors import DeviceError
-from wastenot.metering import devices
+from wastenot.core.errors import DeviceError
+from wastenot.meters import devices
 from wastenot.serving.bench import caveats, loops
 from wastenot.serving.tables.store import ServingStore
 from wastenot.study.store import open_study

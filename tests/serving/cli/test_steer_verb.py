@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
+from wastenot.core.setting import Setting
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.profile_file import EngineProfile, write_engine
 from wastenot.serving.model.tables import EngineTables
-from wastenot.setting import Setting
 
 
 @pytest.fixture

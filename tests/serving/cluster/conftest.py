@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
 from wastenot.serving.cluster.classes import COUNT
 from wastenot.serving.cluster.model import ChangeTimes, Cluster
 from wastenot.serving.cluster.profiles import Profiles

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from testbed.random_clusters import Scripted, Whims
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.serving.cluster.classes import COUNT
 from wastenot.serving.cluster.model import (
     Action,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.serving.cluster.frontiers import frontier
 from wastenot.serving.cluster.levels import levels
 from wastenot.serving.cluster.mixes import Mix, mix_of, mix_of_classes

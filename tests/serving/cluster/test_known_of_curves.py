@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.serving.cluster.classes import COUNT
 from wastenot.serving.cluster.scenario import CurvePart, Scenario, parse_scenario
 from wastenot.serving.cluster.scenario_load import LENGTHS, load_of, load_parts_of, past_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.serving.cluster.classes import COUNT
 from wastenot.serving.cluster.forecast import WINDOWS_S, Forecast, Past, forecast, template
 from wastenot.serving.cluster.traffic import DAY_S, varied

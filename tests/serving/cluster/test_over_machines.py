@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.serving.cluster.over_machines import over_machines
 from wastenot.serving.cluster.policies import POLICIES
 from wastenot.serving.cluster.runs import run_scenario, runs_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.serving.cluster.classes import CLASSES
 from wastenot.serving.cluster.predicted import Predictor, confusion_of
 from wastenot.serving.model.loads import LogNormal, poisson

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
 from wastenot.serving.cluster.classes import COUNT
 from wastenot.serving.cluster.controllers.dynamo import Dynamo
 from wastenot.serving.cluster.controllers.fixed import Fixed, Placed

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.serving.cluster.model import Failure, Router
 from wastenot.serving.cluster.policies import POLICIES
 from wastenot.serving.cluster.scenario import example, parse_scenario, read_scenario

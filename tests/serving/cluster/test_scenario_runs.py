@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.serving.cluster.classes import CLASSES
 from wastenot.serving.cluster.outcome import compared
 from wastenot.serving.cluster.policies import POLICIES

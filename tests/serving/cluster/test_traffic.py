@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.serving.cluster.traffic import Distribution, RateCurve, SyntheticTraffic, read_curve, read_distribution
 
 CURVE = RateCurve(300.0, np.array([10.0, 0.0, 40.0, 25.0]))

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from wastenot.errors import BadInputError
-from wastenot.runtime.metrics import serve_registry
+from wastenot.control.metrics import serve_registry
+from wastenot.core.errors import BadInputError
+from wastenot.core.setting import Setting
 from wastenot.serving.control.hook import Hook
 from wastenot.serving.control.instance import Instance, Rules
 from wastenot.serving.control.own_metrics import control_registry
 from wastenot.serving.model.profile_file import read_engine
-from wastenot.setting import Setting
 
 ENGINE = read_engine(Path(__file__).parents[3] / "data" / "serving" / "llama-8b-sim-h200.json").engine()
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from wastenot.core.errors import ClocksRefusedError, DeviceError
+from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.open import open_device
-from wastenot.errors import ClocksRefusedError, DeviceError
 from wastenot.serving.bench.latency_counts import LatencyCounts
 from wastenot.serving.bench.server_reading import ServerReading
 from wastenot.serving.control.control import control
@@ -16,7 +17,6 @@ from wastenot.serving.control.instance import Instance, Rules, ladder
 from wastenot.serving.control.recent_readings import Heard
 from wastenot.serving.control.recommender import Recommender, together
 from wastenot.serving.model.profile_file import read_engine
-from wastenot.setting import AUTO, Setting
 
 ENGINE = read_engine(Path(__file__).parents[3] / "data" / "serving" / "llama-8b-sim-h200.json").engine()
 EDGES = (0.05, 0.1, 0.25, 0.5, 2.5, math.inf)

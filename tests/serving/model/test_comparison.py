@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from wastenot.core.setting import AUTO, Setting
 from wastenot.serving.model.comparison import gap_percentile_s, result_of
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.requests import Requests
 from wastenot.serving.simulation.policy import Fixed
 from wastenot.serving.simulation.simulate import simulate
-from wastenot.setting import AUTO, Setting
 
 DEADLINES = Deadlines(ttft_s=(0.05, 0.2, 1.0), prompt_below=(256, 5000))
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
+from wastenot.core.setting import AUTO, Setting
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.profile_file import EngineProfile, StatedError, read_engine, write_engine
 from wastenot.serving.model.tables import EngineTables, OutsideProfileError
-from wastenot.setting import AUTO, Setting
 
 
 def made(gpus: int = 1) -> Engine:

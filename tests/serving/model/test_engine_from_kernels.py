@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
+from wastenot.core.setting import AUTO, Setting
 from wastenot.frontiers.algebra import choice, repeat, sequence, tie
 from wastenot.serving.model.from_kernels import default_settings, kernels_of, tables_of
 from wastenot.serving.model.memory import cache_blocks, cache_token_bytes, card_bytes
-from wastenot.setting import AUTO, Setting
 from wastenot.study.sweep import Kernel, Sweep
 from wastenot.workloads.models import find_model
 from wastenot.workloads.serving_steps import StepPart

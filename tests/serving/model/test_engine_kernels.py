@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from wastenot.core.errors import BadInputError
+from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Task
-from wastenot.errors import BadInputError
 from wastenot.serving.model.engine_kernels import engine_tasks, exchange_s, idle_power_w, profile_from_kernels
 from wastenot.serving.model.profile_file import read_engine, write_engine
-from wastenot.setting import AUTO, Setting
 from wastenot.study.store import open_study
 from wastenot.sweeping.point import PointOptions, measure_point
 from wastenot.workloads.build import build_workload

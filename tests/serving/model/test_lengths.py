@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.serving.model.lengths import log_normal_lengths
 
 TRUE = np.random.default_rng(1).integers(1, 800, 40_000)

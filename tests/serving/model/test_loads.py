@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.serving.model.loads import LogNormal, at_rate, bursty, poisson, sped_up
 from wastenot.serving.model.requests import Requests
 

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from testbed.measured_sweeps import DATA
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
+from wastenot.core.setting import Setting
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.ml_energy import read_ml_energy
 from wastenot.serving.model.recommend import Bounds, Prices, recommend, with_clocks
 from wastenot.serving.model.tables import EngineTables, OutsideProfileError
-from wastenot.setting import Setting
 from wastenot.study.serving_records import Percentiles, ServingPoint
 
 TABLE = DATA / "serving" / "ml-energy-h100.csv"

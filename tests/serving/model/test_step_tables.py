@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
+from wastenot.core.setting import AUTO, Setting
 from wastenot.serving.model.fitted import fitted_tables, held_out_errors
 from wastenot.serving.model.from_steps import profile_of_steps
 from wastenot.serving.model.measured import measured_tables
@@ -16,7 +17,6 @@ from wastenot.serving.model.step_law import fit_law
 from wastenot.serving.model.step_tables import StepTable, read_step_tables
 from wastenot.serving.model.steps import MeasuredStep, averaged, implausible
 from wastenot.serving.model.tables import OutsideProfileError
-from wastenot.setting import AUTO, Setting
 
 HEADER = "phase,sequences,tokens,context,core_mhz,time_s,power_w\n"
 CLOCKS = (900.0, 1200.0, 1500.0, 1800.0, 2100.0)

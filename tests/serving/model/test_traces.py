@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.serving.model.traces import read_trace
 
 AZURE = """TIMESTAMP,ContextTokens,GeneratedTokens

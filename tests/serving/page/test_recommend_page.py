@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 
 import pytest
 
+from wastenot.core.setting import Setting
 from wastenot.serving.model.recommend import Bounds, Prices, recommend
 from wastenot.serving.page.recommend_figure import recommend_figure
 from wastenot.serving.page.recommend_page import write_recommend_page
 from wastenot.serving.page.recommend_words import Recommended, chosen_table, effect_text, origin_of
-from wastenot.setting import Setting
 from wastenot.study.serving_records import Percentiles, ServingPoint
 
 pytest.importorskip("altair")

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
+from wastenot.core.setting import Setting
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.loads import LogNormal, poisson
@@ -14,7 +15,6 @@ from wastenot.serving.model.tables import EngineTables
 from wastenot.serving.page.steer_page import render_steer_page, steer_figures
 from wastenot.serving.page.steer_words import best_of, effect_text, policies_table
 from wastenot.serving.page.timeline_figure import timeline_rows
-from wastenot.setting import Setting
 
 pytest.importorskip("altair")
 AT = datetime(2026, 1, 1, tzinfo=UTC)

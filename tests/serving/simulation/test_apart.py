@@ -7,7 +7,7 @@ import pytest
 
 from testbed.plain_engine import plainly_served
 from testbed.random_serving import Whims, drawn
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.loads import LogNormal, poisson

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies
 
 from testbed.random_serving import Whims, drawn
+from wastenot.core.setting import Setting
 from wastenot.serving.model.deadlines import LITERATURE
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.loads import LogNormal, poisson
@@ -14,7 +15,6 @@ from wastenot.serving.model.tables import EngineTables
 from wastenot.serving.simulation import core
 from wastenot.serving.simulation.policy import Fixed
 from wastenot.serving.simulation.simulate import _costs, _number, _rules, _state, simulate
-from wastenot.setting import Setting
 
 SERVICE_S, POWER_W, IDLE_W = 0.02, 200.0, 50.0
 

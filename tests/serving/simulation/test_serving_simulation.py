@@ -11,14 +11,14 @@ import pytest
 from testbed.against_plain_engine import assert_alike, both
 from testbed.plain_engine import plainly_served
 from testbed.random_serving import Whims, drawn
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
+from wastenot.core.setting import Setting
 from wastenot.serving.model import compiled
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.requests import Requests
 from wastenot.serving.model.tables import EngineTables, OutsideProfileError
 from wastenot.serving.simulation.policy import Choice, Fixed, View
 from wastenot.serving.simulation.simulate import simulate
-from wastenot.setting import Setting
 
 
 @pytest.mark.parametrize("tens", [*range(12), *(pytest.param(more, marks=pytest.mark.slow) for more in range(12, 50))])

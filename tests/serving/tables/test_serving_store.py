@@ -9,9 +9,9 @@ from hypothesis import given, settings, strategies as st
 from sqlalchemy import text
 
 from testbed.sweeps import small_sweep
-from wastenot.errors import BadInputError, StudyError
+from wastenot.core.errors import BadInputError, StudyError
+from wastenot.core.setting import AUTO, Setting
 from wastenot.serving.tables.store import ServingStore
-from wastenot.setting import AUTO, Setting
 from wastenot.study import schema
 from wastenot.study.serving_records import Percentiles, ServingPoint
 from wastenot.study.serving_rows import WantedPoint, point_of, row_of

@@ -15,12 +15,12 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from wastenot.core.errors import ClocksRefusedError
+from wastenot.core.processes import Terminated
+from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.nvidia import journal
 from wastenot.devices.nvidia.journal import Holder, Journal, Restore
 from wastenot.devices.nvidia.nvml import NoPermissionError, NotSupportedError, Nvml, NvmlError
-from wastenot.errors import ClocksRefusedError
-from wastenot.processes import Terminated
-from wastenot.setting import AUTO, Setting
 
 _BLACKWELL = 10  # NVML's number of the architecture
 

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from wastenot.core.errors import BadInputError, WastenotError
 from wastenot.devices.nvidia.clocks import NvidiaClocks
 from wastenot.devices.nvidia.daemon_clocks import DaemonClocks
 from wastenot.devices.nvidia.daemon_connection import Connection
@@ -13,7 +14,6 @@ from wastenot.devices.nvidia.daemon_protocol import SOCKET_VARIABLE, socket_path
 from wastenot.devices.nvidia.examine import Rights, rights_here
 from wastenot.devices.nvidia.journal import Restore
 from wastenot.devices.nvidia.nvml import Nvml
-from wastenot.errors import BadInputError, WastenotError
 
 Way = Literal["direct", "daemon", "none"]
 

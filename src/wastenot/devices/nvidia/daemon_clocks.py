@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from wastenot.core.errors import ClocksRefusedError, DeviceError, WastenotError
+from wastenot.core.processes import Terminated
+from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.nvidia.clocks import NvidiaClocks
 from wastenot.devices.nvidia.daemon_connection import Connection, LeaseLostError, Welcome
 from wastenot.devices.nvidia.nvml import Nvml, forbidden
-from wastenot.errors import ClocksRefusedError, DeviceError, WastenotError
-from wastenot.processes import Terminated
-from wastenot.setting import AUTO, Setting
 
 _BEATS = 4  # in the time after which the daemon misses them
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from wastenot.core.errors import ClocksRefusedError, DeviceError
 from wastenot.devices.nvidia.daemon_protocol import (
     LONGEST_REPLY,
     VERSION,
@@ -19,7 +20,6 @@ from wastenot.devices.nvidia.daemon_protocol import (
     encode,
     socket_path,
 )  # fmt: skip
-from wastenot.errors import ClocksRefusedError, DeviceError
 
 _PATIENCE_S = 30.0  # for a reply; a driver may take seconds
 _GOODBYE_S = 10.0  # for the daemon to restore clocks and hang up

@@ -6,6 +6,7 @@ import time
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from wastenot.core.errors import BadInputError
 from wastenot.devices.instrument import Instrument
 from wastenot.devices.nvidia.clocks import recover
 from wastenot.devices.nvidia.control import clocks_of
@@ -14,7 +15,6 @@ from wastenot.devices.nvidia.nvml import NoSuchGpuError, Nvml, forbidden, text_o
 from wastenot.devices.nvidia.sensors import NvidiaSensors
 from wastenot.devices.protocol import Identity, Launcher, TimeSource
 from wastenot.devices.tracer import Tracer
-from wastenot.errors import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from wastenot.core.errors import BadInputError, DeviceError
 from wastenot.devices.instrument import TOTAL, Burst, BurstRun, Channel, Clock, PreparedBurst, RoundTrip
 from wastenot.devices.nvidia.nvml import Nvml
 from wastenot.devices.nvidia.power_poller import PowerPoller
 from wastenot.devices.nvidia.published import ARCHITECTURES, MEMORY, power_sensor
 from wastenot.devices.nvidia.sensors import NvidiaSensors
 from wastenot.devices.protocol import Identity
-from wastenot.errors import BadInputError, DeviceError
 
 if TYPE_CHECKING:
     from wastenot.devices.torch.bursts import TorchBurst, TorchBursts

@@ -22,9 +22,9 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from wastenot.core.errors import DeviceError
+from wastenot.core.processes import boot_id, process_space, start_of
 from wastenot.devices.nvidia import process_lock
-from wastenot.errors import DeviceError
-from wastenot.processes import boot_id, process_space, start_of
 
 SCHEMA = "wastenot.clocks/2"
 MACHINE = Path("/run/wastenot")

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from wastenot.core.errors import WastenotError
 from wastenot.devices.nvidia.control import Control, control_that_works
 from wastenot.devices.nvidia.device import nvidia_names
 from wastenot.devices.nvidia.examine import Examined, Rights, examine, rights_here
 from wastenot.devices.nvidia.journal import Journal, journals
 from wastenot.devices.nvidia.nvml import Nvml
-from wastenot.errors import WastenotError
 
 _PCI = Path("/sys/bus/pci/devices")
 _NVIDIA, _DISPLAY = "0x10de", "0x03"  # vendor; class of VGA and 3D controllers

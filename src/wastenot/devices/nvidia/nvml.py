@@ -8,8 +8,8 @@ from copy import copy
 from types import ModuleType
 from typing import Any
 
-from wastenot.errors import DeviceError, MissingExtraError, WastenotError
-from wastenot.install import install_line
+from wastenot.core.errors import DeviceError, MissingExtraError, WastenotError
+from wastenot.core.install import install_line
 
 READ_ONLY = "WASTENOT_READ_ONLY"
 

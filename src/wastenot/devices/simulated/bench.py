@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
+from wastenot.core.errors import BadInputError
 from wastenot.devices.instrument import TOTAL, Channel, Readings, RoundTrip
 from wastenot.devices.protocol import Identity
 from wastenot.devices.simulated.dynamics import GpuClockModel
@@ -18,7 +19,6 @@ from wastenot.devices.simulated.model_physics import ModelPhysics
 from wastenot.devices.simulated.power_history import LAG_REACH, PowerHistory
 from wastenot.devices.simulated.regulator import RegulatedClock
 from wastenot.devices.simulated.trace import Parts
-from wastenot.errors import BadInputError
 
 MEMORY = "memory"
 _POLL_S = 0.5e-3  # interval at which a gauge without a log of its own is polled

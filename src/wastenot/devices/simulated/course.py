@@ -17,10 +17,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
+from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated.physics import OperatingPoint, Physics
-from wastenot.setting import AUTO, Setting
 
 _BIN_C = 0.5  # temperatures that count as one
 _LEAST_S = 1e-9  # shorter times are not worth running, and could not be added to a moment

@@ -23,12 +23,12 @@ from typing import Protocol
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
+from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.protocol import Lap, Task
 from wastenot.devices.simulated.hardware import Noise, Switching, Thermal
 from wastenot.devices.simulated.physics import OperatingPoint, Physics
 from wastenot.devices.simulated.power_history import LAG_REACH, lag_of, mean_power_w
-from wastenot.setting import AUTO, Setting
 
 _STEP_S = 0.5  # longest time over which temperature counts as constant
 _REMEMBERED_S = 4.0  # how far back sensors may look

@@ -8,8 +8,8 @@ from typing import Annotated, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from wastenot.arrays import FloatArray
-from wastenot.setting import Setting
+from wastenot.core.arrays import FloatArray
+from wastenot.core.setting import Setting
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]

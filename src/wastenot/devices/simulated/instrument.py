@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
 from wastenot.devices.instrument import STAMPS_S, Burst, BurstRun, Clock, PreparedBurst, RoundTrip
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated.bench import Bench

@@ -9,7 +9,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
+from wastenot.core.errors import CannotRunError, ClocksRefusedError
+from wastenot.core.setting import Setting
+from wastenot.core.suggest import suggestion
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated import model
 from wastenot.devices.simulated.demands import analytical_parameters
@@ -19,9 +22,6 @@ from wastenot.devices.simulated.physics import OperatingPoint
 from wastenot.devices.simulated.preset import DataTraits, Preset
 from wastenot.devices.simulated.trace import Parts, Steady, carry_over_j
 from wastenot.devices.timeline import Data
-from wastenot.errors import CannotRunError, ClocksRefusedError
-from wastenot.setting import Setting
-from wastenot.suggest import suggestion
 from wastenot.workloads.kernel import KernelSpec
 from wastenot.workloads.order import stretches
 

@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.core.arrays import FloatArray, IndexArray
+from wastenot.core.setting import Setting
 from wastenot.devices.simulated.bench import Bench
 from wastenot.devices.simulated.model_physics import ModelPhysics, Response
 from wastenot.devices.simulated.regulator import RegulatedClock
 from wastenot.devices.simulated.trace import Paced
 from wastenot.devices.timeline import Subject
-from wastenot.setting import Setting
 
 _STILL_S = 0.02  # without a regulator, the longest time over which temperature counts as constant
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
+from wastenot.core.setting import Setting
 from wastenot.devices.protocol import Task
-from wastenot.setting import Setting
 
 
 class OperatingPoint(NamedTuple):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
 
 LAG_REACH = 12.0
 """How many time constants a sensor's lag looks back."""

@@ -13,6 +13,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
+from wastenot.core.documents import first_problem
+from wastenot.core.errors import BadInputError
+from wastenot.core.suggest import suggestion
 from wastenot.devices.simulated.basis import preset_names
 from wastenot.devices.simulated.dynamics import Dynamics
 from wastenot.devices.simulated.hardware import (
@@ -27,9 +30,6 @@ from wastenot.devices.simulated.hardware import (
 from wastenot.devices.simulated.model import DeviceParameters, KernelParameters
 from wastenot.devices.simulated.regulator import Regulator
 from wastenot.devices.timeline import Data
-from wastenot.documents import first_problem
-from wastenot.errors import BadInputError
-from wastenot.suggest import suggestion
 
 SCHEMA = "wastenot.gpu/1"
 

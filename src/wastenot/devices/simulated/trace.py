@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wastenot.arrays import BoolArray, FloatArray, IndexArray
+from wastenot.core.arrays import BoolArray, FloatArray, IndexArray
 from wastenot.devices.simulated.dynamics import Dynamics, Firmware, Shape
 from wastenot.devices.simulated.power_history import PowerHistory
 

@@ -7,15 +7,15 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
+from wastenot.core.errors import CannotRunError, DeviceError
+from wastenot.core.setting import AUTO
 from wastenot.devices.clock_fit import fit_clocks
 from wastenot.devices.instrument import RoundTrip
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated.engine import Engine, History
 from wastenot.devices.simulated.preset import Preset
 from wastenot.devices.tracer import Load, Trace
-from wastenot.errors import CannotRunError, DeviceError
-from wastenot.setting import AUTO
 from wastenot.workloads.kernel import KernelSpec, Op
 
 _ITERATION_S: dict[Load, float] = {"core": 30e-6, "memory": 60e-6, "power_limit": 100e-6}  # at the default clocks, about

@@ -23,15 +23,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
+from wastenot.core.errors import CannotRunError, DeviceError, MissingExtraError, first_line
 from wastenot.devices.instrument import STAMPS_S, Burst, RoundTrip
 from wastenot.devices.torch.devices import find_torch_device
 from wastenot.devices.torch.event_clock import RESOLUTION_S, EventClock
 from wastenot.devices.torch.host_stamps import HostStamps, Place
 from wastenot.devices.torch.task_run import gpu_failed, new_event
-from wastenot.errors import CannotRunError, DeviceError, MissingExtraError, first_line
-from wastenot.operations.analytical import out_of_memory, release_memory
-from wastenot.operations.prepare import Prepared, prepare
+from wastenot.workloads.operations.analytical import out_of_memory, release_memory
+from wastenot.workloads.operations.prepare import Prepared, prepare
 
 
 class TorchBursts:

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
+from wastenot.core.errors import DeviceError, MissingExtraError, first_line
 from wastenot.devices.timeline import ClockStamps
-from wastenot.errors import DeviceError, MissingExtraError, first_line
 
 _KERNEL = "wastenot_stamp"
 # One store of 16 bytes, so that where two blocks meet on a multiprocessor its pair of numbers still belongs together.

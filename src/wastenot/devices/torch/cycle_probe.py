@@ -10,9 +10,9 @@ from statistics import median
 import numpy as np
 import torch
 
+from wastenot.core.errors import DeviceError, first_line
 from wastenot.devices.torch.cycle_clock import CycleStamps
 from wastenot.devices.torch.devices import find_torch_device
-from wastenot.errors import DeviceError, first_line
 
 _WAKES_S = 0.25  # of load until the clocks have risen and the driver's reading of them is new
 _LASTS_S = 0.35  # of load in which they are compared

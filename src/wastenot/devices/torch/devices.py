@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wastenot.errors import BadInputError, DeviceError, MissingExtraError
-from wastenot.install import install_line
+from wastenot.core.errors import BadInputError, DeviceError, MissingExtraError
+from wastenot.core.install import install_line
 
 if TYPE_CHECKING:
     import torch

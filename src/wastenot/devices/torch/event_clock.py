@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
 from wastenot.devices.instrument import RoundTrip
 
 RESOLUTION_S = 0.5e-6

@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from wastenot.core.errors import DeviceError, first_line
 from wastenot.devices.torch.cycle_clock import StampLauncher
-from wastenot.errors import DeviceError, first_line
 
 _MULTIPROCESSORS = 16  # whose counts are kept; numbers follow one another across the GPU's partitions
 _MOST_MHZ = 10_000.0  # of any clock; counters that were reset give more, or less than nothing

@@ -15,7 +15,7 @@ from collections import deque
 import numpy as np
 import torch
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
 from wastenot.devices.torch.host_stamps import HostStamp, HostStamps, Place
 
 _LOOK_CYCLES = 12_000  # 6 to 9 µs

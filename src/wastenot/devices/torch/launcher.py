@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from wastenot.core.errors import CannotRunError, DeviceError, MissingExtraError, first_line
+from wastenot.core.setting import Setting
 from wastenot.devices.protocol import Task
 from wastenot.devices.torch.devices import find_torch_device
-from wastenot.errors import CannotRunError, DeviceError, MissingExtraError, first_line
-from wastenot.operations.prepare import prepare
-from wastenot.setting import Setting
 from wastenot.workloads.kernel import KernelSpec
+from wastenot.workloads.operations.prepare import prepare
 
 if TYPE_CHECKING:
     import torch
@@ -50,7 +50,7 @@ class TorchLauncher:
 
     def can_run(self, task: Task, setting: Setting) -> bool:
         """Whether every kernel has an operation, and the task has not run out of memory before."""
-        from wastenot.operations.analytical import find_operation
+        from wastenot.workloads.operations.analytical import find_operation
 
         if task in self._refused:
             return False
@@ -71,7 +71,7 @@ class TorchLauncher:
             DeviceError: the device failed.
         """
         from wastenot.devices.torch.task_run import GpuRun
-        from wastenot.operations.analytical import release_memory
+        from wastenot.workloads.operations.analytical import release_memory
 
         run = self._begin(task)
         try:
@@ -86,7 +86,7 @@ class TorchLauncher:
                 release_memory(self.device)
 
     def _begin(self, task: Task) -> GpuRun | HostRun:
-        from wastenot.operations.analytical import out_of_memory, release_memory
+        from wastenot.workloads.operations.analytical import out_of_memory, release_memory
 
         try:
             return self._begin_on_host(task) if self.device.type == "cpu" else self._begin_on_gpu(task)

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from wastenot.core.errors import DeviceError, first_line
 from wastenot.devices.protocol import Lap
-from wastenot.errors import DeviceError, first_line
-from wastenot.operations.analytical import out_of_memory
+from wastenot.workloads.operations.analytical import out_of_memory
 
 if TYPE_CHECKING:
     from wastenot.devices.torch.launch_clocks import LaunchClocks

@@ -20,7 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.core.arrays import FloatArray, IndexArray
+from wastenot.core.errors import BadInputError, CannotRunError, DeviceError, first_line
 from wastenot.devices.instrument import RoundTrip
 from wastenot.devices.protocol import Task
 from wastenot.devices.timeline import REST, Data, Phase, Subject
@@ -28,8 +29,7 @@ from wastenot.devices.torch.cycle_clock import CycleStamps
 from wastenot.devices.torch.devices import find_torch_device
 from wastenot.devices.torch.launcher import Program
 from wastenot.devices.torch.task_run import Launch, gpu_failed, launch_of
-from wastenot.errors import BadInputError, CannotRunError, DeviceError, first_line
-from wastenot.operations.analytical import out_of_memory, release_memory
+from wastenot.workloads.operations.analytical import out_of_memory, release_memory
 
 _MOST_STAMPS = 40_000  # in a run: 85 MB on an H200
 _AHEAD_S = 0.06  # of work in the queue, and no more than this many groups:

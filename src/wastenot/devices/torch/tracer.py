@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from wastenot.core.errors import BadInputError, DeviceError, MissingExtraError, first_line
 from wastenot.devices.clock_fit import fit_clocks
 from wastenot.devices.instrument import RoundTrip
 from wastenot.devices.torch.devices import find_torch_device
 from wastenot.devices.tracer import Load, Trace
-from wastenot.errors import BadInputError, DeviceError, MissingExtraError, first_line
 
 _KERNEL = "wastenot_iterations"
 # Arguments are pointers and 32-bit integers, which is what PyTorch's launcher passes.

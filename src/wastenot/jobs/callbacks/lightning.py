@@ -12,7 +12,7 @@ try:
 except ImportError:
     from pytorch_lightning.callbacks import Callback  # type: ignore[import-not-found,no-redef,unused-ignore]
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.jobs.run.following_run import FollowingRun
 from wastenot.jobs.run.training_run import TrainingRun
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from transformers import TrainerCallback  # type: ignore[import-not-found,unused-ignore]
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.jobs.run.following_run import FollowingRun
 from wastenot.jobs.run.training_run import TrainingRun
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
+from wastenot.core.setting import Setting
 from wastenot.jobs.judge.trace import JobTrace
-from wastenot.setting import Setting
 
 _STEP = 0.5  # octaves between the shifts that are tried
 _FURTHEST = 8.0  # octaves

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
+from wastenot.core.wording import counted
 from wastenot.terminal.options import JsonOption
-from wastenot.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
+from wastenot.core.progress import Progress
+from wastenot.core.setting import Setting
 from wastenot.jobs.judge.overlapping import arrivals, simulate_overlapping
 from wastenot.jobs.judge.policies import Default, GridSearch, Oracle
 from wastenot.jobs.judge.simulate import Recurrences, simulate
 from wastenot.jobs.judge.trace import JobTrace
 from wastenot.jobs.plan.decision import Policy
 from wastenot.jobs.plan.learner import Learner
-from wastenot.progress import Progress
-from wastenot.setting import Setting
 
 
 def _default(trace: JobTrace) -> Policy:

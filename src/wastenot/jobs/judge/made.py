@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
+from wastenot.core.setting import Setting
 from wastenot.jobs.judge.trace import JobTrace
 from wastenot.jobs.tables.records import JobTerms
-from wastenot.setting import Setting
 
 _RUNS = 24  # seen of each batch size
 _EDGE = 6.0  # how fast the chance of reaching the target falls, by log2 of the batch size

@@ -10,11 +10,11 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from wastenot.core.setting import Setting
 from wastenot.jobs.judge.trace import JobTrace
 from wastenot.jobs.model.objective import cost
 from wastenot.jobs.plan.decision import Decision, Verdict
 from wastenot.jobs.tables.records import JobRun, JobTerms, Speed
-from wastenot.setting import Setting
 
 _GIVE_UP = 2.0  # times the cheapest run, as Zeus has it
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
 from wastenot.jobs.judge.one_run import Pace, SimulatedRun
 from wastenot.jobs.judge.policies import HeldPace, HoldsSetting
 from wastenot.jobs.judge.slices import SlicedRuns

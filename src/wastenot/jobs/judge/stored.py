@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from wastenot.core.setting import Setting
 from wastenot.jobs.judge.simulate import simulate
 from wastenot.jobs.judge.trace import JobTrace
 from wastenot.jobs.plan.decision import Decision
 from wastenot.jobs.plan.learner import Learner
 from wastenot.jobs.tables.records import JobTerms, Speed
 from wastenot.jobs.tables.store import StoredJob
-from wastenot.setting import Setting
 
 
 class _Watched(Learner):

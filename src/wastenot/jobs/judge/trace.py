@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
-from wastenot.errors import BadInputError
+from wastenot.core.arrays import FloatArray
+from wastenot.core.errors import BadInputError
+from wastenot.core.setting import Setting
 from wastenot.jobs.model.objective import cost
 from wastenot.jobs.tables.records import JobTerms
-from wastenot.setting import Setting
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
 from wastenot.jobs.model.normal import chance_below
 
 _ALIKE = 3.0  # degrees of freedom: how alike batch sizes are in how much their runs scatter

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
 from wastenot.jobs.model.curve import Belief, Curve, Roughness
 from wastenot.jobs.model.normal import chance_below, chances_below
 from wastenot.jobs.model.transfer import shifted_shapes

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
+from wastenot.core.setting import Setting
 from wastenot.jobs.model.curve import Belief, Curve, Roughness, Seen
 from wastenot.jobs.model.objective import cost
 from wastenot.jobs.model.transfer import on_another_device
 from wastenot.jobs.tables.records import JobTerms, Speed
-from wastenot.setting import Setting
 
 _FULL = np.array([-6.0, -4.0, -2.0, 0.0, 2.0, 4.0])
 """Batch size that half fills a device, in octaves above the default, a priori."""

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.jobs.model.curve import Belief, Curve, Roughness, Seen, survival_site
 from wastenot.jobs.model.drift import Sight, Watch, after_change
 from wastenot.jobs.model.reaching import Reaching

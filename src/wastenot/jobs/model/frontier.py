@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from wastenot.errors import BadInputError, InfeasibleError
+from wastenot.core.errors import BadInputError, InfeasibleError
+from wastenot.core.setting import Setting
 from wastenot.frontiers.algebra import Frontier, Point, choice, either
 from wastenot.jobs.model.objective import cost
 from wastenot.jobs.tables.records import JobRun, JobTerms, Outcome, Speed
-from wastenot.setting import Setting
 
 _TEACHES: tuple[Outcome, ...] = ("reached", "stopped", "missed", "diverged")
 

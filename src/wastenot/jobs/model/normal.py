@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
 
 
 def chance_below(z: float) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
 from wastenot.jobs.tables.records import JobTerms
 
 _BEYOND = 1e3  # times as bad as what keeps the bound, so that of those that break it the least bad is chosen

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
 
 _HAZARD = 0.12  # that an edge lies within the next octave
 _DEFAULT_FAILS = 0.01  # a priori: users run defaults that work

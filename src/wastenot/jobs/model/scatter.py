@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
 from wastenot.jobs.model.normal import chance_below, chances_below
 
 _TAIL_SHARE, _TAIL_WIDTH = 0.1, 3.0  # of runs that scatter more than the model says, and how much more

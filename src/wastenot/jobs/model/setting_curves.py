@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
 from wastenot.jobs.tables.records import JobTerms
 
 _JITTER = 0.35  # in logits, of a batch size twice another

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
 from wastenot.jobs.model.curve import Belief, Curve, Roughness
 
 _SHIFTS, _SHIFT_SD = np.linspace(-3.0, 3.0, 7), 1.5  # of the batch size that fills a device, in octaves

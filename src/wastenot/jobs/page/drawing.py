@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from wastenot.core.wording import counted
 from wastenot.jobs.model.frontier import Pair
 from wastenot.jobs.page.words import in_seconds, setting_text
 from wastenot.jobs.plan.overview import JobOverview
 from wastenot.jobs.tables.records import JobTerms
-from wastenot.reporting.figure import NARROW_WIDTH
-from wastenot.reporting.formatting import SPACE
-from wastenot.reporting.optional_imports import load
-from wastenot.wording import counted
+from wastenot.pages.figure import NARROW_WIDTH
+from wastenot.pages.formatting import SPACE
+from wastenot.pages.optional_imports import load
 
 WIDE, NARROW = 915, NARROW_WIDTH - 60
 OUTCOME_COLORS = {

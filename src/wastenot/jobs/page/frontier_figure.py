@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from wastenot.core.wording import counted
 from wastenot.jobs.model.frontier import Pair
 from wastenot.jobs.page.drawing import NARROW, WIDE, about, energy_unit, scale_of, setting_of, time_unit
 from wastenot.jobs.page.words import cost_text, time_text
 from wastenot.jobs.plan.overview import JobOverview
-from wastenot.reporting.figure import Figure, inline, layered, specification_of, tooltips
-from wastenot.reporting.formatting import quantity
-from wastenot.reporting.optional_imports import load
-from wastenot.reporting.theme import CATEGORIES
-from wastenot.wording import counted
+from wastenot.pages.figure import Figure, inline, layered, specification_of, tooltips
+from wastenot.pages.formatting import quantity
+from wastenot.pages.optional_imports import load
+from wastenot.pages.theme import CATEGORIES
 
 _TITLE = "Time and energy to the target"
 _HEIGHT = 360

@@ -7,8 +7,8 @@ from typing import Any
 from wastenot.jobs.page.drawing import NARROW, OUTCOME_COLORS, WIDE, about, sizes_axis
 from wastenot.jobs.page.words import cost_text, runs_of, setting_text, time_text
 from wastenot.jobs.plan.overview import JobOverview
-from wastenot.reporting.figure import Figure, inline, layered, series_color, specification_of, tooltips
-from wastenot.reporting.optional_imports import load
+from wastenot.pages.figure import Figure, inline, layered, series_color, specification_of, tooltips
+from wastenot.pages.optional_imports import load
 
 _HEIGHT = 230
 _OURS, _DEFAULT = "this job", "always the default (expected)"

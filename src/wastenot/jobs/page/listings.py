@@ -8,8 +8,8 @@ from wastenot.jobs.model.frontier import Pair, epochs_to_target
 from wastenot.jobs.page.words import cost_text, setting_text, time_text
 from wastenot.jobs.plan.decision import Outlook
 from wastenot.jobs.plan.overview import JobOverview, RunInHistory
-from wastenot.reporting.formatting import percent, quantity
-from wastenot.reporting.table import Column, Fold, Row, Table
+from wastenot.pages.formatting import percent, quantity
+from wastenot.pages.table import Column, Fold, Row, Table
 
 _SHOWN = 24
 _NONE = "–"

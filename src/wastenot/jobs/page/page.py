@@ -6,7 +6,7 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
-from wastenot.files import write_text
+from wastenot.core.files import write_text
 from wastenot.jobs.page.drawing import about
 from wastenot.jobs.page.frontier_figure import frontier_figure
 from wastenot.jobs.page.history_figures import history_figure, regret_figure
@@ -14,9 +14,9 @@ from wastenot.jobs.page.listings import frontier_table, runs_table, sizes_table
 from wastenot.jobs.page.sizes_figure import sizes_figure
 from wastenot.jobs.page.story import story_of
 from wastenot.jobs.plan.overview import JobOverview
-from wastenot.reporting.figure import Figure, export_figures
-from wastenot.reporting.html_page import render
-from wastenot.reporting.table import Table
+from wastenot.pages.figure import Figure, export_figures
+from wastenot.pages.html_page import render
+from wastenot.pages.table import Table
 
 
 def job_figures(overview: JobOverview) -> tuple[Figure, ...]:
@@ -79,5 +79,5 @@ def render_job_page(overview: JobOverview, *, command: str | None = None, made_a
 
 
 def write_job_figures(overview: JobOverview, folder: str | os.PathLike[str]) -> list[Path]:
-    """Write the figures; see :func:`wastenot.reporting.figure.export_figures`."""
+    """Write the figures; see :func:`wastenot.pages.figure.export_figures`."""
     return export_figures(job_figures(overview), overview.origin, folder)

@@ -7,9 +7,9 @@ from typing import Any
 from wastenot.jobs.page.drawing import NARROW, OUTCOME_COLORS, WIDE, about, cost_unit, scale_of, sizes_axis
 from wastenot.jobs.page.words import cost_text
 from wastenot.jobs.plan.overview import JobOverview
-from wastenot.reporting.figure import Figure, inline, layered, series_color, specification_of, tooltips
-from wastenot.reporting.formatting import percent
-from wastenot.reporting.optional_imports import load
+from wastenot.pages.figure import Figure, inline, layered, series_color, specification_of, tooltips
+from wastenot.pages.formatting import percent
+from wastenot.pages.optional_imports import load
 
 _TITLE = "Cost of each batch size"
 _HEIGHT = 300

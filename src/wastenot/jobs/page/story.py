@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from wastenot.core.wording import counted
 from wastenot.jobs.page.words import (
     FEW,
     asked_text,
@@ -15,9 +16,8 @@ from wastenot.jobs.page.words import (
     target_text,
 )
 from wastenot.jobs.plan.overview import JobOverview
-from wastenot.reporting.formatting import percent
-from wastenot.reporting.panel import Line, Panel
-from wastenot.wording import counted
+from wastenot.pages.formatting import percent
+from wastenot.pages.panel import Line, Panel
 
 
 def story_of(overview: JobOverview) -> tuple[str, str, tuple[Panel, ...]]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
+from wastenot.core.setting import Setting
+from wastenot.core.wording import counted
 from wastenot.jobs.model.frontier import Pair
 from wastenot.jobs.plan.overview import JobOverview
 from wastenot.jobs.tables.records import JobTerms
-from wastenot.reporting.formatting import SPACE, number, percent, quantity
-from wastenot.setting import Setting
-from wastenot.wording import counted
+from wastenot.pages.formatting import SPACE, number, percent, quantity
 
 _SAME = 0.005  # of a cost, which is no difference worth a word
 FEW = 3

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.jobs.model.scatter import reached_by
 
 _RUNS_AHEAD = np.array([1.0, 4.0, 16.0])  # of a batch size, which together may teach what one does not

@@ -10,13 +10,13 @@ import math
 
 import numpy as np
 
-from wastenot.arrays import BoolArray, FloatArray
+from wastenot.core.arrays import BoolArray, FloatArray
+from wastenot.core.setting import Setting
 from wastenot.jobs.model.epoch_costs import EpochCosts
 from wastenot.jobs.model.epochs import Epochs
 from wastenot.jobs.plan.choice import Prospect, Worth, stop_after, worth
 from wastenot.jobs.plan.decision import Decision, Outlook, Verdict
 from wastenot.jobs.tables.records import JobRun, JobTerms, Speed
-from wastenot.setting import Setting
 
 _LEAST_RECURRENCES = 100.0
 """That are expected of a job at first; later, as many as there were (Lindy's law)."""

@@ -19,11 +19,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
+from wastenot.core.setting import Setting
 from wastenot.jobs.model.objective import cost
 from wastenot.jobs.model.setting_curves import Curves, drawn_curves, resampled_curves
 from wastenot.jobs.tables.records import JobTerms, Speed
-from wastenot.setting import Setting
 
 TOLERANCE = 0.0005
 """Fraction of the cost below which nothing more is worth knowing."""

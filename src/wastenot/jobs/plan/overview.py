@@ -15,7 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
+from wastenot.core.origin import Origin
+from wastenot.core.setting import AUTO
+from wastenot.core.suggest import suggestion
 from wastenot.frontiers.algebra import Frontier
 from wastenot.jobs.model.frontier import Pair, epochs_to_target, job_frontier, pairs_of, pareto_pairs, setup_of
 from wastenot.jobs.model.objective import cost
@@ -24,10 +27,7 @@ from wastenot.jobs.plan.learner import Learner
 from wastenot.jobs.plan.remembered import fitting_terms, in_vain, recall
 from wastenot.jobs.tables.records import JobRun, JobTerms
 from wastenot.jobs.tables.store import JobStore, StoredJob
-from wastenot.origin import Origin
-from wastenot.setting import AUTO
 from wastenot.study.store import Study, open_study
-from wastenot.suggest import suggestion
 
 _SIMULATED = re.compile(r"(?:^|[×+] |\()sim:")  # GPUs of a label such as "4 × sim:h200", or "2 × (sim:h200)"
 

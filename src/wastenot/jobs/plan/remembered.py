@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.jobs.plan.decision import Policy, replay
 from wastenot.jobs.tables.records import JobRun, JobTerms, Speed
 

@@ -13,22 +13,22 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from wastenot.control.controller import Subject
+from wastenot.control.marker import EPOCH, ITERATION
+from wastenot.control.places import make_socket_path
+from wastenot.control.rank import Rank
+from wastenot.control.session import Session
+from wastenot.control.wire import VARIABLE
+from wastenot.core.errors import BadInputError, ClocksRefusedError
+from wastenot.core.setting import Setting
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Device
-from wastenot.errors import BadInputError, ClocksRefusedError
 from wastenot.jobs.plan.limits import Limits
 from wastenot.jobs.run.driver import JobDriver
 from wastenot.jobs.run.place import Place
 from wastenot.jobs.run.settings import job_settings
 from wastenot.jobs.tables.records import JobTerms, Speed
 from wastenot.jobs.tables.store import StoredJob
-from wastenot.runtime.controller import Subject
-from wastenot.runtime.marker import EPOCH, ITERATION
-from wastenot.runtime.places import make_socket_path
-from wastenot.runtime.rank import Rank
-from wastenot.runtime.session import Session
-from wastenot.runtime.wire import VARIABLE
-from wastenot.setting import Setting
 
 Settings = Literal["limits", "clocks", "none"] | Sequence[Setting]
 

@@ -10,7 +10,7 @@ the energy of the slice before is known. Which setting comes next, and when it i
 they were when it was measured, what is known of the batch size is measured anew. Programs that tell no iterations are
 measured by whole epochs.
 
-It is driven as a controller is (:class:`wastenot.runtime.session.Driver`), and knows no thread and no clock of its own.
+It is driven as a controller is (:class:`wastenot.control.session.Driver`), and knows no thread and no clock of its own.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from itertools import pairwise
 from statistics import median
 from typing import Literal
 
+from wastenot.control.blocks import LEAST_ITERATIONS
+from wastenot.control.controller import Subject
+from wastenot.control.energy_edges import EnergyEdges
+from wastenot.control.gpu_reading import GpuReading
+from wastenot.control.guard import Guard
+from wastenot.control.marker import EPOCH, ITERATION, Marker
+from wastenot.control.one_setting import one_setting
+from wastenot.control.status import Event, GpuStatus, Moment, Proof, Status, Summary, Tuning
+from wastenot.control.time_line import TimeLine
+from wastenot.core.errors import BadInputError, ClocksRefusedError
+from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.protocol import Device
-from wastenot.errors import BadInputError, ClocksRefusedError
 from wastenot.jobs.plan.limits import Limits, slice_length_s
 from wastenot.jobs.run.settings import words
 from wastenot.jobs.run.slices import MOST_PAUSES, Slice
 from wastenot.jobs.tables.records import Speed
 from wastenot.planning.switching import SwitchTime, switch_time
-from wastenot.runtime.blocks import LEAST_ITERATIONS
-from wastenot.runtime.controller import Subject
-from wastenot.runtime.energy_edges import EnergyEdges
-from wastenot.runtime.gpu_reading import GpuReading
-from wastenot.runtime.guard import Guard
-from wastenot.runtime.marker import EPOCH, ITERATION, Marker
-from wastenot.runtime.one_setting import one_setting
-from wastenot.runtime.status import Event, GpuStatus, Moment, Proof, Status, Summary, Tuning
-from wastenot.runtime.time_line import TimeLine
-from wastenot.setting import AUTO, Setting
 
 _SKIPPED = 2  # iterations of a job that say nothing of the others
 _STEADY = 0.1  # by which the latest iterations may differ while they count as steady

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wastenot.errors import StudyError
+from wastenot.core.errors import StudyError
 from wastenot.jobs.run.meter import JobMeter
 from wastenot.jobs.run.seats import Seats, follow
 from wastenot.jobs.run.training_run import TrainingRun, out_of_memory, say

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from wastenot.errors import BadInputError, DeviceError
+from wastenot.core.errors import BadInputError, DeviceError
 from wastenot.jobs.plan.decision import Decision
 from wastenot.jobs.plan.remembered import catch_up, fitting_terms, in_vain
 from wastenot.jobs.run.control import JobControl, Knobs, Settings, knobs_of

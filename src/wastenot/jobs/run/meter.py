@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from wastenot.core.setting import AUTO
 from wastenot.jobs.run.place import Place
 from wastenot.jobs.tables.records import JobRun, Speed
-from wastenot.metering.window import Meter, Window
-from wastenot.setting import AUTO
+from wastenot.meters.window import Meter, Window
 
 _SAVE_EVERY_S = 1.0
 _ONE_EPOCH_ERROR = 0.5  # of the time of a run's only epoch, which loading and compiling are part of
@@ -35,7 +35,7 @@ class JobMeter:
         self.every_epoch, self._machines = False, place.machines
         self._window: Window | None = None
         if place.gpus and place.tells_energy:
-            from wastenot.metering.window import measure
+            from wastenot.meters.window import measure
 
             meter: Meter = measure(place.gpus, name="job", cycles=False)
             self._window = meter.begin()

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
+from wastenot.core.setting import AUTO, Setting
 from wastenot.jobs.tables.records import JobTerms
-from wastenot.setting import AUTO, Setting
 
 if TYPE_CHECKING:
     from wastenot.devices.protocol import Device
@@ -69,8 +69,8 @@ def place_of(device: str | Sequence[str] | None, *, machines: int = 1) -> Place:
     names = device_names(device)
     if not names:
         return Place(f"{times}{_cpu_label()}"[:255], machines=machines)
-    from wastenot.metering.devices import measurable_devices
-    from wastenot.metering.sampler import PROCESS_SAMPLER
+    from wastenot.meters.devices import measurable_devices
+    from wastenot.meters.sampler import PROCESS_SAMPLER
 
     gpus = measurable_devices(names, PROCESS_SAMPLER.get().device)
     labels = [gpu.identity.name if gpu.identity.origin == "simulated" else gpu.identity.model for gpu in gpus]
@@ -89,7 +89,7 @@ def device_names(device: str | Sequence[str] | None) -> tuple[str, ...]:
         BadInputError: the CPU is named beside GPUs.
     """
     if device is not None:
-        from wastenot.runtime.application import parse_devices
+        from wastenot.control.application import parse_devices
 
         names = parse_devices(device) if isinstance(device, str) else tuple(device)
         if CPU in names and len(names) > 1:
@@ -100,7 +100,7 @@ def device_names(device: str | Sequence[str] | None) -> tuple[str, ...]:
         return ()
     ranks = os.environ.get("LOCAL_WORLD_SIZE", "1")
     if ranks.isdecimal() and int(ranks) > 1:
-        from wastenot.metering.devices import visible_names
+        from wastenot.meters.devices import visible_names
 
         return visible_names()[: int(ranks)]
     current = torch.cuda.current_device() if torch.cuda.is_initialized() else 0

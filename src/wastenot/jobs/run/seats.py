@@ -11,10 +11,10 @@ import socket
 import time
 from dataclasses import dataclass
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
+from wastenot.core.processes import process_space, start_of, started_unix_s
 from wastenot.jobs.tables.records import JobRun, Outcome
 from wastenot.jobs.tables.store import JobStore
-from wastenot.processes import process_space, start_of, started_unix_s
 
 _FIRST_RANK_S = 120.0  # for which the others wait until the first has begun
 _CLOCKS_DIFFER_S = 60.0

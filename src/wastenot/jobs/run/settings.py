@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from wastenot.core.errors import ClocksRefusedError
+from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.protocol import Device
-from wastenot.errors import ClocksRefusedError
-from wastenot.setting import AUTO, Setting
 
 Knob = Literal["limits", "clocks"]
 

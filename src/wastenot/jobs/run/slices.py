@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from statistics import median
 
-from wastenot.runtime.energy_edges import Edge, EnergyEdges
+from wastenot.control.energy_edges import Edge, EnergyEdges
 
 MOST_PAUSES = 3
 """Iterations in a row that seem to pause, after which that is how the job runs now."""

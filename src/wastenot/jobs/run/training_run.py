@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from wastenot.errors import BadInputError, StudyError
+from wastenot.core.errors import BadInputError, StudyError
 from wastenot.jobs.plan.decision import Decision, Verdict
 from wastenot.jobs.plan.learner import Learner
 from wastenot.jobs.plan.remembered import catch_up, recall

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from wastenot.setting import AUTO, Setting
+from wastenot.core.setting import AUTO, Setting
 
 Outcome = Literal["running", "reached", "stopped", "missed", "diverged", "no memory", "failed", "lost"]
 """What became of a run.

@@ -16,17 +16,17 @@ from typing import Any, get_args
 
 from sqlalchemy import Connection, Row, insert, select, update
 
-from wastenot.errors import BadInputError, StudyError
+from wastenot.core.errors import BadInputError, StudyError
+from wastenot.core.setting import AUTO, Setting
+from wastenot.core.suggest import suggestion
 from wastenot.jobs.tables.records import JobRun, JobTerms, Outcome, Speed
 from wastenot.jobs.tables.run_in_flight import MEASURED, SETTING, DecisionT, RunInFlight, RunKey, Used, Writing
 from wastenot.jobs.tables.terms import check_same_job, check_terms, terms_of, terms_row
-from wastenot.setting import AUTO, Setting
 from wastenot.study import catalog, schema
 from wastenot.study.database import DAMAGED
 from wastenot.study.lease import is_gone, moment, this_process
 from wastenot.study.store import Study
 from wastenot.study.sweep import quoted
-from wastenot.suggest import suggestion
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
+from wastenot.core.setting import Setting
 from wastenot.jobs.tables.records import JobTerms
-from wastenot.setting import Setting
 from wastenot.study.sweep import quoted
 
 _LONGEST_NAME = 255

@@ -16,14 +16,14 @@ from typing import Protocol
 
 import numpy as np
 
+from wastenot.core.errors import BadInputError
+from wastenot.core.setting import Setting
 from wastenot.devices.simulated.device import SimulatedDevice
 from wastenot.devices.simulated.physics import OperatingPoint
-from wastenot.errors import BadInputError
 from wastenot.frontiers.graph import Graph
 from wastenot.pipelines.judge.work import Course, Work
 from wastenot.pipelines.model.schedule import Instruction
 from wastenot.pipelines.plan.rank_steps import PlanGraph
-from wastenot.setting import Setting
 
 SEEN_S = 2e-4
 """How long after an instruction began its mark is seen."""

@@ -8,15 +8,15 @@ from typing import Protocol
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
+from wastenot.core.errors import BadInputError, CannotRunError
+from wastenot.core.setting import Setting
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated.physics import Physics
-from wastenot.errors import BadInputError, CannotRunError
 from wastenot.frontiers.graph import Graph
+from wastenot.meters.tasks import WorkloadTasks
 from wastenot.pipelines.model.profile import PipelineProfile
 from wastenot.pipelines.model.stages import StageModel
-from wastenot.setting import Setting
-from wastenot.tasks import WorkloadTasks
 from wastenot.workloads.stages import stage_work
 
 _BIN_C = 0.5  # temperatures that count as one

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.frontiers.algebra import Frontier, choice
 from wastenot.pipelines.model.profile import PipelineProfile, listed_ways
 from wastenot.pipelines.model.schedule import PipelineSchedule

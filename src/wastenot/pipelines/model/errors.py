@@ -13,7 +13,7 @@ from typing import Self
 
 import numpy as np
 
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.pipelines.model.kernel_table import KernelTable
 from wastenot.pipelines.model.ways import InstructionWays
 from wastenot.planning.noise.posteriors import Posterior

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
+from wastenot.core.wording import counted
 from wastenot.frontiers.algebra import Frontier, choice
 from wastenot.frontiers.graph import Graph
 from wastenot.pipelines.model.profile import Fixed, PipelineProfile
 from wastenot.pipelines.model.schedule import NAMES, Instruction, PipelineSchedule
-from wastenot.wording import counted
 
 _BACKWARDS = ("backward", "backward_input", "backward_weight")
 _LEAST_J = 1e-30  # a way has some energy

@@ -7,11 +7,11 @@ from typing import Self
 
 import numpy as np
 
-from wastenot.arrays import FloatArray, IndexArray
-from wastenot.errors import BadInputError
+from wastenot.core.arrays import FloatArray, IndexArray
+from wastenot.core.errors import BadInputError
+from wastenot.core.setting import AUTO, Setting
 from wastenot.planning.costs import Costs
 from wastenot.planning.planner import Planner
-from wastenot.setting import AUTO, Setting
 from wastenot.study.sweep import Kernel
 
 

@@ -10,23 +10,23 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
+from wastenot.core.errors import BadInputError
+from wastenot.core.setting import Setting
 from wastenot.devices.open import claimed
 from wastenot.devices.protocol import Task
-from wastenot.errors import BadInputError
+from wastenot.meters.tasks import WorkloadTasks, tasks_of
 from wastenot.pipelines.model.measured_stages import measured_name
 from wastenot.pipelines.model.partition import balanced, least_energy_partition
 from wastenot.pipelines.model.schedule import PipelineSchedule
 from wastenot.pipelines.model.stages import PartitionKind, StageModel, check_partition_kind
 from wastenot.pipelines.model.ways import Settings
 from wastenot.planning.switching import switch_time
-from wastenot.setting import Setting
 from wastenot.study.store import Study, open_study
 from wastenot.study.sweep import Kernel, Sweep
 from wastenot.sweeping.estimate import Estimate, estimate_sweep
 from wastenot.sweeping.grid import Grid, check_measures, settable
 from wastenot.sweeping.point import PointOptions
 from wastenot.sweeping.sweep import BASELINE_ROUNDS, measure_sweep
-from wastenot.tasks import WorkloadTasks, tasks_of
 from wastenot.workloads.build import build_workload
 from wastenot.workloads.pipeline_shape import pipeline_shape
 from wastenot.workloads.shape import ShapeOptions
@@ -41,8 +41,8 @@ from wastenot.workloads.stages import (
 )
 
 if TYPE_CHECKING:
+    from wastenot.core.progress import Progress
     from wastenot.devices.protocol import Device
-    from wastenot.progress import Progress
 
 CORE_STEP_MHZ = 75.0
 """Between core clocks of a profile; finer than for a single workload, as instructions each have little time to fill."""

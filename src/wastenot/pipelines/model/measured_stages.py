@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from wastenot.wording import counted
+from wastenot.core.wording import counted
 from wastenot.workloads.order import StepLoop
 from wastenot.workloads.stages import Placed, StageWork
 

@@ -10,16 +10,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from wastenot.errors import BadInputError
-from wastenot.files import write_text
+from wastenot.core.errors import BadInputError
+from wastenot.core.files import write_text
+from wastenot.core.setting import Setting, format_mhz
+from wastenot.core.suggest import suggestion
 from wastenot.frontiers.algebra import Frontier, choice
 from wastenot.pipelines.model.profile import PipelineProfile, listed_ways
 from wastenot.pipelines.model.schedule import NAMES
-from wastenot.setting import Setting, format_mhz
 from wastenot.study.csv_text import check_text, plain_number, quoting_problem
 from wastenot.study.sweep import quoted
 from wastenot.study.sweep_file import read_bytes
-from wastenot.suggest import suggestion
 
 COLUMNS: Final = ("stage", "instruction", "frequency", "time", "energy")
 _MEANINGS: Final = {

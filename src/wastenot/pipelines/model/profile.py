@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
+from wastenot.core.origin import Origin
+from wastenot.core.suggest import suggestion
 from wastenot.frontiers.algebra import Frontier
 from wastenot.frontiers.nodes import Ways
-from wastenot.origin import Origin
 from wastenot.planning.switching import SwitchTime
-from wastenot.suggest import suggestion
 
 if TYPE_CHECKING:
     from wastenot.pipelines.model.errors import ProfileErrors
@@ -50,8 +50,8 @@ class PipelineProfile:
         device: the GPU, such as ``sim:h200`` or ``A100-SXM4-80GB``.
         origin: where the numbers come from.
         ways: for each (stage, instruction's name) the ways to run it for one micro-batch on one GPU, each labelled with
-            a :class:`~wastenot.setting.Setting` or, where kernels inside take their own, a tuple of them. Collectives inside
-            (of tensor and expert parallelism) are included.
+            a :class:`~wastenot.core.setting.Setting` or, where kernels inside take their own, a tuple of them. Collectives
+            inside (of tensor and expert parallelism) are included.
         baseline: for each (stage, instruction's name) time and energy at the default clocks; where they were not
             measured, at the highest.
         waiting_w: power that a GPU draws while it waits for another one.

@@ -13,10 +13,10 @@ from typing import Final
 
 import numpy as np
 
-from wastenot.arrays import IndexArray
-from wastenot.errors import BadInputError
-from wastenot.suggest import suggestion
-from wastenot.wording import counted
+from wastenot.core.arrays import IndexArray
+from wastenot.core.errors import BadInputError
+from wastenot.core.suggest import suggestion
+from wastenot.core.wording import counted
 
 NAMES: Final = ("forward", "recomputation", "backward", "backward_input", "backward_weight")
 _MOST_NAMED = 3  # ranks in the message about a deadlock

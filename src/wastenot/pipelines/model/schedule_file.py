@@ -19,9 +19,9 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from wastenot.documents import Count, Name, Part, parse_document
-from wastenot.errors import BadInputError
-from wastenot.files import write_text
+from wastenot.core.documents import Count, Name, Part, parse_document
+from wastenot.core.errors import BadInputError
+from wastenot.core.files import write_text
 from wastenot.pipelines.model.schedule import Instruction, PipelineSchedule, checked_edges
 from wastenot.pipelines.model.schedules import MOST_INSTRUCTIONS
 from wastenot.pipelines.model.timeline import LETTERS

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
+from wastenot.core.suggest import suggestion
 from wastenot.pipelines.model.schedule import Instruction, PipelineSchedule
-from wastenot.suggest import suggestion
 
 MOST_INSTRUCTIONS: Final = 1_000_000  # of a schedule: more than any pipeline has, and few enough to hold
 

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
+from wastenot.core.wording import counted
 from wastenot.pipelines.model.perseus_csv import read_perseus_csv
 from wastenot.pipelines.model.profile import PipelineProfile
 from wastenot.pipelines.model.schedule import PipelineSchedule
 from wastenot.pipelines.model.schedule_file import read_schedule
 from wastenot.pipelines.model.schedules import SCHEDULES, build_schedule
-from wastenot.wording import counted
 
 PathLike = str | os.PathLike[str]
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, get_args
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
+from wastenot.core.suggest import suggestion
 from wastenot.pipelines.model.errors import KernelErrors, Loadings, ProfileErrors
 from wastenot.pipelines.model.kernel_table import KernelTable
 from wastenot.pipelines.model.measured_stages import MeasuredStages, measured_stages
@@ -25,7 +26,6 @@ from wastenot.planning.objective import Objective
 from wastenot.planning.planner import Planner
 from wastenot.planning.switching import SwitchTime
 from wastenot.study.store import Source, sweep_of
-from wastenot.suggest import suggestion
 from wastenot.workloads.communication import LINKS, Link, all_gather_s, all_reduce_s, point_to_point_s
 from wastenot.workloads.kernel import DTYPE_BYTES
 from wastenot.workloads.models import MODELS, Model

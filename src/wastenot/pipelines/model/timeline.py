@@ -15,8 +15,8 @@ from typing import Final
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
-from wastenot.errors import BadInputError
+from wastenot.core.arrays import FloatArray
+from wastenot.core.errors import BadInputError
 from wastenot.pipelines.model.schedule import PipelineSchedule
 
 LETTERS: Final = {"forward": "F", "recomputation": "R", "backward": "B", "backward_input": "I", "backward_weight": "W"}

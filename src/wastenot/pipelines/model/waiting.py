@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 
 # Of presets: board, memory and leakage at the default clocks, without any kernel; a test computes them from the presets.
 _SIMULATED = {"rtx-3080-ti": 113.85, "rtx-a4000": 29.25, "v100": 33.0, "h200": 124.61, "mi300x": 217.44}

@@ -16,15 +16,15 @@ from typing import Literal, get_args, overload
 
 import numpy as np
 
-from wastenot.arrays import FloatArray, IndexArray
-from wastenot.errors import BadInputError
+from wastenot.core.arrays import FloatArray, IndexArray
+from wastenot.core.errors import BadInputError
+from wastenot.core.setting import Setting
+from wastenot.core.suggest import suggestion
 from wastenot.frontiers.algebra import Frontier, choice, schedule
 from wastenot.frontiers.nodes import Ways
 from wastenot.frontiers.pareto import Groups, hull_points, pareto_points
 from wastenot.pipelines.model.kernel_table import KernelTable
 from wastenot.planning.switching import SwitchTime
-from wastenot.setting import Setting
-from wastenot.suggest import suggestion
 from wastenot.workloads.stages import StageWork
 
 Settings = Literal["instruction", "layer", "kernel", "schedule"]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from wastenot.pages.figure import Figure, inline, layered, specification_of, tooltips
+from wastenot.pages.formatting import percent
+from wastenot.pages.optional_imports import load
 from wastenot.pipelines.model.schedule import NAMES
 from wastenot.pipelines.page.drawing import NARROW, WIDE, about, instruction_text, mhz_text
 from wastenot.pipelines.page.schedule_figure import clock_color
 from wastenot.pipelines.plan.overview import PipelineOverview
-from wastenot.reporting.figure import Figure, inline, layered, specification_of, tooltips
-from wastenot.reporting.formatting import percent
-from wastenot.reporting.optional_imports import load
 
 _TITLE = "Clocks of each stage"
 _ROW, _MOST_HEIGHT = 26, 460

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from wastenot.pages.figure import Figure, inline, series_color, specification_of, tooltips
+from wastenot.pages.formatting import percent, quantity
+from wastenot.pages.optional_imports import load
 from wastenot.pipelines.page.drawing import AFTER, AFTER_COLOR, BEFORE_COLOR, NARROW, WIDE, about, before_text
 from wastenot.pipelines.plan.overview import PipelineOverview
-from wastenot.reporting.figure import Figure, inline, series_color, specification_of, tooltips
-from wastenot.reporting.formatting import percent, quantity
-from wastenot.reporting.optional_imports import load
 
 _HEIGHT, _BARS = 230, 0.38
 

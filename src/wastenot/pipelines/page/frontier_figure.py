@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from wastenot.pages.figure import Figure, inline, layered, series_color, specification_of, tooltips
+from wastenot.pages.formatting import percent, quantity
+from wastenot.pages.optional_imports import load
 from wastenot.pipelines.page.drawing import (
     AFTER,
     AFTER_COLOR,
@@ -17,9 +20,6 @@ from wastenot.pipelines.page.drawing import (
     before_text,
 )
 from wastenot.pipelines.plan.overview import PipelineOverview
-from wastenot.reporting.figure import Figure, inline, layered, series_color, specification_of, tooltips
-from wastenot.reporting.formatting import percent, quantity
-from wastenot.reporting.optional_imports import load
 
 _TITLE = "Time and energy of an iteration"
 _HEIGHT = 330

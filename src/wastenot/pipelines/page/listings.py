@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from wastenot.pages.formatting import change, percent, quantity
+from wastenot.pages.table import Column, Fold, Row, Table
 from wastenot.pipelines.page.drawing import before_text, instruction_text, mhz_text
 from wastenot.pipelines.page.story import joules
 from wastenot.pipelines.plan.overview import Box, PipelineOverview
-from wastenot.reporting.formatting import change, percent, quantity
-from wastenot.reporting.table import Column, Fold, Row, Table
 
 _SHOWN = 24
 

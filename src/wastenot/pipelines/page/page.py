@@ -6,7 +6,10 @@ import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from wastenot.files import write_text
+from wastenot.core.files import write_text
+from wastenot.pages.figure import Figure
+from wastenot.pages.html_page import render
+from wastenot.pages.table import Table
 from wastenot.pipelines.page.clocks_figure import clocks_figure
 from wastenot.pipelines.page.drawing import about
 from wastenot.pipelines.page.energy_figure import energy_figure
@@ -17,9 +20,6 @@ from wastenot.pipelines.page.savings_figure import savings_figure
 from wastenot.pipelines.page.schedule_figure import schedule_figure
 from wastenot.pipelines.page.story import story_of
 from wastenot.pipelines.plan.overview import PipelineOverview
-from wastenot.reporting.figure import Figure
-from wastenot.reporting.html_page import render
-from wastenot.reporting.table import Table
 
 
 def pipeline_figures(overview: PipelineOverview) -> tuple[Figure, ...]:

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from wastenot.pages.figure import Figure, inline, layered, series_color, specification_of, tooltips
+from wastenot.pages.formatting import quantity
+from wastenot.pages.optional_imports import load
 from wastenot.pipelines.page.drawing import AFTER, AFTER_COLOR, BEFORE_COLOR, NARROW, WIDE, TimeAxis, about, before_text
 from wastenot.pipelines.plan.overview import PipelineOverview, TimeLine
-from wastenot.reporting.figure import Figure, inline, layered, series_color, specification_of, tooltips
-from wastenot.reporting.formatting import quantity
-from wastenot.reporting.optional_imports import load
 
 _MOST_STEPS = 240  # above which power is averaged over equal parts of the iteration
 _HEIGHT = 230

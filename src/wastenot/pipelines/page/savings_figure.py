@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from wastenot.core.wording import counted
+from wastenot.pages.figure import Figure, inline, layered, specification_of, tooltips
+from wastenot.pages.formatting import percent
+from wastenot.pages.optional_imports import load
 from wastenot.pipelines.page.drawing import AFTER_COLOR, NARROW, WIDE, about, before_text
 from wastenot.pipelines.plan.overview import PipelineOverview
 from wastenot.pipelines.plan.savings import Saving
-from wastenot.reporting.figure import Figure, inline, layered, specification_of, tooltips
-from wastenot.reporting.formatting import percent
-from wastenot.reporting.optional_imports import load
-from wastenot.wording import counted
 
 _TITLE = "Savings in other shapes"
 _HEIGHT, _GAP = 190, 30

@@ -6,6 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from wastenot.pages.figure import Figure, inline, layered, specification_of, tooltips
+from wastenot.pages.formatting import percent, quantity
+from wastenot.pages.optional_imports import load
 from wastenot.pipelines.page.drawing import (
     AFTER,
     NARROW,
@@ -18,9 +21,6 @@ from wastenot.pipelines.page.drawing import (
 )
 from wastenot.pipelines.plan.overview import Box, PipelineOverview, TimeLine
 from wastenot.pipelines.plan.plan import Clocks
-from wastenot.reporting.figure import Figure, inline, layered, specification_of, tooltips
-from wastenot.reporting.formatting import percent, quantity
-from wastenot.reporting.optional_imports import load
 
 _TITLE = "The schedule, before and after"
 _MOST_IN_ROW_WIDE, _MOST_IN_ROW_NARROW = 110, 40  # boxes beyond which a whole row is a blur

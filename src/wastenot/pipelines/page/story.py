@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from wastenot.origin import Origin
+from wastenot.core.origin import Origin
+from wastenot.core.wording import counted
+from wastenot.pages.formatting import SPACE, change, number, percent, quantity
+from wastenot.pages.panel import Line, Panel, Tone
 from wastenot.pipelines.page.drawing import before_text, mhz_text
 from wastenot.pipelines.page.switching import switching_text
 from wastenot.pipelines.plan.overview import PipelineOverview
 from wastenot.pipelines.plan.plan import PipelinePlan
-from wastenot.reporting.formatting import SPACE, change, number, percent, quantity
-from wastenot.reporting.panel import Line, Panel, Tone
-from wastenot.wording import counted
 
 _HOW: dict[Origin, str] = {
     "measured": "computed from instructions that were measured one by one",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from wastenot.pages.formatting import SPACE, percent, quantity
 from wastenot.pipelines.plan.plan import PipelinePlan
 from wastenot.planning.switching import SwitchTime
-from wastenot.reporting.formatting import SPACE, percent, quantity
 
 
 def switching_text(plan: PipelinePlan) -> str:

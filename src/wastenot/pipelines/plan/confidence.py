@@ -19,9 +19,9 @@ from statistics import NormalDist
 
 import numpy as np
 
-from wastenot.arrays import FloatArray, IndexArray
-from wastenot.blas import single_threaded
-from wastenot.errors import BadInputError, InfeasibleError
+from wastenot.core.arrays import FloatArray, IndexArray
+from wastenot.core.blas import single_threaded
+from wastenot.core.errors import BadInputError, InfeasibleError
 from wastenot.frontiers.algebra import Frontier, choice
 from wastenot.frontiers.graph import Graph, GraphPlan
 from wastenot.frontiers.graph_rounding import Effort

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
-from wastenot.errors import BadInputError
+from wastenot.core.arrays import FloatArray
+from wastenot.core.errors import BadInputError
 from wastenot.pipelines.plan.plan import Clocks, PipelinePlan, RankPlan, Way
 from wastenot.pipelines.plan.rank_steps import PlanGraph
 from wastenot.pipelines.plan.savings import Savings

@@ -10,13 +10,13 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field
 
-from wastenot.documents import Count, Finite, Name, NotNegative, Part, Positive
-from wastenot.files import write_text
-from wastenot.origin import Origin
+from wastenot.core.documents import Count, Finite, Name, NotNegative, Part, Positive
+from wastenot.core.files import write_text
+from wastenot.core.origin import Origin
+from wastenot.core.setting import Setting
 from wastenot.pipelines.model.profile import BaselineClocks
 from wastenot.planning.headline import Interval
 from wastenot.planning.switching import SwitchTime
-from wastenot.setting import Setting
 
 SCHEMA: Final = "wastenot.pipeline/1"
 _INDENT = 2

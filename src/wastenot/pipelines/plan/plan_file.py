@@ -6,8 +6,8 @@ import math
 import os
 from collections.abc import Iterator
 
-from wastenot.documents import read_document
-from wastenot.errors import BadInputError
+from wastenot.core.documents import read_document
+from wastenot.core.errors import BadInputError
 from wastenot.pipelines.plan.plan import Iteration, PipelinePlan, Rung
 from wastenot.pipelines.plan.rank_steps import PlanGraph
 

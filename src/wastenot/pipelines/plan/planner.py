@@ -10,8 +10,10 @@ from itertools import chain
 
 import numpy as np
 
-from wastenot.arrays import IndexArray
-from wastenot.errors import BadInputError, InfeasibleError
+from wastenot.core.arrays import IndexArray
+from wastenot.core.errors import BadInputError, InfeasibleError
+from wastenot.core.progress import Progress
+from wastenot.core.setting import AUTO, Setting
 from wastenot.frontiers.algebra import choice
 from wastenot.frontiers.graph import Graph, GraphPlan
 from wastenot.frontiers.graph_rounding import Effort
@@ -22,8 +24,6 @@ from wastenot.pipelines.model.schedule import Instruction, PipelineSchedule
 from wastenot.pipelines.model.ways import Stretch
 from wastenot.pipelines.plan.confidence import DEFAULT_CONFIDENCE, LEVEL, ConfidentPlan, judged_plan, keep_with_confidence
 from wastenot.pipelines.plan.plan import Clocks, FixedWork, Iteration, PipelinePlan, Promise, RankPlan, Rung, Way
-from wastenot.progress import Progress
-from wastenot.setting import AUTO, Setting
 
 _EFFORT = Effort(steps=40_000)  # for improving one plan; some 5 to 10 s
 MOST_PLANS = 10_000  # of a frontier: each is in the plan's file

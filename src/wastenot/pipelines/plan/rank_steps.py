@@ -12,15 +12,15 @@ from functools import cached_property
 
 import numpy as np
 
-from wastenot.arrays import IndexArray
-from wastenot.errors import BadInputError
+from wastenot.core.arrays import IndexArray
+from wastenot.core.errors import BadInputError
+from wastenot.core.setting import Setting
 from wastenot.frontiers.algebra import choice
 from wastenot.frontiers.graph import Graph, GraphPlan
 from wastenot.pipelines.model.iteration_graph import pipeline_graph, pipeline_parts
 from wastenot.pipelines.model.profile import Fixed, PipelineProfile
 from wastenot.pipelines.model.schedule import Instruction, PipelineSchedule
 from wastenot.pipelines.plan.plan import PipelinePlan, Way
-from wastenot.setting import Setting
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wastenot.errors import InfeasibleError
+from wastenot.core.errors import InfeasibleError
 from wastenot.frontiers.algebra import Frontier, choice
 from wastenot.frontiers.graph import Graph
 from wastenot.frontiers.graph_rounding import Effort

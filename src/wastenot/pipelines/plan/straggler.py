@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.pipelines.plan.plan import PipelinePlan
 
 _SAME = 1e-9  # relative difference of two times that are one time computed twice

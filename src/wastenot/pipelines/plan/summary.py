@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wastenot.arrays import BoolArray
+from wastenot.core.arrays import BoolArray
 from wastenot.pipelines.plan.plan import Way
 from wastenot.pipelines.plan.planner import PlannedPipeline
 

@@ -18,9 +18,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from wastenot.arrays import BoolArray, FloatArray, IndexArray
-from wastenot.blas import single_threaded
-from wastenot.errors import InfeasibleError
+from wastenot.core.arrays import BoolArray, FloatArray, IndexArray
+from wastenot.core.blas import single_threaded
+from wastenot.core.errors import InfeasibleError
+from wastenot.core.setting import Setting
 from wastenot.frontiers.algebra import Frontier, choice
 from wastenot.frontiers.graph_rounding import Effort
 from wastenot.frontiers.graph_times import Dag
@@ -30,7 +31,6 @@ from wastenot.pipelines.model.iteration_graph import pipeline_graph
 from wastenot.pipelines.model.profile import PipelineProfile, listed_ways
 from wastenot.pipelines.plan.planner import PlannedPipeline, replanned
 from wastenot.planning.switching import SwitchTime
-from wastenot.setting import Setting
 
 RESERVE = 0.004
 """Fraction of an instruction's time that one which is slowed down may take longer without the deadline being missed.

@@ -8,20 +8,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from wastenot.control.fitting import check_may_set, check_named_once
+from wastenot.control.places import make_socket_path
+from wastenot.control.session import PATIENCE_S, Session
+from wastenot.core.errors import BadInputError
+from wastenot.core.setting import Setting
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Device, Identity
-from wastenot.errors import BadInputError
-from wastenot.metering.devices import visible_names
+from wastenot.meters.devices import visible_names
 from wastenot.pipelines.plan.plan import PipelinePlan
 from wastenot.pipelines.plan.plan_file import read_pipeline_plan
 from wastenot.pipelines.plan.rank_steps import PlanGraph
 from wastenot.pipelines.run.controller import PipelineController
 from wastenot.pipelines.run.straggler_seat import source_of
 from wastenot.planning.switching import commands, switch_time, undo_commands
-from wastenot.runtime.fitting import check_may_set, check_named_once
-from wastenot.runtime.places import make_socket_path
-from wastenot.runtime.session import PATIENCE_S, Session
-from wastenot.setting import Setting
 
 _NOBODYS = ("unknown", "unknown GPU")  # what plans of profiles say that do not name their card
 

@@ -56,7 +56,7 @@ def straggler(
     Ranks under apply report their iterations where WASTENOT_STRAGGLER names the server. It notices which pipeline is
     slow, or is told, and answers with the plan of the frontier that is done just then, from the same iteration on for all.
     """
-    from wastenot.errors import BadInputError
+    from wastenot.core.errors import BadInputError
 
     wanted = [name for name, is_wanted in _wants(plan, tell, clear=clear, status=status, stop=stop).items() if is_wanted]
     if len(wanted) != 1:
@@ -95,13 +95,13 @@ def _wants(plan: Path | None, tell: float | None, *, clear: bool, status: bool, 
 
 def default_address() -> str:
     """The socket of the user's server; its folder is made where it is missing."""
-    from wastenot.runtime.places import make_socket_path
+    from wastenot.control.places import make_socket_path
 
     return str(make_socket_path("straggler"))
 
 
 def _token(path: Path | None) -> str | None:
-    from wastenot.errors import BadInputError
+    from wastenot.core.errors import BadInputError
     from wastenot.pipelines.run.straggler_wire import read_token
 
     try:
@@ -149,7 +149,7 @@ def _say_events(stragglers: Stragglers, after_s: float) -> float:
 
 
 def _asked(at: str | None, message: dict[str, Any], token_file: Path | None) -> dict[str, Any]:
-    from wastenot.errors import BadInputError, DeviceError
+    from wastenot.core.errors import BadInputError, DeviceError
     from wastenot.pipelines.run.straggler_wire import ask
 
     address, token = at or default_address(), _token(token_file)

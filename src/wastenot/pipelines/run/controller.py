@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Literal
 
+from wastenot.control.gpu_reading import GpuReading
+from wastenot.control.marker import Marker
+from wastenot.control.status import Event, GpuStatus, PipelineStatus, Proof, Status, Summary
+from wastenot.core.setting import AUTO
 from wastenot.devices.protocol import Device
 from wastenot.pipelines.plan.rank_steps import PlanGraph
 from wastenot.pipelines.run.rank_execution import RankExecution
 from wastenot.pipelines.run.rung_follower import RungFollower
 from wastenot.pipelines.run.straggler_source import PlanSource
 from wastenot.planning.switching import SwitchTime
-from wastenot.runtime.gpu_reading import GpuReading
-from wastenot.runtime.marker import Marker
-from wastenot.runtime.status import Event, GpuStatus, PipelineStatus, Proof, Status, Summary
-from wastenot.setting import AUTO
 
 _SENSORS_S = 1.0  # between two readings
 _REMEMBERED = 20  # iterations

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 
 
 def pipeline_rank(ranks: int, given: int | None = None, environment: Mapping[str, str] | None = None) -> int:

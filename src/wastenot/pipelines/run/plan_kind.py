@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 
 _SCHEMA = "wastenot.pipeline/"
 

@@ -17,10 +17,10 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from statistics import median
 
+from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.protocol import Device
 from wastenot.pipelines.plan.rank_steps import Step
 from wastenot.planning.switching import SwitchTime
-from wastenot.setting import AUTO, Setting
 
 CAUTION = {True: 1.0, False: 0.5}
 """Standard deviations of a switch's latency by which a faster clock (``True``) is requested earlier, and a slower one later.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.pipelines.plan.plan import PipelinePlan, RankPlan
 from wastenot.pipelines.plan.rank_steps import PlanGraph, Step
 from wastenot.pipelines.run.rank_execution import RankExecution

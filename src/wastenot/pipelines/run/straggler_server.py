@@ -15,11 +15,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from wastenot.errors import BadInputError, WastenotError
+from wastenot.control.session import is_friend
+from wastenot.control.wire import LONGEST, Line
+from wastenot.core.errors import BadInputError, WastenotError
 from wastenot.pipelines.run.straggler_wire import SCHEMA, parse_address
 from wastenot.pipelines.run.stragglers import Order, Stragglers
-from wastenot.runtime.session import is_friend
-from wastenot.runtime.wire import LONGEST, Line
 
 _BACKLOG = 1024
 _LONGEST_SLEEP_S = 0.5

@@ -13,8 +13,8 @@ from collections import deque
 from contextlib import suppress
 from typing import Any, Protocol
 
+from wastenot.control.wire import Line
 from wastenot.pipelines.run.straggler_wire import SCHEMA, connect
-from wastenot.runtime.wire import Line
 
 _AGAIN_S = 2.0  # between two attempts to reach a server that is gone
 _KEPT = 4  # orders

@@ -19,7 +19,7 @@ import stat
 from pathlib import Path
 from typing import Any, Final
 
-from wastenot.runtime.wire import Line
+from wastenot.control.wire import Line
 
 SCHEMA: Final = "wastenot.straggler/1"
 ADDRESS: Final = "WASTENOT_STRAGGLER"

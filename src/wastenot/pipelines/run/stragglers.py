@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.pipelines.plan.straggler import Rungs
 from wastenot.pipelines.run.straggler_detection import Level
 from wastenot.pipelines.run.straggler_wire import SCHEMA

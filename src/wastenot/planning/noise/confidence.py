@@ -34,8 +34,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from wastenot.arrays import FloatArray, IndexArray
-from wastenot.errors import InfeasibleError
+from wastenot.core.arrays import FloatArray, IndexArray
+from wastenot.core.errors import InfeasibleError
 from wastenot.frontiers.algebra import choice
 from wastenot.frontiers.knapsack import Cheapest, cheapest_within
 from wastenot.frontiers.nodes import Ways

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.planning.costs import Costs
 from wastenot.planning.natural import JointErrors
 from wastenot.planning.noise.posteriors import Loadings, Posterior

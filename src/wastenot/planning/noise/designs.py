@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.planning.costs import Costs
 from wastenot.planning.noise.measured import Measured
 from wastenot.planning.noise.shapes import Shapes, ShapeTable, TimeShape

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.planning.costs import Costs
 from wastenot.planning.headline import LEVEL
 from wastenot.planning.noise.optimism import Optimism

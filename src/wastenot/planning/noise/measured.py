@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.core.arrays import FloatArray, IndexArray
 
 LEAST_FREEDOM = 8  # degrees of freedom of repeats from which their scatter is trusted
 _MOST_CORRELATED = 0.95  # of time and power, so that energy is never without error

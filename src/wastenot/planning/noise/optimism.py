@@ -14,7 +14,7 @@ from itertools import groupby
 
 import numpy as np
 
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.planning.units import PlanUnit
 
 _DRAWS = (4, 32)  # fewest and most

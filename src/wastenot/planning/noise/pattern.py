@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
 from wastenot.planning.costs import Costs
 
 _LEAST_KERNELS = 4  # at a setting, for its average to be one

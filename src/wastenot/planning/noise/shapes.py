@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.core.arrays import FloatArray, IndexArray
 
 _LOG_RATIOS = np.linspace(-2.0, 2.0, 61)  # of core to memory time at the highest clocks
 _EXPONENTS = (2.0, 3.0, 4.0, 6.0, 9.0, 14.0)

@@ -16,8 +16,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from wastenot.arrays import FloatArray, IndexArray
-from wastenot.blas import single_threaded
+from wastenot.core.arrays import FloatArray, IndexArray
+from wastenot.core.blas import single_threaded
 from wastenot.planning.costs import Costs, rows_of_readings
 from wastenot.planning.noise.designs import FEW_SETTINGS, Design, make_designs, sample_of
 from wastenot.planning.noise.measured import Measured, correlation, mean_logarithms

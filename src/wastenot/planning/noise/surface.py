@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotri, dtrtri
 
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.core.arrays import FloatArray, IndexArray
 
 LARGEST_FIT = 256  # kernels from which hyperparameters are learnt; of more, a random sample (benchmarks/bench_plan.py)
 _WEIGHT_VARIANCE = 4.0  # prior variance of a weight; shapes are scaled so that weights are about 1

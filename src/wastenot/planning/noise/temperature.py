@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.planning.costs import rows_of_readings
 from wastenot.study.sweep import Sweep
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.serving.bench.prompts import Prompts
 from wastenot.serving.model.requests import Requests
 

@@ -7,11 +7,12 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from wastenot.core.errors import BadInputError, ClocksRefusedError
+from wastenot.core.progress import Progress
+from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Device
-from wastenot.errors import BadInputError, ClocksRefusedError
-from wastenot.metering.devices import measurable_devices
-from wastenot.progress import Progress
+from wastenot.meters.devices import measurable_devices
 from wastenot.serving.bench.asks import Lengths
 from wastenot.serving.bench.energy import EnergyMeter, LocalMeter
 from wastenot.serving.bench.loads import LoadPlan, load_of_lengths
@@ -22,7 +23,6 @@ from wastenot.serving.bench.remote_meter import open_meter
 from wastenot.serving.bench.server import Api
 from wastenot.serving.bench.sweep import Served, ServerSweepOutcome, left_to_measure, sweep_server, wanted_points
 from wastenot.serving.tables.store import ServingStore
-from wastenot.setting import AUTO, Setting
 from wastenot.study.serving_records import PointEvidence, ServingPoint
 from wastenot.study.serving_rows import WantedPoint
 from wastenot.study.store import Study, open_study

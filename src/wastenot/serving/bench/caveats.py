@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from wastenot.core.wording import counted
 from wastenot.serving.bench.loops import Run
 from wastenot.serving.bench.measured_point import MeasuredPoint
-from wastenot.wording import counted
 
 LEAST_STEADY_S = 20.0
 """A shorter steady state is unstable, as ML.ENERGY has it."""

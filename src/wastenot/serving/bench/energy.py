@@ -11,10 +11,10 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
+from wastenot.core.errors import BadInputError
 from wastenot.devices.protocol import Device
-from wastenot.errors import BadInputError
-from wastenot.metering.result import GpuWindow, WindowResult, gpu_window
-from wastenot.metering.window import Window, measure
+from wastenot.meters.result import GpuWindow, WindowResult, gpu_window
+from wastenot.meters.window import Window, measure
 from wastenot.study.serving_records import PointEvidence
 
 _PATIENCE_S = 2.0  # for the energy counter's next step

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wastenot.arrays import BoolArray, FloatArray
+from wastenot.core.arrays import BoolArray, FloatArray
 from wastenot.study.serving_records import Percentiles
 
 _SHARES = (0.50, 0.90, 0.95, 0.99)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.serving.bench.asks import Ask, Lengths, asks_of_lengths, asks_of_trace, read_asks
 from wastenot.serving.bench.prompts import Prompts
 from wastenot.serving.bench.server import Api

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 
 _MANY = 1 << 14
 _BESIDE = 256  # files of the program itself

@@ -3,7 +3,7 @@
 Understood are the counters of energy of dcgm-exporter and of wastenot itself (``wastenot monitor --metrics-port``, also
 ``apply`` and ``tune``), and, where an exporter has no counter, dcgm-exporter's gauge of power. A counter is read often and
 its steps are dated by when they are first seen, as those of a GPU of this machine are, and
-:mod:`wastenot.metering.window_energy` makes an energy with its standard error of them. An exporter that reads its GPUs every
+:mod:`wastenot.meters.window_energy` makes an energy with its standard error of them. An exporter that reads its GPUs every
 30 s, as dcgm-exporter does unless told otherwise, makes steps of 30 s: no whole one lies in a steady state of 20 s, and what
 then is not known is not told.
 """
@@ -23,12 +23,12 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from wastenot.errors import BadInputError, first_line
-from wastenot.metering.window_energy import SHORT, Steps, window_energy
+from wastenot.core.errors import BadInputError, first_line
+from wastenot.core.suggest import suggestion
+from wastenot.meters.window_energy import SHORT, Steps, window_energy
 from wastenot.serving.bench.energy import EnergyUsed, Watch, together
 from wastenot.serving.bench.metric_samples import samples
 from wastenot.study.serving_records import PointEvidence
-from wastenot.suggest import suggestion
 
 _BLANK = 9.2e18  # from which on DCGM's numbers say why there is none
 _RESTARTED = 0.5  # a counter that falls below this much of its value has begun anew

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
 from wastenot.serving.bench.metric_samples import samples
 
 Quantity = Literal["running", "waiting", "cache_used", "prompt_tokens", "output_tokens", "preemptions"]

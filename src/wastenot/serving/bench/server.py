@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
-from wastenot.errors import BadInputError, MissingExtraError, ServerError, first_line
-from wastenot.install import install_line
+from wastenot.core.errors import BadInputError, MissingExtraError, ServerError, first_line
+from wastenot.core.install import install_line
+from wastenot.core.suggest import suggestion
 from wastenot.serving.bench.asks import Ask
 from wastenot.serving.bench.prompts import Prompts
-from wastenot.suggest import suggestion
 
 Api = Literal["completions", "chat"]
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from wastenot.errors import ServerError
+from wastenot.core.errors import ServerError
 from wastenot.serving.bench.latency_counts import LatencyCounts, counts_of
 from wastenot.serving.bench.metric_samples import Sample, samples
 from wastenot.serving.bench.scraping import NAMES, Quantity

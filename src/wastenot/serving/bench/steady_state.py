@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from wastenot.errors import ServerError
+from wastenot.core.errors import ServerError
+from wastenot.core.wording import counted
 from wastenot.serving.bench.caveats import notes_on, why_unstable
 from wastenot.serving.bench.lifetimes import lifetimes, percentiles
 from wastenot.serving.bench.loops import Run
@@ -17,7 +18,6 @@ from wastenot.serving.bench.scraping import Quantity, Scraped
 from wastenot.serving.bench.server import Server
 from wastenot.serving.bench.streams import Stream
 from wastenot.study.serving_records import Percentiles
-from wastenot.wording import counted
 
 _KEPT_METRICS: tuple[Quantity, ...] = ("running", "waiting", "cache_used")
 

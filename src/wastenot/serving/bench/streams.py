@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Callable
 from typing import Literal
 
-from wastenot.errors import first_line
+from wastenot.core.errors import first_line
 from wastenot.serving.bench.asks import Ask
 from wastenot.serving.bench.chunks import StreamError, read_chunk, skim_chunk
 from wastenot.serving.bench.http_streams import Pool, StaleConnectionError

@@ -13,15 +13,15 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
 
+from wastenot.core.errors import ClocksRefusedError, ServerError
+from wastenot.core.progress import Progress, Silent
+from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.open import claimed
 from wastenot.devices.protocol import Device
-from wastenot.errors import ClocksRefusedError, ServerError
-from wastenot.progress import Progress, Silent
 from wastenot.serving.bench import caveats
 from wastenot.serving.bench.energy import EnergyMeter, EnergyUsed
 from wastenot.serving.bench.measured_point import MeasuredPoint
 from wastenot.serving.tables.store import ServingRun, ServingStore
-from wastenot.setting import AUTO, Setting
 from wastenot.study.serving_records import PointEvidence, ServingPoint
 from wastenot.study.serving_rows import WantedPoint
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.core.arrays import FloatArray, IndexArray
 
 _AT_ONCE_S = 1e-4
 """Chunks closer than this came together: no engine makes a token in so little time, but one reply may come in two reads."""

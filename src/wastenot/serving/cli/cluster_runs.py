@@ -14,7 +14,7 @@ def cluster_runs_text(summary: StudySummary) -> list[RenderableType]:
     """The simulated clusters of a study, a run in each line; nothing where there are none."""
     from rich.markup import escape
 
-    from wastenot.reporting.formatting import percent, quantity
+    from wastenot.pages.formatting import percent, quantity
     from wastenot.terminal.tables import plain_table
 
     if not summary.cluster_runs:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.terminal import quantities
 from wastenot.terminal.options import ClockControlOptions, FiguresOption, JsonOption, SeedOption, parse_clocks, parse_counts
 

@@ -43,7 +43,7 @@ def profile_by_kernels(
     import shlex
     import sys
 
-    from wastenot.errors import BadInputError
+    from wastenot.core.errors import BadInputError
     from wastenot.serving.model.engine_kernels import CORE_STEP_MHZ, profile_from_kernels
     from wastenot.study.store import open_study
     from wastenot.terminal.output import typed_command

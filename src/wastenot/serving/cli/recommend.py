@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from wastenot.errors import BadInputError, InfeasibleError
+from wastenot.core.errors import BadInputError, InfeasibleError
+from wastenot.core.wording import counted
 from wastenot.terminal import quantities
 from wastenot.terminal.options import FiguresOption, JsonOption, PriceOptions
-from wastenot.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from wastenot.errors import DeviceError, StudyError
+from wastenot.core.errors import DeviceError, StudyError
+from wastenot.core.wording import counted
 from wastenot.serving.cli.server_load import ServerLoadOptions
 from wastenot.terminal import completing, quantities
 from wastenot.terminal.options import (
@@ -19,7 +20,6 @@ from wastenot.terminal.options import (
     JsonOption,
     PowerLimitsOption,
 )
-from wastenot.wording import counted
 
 if TYPE_CHECKING:
     from wastenot.serving.bench.bench import ServerBench
@@ -182,7 +182,7 @@ def _by_reason(outcome: ServerSweepOutcome) -> dict[str, str]:
 
 
 def _announcement(bench: ServerBench, why_none: str) -> list[str]:
-    from wastenot.reporting.formatting import duration
+    from wastenot.pages.formatting import duration
 
     served, meter, points, todo = bench.served, bench.meter, len(bench.wanted), len(bench.todo)
     before = f", {points - todo:,} of them measured before" if todo < points else ""

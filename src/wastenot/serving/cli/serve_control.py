@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
+from wastenot.core.wording import counted
 from wastenot.terminal import quantities
 from wastenot.terminal.options import ClockControlOptions, JsonOption
-from wastenot.wording import counted
 
 if TYPE_CHECKING:
     from wastenot.devices.protocol import Device
@@ -138,7 +138,7 @@ def serve_control(
     over_s = None if duration is None else time.monotonic() + duration
     with ExitStack() as stack:
         if metrics_port is not None:
-            from wastenot.runtime.metrics import serve_registry
+            from wastenot.control.metrics import serve_registry
             from wastenot.serving.control.own_metrics import control_registry
 
             port = stack.enter_context(serve_registry(metrics_port, control_registry(controlled), host=metrics_host))

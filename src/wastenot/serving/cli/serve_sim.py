@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
+from wastenot.core.wording import counted
 from wastenot.terminal.options import FiguresOption, JsonOption
-from wastenot.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -100,7 +100,7 @@ def serve_sim(
             say(f"{figures}: {counted(len(written), 'file')} written")
     document = scenario_document(chosen, found)
     if out is not None:
-        from wastenot.files import write_text
+        from wastenot.core.files import write_text
 
         write_text(out, json_text(document_of("serve-sim", document)) + "\n")
         say(f"{out}: written")
@@ -132,7 +132,7 @@ def _shared(processes: int | None, ray: str | None) -> Share:
 
 def _run(scenario: Scenario, study: str, share: Share) -> tuple[RunRecord, ...]:
     """All runs, those that were kept read from the study."""
-    from wastenot.errors import StudyError
+    from wastenot.core.errors import StudyError
     from wastenot.serving.cluster.runs import Run, record_of, run_scenario, runs_of
     from wastenot.serving.tables.cluster_store import ClusterStore, StoredClusterRun
     from wastenot.study.database import DAMAGED

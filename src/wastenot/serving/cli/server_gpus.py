@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.terminal.options import ClockControlOptions, parse_clocks, parse_power_limits
 
 if TYPE_CHECKING:
+    from wastenot.core.setting import Setting
     from wastenot.devices.protocol import Device
     from wastenot.serving.bench.energy import EnergyMeter
-    from wastenot.setting import Setting
 
 _LOCAL = ("localhost", "127.0.0.1", "::1", "0.0.0.0")
 
@@ -33,8 +33,8 @@ def server_gpus(
     Raises:
         BadInputError: there are several and none is named, or one cannot be measured.
     """
-    from wastenot.errors import DeviceError, MissingExtraError
-    from wastenot.metering.devices import measurable_devices, visible_names
+    from wastenot.core.errors import DeviceError, MissingExtraError
+    from wastenot.meters.devices import measurable_devices, visible_names
 
     if named == "none":
         return (), "--device none"
@@ -70,7 +70,7 @@ def settings_of(
     devices: Sequence[Device], core: str | None, memory: str | None, power_limit: str | None
 ) -> tuple[Setting, ...]:
     """The driver's own clocks, then those asked for, which the GPUs have."""
-    from wastenot.setting import AUTO
+    from wastenot.core.setting import AUTO
     from wastenot.sweeping.grid import Grid
 
     if core is None and memory is None and power_limit is None:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
+from wastenot.core.wording import counted
 from wastenot.terminal import quantities
 from wastenot.terminal.options import parse_counts
-from wastenot.wording import counted
 
 if TYPE_CHECKING:
     from wastenot.serving.bench.loads import LoadPlan

@@ -8,8 +8,8 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wastenot.errors import BadInputError
-from wastenot.wording import counted
+from wastenot.core.errors import BadInputError
+from wastenot.core.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

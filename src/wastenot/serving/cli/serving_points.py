@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wastenot.wording import counted
+from wastenot.core.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

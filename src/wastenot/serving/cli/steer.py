@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
+from wastenot.core.wording import counted
 from wastenot.terminal import quantities
 from wastenot.terminal.options import JsonOption, check_seconds
-from wastenot.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -113,7 +113,7 @@ def steer(
     """
     from dataclasses import replace
 
-    from wastenot.install import install_line
+    from wastenot.core.install import install_line
     from wastenot.serving.model.compiled import COMPILED
     from wastenot.serving.model.profile_file import read_engine
     from wastenot.serving.model.steering import DEFAULT_POLICIES, POLICY_NAMES, steer as run
@@ -233,7 +233,7 @@ def steering_document(found: Steering, engine: str, trace: str) -> dict[str, Any
 
 def steering_text(found: Steering, trace: str) -> RenderableType:
     """What the verb found, for a terminal."""
-    from wastenot.reporting.formatting import duration, percent, quantity
+    from wastenot.pages.formatting import duration, percent, quantity
     from wastenot.terminal.tables import Group, Text, plain_table
 
     engine = found.engine

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
-from wastenot.errors import BadInputError
+from wastenot.core.arrays import FloatArray
+from wastenot.core.errors import BadInputError
 from wastenot.serving.cluster.classes import COUNT
 from wastenot.serving.cluster.controllers.fixed import Fixed, Placed
 from wastenot.serving.cluster.levels import Levels, levels

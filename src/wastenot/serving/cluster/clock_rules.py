@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
 from wastenot.serving.cluster.frontiers import InstanceFrontier
 from wastenot.serving.cluster.model import ClockRule
 from wastenot.serving.model.deadlines import Deadlines

@@ -15,7 +15,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
 from wastenot.serving.cluster.classes import COUNT
 from wastenot.serving.cluster.forecast import UPPER, WINDOWS_S, Forecast
 from wastenot.serving.cluster.model import ClusterView

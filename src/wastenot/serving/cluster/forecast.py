@@ -18,8 +18,8 @@ from statistics import NormalDist
 import numpy as np
 from scipy.special import stdtrit
 
-from wastenot.arrays import BoolArray, FloatArray, IndexArray
-from wastenot.errors import BadInputError
+from wastenot.core.arrays import BoolArray, FloatArray, IndexArray
+from wastenot.core.errors import BadInputError
 from wastenot.serving.cluster.classes import COUNT
 
 SLOT_S = 300.0

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.serving.cluster.levels import levels
 from wastenot.serving.cluster.mixes import Mix
 from wastenot.serving.cluster.model import ClockRule

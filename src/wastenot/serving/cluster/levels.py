@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import gammaincc
 
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.serving.cluster.mixes import Mix
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine

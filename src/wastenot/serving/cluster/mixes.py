@@ -8,8 +8,8 @@ from statistics import NormalDist
 
 import numpy as np
 
-from wastenot.arrays import FloatArray, IndexArray
-from wastenot.errors import BadInputError
+from wastenot.core.arrays import FloatArray, IndexArray
+from wastenot.core.errors import BadInputError
 from wastenot.serving.cluster.classes import CLASSES, COUNT, RequestClasses
 from wastenot.serving.model.requests import Requests
 

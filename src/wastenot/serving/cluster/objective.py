@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
-from wastenot.errors import BadInputError
+from wastenot.core.arrays import FloatArray
+from wastenot.core.errors import BadInputError
 from wastenot.serving.cluster.traffic import time_of_s
 
 HOUR_S = 3600.0

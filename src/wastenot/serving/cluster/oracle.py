@@ -19,8 +19,8 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.optimize import linprog
 
-from wastenot.arrays import FloatArray
-from wastenot.errors import BadInputError
+from wastenot.core.arrays import FloatArray
+from wastenot.core.errors import BadInputError
 from wastenot.serving.cluster.classes import COUNT
 from wastenot.serving.cluster.model import Cluster
 from wastenot.serving.cluster.pools import PARTITIONS

@@ -6,8 +6,8 @@ import importlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from wastenot.errors import BadInputError, MissingExtraError
-from wastenot.install import install_line
+from wastenot.core.errors import BadInputError, MissingExtraError
+from wastenot.core.install import install_line
 from wastenot.serving.cluster.runs import Run, Share, simulated
 from wastenot.serving.cluster.scenario import Scenario
 

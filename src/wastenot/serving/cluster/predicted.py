@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
-from wastenot.errors import BadInputError
+from wastenot.core.arrays import FloatArray
+from wastenot.core.errors import BadInputError
 from wastenot.serving.cluster.classes import CLASSES, RequestClasses
 from wastenot.serving.model.requests import Requests
 

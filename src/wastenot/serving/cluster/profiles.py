@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
 from wastenot.serving.cluster.classes import COUNT, RequestClasses, dominates
 from wastenot.serving.cluster.frontiers import InstanceFrontier, frontier
 from wastenot.serving.cluster.ladders import ladder_frontier

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from wastenot.core.setting import Setting
 from wastenot.serving.cluster.seen_load import SeenLoad, carried
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
-from wastenot.setting import Setting
 
 _MOST = 4096
 _BEYOND = (1.0, 1.1, 1.25, 1.5, 2.0)  # times the fewest instances: more of them may draw less, at lower clocks

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wastenot.arrays import BoolArray, FloatArray, IndexArray
+from wastenot.core.arrays import BoolArray, FloatArray, IndexArray
 from wastenot.serving.cluster.classes import COUNT
 from wastenot.serving.cluster.model import Cluster, ClusterServed, InstanceState
 from wastenot.serving.cluster.simulation.simulate import Answers

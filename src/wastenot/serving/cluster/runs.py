@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
-from wastenot.blas import single_threaded
-from wastenot.errors import BadInputError
-from wastenot.progress import Progress
+from wastenot.core.arrays import FloatArray
+from wastenot.core.blas import single_threaded
+from wastenot.core.errors import BadInputError
+from wastenot.core.progress import Progress
 from wastenot.serving import model as serving
 from wastenot.serving.cluster.classes import COUNT
 from wastenot.serving.cluster.model import Cluster, ClusterServed, InstanceState

@@ -26,8 +26,8 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
-from wastenot.documents import Finite, Name, NotNegative, Part, Positive, first_problem
-from wastenot.errors import BadInputError
+from wastenot.core.documents import Finite, Name, NotNegative, Part, Positive, first_problem
+from wastenot.core.errors import BadInputError
 from wastenot.serving.cluster.model import ChangeTimes, Cluster, Router
 from wastenot.serving.cluster.objective import HOUR_S, Tariff, read_tariff
 from wastenot.serving.cluster.traffic import Distribution, RateCurve, read_curve, read_distribution

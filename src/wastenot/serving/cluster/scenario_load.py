@@ -18,8 +18,8 @@ from itertools import pairwise
 import numpy as np
 from scipy.special import ndtr
 
-from wastenot.arrays import FloatArray
-from wastenot.errors import BadInputError
+from wastenot.core.arrays import FloatArray
+from wastenot.core.errors import BadInputError
 from wastenot.serving.cluster.classes import CLASSES, COUNT
 from wastenot.serving.cluster.forecast import SLOT_S, Forecast, Past, forecast, template
 from wastenot.serving.cluster.model import Failure

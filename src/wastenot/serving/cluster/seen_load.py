@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wastenot.arrays import BoolArray, FloatArray, IndexArray
+from wastenot.core.arrays import BoolArray, FloatArray, IndexArray
 from wastenot.serving.cluster.clock_rules import decode_s
 from wastenot.serving.cluster.levels import Levels, levels
 from wastenot.serving.cluster.mixes import Mix

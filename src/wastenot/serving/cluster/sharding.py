@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wastenot.arrays import FloatArray, IndexArray
-from wastenot.errors import BadInputError
+from wastenot.core.arrays import FloatArray, IndexArray
+from wastenot.core.errors import BadInputError
 
 UNITS = 200
 """Of a load, unless told otherwise."""

@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 from scipy.special import ndtr
 
-from wastenot.arrays import FloatArray, IndexArray
-from wastenot.errors import BadInputError
+from wastenot.core.arrays import FloatArray, IndexArray
+from wastenot.core.errors import BadInputError
 from wastenot.serving.model.requests import Requests
 
 DAY_S, WEEK_S = 86_400.0, 604_800.0

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
 
+from wastenot.core.errors import ClocksRefusedError
+from wastenot.core.processes import Terminated
 from wastenot.devices.open import claimed
-from wastenot.errors import ClocksRefusedError
-from wastenot.processes import Terminated
 from wastenot.serving.control.instance import Instance
 from wastenot.serving.control.keeper import kept
 from wastenot.serving.control.recent_readings import Heard

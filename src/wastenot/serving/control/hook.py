@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-from wastenot.errors import BadInputError, first_line
+from wastenot.core.errors import BadInputError, first_line
 
 TIMEOUT_S = 3.0
 

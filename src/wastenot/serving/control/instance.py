@@ -17,8 +17,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from wastenot.core.errors import DeviceError, WastenotError, first_line
+from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.protocol import Device
-from wastenot.errors import DeviceError, WastenotError, first_line
 from wastenot.serving.bench.server_reading import ServerReading
 from wastenot.serving.cluster.seen_load import SeenLoad, bound_s, rule_of
 from wastenot.serving.control.events import Event, Tell
@@ -26,7 +27,6 @@ from wastenot.serving.control.feedback import JUDGED_OVER_S, Feedback
 from wastenot.serving.control.recent_readings import Heard, Recent
 from wastenot.serving.model.deadlines import LITERATURE, Deadlines
 from wastenot.serving.model.engine import Engine
-from wastenot.setting import AUTO, Setting
 
 State = Literal["unknown", "controlled", "default"]
 

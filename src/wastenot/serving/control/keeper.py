@@ -47,10 +47,10 @@ def _set_here(device: Device) -> bool:
 
 def main() -> None:
     """Wait until the input ends, and unless it says that all is done, restore what dead processes left changed."""
+    from wastenot.core.errors import WastenotError
     from wastenot.devices.nvidia.device import put_right
     from wastenot.devices.nvidia.journal import journals
     from wastenot.devices.nvidia.nvml import Nvml
-    from wastenot.errors import WastenotError
 
     if sys.stdin.buffer.read() == b"done":
         return

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from wastenot.runtime.metrics import load_client
+from wastenot.control.metrics import load_client
 from wastenot.serving.control.instance import Instance
 
 _HERTZ_PER_MHZ = 1e6

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from wastenot.documents import Name, Part, first_problem
-from wastenot.errors import BadInputError
+from wastenot.core.documents import Name, Part, first_problem
+from wastenot.core.errors import BadInputError
 from wastenot.serving.control.sources import host_of
 
 _FORM = "write one such as http://localhost:8000=nvidia:0"

@@ -7,13 +7,13 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from wastenot.core.wording import counted
 from wastenot.serving.cluster.recommended import Recommended, recommended
 from wastenot.serving.cluster.seen_load import SeenLoad
 from wastenot.serving.control.events import Event, Tell
 from wastenot.serving.control.instance import Instance, Rules, words
 from wastenot.serving.control.recent_readings import LENGTHS_OVER_S, RATE_OVER_S
 from wastenot.serving.model.engine import Engine
-from wastenot.wording import counted
 
 EVERY_S = 5.0
 """Between two looks at the load."""

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from wastenot.errors import BadInputError, ServerError, first_line
+from wastenot.core.errors import BadInputError, ServerError, first_line
 from wastenot.serving.bench.metric_samples import Sample
 from wastenot.serving.bench.scraping import NAMES
 from wastenot.serving.bench.server import aiohttp_or_error

@@ -11,12 +11,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from wastenot.core.errors import BadInputError
+from wastenot.core.setting import AUTO
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated.device import SimulatedDevice
-from wastenot.errors import BadInputError
 from wastenot.serving.model.from_kernels import StepKernels, kernels_of
-from wastenot.setting import AUTO
 from wastenot.study.sweep import Sweep
 from wastenot.workloads.kernel import KernelSpec
 

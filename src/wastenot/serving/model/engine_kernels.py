@@ -9,25 +9,25 @@ from pathlib import Path
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
+from wastenot.core.errors import BadInputError, ClocksRefusedError
+from wastenot.core.progress import Progress
+from wastenot.core.setting import Setting
 from wastenot.devices.open import claimed
 from wastenot.devices.protocol import Device, Task
-from wastenot.errors import BadInputError, ClocksRefusedError
+from wastenot.meters.tasks import WorkloadTasks
 from wastenot.planning.switching import switch_time
-from wastenot.progress import Progress
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.engine_curves import check_curves, kernels_by_curves
 from wastenot.serving.model.from_kernels import StepKernels, default_settings, kernels_of, table_knots, tables_of
 from wastenot.serving.model.memory import cache_blocks, card_bytes
 from wastenot.serving.model.profile_file import EngineProfile
 from wastenot.serving.model.tables import EngineTables, Evidence, OutsideProfileError
-from wastenot.setting import Setting
 from wastenot.study.store import Study, open_study
 from wastenot.study.sweep import Kernel, Sweep
 from wastenot.sweeping.grid import Grid, check_measures
 from wastenot.sweeping.point import PointOptions
 from wastenot.sweeping.sweep import measure_sweep
-from wastenot.tasks import WorkloadTasks
 from wastenot.workloads.communication import LINKS, Link, all_reduce_s, point_to_point_s
 from wastenot.workloads.kernel import DTYPE_BYTES, KernelSpec
 from wastenot.workloads.models import Model, find_model

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
-from wastenot.errors import BadInputError
+from wastenot.core.arrays import FloatArray
+from wastenot.core.errors import BadInputError
+from wastenot.core.setting import Setting
+from wastenot.core.wording import counted
 from wastenot.serving.model.measured import check_power
 from wastenot.serving.model.profile_file import Quantity, StatedError
 from wastenot.serving.model.step_law import StepLaw, fit_law
 from wastenot.serving.model.steps import MeasuredStep, Phase, averaged, rising, settings_of
 from wastenot.serving.model.tables import EngineTables, Evidence
-from wastenot.setting import Setting
-from wastenot.wording import counted
 
 PHASES: tuple[Phase, ...] = ("prefill", "decode")
 _FINE, _COARSE = 2**0.25, 2**0.5  # steps between knots of sizes and of contexts

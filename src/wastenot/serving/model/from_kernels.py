@@ -16,10 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.interpolate import PchipInterpolator, RegularGridInterpolator
 
-from wastenot.arrays import FloatArray
-from wastenot.errors import BadInputError
+from wastenot.core.arrays import FloatArray
+from wastenot.core.errors import BadInputError
+from wastenot.core.setting import AUTO, Setting
 from wastenot.serving.model.tables import EngineTables, Evidence
-from wastenot.setting import AUTO, Setting
 from wastenot.study.sweep import Sweep
 from wastenot.workloads.serving_steps import Size, StepPart, part_of
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
+from wastenot.core.setting import Setting
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.fitted import fitted_tables, held_out_errors, tells_contexts
 from wastenot.serving.model.measured import measured_tables
@@ -13,7 +14,6 @@ from wastenot.serving.model.profile_file import EngineProfile, StatedError
 from wastenot.serving.model.step_tables import StepTable
 from wastenot.serving.model.steps import MeasuredStep, implausible, is_repeat, settings_of
 from wastenot.serving.model.tables import Evidence
-from wastenot.setting import Setting
 
 _IDLE = 0.4  # of the least power of a step, where idle power was not measured
 _BLOCK = 16  # tokens

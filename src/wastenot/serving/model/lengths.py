@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from wastenot.arrays import FloatArray, IndexArray
-from wastenot.errors import BadInputError
+from wastenot.core.arrays import FloatArray, IndexArray
+from wastenot.core.errors import BadInputError
 
 
 def log_normal_lengths(output_tokens: IndexArray, *, sigma: float = 0.3, factor: float = 1.0, seed: int = 0) -> FloatArray:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wastenot.arrays import IndexArray
-from wastenot.errors import BadInputError
+from wastenot.core.arrays import IndexArray
+from wastenot.core.errors import BadInputError
 from wastenot.serving.model.requests import Requests
 
 _GOLDEN = (math.sqrt(5) - 1) / 2

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
-from wastenot.errors import BadInputError
+from wastenot.core.arrays import FloatArray
+from wastenot.core.errors import BadInputError
+from wastenot.core.setting import Setting
+from wastenot.core.wording import counted
 from wastenot.serving.model.steps import MeasuredStep, averaged, settings_of
 from wastenot.serving.model.tables import EngineTables, Evidence
-from wastenot.setting import Setting
-from wastenot.wording import counted
 
 
 def measured_tables(

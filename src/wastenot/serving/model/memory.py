@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
 from wastenot.workloads.kernel import DTYPE_BYTES
 from wastenot.workloads.models import Model
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
+from wastenot.core.setting import Setting
 from wastenot.frontiers.pareto import Groups, pareto_points
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.profile_file import EngineProfile
 from wastenot.serving.model.tables import OutsideProfileError
-from wastenot.setting import Setting
 
 _CONTEXT = 1024.0
 

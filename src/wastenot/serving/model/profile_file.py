@@ -17,14 +17,14 @@ from typing import Annotated, Any, Final, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from wastenot.arrays import FloatArray
-from wastenot.documents import Finite, NotNegative, Part, Positive, read_document
-from wastenot.errors import BadInputError
-from wastenot.files import write_text
+from wastenot.core.arrays import FloatArray
+from wastenot.core.documents import Finite, NotNegative, Part, Positive, read_document
+from wastenot.core.errors import BadInputError
+from wastenot.core.files import write_text
+from wastenot.core.setting import Setting
+from wastenot.core.version import own_version
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.tables import EngineTables
-from wastenot.setting import Setting
-from wastenot.version import own_version
 
 SCHEMA: Final = "wastenot.engine/1"
 _REMEDY: Final = "make a profile with 'wastenot engine --out'"

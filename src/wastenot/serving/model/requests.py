@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wastenot.arrays import BoolArray, FloatArray, IndexArray
-from wastenot.errors import BadInputError
+from wastenot.core.arrays import BoolArray, FloatArray, IndexArray
+from wastenot.core.errors import BadInputError
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, get_args
 
-from wastenot.errors import BadInputError
-from wastenot.progress import Progress, Silent
+from wastenot.core.errors import BadInputError
+from wastenot.core.progress import Progress, Silent
 from wastenot.serving.model.capacity import Capacity, best_step_tokens, capacity
 from wastenot.serving.model.comparison import PolicyResult, result_of
 from wastenot.serving.model.deadlines import LITERATURE, Deadlines

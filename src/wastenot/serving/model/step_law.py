@@ -23,8 +23,8 @@ from typing import Final
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
-from wastenot.blas import single_threaded
+from wastenot.core.arrays import FloatArray
+from wastenot.core.blas import single_threaded
 from wastenot.serving.model.steps import MeasuredStep, averaged
 
 _MOST = 1500  # steps that residuals are smoothed over

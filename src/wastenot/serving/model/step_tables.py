@@ -25,11 +25,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from wastenot.errors import BadInputError
+from wastenot.core.errors import BadInputError
+from wastenot.core.setting import AUTO, Setting
+from wastenot.core.suggest import listed, suggestion
 from wastenot.serving.model.steps import MeasuredStep, Phase
-from wastenot.setting import AUTO, Setting
 from wastenot.study.csv_text import check_text, plain_number, quoting_problem
-from wastenot.suggest import listed, suggestion
 
 FORM: Final = "phase,sequences,tokens,context,core_mhz,time_s,power_w"
 _REMEDY: Final = f"a table of steps has the columns {FORM}"

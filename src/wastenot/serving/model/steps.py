@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from wastenot.setting import AUTO, Setting
+from wastenot.core.setting import AUTO, Setting
 
 Phase = Literal["prefill", "decode"]
 _TOO_FAST = 0.5  # of the time of a step that does no more

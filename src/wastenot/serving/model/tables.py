@@ -13,9 +13,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
-from wastenot.errors import BadInputError
-from wastenot.setting import Setting
+from wastenot.core.arrays import FloatArray
+from wastenot.core.errors import BadInputError
+from wastenot.core.setting import Setting
 
 Source = Literal["measured", "fitted", "kernels"]
 Evidence = Literal["measured", "simulated", "forecast"]

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from wastenot.arrays import IndexArray
-from wastenot.errors import BadInputError
+from wastenot.core.arrays import IndexArray
+from wastenot.core.errors import BadInputError
+from wastenot.core.wording import counted
 from wastenot.serving.model.requests import Requests
-from wastenot.wording import counted
 
 _MOST_TOKENS = 1_000_000_000
 _BLOCK_TOKENS = 512

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wastenot.reporting.figure import (
+from wastenot.pages.figure import (
     NARROW_WIDTH,
     Figure,
     inline,
@@ -16,9 +16,9 @@ from wastenot.reporting.figure import (
     specification_of,
     tooltips,
 )
-from wastenot.reporting.formatting import percent, quantity
-from wastenot.reporting.optional_imports import load
-from wastenot.reporting.theme import CATEGORIES
+from wastenot.pages.formatting import percent, quantity
+from wastenot.pages.optional_imports import load
+from wastenot.pages.theme import CATEGORIES
 from wastenot.serving.cluster.classes import NAMES
 from wastenot.serving.cluster.outcome import Comparison, Outcome
 from wastenot.serving.cluster.runs import RunRecord

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from wastenot.files import write_text
-from wastenot.reporting.figure import export_figures
-from wastenot.reporting.html_page import render
-from wastenot.reporting.table import Table
+from wastenot.core.files import write_text
+from wastenot.pages.figure import export_figures
+from wastenot.pages.html_page import render
+from wastenot.pages.table import Table
 from wastenot.serving.cluster.outcome import Comparison
 from wastenot.serving.cluster.scenario import Scenario
 from wastenot.serving.page.cluster_figures import cluster_figures
@@ -91,5 +91,5 @@ def _tables(scenario: Scenario, found: Comparison, place: int, *, several: bool)
 
 
 def write_cluster_figures(scenario: Scenario, found: Sequence[Comparison], folder: str | os.PathLike[str]) -> list[Path]:
-    """Write the figures; see :func:`wastenot.reporting.figure.export_figures`."""
+    """Write the figures; see :func:`wastenot.pages.figure.export_figures`."""
     return export_figures(cluster_figures(scenario, found), origin_of(scenario), folder)

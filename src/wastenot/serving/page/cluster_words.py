@@ -6,15 +6,15 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from wastenot.origin import Origin
-from wastenot.reporting.formatting import SPACE, duration, number, percent, quantity
-from wastenot.reporting.panel import Line, Panel
-from wastenot.reporting.table import Column, Row, Table
+from wastenot.core.origin import Origin
+from wastenot.core.wording import counted
+from wastenot.pages.formatting import SPACE, duration, number, percent, quantity
+from wastenot.pages.panel import Line, Panel
+from wastenot.pages.table import Column, Row, Table
 from wastenot.serving.cluster.classes import NAMES
 from wastenot.serving.cluster.outcome import Comparison, Outcome, Spread
 from wastenot.serving.cluster.runs import RunRecord
 from wastenot.serving.cluster.scenario import Scenario
-from wastenot.wording import counted
 
 _HOW = {"measured": "measured", "fitted": "fitted to", "kernels": "composed of"}
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline, layered, specification_of, tooltips
-from wastenot.reporting.formatting import SPACE, percent, quantity
-from wastenot.reporting.optional_imports import load
-from wastenot.reporting.theme import CATEGORIES
+from wastenot.pages.figure import NARROW_WIDTH, Figure, inline, layered, specification_of, tooltips
+from wastenot.pages.formatting import SPACE, percent, quantity
+from wastenot.pages.optional_imports import load
+from wastenot.pages.theme import CATEGORIES
 from wastenot.serving.model.operating_points import OperatingPoint, PrefillPoint
 from wastenot.serving.model.profile_file import EngineProfile
 from wastenot.serving.page.engine_words import about, setting_text

@@ -7,10 +7,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from wastenot.files import write_text
-from wastenot.reporting.figure import export_figures
-from wastenot.reporting.html_page import render
-from wastenot.reporting.table import Fold, Table
+from wastenot.core.files import write_text
+from wastenot.pages.figure import export_figures
+from wastenot.pages.html_page import render
+from wastenot.pages.table import Fold, Table
 from wastenot.serving.model.operating_points import decodes, operating_points, prefill_points, usual_context
 from wastenot.serving.model.profile_file import EngineProfile
 from wastenot.serving.page.engine_figures import engine_figures

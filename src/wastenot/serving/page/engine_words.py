@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wastenot.origin import Origin
-from wastenot.reporting.formatting import SPACE, percent, quantity
-from wastenot.reporting.panel import Line, Panel
-from wastenot.reporting.table import Column, Row, Table
+from wastenot.core.origin import Origin
+from wastenot.core.setting import Setting
+from wastenot.core.wording import counted
+from wastenot.pages.formatting import SPACE, percent, quantity
+from wastenot.pages.panel import Line, Panel
+from wastenot.pages.table import Column, Row, Table
 from wastenot.serving.model.operating_points import OperatingPoint, PrefillPoint
 from wastenot.serving.model.profile_file import EngineProfile
-from wastenot.setting import Setting
-from wastenot.wording import counted
 
 _HOW = {"measured": "steps as they are", "fitted": "fitted to steps", "kernels": "composed of kernels"}
 _MOST_BATCHES = 8  # columns of a table

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline, layered, specification_of, tooltips
-from wastenot.reporting.formatting import quantity
-from wastenot.reporting.optional_imports import load
-from wastenot.reporting.theme import CATEGORIES
+from wastenot.pages.figure import NARROW_WIDTH, Figure, inline, layered, specification_of, tooltips
+from wastenot.pages.formatting import quantity
+from wastenot.pages.optional_imports import load
+from wastenot.pages.theme import CATEGORIES
 from wastenot.serving.model.recommend import configuration_text
 from wastenot.serving.page.recommend_words import Recommended, about
 from wastenot.study.serving_records import ServingPoint

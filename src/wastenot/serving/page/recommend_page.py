@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from wastenot.files import write_text
-from wastenot.reporting.figure import export_figures
-from wastenot.reporting.html_page import render
+from wastenot.core.files import write_text
+from wastenot.pages.figure import export_figures
+from wastenot.pages.html_page import render
 from wastenot.serving.page.recommend_figure import recommend_figure
 from wastenot.serving.page.recommend_words import (
     Recommended,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wastenot.origin import Origin
-from wastenot.reporting.formatting import SPACE, number, percent, quantity
-from wastenot.reporting.panel import Line, Panel
-from wastenot.reporting.table import Column, Row, Table
+from wastenot.core.origin import Origin
+from wastenot.pages.formatting import SPACE, number, percent, quantity
+from wastenot.pages.panel import Line, Panel
+from wastenot.pages.table import Column, Row, Table
 from wastenot.serving.model.recommend import (
     Bounds,
     Prices,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from datetime import UTC, datetime
 
-from wastenot.files import write_text
-from wastenot.reporting.figure import Figure
-from wastenot.reporting.html_page import render
+from wastenot.core.files import write_text
+from wastenot.pages.figure import Figure
+from wastenot.pages.html_page import render
 from wastenot.serving.model.steering import Steering
 from wastenot.serving.page.policies_figure import policies_figure
 from wastenot.serving.page.steer_words import (

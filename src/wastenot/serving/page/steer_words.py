@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from wastenot.origin import Origin
-from wastenot.reporting.formatting import SPACE, duration, number, percent, quantity
-from wastenot.reporting.panel import Line, Panel
-from wastenot.reporting.table import Column, Row, Table
+from wastenot.core.origin import Origin
+from wastenot.pages.formatting import SPACE, duration, number, percent, quantity
+from wastenot.pages.panel import Line, Panel
+from wastenot.pages.table import Column, Row, Table
 from wastenot.serving.model.steering import Steered, Steering
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
-from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline, layered, specification_of, tooltips
-from wastenot.reporting.optional_imports import load
+from wastenot.core.arrays import FloatArray
+from wastenot.pages.figure import NARROW_WIDTH, Figure, inline, layered, specification_of, tooltips
+from wastenot.pages.optional_imports import load
 from wastenot.serving.model.comparison import core_clocks_mhz
 from wastenot.serving.model.steering import Steered, Steering
 from wastenot.serving.page.policies_figure import policy_colors

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.core.arrays import FloatArray, IndexArray
 
 
 class ChainPrices(NamedTuple):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from wastenot.arrays import BoolArray, FloatArray
+from wastenot.core.arrays import BoolArray, FloatArray
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.policies.load import Load
 from wastenot.serving.simulation.policy import View

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wastenot.arrays import FloatArray, IndexArray
-from wastenot.errors import BadInputError
+from wastenot.core.arrays import FloatArray, IndexArray
+from wastenot.core.errors import BadInputError
 from wastenot.serving.model.compiled import compiled, compiled_inside
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
 from wastenot.serving.model.compiled import compiled, compiled_inside
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wastenot.arrays import BoolArray, FloatArray
+from wastenot.core.arrays import BoolArray, FloatArray
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.policies.costs import StepCosts

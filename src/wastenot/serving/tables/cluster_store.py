@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import insert, select
 
-from wastenot.errors import StudyError
+from wastenot.core.errors import StudyError
 from wastenot.study import catalog, schema
 from wastenot.study.database import DAMAGED
 from wastenot.study.store import Study

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, insert, select, update
 
-from wastenot.errors import BadInputError, StudyError
+from wastenot.core.errors import BadInputError, StudyError
 from wastenot.study import catalog, schema
 from wastenot.study.database import DAMAGED
 from wastenot.study.serving_records import ServingPoint

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
+from wastenot.core.arrays import FloatArray
 from wastenot.serving.cluster.classes import COUNT
 from wastenot.serving.cluster.clock_rules import greatest
 from wastenot.serving.cluster.controllers.fixed import room_of, taken, with_somewhere

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.serving.cluster.classes import COUNT
 from wastenot.serving.cluster.clock_rules import lowest_in_time
 from wastenot.serving.cluster.model import Action, ClockRule, Cluster, ClusterView, InstanceState, Route, Router, Start

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.serving.cluster.classes import COUNT
 from wastenot.serving.cluster.clock_rules import greatest, rule_at
 from wastenot.serving.cluster.demand import Demand

@@ -34,8 +34,8 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from wastenot.arrays import BoolArray, FloatArray, IndexArray
-from wastenot.errors import BadInputError
+from wastenot.core.arrays import BoolArray, FloatArray, IndexArray
+from wastenot.core.errors import BadInputError
 from wastenot.serving.cluster import classes
 from wastenot.serving.cluster.model import (
     Action,

@@ -1,0 +1,156 @@
+"""What it takes to put a plan to work on GPUs of this machine: the plan, the cards, their leases, a session."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from wastenot.control.controller import Controller, Subject
+from wastenot.control.fitting import check_card, check_may_set, check_named_once, schedule_of, why_not_the_job
+from wastenot.control.places import make_socket_path
+from wastenot.control.session import PATIENCE_S, Session
+from wastenot.core.errors import BadInputError
+from wastenot.devices.open import device_of_study, open_device
+from wastenot.devices.protocol import Device
+from wastenot.planning.plan import Plan, read_plan
+from wastenot.planning.switching import commands, undo_commands
+
+if TYPE_CHECKING:
+    from wastenot.devices.nvidia.journal import Restore
+    from wastenot.planning.schedule import Schedule, Segment
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """A plan and where it is put to work.
+
+    Attributes:
+        plan: the plan.
+        path: of its file, or its workload where it has none.
+        schedule: what is carried out.
+        gpus: to set.
+        notes: worth telling before.
+    """
+
+    plan: Plan
+    path: str
+    schedule: Schedule
+    gpus: tuple[Device, ...]
+    notes: tuple[str, ...]
+
+    def controller(self, *, dry_run: bool = False, seed: int = 0) -> Controller:
+        """What carries it out."""
+        subject = Subject(self.path, self.plan.digest, self.plan.workload, self.gpus[0].identity.origin)
+        return Controller(self.schedule, self.gpus, subject, now_s=self.gpus[0].time.now_s(), seed=seed, dry_run=dry_run)
+
+    def session(
+        self, *, dry_run: bool = False, seed: int = 0, name: str | None = None, patience_s: float = PATIENCE_S
+    ) -> Session:
+        """A session that carries it out, not yet begun.
+
+        Args:
+            dry_run: change no clocks.
+            seed: of the order of comparisons.
+            name: of its socket; by default that of this process.
+            patience_s: how long to wait for the first iteration before none is expected.
+
+        Raises:
+            BadInputError: its socket cannot be made.
+        """
+        return Session(
+            self.controller(dry_run=dry_run, seed=seed),
+            make_socket_path(name or f"apply-{os.getpid()}"),
+            wanted=sorted({segment.begins for rung in self.schedule.rungs for segment in rung.segments}),
+            by_layers=self.plan.captured_on is None,
+            fits=lambda seen: why_not_the_job(self.plan, seen),
+            lease=not dry_run,
+            patience_s=patience_s,
+        )
+
+
+def prepare(
+    plan: str | os.PathLike[str] | Plan,
+    devices: Sequence[str] | None = None,
+    *,
+    dry_run: bool = False,
+    restore: Restore | None = None,
+    seed: int = 0,
+) -> Application:
+    """Read a plan and open the GPUs that it is for; changes nothing.
+
+    Args:
+        plan: or its file.
+        devices: names of GPUs; by default the card that the plan was made on.
+        dry_run: clocks will not be changed, so that nobody has to be allowed to.
+        restore: ranges of locked clocks to restore afterwards.
+        seed: of a simulated GPU.
+
+    Raises:
+        BadInputError: the plan was edited, has no schedule, or is for another kind of card.
+        ClocksRefusedError: this process may not set clocks; says what would be needed.
+        DeviceError: a GPU does not respond.
+    """
+    path = plan.workload if isinstance(plan, Plan) else os.fspath(plan)
+    made = plan if isinstance(plan, Plan) else read_plan(plan)
+    schedule = schedule_of(made, path)
+    names = devices or (device_of_study(path, made.device),)
+    gpus = tuple(open_device(name, seed=seed, allow_clock_control=not dry_run, restore=restore) for name in names)
+    check_named_once(gpus)
+    notes = [note for gpu in gpus if (note := check_card(made, path, gpu.identity)) is not None]
+    if not dry_run:
+        check_may_set(gpus)
+    return Application(made, path, schedule, gpus, tuple(dict.fromkeys(notes)))
+
+
+def parse_devices(text: str) -> tuple[str, ...]:
+    """Names of devices: ``nvidia:0,1`` stands for ``nvidia:0,nvidia:1``.
+
+    Raises:
+        BadInputError: a part is empty.
+    """
+    names: list[str] = []
+    for part in (part.strip() for part in text.split(",")):
+        if not part:
+            raise BadInputError(f"`device` {text}: has an empty part; write nvidia:0,1")
+        if ":" not in part and names and names[0].startswith("nvidia:"):
+            names.append(f"nvidia:{part}")
+        else:
+            names.append(part)
+    return tuple(names)
+
+
+def would_be_set(application: Application) -> Iterator[str]:
+    """Lines that say what would be set, also as commands of the vendor's tool."""
+    rung = application.schedule.rungs[0]
+    for gpu in application.gpus:
+        identity = gpu.identity
+        yield f"{identity.name} ({identity.model}), in each iteration of {application.plan.workload}:"
+        before: tuple[str, ...] = commands(identity.label, rung.segments[-1].setting) if len(rung.segments) > 1 else ()
+        for segment in rung.segments:
+            yield f"  {_segment_text(segment)}"
+            wanted = commands(identity.label, segment.setting)
+            for command in wanted:
+                if command not in before:
+                    yield f"      {command}"
+            for command in undo_commands([line for line in before if _flag(line) not in map(_flag, wanted)]):
+                yield f"      {command}"
+            before = wanted
+        undo = undo_commands([line for one in rung.segments for line in commands(identity.label, one.setting)])
+        yield "  afterwards, and in blocks at the default clocks, for comparison"
+        for command in undo:
+            yield f"      {command}"
+
+
+def _flag(command: str) -> str:
+    """What a command sets."""
+    return next(word for word in command.split() if word.startswith("-") and word not in ("-i", "--gpu"))
+
+
+def _segment_text(segment: Segment) -> str:
+    where = f"from {segment.begins}"
+    if segment.offset_s > 0.0:
+        where += f" + {1e3 * segment.offset_s:.3g} ms"
+    early = f", requested {1e3 * segment.early_s:.3g} ms before" if segment.early_s > 0.0 else ""
+    return f"{where}, for {1e3 * segment.time_s:.3g} ms: {segment.setting}{early}"

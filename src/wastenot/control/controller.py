@@ -1,0 +1,606 @@
+"""Puts a plan to work on a running job: carries out its schedule, keeps the slowdown, proves the saving.
+
+    job ── mark(marker) ──▶ ┌────────────┐ ── requests of clocks ──▶ GPUs
+    clock ── act(now_s) ──▶ │ controller │ ◀── energy, power, … ────
+                            └────────────┘ ──▶ status(), end()
+
+It knows no thread, no socket and no clock of its own: whoever drives it calls :meth:`Controller.mark` with what the job has
+reached, and :meth:`Controller.act` when :meth:`Controller.due_s` says so, from one thread at a time.
+
+A job begins at the default clocks, until its iterations are steady and known to be the plan's. Then stretches at the plan's
+clocks alternate with blocks at the default clocks (:mod:`wastenot.control.blocks`).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Literal
+
+from wastenot.control.blocks import LEAST_ITERATIONS, Lengths, Stretch
+from wastenot.control.close_up import CloseUp
+from wastenot.control.energy_edges import Edge, EnergyEdges
+from wastenot.control.execution import Execution
+from wastenot.control.gpu_reading import GpuReading
+from wastenot.control.guard import Alarm, Guard
+from wastenot.control.ladder import Ladder
+from wastenot.control.ledger import Ledger
+from wastenot.control.marker import Marker
+from wastenot.control.status import Event, GpuStatus, Moment, Status, Summary
+from wastenot.control.time_line import TimeLine
+from wastenot.core.errors import BadInputError, DeviceError
+from wastenot.core.origin import Origin
+from wastenot.devices.protocol import Device
+from wastenot.planning.schedule import Schedule
+
+_SKIPPED = 2  # iterations of a job that say nothing of the others: it compiles, allocates, reads its first data
+_STEADY = 0.1  # by which the latest iterations of a job may differ while they count as steady
+_MOST_UNSTEADY = 30  # iterations, after which the job is as steady as it gets
+_JUDGED = 16  # iterations, before which a job is not refused
+_PAUSE = 1.5  # iterations that take longer by this factor had something else in them
+_SHIFTED = 3  # so many of these in a row are how the job runs now
+_OTHER_TIME = 1.6  # a workload whose iteration is longer or shorter by this factor is not the plan's
+_OTHER_SHARE = 0.15  # of an iteration, by which a pass may be longer or shorter
+_DRIFTED = 0.03  # change of an iteration's time at the default clocks that is worth telling
+_SENSORS_S = 0.5  # between readings for the status
+_CHECKED = 30  # iterations for which a look at the default clocks after an alarm counts
+_MOST_CHECKED = 8
+_EVENTS = 100  # kept
+_LATE = 3.0  # a switch counts as arrived after so many times its usual time
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is put to work.
+
+    Attributes:
+        plan: path of the plan, or what is applied instead.
+        digest: of the plan.
+        workload: of the plan.
+        origin: of the numbers that the run will give.
+    """
+
+    plan: str
+    digest: str
+    workload: str
+    origin: Origin
+
+
+class Controller:
+    """Carries out a schedule on the GPUs of a job.
+
+    Args:
+        schedule: of the plan.
+        gpus: that the job runs on, in the order that markers count them.
+        subject: what is put to work.
+        now_s: moment at which it begins, on the clock of the first GPU, which all moments are of.
+        seed: of the order of blocks.
+        dry_run: change no clocks.
+        default_share: of iterations that run at the default clocks for comparison in the long run.
+        process: ID of the process that controls the clocks; by default this one's.
+        started_unix_s: when it began, by the calendar; by default now.
+
+    Raises:
+        BadInputError: no GPU is given.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        gpus: Sequence[Device],
+        subject: Subject,
+        *,
+        now_s: float = 0.0,
+        seed: int = 0,
+        dry_run: bool = False,
+        default_share: float = 0.03,
+        process: int | None = None,
+        started_unix_s: float | None = None,
+    ) -> None:
+        if not gpus:
+            raise BadInputError("`gpus`: name at least one GPU")
+        self.schedule, self.gpus, self.subject = schedule, tuple(gpus), subject
+        self._began_s, self._now_s = now_s, now_s
+        self._dry_run = dry_run
+        self._process = os.getpid() if process is None else process
+        self._started_unix_s = time.time() if started_unix_s is None else started_unix_s
+        self._rng = random.Random(seed)
+        self._executions = [Execution(gpu, schedule, dry_run=dry_run) for gpu in gpus]
+        self._edges = [EnergyEdges(gpu, gpu.time.now_s) for gpu in gpus]
+        self._readings = [GpuReading() for _ in gpus]
+        self._sensors_due_s = now_s
+        self._lengths = Lengths(_LATE * max(schedule.switching.core_s, _memory_s(schedule)), default_share)
+        self._guard = Guard(schedule.max_slowdown)
+        self._ledger = Ledger(schedule.switching.core_s)
+        self._line = TimeLine(now_s)
+        self._close_up = CloseUp()
+        self._events: deque[Event] = deque(maxlen=_EVENTS)
+        self._ladder = Ladder(schedule.rungs, schedule.max_slowdown)
+        self._stretch: Stretch | None = None
+        self._coming: deque[Stretch] = deque()
+        self._alarm: Alarm | None = None
+        self._checked: int | None = None  # iteration of the latest block after an alarm
+        self._shifting = False  # whether iterations are nothing like what they were
+        self._block: Stretch | None = None  # at the default clocks, that has just ended
+        self._first_times_s: list[float] = []
+        self._iteration: int | None = None
+        self._iteration_s: float | None = None  # moment
+        self._usual_s = 0.0  # of an iteration, whatever the clocks
+        self._pauses = 0
+        self._marker: str | None = None
+        self._passes: dict[int, list[float]] = {}  # moments of markers after their iteration's begin, at the default clocks
+        self._drifted_from_s: float | None = None
+        self._warm_c: float | None = None
+        self._marked = [False] * len(gpus)
+        self._state: Literal["starting", "holding", "running", "idle", "refused", "over"] = "starting"
+        self._tell("started", f"{subject.plan}: {schedule.rungs[0].energy_change:+.1%} energy expected")
+
+    # ---- what drives it --------------------------------------------------------------------------------------
+
+    def mark(self, marker: Marker) -> None:
+        """Take note of what the job has reached."""
+        gpu, reached_s = marker.gpu, marker.reached_s
+        self._now_s = max(self._now_s, reached_s)
+        if gpu == 0:
+            self._marker = marker.name
+        execution = self._executions[gpu]
+        place = execution.place(marker.name)
+        if place is None:
+            return
+        self._marked[gpu] = True
+        execution.mark(place, marker.iteration, reached_s)
+        if gpu != 0:
+            return
+        for index in range(1, len(self._executions)):
+            if not self._marked[index]:  # it says nothing by itself, and runs along
+                self._executions[index].mark(place, marker.iteration, reached_s)
+        if place == 0:
+            self._begin_iteration(marker.iteration, reached_s)
+        elif self._state == "starting" and self._iteration_s is not None:
+            self._passes.setdefault(place, []).append(reached_s - self._iteration_s)
+        self._close_up.marker(reached_s - self._began_s, marker.name, execution.target, at_default=self._at_default)
+
+    def due_s(self) -> float | None:
+        """The next moment at which :meth:`act` has something to do; ``None`` for none."""
+        if self._state == "over":
+            return None
+        due_s = min(self._sensors_due_s, self._line.due_s)
+        for execution, edges in zip(self._executions, self._edges, strict=True):
+            due_s = min(due_s, execution.due_s, edges.due_s)
+        return due_s
+
+    def act(self, now_s: float) -> None:
+        """Do what is due: requests first, as they must not wait for sensors."""
+        if self._state == "over":
+            return
+        self._now_s = max(self._now_s, now_s)
+        next_s = math.inf
+        for execution in self._executions:
+            while execution.act(now_s):
+                if execution is self._executions[0]:
+                    self._close_up.request(now_s - self._began_s, execution.target, at_default=self._at_default)
+            next_s = min(next_s, execution.due_s)
+        for edges in self._edges:
+            if edges.due_s <= now_s and next_s > now_s + 1.5 * edges.read_s:
+                edges.act(now_s)
+        if now_s >= self._sensors_due_s and next_s > now_s + 2.0 * max(edges.read_s for edges in self._edges):
+            self._read_sensors(now_s)
+        if now_s >= self._line.due_s:
+            self._line.add(now_s, self._moment(now_s))
+
+    def hold(self, now_s: float) -> None:
+        """Go by no iterations, since none are told: a plan of one setting is kept, unguarded, and of others nothing is set.
+
+        Where iterations come after all, it begins with them as usual.
+        """
+        if self._state != "starting" or self._iteration is not None:
+            return
+        self._now_s = max(self._now_s, now_s)
+        if len(self.schedule.rungs[0].segments) > 1:
+            self._tell("note", "no iterations were seen, and the plan changes clocks within one: the default clocks stay")
+            return
+        self._state = "holding"
+        for execution in self._executions:
+            execution.begin(0, now_s)
+        self._tell("note", "no iterations were seen: the plan's setting is kept, without a guard, and nothing is proved")
+
+    def refuse(self, why: str, now_s: float) -> None:
+        """Go back to the default clocks for good, as what runs is not the plan's workload."""
+        if self._state in ("starting", "holding", "running", "idle"):
+            self._now_s = max(self._now_s, now_s)
+            self._refuse(why, now_s)
+
+    def status(self) -> Status:
+        """What is known now."""
+        rung = self.schedule.rungs[0]
+        self._settle()
+        return Status(
+            origin=self.subject.origin,
+            plan=self.subject.plan,
+            plan_digest=self.subject.digest,
+            workload=self.subject.workload,
+            process=self._process,
+            started_unix_s=self._started_unix_s,
+            elapsed_s=self._now_s - self._began_s,
+            dry_run=self._dry_run,
+            max_slowdown=self.schedule.max_slowdown,
+            iteration=self._iteration,
+            marker=self._marker,
+            rung=self._rung,
+            rungs=len(self.schedule.rungs),
+            at_default=self._at_default,
+            predicted_time_change=rung.time_change,
+            predicted_energy_change=rung.energy_change,
+            proof=self._ledger.proof(self._rung, self._running_j()),
+            gpus=tuple(self._gpu_status(index) for index in range(len(self.gpus))),
+            events=tuple(self._events),
+        )
+
+    def end(
+        self,
+        now_s: float | None = None,
+        *,
+        ended: Literal["job ended", "stopped", "refused", "failed"] = "job ended",
+        exit_code: int | None = None,
+    ) -> Summary:
+        """Give the clocks back, and say what became of it.
+
+        Args:
+            now_s: when it ended.
+            ended: why; a plan that was refused stays refused.
+            exit_code: of the job.
+        """
+        self._now_s = max(self._now_s, self._now_s if now_s is None else now_s)
+        if self._state != "over":
+            refused = self._state == "refused"
+            for edges in self._edges:
+                with suppress(DeviceError):  # whatever happened to the GPU, the end is told
+                    edges.look()
+            for execution in self._executions:
+                execution.release(self._now_s)
+            self._tell("stopped" if ended == "stopped" else "ended", "the clocks are given back")
+            self._finish_stretch()
+            self._state = "over"
+            ended = "refused" if refused else ended
+        return Summary(
+            status=self.status(),
+            ended=ended,
+            exit_code=exit_code,
+            time_line=self._line.moments(),
+            close_up=self._close_up.instants(),
+        )
+
+    @property
+    def _rung(self) -> int:
+        return self._ladder.present
+
+    @property
+    def _default_rung(self) -> int:
+        return self._ladder.last
+
+    # ---- iterations ------------------------------------------------------------------------------------------
+
+    @property
+    def _at_default(self) -> bool:
+        if self._state == "holding":
+            return False
+        return self._state != "running" or self._stretch is None or self._stretch.default
+
+    def _begin_iteration(self, iteration: int, reached_s: float) -> None:
+        before, before_s = self._iteration, self._iteration_s
+        self._iteration, self._iteration_s = iteration, reached_s
+        if self._state == "holding":
+            self._state = "starting"
+            for execution in self._executions:
+                execution.begin(self._default_rung, reached_s)
+        if before is None or before_s is None:
+            return
+        took_s = reached_s - before_s
+        if iteration != before + 1 or took_s <= 0.0:
+            self._spoil()
+        elif self._state == "starting":
+            self._start(took_s, reached_s)
+        elif self._state == "running":
+            self._count(took_s, reached_s)
+
+    def _start(self, took_s: float, now_s: float) -> None:
+        """At the default clocks, until iterations are steady."""
+        self._first_times_s.append(took_s)
+        seen = self._first_times_s[_SKIPPED:]
+        if len(seen) > 1:
+            self._guard.noise.learn(seen[-2], seen[-1])
+        if self._dry_run or len(seen) < LEAST_ITERATIONS:
+            return
+        latest, judged = seen[-LEAST_ITERATIONS:], seen[-_MOST_UNSTEADY:]
+        if max(latest) > (1.0 + _STEADY) * min(latest):
+            if len(seen) < _MOST_UNSTEADY:
+                return
+            latest = judged
+        self._usual_s = _median(latest)
+        if self._other_workload(self._usual_s) is not None:
+            # A few that resemble each other may be those of a start, or of a machine that was busy meanwhile.
+            if len(seen) >= _JUDGED and (why := self._other_workload(_median(judged))) is not None:
+                self._refuse(why, now_s)
+            return
+        if len(seen) < self._guard.enough():
+            return
+        self._guard.reference(seen[-max(self._guard.enough(), LEAST_ITERATIONS) :])
+        self._drifted_from_s = self._usual_s
+        if self._ladder.at_default:
+            self._tell("note", "the plan leaves everything at the default clocks: there is nothing to do")
+            self._state = "idle"
+            return
+        self._state = "running"
+        self._next_cycle(now_s)
+
+    def _count(self, took_s: float, now_s: float) -> None:
+        """An iteration has ended while the plan is at work."""
+        stretch = self._stretch
+        assert stretch is not None
+        if took_s > _PAUSE * self._usual_s and self._pauses < _SHIFTED:
+            self._pauses += 1
+            stretch.spoiled = True
+            return
+        if self._pauses >= _SHIFTED and took_s > _PAUSE * self._usual_s:
+            self._shifted(took_s, now_s)
+            return
+        self._pauses = 0
+        self._usual_s += 0.1 * (took_s - self._usual_s)
+        times_s = stretch.times_s
+        if times_s and stretch.measured:
+            self._guard.noise.learn(times_s[-1], took_s)
+        times_s.append(took_s)
+        if not stretch.default and stretch.part != "settle" and self._alarm is None and self._rung != self._default_rung:
+            alarm = self._guard.watch(took_s)
+            if alarm is not None and not self._just_checked:
+                self._raise(alarm, now_s)
+                return
+            if alarm is not None and alarm.sure:
+                self._step(alarm.excess)
+                self._cut_short(now_s)
+                return
+        if len(times_s) >= stretch.iterations:
+            self._next_stretch(now_s)
+
+    def _shifted(self, took_s: float, now_s: float) -> None:
+        """Iterations take much longer than they did, again and again."""
+        self._pauses = 0
+        self._usual_s = took_s
+        self._tell("drift", f"iterations take {took_s:.3g} s now: compared with the default clocks anew")
+        self._shifting = True
+        self._check_at_default(now_s)
+
+    def _spoil(self) -> None:
+        if self._stretch is not None:
+            self._stretch.spoiled = True
+
+    # ---- stretches -------------------------------------------------------------------------------------------
+
+    def _next_cycle(self, now_s: float) -> None:
+        pairs = len(self._ledger.time_pairs(self._rung))
+        period_s = max((edges.period_s for edges in self._edges), default=0.0)
+        cycle = self._lengths.cycle(
+            self._rung, self._default_rung, pairs, self._usual_s, period_s, self._rng, self._guard.enough()
+        )
+        self._coming = deque(cycle)
+        self._next_stretch(now_s)
+
+    def _next_stretch(self, now_s: float) -> None:
+        """End the stretch that runs, and begin the one that follows."""
+        ended = self._finish_stretch(now_s)
+        if ended is not None and not ended.default:
+            self._ladder.ran(len(ended.times_s))
+        # A block is followed by iterations that rest: when they have ended, its energy and that before it are known.
+        if ended is not None and ended.part == "block":
+            self._block = ended
+        if self._block is not None and not self._coming:
+            block, self._block = self._block, None
+            self._after_block(block)
+        if not self._coming:
+            self._next_cycle(now_s)
+            return
+        before, self._stretch = ended, self._coming.popleft()
+        self._stretch.begin = self._edge(now_s)
+        arm = self._default_rung if self._stretch.default else self._stretch.rung
+        if before is None or before.rung != arm:
+            for execution in self._executions:
+                execution.begin(arm, now_s)
+
+    def _finish_stretch(self, now_s: float | None = None) -> Stretch | None:
+        stretch, so_far_j = self._stretch, self._running_j()
+        self._stretch = None
+        if stretch is None or not stretch.times_s:
+            return stretch
+        stretch.so_far_j = so_far_j
+        if now_s is None:
+            stretch.spoiled = True  # it ended amid an iteration
+            stretch.end = [Edge(self._now_s, edges.latest_j or math.nan) for edges in self._edges]
+        else:
+            stretch.end = self._edge(now_s)
+        self._ledger.add(stretch)
+        return stretch
+
+    def _edge(self, now_s: float) -> list[Edge]:
+        """Ask for the energy at a moment, of every GPU; those of two stretches that meet are one."""
+        return [edges.add(now_s) for edges in self._edges]
+
+    def _running_j(self) -> float:
+        """Energy used so far in a stretch at the plan's clocks that runs."""
+        stretch = self._stretch
+        if stretch is None or stretch.default or not stretch.measured:
+            return 0.0
+        used_j = [
+            (edges.latest_j or math.nan) - (edge.energy_j or math.nan)
+            for edges, edge in zip(self._edges, stretch.begin, strict=True)
+        ]
+        total_j = math.fsum(used_j)
+        return total_j if total_j > 0.0 else 0.0
+
+    def _settle(self) -> None:
+        self._ledger.settle()
+
+    # ---- guard -----------------------------------------------------------------------------------------------
+
+    def _raise(self, alarm: Alarm, now_s: float) -> None:
+        """Look at the default clocks at once."""
+        self._alarm = alarm
+        self._check_at_default(now_s)
+
+    def _cut_short(self, now_s: float) -> None:
+        """End the stretch that runs, and begin a cycle at the rung that is present now."""
+        self._coming.clear()
+        self._next_stretch(now_s)
+
+    def _check_at_default(self, now_s: float) -> None:
+        if self._stretch is not None and not self._stretch.default:
+            self._stretch.spoiled = True
+        settle = self._lengths.settling(self._usual_s)
+        self._coming = deque(
+            [
+                Stretch("settle", self._default_rung, True, settle),
+                Stretch("block", self._default_rung, True, min(max(LEAST_ITERATIONS, self._guard.enough()), _MOST_CHECKED)),
+            ]
+        )
+        self._next_stretch(now_s)
+
+    def _after_block(self, block: Stretch) -> None:
+        """What a block at the default clocks says."""
+        guard, alarm = self._guard, self._alarm
+        self._alarm = None
+        if not block.times_s:
+            return
+        shifted = guard.slower_too(alarm, block.times_s) if alarm is not None else guard.changed(block.times_s)
+        guard.reference(block.times_s, anew=shifted or self._shifting)
+        self._drift(block.mean_s, shifted or self._shifting)
+        self._shifting = False
+        if alarm is not None:
+            self._checked = self._iteration
+            again = guard.look()
+            if again is not None and again.sure:
+                self._step(again.excess)
+            return
+        self._settle()
+        excess = guard.exceeds(self._ledger.time_pairs(self._rung))
+        if excess is not None:
+            self._step(excess)
+        else:
+            self._step_back()
+
+    @property
+    def _just_checked(self) -> bool:
+        """Whether the default clocks were looked at only just, because of an alarm."""
+        return self._checked is not None and (self._iteration or 0) - self._checked < _CHECKED
+
+    def _step(self, excess: float) -> None:
+        """Step towards speed."""
+        slowdown, limit = math.expm1(self._guard.limit + excess), self.schedule.max_slowdown
+        self._ladder.step(slowdown)
+        self._tell("stepped", f"iterations take {slowdown:+.1%}, more than {limit:.1%}: on to {self._rung_name()}")
+        self._begin_anew()
+
+    def _step_back(self) -> None:
+        """Step back towards saving, where there has been room for long."""
+        pairs, time = self._ledger.time_pairs(self._rung), self._ledger.time(self._rung)
+        slowdown = None if time is None else math.expm1(time.mean + time.half)
+        if self._ladder.back(slowdown, len(pairs)):
+            self._tell("stepped", f"there has been room for long: back to {self._rung_name()}")
+            self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """What was compared so far is not what runs now."""
+        self._ledger.begin_anew()
+        self._guard.restart()
+        self._checked = None
+
+    def _rung_name(self) -> str:
+        if self._ladder.at_default:
+            return "the default clocks"
+        return "the plan's own clocks" if self._rung == 0 else f"rung {self._rung} of {self._default_rung}"
+
+    def _drift(self, default_s: float, shifted: bool) -> None:
+        """Tell of iterations that are not what they were."""
+        first_s = self._drifted_from_s
+        if shifted:
+            self._begin_anew()
+        if first_s is None or abs(default_s / first_s - 1.0) < _DRIFTED:
+            return
+        self._drifted_from_s = default_s
+        self._tell("drift", f"iterations at the default clocks take {default_s / first_s - 1.0:+.1%}: other data or shapes?")
+        if not shifted:
+            self._begin_anew()
+
+    def _other_workload(self, iteration_s: float) -> str | None:
+        """Why what runs is not the plan's workload; ``None`` where it may be."""
+        planned_s = self.schedule.rungs[-1].time_s
+        if not 1.0 / _OTHER_TIME < iteration_s / planned_s < _OTHER_TIME:
+            return f"an iteration takes {iteration_s:.3g} s at the default clocks, where the plan's takes {planned_s:.3g} s"
+        for place, marker in enumerate(self.schedule.markers):
+            seen = sorted(self._passes.get(place, ()))
+            if not seen:
+                continue
+            share, planned = seen[len(seen) // 2] / iteration_s, marker.after_s / planned_s
+            if abs(share - planned) > _OTHER_SHARE:
+                return f"'{marker.name}' begins after {share:.0%} of an iteration, where the plan says {planned:.0%}"
+        needed = {segment.begins for rung in self.schedule.rungs for segment in rung.segments}
+        places = {marker.name: index for index, marker in enumerate(self.schedule.markers)}
+        missing = next((name for name in needed if places[name] != 0 and places[name] not in self._passes), None)
+        return None if missing is None else f"it never reaches '{missing}', at which the plan changes clocks"
+
+    def _refuse(self, why: str, now_s: float) -> None:
+        self._state = "refused"
+        self._stretch = None
+        self._coming.clear()
+        for execution in self._executions:
+            execution.release(now_s)
+        self._tell("refused", f"this is not the plan's workload: {why}; the default clocks stay")
+
+    # ---- what is told ----------------------------------------------------------------------------------------
+
+    def _tell(self, kind: Literal["started", "stepped", "drift", "refused", "stopped", "ended", "note"], text: str) -> None:
+        self._events.append(Event(at_s=self._now_s - self._began_s, kind=kind, text=text))
+
+    def _read_sensors(self, now_s: float) -> None:
+        self._sensors_due_s = now_s + _SENSORS_S
+        for device, edges, latest in zip(self.gpus, self._edges, self._readings, strict=True):
+            edges.look()
+            latest.read(device.sensors)
+        read_c = [latest.temperature_c for latest in self._readings if latest.temperature_c is not None]
+        if self._stretch is not None and read_c:
+            self._stretch.temperatures_c.append(math.fsum(read_c) / len(read_c))
+        self._settle()
+
+    def _moment(self, now_s: float) -> Moment:
+        saved = self._ledger.saved_j(self._rung, self._running_j())
+        sensors, target = self.gpus[0].sensors, self._executions[0].target
+        return Moment(
+            at_s=now_s - self._began_s,
+            power_w=sensors.power_w(),
+            core_mhz=sensors.clocks().core_mhz,
+            target_core_mhz=target.core_mhz,
+            marker=self._marker,
+            at_default=self._at_default,
+            rung=self._rung,
+            saved_j=None if saved is None else saved.value,
+            time_change=None if (slower := self._ledger.time(self._rung)) is None else slower.change,
+            energy_change=None if (more := self._ledger.energy(self._rung)) is None else more.change,
+        )
+
+    def _gpu_status(self, index: int) -> GpuStatus:
+        latest, used_j = self._readings[index], self._edges[index].used_j
+        return latest.status(self.gpus[index].identity, used_j, self._executions[index].target)
+
+
+def _median(times_s: Sequence[float]) -> float:
+    return sorted(times_s)[len(times_s) // 2]
+
+
+def _memory_s(schedule: Schedule) -> float:
+    """Time to change the memory clock, where any rung does."""
+    memory = {segment.memory_mhz for rung in schedule.rungs for segment in rung.segments}
+    return schedule.switching.memory_s if len(memory) > 1 else 0.0

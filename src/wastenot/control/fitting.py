@@ -1,0 +1,124 @@
+"""Whether a plan fits: the card it was made for, and the job that runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from wastenot.control.hooks import Seen
+from wastenot.core.errors import BadInputError, ClocksRefusedError
+from wastenot.devices.protocol import Device, Identity
+from wastenot.workloads.models import MODELS
+
+if TYPE_CHECKING:
+    from wastenot.planning.plan import Plan
+    from wastenot.planning.schedule import Schedule
+
+_PARAMETERS_DIFFER = 0.1  # relative; implementations pad tables and tie or do not tie the last layer
+_TOKENS_DIFFER = 0.05
+_HALF = ("bfloat16", "float16")
+_UNIQUE_ID = re.compile(r" GPU-[0-9a-f-]+$", re.IGNORECASE)
+
+
+def schedule_of(plan: Plan, path: str) -> Schedule:
+    """The schedule to carry out.
+
+    Raises:
+        BadInputError: the plan has none.
+    """
+    schedule: Schedule | None = getattr(plan, "schedule", None)
+    if schedule is None:
+        raise BadInputError(f"{path}: has no schedule to carry out; make the plan anew with 'wastenot plan'")
+    return schedule
+
+
+def check_named_once(gpus: Sequence[Device]) -> None:
+    """Refuse GPUs of which one is named twice.
+
+    Raises:
+        BadInputError: one is.
+    """
+    identities = [gpu.identity.unique_id for gpu in gpus]
+    twice = next((one for one in identities if identities.count(one) > 1), None)
+    if twice is not None:
+        raise BadInputError(f"`device`: {twice} is named twice")
+
+
+def check_may_set(gpus: Sequence[Device], shown: str = "set") -> None:
+    """Refuse GPUs whose clocks this process may not set.
+
+    Args:
+        gpus: to set.
+        shown: what a dry run shows of settings: those that would be ``set``, or ``tried``.
+
+    Raises:
+        ClocksRefusedError: says what would be needed.
+    """
+    for gpu in gpus:
+        refusal = gpu.clocks.refusal()
+        if refusal is not None:
+            raise ClocksRefusedError(
+                f"{gpu.identity.name}: clocks cannot be set: {refusal} (`dry_run` shows what would be {shown})"
+            )
+
+
+def check_card(plan: Plan, path: str, card: Identity) -> str | None:
+    """Refuse a plan of another kind of card.
+
+    Args:
+        plan: to put to work.
+        path: of its file.
+        card: that it is to be put to work on.
+
+    Returns:
+        What is worth telling where the plan was made on another card of the same model, else ``None``.
+
+    Raises:
+        BadInputError: the plan was made for another model, or for a simulated GPU.
+    """
+    made_for = plan.device
+    if made_for in (card.label, card.name):
+        return None
+    if made_for.startswith("sim:") or card.name.startswith("sim:"):
+        if made_for == card.name.partition("@")[0]:
+            return None
+        raise BadInputError(
+            f"{path}: is a plan for {made_for}, and {card.name} is another device; plan a sweep of {card.name}"
+        )
+    model = _UNIQUE_ID.sub("", made_for)
+    if _words(model) <= _words(card.model):
+        if model == made_for:
+            return None
+        return f"{path}: was made on another card of this model, {made_for.removeprefix(model).strip()}"
+    raise BadInputError(f"{path}: is a plan for {model}, and {card.name} is {card.model}; plan a sweep of {card.name}")
+
+
+def _words(name: str) -> set[str]:
+    return set(re.findall(r"[a-z0-9]+", name.lower())) - {"nvidia", "geforce"}
+
+
+def why_not_the_job(plan: Plan, seen: Seen) -> str | None:
+    """Why a job is not the plan's workload, by what its model looks like; ``None`` where it may be.
+
+    The controller judges by the time of its iterations and passes, whatever the model.
+
+    Args:
+        plan: at work.
+        seen: of the job.
+    """
+    run = plan.run
+    if run is None or run.model not in MODELS:
+        return None
+    shape, model = run.shape, MODELS[run.model]
+    if shape.phase != "training":
+        return f"the plan is for {shape.phase}, and the job trains"
+    if seen.parameters is not None and shape.tensor_parallel == 1:
+        planned = model.parameters
+        if abs(seen.parameters / planned - 1.0) > _PARAMETERS_DIFFER:
+            return f"the model has {seen.parameters:,} parameters, and {run.model} {planned:,}"
+    if seen.tokens is not None and abs(seen.tokens / shape.rows - 1.0) > _TOKENS_DIFFER:
+        return f"an iteration takes {seen.tokens:,} tokens, where the plan is for {shape.rows:,}"
+    if seen.dtype in _HALF and shape.dtype in ("fp32", "tf32"):
+        return f"the model is in {seen.dtype}, where the plan is for {shape.dtype}"
+    return None

@@ -1,0 +1,98 @@
+"""What was known of a plan's time and energy while a run went on: estimates with intervals, against bound and plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from wastenot.control.page.story import bound_text
+from wastenot.control.page.time_line_figure import NARROW, WIDTH, Axis, subtitle
+from wastenot.control.status import Moment, Status, Summary
+from wastenot.pages.figure import Figure, inline, layered, specification_of, tooltips
+from wastenot.pages.optional_imports import load
+
+_HEIGHT = 170
+_TIME, _ENERGY = "#2f6fde", "#0f9b8e"
+_MARGIN = 1.5  # of the settled interval, shown above and below; early intervals may be wider than a page
+
+
+def estimates_figure(summary: Summary) -> Figure:
+    """Time and energy of an iteration against the default clocks, as known at each moment."""
+    title = "What was known when"
+    known = [moment for moment in summary.time_line if moment.time_change is not None or moment.energy_change is not None]
+    if not known:
+        note = "The run ended before there was an estimate."
+        return Figure("applied-estimates", title, subtitle(summary), note, None)
+    bound = bound_text(summary.status)
+    note = (
+        "Time and energy of an iteration at the rung of the moment against the default clocks, with the 95 % interval as a "
+        f"band. Red: the slowdown bound of {bound}. Dotted: what the plan predicts. Early ones may reach beyond the figure."
+    )
+    wide, narrow = (specification_of(_chart(summary.status, known, narrow=each)) for each in (False, True))
+    return Figure("applied-estimates", title, subtitle(summary), note, wide, narrow)
+
+
+def _chart(status: Status, known: Sequence[Moment], *, narrow: bool) -> Any:
+    alt = load("altair")
+    axis = Axis.of(max(status.elapsed_s, known[-1].at_s))
+    time = _rows(known, "time_change", axis)
+    energy = _rows(known, "energy_change", axis)
+    panels = []
+    if time:
+        levels = [("bound", status.max_slowdown), ("predicted", status.predicted_time_change)]
+        panels.append(_panel(time, "time, %", _TIME, levels, axis, narrow=narrow, title=not energy))
+    if energy:
+        levels = [("predicted", status.predicted_energy_change)]
+        panels.append(_panel(energy, "energy, %", _ENERGY, levels, axis, narrow=narrow, title=True))
+    width = NARROW if narrow else WIDTH
+    return alt.vconcat(*(panel.properties(width=width, height=_HEIGHT) for panel in panels), spacing=16)
+
+
+def _rows(known: Sequence[Moment], name: str, axis: Axis) -> list[dict[str, float]]:
+    """A row for each stretch of time with the same estimate, in per cent."""
+    rows: list[dict[str, float]] = []
+    for moment in known:
+        estimate = getattr(moment, name)
+        if estimate is None:
+            continue
+        t = round(axis.factor * moment.at_s, 5)
+        row = {"t": t, "value": 100 * estimate.value, "low": 100 * estimate.low, "high": 100 * estimate.high}
+        row = {key: round(value, 4) for key, value in row.items()}
+        if rows:
+            rows[-1]["end"] = t
+        if not rows or any(rows[-1][key] != row[key] for key in ("value", "low", "high")):
+            rows.append(row)
+    if rows:
+        rows[-1]["end"] = axis.end
+    return rows
+
+
+def _panel(
+    rows: Sequence[dict[str, float]],
+    name: str,
+    color: str,
+    levels: Sequence[tuple[str, float]],
+    axis: Axis,
+    *,
+    narrow: bool,
+    title: bool,
+) -> Any:
+    alt = load("altair")
+    marked = [row["value"] for row in rows] + [100 * level for _, level in levels]
+    reach = _MARGIN * (rows[-1]["high"] - rows[-1]["low"])
+    y_scale = alt.Scale(domain=[min(marked) - reach, max(marked) + reach], zero=False, nice=True)
+    x, y = axis.x(narrow=narrow, title=title), alt.Y("value:Q", title=name, scale=y_scale)
+    base = alt.Chart(inline(rows))
+    tooltip = tooltips({"value:Q": name, "low:Q": "from", "high:Q": "to", "t:Q": axis.unit})
+    band = base.mark_rect(color=color, opacity=0.22, clip=True).encode(
+        x=x, x2=alt.X2("end:Q"), y=alt.Y("low:Q", title=name, scale=y_scale), y2=alt.Y2("high:Q"), tooltip=tooltip
+    )
+    line = base.mark_rule(color=color, strokeWidth=2.2, strokeDash=[1, 0], clip=True).encode(x=x, x2=alt.X2("end:Q"), y=y)
+    lines = [band, line]
+    for what, level in levels:
+        rule = alt.Chart(inline([{"value": 100 * level, "what": what}]))
+        drawn: dict[str, Any] = (
+            {"style": "rule"} if what == "predicted" else {"color": "#d6483b", "strokeWidth": 1.6, "strokeDash": [1, 0]}
+        )
+        lines.append(rule.mark_rule(**drawn).encode(y=y, tooltip=tooltips({"what:N": " ", "value:Q": "%"})))
+    return layered(*lines)

@@ -1,0 +1,66 @@
+"""A plan at work in one line: ``saved 8.1 ± 0.5 %, time +0.1 ± 0.2 %, 3.2 kWh since 09:14``."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from wastenot.control.page.story import plus_minus, saved_text
+from wastenot.control.status import Estimate, Status, Tuning
+from wastenot.core.wording import counted
+from wastenot.pages.formatting import duration, percent
+
+
+def live_text(status: Status) -> str:
+    """What a plan at work has come to by now."""
+    parts = [_effect(status)]
+    saved = status.proof.saved_j
+    amount = "" if saved is None or status.dry_run else f"{saved_text(saved.value)} saved "
+    parts.append(f"{amount}{_span(status)}")
+    if status.rung > 0:
+        last = status.rung == status.rungs - 1
+        parts.append("at the default clocks, to keep the slowdown" if last else f"{counted(status.rung, 'step')} faster")
+    if status.origin != "measured":
+        parts.append(status.origin)
+    return ", ".join(parts)
+
+
+def _span(status: Status) -> str:
+    """Since when; of a simulated job, whose time is not that of the clock on the wall, how long it has run."""
+    if status.origin == "simulated":
+        return f"in {duration(status.elapsed_s)}"
+    return f"since {datetime.fromtimestamp(status.started_unix_s).astimezone():%H:%M}"
+
+
+def _effect(status: Status) -> str:
+    done = 0 if status.iteration is None else status.iteration
+    proof = status.proof
+    if status.tuning is not None and (not status.tuning.done or proof.energy_change is None):
+        return _tuning(status.tuning, done)
+    if status.dry_run:
+        predicted = f"{percent(-status.predicted_energy_change)} is predicted to be saved"
+        return f"dry run, nothing is set: {predicted}, {counted(done, 'iteration')}"
+    if status.pipeline is not None and status.pipeline.iteration_s is not None and not status.at_default:
+        took_s, planned_s = status.pipeline.iteration_s, status.pipeline.planned_s
+        predicted = f"{percent(-status.predicted_energy_change)} is predicted to be saved"
+        return f"an iteration takes {took_s:.3g} s, planned {planned_s:.3g} s, {predicted}, {counted(done, 'iteration')}"
+    if any(event.kind == "refused" for event in status.events):
+        return "not the plan's workload: it runs at the default clocks"
+    if proof.energy_change is None or proof.time_change is None:
+        where = "" if status.iteration is not None else ": waiting for the first"
+        return f"nothing to tell yet, {counted(done, 'iteration')}{where}"
+    energy = proof.energy_change
+    saved = Estimate(value=-energy.value, low=-energy.high, high=-energy.low)
+    what = f"saved {plus_minus(saved, sign=False)}" if saved.value >= 0.0 else f"used {plus_minus(energy, sign=False)} more"
+    return f"{what}, time {plus_minus(proof.time_change)}"
+
+
+def _tuning(tuning: Tuning, iterations: int) -> str:
+    """How far the search for a setting has come."""
+    state = "" if tuning.done else f"tuning, iteration {iterations:,}: "
+    what = f"{counted(tuning.tried, 'setting')} tried"
+    if tuning.best is None or tuning.energy_change is None or tuning.time_change is None:
+        return f"{state}{what}, {'none saves: the default clocks stay' if tuning.done else 'none is known to save yet'}"
+    energy = tuning.energy_change
+    saved = plus_minus(Estimate(value=-energy.value, low=-energy.high, high=-energy.low), sign=False)
+    left = "" if tuning.done or tuning.left < 2 else f", {tuning.left} still compared"
+    return f"{state}{what}{left}, best {tuning.best}: saves {saved}, time {plus_minus(tuning.time_change)}"

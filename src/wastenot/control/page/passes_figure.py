@@ -1,0 +1,79 @@
+"""What a run did in each pass: power and core clock, at the plan's clocks and at the default ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from wastenot.control.marker import ITERATION
+from wastenot.control.page.time_line_figure import COLORS, DEFAULT, PLAN, arm_color, subtitle
+from wastenot.control.status import Moment, Summary
+from wastenot.pages.figure import NARROW_WIDTH, Figure, inline, layered, specification_of, tooltips
+from wastenot.pages.optional_imports import load
+
+_WIDTH, _NARROW = 370, NARROW_WIDTH - 100
+_ORDER = ("embedding", "forward", "loss", "backward", "optimizer")  # others come before, as they were met
+_FEWEST = 3  # readings behind a mean
+_BAR = 11
+
+
+def passes_figure(summary: Summary) -> Figure:
+    """Mean power and core clock by pass, of the readings of the time line."""
+    rows = means_by_pass(summary.time_line, summary.status.rungs - 1)
+    title = "What each pass ran at"
+    if not rows:
+        note = f"No pass has {_FEWEST} readings or more."
+        return Figure("applied-passes", title, subtitle(summary), note, None)
+    note = (
+        "Means of the first GPU's readings while its job was in the pass. Where a pass is shorter than its sensor averages "
+        "over, what neighbouring passes draw is mixed in."
+    )
+    wide, narrow = (specification_of(_chart(rows, narrow=each)) for each in (False, True))
+    return Figure("applied-passes", title, subtitle(summary), note, wide, narrow)
+
+
+def means_by_pass(moments: Sequence[Moment], last_rung: int) -> list[dict[str, object]]:
+    """A row for each pass, at the plan's and at the default clocks (the last rung): mean power in W, core clock in MHz."""
+    seen: dict[tuple[str, bool], list[Moment]] = {}
+    for moment in moments:
+        name = (moment.marker or "").partition(":")[0]
+        if name not in ("", ITERATION):
+            seen.setdefault((name, moment.at_default or moment.rung == last_rung), []).append(moment)
+    order = sorted(dict.fromkeys(name for name, _ in seen), key=lambda name: _ORDER.index(name) if name in _ORDER else -1)
+    rows: list[dict[str, object]] = []
+    for name in order:
+        for at_default in (False, True):
+            of = seen.get((name, at_default), [])
+            powers = [each.power_w for each in of if each.power_w is not None]
+            clocks = [each.core_mhz for each in of if each.core_mhz is not None]
+            if len(of) >= _FEWEST:
+                row: dict[str, object] = {"pass": name, "arm": DEFAULT if at_default else PLAN, "readings": len(of)}
+                row |= {"power": round(sum(powers) / len(powers), 1)} if powers else {}
+                row |= {"core": round(sum(clocks) / len(clocks), 1)} if clocks else {}
+                rows.append(row)
+    return rows
+
+
+def _chart(rows: Sequence[dict[str, object]], *, narrow: bool) -> Any:
+    alt = load("altair")
+    names = list(dict.fromkeys(row["pass"] for row in rows))
+    panels = []
+    for field, title in (("power", "mean power, W"), ("core", "mean core clock, MHz")):
+        known = [row for row in rows if field in row]
+        if not known:
+            continue
+        base = alt.Chart(inline(known)).encode(
+            y=alt.Y("pass:N", sort=names, title=None, axis=alt.Axis(labelLimit=90, ticks=False, domain=False)),
+            yOffset=alt.YOffset("arm:N", sort=list(COLORS), scale=alt.Scale(paddingOuter=0.2)),
+            tooltip=tooltips({"pass:N": "pass", "arm:N": " ", f"{field}:Q": title, "readings:Q": "readings"}),
+        )
+        most = max(float(str(row[field])) for row in known)
+        x = alt.X(
+            f"{field}:Q", title=title, scale=alt.Scale(domain=[0.0, 1.14 * most], nice=False), axis=alt.Axis(tickCount=5)
+        )
+        bars = base.mark_bar(height=_BAR).encode(x=x, color=arm_color(narrow=narrow))
+        text = base.mark_text(style="small-label", align="left", dx=4).encode(
+            x=x, text=alt.Text(f"{field}:Q", format=",.0f")
+        )
+        panels.append(layered(bars, text).properties(width=_NARROW if narrow else _WIDTH, height=alt.Step(_BAR + 4)))
+    return (alt.vconcat if narrow else alt.hconcat)(*panels, spacing=24)

@@ -1,0 +1,173 @@
+"""What a run under a plan says in ten seconds: what was saved, whether the slowdown was kept, and what both rest on."""
+
+from __future__ import annotations
+
+from wastenot.control.status import Estimate, Status, Summary
+from wastenot.core.origin import Origin
+from wastenot.core.wording import counted
+from wastenot.pages.formatting import SPACE, change, duration, number, percent, quantity
+from wastenot.pages.panel import Line, Panel, Tone
+from wastenot.pages.price import energy_text
+
+_ENDS = {
+    "job ended": "the job ended",
+    "stopped": "it was stopped",
+    "refused": "the plan was refused",
+    "failed": "the job failed",
+}
+_WHOSE: dict[Origin, str] = {
+    "measured": "measured while the job ran",
+    "simulated": "on a simulated GPU",
+    "synthetic": "made up for a demonstration",
+    "forecast": "forecast",
+}
+
+
+_SOLD_J = 3.6e5  # from which on energies are also told in kilowatt-hours
+
+
+def story_of(summary: Summary) -> tuple[Tone, str, str, tuple[Panel, ...]]:
+    """How sure the outcome is, the headline, its verdict, and three panels."""
+    status = summary.status
+    tone, verdict = _verdict(summary)
+    return tone, _effect(summary), verdict, (_saved(status), _time(summary), _basis(summary))
+
+
+def plus_minus(estimate: Estimate, *, sign: bool = True, digits: int | None = None) -> str:
+    """An estimate with half its interval, such as ``+0.1 ± 0.2 %``, to the digits that its error leaves."""
+    half = 0.5 * (estimate.high - estimate.low)
+    shown = digits if digits is not None else 1 if half >= 5e-4 else 2
+    value = percent(estimate.value, shown, sign=sign).removesuffix(f"{SPACE}%")
+    return f"{value}{SPACE}±{SPACE}{percent(half, shown)}"
+
+
+def interval(estimate: Estimate, digits: int = 2) -> str:
+    """The 95 % interval of a change."""
+    return f"{change(estimate.low, digits)} to {change(estimate.high, digits)}"
+
+
+def _effect(summary: Summary) -> str:
+    status, proof = summary.status, summary.status.proof
+    if status.dry_run:
+        return f"A dry run of {duration(status.elapsed_s)}: no clock was set"
+    if summary.ended == "refused":
+        return "The plan was refused, and the job ran at its default clocks"
+    if _went_back(status) and proof.saved_j is None:
+        return "Went back to the default clocks before it was known what was saved"
+    if proof.energy_change is None or proof.time_change is None:
+        return f"Ran for {duration(status.elapsed_s)}, too short to tell what was saved"
+    if _went_back(status) and proof.saved_j is not None:
+        return f"Saved {_joules(proof.saved_j.value)}, then went back to the default clocks"
+    saves = proof.energy_change.value < 0.0
+    energy = plus_minus(_negated(proof.energy_change) if saves else proof.energy_change, sign=False)
+    what = f"Saved {energy} of the energy" if saves else f"Used {energy} more energy"
+    return f"{what}, time {plus_minus(proof.time_change)}"
+
+
+def _went_back(status: Status) -> bool:
+    """Whether the job ended at the default clocks, where nothing is saved."""
+    return status.rung == status.rungs - 1
+
+
+def _negated(estimate: Estimate) -> Estimate:
+    return Estimate(value=-estimate.value, low=-estimate.high, high=-estimate.low)
+
+
+def _verdict(summary: Summary) -> tuple[Tone, str]:
+    status = summary.status
+    if status.dry_run:
+        return "neutral", "what the plan predicts is all that can be said"
+    if summary.ended == "refused":
+        return "neutral", "what ran is not what the plan was made for"
+    if status.rungs == 1:
+        return "neutral", "the plan has no other clocks to offer"
+    return _kept(status, status.proof.time_change)
+
+
+def _kept(status: Status, time: Estimate | None) -> tuple[Tone, str]:
+    """Whether the slowdown was kept at the clocks of the end."""
+    bound = bound_text(status)
+    if _went_back(status):
+        return "undecided", f"at no other clocks of the plan was the slowdown bound of {bound} kept, {_WHOSE[status.origin]}"
+    if time is None:
+        return "undecided", f"whether the slowdown stays within {bound} is not known"
+    where = f"{_since_the_last_step(status)}{_WHOSE[status.origin]}"
+    if time.high <= status.max_slowdown:
+        return "kept", f"the slowdown bound of {bound} was kept, with 95{SPACE}% confidence, {where}"
+    if time.low > status.max_slowdown:
+        return "missed", f"slower than the bound of {bound}, {where}"
+    return "undecided", f"whether the slowdown bound of {bound} was kept is not decided: {interval(time)}, {where}"
+
+
+def bound_text(status: Status) -> str:
+    """The slowdown that is kept, such as ``2 %``."""
+    return f"{100.0 * status.max_slowdown:.3g}{SPACE}%"
+
+
+def _since_the_last_step(status: Status) -> str:
+    return "since the last step along the frontier, " if any(each.kind == "stepped" for each in status.events) else ""
+
+
+def _saved(status: Status) -> Panel:
+    proof = status.proof
+    used = [gpu.energy_j for gpu in status.gpus if gpu.energy_j is not None]
+    lines = [Line("Used", f"{_joules(sum(used))}, {counted(len(used), 'GPU')}")] if used else []
+    if proof.energy_change is not None:
+        lines.append(
+            Line("Energy of an iteration", f"{change(proof.energy_change.value)} ({interval(proof.energy_change)})")
+        )
+    lines.append(Line("Predicted", change(status.predicted_energy_change)))
+    if proof.saved_j is None:
+        return Panel("Saved", "not known", f"in {duration(status.elapsed_s)}.", lines=tuple(lines))
+    saved = proof.saved_j
+    text = f"{_joules(saved.low)} to {_joules(saved.high)} (95{SPACE}%) in {duration(status.elapsed_s)}."
+    if abs(saved.value) >= _SOLD_J:
+        text = f"or {energy_text(saved.value)}; {text}"
+    return Panel("Saved", _joules(saved.value), text, lines=tuple(lines))
+
+
+def saved_text(energy_j: float) -> str:
+    """An amount of energy in the unit that suits it: as electricity is sold from 0.1 kWh on, else in joules."""
+    return energy_text(energy_j) if abs(energy_j) >= _SOLD_J else _joules(energy_j)
+
+
+def _joules(energy_j: float) -> str:
+    """An energy to three digits: ``4,200 J``, ``19.4 kJ``."""
+    return f"{number(1e-3 * energy_j, 3)}{SPACE}kJ" if 1e4 <= abs(energy_j) < 1e6 else quantity(energy_j, "J", 3)
+
+
+def _time(summary: Summary) -> Panel:
+    status, time = summary.status, summary.status.proof.time_change
+    lines = [
+        Line("Bound", bound_text(status)),
+        Line("Predicted", change(status.predicted_time_change)),
+        Line(
+            "Clocks at the end", "the default ones" if summary.ended == "refused" else rung_text(status.rung, status.rungs)
+        ),
+    ]
+    if time is None:
+        return Panel("Time of an iteration", "not known", "against the default clocks.", lines=tuple(lines))
+    text = f"against the default clocks; {interval(time)} (95{SPACE}%)."
+    return Panel("Time of an iteration", change(time.value), text, lines=tuple(lines))
+
+
+def rung_text(rung: int, rungs: int) -> str:
+    """What a rung is, in words."""
+    if rung == rungs - 1:
+        return "the default ones"
+    return "the plan's" if rung == 0 else f"{counted(rung, 'step')} faster than the plan's"
+
+
+def _basis(summary: Summary) -> Panel:
+    status, proof = summary.status, summary.status.proof
+    done = status.iteration or 0
+    text = (
+        f"{proof.plan_iterations:,} compared at the plan's clocks with {proof.default_iterations:,} at the default ones, in "
+        f"{counted(proof.blocks, 'block')} in random order."
+    )
+    code = "" if summary.exit_code is None else f", exit code {summary.exit_code}"
+    lines = (
+        Line("GPU", ", ".join(dict.fromkeys(gpu.model for gpu in status.gpus)) or "none"),
+        Line("End", f"{_ENDS[summary.ended]}{code}"),
+    )
+    return Panel("What this rests on", counted(done, "iteration"), text, lines=lines)

@@ -1,0 +1,57 @@
+"""Where sessions listen: a private folder of the user's, a socket for each session."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from wastenot.core.errors import BadInputError
+
+_LONGEST_PATH = 100  # of a Unix socket; Linux allows 107
+
+
+def runtime_folder() -> Path:
+    """The folder: ``WASTENOT_RUNTIME``, else wastenot's in the user's runtime directory or the temporary folder."""
+    named = os.environ.get("WASTENOT_RUNTIME")
+    if named:
+        return Path(named)
+    base = os.environ.get("XDG_RUNTIME_DIR")
+    if base and os.path.isdir(base):
+        return Path(base) / "wastenot"
+    if os.geteuid() == 0:
+        return Path("/run/wastenot-sessions")
+    return Path(tempfile.gettempdir()) / f"wastenot-{os.geteuid()}"
+
+
+def make_socket_path(name: str) -> Path:
+    """Path of a socket in the folder, which is made where it is missing.
+
+    Args:
+        name: of the session.
+
+    Raises:
+        BadInputError: the folder is somebody else's, or others may look into it.
+        OSError: it cannot be made.
+    """
+    folder = runtime_folder()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise BadInputError(
+            f"{folder}: must be a folder of your own that nobody else may enter; chmod 700 it, or name another in "
+            "WASTENOT_RUNTIME"
+        )
+    path = folder / f"{name}.sock"
+    if len(os.fsencode(path)) > _LONGEST_PATH:
+        raise BadInputError(f"{path}: is too long for a socket; name a shorter folder in WASTENOT_RUNTIME")
+    return path
+
+
+def socket_paths() -> tuple[Path, ...]:
+    """Sockets of sessions, those that died included, by name."""
+    with suppress(OSError):
+        return tuple(sorted(runtime_folder().glob("*.sock")))
+    return ()

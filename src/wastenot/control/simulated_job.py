@@ -1,0 +1,259 @@
+"""A training job on simulated GPUs, run under a plan: what `apply` does on a device that has no program to run.
+
+Virtual time passes as fast as it can be computed; in real time it is held back to the pace of the wall clock.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeVar
+
+from wastenot.control.controller import Controller, Subject
+from wastenot.control.marker import ITERATION, Marker
+from wastenot.control.status import Summary
+from wastenot.core.errors import BadInputError
+from wastenot.devices.protocol import Device, Task
+from wastenot.devices.simulated.course import Change, Course, Spread
+from wastenot.devices.simulated.device import SimulatedDevice
+from wastenot.meters.tasks import tasks_by_name, tasks_of
+from wastenot.planning.plan import Plan
+from wastenot.planning.schedule import Schedule
+from wastenot.study.sweep import Kernel
+from wastenot.workloads.build import build_workload
+from wastenot.workloads.order import Ordered, loops
+
+SEEN_S = 2e-4
+"""How long after it was reached a marker is seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Programme:
+    """An iteration to run: tasks, indices of them in order of execution, and where its markers are."""
+
+    tasks: tuple[Task, ...]
+    order: tuple[int, ...]
+    markers: tuple[tuple[str, int], ...]
+
+
+def programme_of(kernels: Sequence[Ordered], tasks: Sequence[Task]) -> Programme:
+    """An iteration of kernels in order of execution, with the markers that hooks in a program would send.
+
+    Args:
+        kernels: as in a study.
+        tasks: what each runs.
+    """
+    order: list[int] = []
+    markers: dict[str, int] = {ITERATION: 0}
+    turns: dict[str, int] = {}
+    for loop in loops(kernels):
+        first = kernels[loop.members[0]]
+        if first.pass_name is not None:
+            markers.setdefault(first.pass_name, len(order))
+        for _ in range(loop.times):
+            if first.pass_name is not None and first.block is not None:
+                turn = turns.get(first.pass_name, 0)
+                markers.setdefault(f"{first.pass_name}:{turn}", len(order))
+                turns[first.pass_name] = turn + 1
+            order += loop.members
+    return Programme(tuple(tasks), tuple(order), tuple(markers.items()))
+
+
+class Driver(Protocol):
+    """What drives the clocks of a job: a :class:`~wastenot.control.controller.Controller`, or one like it."""
+
+    gpus: tuple[Device, ...]
+    schedule: Schedule
+
+    def mark(self, marker: Marker) -> None:
+        """Take note of what the job has reached."""
+
+    def due_s(self) -> float | None:
+        """The next moment at which to act."""
+
+    def act(self, now_s: float) -> None:
+        """Do what is due."""
+
+    def end(
+        self,
+        now_s: float | None = None,
+        *,
+        ended: Literal["job ended", "stopped", "refused", "failed"] = "job ended",
+        exit_code: int | None = None,
+    ) -> Summary:
+        """Give the clocks back."""
+
+
+D = TypeVar("D", bound=Driver)
+
+
+def run_job(
+    controller: D,
+    programme: Programme,
+    iterations: int,
+    *,
+    seed: int = 0,
+    spread: Spread | None = None,
+    changes: Sequence[Change] = (),
+    real_time: bool = False,
+    watch: Callable[[D], bool] | None = None,
+    watch_every_s: float = 1.0,
+) -> tuple[Summary, list[Course]]:
+    """Run a job on the controller's simulated GPUs.
+
+    Args:
+        controller: whose GPUs are simulated ones in virtual time.
+        programme: what an iteration runs, on every GPU.
+        iterations: how many.
+        seed: of how iterations differ.
+        spread: how they differ.
+        changes: what is different from some iteration on.
+        real_time: hold virtual time back to the pace of the wall clock.
+        watch: is called now and then by virtual time, such as to show the status; ends the job by returning ``True``.
+        watch_every_s: how often.
+
+    Returns:
+        What became of it, and the job of each GPU with what its iterations took.
+
+    Raises:
+        BadInputError: a GPU is not simulated, or there are no iterations.
+    """
+    if iterations < 1:
+        raise BadInputError(f"`iterations` {iterations}: must be at least 1")
+    jobs = [
+        _Job(index, _simulated(gpu), programme, controller.schedule, (seed, index), spread or Spread(), changes)
+        for index, gpu in enumerate(controller.gpus)
+    ]
+    now_s, watched_s = jobs[0].device.engine.now_s, -math.inf
+    began_s, began_wall_s = now_s, time.monotonic()
+    stopped = False
+    while not stopped and any(job.course.iteration < iterations for job in jobs):
+        due_s = controller.due_s()
+        until_s = min(math.inf if due_s is None else due_s, *(job.next_s() + SEEN_S for job in jobs))
+        if real_time:
+            time.sleep(max(until_s - began_s - (time.monotonic() - began_wall_s), 0.0))
+        reached = [marker for job in jobs for marker in job.advance(until_s)]
+        for marker in sorted(reached, key=lambda one: one.reached_s) if len(jobs) > 1 else reached:
+            controller.mark(marker)
+        now_s = max(job.device.engine.now_s for job in jobs)
+        due_s = controller.due_s()
+        if due_s is not None and due_s <= now_s:
+            controller.act(now_s)
+            now_s = max(job.device.engine.now_s for job in jobs)
+        if watch is not None and now_s - watched_s >= watch_every_s:
+            watched_s = now_s
+            stopped = watch(controller)
+    summary = controller.end(now_s, ended="stopped" if stopped else "job ended", exit_code=None if stopped else 0)
+    for job in jobs:
+        job.device.engine.follow(None)
+    return summary, [job.course for job in jobs]
+
+
+class _Job:
+    """The job of one GPU."""
+
+    def __init__(
+        self,
+        index: int,
+        device: SimulatedDevice,
+        programme: Programme,
+        schedule: Schedule,
+        seed: tuple[int, int],
+        spread: Spread,
+        changes: Sequence[Change],
+    ) -> None:
+        wanted = {marker.name for marker in schedule.markers}
+        self._markers = [each for each in programme.markers if each[0] in wanted]
+        self._index, self.device = index, device
+        places = [call for _, call in self._markers]
+        self.course = Course(
+            device.engine.physics, programme.tasks, programme.order, places, spread=spread, changes=changes, seed=seed
+        )
+        self._began_s = device.engine.now_s
+        device.engine.follow(self.course)
+
+    def next_s(self) -> float:
+        """When it will reach its next marker, if nothing changes."""
+        engine = self.device.engine
+        return engine.now_s + self.course.next_marker_in_s(engine.setting, engine.temperature_c)
+
+    def advance(self, until_s: float) -> list[Marker]:
+        """Run until a moment; returns the markers that were reached."""
+        engine = self.device.engine
+        engine.advance(max(until_s - engine.now_s, 0.0) + 1e-6)
+        reached, self.course.reached = self.course.reached, []
+        began_s, names, gpu = self._began_s, self._markers, self._index
+        return [Marker(names[one.place][0], one.iteration, began_s + one.after_s, gpu) for one in reached]
+
+
+def _simulated(device: object) -> SimulatedDevice:
+    if not isinstance(device, SimulatedDevice) or device.engine.on_wall_time:
+        raise BadInputError("`device`: a simulated job runs on simulated GPUs in virtual time, such as sim:rtx-3080-ti")
+    return device
+
+
+def programme_of_plan(plan: Plan) -> Programme:
+    """What a plan was made for, as a simulated GPU runs it: the model's kernels, or those that it knows by name."""
+    run = plan.run
+    kernels = tuple(Kernel(row.kernel, row.count, row.pass_name, row.block) for row in plan.assignments)
+    named = tasks_by_name(plan.measured, kernels)
+    if run is None:
+        return programme_of(named.kernels, named.tasks)
+    modelled = tasks_of(build_workload(run.model, run.shape), plan.measured_granularity, plan.state)
+    known = dict(zip(modelled.kernels, modelled.tasks, strict=True))
+    tasks = [known.get(kernel, task) for kernel, task in zip(kernels, named.tasks, strict=True)]
+    return programme_of(kernels, tasks)
+
+
+def run_simulated(
+    plan: Plan,
+    device: SimulatedDevice | Sequence[SimulatedDevice],
+    iterations: int,
+    *,
+    seed: int = 0,
+    path: str = "",
+    dry_run: bool = False,
+    spread: Spread | None = None,
+    changes: Sequence[Change] = (),
+    real_time: bool = False,
+    watch: Callable[[Controller], bool] | None = None,
+    watch_every_s: float = 1.0,
+) -> Summary:
+    """Run the workload of a plan on simulated GPUs, under the plan.
+
+    Args:
+        plan: with a schedule.
+        device: or several, which run alike.
+        iterations: how many.
+        seed: of how iterations differ, and of the order of comparisons.
+        path: of the plan, as it is to be named.
+        dry_run: change no clocks.
+        spread: how iterations differ; by default as those of a quiet job do.
+        changes: what is different from some iteration on.
+        real_time: hold virtual time back to the pace of the wall clock.
+        watch: is called now and then by virtual time, such as to show the status; ends the job by returning ``True``.
+        watch_every_s: how often.
+
+    Raises:
+        BadInputError: the plan has no schedule, or a GPU is not a simulated one in virtual time.
+        CannotRunError: the GPU does not know the workload's kernels.
+    """
+    gpus = [_simulated(device)] if isinstance(device, SimulatedDevice) else [_simulated(each) for each in device]
+    if plan.schedule is None:
+        raise BadInputError(f"{path or 'the plan'}: has no schedule to carry out; make the plan anew with 'wastenot plan'")
+    subject = Subject(path or plan.workload, plan.digest, plan.workload, "simulated")
+    controller = Controller(plan.schedule, gpus, subject, now_s=gpus[0].engine.now_s, seed=seed, dry_run=dry_run)
+    summary, _ = run_job(
+        controller,
+        programme_of_plan(plan),
+        iterations,
+        seed=seed,
+        spread=spread,
+        changes=changes,
+        real_time=real_time,
+        watch=watch,
+        watch_every_s=watch_every_s,
+    )
+    return summary

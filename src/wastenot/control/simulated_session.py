@@ -1,0 +1,72 @@
+"""Status of a simulated job for a second terminal: a session that drives nothing, as the job drives its own controller."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from wastenot.control.marker import Marker
+from wastenot.control.places import make_socket_path
+from wastenot.control.session import Ended, Session
+from wastenot.control.status import Status, Summary
+from wastenot.devices.protocol import Device
+
+
+class SimulatedSession:
+    """A context in which the latest status of a simulated job can be asked for, and the job be stopped.
+
+    Args:
+        gpus: that it runs on.
+        latest: status before it begins.
+
+    Attributes:
+        session: that answers.
+    """
+
+    def __init__(self, gpus: Sequence[Device], latest: Status) -> None:
+        self._shown = _Shown(gpus, latest)
+        self.session = Session(self._shown, make_socket_path(f"apply-{os.getpid()}"), lease=False)
+
+    def __enter__(self) -> SimulatedSession:
+        self.session.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.session.end()
+
+    def watch(self, latest: Status) -> bool:
+        """Take the latest status; returns whether the job is to stop."""
+        self._shown.latest = latest
+        return self._shown.stopped
+
+
+class _Shown:
+    """Stands where a session has its controller."""
+
+    def __init__(self, gpus: Sequence[Device], latest: Status) -> None:
+        self.gpus, self.latest, self.stopped = gpus, latest, False
+
+    def mark(self, marker: Marker) -> None:
+        """No program reports to it."""
+
+    def due_s(self) -> float | None:
+        """Nothing is ever due."""
+        return None
+
+    def act(self, now_s: float) -> None:
+        """Nothing is ever done."""
+
+    def hold(self, now_s: float) -> None:
+        """Nor held."""
+
+    def refuse(self, why: str, now_s: float) -> None:
+        """Nor refused."""
+
+    def status(self) -> Status:
+        """The latest."""
+        return self.latest
+
+    def end(self, now_s: float | None = None, *, ended: Ended = "job ended", exit_code: int | None = None) -> Summary:
+        """Have the job stop."""
+        self.stopped = True
+        return Summary(status=self.latest, ended=ended, exit_code=exit_code, time_line=())

@@ -1,0 +1,583 @@
+"""Finds a setting for a running job by trying a few of them on it, and then holds the best as a plan would be.
+
+    job       ▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮
+    setting   default │ A │ B │ default │ D │ C │ default │  …  │ best, with blocks at the default clocks now and then
+              └──────── a group ────────┘
+
+Every group of one or two settings, in random order, stands between two stretches at the default clocks that it is compared
+with; stretches begin and end with iterations. A change is requested shortly after a stretch has ended, once its energy is
+known, and the first iterations after it do not count. A setting at which iterations take longer than allowed is broken off
+after a few of them. Which settings are tried, and when it is enough, is up to :mod:`wastenot.control.setting_search`. Then a
+:class:`~wastenot.control.controller.Controller` takes over, with guard and proof.
+
+It is driven as a controller is, and knows no thread, no socket and no clock of its own either.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections import deque
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Literal
+
+from wastenot.control.blocks import LEAST_ITERATIONS, Lengths, Stretch
+from wastenot.control.candidates import Ladder, ladders_of
+from wastenot.control.controller import Controller, Subject
+from wastenot.control.energy_edges import EnergyEdges
+from wastenot.control.estimate import LogMean
+from wastenot.control.gpu_reading import GpuReading
+from wastenot.control.guard import Alarm, Guard
+from wastenot.control.marker import ITERATION, Marker
+from wastenot.control.one_setting import Change, one_setting
+from wastenot.control.setting_search import Candidate, SettingSearch
+from wastenot.control.status import Estimate, Event, GpuStatus, Moment, Proof, Status, Summary, Tuning
+from wastenot.control.time_line import TimeLine
+from wastenot.core.errors import BadInputError, ClocksRefusedError
+from wastenot.core.setting import AUTO
+from wastenot.devices.protocol import Device
+from wastenot.planning.schedule import Schedule
+from wastenot.planning.switching import SwitchTime, switch_time
+
+_SKIPPED = 2  # iterations of a job that say nothing of the others
+_STEADY = 0.1  # by which the latest iterations of a job may differ while they count as steady
+_MOST_UNSTEADY = 30  # iterations, after which the job is as steady as it gets
+_PAUSE = 1.5  # iterations that take longer by this factor had something else in them
+_MOST_PAUSES = 3  # of these in a row are how the job runs now
+_MOST_UNKNOWN = 10  # stretches at the default clocks in a row that say nothing
+_CHANGED = 0.05  # by which iterations before and after a group may differ, for it to count
+_LATE = 3.0  # a switch counts as arrived after so many times its usual time
+_COUNTED = 2.3  # periods of the energy counter, until it has moved twice
+_LONGEST_WAIT_S = 1.0  # for it to do so
+_REGULATOR_S = 0.5  # that a card's regulator takes to come to rest under another power limit
+_SENSORS_S = 1.0  # between readings for the status
+_EVENTS = 100  # kept
+_MOST_MOMENTS = 4000  # of a time line
+_DEFAULT = -1  # in place of a candidate's index
+
+
+class Tuner:
+    """Tries settings on the GPUs of a job, and holds the best.
+
+    Args:
+        gpus: that the job runs on, in the order that markers count them; all get the same settings.
+        subject: what runs.
+        max_slowdown: to keep.
+        ladders: settings to choose from; by default core clocks and power limits.
+        tolerance: fraction of energy within which the best has to be known.
+        budget_s: time after which the best that is known is held.
+        switching: how long the GPUs take to switch; by default what is known of the first.
+        now_s: moment at which it begins, on the clock of the first GPU, which all moments are of.
+        seed: of the order of trials.
+        process: ID of the process that controls the clocks; by default this one's.
+        started_unix_s: when it began, by the calendar; by default now.
+
+    Raises:
+        BadInputError: no GPU is given, or a number makes no sense.
+        ClocksRefusedError: the GPUs report nothing that could be tried.
+    """
+
+    def __init__(
+        self,
+        gpus: Sequence[Device],
+        subject: Subject,
+        max_slowdown: float = 0.0,
+        *,
+        ladders: Sequence[Ladder] | None = None,
+        tolerance: float = 0.005,
+        budget_s: float = 3600.0,
+        switching: SwitchTime | None = None,
+        now_s: float = 0.0,
+        seed: int = 0,
+        process: int | None = None,
+        started_unix_s: float | None = None,
+    ) -> None:
+        if not gpus:
+            raise BadInputError("`gpus`: name at least one GPU")
+        if not 0.0 <= max_slowdown < 1.0:
+            raise BadInputError(f"`max_slowdown` {max_slowdown:g}: must be at least 0 and below 1, such as 0.02")
+        if not 0.0 < tolerance < 1.0:
+            raise BadInputError(f"`tolerance` {tolerance:g}: must be above 0 and below 1, such as 0.005")
+        if not 0.0 < budget_s < math.inf:
+            raise BadInputError(f"`budget_s` {budget_s:g}: must be a number of seconds above 0")
+        self.gpus, self.subject, self.max_slowdown = tuple(gpus), subject, max_slowdown
+        self.search = SettingSearch(ladders_of(gpus) if ladders is None else ladders, max_slowdown, tolerance, seed)
+        self.controller: Controller | None = None
+        self.iterations = 0
+        """Of the job that trying took."""
+        self._switching = switch_time(gpus[0].identity.label) if switching is None else switching
+        self.schedule = one_setting(self._switching, max_slowdown, (), 1.0, 1.0)
+        self._began_s = self._now_s = now_s
+        self._budget_s, self._seed = budget_s, seed
+        self._process = os.getpid() if process is None else process
+        self._started_unix_s = time.time() if started_unix_s is None else started_unix_s
+        self._edges = [EnergyEdges(gpu, gpu.time.now_s) for gpu in gpus]
+        settle_s = _LATE * self._switching.core_s
+        limits = any(setting.power_limit_w is not None for each in self.search.ladders for setting in each.settings)
+        self._settle_s = max(settle_s, _REGULATOR_S) if limits else settle_s
+        self._lengths = Lengths(self._settle_s, 1.0)
+        self._guard = Guard(max_slowdown)
+        self._line = TimeLine(now_s)
+        self._events: deque[Event] = deque(maxlen=_EVENTS)
+        self._sensors_due_s = now_s
+        self._wanted = self._target = AUTO
+        self._requested = True
+        self._state: Literal["starting", "tuning", "held", "default", "over"] = "starting"
+        self._iteration: int | None = None
+        self._iteration_s: float | None = None
+        self._usual_s = self._held_s = 0.0
+        self._first_times_s: list[float] = []
+        self._pauses = self._unknown = 0
+        self._group: list[Stretch] = []  # stretches that count, the default clocks before and after among them
+        self._coming: deque[Stretch] = deque()
+        self._stretch: Stretch | None = None
+        self._alarm: tuple[Candidate, Alarm] | None = None
+        self._default_time_s: list[float] = []
+        self._default_energy_j: list[float] = []
+        self._readings = [GpuReading() for _ in gpus]
+        self._tell("started", f"{subject.workload}: looking for a setting at most {max_slowdown:.1%} slower")
+
+    # ---- what drives it --------------------------------------------------------------------------------------
+
+    @property
+    def done(self) -> bool:
+        """Whether the search has ended: the best setting is held, or the default clocks are."""
+        return self._state not in ("starting", "tuning")
+
+    def mark(self, marker: Marker) -> None:
+        """Take note of what the job has reached."""
+        self._now_s = max(self._now_s, marker.reached_s)
+        if self.controller is not None:
+            self.controller.mark(marker)
+        elif marker.gpu == 0 and marker.name == ITERATION:
+            self._begin_iteration(marker.iteration, marker.reached_s)
+
+    def due_s(self) -> float | None:
+        """The next moment at which :meth:`act` has something to do; ``None`` for none."""
+        if self.controller is not None:
+            return self.controller.due_s()
+        if self._state == "over":
+            return None
+        if not self._requested and self._may_request(self._now_s):
+            return self._now_s
+        return min(self._sensors_due_s, self._line.due_s, *(edges.due_s for edges in self._edges))
+
+    def act(self, now_s: float) -> None:
+        """Do what is due: requests first, as they must not wait for sensors."""
+        self._now_s = max(self._now_s, now_s)
+        if self.controller is not None:
+            self.controller.act(now_s)
+            return
+        if self._state == "over":
+            return
+        for edges in self._edges:
+            if edges.due_s <= now_s:
+                edges.act(now_s)
+        if not self._requested and self._may_request(now_s):
+            self._request()
+        if now_s >= self._sensors_due_s:
+            self._read_sensors(now_s)
+        if now_s >= self._line.due_s:
+            self._line.add(now_s, self._moment(now_s))
+
+    def status(self) -> Status:
+        """What is known now."""
+        tuning = self._tuning()
+        if self.controller is not None:
+            return self._whole(self.controller.status(), tuning)
+        return Status(
+            origin=self.subject.origin,
+            plan=self.subject.plan,
+            plan_digest=self.subject.digest,
+            workload=self.subject.workload,
+            process=self._process,
+            started_unix_s=self._started_unix_s,
+            elapsed_s=self._now_s - self._began_s,
+            dry_run=False,
+            max_slowdown=self.max_slowdown,
+            iteration=self._iteration,
+            marker=None if self._iteration is None else ITERATION,
+            rung=0,
+            rungs=1,
+            at_default=self._target.is_auto,
+            predicted_time_change=0.0,
+            predicted_energy_change=0.0,
+            proof=Proof(
+                time_change=None, energy_change=None, saved_j=None, plan_iterations=0, default_iterations=0, blocks=0
+            ),
+            gpus=tuple(self._gpu_status(index) for index in range(len(self.gpus))),
+            events=tuple(self._events),
+            tuning=tuning,
+        )
+
+    def hold(self, now_s: float) -> None:
+        """Go by no iterations, as none are expected any more: nothing can be compared."""
+        if self.controller is not None:
+            self.controller.hold(now_s)
+        else:
+            self._give_up("no iterations were seen, so that nothing can be compared", now_s)
+
+    def refuse(self, why: str, now_s: float) -> None:
+        """Go back to the default clocks for good."""
+        if self.controller is not None:
+            self.controller.refuse(why, now_s)
+        else:
+            self._give_up(why, now_s)
+
+    def end(
+        self,
+        now_s: float | None = None,
+        *,
+        ended: Literal["job ended", "stopped", "refused", "failed"] = "job ended",
+        exit_code: int | None = None,
+    ) -> Summary:
+        """Give the clocks back, and say what became of it."""
+        if self.controller is not None:
+            summary = self.controller.end(now_s, ended=ended, exit_code=exit_code)
+            later = (one.model_copy(update={"at_s": one.at_s + self._held_s}) for one in summary.time_line)
+            both = (*self._line.moments(), *later)
+            status = self._whole(summary.status, self._tuning())
+            return summary.model_copy(update={"status": status, "time_line": both[:: 1 + len(both) // _MOST_MOMENTS]})
+        self._now_s = max(self._now_s, self._now_s if now_s is None else now_s)
+        if self._state != "over":
+            for gpu in self.gpus:
+                gpu.clocks.release()
+            self._wanted = self._target = AUTO
+            self._requested = True
+            self._tell("stopped" if ended == "stopped" else "ended", "the clocks are given back")
+            self._state = "over"
+        return Summary(status=self.status(), ended=ended, exit_code=exit_code, time_line=self._line.moments())
+
+    def _whole(self, status: Status, tuning: Tuning) -> Status:
+        """The controller's status with what came before."""
+        later = (event.model_copy(update={"at_s": event.at_s + self._held_s}) for event in status.events)
+        elapsed_s = status.elapsed_s + self._held_s
+        return status.model_copy(update={"tuning": tuning, "elapsed_s": elapsed_s, "events": (*self._events, *later)})
+
+    # ---- iterations ------------------------------------------------------------------------------------------
+
+    def _begin_iteration(self, iteration: int, reached_s: float) -> None:
+        before, before_s = self._iteration, self._iteration_s
+        self._iteration, self._iteration_s = iteration, reached_s
+        if before is None or before_s is None or self.done:
+            return
+        self.iterations += 1
+        took_s = reached_s - before_s
+        if iteration != before + 1 or took_s <= 0.0:
+            self._spoil()
+        elif self._state == "starting":
+            self._start(took_s, reached_s)
+        else:
+            self._count(took_s, reached_s)
+
+    def _start(self, took_s: float, now_s: float) -> None:
+        """At the default clocks, until iterations are steady."""
+        self._first_times_s.append(took_s)
+        latest = self._first_times_s[_SKIPPED:][-LEAST_ITERATIONS:]
+        if len(latest) < LEAST_ITERATIONS:
+            return
+        if max(latest) > (1.0 + _STEADY) * min(latest) and len(self._first_times_s) < _MOST_UNSTEADY:
+            return
+        self._usual_s = sorted(latest)[len(latest) // 2]
+        for earlier_s, later_s in pairwise(latest):
+            self._guard.noise.learn(earlier_s, later_s)
+        self._state = "tuning"
+        self._coming = deque([self._block(_DEFAULT)])
+        self._next_stretch(now_s)
+
+    def _count(self, took_s: float, now_s: float) -> None:
+        """An iteration has ended while settings are tried."""
+        stretch = self._stretch
+        assert stretch is not None
+        if took_s > _PAUSE * self._usual_s:
+            self._pause(took_s, stretch, now_s)
+            return
+        self._pauses = 0
+        self._usual_s += 0.1 * (took_s - self._usual_s)
+        if stretch.times_s and stretch.measured:
+            self._guard.noise.learn(stretch.times_s[-1], took_s)
+        stretch.times_s.append(took_s)
+        if not stretch.default and stretch.measured:
+            alarm = self._guard.watch(took_s)
+            if alarm is not None:
+                self._break_off(stretch, alarm, now_s)
+                return
+        if len(stretch.times_s) >= stretch.iterations:
+            self._next_stretch(now_s)
+
+    def _pause(self, took_s: float, stretch: Stretch, now_s: float) -> None:
+        """An iteration took far longer than usual: the stretch begins anew after it."""
+        self._pauses += 1
+        if self._pauses < _MOST_PAUSES:
+            if stretch.measured:
+                stretch.times_s.clear()
+                stretch.begin = [edges.add(now_s) for edges in self._edges]
+                self._guard.restart()
+            return
+        self._pauses = 0
+        if stretch.default:
+            self._usual_s = took_s
+            self._tell("drift", f"iterations take {took_s:.3g} s now")
+        else:
+            self._break_off(stretch, Alarm(math.log(took_s / self._usual_s), math.inf), now_s)
+
+    def _spoil(self) -> None:
+        if self._stretch is not None:
+            self._stretch.spoiled = True
+
+    # ---- stretches -------------------------------------------------------------------------------------------
+
+    def _block(self, index: int) -> Stretch:
+        period_s = max(edges.period_s for edges in self._edges)
+        iterations = self._lengths.measured(self._usual_s, period_s)
+        return Stretch("block", index, index == _DEFAULT, iterations)
+
+    def _settling(self, index: int) -> Stretch:
+        period_s = max(edges.period_s for edges in self._edges)
+        iterations = math.ceil((self._settle_s + _COUNTED * period_s) / self._usual_s)
+        return Stretch("settle", index, index == _DEFAULT, max(iterations, 1))
+
+    def _next_stretch(self, now_s: float) -> None:
+        """End the stretch that runs, and begin the one that follows."""
+        self._finish_stretch(now_s)
+        if not self._coming:
+            last = self._group[-1]
+            if not all(stretch.settled for stretch in self._group):
+                self._stretch = Stretch("settle", _DEFAULT, True, 1)  # until energies are known
+                return
+            self._conclude()
+            if not self._begin_group(last, now_s):
+                return
+        before, self._stretch = self._target, self._coming.popleft()
+        setting = AUTO if self._stretch.default else self.search.candidates[self._stretch.rung].setting
+        if setting != before:
+            self._guard.restart()
+            self._wanted, self._requested = setting, False
+        if self._stretch.measured:
+            self._stretch.begin = [edges.add(now_s) for edges in self._edges]
+
+    def _finish_stretch(self, now_s: float) -> None:
+        stretch, self._stretch = self._stretch, None
+        if stretch is None or not stretch.measured or not stretch.times_s:
+            if stretch is not None and stretch.measured:
+                self._coming.appendleft(self._block(stretch.rung))  # nothing but pauses: once more
+            return
+        stretch.end = [edges.add(now_s) for edges in self._edges]
+        self._group.append(stretch)
+        if stretch.default:
+            self._guard.reference(stretch.times_s)
+
+    def _break_off(self, stretch: Stretch, alarm: Alarm, now_s: float) -> None:
+        """A setting is too slow: back to the default clocks, which tell whether it is the setting."""
+        self._alarm = self.search.candidates[stretch.rung], alarm
+        self._stretch = None
+        self._coming = deque([self._settling(_DEFAULT), self._block(_DEFAULT)])
+        self._next_stretch(now_s)
+
+    def _begin_group(self, last: Stretch, now_s: float) -> bool:
+        """Plan what to try next; whether there is anything."""
+        if last.spoiled or last.energy_j is None:
+            self._unknown += 1
+            if self._unknown >= _MOST_UNKNOWN:
+                self._hold(now_s, "the energy of the default clocks stays unknown")
+                return False
+            self._group, self._coming = [], deque([self._block(_DEFAULT)])
+            return True
+        self._unknown = 0
+        if now_s - self._began_s >= self._budget_s:
+            self._hold(now_s, "out of time")
+            return False
+        group = self.search.next_group()
+        if not group:
+            self._hold(now_s, "known well enough")
+            return False
+        self._group = [last]
+        self._coming = deque()
+        for candidate in group:
+            index = self.search.candidates.index(candidate)
+            self._coming += (self._settling(index), self._block(index))
+        self._coming += (self._settling(_DEFAULT), self._block(_DEFAULT))
+        return True
+
+    # ---- what trials showed ----------------------------------------------------------------------------------
+
+    def _conclude(self) -> None:
+        """Take the trials of a group into account."""
+        alarm, self._alarm = self._alarm, None
+        group = self._group
+        after = group[-1]
+        if after.energy_j is not None and not after.spoiled:
+            self._default_time_s.append(after.mean_s)
+            self._default_energy_j.append(after.energy_j / len(after.times_s))
+        if len(group) < 2:
+            if alarm is not None:
+                self.search.failed(alarm[0], "broken off")
+            return
+        first = group[0]
+        unchanged = abs(math.log(after.mean_s / first.mean_s)) < _CHANGED
+        if alarm is not None:
+            self._judge(*alarm, after, unchanged=unchanged)
+        for place, stretch in enumerate(group[1:-1], start=1):
+            self._compare(first, stretch, after, place / (len(group) - 1), unchanged=unchanged)
+
+    def _judge(self, candidate: Candidate, alarm: Alarm, after: Stretch, *, unchanged: bool) -> None:
+        if unchanged:
+            self.search.too_slow(candidate, self.search.limit + alarm.excess)
+        else:
+            self.search.failed(candidate, "broken off")
+
+    def _compare(self, first: Stretch, stretch: Stretch, after: Stretch, place: float, *, unchanged: bool) -> None:
+        """A trial against the default clocks around it, whose drift is taken to be steady."""
+        candidate = self.search.candidates[stretch.rung]
+        each_j = [one.energy_j and one.energy_j / len(one.times_s) for one in (first, stretch, after)]
+        if not unchanged or stretch.spoiled or first.spoiled or after.spoiled or None in each_j:
+            self.search.failed(candidate, "the job paused in every trial" if stretch.spoiled else "could not be compared")
+            return
+        first_j, own_j, after_j = (each or math.nan for each in each_j)
+        time_s = (1.0 - place) * math.log(first.mean_s) + place * math.log(after.mean_s)
+        energy = (1.0 - place) * math.log(first_j) + place * math.log(after_j)
+        noise = self._guard.noise.of_mean(len(stretch.times_s))
+        noise += 0.5 * (self._guard.noise.of_mean(len(first.times_s)) + self._guard.noise.of_mean(len(after.times_s)))
+        self.search.add(candidate, math.log(stretch.mean_s) - time_s, math.log(own_j) - energy, noise)
+
+    def _hold(self, now_s: float, why: str) -> None:
+        """Hand the best over to a controller, or stay at the default clocks."""
+        winner = self.search.winner
+        self._group, self._stretch = [], None
+        if winner is None:
+            at_most = f"at most {self.max_slowdown:.1%} slower" if self.max_slowdown else "without being slower"
+            self._give_up(f"{why}: nothing saves beyond doubt {at_most}", now_s)
+            return
+        energy = self.search.energy(winner)
+        self._tell("note", f"{why}: {winner.setting}, {math.expm1(energy.mean):+.1%} energy; tried {self._tried} settings")
+        self._state = "held"
+        self._held_s = now_s - self._began_s
+        self.schedule = self.schedule_of(winner)
+        self.controller = Controller(
+            self.schedule,
+            self.gpus,
+            self.subject,
+            now_s=now_s,
+            seed=self._seed,
+            process=self._process,
+            started_unix_s=self._started_unix_s,
+        )
+
+    @property
+    def measured_default(self) -> bool:
+        """Whether iterations at the default clocks were measured."""
+        return bool(self._default_energy_j)
+
+    @property
+    def default_iteration(self) -> tuple[float, float]:
+        """Mean time and energy of an iteration at the default clocks."""
+        time_s, energy_j = (math.fsum(each) / len(each) for each in (self._default_time_s, self._default_energy_j))
+        return time_s, energy_j
+
+    def _give_up(self, why: str, now_s: float) -> None:
+        """Stay at the default clocks."""
+        self._now_s = max(self._now_s, now_s)
+        self._state, self._stretch = "default", None
+        for gpu in self.gpus:
+            gpu.clocks.request(AUTO)
+        self._wanted = self._target = AUTO
+        self._requested = True
+        self._tell("note", f"{why}; the default clocks stay")
+
+    def schedule_of(self, winner: Candidate) -> Schedule:
+        """The setting that was found, and faster ones to step to, as a schedule."""
+        rungs, best = [winner], self.search.time(winner).mean
+        for each in sorted(self._faster(winner), key=lambda one: self.search.energy(one).mean):
+            if 0.0 < self.search.time(each).mean < best - 1e-4:
+                rungs.append(each)
+                best = self.search.time(each).mean
+        changes = [Change(each.setting, self.search.time(each).mean, self.search.energy(each).mean) for each in rungs]
+        time_s, energy_j = self.default_iteration
+        return one_setting(self._switching, self.max_slowdown, changes, time_s, energy_j, self.search.regret)
+
+    def _faster(self, winner: Candidate) -> list[Candidate]:
+        """Settings that were tried, are faster than the winner, and save something."""
+        own = self.search.time(winner).mean
+        tried = [each for each in self.search.candidates if each.energy]
+        return [each for each in tried if self.search.time(each).mean < own and self.search.energy(each).mean < 0.0]
+
+    # ---- what is told ----------------------------------------------------------------------------------------
+
+    @property
+    def _tried(self) -> int:
+        return sum(bool(each.energy or each.dropped) for each in self.search.candidates)
+
+    def _tuning(self) -> Tuning:
+        best = self.search.best if not self.done else self.search.winner
+        trying = None
+        if self._stretch is not None and not self._stretch.default:
+            trying = str(self.search.candidates[self._stretch.rung].setting)
+        return Tuning(
+            done=self.done,
+            tried=self._tried,
+            left=len(self.search.left),
+            trials=sum(len(each.energy) for each in self.search.candidates),
+            iterations=self.iterations,
+            trying=trying,
+            best=None if best is None else str(best.setting),
+            time_change=None if best is None else _usual_interval(self.search.time(best), self.search.sure),
+            energy_change=None if best is None else _usual_interval(self.search.energy(best), self.search.sure),
+            regret=math.expm1(self.search.regret) if self.search.left else None,
+        )
+
+    def _tell(self, kind: Literal["started", "drift", "note", "stopped", "ended"], text: str) -> None:
+        self._events.append(Event(at_s=self._now_s - self._began_s, kind=kind, text=text))
+
+    def _may_request(self, now_s: float) -> bool:
+        """Whether the energy until here is known, which is told from how the counter moves after it at the same power."""
+        last = self._group[-1] if self._group else None
+        return last is None or last.settled or now_s - last.end[0].moment_s > _LONGEST_WAIT_S
+
+    def _request(self) -> None:
+        self._requested = True
+        self._target = self._wanted
+        try:
+            for gpu in self.gpus:
+                gpu.clocks.request(self._wanted)
+        except ClocksRefusedError as error:
+            if self._wanted.is_auto or self._stretch is None:
+                raise
+            self._refused(self.search.candidates[self._stretch.rung], error)
+
+    def _refused(self, candidate: Candidate, error: ClocksRefusedError) -> None:
+        """A setting cannot be set: the rest of its stretch runs at the default clocks, and says nothing."""
+        for gpu in self.gpus:
+            gpu.clocks.request(AUTO)
+        self._target = self._wanted = AUTO
+        self.search.failed(candidate, str(error), at_once=True)
+        self._tell("note", f"{candidate.setting}: {error}")
+        self._coming = deque([self._settling(_DEFAULT), self._block(_DEFAULT)])
+        self._stretch = Stretch("settle", _DEFAULT, True, 1)
+
+    def _read_sensors(self, now_s: float) -> None:
+        self._sensors_due_s = now_s + _SENSORS_S
+        for gpu, latest in zip(self.gpus, self._readings, strict=True):
+            latest.read(gpu.sensors)
+
+    def _moment(self, now_s: float) -> Moment:
+        sensors = self.gpus[0].sensors
+        return Moment(
+            at_s=now_s - self._began_s,
+            power_w=sensors.power_w(),
+            core_mhz=sensors.clocks().core_mhz,
+            target_core_mhz=self._target.core_mhz,
+            marker=ITERATION,
+            at_default=self._target.is_auto,
+            rung=0,
+            saved_j=None,
+        )
+
+    def _gpu_status(self, index: int) -> GpuStatus:
+        return self._readings[index].status(self.gpus[index].identity, self._edges[index].used_j, self._target)
+
+
+def _usual_interval(mean: LogMean, sure: float) -> Estimate:
+    """The ratio − 1 with its 95 % interval, of a mean whose half length leaves no doubt."""
+    return LogMean(mean.mean, 1.959964 / sure * mean.half).change

@@ -1,0 +1,1 @@
+"""What everything speaks in: value types, errors, files and documents, processes, words."""

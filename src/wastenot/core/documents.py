@@ -1,0 +1,157 @@
+"""JSON documents read into validated models, so that an error names the file, the line and the field."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Generic, TypeVar, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from wastenot.core.errors import BadInputError
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=0)]
+Name = Annotated[str, Field(min_length=1)]
+
+Model = TypeVar("Model", bound=BaseModel)
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+_DECODER = json.JSONDecoder()
+
+
+class Part(BaseModel):
+    """A JSON object of a document: immutable, its types exact, unknown fields refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, populate_by_name=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Document(Generic[Model]):
+    """A document that was read.
+
+    Attributes:
+        where: how errors name it, such as its path.
+        remedy: how to get a good one; ends every error message.
+        text: the JSON text.
+        values: the same, parsed.
+        content: the same, validated.
+    """
+
+    where: str
+    remedy: str
+    text: str
+    values: dict[str, Any]
+    content: Model
+
+    def error(self, field: Sequence[int | str], problem: str) -> BadInputError:
+        """An error about one field, given by its keys and indices from the root."""
+        return _error(self.where, self.text, field, problem, self.remedy)
+
+
+def read_document(path: str | os.PathLike[str], model: type[Model], remedy: str) -> Document[Model]:
+    """Read a JSON file.
+
+    Args:
+        path: the file.
+        model: what it holds; its ``schema`` field names the version.
+        remedy: how to get a good file, such as ``make a plan with 'wastenot plan'``.
+
+    Raises:
+        BadInputError: the file cannot be read or breaks a rule of the model; names file, line and field.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadInputError(f"{path}: byte {error.start}: is not UTF-8; {remedy}") from error
+    except OSError as error:
+        raise BadInputError(f"{path}: cannot be read: {error.strerror or error}; {remedy}") from error
+    return parse_document(text, model, remedy, str(path))
+
+
+def parse_document(text: str, model: type[Model], remedy: str, where: str) -> Document[Model]:
+    """As :func:`read_document`, from a text; ``where`` is how errors name it."""
+    constants: list[str] = []
+
+    def not_a_number(name: str) -> float:
+        constants.append(name)
+        return float(name)
+
+    try:
+        values = json.loads(text, parse_constant=not_a_number)
+    except (ValueError, RecursionError) as error:
+        raise BadInputError(f"{where}:{getattr(error, 'lineno', 1)}: document: is not JSON ({error}); {remedy}") from error
+    if not isinstance(values, dict):
+        raise _error(where, text, (), "is not a JSON object", remedy)
+    (schema,) = get_args(model.model_fields["schema_"].annotation)
+    if values.get("schema") != schema:
+        problem = f"is {values.get('schema')!r}, where this version reads {schema!r}"
+        raise _error(where, text, ("schema",), problem, remedy)
+    try:
+        content = model.model_validate_json(text)
+    except ValidationError as error:
+        field, problem = first_problem(error)
+        raise _error(where, text, field, problem, remedy) from error
+    if constants:
+        raise _error(where, text, (), f"{constants[0]} is not a number that JSON can hold", remedy)
+    return Document(where, remedy, text, values, content)
+
+
+def first_problem(error: ValidationError) -> tuple[tuple[int | str, ...], str]:
+    """The field and the problem that a validation met first."""
+    first = error.errors(include_url=False)[0]
+    return first["loc"], str(first["msg"]).removeprefix("Value error, ")
+
+
+def _error(where: str, text: str, field: Sequence[int | str], problem: str, remedy: str) -> BadInputError:
+    name = ".".join(map(str, field)) or "document"
+    return BadInputError(f"{where}:{line_of(text, field)}: {name}: {problem}; {remedy}")
+
+
+def line_of(text: str, field: Sequence[int | str]) -> int:
+    """The line (from 1) of a field in a valid JSON text, or of the deepest parent that is there.
+
+    Args:
+        text: a JSON document.
+        field: keys and indices from the root.
+    """
+    position = _skip_space(text, 0)
+    for step in field:
+        inner = _child(text, position, step)
+        if inner is None:
+            break
+        position = inner
+    return text.count("\n", 0, position) + 1
+
+
+def _child(text: str, position: int, step: int | str) -> int | None:
+    """Position of one member of the object or array that begins at ``position``."""
+    opening = text[position : position + 1]
+    if opening not in ("{", "["):
+        return None
+    position = _skip_space(text, position + 1)
+    index = 0
+    while text[position : position + 1] not in ("}", "]", ""):
+        key: int | str = index
+        if opening == "{":
+            key, end = _DECODER.raw_decode(text, position)
+            position = _skip_space(text, _skip_space(text, end) + 1)  # past the colon
+        if key == step:
+            return position
+        _, end = _DECODER.raw_decode(text, position)
+        position = _skip_space(text, end)
+        if text[position : position + 1] == ",":
+            position = _skip_space(text, position + 1)
+        index += 1
+    return None
+
+
+def _skip_space(text: str, position: int) -> int:
+    match = _SPACE.match(text, position)
+    return match.end() if match else position

@@ -1,0 +1,296 @@
+"""The leases that wastenotd has given: each is the right of one connection to set one GPU's clocks, within the policy.
+
+What sets clocks, journals them first and undoes them is :class:`NvidiaClocks`, as for commands that root runs. A lease
+ends when its client asks, hangs up, misses heartbeats, has had it as long as the policy allows, or may no longer have it.
+A GPU that cannot be restored at once is tried again each second, and nobody gets it before that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from wastenot.core.errors import ClocksRefusedError, DeviceError, WastenotError
+from wastenot.core.setting import Setting
+from wastenot.devices.clockd.policy import Bounds, Gpu, Peer, Policy
+from wastenot.devices.nvidia.clocks import NvidiaClocks, recover
+from wastenot.devices.nvidia.journal import Holder
+from wastenot.devices.nvidia.nvml import Nvml, NvmlError, text_of
+
+_RETRY_S = 1.0  # between attempts to restore a GPU
+_SEARCH_S = 5.0  # between looks for GPUs that a dead command of root left changed
+_PAUSE_S = 10.0  # for which a user whose lease has lasted as long as it may does not get that GPU again
+_NAMED = 100  # different settings of a lease that are logged
+
+Kind = Literal["busy", "device", "leased", "lost", "message", "policy", "refused", "version"]
+Log = Callable[..., None]
+
+
+class RefusedError(Exception):
+    """What a client asked for is refused.
+
+    Attributes:
+        kind: for programs.
+        text: for people.
+    """
+
+    def __init__(self, kind: Kind, text: str) -> None:
+        super().__init__(text)
+        self.kind, self.text = kind, text
+
+
+@dataclass(slots=True)
+class Lease:
+    """A lease.
+
+    Attributes:
+        owner: the connection that has it.
+        peer: its other end.
+        clocks: of the GPU.
+        since_s: since when.
+        until_s: when it ends at the latest.
+        requests: made so far.
+        seen: settings that were logged.
+    """
+
+    owner: object
+    peer: Peer
+    clocks: NvidiaClocks
+    since_s: float
+    until_s: float
+    requests: int = 0
+    seen: set[Setting] = field(default_factory=set)
+
+
+class Leases:
+    """All leases.
+
+    Args:
+        nvml: access to NVML that allows changes.
+        policy: who may do what.
+        now_s: the clock.
+        log: takes what happened, and fields.
+    """
+
+    def __init__(self, nvml: Nvml, policy: Policy, now_s: Callable[[], float], log: Log) -> None:
+        self.policy = policy
+        self._nvml, self._now_s, self._log = nvml, now_s, log
+        self._handles: dict[str, Any] = {}
+        self.gpus: dict[str, Gpu] = {}
+        for index in range(int(nvml.call("nvmlDeviceGetCount"))):
+            handle = nvml.call("nvmlDeviceGetHandleByIndex", index)
+            uuid = text_of(nvml.call("nvmlDeviceGetUUID", handle))
+            self._handles[uuid], self.gpus[uuid] = handle, Gpu(index, uuid)
+        self._held: dict[str, Lease] = {}
+        self._unrestored: dict[str, tuple[NvidiaClocks, float]] = {}  # and when to try again
+        self._lost: dict[tuple[object, str], str] = {}  # why, until the client has been told
+        self._searched_s = now_s()
+        self._barred_s: dict[tuple[int, str], float] = {}  # users who have had a GPU for as long as they may
+
+    def recover(self) -> None:
+        """Restore the GPUs that dead processes left changed, an earlier daemon among them."""
+        try:
+            for left in recover(self._nvml):
+                self._log("restored", gpu=left.uuid, left_by=left.holder)
+        except (DeviceError, OSError) as error:
+            self._log("cannot restore", error=error)
+
+    def allowed(self, peer: Peer) -> dict[str, Bounds]:
+        """By UUID, what a peer may set."""
+        found = {uuid: self.policy.bounds(peer, gpu) for uuid, gpu in self.gpus.items()}
+        return {uuid: bounds for uuid, bounds in found.items() if bounds is not None}
+
+    def holds_any(self, owner: object) -> bool:
+        """Whether a connection has a lease."""
+        return any(lease.owner is owner for lease in self._held.values())
+
+    def status(self) -> dict[str, Any]:
+        """By UUID, who has a lease, for how long and for how much longer, and whether the GPU waits to be restored."""
+        now_s, found = self._now_s(), dict[str, Any]()
+        for uuid, lease in self._held.items():
+            found[uuid] = {
+                "user": lease.peer.user, "process": lease.peer.process, "requests": lease.requests,
+                "held_s": round(now_s - lease.since_s, 3), "left_s": round(lease.until_s - now_s, 3),
+            }  # fmt: skip
+        return found | {uuid: {"unrestored": True} for uuid in self._unrestored}
+
+    def acquire(self, owner: object, peer: Peer, uuid: str, claim: bool) -> None:
+        """Give a lease.
+
+        Raises:
+            RefusedError: the policy forbids it, somebody has it, or the GPU cannot be controlled.
+        """
+        bounds = self._bounds(peer, uuid)
+        lease = self._held.get(uuid)
+        if lease is not None and lease.owner is not owner:
+            raise RefusedError(
+                "leased", f"{uuid}: {_holder(lease.peer)} controls the clocks of this GPU; wait for it, or stop it"
+            )
+        now_s = self._now_s()
+        until_s = self._barred_s.get((peer.user, uuid), now_s)
+        if until_s > now_s:
+            raise RefusedError(
+                "policy",
+                f"{uuid}: you have had its clocks for as long as the policy allows; ask again in {until_s - now_s:.0f} s",
+            )
+        try:
+            if lease is None:
+                if uuid in self._unrestored:
+                    self._restore_again(uuid)
+                self.recover()
+                clocks = NvidiaClocks(
+                    self._nvml, self._handles[uuid], uuid, self.policy.restore(self.gpus[uuid]), _holder(peer)
+                )
+                clocks.hold()
+                lease = self._held[uuid] = Lease(owner, peer, clocks, now_s, now_s + bounds.longest_lease_s)
+                self._log("lease", gpu=uuid, user=peer.user, process=peer.process, longest_s=bounds.longest_lease_s)
+            if claim:
+                lease.clocks.claim()
+        except WastenotError as error:
+            raise RefusedError("device" if isinstance(error, NvmlError) else "leased", str(error)) from error
+        self._lost.pop((owner, uuid), None)
+
+    def set(self, owner: object, uuid: str, setting: Setting) -> None:
+        """Request a setting.
+
+        Raises:
+            RefusedError: without a lease, beyond the policy, or the driver refuses.
+        """
+        lease = self._lease(owner, uuid)
+        bounds = self._bounds(lease.peer, uuid)
+        for name in ("core_mhz", "memory_mhz", "power_limit_w"):
+            _check(uuid, name, getattr(setting, name), getattr(bounds, name))
+        lease.requests += 1
+        if setting not in lease.seen and len(lease.seen) < _NAMED:
+            lease.seen.add(setting)
+            self._log("set", gpu=uuid, user=lease.peer.user, process=lease.peer.process, setting=setting)
+        try:
+            lease.clocks.request(setting)
+        except DeviceError as error:
+            if not lease.clocks.holding:
+                self._forget(uuid, "a request failed")
+            raise RefusedError("refused" if isinstance(error, ClocksRefusedError) else "device", str(error)) from error
+        if not lease.clocks.holding:
+            self._forget(uuid, "asked")
+
+    def release(self, owner: object, uuid: str) -> None:
+        """End a lease; nothing happens where there is none.
+
+        Raises:
+            RefusedError: the GPU could not be restored yet.
+        """
+        lease = self._held.get(uuid)
+        if lease is not None and lease.owner is owner:
+            self._end(uuid, "asked")
+        self._lost.pop((owner, uuid), None)
+        if uuid in self._unrestored:
+            raise RefusedError("device", f"{uuid}: its clocks could not be restored yet; wastenotd tries again each second")
+
+    def hung_up(self, owner: object, why: str) -> None:
+        """End the leases of a connection that is no more."""
+        for uuid in [uuid for uuid, lease in self._held.items() if lease.owner is owner]:
+            self._end(uuid, why)
+        for key in [key for key in self._lost if key[0] is owner]:
+            del self._lost[key]
+
+    def silent(self, owner: object) -> None:
+        """End the leases of a connection that has missed its heartbeats; it is told when it speaks again."""
+        for uuid in [uuid for uuid, lease in self._held.items() if lease.owner is owner]:
+            self._lost[owner, uuid] = f"nothing was heard for {self.policy.heartbeat_s:g} s"
+            self._end(uuid, "missed heartbeats")
+
+    def look_after(self) -> float | None:
+        """End leases that have lasted as long as they may, and try again to restore; the moment to look again."""
+        now_s = self._now_s()
+        if now_s - self._searched_s >= _SEARCH_S:
+            self._searched_s = now_s
+            self.recover()
+        for uuid in [uuid for uuid, lease in self._held.items() if lease.until_s <= now_s]:
+            lease = self._held[uuid]
+            self._lost[lease.owner, uuid] = "it lasted as long as the policy allows"
+            self._barred_s[lease.peer.user, uuid] = now_s + _PAUSE_S
+            self._end(uuid, "lasted as long as the policy allows")
+        for uuid in [uuid for uuid, (_, at_s) in self._unrestored.items() if at_s <= now_s]:
+            try:
+                self._restore_again(uuid)
+            except Exception as error:
+                self._log("cannot restore", gpu=uuid, error=error)
+        self._barred_s = {key: at_s for key, at_s in self._barred_s.items() if at_s > now_s}
+        return min(
+            [lease.until_s for lease in self._held.values()] + [at_s for _, at_s in self._unrestored.values()], default=None
+        )
+
+    def take_policy(self, policy: Policy) -> None:
+        """Hold another policy from now on; leases that it does not allow end."""
+        self.policy = policy
+        for uuid, lease in list(self._held.items()):
+            bounds = policy.bounds(lease.peer, self.gpus[uuid])
+            if bounds is None:
+                self._lost[lease.owner, uuid] = "the policy has changed and does not allow it"
+                self._end(uuid, "no longer allowed")
+            else:
+                lease.until_s = min(lease.until_s, lease.since_s + bounds.longest_lease_s)
+
+    def end_all(self) -> bool:
+        """End all leases; whether every GPU is restored."""
+        for uuid in list(self._held):
+            self._end(uuid, "wastenotd stops")
+        for uuid in list(self._unrestored):
+            try:
+                self._restore_again(uuid)
+            except Exception as error:
+                self._log("cannot restore", gpu=uuid, error=error)
+        return not self._unrestored
+
+    def _bounds(self, peer: Peer, uuid: str) -> Bounds:
+        bounds = self.policy.bounds(peer, self.gpus[uuid]) if uuid in self.gpus else None
+        if bounds is None:
+            raise RefusedError("policy", f"the policy of wastenotd does not let user {peer.user} set clocks of this GPU")
+        return bounds
+
+    def _lease(self, owner: object, uuid: str) -> Lease:
+        lease = self._held.get(uuid)
+        if lease is not None and lease.owner is owner:
+            return lease
+        why = self._lost.get((owner, uuid))
+        if why is not None:
+            raise RefusedError("lost", f"{uuid}: wastenotd ended the lease of its clocks and restored them: {why}")
+        raise RefusedError("lost", f"{uuid}: acquire its lease first")
+
+    def _end(self, uuid: str, why: str) -> None:
+        clocks = self._held[uuid].clocks
+        self._forget(uuid, why)
+        try:
+            clocks.end_claim()
+        except Exception as error:  # whatever it is, this GPU is tried again, and the others go on
+            self._unrestored[uuid] = (clocks, self._now_s() + _RETRY_S)
+            self._log("cannot restore", gpu=uuid, error=error)
+
+    def _forget(self, uuid: str, why: str) -> None:
+        lease = self._held.pop(uuid)
+        fields = {"user": lease.peer.user, "process": lease.peer.process, "requests": lease.requests}
+        self._log("end of lease", gpu=uuid, why=why, held_s=f"{self._now_s() - lease.since_s:.1f}", **fields)
+
+    def _restore_again(self, uuid: str) -> None:
+        clocks, _ = self._unrestored[uuid]
+        self._unrestored[uuid] = (clocks, self._now_s() + _RETRY_S)
+        clocks.end_claim()
+        del self._unrestored[uuid]
+        self._log("restored", gpu=uuid)
+
+
+def _holder(peer: Peer) -> Holder:
+    return Holder(peer.process, peer.user, through_daemon=True)
+
+
+def _check(uuid: str, name: str, value: float | None, bounds: tuple[float, float] | None) -> None:
+    if value is None:
+        return
+    what = {"core_mhz": "core clock", "memory_mhz": "memory clock", "power_limit_w": "power limit"}[name]
+    if bounds is None:
+        raise RefusedError("policy", f"{uuid}: the policy of wastenotd does not let you set its {what}")
+    low, high = bounds
+    if not low <= value <= high:
+        unit = "W" if name == "power_limit_w" else "MHz"
+        raise RefusedError("policy", f"{uuid}: the policy of wastenotd allows a {what} of {low:g} to {high:g} {unit}")

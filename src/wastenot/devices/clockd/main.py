@@ -1,0 +1,154 @@
+"""``wastenotd``: starts, restores what was left changed, serves until it is told to stop, and gives everything back."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import socket
+import stat
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from wastenot.core.errors import BadInputError, DeviceError, WastenotError
+from wastenot.core.version import own_version
+from wastenot.devices.clockd.leases import Leases
+from wastenot.devices.clockd.policy import Policy, read_policy
+from wastenot.devices.clockd.server import Server
+from wastenot.devices.nvidia import process_lock
+from wastenot.devices.nvidia.daemon_protocol import socket_path
+from wastenot.devices.nvidia.journal import state_folder
+from wastenot.devices.nvidia.nvml import Nvml, forbidden
+
+POLICY = Path("/etc/wastenot/wastenotd.toml")
+JOBS = "policy.d"
+"""Folder beside the journals for rules that come and go, such as those of a scheduler for its jobs."""
+
+_LOUD = {"refused": 4, "cannot restore": 3, "policy": 3}  # syslog's priorities, which journald reads; 6 otherwise
+_TURN_S = 1.0  # to wait at most, so that a watchdog hears of it
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the daemon; returns its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="wastenotd",
+        description="Set GPU clocks for users without root, within a policy, and always give them back.",
+        epilog="SIGTERM stops it and restores all clocks; SIGHUP reads the policy again. Journals and the socket are in "
+        "/run/wastenot (WASTENOT_STATE and WASTENOTD_SOCKET name other places).",
+    )
+    parser.add_argument("--policy", type=Path, default=POLICY, metavar="FILE", help=f"the policy (default: {POLICY})")
+    parser.add_argument("--check", action="store_true", help="only read the policy, and say whether it is right")
+    parser.add_argument("--version", action="version", version=f"wastenotd {own_version()}")
+    options = parser.parse_args(arguments)
+    try:
+        policy = read_policy(options.policy, state_folder() / JOBS)
+        if options.check:
+            print(f"{options.policy}: {len(policy.rules)} rules, no mistakes")
+            return 0
+        return _run(options.policy, policy)
+    except WastenotError as error:
+        print(f"<3>error: {error}" if _journald() else f"error: {error}", file=sys.stderr)
+        return 2 if isinstance(error, BadInputError) else 1
+
+
+def _run(file: Path, policy: Policy) -> int:
+    reason = forbidden()
+    if reason is not None:
+        raise BadInputError(f"clocks cannot be set: {reason}")
+    state_folder().mkdir(mode=0o755, parents=True, exist_ok=True)
+    if not process_lock.take(state_folder() / ".wastenotd.lock"):
+        raise DeviceError(f"another wastenotd runs with the journals in {state_folder()}")
+    told, tells = socket.socketpair()
+    tells.setblocking(False)
+    told.setblocking(False)
+    signal.set_wakeup_fd(tells.fileno(), warn_on_full_buffer=False)
+    caught: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda number, frame: caught.append(number))
+    leases = Leases(Nvml(allow_changes=True), policy, time.monotonic, log)
+    leases.recover()
+    path = socket_path()
+    server = Server(_listen(path, policy.group), leases, time.monotonic, log)
+    server.watch(told, lambda: _drain(told))
+    _notify("READY=1")
+    log("ready", socket=path, gpus=len(leases.gpus), rules=len(policy.rules), version=own_version())
+    while signal.SIGTERM not in caught and signal.SIGINT not in caught:
+        server.turn(_TURN_S)
+        _notify("WATCHDOG=1")
+        if caught and not {signal.SIGTERM, signal.SIGINT} & set(caught):
+            caught.clear()
+            _read_again(file, leases)
+    _notify("STOPPING=1")
+    path.unlink(missing_ok=True)
+    server.close()
+    restored = leases.end_all()
+    log("stopped", restored=restored)
+    return 0 if restored else 1
+
+
+def _read_again(file: Path, leases: Leases) -> None:
+    try:
+        leases.take_policy(read_policy(file, state_folder() / JOBS))
+    except BadInputError as error:
+        log("policy", error=error, kept="the one before")
+        return
+    log("policy read again", rules=len(leases.policy.rules))
+
+
+def _listen(path: Path, group: int | None) -> socket.socket:
+    """A socket that only root and a group may connect to, from the moment it exists."""
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        if path.exists() and stat.S_ISSOCK(path.stat().st_mode):
+            path.unlink()  # an earlier daemon's: this one holds the lock
+        before = os.umask(0o777)
+        try:
+            listening.bind(str(path))
+        finally:
+            os.umask(before)
+        if group is not None:
+            os.chown(path, -1, group)
+        path.chmod(0o660)
+        listening.listen(64)
+    except OSError as error:
+        raise DeviceError(f"{path}: cannot listen there: {error.strerror}") from error
+    return listening
+
+
+def _drain(told: socket.socket) -> None:
+    told.recv(64)
+
+
+def log(event: str, **fields: object) -> None:
+    """Write one line, for journald with a priority; what clients sent never breaks it."""
+    texts = (f"{name}={_quoted(str(value))}" for name, value in fields.items())
+    line = " ".join([event, *texts])
+    with suppress(OSError):  # whoever read it may be gone
+        print(f"<{_LOUD.get(event, 6)}>{line}" if _journald() else line, file=sys.stderr, flush=True)
+
+
+def _quoted(text: str) -> str:
+    plain = text.encode("ascii", "backslashreplace").decode().replace('"', "'")
+    plain = "".join(character if character.isprintable() else "?" for character in plain)[:500]
+    return f'"{plain}"' if " " in plain or not plain else plain
+
+
+def _journald() -> bool:
+    return "JOURNAL_STREAM" in os.environ
+
+
+def _notify(state: str) -> None:
+    """Tell systemd, where it wants to know."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if address:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender, suppress(OSError):
+            sender.setblocking(False)
+            sender.sendto(state.encode(), "\0" + address[1:] if address.startswith("@") else address)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,285 @@
+"""The policy of wastenotd: who may set which clocks of which GPUs, how far and for how long.
+
+group = "wastenot"              # whose members may connect
+heartbeat_s = 30                # of silence, after which a lease ends
+
+[[allow]]                       # the first that fits a user and a GPU holds
+users = ["anna"]
+groups = ["ml"]
+gpus = [0, 1]                   # or UUIDs; all by default
+core_mhz = [900, 1980]          # false: may not be set; by default as far as the GPU goes
+memory_mhz = false
+power_limit_w = [400, 700]
+longest_lease_s = 86400
+
+[[restore]]                     # locks that the administrator has set; by default clocks are reset
+gpus = [0]
+core_mhz = [0, 1500]
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import stat
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf, isfinite
+from pathlib import Path
+from typing import Any
+
+from wastenot.core.errors import BadInputError
+from wastenot.devices.nvidia.journal import Restore
+
+Range = tuple[float, float]
+_ANYTHING: Range = (0.0, inf)
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A process at the other end of a socket, as the kernel tells it.
+
+    Attributes:
+        user: its user's ID.
+        groups: IDs of its groups.
+        process: its ID; 0 where it is not visible from here.
+    """
+
+    user: int
+    groups: frozenset[int]
+    process: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A GPU by its names."""
+
+    index: int
+    uuid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What may be set; ``None`` for what may not.
+
+    Attributes:
+        core_mhz: lowest and highest core clock.
+        memory_mhz: of the memory.
+        power_limit_w: of the power limit.
+        longest_lease_s: how long a lease may last.
+    """
+
+    core_mhz: Range | None = _ANYTHING
+    memory_mhz: Range | None = _ANYTHING
+    power_limit_w: Range | None = _ANYTHING
+    longest_lease_s: float = 604800.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Who may do what.
+
+    Attributes:
+        users: their IDs.
+        groups: IDs of groups whose members may.
+        gpus: indices and UUIDs; ``None`` for all.
+        bounds: what may be set.
+    """
+
+    users: frozenset[int]
+    groups: frozenset[int]
+    gpus: frozenset[int | str] | None
+    bounds: Bounds
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """All of it.
+
+    Attributes:
+        rules: in order; the first that fits holds.
+        restores: what GPUs are restored to, by index or UUID.
+        group: ID of the socket's group; ``None`` for root's.
+        heartbeat_s: of silence, after which a lease ends.
+        requests_per_s: that a user's clients may make together; more have to wait.
+        connections_per_user: at a time.
+    """
+
+    rules: tuple[Rule, ...]
+    restores: tuple[tuple[frozenset[int | str] | None, Restore], ...] = ()
+    group: int | None = None
+    heartbeat_s: float = 30.0
+    requests_per_s: float = 200.0
+    connections_per_user: int = 32
+
+    def bounds(self, peer: Peer, gpu: Gpu) -> Bounds | None:
+        """What a peer may set of a GPU; ``None`` for nothing."""
+        for rule in self.rules:
+            if (peer.user in rule.users or peer.groups & rule.groups) and _fits(rule.gpus, gpu):
+                return rule.bounds
+        return None
+
+    def restore(self, gpu: Gpu) -> Restore:
+        """What a GPU is restored to."""
+        return next((restore for gpus, restore in self.restores if _fits(gpus, gpu)), Restore())
+
+
+def _fits(gpus: frozenset[int | str] | None, gpu: Gpu) -> bool:
+    return gpus is None or gpu.index in gpus or gpu.uuid in gpus
+
+
+def read_policy(path: Path, jobs: Path | None = None) -> Policy:
+    """Read a policy.
+
+    Args:
+        path: the file.
+        jobs: a folder of files ``*.toml`` with more rules, which come first, such as those of a scheduler for its jobs.
+
+    Raises:
+        BadInputError: a file cannot be read, others than root may write it, or something in it is wrong.
+    """
+    document = _load(path)
+    table = _Table(path, "", document)
+    group = table.one("group", _group)
+    numbers = {name: table.one(name, _positive) for name in ("heartbeat_s", "requests_per_s")}
+    connections = table.one("connections_per_user", _count)
+    rules = [_rule(each) for each in table.tables("allow")]
+    restores = [_restore(each) for each in table.tables("restore")]
+    table.finish()
+    for more in sorted(jobs.glob("*.toml"), reverse=True) if jobs is not None else ():
+        table = _Table(more, "", _load(more))
+        rules[:0] = [_rule(each) for each in table.tables("allow")]
+        table.finish()
+    given = {"connections_per_user": connections, **numbers}
+    return Policy(tuple(rules), tuple(restores), group, **{key: value for key, value in given.items() if value is not None})
+
+
+def _rule(table: _Table) -> Rule:
+    users, groups = table.some("users", _user), table.some("groups", _group)
+    if not users and not groups:
+        raise table.error("users", "name who is allowed, here or in 'groups'")
+    bounds: dict[str, Any] = {}
+    for name in ("core_mhz", "memory_mhz", "power_limit_w"):
+        if table.has(name):
+            bounds[name] = table.one(name, lambda value: None if value is False else _range(value))
+    longest_s = table.one("longest_lease_s", _positive)
+    if longest_s is not None:
+        bounds["longest_lease_s"] = longest_s
+    gpus = table.some("gpus", _gpu)
+    rule = Rule(frozenset(users or ()), frozenset(groups or ()), None if gpus is None else frozenset(gpus), Bounds(**bounds))
+    table.finish()
+    return rule
+
+
+def _restore(table: _Table) -> tuple[frozenset[int | str] | None, Restore]:
+    gpus = table.some("gpus", _gpu)
+    found = Restore(table.one("core_mhz", _range), table.one("memory_mhz", _range))
+    table.finish()
+    return None if gpus is None else frozenset(gpus), found
+
+
+class _Table:
+    """A table of a policy file; what is not asked for is a mistake."""
+
+    def __init__(self, path: Path, name: str, fields: dict[str, Any]) -> None:
+        self._path, self._name, self._fields = path, name, dict(fields)
+
+    def has(self, field: str) -> bool:
+        return field in self._fields
+
+    def one(self, field: str, parse: Callable[[Any], Any]) -> Any:
+        """A value; ``None`` where it is not there."""
+        if field not in self._fields:
+            return None
+        try:
+            return parse(self._fields.pop(field))
+        except (ValueError, TypeError, OverflowError) as error:
+            raise self.error(field, str(error)) from error
+
+    def some(self, field: str, parse: Callable[[Any], Any]) -> list[Any] | None:
+        """The values of a list; ``None`` where it is not there."""
+        found: list[Any] | None = self.one(field, lambda value: [parse(each) for each in _list(value)])
+        return found
+
+    def tables(self, field: str) -> list[_Table]:
+        """Tables of an array of tables."""
+        value = self.one(field, _list) or []
+        if not all(isinstance(each, dict) for each in value):
+            raise self.error(field, f"write [[{field}]]")
+        return [_Table(self._path, f"{field}[{place}].", each) for place, each in enumerate(value, 1)]
+
+    def finish(self) -> None:
+        """Raises where a field is left."""
+        if self._fields:
+            raise self.error(next(iter(self._fields)), "there is no such field")
+
+    def error(self, field: str, text: str) -> BadInputError:
+        return BadInputError(f"{self._path}: {self._name}{field}: {text}")
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as stream:
+            about = os.fstat(stream.fileno())
+            if about.st_uid not in (0, os.geteuid()) or stat.S_IMODE(about.st_mode) & 0o022:
+                raise BadInputError(f"{path}: others than root may write it; chown root {path}; chmod go-w {path}")
+            return tomllib.load(stream)
+    except OSError as error:
+        raise BadInputError(f"{path}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadInputError(f"{path}: {error}") from error
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError(f"{value!r} is no list")
+    return value
+
+
+def _id(value: Any, kind: str, number_of: Callable[[str], int]) -> int:
+    if type(value) is int and 0 <= value < 2**32 - 1:
+        return value
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is neither a name nor an ID of a {kind}")
+    try:
+        return number_of(value)
+    except KeyError as error:
+        raise ValueError(f"this machine has no {kind} '{value}'") from error
+
+
+def _user(value: Any) -> int:
+    return _id(value, "user", lambda name: pwd.getpwnam(name).pw_uid)
+
+
+def _group(value: Any) -> int:
+    return _id(value, "group", lambda name: grp.getgrnam(name).gr_gid)
+
+
+def _gpu(value: Any) -> int | str:
+    if (type(value) is int and value >= 0) or (isinstance(value, str) and value.startswith("GPU-")):
+        return value
+    raise ValueError(f"{value!r} is neither an index of a GPU nor a UUID (nvidia-smi -L)")
+
+
+def _positive(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value <= 0.0:
+        raise ValueError(f"{value!r} is no positive number")
+    return float(value)
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or value < 1:
+        raise ValueError(f"{value!r} is no positive whole number")
+    return value
+
+
+def _range(value: Any) -> Range:
+    numbers = _list(value)
+    if len(numbers) != 2 or any(isinstance(each, bool) or not isinstance(each, int | float) for each in numbers):
+        raise ValueError(f"{value!r}: write the lowest and the highest, such as [900, 1980]")
+    low, high = map(float, numbers)
+    if not 0.0 <= low <= high < inf or high == 0.0:
+        raise ValueError(f"{value!r}: write the lowest and then the highest, both finite")
+    return low, high

@@ -1,0 +1,366 @@
+"""The socket of wastenotd: one thread, many connections, none of which can make it wait.
+
+What a client may cost is bounded: lines by length, connections by number and by how long they may be silent, unread replies
+to one at a time, requests by rate. Who asks faster than that is not read until it is its turn again.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import struct
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from math import inf, isfinite
+from typing import Any
+
+from wastenot.core.setting import Setting
+from wastenot.devices.clockd.leases import Leases, Log, RefusedError
+from wastenot.devices.clockd.policy import Peer
+from wastenot.devices.nvidia.daemon_protocol import LONGEST_LINE, VERSION, MessageError, decode, encode
+
+_HELLO_S = 5.0  # for the first request, for the rest of a line, and for taking a reply
+_IDLE_S = 60.0  # without a lease
+_CONNECTIONS = 256  # of all users
+_ACCEPTED = 16  # at a time
+_PEERGROUPS = 59  # SO_PEERGROUPS, which Python does not name
+_CREDENTIALS = struct.Struct("iII")
+_GROUP = struct.calcsize("I")
+_LONGEST_OPTION = 1024  # bytes that Python asks the kernel for
+
+
+class Server:
+    """Serves connections.
+
+    Args:
+        listening: the socket, which listens.
+        leases: that are given.
+        now_s: the clock.
+        log: takes what happened, and fields.
+    """
+
+    def __init__(self, listening: socket.socket, leases: Leases, now_s: Callable[[], float], log: Log) -> None:
+        self.leases = leases
+        self._listening, self._now_s, self._log = listening, now_s, log
+        self._selector = selectors.DefaultSelector()
+        self._connections: set[Connection] = set()
+        self._rates: dict[int, Rate] = {}
+        listening.setblocking(False)
+        self._selector.register(listening, selectors.EVENT_READ, self._accept)
+
+    def watch(self, descriptor: socket.socket, notice: Callable[[], None]) -> None:
+        """Call something whenever another socket can be read."""
+        self._selector.register(descriptor, selectors.EVENT_READ, notice)
+
+    def turn(self, longest_s: float) -> None:
+        """Serve what is to be served now, after waiting for it for so long at most.
+
+        What could be read at a moment is read before anybody is found silent at that moment, however long a driver took.
+        """
+        ready = self._selector.select(max(0.0, min(longest_s, self._due_s() - self._now_s())))
+        now_s = self._now_s()
+        for key, _ in ready:
+            key.data()
+        for connection in tuple(self._connections):
+            connection.look_after(now_s)
+
+    def close(self) -> None:
+        """Hang up on everybody."""
+        for connection in tuple(self._connections):
+            connection.close("wastenotd stops")
+        self._selector.close()
+        self._listening.close()
+
+    def _due_s(self) -> float:
+        moments = [connection.due_s() for connection in self._connections]
+        kept_s = self.leases.look_after()
+        return min(moments + ([] if kept_s is None else [kept_s]), default=inf)
+
+    def _accept(self) -> None:
+        for _ in range(_ACCEPTED):
+            try:
+                accepted, _ = self._listening.accept()
+            except OSError:  # nobody waits, or has already gone
+                return
+            accepted.setblocking(False)
+            try:
+                peer = peer_of(accepted)
+            except OSError:
+                accepted.close()
+                continue
+            own = Counter(each.peer.user for each in self._connections)[peer.user]
+            if own >= self.leases.policy.connections_per_user or len(self._connections) >= _CONNECTIONS:
+                with suppress(OSError):
+                    accepted.send(encode({"error": "busy", "text": "wastenotd has too many connections of this user"}))
+                accepted.close()
+                continue
+            self._forget_rates()
+            rate = self._rates.setdefault(peer.user, Rate(self._now_s()))
+            self._connections.add(Connection(accepted, peer, rate, self))
+
+    def _forget_rates(self) -> None:
+        users = {connection.peer.user for connection in self._connections}
+        self._rates = {user: rate for user, rate in self._rates.items() if user in users or rate.recent(self._now_s())}
+
+    # ---- what connections need -------------------------------------------------------------------------------------
+
+    def now_s(self) -> float:
+        """The time."""
+        return self._now_s()
+
+    def interest(self, connection: Connection, before: int, events: int) -> None:
+        """Watch the socket of a connection for other events than before."""
+        if before and events:
+            self._selector.modify(connection.socket, events, connection.ready)
+        elif events:
+            self._selector.register(connection.socket, events, connection.ready)
+        elif before:
+            self._selector.unregister(connection.socket)
+
+    def forget(self, connection: Connection, why: str) -> None:
+        """A connection is no more: its leases end."""
+        self._connections.discard(connection)
+        self.leases.hung_up(connection, why)
+
+    def answer(self, connection: Connection, line: bytes) -> tuple[dict[str, Any], bool]:
+        """The reply to a line, and whether the connection goes on."""
+        try:
+            message = decode(line)
+            if message["wastenot"] != VERSION:
+                raise RefusedError(
+                    "version", f"wastenotd speaks version {VERSION}, this client another; install the same wastenot"
+                )
+            return {"ok": self._serve(connection, message)}, True
+        except MessageError as error:
+            refusal = RefusedError("message", f"no request: {error}")
+        except RefusedError as error:
+            refusal = error
+        except Exception as error:  # a mistake in this program is no reason to let go of the other connections
+            refusal = RefusedError("message", f"wastenotd failed: {type(error).__name__}: {error}")
+        if self._rates[connection.peer.user].may_log(self._now_s()):
+            who = {"user": connection.peer.user, "process": connection.peer.process}
+            self._log("refused", **who, kind=refusal.kind, text=refusal.text)
+        return {"error": refusal.kind, "text": refusal.text}, refusal.kind not in ("message", "version")
+
+    def _serve(self, connection: Connection, message: dict[str, Any]) -> dict[str, Any]:
+        leases, peer, asked = self.leases, connection.peer, message.get("ask")
+        if asked == "hello":
+            connection.greeted = True
+            return self._hello(peer)
+        if not connection.greeted:
+            raise RefusedError("message", "say hello first")
+        if asked == "status":
+            return {"leases": leases.status()}
+        if asked == "beat":
+            return {"held": leases.holds_any(connection)}
+        uuid = message.get("gpu")
+        if not isinstance(uuid, str) or uuid not in leases.gpus:
+            raise RefusedError("message", "gpu: no UUID of a GPU of this machine")
+        if asked == "acquire":
+            claim = message.get("claim", False)
+            if not isinstance(claim, bool):
+                raise RefusedError("message", "claim: neither true nor false")
+            leases.acquire(connection, peer, uuid, claim)
+        elif asked == "set":
+            leases.set(connection, uuid, _setting(message))
+        elif asked == "release":
+            leases.release(connection, uuid)
+        else:
+            raise RefusedError("message", "ask: there is no such request")
+        return {}
+
+    def _hello(self, peer: Peer) -> dict[str, Any]:
+        gpus = {
+            uuid: {
+                "core_mhz": _open(bounds.core_mhz), "memory_mhz": _open(bounds.memory_mhz),
+                "power_limit_w": _open(bounds.power_limit_w), "longest_lease_s": bounds.longest_lease_s,
+                "restore": self.leases.policy.restore(self.leases.gpus[uuid]).outcome,
+            }
+            for uuid, bounds in self.leases.allowed(peer).items()
+        }  # fmt: skip
+        return {
+            "user": peer.user,
+            "heartbeat_s": self.leases.policy.heartbeat_s,
+            "gpus": gpus,
+            "leases": self.leases.status(),
+        }
+
+
+class Rate:
+    """How many requests a user may still make, a second's worth at most; and of refusals, one a second is logged."""
+
+    def __init__(self, now_s: float) -> None:
+        self._spent, self._at_s, self._logged_s = 0.0, now_s, -inf
+
+    def wait_s(self, now_s: float, per_s: float) -> float:
+        """Take one; else how long to wait for it."""
+        self._spent = max(0.0, self._spent - per_s * (now_s - self._at_s))
+        self._at_s = now_s
+        if self._spent > per_s - 1.0 and self._spent > 0.0:
+            return (self._spent - max(0.0, per_s - 1.0)) / per_s
+        self._spent += 1.0
+        return 0.0
+
+    def may_log(self, now_s: float) -> bool:
+        """Whether the second since the last time is over."""
+        if now_s - self._logged_s < 1.0:
+            return False
+        self._logged_s = now_s
+        return True
+
+    def recent(self, now_s: float) -> bool:
+        """Whether it may still matter."""
+        return now_s - self._at_s < 60.0
+
+
+class Connection:
+    """A connection.
+
+    Attributes:
+        socket: its socket.
+        peer: who is at the other end.
+        greeted: whether it has said hello.
+    """
+
+    def __init__(self, accepted: socket.socket, peer: Peer, rate: Rate, server: Server) -> None:
+        self.socket, self.peer, self.greeted = accepted, peer, False
+        self._server, self._rate = server, rate
+        self._in, self._out = b"", b""
+        self._since_s = self._heard_s = server.now_s()  # when it began to wait for the peer; when a whole request came
+        self._wait_until_s = 0.0
+        self._last_words = self._closed = False
+        self._events = 0
+        self._watch()
+
+    def ready(self) -> None:
+        """The socket can be read or written."""
+        if self._closed:
+            return
+        try:
+            if self._out:
+                self._flush()
+            else:
+                received = self.socket.recv(LONGEST_LINE)  # descriptors that come along are closed by the kernel
+                if not received:
+                    self.close("hung up")
+                    return
+                if not self._in:
+                    self._since_s = self._server.now_s()
+                self._in += received
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self.close(f"connection lost: {error.strerror}")
+            return
+        self._go_on()
+
+    def due_s(self) -> float:
+        """When to look after it at the latest."""
+        return min(self._wait_until_s or inf, self._deadline()[0])
+
+    def look_after(self, now_s: float) -> None:
+        """Go on where it was made to wait, and hang up or end its leases where it has been silent for too long."""
+        if self._closed:
+            return
+        if self._wait_until_s and self._wait_until_s <= now_s:
+            self._wait_until_s = 0.0
+            self._go_on()
+            return
+        at_s, why = self._deadline()
+        if at_s > now_s:
+            return
+        if why is None:
+            self._server.leases.silent(self)
+        else:
+            self.close(why)
+
+    def close(self, why: str) -> None:
+        """End its leases, then hang up: who reads the end of the connection knows that clocks are restored."""
+        if self._closed:
+            return
+        self._closed = True
+        self._server.interest(self, self._events, 0)
+        self._server.forget(self, why)
+        self.socket.close()
+
+    def _deadline(self) -> tuple[float, str | None]:
+        """When its patience ends, and why it is hung up on then; ``None`` where only its leases end."""
+        if self._out:
+            return self._since_s + _HELLO_S, "does not read replies"
+        if not self.greeted:
+            return self._since_s + _HELLO_S, "no hello"
+        if self._server.leases.holds_any(self):
+            return self._heard_s + self._server.leases.policy.heartbeat_s, None
+        if self._in:
+            return self._since_s + _HELLO_S, "half a line"
+        return self._heard_s + _IDLE_S, "idle"
+
+    def _go_on(self) -> None:
+        """Serve the lines that are there, as far as replies are taken and the rate allows."""
+        while b"\n" in self._in and not self._out:
+            now_s = self._server.now_s()
+            wait_s = self._rate.wait_s(now_s, self._server.leases.policy.requests_per_s)
+            if wait_s > 0.0:
+                self._wait_until_s = now_s + wait_s
+                break
+            line, _, self._in = self._in.partition(b"\n")
+            reply, goes_on = self._server.answer(self, line)
+            self._heard_s = self._since_s = self._server.now_s()
+            self._say(reply, goes_on)
+            if self._closed:
+                return
+        if len(self._in) > LONGEST_LINE and b"\n" not in self._in and not self._out:
+            self._say({"error": "message", "text": f"a line is longer than {LONGEST_LINE} bytes"}, False)
+        if not self._closed:
+            self._watch()
+
+    def _say(self, reply: dict[str, Any], goes_on: bool) -> None:
+        self._out, self._last_words = encode(reply), not goes_on
+        try:
+            self._flush()
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            self.close(f"connection lost: {error.strerror}")
+
+    def _flush(self) -> None:
+        sent = self.socket.send(self._out)
+        self._out = self._out[sent:]
+        if not self._out and self._last_words:
+            self.close("made no sense")
+
+    def _watch(self) -> None:
+        events = selectors.EVENT_WRITE if self._out else 0 if self._wait_until_s else selectors.EVENT_READ
+        if events != self._events:
+            self._server.interest(self, self._events, events)
+            self._events = events
+
+
+def peer_of(connection: socket.socket) -> Peer:
+    """Who is at the other end, as the kernel knows it; nobody can claim to be somebody else.
+
+    Raises:
+        OSError: the kernel does not tell.
+    """
+    told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    process, user, group = _CREDENTIALS.unpack(told)
+    groups = b""
+    with suppress(OSError):  # more than fit: those few users are allowed by name or by their main group
+        groups = connection.getsockopt(socket.SOL_SOCKET, _PEERGROUPS, _LONGEST_OPTION)
+    return Peer(user, frozenset({group, *struct.unpack(f"{len(groups) // _GROUP}I", groups)}), process)
+
+
+def _setting(message: dict[str, Any]) -> Setting:
+    values: list[float | None] = []
+    for name in ("core_mhz", "memory_mhz", "power_limit_w"):
+        value = message.get(name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e6):
+            raise RefusedError("message", f"{name}: neither null nor a plausible number")
+        values.append(None if value is None else float(value))
+    return Setting(*values)
+
+
+def _open(bounds: tuple[float, float] | None) -> list[float | None] | None:
+    """Bounds in JSON, which has no infinity."""
+    return None if bounds is None else [bounds[0], bounds[1] if isfinite(bounds[1]) else None]

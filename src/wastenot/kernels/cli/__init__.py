@@ -1,0 +1,1 @@
+"""Commands about kernels: plan, sweep, search, validate, natural clocks, forecasts, latencies."""

@@ -1,0 +1,81 @@
+"""``wastenot calibrate``: a simulated GPU from a sweep of a real one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wastenot.core.wording import counted
+from wastenot.terminal import completing, quantities
+from wastenot.terminal.options import JsonOption, StudyOption, WorkloadOption, check_watts
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from wastenot.kernels.calibration.calibrate import CalibrationReport
+
+
+def calibrate(
+    study: StudyOption,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE.toml", help="The simulated GPU to write.")],
+    workload: WorkloadOption = None,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="N", help="Name of the GPU; by default that of the file.")
+    ] = None,
+    base: Annotated[
+        str | None,
+        typer.Option(
+            "--base",
+            metavar="GPU",
+            autocompletion=completing.simulated,
+            help="A simulated GPU to take thermal, sensor and latency parameters from.",
+        ),
+    ] = None,
+    power_limit: Annotated[
+        float | None,
+        typer.Option("--power-limit", metavar="W", parser=quantities.watts, help="Power limit in effect during the sweep."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Fit a simulated GPU to a sweep.
+
+    Reports its error on held-out points and kernels. Use it as --device sim:FILE.toml.
+    """
+    from wastenot.core.errors import BadInputError
+    from wastenot.core.files import write_text
+    from wastenot.devices.simulated.preset import find_preset, preset_toml
+    from wastenot.kernels.calibration.calibrate import calibrate_sweep
+    from wastenot.study.store import open_study
+    from wastenot.terminal.output import as_values, console, print_json, say
+
+    if out.suffix != ".toml":
+        raise BadInputError(f"--out {out}: the file of a simulated GPU must have a name that ends in .toml")
+    check_watts("--power-limit", power_limit)
+    calibrated = calibrate_sweep(
+        open_study(study).read(workload),
+        name=name or out.stem,
+        power_limit_w=power_limit,
+        base=None if base is None else find_preset(base.removeprefix("sim:")),
+    )
+    write_text(out, preset_toml(calibrated.preset))
+    if as_json:
+        print_json("calibrate", {"file": str(out), "name": calibrated.preset.name} | as_values(calibrated.report))
+        return
+    console().print(_table(calibrated.report))
+    for warning in calibrated.report.warnings:
+        say(f"warning: {warning}")
+    fitted = f"{counted(calibrated.report.kernels, 'kernel')} from {counted(calibrated.report.points, 'point')}"
+    say(f"{out}: {fitted}; use it as --device sim:{out}")
+
+
+def _table(report: CalibrationReport) -> Table:
+    from wastenot.terminal.tables import plain_table
+
+    table = plain_table(("error on",), ("points", "time: median", "mean", "p90", "energy: median", "mean", "p90"))
+    for errors in report.errors:
+        spreads = (errors.time, errors.energy)
+        numbers = [f"{value:.2%}" for spread in spreads for value in (spread.median, spread.mean, spread.p90)]
+        table.add_row(errors.what, f"{errors.points:,}", *numbers)
+    return table

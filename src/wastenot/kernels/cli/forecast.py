@@ -1,0 +1,165 @@
+"""``wastenot forecast``: what kernel-level clocks would save, from a study of the default clocks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from wastenot.terminal import completing, quantities
+from wastenot.terminal.options import JsonOption, MaxSlowdownOption, OutOption, StudyOption, WorkloadOption
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from wastenot.kernels.forecast.forecast import Forecast, NaturalForecast, Quantiles
+
+
+def forecast(
+    study: StudyOption,
+    workload: WorkloadOption = None,
+    gpu: Annotated[
+        str | None,
+        typer.Option(
+            "--gpu",
+            metavar="NAME|FILE.toml",
+            autocompletion=completing.simulated,
+            help="The GPU; by default the one named in the study.",
+        ),
+    ] = None,
+    max_slowdown: MaxSlowdownOption = 0.0,
+    knowledge: Annotated[
+        Literal["any", "preset"],
+        typer.Option(
+            "--knowledge", help="any: it may behave like any GPU; preset: voltage and power are close to those of --gpu."
+        ),
+    ] = "any",
+    core_step: Annotated[
+        float | None,
+        typer.Option(
+            "--core-step",
+            metavar="MHZ",
+            parser=quantities.megahertz,
+            help="Step between core clocks; by default about 32 clocks.",
+        ),
+    ] = None,
+    core_only: Annotated[bool, typer.Option("--core-only", help="Do not change the memory clock.")] = False,
+    draws: Annotated[int, typer.Option("--draws", metavar="N", help="Number of possible GPUs to plan for.")] = 200,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the draws.")] = 0,
+    ignore_natural: Annotated[
+        bool, typer.Option("--ignore-natural", help="Use the default clocks alone, even if natural clocks were measured.")
+    ] = False,
+    out: OutOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Forecast the saving on a GPU whose clocks may not be set.
+
+    With an interval. Uses measurements at the default clocks (sweep --clocks auto), and at those the GPU went through by
+    itself (sweep --clocks natural), if the study has them.
+    """
+    from wastenot.core.files import write_text
+    from wastenot.devices.simulated.preset import find_preset
+    from wastenot.kernels.forecast.forecast import forecast as make_forecast
+    from wastenot.study.store import open_study
+    from wastenot.terminal.output import as_values, console, json_text, print_json, say
+
+    predicted = make_forecast(
+        open_study(study),
+        workload,
+        gpu=None if gpu is None else find_preset(gpu.removeprefix("sim:")),
+        max_slowdown=max_slowdown,
+        knowledge=knowledge,
+        core_step_mhz=core_step,
+        core_only=core_only,
+        draws=draws,
+        seed=seed,
+        ignore_natural=ignore_natural,
+    )
+    document = as_values(predicted)
+    if out is not None:
+        write_text(out, json_text(document) + "\n")
+        say(f"{out}: forecast written")
+    if as_json:
+        print_json("forecast", document)
+    else:
+        console().print(_forecast_text(predicted))
+
+
+def _forecast_text(predicted: Forecast) -> RenderableType:
+    """The forecast as text: marked as a forecast, intervals first, clocks last."""
+    from wastenot.pages.formatting import change, percent, quantity
+    from wastenot.terminal.tables import Group, Text
+
+    lines = [
+        f"FORECAST for {predicted.workload} on {predicted.device}: no clocks were set, only the default clocks (auto)"
+        f"{'' if predicted.natural is None else ' and those that the GPU went through by itself'} were "
+        f"measured ({predicted.observed_origin}; {quantity(predicted.auto_time_s, 's')}, "
+        f"{quantity(predicted.auto_energy_j, 'J')} per iteration)",
+        "",
+        *_within_range(predicted.natural),
+        *(() if predicted.natural is None else ("any clock, those below the range seen as well:",)),
+        f"energy  {_interval(predicted.energy_change)}",
+        f"time    {_interval(predicted.time_change)}   (allowed: {change(predicted.max_slowdown)})",
+        f"saves energy in {percent(predicted.saves_share, 0)} of {predicted.draws} possible GPUs "
+        f"({'memory clock unchanged, ' if predicted.core_only else ''}clocks, limit and peaks of {predicted.gpu}; "
+        f"{'otherwise like any GPU' if predicted.knowledge == 'any' else 'otherwise close to its preset'})",
+        "",
+        *_before(predicted.natural),
+        "where the uncertainty comes from, and what would reduce it:",
+        *(f"  {percent(unknown.share, 0):>5}  {unknown.what}: {unknown.narrowed_by}" for unknown in predicted.unknowns),
+        *(f"note: {note}" for note in predicted.notes),
+    ]
+    return Group(*map(Text, lines), "", _table(predicted))
+
+
+def _within_range(natural: NaturalForecast | None) -> list[str]:
+    """What caps within the clocks seen would save."""
+    from wastenot.pages.formatting import percent
+
+    if natural is None:
+        return []
+    return [
+        f"caps on core clocks within the range seen ({natural.low_mhz:.0f} to {natural.high_mhz:.0f} MHz, no kernel below "
+        "the clocks that it was seen at), energy by slowdown allowed:",
+        *(f"{percent(row.max_slowdown, 1):>6}  {_interval(row.energy_change)}" for row in natural.within_range),
+        f"unknown there: errors of the curves, and {percent(natural.locked_power_sd, 1)} (assumed) of power, since a locked "
+        "clock may draw otherwise than the same clock under the regulator",
+        "",
+    ]
+
+
+def _before(natural: NaturalForecast | None) -> list[str]:
+    """The same forecast without what natural clocks say."""
+    return [] if natural is None else [f"before  {_interval(natural.without)}   (energy, from the default clocks alone)", ""]
+
+
+def _table(predicted: Forecast) -> RenderableType:
+    from wastenot.core.setting import format_mhz
+    from wastenot.pages.formatting import change, percent, shortened
+    from wastenot.terminal.tables import Text, plain_table
+
+    numbers = ("count", "core MHz", "80 % of draws", "memory MHz", "of draws", "energy", "80 % of draws")
+    table = plain_table(("kernel",), numbers, "forecast by kernel")
+    for row in predicted.kernels:
+        core, energy = row.core_mhz, row.energy_change
+        table.add_row(
+            Text(shortened(row.kernel, 32)),
+            f"{row.count:,}",
+            f"{core.median:.0f}",
+            f"{core.central_80[0]:.0f} to {core.central_80[1]:.0f}",
+            format_mhz(row.memory_mhz),
+            percent(row.memory_share, 0),
+            change(energy.median, 1),
+            f"{change(energy.central_80[0], 1)} to {change(energy.central_80[1], 1)}",
+        )
+    return table
+
+
+def _interval(spread: Quantiles) -> str:
+    from wastenot.pages.formatting import change
+
+    (low80, high80), (low95, high95) = spread.central_80, spread.central_95
+    return (
+        f"{change(spread.median)} (median), 80 %: {change(low80)} to {change(high80)}, "
+        f"95 %: {change(low95)} to {change(high95)}"
+    )

@@ -1,0 +1,211 @@
+"""``wastenot latency``: how long a device takes to switch clocks and power limits, and what a switch costs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wastenot.terminal import quantities
+from wastenot.terminal.options import ClockControlOptions, DeviceOption, DryRunOption, FiguresOption, JsonOption, SeedOption
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from wastenot.devices.protocol import Device
+    from wastenot.kernels.latency.measure import LatencyEstimate
+    from wastenot.planning.latency import Latency, What
+
+_ERROR = 0.012  # as in wastenot.kernels.latency.design, which takes long to import
+_LIMIT_S = 1200.0  # of a real device's time, unless another limit is given
+_SHORTER = "shorter: fewer kinds (--what core), fewer --core clocks, or a larger --relative-error"
+
+
+def latency(
+    device: DeviceOption,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE.json", help="The file; latency-DEVICE.json by default.")
+    ] = None,
+    study: Annotated[
+        str | None,
+        typer.Option("--study", metavar="FILE|URL", help="Keep it in this study as well, whose plans then take it."),
+    ] = None,
+    what: Annotated[
+        str | None,
+        typer.Option(
+            "--what", metavar="KIND,...", help="core, memory, power-limit: what to switch; by default all that can be."
+        ),
+    ] = None,
+    core: Annotated[
+        str | None,
+        typer.Option("--core", metavar="MHZ,...", help="Core clocks to switch between; five by default, lowest to highest."),
+    ] = None,
+    relative_error: Annotated[
+        float,
+        typer.Option(
+            "--relative-error",
+            metavar="X",
+            parser=quantities.relative,
+            help="Standard error at which a latency is known well enough.",
+        ),
+    ] = _ERROR,
+    time_limit: Annotated[
+        str | None,
+        typer.Option(
+            "--time-limit", metavar="TIME", help="Device time, such as 5m; 20m by default, none on a simulated GPU."
+        ),
+    ] = None,
+    figures: FiguresOption = None,
+    *,
+    clock_control: ClockControlOptions,
+    seed: SeedOption = 0,
+    dry_run: DryRunOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure how long a GPU takes to switch clocks.
+
+    From the request of a core clock, memory clock or power limit until it is in effect, by start and target, until the
+    error is small; outliers are told apart. Also what a switch costs in time and energy. Resumes; plans then take it.
+    """
+    from wastenot.devices.open import is_virtual
+    from wastenot.kernels.latency.design import design
+    from wastenot.kernels.latency.measure import look_ahead, measure_latency, resume_file
+    from wastenot.study.store import open_study
+    from wastenot.terminal.option_rules import check_output
+    from wastenot.terminal.output import as_values, console, print_json, say, typed_command
+    from wastenot.terminal.progress import kept_if_interrupted, resume_with, shown_progress
+
+    path = out or Path(f"latency-{re.sub(r'[^A-Za-z0-9.]+', '-', device)}.json")
+    check_output(path)
+    target = clock_control.open_device(device, seed=seed, workload=None)
+    limit_s = _limit_s(time_limit, virtual=is_virtual(target))
+    planned = design(
+        target, kinds=_kinds(what), core_mhz=_clocks(core), error=relative_error, most_s=limit_s
+    )  # fmt: skip
+    partial = resume_file(path)
+    store = None if study is None else open_study(study, create=True)
+    if store is not None:
+        store.check_device(target.identity.label)
+    ahead = look_ahead(target, planned, partial)
+    if dry_run:
+        _show_dry_run(ahead, target, as_json=as_json)
+        return
+    for line in _announcement(ahead, target):
+        say(line)
+    keeps = resume_with(typed_command(study or str(path)), partial)
+    with kept_if_interrupted(keeps), shown_progress(f"switching latency of {device}") as progress:
+        found = measure_latency(target, planned, resume=partial, seed=seed, progress=progress)
+    found.write(path)
+    if store is not None:
+        store.keep_latency(found.to_json(), found.device)
+    files = [str(path), *(_write_figures(found, figures) if figures is not None else ())]
+    if as_json:
+        print_json("latency", as_values(found) | {"files": files})
+        return
+    console().print(latency_text(found))
+    say(f"{', '.join(files)}: written" + ("" if study is None else f"; {study}: kept, its plans take it from now on"))
+    if study is None:
+        say(f"plans take it with: wastenot plan --study FILE --latency {path}")
+
+
+def latency_text(found: Latency) -> RenderableType:
+    """Measured latencies, for a terminal."""
+    from wastenot.kernels.latency.page.tables import NAMES, costs_lines, indistinct_lines, starts_table, targets_table
+    from wastenot.pages.formatting import duration
+    from wastenot.terminal.tables import Group, Text, headline, rich_table
+
+    switches = sum(each.switches for each in found.targets)
+    took = f"{switches:,} switches timed in {duration(found.seconds)}"
+    parts: list[RenderableType] = [headline("switching latency", found.device, found.origin, took)]
+    tables = [targets_table(found), *(starts_table(found, what) for what in NAMES)]
+    for table in tables:
+        if table is not None:
+            parts += ["", Text(table.title, style="bold"), rich_table(table, ("Longest", "Jitter"))]
+    for title, lines in (
+        ("What a switch costs beyond waiting", costs_lines(found)),
+        ("Not told apart", indistinct_lines(found)),
+        ("What this does not cover", found.not_covered),
+    ):
+        if lines:
+            parts += ["", Text(title, style="bold"), *(Text(f"- {line}") for line in lines)]
+    return Group(*parts)
+
+
+def _announcement(ahead: LatencyEstimate, device: Device) -> list[str]:
+    """What is going to be measured, and how long that takes."""
+    from wastenot.devices.open import is_virtual
+    from wastenot.pages.formatting import duration
+
+    parts = [
+        f"{part.name} between {len(part.values)} values ({part.values[0]:g} to {part.values[-1]:g} {part.unit})"
+        for part in ahead.design.parts
+    ]
+    virtual = is_virtual(device)
+    time = f"about {duration(ahead.device_s)} of {'virtual ' if virtual else ''}device time, if it is as assumed now"
+    before = f"; {ahead.found:,} switches were timed before" if ahead.found else ""
+    lines = [f"{ahead.device}: switching the {'; the '.join(parts)}: {time}{before}"]
+    if virtual:
+        lines.append("  here it takes some seconds: a simulated device's time is virtual")
+    elif ahead.device_s > 600.0:
+        lines.append(f"  {_SHORTER}")
+    return [*lines, *(f"  not measured: {line}" for line in ahead.design.left_out)]
+
+
+def _show_dry_run(ahead: LatencyEstimate, device: Device, *, as_json: bool) -> None:
+    import sys
+
+    from wastenot.terminal.output import as_values, print_json, wrapped
+
+    if as_json:
+        parts = [
+            {"kind": "latency", "what": part.what, "values": part.values, "unit": part.unit} for part in ahead.design.parts
+        ]
+        values = {"device": ahead.device, "device_s": ahead.device_s, "found": ahead.found, "parts": parts}
+        print_json("estimate", values | {"left_out": list(ahead.design.left_out), "assumed": as_values(ahead.assumed)})
+        return
+    for line in (*_announcement(ahead, device), "  nothing was measured or written (--dry-run)"):
+        print(wrapped(line, sys.stdout))
+
+
+def _write_figures(found: Latency, folder: Path) -> list[str]:
+    from wastenot.kernels.latency.page.figure import latency_figures
+    from wastenot.pages.figure import export_figures
+
+    return [str(path) for path in export_figures(latency_figures(found), found.origin, folder)]
+
+
+def _limit_s(text: str | None, *, virtual: bool) -> float:
+    from wastenot.terminal.options import parse_budget
+
+    if text is not None:
+        return parse_budget(text, "--time-limit")
+    return float("inf") if virtual else _LIMIT_S
+
+
+def _kinds(text: str | None) -> tuple[What, ...] | None:
+    """Kinds of switches from a list such as ``core,power-limit``."""
+    from wastenot.core.errors import BadInputError
+    from wastenot.core.suggest import suggestion
+    from wastenot.kernels.latency.design import KINDS
+
+    if text is None:
+        return None
+    by_flag = {kind.replace("_", "-"): kind for kind in KINDS}
+    for word in text.split(","):
+        if word.strip() not in by_flag:
+            raise BadInputError(f"--what {word.strip()}: there is no such kind; {suggestion(word.strip(), tuple(by_flag))}")
+    return tuple(by_flag[word.strip()] for word in text.split(","))
+
+
+def _clocks(text: str | None) -> tuple[float, ...]:
+    """Clocks from a list such as ``345,1980``."""
+    from wastenot.core.errors import BadInputError
+
+    if text is None:
+        return ()
+    try:
+        return tuple(quantities.megahertz(word) for word in text.split(","))
+    except typer.BadParameter as error:
+        raise BadInputError(f"--core {text}: {error}; write clocks such as 345,1980") from None

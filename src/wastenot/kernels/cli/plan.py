@@ -1,0 +1,316 @@
+"""Verbs that plan: plan, frontier, compare, diff."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wastenot.core.wording import counted
+from wastenot.terminal.options import (
+    AsMeasuredOption,
+    GranularityOption,
+    JsonOption,
+    OutOption,
+    PlanOptions,
+    PriceOptions,
+    SweepOptions,
+    ToleranceOption,
+    parse_bounds,
+)
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
+
+    from wastenot.core.setting import Setting
+    from wastenot.kernels.page.story import Files
+    from wastenot.pages.panel import Panel, Story, Tone
+    from wastenot.pages.price import Price
+    from wastenot.planning.comparison import Comparison, WholeFrontier
+    from wastenot.planning.difference import PlanDifference
+    from wastenot.planning.plan import Plan
+    from wastenot.study.coverage import Coverage
+
+_COLOURS: dict[Tone, str] = {
+    "kept": "green", "missed": "red", "undecided": "yellow", "promised": "blue", "as-measured": "yellow", "neutral": "",
+}  # fmt: skip
+
+
+def plan(
+    source: SweepOptions,
+    goal: PlanOptions,
+    price_options: PriceOptions,
+    out: OutOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Find the clocks of least energy within a slowdown limit.
+
+    Where the study knows how noisy it is, the plan keeps the limit with 95 % confidence. It comes with a certificate: a
+    lower bound on the energy of any plan that does.
+    """
+    from wastenot.kernels.page.story import Files
+    from wastenot.terminal.output import console, print_json, say
+
+    price = price_options.price()
+    made = goal.plan(source.read(goal.granularity))
+    if out is not None:
+        made.write(out)
+        say(f"{out}: plan written")
+    if as_json:
+        print_json("plan", made.document())
+    else:
+        console().print(plan_text(made, price, Files(source.study, out)))
+
+
+def frontier(
+    source: SweepOptions,
+    bounds: Annotated[
+        str, typer.Option("--bounds", metavar="X,X,...", help="Slowdown limits to solve exactly, such as 0,1%,2%.")
+    ] = "0,1%,2%,5%,10%",
+    granularity: GranularityOption = "kernel",
+    clock_tolerance: ToleranceOption = 0.0,
+    out: OutOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the plans that are optimal at some price of time.
+
+    Also the exact optimum at each slowdown limit, all by the numbers as measured.
+    """
+    from wastenot.core.files import write_text
+    from wastenot.planning.comparison import whole_frontier
+    from wastenot.terminal.output import as_values, console, document_of, json_text, print_json, say
+
+    whole = whole_frontier(
+        source.read(granularity), parse_bounds(bounds), granularity=granularity, clock_tolerance_mhz=clock_tolerance
+    )
+    document = document_of("frontier", as_values(whole))
+    if out is not None:
+        write_text(out, json_text(document) + "\n")
+        say(f"{out}: frontier written")
+    if as_json:
+        print_json("frontier", document)
+    else:
+        console().print(_frontier_text(whole))
+
+
+def compare(
+    source: SweepOptions,
+    bounds: Annotated[
+        str, typer.Option("--bounds", metavar="X,X,...", help="Slowdown limits to show besides the strict one.")
+    ] = "1%,2%,5%,10%",
+    clock_tolerance: ToleranceOption = 0.0,
+    as_measured: AsMeasuredOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare objectives, granularities and scopes."""
+    from wastenot.planning.comparison import compare as compare_plans
+    from wastenot.terminal.output import as_values, console, print_json
+
+    comparison = compare_plans(
+        source.read(), bounds=parse_bounds(bounds), clock_tolerance_mhz=clock_tolerance, as_measured=as_measured
+    )
+    if as_json:
+        print_json("compare", as_values(comparison))
+    else:
+        console().print(comparison_text(comparison))
+
+
+def diff(
+    first: Annotated[Path, typer.Argument(metavar="A.json", help="A plan.")],
+    second: Annotated[Path, typer.Argument(metavar="B.json", help="Another plan.")],
+    study: Annotated[
+        str | None,
+        typer.Option(
+            "--study", metavar="FILE|URL", help="Evaluate both plans in the state of B, such as in context, with this study."
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show how two plans differ.
+
+    With a study, also what the state of their energies changes.
+    """
+    from wastenot.kernels.model.context import context_change
+    from wastenot.kernels.page.tables import context_table
+    from wastenot.planning.difference import difference
+    from wastenot.planning.plan import read_plan
+    from wastenot.study.store import open_study
+    from wastenot.terminal.output import as_values, console, print_json
+    from wastenot.terminal.tables import Group, rich_table
+
+    plans = read_plan(first), read_plan(second)
+    between = difference(*plans)
+    change = None
+    if study is not None:
+        held = open_study(study)
+        alone, within = (held.read(plan.workload, plan.state, plan.measured_granularity) for plan in plans)
+        change = context_change(alone, within, *plans)
+    if as_json:
+        document = as_values(between)
+        if change is not None:
+            names = {"differing": [one.kernel for one in change.differing], "moved": [one.kernel for one in change.moved]}
+            document["states"] = as_values(change) | names | {"energy_j": change.energy_j}
+        print_json("diff", document)
+        return
+    console().print(_difference_text(between, plans[0], str(first), str(second)))
+    line = _validated_text(plans[0], plans[1], first, second)
+    if line is not None:
+        console().print(line)
+    if change is not None:
+        console().print(Group("", rich_table(context_table(change))))
+
+
+def plan_text(plan: Plan, price: Price, files: Files | None = None) -> RenderableType:
+    """The plan's story as its page tells it: the verdict, what to set today, what the rest needs; then the details."""
+    from wastenot.kernels.page.story import story_of
+    from wastenot.kernels.page.summary import plan_numbers, warnings
+    from wastenot.kernels.page.tables import applicable_table, kernel_table
+    from wastenot.terminal.tables import Group, Paragraph, Text, headline, named_rows, rich_table
+    from wastenot.workloads.identity import STATE_DESCRIPTIONS
+
+    state = "" if plan.state == "ssp" else f"energies of {STATE_DESCRIPTIONS[plan.state]}"
+    head = headline(plan.workload, plan.device, plan.origin, state)
+    notes = [Paragraph(Text(f"note: {warning}", style="yellow")) for warning in warnings(plan)]
+    numbers = ((each.label, f"{each.value}: {each.detail}") for each in plan_numbers(plan, price))
+    applicable = applicable_table(plan)
+    tables = [kernel_table(plan, brief=True), *([] if applicable is None else [applicable])]
+    return Group(
+        Paragraph(head),
+        story_text(story_of(plan, price, files)),
+        *notes,
+        *([""] if notes else []),
+        Text("The plan in numbers", style="bold"),
+        named_rows(numbers),
+        *(part for table in tables for part in ("", Text(table.title, style="bold"), rich_table(table))),
+    )
+
+
+def story_text(story: Story) -> RenderableType:
+    """What a plan says in ten seconds: the verdict, then the plan, what to set today, and what the rest needs."""
+    from wastenot.terminal.tables import Group, Paragraph, Text
+
+    verdict = Text(f"{story.sentence}.", style=f"bold {_COLOURS[story.tone]}".rstrip())
+    return Group(Paragraph(verdict), "", *map(_panel_text, story.panels))
+
+
+def _panel_text(panel: Panel) -> RenderableType:
+    """One of the three parts of a plan's story; commands stand on lines of their own, to be copied."""
+    from wastenot.terminal.tables import Group, Padding, Paragraph, Text
+
+    parts: list[RenderableType] = [Paragraph(Text.assemble((panel.value, "bold"), panel.sentence.removeprefix(panel.value)))]
+    parts += [Text(f"  {command}", style="green") for command in panel.commands]
+    if panel.undo:
+        parts.append(Paragraph(Text(f"To undo: {'; '.join(panel.undo)}")))
+    parts += [Paragraph(Text.assemble((f"{line.label}: ", "dim"), line.text)) for line in panel.lines]
+    if panel.note is not None:
+        parts.append(Paragraph(Text(panel.note)))
+    return Group(Text(panel.title, style="bold"), Padding(Group(*parts), (0, 0, 1, 2)))
+
+
+def comparison_text(comparison: Comparison) -> RenderableType:
+    """What granularity, scope and objective are worth (the paper's Table 2)."""
+    from wastenot.kernels.page.tables import comparison_table
+    from wastenot.terminal.tables import Group, headline, rich_table
+
+    head = headline(comparison.workload, comparison.device, comparison.origin, "change from auto")
+    return Group(head, "", rich_table(comparison_table(comparison)), *_missing_points(comparison.coverage))
+
+
+def _missing_points(coverage: Coverage | None) -> list[Text | str]:
+    """A note on points that were not measured, where there are any."""
+    from wastenot.kernels.page.coverage_text import coverage_note
+    from wastenot.terminal.tables import Text
+
+    note = coverage_note(coverage)
+    return [] if note is None else ["", Text(f"note: {note}", style="yellow")]
+
+
+def _frontier_text(frontier: WholeFrontier) -> RenderableType:
+    """All vertices of the hull, then the exact optimum at each limit."""
+    from wastenot.kernels.page.coverage_text import among
+    from wastenot.pages.formatting import change, percent, quantity
+    from wastenot.terminal.tables import Group, Text, headline, plain_table
+
+    hull = plain_table((), ("time", "energy", "time change", "energy change"))
+    for vertex in frontier.hull:
+        hull.add_row(
+            quantity(vertex.time_s, "s", 6),
+            quantity(vertex.energy_j, "J", 6),
+            change(vertex.time_change, 3),
+            change(vertex.energy_change, 3),
+        )
+    bounds = plain_table((), ("slowdown limit", "time", "energy", "time change", "energy change", "gap"))
+    for point in frontier.bounds:
+        bounds.add_row(
+            percent(point.max_slowdown),
+            quantity(point.time_s, "s", 6),
+            quantity(point.energy_j, "J", 6),
+            change(point.time_change, 3),
+            change(point.energy_change, 3),
+            percent(point.gap, 4) if point.gap else "0",
+        )
+    impossible = ", ".join(percent(bound) for bound in frontier.impossible_bounds)
+    tail = [
+        f"no plan keeps {impossible}: by the numbers as measured, at most {percent(-frontier.least_slowdown)} faster "
+        "is possible"
+    ]
+    return Group(
+        headline(frontier.workload, frontier.device, frontier.origin, f"frontier by {frontier.granularity}, as measured"),
+        "",
+        Text(
+            f"the {len(frontier.hull)} plans of {among(frontier.coverage)} that are optimal at some price of time",
+            style="bold",
+        ),
+        hull,
+        "",
+        Text("the exact optimum at each slowdown limit", style="bold"),
+        bounds,
+        *(tail if impossible else []),
+        *_missing_points(frontier.coverage),
+    )
+
+
+def _validated_text(a: Plan, b: Plan, first: Path, second: Path) -> str | None:
+    """Which of two plans was measured again."""
+    validated = [str(path) for plan, path in ((a, first), (b, second)) if plan.validation is not None]
+    if not validated:
+        return None
+    return "both were validated" if len(validated) == 2 else f"{validated[0]} was validated, the other was not"
+
+
+def _difference_text(difference: PlanDifference, made: Plan, first: str, second: str) -> RenderableType:
+    """What the second plan does differently from the first, which was ``made`` before."""
+    from wastenot.core.setting import format_mhz
+    from wastenot.pages.formatting import change, quantity
+    from wastenot.terminal.tables import Group, Paragraph, Text, plain_table
+
+    def signed(value: float, unit: str) -> str:
+        return ("+" if value > 0 else "") + quantity(value, unit)
+
+    def text(setting: Setting | None) -> Text:
+        if setting is None or setting.is_auto:
+            return Text("absent" if setting is None else "auto")
+        limit = "" if setting.power_limit_w is None else f", {setting.power_limit_w:g} W"
+        return Text(f"{format_mhz(setting.core_mhz)} / {format_mhz(setting.memory_mhz)}{limit}")
+
+    names = (Path(first).name, Path(second).name)
+    table = plain_table(("kernel", *(names if names[0] != names[1] else (first, second))), ("time", "energy"))
+    for row in difference.kernels:
+        table.add_row(
+            Text(row.kernel),
+            text(row.first),
+            text(row.second),
+            "–" if row.time_s is None else signed(row.time_s, "s"),
+            "–" if row.energy_j is None else signed(row.energy_j, "J"),
+        )
+    total = (
+        f"{counted(difference.same, 'kernel')} equal, {len(difference.kernels)} different; per iteration the second plan "
+        f"takes {signed(difference.time_s, 's')} ({change(difference.time_s / made.predicted.time_s)}) and "
+        f"{signed(difference.energy_j, 'J')} ({change(difference.energy_j / made.predicted.energy_j)}) relative to the first"
+    )
+    if not difference.kernels:
+        return Group(Paragraph(Text("the plans are equal: " + total)))
+    title = Text("Clocks: core / memory, MHz", style="bold")
+    return Group(title, table, "", Paragraph(Text(total)))

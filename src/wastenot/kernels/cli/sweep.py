@@ -1,0 +1,318 @@
+"""Verbs that measure kernels into a study: sweep, and refine, which measures a plan's finalists again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from wastenot.core.wording import counted
+from wastenot.sweeping.defaults import CORE_STEP_MHZ, WARM_UP_S, WINDOW_S
+from wastenot.terminal import completing, quantities
+from wastenot.terminal.options import (
+    BudgetOption,
+    ClockControlOptions,
+    DeviceOption,
+    DryRunOption,
+    EnergiesOption,
+    GranularityOption,
+    JsonOption,
+    MaxSlowdownOption,
+    MeasuredGranularityOption,
+    PowerLimitsOption,
+    SeedOption,
+    ShapeOptions,
+    StudyOption,
+    WorkloadOption,
+    check_seconds,
+    parse_budget,
+    parse_clocks,
+    parse_power_limits,
+)
+
+if TYPE_CHECKING:
+    from wastenot.sweeping.sweep import SweepOutcome
+    from wastenot.workloads.identity import WorkloadKey
+
+_LARGE_DRIFT = 0.03  # change of a baseline from which on a sweep is worth repeating
+Search = Literal["grid", "model"]
+Clocks = Literal["grid", "auto", "natural"]
+
+
+def sweep(
+    workload: Annotated[
+        str,
+        typer.Argument(
+            metavar="WORKLOAD",
+            autocompletion=completing.workloads,
+            help="A model such as gpt3-xl, or a study whose kernels to measure.",
+        ),
+    ],
+    device: DeviceOption,
+    study: Annotated[
+        str | None,
+        typer.Option(
+            "--study", metavar="FILE|URL", help="The study: an SQLite file or a database URL. Only --dry-run may do without."
+        ),
+    ] = None,
+    clocks: Annotated[
+        Clocks,
+        typer.Option(
+            "--clocks",
+            help="grid: auto and a grid of settings; auto: the default clocks only; natural: the clocks that the GPU goes "
+            "through by itself. The latter two set no clocks.",
+        ),
+    ] = "grid",
+    rounds: Annotated[
+        int, typer.Option("--rounds", metavar="N", help="How many times --clocks auto measures every kernel.")
+    ] = 1,
+    core_step: Annotated[
+        float | None,
+        typer.Option(
+            "--core-step",
+            metavar="MHZ",
+            parser=quantities.megahertz,
+            help=f"Step between core clocks, from the highest down; {CORE_STEP_MHZ:g} by default, 1 for every clock.",
+        ),
+    ] = None,
+    core: Annotated[
+        str | None, typer.Option("--core", metavar="MHZ,...", help="Core clocks, instead of --core-step.")
+    ] = None,
+    memory: Annotated[str | None, typer.Option("--memory", metavar="MHZ,...", help="Memory clocks; all by default.")] = None,
+    power_limit: PowerLimitsOption = None,
+    search: Annotated[
+        Search, typer.Option("--search", help="grid: every point; model: only points that can still change the plan.")
+    ] = "grid",
+    share: Annotated[
+        float,
+        typer.Option(
+            "--share",
+            metavar="X",
+            parser=quantities.share,
+            help="Part of the grid that --search model may measure, such as 10%. 30% finds nearly all of the saving.",
+        ),
+    ] = 0.3,
+    max_slowdown: Annotated[
+        float,
+        typer.Option(
+            "--max-slowdown",
+            metavar="X",
+            parser=quantities.slowdown,
+            help="Slowdown limit of the plans that --search model looks for, such as 2%.",
+        ),
+    ] = 0.0,
+    budget: BudgetOption = None,
+    seconds_each: Annotated[
+        float | None,
+        typer.Option(
+            "--seconds-each",
+            metavar="S",
+            parser=quantities.seconds,
+            help="Device time for a kernel with --clocks natural; 18 by default.",
+        ),
+    ] = None,
+    warm_up: Annotated[
+        float,
+        typer.Option("--warm-up", metavar="S", parser=quantities.seconds, help="Warm-up before each point, in seconds."),
+    ] = WARM_UP_S,
+    window: Annotated[
+        float, typer.Option("--window", metavar="S", parser=quantities.seconds, help="Longest measurement, in seconds.")
+    ] = WINDOW_S,
+    relative_error: Annotated[
+        float,
+        typer.Option(
+            "--relative-error",
+            metavar="X",
+            parser=quantities.relative,
+            help="Stop measuring a point early at this standard error, such as 0.5%.",
+        ),
+    ] = 0.0,
+    in_context: Annotated[
+        bool, typer.Option("--in-context", help="Measure each kernel after the one that precedes it, as well as alone.")
+    ] = False,
+    at: Annotated[
+        Literal["ssp", "sse"],
+        typer.Option(
+            "--at", help="ssp: back to back, at steady power; sse: the first execution at full speed, from a power profile."
+        ),
+    ] = "ssp",
+    granularity: GranularityOption = "kernel",
+    *,
+    shape_options: ShapeOptions,
+    clock_control: ClockControlOptions,
+    seed: SeedOption = 0,
+    dry_run: DryRunOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure every kernel of a workload at many settings.
+
+    Results go into a study; the default clocks (auto) are always included. Says first how long it takes. Resumes an
+    interrupted sweep.
+    """
+    from wastenot.core.errors import BadInputError
+    from wastenot.kernels.verbs import sweep as measure
+    from wastenot.meters.tasks import find_tasks
+    from wastenot.sweeping.announce import announce, show_dry_run
+    from wastenot.sweeping.point import PointOptions
+    from wastenot.terminal.output import print_json, say, typed_command
+    from wastenot.terminal.progress import kept_if_interrupted, resume_with, shown_progress
+    from wastenot.workloads.captured_on import capture_note
+
+    if study is None and not dry_run:
+        raise BadInputError("--study is missing: name a file to keep the measurements in, such as --study my.db")
+    check_seconds("--warm-up", warm_up)
+    check_seconds("--window", window, positive=True)
+    if in_context and at == "sse":
+        raise BadInputError("--in-context, --at sse: use only one of them; kernels in context are measured at steady power")
+    tasks = find_tasks(workload, device, shape_options.shape(), granularity, "context" if in_context else at)
+    target = clock_control.open_device(device, seed=seed, workload=tasks.key)
+    captured = capture_note(tasks.captured_on)
+    if captured is not None:
+        say(f"{workload}: {captured}")
+    with (
+        _named_or_absent(study) as kept_in,
+        kept_if_interrupted(resume_with(command := typed_command(kept_in), kept_in)),
+        shown_progress(f"sweep of {tasks.key}") as progress,
+    ):
+        outcome = measure(
+            tasks, target, kept_in, clocks=clocks, core_step_mhz=core_step, core_mhz=parse_clocks("--core", core),
+            memory_mhz=parse_clocks("--memory", memory), power_limit_w=parse_power_limits(power_limit), rounds=rounds,
+            search=search, share=share, max_slowdown=max_slowdown, options=PointOptions(warm_up, window, relative_error),
+            budget_s=None if budget is None else parse_budget(budget), seconds_each=seconds_each,
+            command=command, announce=announce, dry_run=dry_run, progress=progress,
+        )  # fmt: skip
+    if outcome.estimate is not None:
+        show_dry_run(outcome.estimate, as_json=as_json, study=study)
+    elif as_json:
+        values = outcome_values(outcome)
+        print_json("sweep", {"study": str(study), "workload": tasks.name, "state": tasks.state,
+                    "granularity": tasks.granularity, "device": target.identity.label,
+                    "origin": target.identity.origin} | values)  # fmt: skip
+    else:
+        for line in outcome_lines(outcome, tasks.key, kept_in):
+            say(line)
+
+
+@contextmanager
+def _named_or_absent(study: str | None) -> Iterator[str]:
+    """The study, or inside the context one that is not there, for a dry run that was given none."""
+    if study is not None:
+        yield study
+        return
+    with TemporaryDirectory() as folder:
+        yield str(Path(folder) / "study.db")
+
+
+def outcome_values(outcome: SweepOutcome) -> dict[str, Any]:
+    """The outcome of a sweep that was made, as JSON values."""
+    from wastenot.terminal.output import as_values
+
+    values: dict[str, Any] = as_values(outcome)
+    del values["estimate"]
+    return values
+
+
+def outcome_lines(outcome: SweepOutcome, workload: WorkloadKey, study: str) -> list[str]:
+    """The outcome of a sweep, as lines of text."""
+    lines = [
+        f"{study}: workload '{workload}': {counted(outcome.measured, 'point')} measured, {outcome.found:,} measured before"
+    ]
+    lines += [f"{counted(count, 'point')} could not be measured: {reason}" for reason, count in outcome.skipped.items()]
+    if outcome.drifted:
+        lines.append(_drift_line(outcome))
+    if outcome.out_of_time:
+        lines.append("the budget is used up; run the same command again to resume")
+    lines += outcome.notes
+    return lines
+
+
+def _drift_line(outcome: SweepOutcome) -> str:
+    """How many baselines changed on the way, and by how much, in one line."""
+    from wastenot.pages.formatting import change
+
+    parts = []
+    for what in ("time", "energy"):
+        changes = {drift.kernel: drift.change for drift in outcome.drifted if drift.what == what}
+        if changes:
+            least, most = min(changes.values()), max(changes.values())
+            by = change(least, 1) if len(changes) == 1 else f"{change(least, 1)} to {change(most, 1)}"
+            parts.append(f"{what} of {counted(len(changes), 'kernel')} by {by}")
+    large = max(abs(drift.change) for drift in outcome.drifted) > _LARGE_DRIFT
+    then = "repeat the sweep when the GPU is quiet" if large else "the errors contain it; plans correct for temperature"
+    return f"the device drifted: at auto, {' and '.join(parts)} since the first round; {then}"
+
+
+def refine(
+    study: StudyOption,
+    device: DeviceOption,
+    workload: WorkloadOption = None,
+    energies: EnergiesOption = None,
+    granularity: MeasuredGranularityOption = None,
+    into: Annotated[
+        str | None,
+        typer.Option(
+            "--into", metavar="FILE|URL", help="Study of another card of the same model, to measure that card instead."
+        ),
+    ] = None,
+    max_slowdown: MaxSlowdownOption = 0.0,
+    finalists: Annotated[int, typer.Option("--finalists", metavar="N", help="Settings to measure for each kernel.")] = 3,
+    around: Annotated[
+        float,
+        typer.Option(
+            "--around",
+            metavar="MHZ",
+            parser=quantities.megahertz,
+            help="Also measure core clocks this close to the best; 0 for none.",
+        ),
+    ] = 0.0,
+    repeats: Annotated[int, typer.Option("--repeats", metavar="N", help="Measurements of each.")] = 3,
+    budget: BudgetOption = None,
+    *,
+    clock_control: ClockControlOptions,
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure the best settings of every kernel again.
+
+    Also clocks around them, if asked. The measurements are kept in the study, and wastenot plan --study FILE --out
+    PLAN.json makes a plan of them.
+    """
+    from wastenot.kernels.verbs import refine as measure_again
+    from wastenot.study.store import open_study
+    from wastenot.sweeping.announce import announce
+    from wastenot.terminal.output import print_json, say, typed_command
+    from wastenot.terminal.progress import kept_if_interrupted, shown_progress
+
+    source = open_study(study)
+    key = source.read(workload, energies, granularity).key
+    target = clock_control.open_device(device, seed=seed, workload=key)
+    kept = f"{into or study}: what was measured is kept, as repeats; the same command measures all of them once more"
+    with kept_if_interrupted(kept), shown_progress(f"refining {key}") as progress:
+        refined = measure_again(
+            source, target, workload=key.name, state=key.state, granularity=key.granularity, into=into,
+            max_slowdown=max_slowdown, finalists=finalists, around_mhz=around, repeats=repeats,
+            budget_s=None if budget is None else parse_budget(budget), command=typed_command(into or study),
+            announce=announce, progress=progress,
+        )  # fmt: skip
+    outcome, before, after = refined.outcome, refined.before, refined.after
+    if as_json:
+        print_json(
+            "refine",
+            outcome_values(outcome) | {"before": before.document()["headline"], "after": after.document()["headline"]},
+        )
+        return
+    for line in outcome_lines(outcome, key, str(into or study)):
+        say(line)
+    changed = sum(a.setting != b.setting for a, b in zip(before.assignments, after.assignments, strict=True))
+    say(
+        f"energy {before.headline.energy_change:+.2%} before, {after.headline.energy_change:+.2%} now; "
+        f"{changed} of {len(before.assignments)} kernels have new clocks"
+    )
+    which = "" if workload is None else f" --workload {workload}"
+    which += "" if key.granularity == "kernel" else f" --granularity {key.granularity}"
+    limit = f" --max-slowdown {max_slowdown:.6g}" if max_slowdown else ""
+    say(f"to keep the new plan: wastenot plan --study {into or study}{which}{limit} --out plan.json")

@@ -1,0 +1,208 @@
+"""Verbs that do everything in one go: run, and reproduce, which repeats the kernel-level DVFS paper."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wastenot.sweeping.defaults import CORE_STEP_MHZ
+from wastenot.terminal import completing, quantities
+from wastenot.terminal.options import (
+    AsMeasuredOption,
+    ClockControlOptions,
+    ConfidenceOption,
+    DeviceOption,
+    DryRunOption,
+    JsonOption,
+    MaxSlowdownOption,
+    PowerLimitsOption,
+    PriceOptions,
+    SeedOption,
+    ShapeOptions,
+    parse_power_limits,
+)
+
+if TYPE_CHECKING:
+    from wastenot.pages.price import Price
+    from wastenot.planning.comparison import Comparison
+    from wastenot.planning.plan import Plan
+    from wastenot.sweeping.estimate import Estimate
+
+
+_SHORTER = "a larger --core-step, fewer --repeats, or sweep with --search model or --budget, then plan, validate and report"
+_THEN_S = 12.0  # planning, and writing the report and its figures
+
+
+def run(
+    workload: Annotated[
+        str, typer.Argument(metavar="WORKLOAD", autocompletion=completing.workloads, help="A model such as gpt3-xl.")
+    ],
+    device: DeviceOption = "sim:rtx-3080-ti",
+    max_slowdown: MaxSlowdownOption = 0.0,
+    confidence: ConfidenceOption = None,
+    as_measured: AsMeasuredOption = False,
+    core_step: Annotated[
+        float | None,
+        typer.Option(
+            "--core-step",
+            metavar="MHZ",
+            parser=quantities.megahertz,
+            help=f"Step between core clocks, from the highest down; {CORE_STEP_MHZ:g} by default, 1 for every clock.",
+        ),
+    ] = None,
+    power_limit: PowerLimitsOption = None,
+    repeats: Annotated[int, typer.Option("--repeats", metavar="N", help="Measurements of the validation; 0 skips it.")] = 10,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Folder to write to; wastenot-WORKLOAD by default."),
+    ] = None,
+    *,
+    shape_options: ShapeOptions,
+    price_options: PriceOptions,
+    clock_control: ClockControlOptions,
+    seed: SeedOption = 0,
+    dry_run: DryRunOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Sweep, plan, compare, validate and report in one go.
+
+    Says first how long it takes. Resumes an interrupted sweep.
+    """
+    from wastenot.kernels import verbs as api
+    from wastenot.kernels.cli.ending import ending
+    from wastenot.kernels.cli.sweep import outcome_lines, outcome_values
+    from wastenot.kernels.run.interleaved import estimate_interleaved
+    from wastenot.meters.tasks import find_tasks
+    from wastenot.pages.optional_imports import check_report
+    from wastenot.planning.comparison import compare_with
+    from wastenot.planning.objective import Objective
+    from wastenot.planning.planner import Planner, plan as make_plan
+    from wastenot.study.store import open_study, sweep_of
+    from wastenot.sweeping.announce import announce, show_dry_run
+    from wastenot.terminal.option_rules import check_output
+    from wastenot.terminal.output import as_values, print_json, say, typed_command
+    from wastenot.terminal.progress import kept_if_interrupted, resume_with, shown_progress
+
+    price = price_options.price()
+    goal = Objective("waste", max_slowdown, confidence=confidence, as_measured=as_measured)
+    tasks = find_tasks(workload, device, shape_options.shape())
+    folder = out or Path(f"wastenot-{tasks.name}")
+    check_output(folder, folder=True)
+    check_report()
+    target = clock_control.open_device(device, seed=seed, workload=tasks.key)
+    again = [estimate_interleaved(target, tasks, repeats=repeats)] if repeats else []
+    study = open_study(folder / "study.db", create=True, look=False)
+    command = typed_command(str(study))
+
+    def begin(sweep: Estimate) -> None:
+        announce(sweep, *again, shorter=_SHORTER, then_s=_THEN_S)
+        create_folder(folder)  # only now: what cannot be swept leaves none behind
+
+    with kept_if_interrupted(resume_with(command, study)):
+        with shown_progress("sweep") as progress:
+            outcome = api.sweep(
+                tasks, target, study, core_step_mhz=core_step, power_limit_w=parse_power_limits(power_limit),
+                command=command, announce=begin, dry_run=dry_run, progress=progress,
+            )  # fmt: skip
+        if outcome.estimate is not None:
+            show_dry_run(outcome.estimate, *again, as_json=as_json, shorter=_SHORTER, then_s=_THEN_S, folder=str(folder))
+            return
+        for line in outcome_lines(outcome, tasks.key, str(study)):
+            say(line)
+        planner = Planner(sweep_of(study, tasks.name, None, "kernel"))
+        plan = make_plan(planner, goal)
+        if repeats:
+            with shown_progress("validation") as progress:
+                plan = api.validate(plan, study, target, repeats=repeats, progress=progress)
+        plan.write(folder / "plan.json")
+        comparison = compare_with(planner, as_measured=as_measured)
+        if not as_json:
+            _show(plan, comparison, price)
+        files = api.report(
+            study, folder / "report.html", plan=plan, figures=folder / "figures", price=price, planner=planner,
+            command=command,
+        )  # fmt: skip
+    say(f"{folder}: study.db, plan.json, report.html and figures/ written")
+    if as_json:
+        written = [folder / "study.db", folder / "plan.json", *files]
+        print_json("run", {
+            "files": list(map(str, written)), "sweep": outcome_values(outcome), "plan": plan.document(),
+            "comparison": as_values(comparison),
+        })  # fmt: skip
+    else:
+        typer.echo("\n" + "\n".join([*ending(plan), _next(plan, folder, device)]))
+
+
+def _show(plan: Plan, comparison: Comparison, price: Price) -> None:
+    from wastenot.kernels.cli.plan import comparison_text, plan_text
+    from wastenot.kernels.cli.validate import measured_beside_promised
+    from wastenot.terminal.output import console
+
+    console().print(plan_text(plan, price))
+    if plan.validation is not None:
+        console().print("", measured_beside_promised(plan), sep="\n")
+    console().print("", comparison_text(comparison), sep="\n")
+
+
+def _next(plan: Plan, folder: Path, device: str) -> str:
+    if plan.headline.verdict == "missed":
+        again = f"wastenot refine --study {folder / 'study.db'} --device {device}"
+        return f"Next      measure the best settings again and plan anew: {again}"
+    return f"Page      {(folder / 'report.html').resolve().as_uri()}"
+
+
+def create_folder(folder: Path) -> Path:
+    """Create a folder to write to, if it is missing.
+
+    Raises:
+        BadInputError: it cannot be created.
+    """
+    from wastenot.core.errors import BadInputError
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInputError(f"--out {folder}: cannot be created: {error.strerror}") from error
+    return folder
+
+
+def reproduce(
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder to write to.")] = Path("wastenot-reproduction"),
+    seed: SeedOption = 0,
+    dry_run: DryRunOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Reproduce the kernel-level DVFS paper on simulated GPUs.
+
+    Writes its tables and figures beside the published numbers. Says first how long it takes. Resumes its sweeps where it was
+    interrupted.
+    """
+    from wastenot.kernels.judge.reproduction import WRITING_S, estimate_reproduction, reproduce as make_all
+    from wastenot.pages.optional_imports import check_report
+    from wastenot.sweeping.announce import announce_whole, show_dry_run
+    from wastenot.terminal.output import as_values, print_json, say, typed_command
+    from wastenot.terminal.progress import kept_if_interrupted, shown_progress
+
+    check_report()
+    parts = estimate_reproduction(out, seed)
+    if dry_run:
+        show_dry_run(*parts, as_json=as_json, then_s=WRITING_S, folder=str(out))
+        return
+    announce_whole("the paper on simulated GPUs", parts, WRITING_S)
+    folder = create_folder(out)
+    kept = f"{folder}: sweeps are kept, other measurements are not; resume: {typed_command(str(folder))}"
+    with kept_if_interrupted(kept), shown_progress("reproduction") as progress:
+        made = make_all(folder, parts, progress, seed)
+    if as_json:
+        cards = [
+            {"device": card.device, "plan": card.plan.document(), "by_pass": card.by_pass.document(),
+             "comparison": as_values(card.comparison)}
+            for card in made.cards
+        ]  # fmt: skip
+        batches, degrees = as_values(made.batches), as_values(made.tensor_parallel)
+        print_json("reproduce", {"folder": str(folder), "cards": cards, "batches": batches, "tensor_parallel": degrees})
+    else:
+        print(made.summary.split("\n## Table 2")[0])
+    say(f"{folder}: reproduction.md, figures, and a study, plan and report for each card")

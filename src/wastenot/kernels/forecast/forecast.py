@@ -1,0 +1,443 @@
+"""What kernel-level clocks would save where clocks may not be set: a forecast from a study of the default clocks.
+
+Everything unknown (how time depends on the clocks, the voltage curve, the parts that power consists of) is drawn many times
+from stated ranges, each time so that every kernel's observed time and power are reproduced exactly. Each draw is planned
+exactly, and the forecast is the distribution of the plans' savings: what a sweep would find if clocks could be set.
+
+Where kernels were seen at clocks that the GPU went through by itself, those are known up to the errors of their curves, and
+only what lies below them is drawn.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wastenot.core.arrays import FloatArray
+from wastenot.core.blas import single_threaded
+from wastenot.core.errors import BadInputError
+from wastenot.core.origin import Origin
+from wastenot.core.setting import AUTO, Setting
+from wastenot.devices.simulated.preset import Preset
+from wastenot.frontiers.algebra import choice
+from wastenot.frontiers.exact import exact_sum
+from wastenot.frontiers.nodes import Ways
+from wastenot.kernels.forecast.kernels import CandidateSettings, candidate_settings, costs, draw_kernels
+from wastenot.kernels.forecast.natural import (
+    LOCKED_POWER_SD,
+    KernelFit,
+    NaturalKnowledge,
+    cap_costs,
+    fit_kernels,
+    know,
+    matched,
+    natural_costs,
+)
+from wastenot.kernels.forecast.observed import Observation, natural_curves, observe
+from wastenot.kernels.forecast.prior import GROUPS, KNOWLEDGES, RANGES, GpuDraw, Knowledge, draw_gpus
+from wastenot.kernels.natural.curves import NaturalCurves
+from wastenot.study.store import Study, open_study
+
+SCHEMA: Final = "wastenot.forecast/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Quantiles:
+    """Quantiles of a number over all draws.
+
+    Attributes:
+        central_80: 10 % and 90 % quantiles.
+        central_95: 2.5 % and 97.5 % quantiles.
+    """
+
+    median: float
+    central_80: tuple[float, float]
+    central_95: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelForecast:
+    """The clocks that plans choose for a kernel.
+
+    Attributes:
+        kernel: its name.
+        count: how often it runs in an iteration.
+        setting: the one that most draws choose; auto is the default clocks.
+        chosen_share: fraction of the draws that choose exactly this setting.
+        core_mhz: core clock in effect over the draws.
+        memory_mhz: memory clock that most draws choose; ``memory_share`` is their fraction.
+        energy_change, time_change: of one call, against the default clocks.
+    """
+
+    kernel: str
+    count: int
+    setting: Setting
+    chosen_share: float
+    core_mhz: Quantiles
+    memory_mhz: float
+    memory_share: float
+    energy_change: Quantiles
+    time_change: Quantiles
+
+
+@dataclass(frozen=True, slots=True)
+class UncertaintySource:
+    """A group of unknowns that widens the forecast.
+
+    Attributes:
+        what: the unknowns.
+        share: fraction of the variance of the energy change that they explain by themselves.
+        narrowed_by: the measurement that would determine them.
+    """
+
+    what: str
+    share: float
+    narrowed_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class RangeForecast:
+    """What caps on core clocks would save within the clocks that kernels were seen at.
+
+    Attributes:
+        max_slowdown: slowdown allowed to the whole iteration.
+        energy_change, time_change: of a plan, against the default clocks.
+    """
+
+    max_slowdown: float
+    energy_change: Quantiles
+    time_change: Quantiles
+
+
+@dataclass(frozen=True, slots=True)
+class NaturalForecast:
+    """What is known of clocks that nobody set.
+
+    Attributes:
+        low_mhz, high_mhz: the range of clocks seen, over all kernels.
+        seconds: device time that it took to see them.
+        locked_power_sd: assumed uncertainty of power at a locked clock, see :mod:`wastenot.kernels.forecast.natural`.
+        within_range: caps within that range, by slowdown.
+        without: the same forecast from the default clocks alone.
+    """
+
+    low_mhz: float
+    high_mhz: float
+    seconds: float
+    locked_power_sd: float
+    within_range: tuple[RangeForecast, ...]
+    without: Quantiles
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What kernel-level clocks would save within a slowdown, as far as observations at the default clocks can say.
+
+    The fields are those of the JSON document ``wastenot.forecast/1``.
+
+    Attributes:
+        origin: always ``forecast``.
+        observed_origin: origin of the study's rows: measured or simulated.
+        device: device of the study.
+        gpu: preset that provided clocks, power limit and peaks.
+        knowledge: whether the GPU is assumed to be like any, or about as the preset says.
+        max_slowdown: slowdown allowed to the whole iteration.
+        core_only: whether memory clocks were left alone.
+        draws: number of GPUs drawn.
+        auto_time_s, auto_energy_j: of an iteration at the default clocks, as observed.
+        energy_change, time_change: of a plan, against the default clocks.
+        saves_share: fraction of the draws in which a plan saves anything (more than 0.01 %).
+        unknowns: where the uncertainty comes from, the most important first.
+        notes: caveats.
+        kernels: in order of execution.
+        natural: what measurements at natural clocks say; ``None`` where there are none, or they were ignored.
+    """
+
+    schema: str
+    origin: Origin
+    observed_origin: Origin
+    device: str
+    gpu: str
+    workload: str
+    knowledge: Knowledge
+    max_slowdown: float
+    core_only: bool
+    draws: int
+    auto_time_s: float
+    auto_energy_j: float
+    energy_change: Quantiles
+    time_change: Quantiles
+    saves_share: float
+    unknowns: tuple[UncertaintySource, ...] = field(repr=False)
+    notes: tuple[str, ...] = field(repr=False)
+    kernels: tuple[KernelForecast, ...] = field(repr=False)
+    natural: NaturalForecast | None = None
+
+
+DRAWS = 200
+_LEAST_DRAWS = 40  # from which on the 2.5 % quantile is one of them
+_GAP = 1e-5  # relative gap of a plan's energy, far below the differences between draws
+_SAVES = 1e-4  # relative; smaller savings count as none
+_SAME_TIME = 1e-6  # relative; smaller differences from the default clocks cannot be measured and count as none
+
+_TRIED = 3  # times as many GPUs are drawn, of which those are kept that agree best with what was seen at natural clocks
+_BOUNDS = (0.0, 0.02, 0.05)  # slowdowns that savings within the range seen are stated for
+
+_SLOW_SWITCH_S = 0.5  # a memory clock that takes this long to change cannot change between kernels
+
+NARROWED_BY = {
+    "voltage": "a sweep of the core clocks of one compute-bound kernel, or --knowledge preset with its preset",
+    "power": "idle power with the memory active, and low-power kernels, at two core clocks",
+    "memory power": "a memory power sensor, or a sweep of memory clocks",
+    "auto": "the same core clock once left to the driver and once locked",
+    "time": "FLOPs and bytes of every kernel (analytical or captured), or a sweep of the core clocks of a few kernels",
+}
+"""For each group of unknowns, the measurement that would determine them."""
+
+
+def check_draws(draws: int) -> None:
+    """Refuse so few draws that they say nothing about an interval.
+
+    Raises:
+        BadInputError: there are too few.
+    """
+    if draws < _LEAST_DRAWS:
+        raise BadInputError(f"`draws` {draws}: must be at least {_LEAST_DRAWS}")
+
+
+@single_threaded()
+def forecast(
+    study: str | os.PathLike[str] | Study,
+    workload: str | None = None,
+    *,
+    gpu: Preset | None = None,
+    max_slowdown: float = 0.0,
+    knowledge: Knowledge = "any",
+    core_step_mhz: float | None = None,
+    core_only: bool = False,
+    draws: int = DRAWS,
+    seed: int = 0,
+    ignore_natural: bool = False,
+) -> Forecast:
+    """Forecast what kernel-level clocks would save, from a study's rows at the default clocks and at natural clocks.
+
+        >>> import wastenot as wn
+        >>> forecast = wn.forecast("my.db", max_slowdown=0.02, draws=40)
+        >>> forecast.origin, forecast.energy_change.median < 0
+        ('forecast', True)
+
+    Args:
+        study: or its file or URL; rows at requested clocks are ignored.
+        workload: its name; ``None`` if the study holds only one.
+        gpu: provides clocks, power limit and peaks; ``None`` to find it by the study's device.
+        max_slowdown: slowdown allowed to the whole iteration, at least 0.
+        knowledge: ``any`` if voltage, power and memory may be like any GPU's, ``preset`` if they are about as ``gpu`` says.
+        core_step_mhz: distance between the core clocks to choose from; ``None`` for about 32 clocks.
+        core_only: leave the memory clock alone, because it cannot be set, or not from kernel to kernel.
+        draws: number of GPUs to draw, at least 40.
+        seed: seed of the draws.
+        ignore_natural: use the default clocks alone, though kernels were measured at natural clocks.
+
+    Raises:
+        BadInputError: a negative slowdown, too few draws, no rows at the default clocks, or an unknown GPU.
+        StudyError: the study cannot be read.
+    """
+    if not (math.isfinite(max_slowdown) and max_slowdown >= 0.0):
+        raise BadInputError(f"`max_slowdown` {max_slowdown:g}: must be a number of at least 0, such as 0.02 for 2 %")
+    check_draws(draws)
+    if knowledge not in KNOWLEDGES:
+        raise BadInputError(f"`knowledge` {knowledge}: choose one of {', '.join(KNOWLEDGES)}")
+    held = study if isinstance(study, Study) else open_study(study)
+    curves = None if ignore_natural else natural_curves(held, workload)
+    observed, preset, notes = observe(held, workload, gpu, None if curves is None else "natural")
+    candidates = candidate_settings(preset, core_step_mhz, core_only=core_only)
+    if not core_only and preset.switching.memory_s >= _SLOW_SWITCH_S:
+        notes = (*notes, f"{preset.name} changes its memory clock only when it is initialised: compare with --core-only")
+    highest = max(preset.clocks.boost_mhz, float(np.nanmax(np.append(observed.core_mhz, 0.0))))
+    count = np.array([kernel.count for kernel in observed.kernels], dtype=float)
+    auto_time, auto_energy = float(count @ observed.time_s), float(count @ (observed.time_s * observed.power_w))
+    number = draws if curves is None else _TRIED * draws
+    drawn = list(draw_gpus(preset, observed.bounds(highest), knowledge, number, seed))
+    natural = None
+    if curves is None:
+        plans = [_plan(observed, candidates, each, max_slowdown) for each in drawn]
+    else:
+        known = know(curves, [kernel.name for kernel in observed.kernels], draws, seed)
+        fits = [fit_kernels(observed, each, known, index % draws) for index, each in enumerate(drawn)]
+        kept = matched(np.array([fit.misfit for fit in fits]), draws, seed)
+        plans = [_plan_natural(observed, candidates, drawn[index], fits[index], known, max_slowdown) for index in kept]
+        drawn = [drawn[index] for index in kept]
+        alone = forecast(
+            held, workload, gpu=gpu, max_slowdown=max_slowdown, knowledge=knowledge, core_step_mhz=core_step_mhz,
+            core_only=core_only, draws=draws, seed=seed, ignore_natural=True,
+        )  # fmt: skip
+        natural = _within_range(observed, known, curves, sorted({*_BOUNDS, max_slowdown}), alone.energy_change)
+    energy = np.array([plan.energy_j @ count for plan in plans]) / auto_energy - 1.0
+    time = np.array([plan.time_s @ count for plan in plans]) / auto_time - 1.0
+    return Forecast(
+        schema=SCHEMA,
+        origin="forecast",
+        observed_origin=observed.origin,
+        device=observed.device,
+        gpu=preset.name,
+        workload=observed.workload,
+        knowledge=knowledge,
+        max_slowdown=max_slowdown,
+        core_only=core_only,
+        draws=draws,
+        auto_time_s=auto_time,
+        auto_energy_j=auto_energy,
+        energy_change=_quantiles(energy),
+        time_change=_quantiles(time),
+        saves_share=float(np.mean(energy < -_SAVES)),
+        unknowns=_unknowns(drawn, energy),
+        notes=notes,
+        kernels=_kernels(observed, candidates, plans),
+        natural=natural,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Plan:
+    """The best plan of one draw; arrays of shape (kernels,), costs of one call. Option 0 is the default clocks."""
+
+    option: NDArray[np.intp]
+    time_s: FloatArray
+    energy_j: FloatArray
+    core_mhz: FloatArray
+
+
+def _plan(observed: Observation, candidates: CandidateSettings, gpu: GpuDraw, max_slowdown: float) -> _Plan:
+    kernels = draw_kernels(observed, gpu)
+    time, energy = costs(gpu.device, kernels, candidates)
+    time = np.column_stack([observed.time_s, time])
+    energy = np.column_stack([observed.time_s * observed.power_w, energy])
+    option = best_options(time, energy, [kernel.count for kernel in observed.kernels], max_slowdown)
+    rows = np.arange(len(option))
+    clock = np.append(np.nan, candidates.core_mhz)[option]
+    clock = np.where(option == 0, kernels.core_mhz, clock)
+    return _Plan(option, time[rows, option], energy[rows, option], clock)
+
+
+def _plan_natural(
+    observed: Observation,
+    candidates: CandidateSettings,
+    gpu: GpuDraw,
+    fit: KernelFit,
+    known: NaturalKnowledge,
+    max_slowdown: float,
+) -> _Plan:
+    """The best plan of one draw where kernels were seen at natural clocks."""
+    time, energy = natural_costs(observed, gpu.device, fit, known, candidates)
+    time = np.column_stack([observed.time_s, time])
+    energy = np.column_stack([observed.time_s * observed.power_w, energy])
+    option = best_options(time, energy, [kernel.count for kernel in observed.kernels], max_slowdown)
+    rows = np.arange(len(option))
+    clock = np.append(np.nan, candidates.core_mhz)[option]
+    clock = np.where(option == 0, fit.kernels.core_mhz, clock)
+    return _Plan(option, time[rows, option], energy[rows, option], clock)
+
+
+def _within_range(
+    observed: Observation, known: NaturalKnowledge, curves: NaturalCurves, bounds: list[float], without: Quantiles
+) -> NaturalForecast:
+    """What caps within the range seen would save."""
+    counts = [kernel.count for kernel in observed.kernels]
+    changes = np.empty((len(bounds), known.draws, 2))
+    for draw in range(known.draws):
+        costs_ = cap_costs(known.curves, draw, observed.time_s, observed.power_w, float(known.locked_power[draw]))
+        totals = np.array(counts) @ costs_.time_s[:, 0], np.array(counts) @ costs_.energy_j[:, 0]
+        for row, bound in enumerate(bounds):
+            option = best_options(costs_.time_s, costs_.energy_j, counts, bound)
+            kernels = np.arange(len(option))
+            changes[row, draw, 0] = np.array(counts) @ costs_.energy_j[kernels, option] / totals[1] - 1.0
+            changes[row, draw, 1] = np.array(counts) @ costs_.time_s[kernels, option] / totals[0] - 1.0
+    return NaturalForecast(
+        low_mhz=min(curve.low_mhz for curve in known.curves),
+        high_mhz=max(float(curve.core_mhz[-1]) for curve in curves),
+        seconds=curves.seconds,
+        locked_power_sd=LOCKED_POWER_SD,
+        within_range=tuple(
+            RangeForecast(bound, _quantiles(changes[row, :, 0]), _quantiles(changes[row, :, 1]))
+            for row, bound in enumerate(bounds)
+        ),
+        without=without,
+    )
+
+
+def best_options(time_s: FloatArray, energy_j: FloatArray, counts: list[int], max_slowdown: float) -> NDArray[np.intp]:
+    """The option of each kernel in the plan of least energy within a slowdown, global scope.
+
+    Times within a millionth of those at the default clocks count as the same.
+
+    Args:
+        time_s: time of one call, shape (kernels, options); option 0 is the default clocks.
+        energy_j: energy of one call, same shape.
+        counts: how often each kernel runs.
+        max_slowdown: slowdown allowed to the sum.
+    """
+    auto_s = time_s[:, :1]
+    time_s = np.where(np.abs(time_s / auto_s - 1.0) < _SAME_TIME, auto_s, time_s)
+    start = np.arange(len(time_s) + 1) * time_s.shape[1]
+    frontier = choice(Ways(time_s.ravel(), energy_j.ravel(), start=start, runs=np.array(counts)))
+    auto = exact_sum(zip(counts, auto_s.ravel().tolist(), strict=True))
+    return frontier.least_energy(auto * (1 + Fraction(max_slowdown)), _GAP).options
+
+
+def _quantiles(values: FloatArray) -> Quantiles:
+    low95, low80, median, high80, high95 = np.quantile(values, [0.025, 0.1, 0.5, 0.9, 0.975]).tolist()
+    return Quantiles(median, (low80, high80), (low95, high95))
+
+
+def _kernels(observed: Observation, candidates: CandidateSettings, plans: list[_Plan]) -> tuple[KernelForecast, ...]:
+    option = np.array([plan.option for plan in plans])
+    core = np.array([plan.core_mhz for plan in plans])
+    time = np.array([plan.time_s for plan in plans]) / observed.time_s - 1.0
+    energy = np.array([plan.energy_j for plan in plans]) / (observed.time_s * observed.power_w) - 1.0
+    rows = []
+    for index, kernel in enumerate(observed.kernels):
+        chosen, times = np.unique(option[:, index], return_counts=True)
+        most = int(times.argmax())
+        memory = np.where(option[:, index] == 0, observed.memory_mhz[index], candidates.memory_mhz[option[:, index] - 1])
+        states, in_state = np.unique(memory, return_counts=True)
+        rows.append(
+            KernelForecast(
+                kernel=kernel.name,
+                count=kernel.count,
+                setting=AUTO if chosen[most] == 0 else candidates.settings[int(chosen[most]) - 1],
+                chosen_share=float(times[most] / len(plans)),
+                core_mhz=_quantiles(core[:, index]),
+                memory_mhz=float(states[in_state.argmax()]),
+                memory_share=float(in_state.max() / len(plans)),
+                energy_change=_quantiles(energy[:, index]),
+                time_change=_quantiles(time[:, index]),
+            )
+        )
+    return tuple(rows)
+
+
+def _unknowns(drawn: list[GpuDraw], change: FloatArray) -> tuple[UncertaintySource, ...]:
+    """The fraction of the variance of the change's ranks that each group's ranks explain (adjusted R²)."""
+    if np.ptp(change) == 0.0:
+        return ()
+    target = _ranks(change)
+    sources = []
+    for group in GROUPS:
+        names = [name for name, prior in RANGES.items() if prior.group == group]
+        ranks = np.column_stack([_ranks(np.array([gpu.numbers[name] for gpu in drawn])) for name in names])
+        coefficients = np.linalg.lstsq(ranks, target, rcond=None)[0]
+        unexplained = float(((target - ranks @ coefficients) ** 2).sum() / (target**2).sum())
+        share = 1.0 - unexplained * (len(target) - 1) / (len(target) - 1 - len(names))
+        sources.append(UncertaintySource(group, max(share, 0.0), NARROWED_BY[group]))
+    return tuple(sorted(sources, key=lambda source: -source.share))
+
+
+def _ranks(values: FloatArray) -> FloatArray:
+    ranks = np.argsort(np.argsort(values)).astype(np.float64)
+    return np.asarray(ranks - ranks.mean(), dtype=np.float64)

@@ -1,0 +1,54 @@
+"""The mean power that a regulator holds kernels to, from runs of kernels by themselves.
+
+    power     ▇▇▇▇▇▇▇▇▂▅▆▇▇▇▇▇▇▂▅▆▇▇▇▇      of a kernel that would draw more than the limit
+    mean                ‾‾‾‾‾‾‾‾‾‾‾‾‾‾      over the time that the regulator looks at
+
+The clock dips about once a second, as soon as the mean over about that time is above the limit. A mean over any other time
+depends on how many dips it happens to contain; the moving mean over that time does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from wastenot.kernels.natural.curves import KernelCurve
+from wastenot.kernels.natural.seen import Seen
+from wastenot.planning.power_limit import REGULATED_S
+
+HELD_SD = 0.003
+"""Relative standard error of what :func:`held_in_runs` finds, from one simulated card to another."""
+
+_BEGINS_S = 1.0  # until when the slow limit has not acted yet
+_MOMENTS = 200
+
+
+def held_in_runs(curves: Sequence[KernelCurve], runs: Sequence[Seen]) -> float | None:
+    """The power that limited kernels are held to, a median over phases of one kernel that last long enough.
+
+    Args:
+        curves: power by clock; kernels that are not limited by themselves do not count.
+        runs: as recorded; the first subject of each is the kernel of interest.
+
+    Returns:
+        Watts; ``None`` where no phase lasts long enough.
+    """
+    limited = {curve.kernel: curve for curve in curves if curve.auto.limited}
+    found = []
+    for run in runs:
+        curve, timeline = limited.get(run.subjects[0][0]), run.timeline
+        if curve is None or run.subjects[0][1] != "random":
+            continue
+        for phase in np.unique(timeline.phase[timeline.subject == 0]):
+            of = timeline.phase == phase
+            seconds = (timeline.end_s - timeline.begin_s)[of]
+            if seconds.sum() < _BEGINS_S + REGULATED_S:
+                continue
+            clocks = np.clip(timeline.core_mhz[of], curve.core_mhz[0], curve.core_mhz[-1])
+            moment_s = np.concatenate([[0.0], np.cumsum(seconds)])
+            energy_j = np.concatenate([[0.0], np.cumsum(curve.power_at(clocks) * seconds)])
+            at_s = np.linspace(_BEGINS_S, moment_s[-1], _MOMENTS)
+            used_j = np.interp(at_s, moment_s, energy_j) - np.interp(at_s - REGULATED_S, moment_s, energy_j)
+            found.append(float(used_j.mean()) / REGULATED_S)
+    return float(np.median(found)) if found else None

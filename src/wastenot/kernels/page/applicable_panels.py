@@ -1,0 +1,271 @@
+"""What of a plan can be set today, by which commands, and what the rest of it would need; in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from wastenot.core.setting import Setting, format_mhz
+from wastenot.core.wording import counted
+from wastenot.kernels.page.verdict import applicable_today, energy_words, is_default, pace, scheduled_today, short_percent
+from wastenot.pages.formatting import SPACE, change, percent, quantity
+from wastenot.pages.panel import Line, Panel
+from wastenot.planning.applicable import NEAR, Applicable, ApplicableRow
+from wastenot.planning.plan import Plan
+from wastenot.planning.schedule import Rung
+from wastenot.planning.switching import SwitchTime, commands, undo_commands, vendor_of
+from wastenot.workloads.identity import GRANULARITIES, Granularity
+
+GRANULARITY_WORDS: dict[Granularity, str] = {
+    "kernel": "clocks for each kernel",
+    "pass": "clocks for each pass",
+    "iteration": "one setting for the whole iteration",
+}
+_TODAY, _REST = "Applicable today", "What the rest needs"
+_MORE = "What a saving needs"
+_SEEN = 5e-5  # changes below this are shown as none
+
+
+def today_panel(plan: Plan) -> Panel:
+    """What can be set today: the finest granularity that the device can switch for."""
+    if is_default(plan):
+        return Panel(_TODAY, "nothing to set", "beyond the default clocks, which the card runs at anyway.")
+    found = applicable_today(plan)
+    row, rung = found.finest, scheduled_today(plan)
+    if rung is not None and (row is None or row is not found.rows[0]):
+        return _scheduled_panel(plan, rung, row)
+    if row is None:
+        return Panel(_TODAY, "nothing yet", _why_nothing(plan))
+    if row.setting is not None and row.setting.setting.is_auto:
+        better = "since no single setting for the whole iteration does better than the default clocks."
+        return Panel(_TODAY, "nothing to set", better)
+    own = row is found.rows[0]
+    main, other = _gain(plan, *_changes(plan, row, own))
+    if not own and not _shows(plan, row):
+        return Panel(
+            _TODAY, "next to nothing", f"which is less than a run can show: {main} {other}, with {_way(plan, row)}."
+        )
+    run = _commands(plan, row)
+    return Panel(
+        _TODAY,
+        "the whole plan" if own else main,
+        f"{_own_way(row)}." if own else f"{other}, with {_way(plan, row)}.",
+        commands=run,
+        undo=undo_commands(run),
+        note=_before_setting(plan, row, run),
+    )
+
+
+def _scheduled_panel(plan: Plan, rung: Rung, one: ApplicableRow | None) -> Panel:
+    """A schedule, and what one setting would give instead."""
+    main, other = _gain(plan, rung.energy_change, rung.time_change)
+    lines = [Line("To apply it", "wastenot apply PLAN.json -- COMMAND follows it, keeps the limit, and says what it saves")]
+    if one is not None and one.setting is not None and not one.setting.setting.is_auto and _shows(plan, one):
+        run = _commands(plan, one)
+        commands = "" if not run else f": {'; '.join(run)}"
+        lines.append(Line("One setting instead", f"{' '.join(_gain(plan, *_changes(plan, one, own=False)))}{commands}"))
+    return Panel(
+        _TODAY,
+        main,
+        f"{other}, by a schedule of {counted(rung.switches, 'switch')} an iteration, as slow as they are; {_known(plan)}.",
+        lines=tuple(lines),
+    )
+
+
+def rest_panel(plan: Plan) -> Panel:
+    """What the plan would need that cannot be set today: how much it saves more, and how fast switches would have to be."""
+    if is_default(plan):
+        return _more_than_the_default(plan)
+    found = applicable_today(plan)
+    today = found.finest
+    if today is found.rows[0]:
+        return Panel(_REST, "nothing more", f"since all of the plan can be set today.{_finer(plan)}")
+    held, rung = (0.0, 0.0), scheduled_today(plan)
+    if rung is not None:
+        held = (rung.energy_change, rung.time_change)
+    elif today is not None and not (today.setting is not None and today.setting.setting.is_auto):
+        held = _changes(plan, today, own=False)
+    lines: list[Line] = []
+    first = ""
+    for row in found.rows[: None if today is None else found.rows.index(today)]:
+        if row.energy_change is None or row.time_change is None:
+            continue
+        shown = _changes(plan, row, row is found.rows[0])
+        more = _more(plan, shown, held)
+        if not lines:
+            first, more = ("all of it" if held == (0.0, 0.0) else more), ""
+        needs = "; ".join(filter(None, (more, _needs(row, found))))
+        lines.append(Line(GRANULARITY_WORDS[row.granularity].capitalize(), needs))
+    lines.append(Line("A switch today", _short_switch_time(found.switching)))
+    return Panel(_REST, first, "if clocks switched faster; the plan counts switches as free.", lines=tuple(lines))
+
+
+def describe_switch_time(switching: SwitchTime) -> str:
+    """How long switches take, and where that comes from."""
+    times = _switch_times(switching)
+    match switching.basis:
+        case "given":
+            return f"{times}, as given"
+        case "measured":
+            return f"{times}, as measured: {switching.source}"
+        case "stated":
+            return f"{times}, as stated by {switching.source}"
+    return f"{times}, assumed until you measure it and pass --switch-time: {switching.source}"
+
+
+def _short_switch_time(switching: SwitchTime) -> str:
+    """How long switches take, and how sure that is."""
+    known = {
+        "given": "as given",
+        "measured": "as measured",
+        "stated": "as stated by the simulated GPU",
+        "assumed": "assumed; give yours with --switch-time",
+    }
+    return f"{_switch_times(switching)}, {known[switching.basis]}"
+
+
+def _switch_times(switching: SwitchTime) -> str:
+    memory = "" if switching.memory_s == switching.core_s else f", {_duration(switching.memory_s)} for memory clocks"
+    return f"{_duration(switching.core_s)}{memory}"
+
+
+def setting_words(setting: Setting) -> str:
+    """A setting as all tables have it: core / memory clock, then the power limit."""
+    core, memory = format_mhz(setting.core_mhz), format_mhz(setting.memory_mhz)
+    clocks = f"core {core} / memory {memory}{SPACE}MHz"
+    if setting.memory_mhz is None:
+        clocks = f"core {core}{'' if setting.core_mhz is None else f'{SPACE}MHz'} / memory auto"
+    return clocks if setting.power_limit_w is None else f"{clocks}, at most {setting.power_limit_w:g}{SPACE}W"
+
+
+def _changes(plan: Plan, row: ApplicableRow, own: bool) -> tuple[float, float]:
+    """Energy and time change of a row, with what late switches add; of the plan itself as its headline has them."""
+    shown = plan.headline if own else row
+    assert shown.energy_change is not None and shown.time_change is not None
+    late = (row.late_energy_change or 0.0, row.late_time_change or 0.0) if row.fits else (0.0, 0.0)
+    return shown.energy_change + late[0], shown.time_change + late[1]
+
+
+def _gain(plan: Plan, energy_change: float, time_change: float) -> tuple[str, str]:
+    """What the plan is for, in two or three words, and what it does besides."""
+    energy = f"{percent(abs(energy_change))} {'saved' if energy_change <= 0.0 else 'more energy'}"
+    if plan.objective.kind == "time":
+        return pace(time_change), energy_words(energy_change)
+    same = pace(0.0) == pace(time_change)
+    return energy, pace(time_change) if same else f"{'and' if time_change < 0.0 else 'but'} {pace(time_change)}"
+
+
+def _more(plan: Plan, shown: tuple[float, float], held: tuple[float, float]) -> str:
+    """By how much more a row does what the plan is for than what can be set today."""
+    index = 1 if plan.objective.kind == "time" else 0
+    more = held[index] - shown[index]
+    if more < _SEEN:
+        return "nothing more"
+    return f"{percent(more)} {'faster still' if index else 'more'}"
+
+
+def _needs(row: ApplicableRow, found: Applicable) -> str:
+    """What a row needs of switches."""
+    count = "" if row.switches_per_iteration is None else f"{counted(row.switches_per_iteration, 'switch')} an iteration, "
+    assert row.shortest_dwell_s is not None
+    return f"{count}each within {quantity(row.shortest_dwell_s / (found.stay_per_switch or 1.0), 's', 2)}"
+
+
+def _known(plan: Plan) -> str:
+    """How the numbers of what can be applied are known."""
+    return "expected, not measured again" if plan.objective.corrected else "by the numbers as they stand"
+
+
+def _way(plan: Plan, row: ApplicableRow) -> str:
+    """How a coarser plan is applied, and how its numbers are known."""
+    known, how = _known(plan), GRANULARITY_WORDS[row.granularity]
+    if row.setting is not None:
+        return f"{how}: {setting_words(row.setting.setting)}; {known}"
+    return (
+        f"{how}, switched {row.switches_per_iteration or 0:,} times an iteration, slow switches included; {known} (wastenot "
+        f"plan --granularity {row.granularity})"
+    )
+
+
+def _own_way(row: ApplicableRow) -> str:
+    """How the plan itself is applied."""
+    if row.setting is not None:
+        return f"with one setting: {setting_words(row.setting.setting)}"
+    switched = f"in {counted(row.switches_per_iteration or 0, 'switch')} an iteration, which the plan's file lists"
+    if row.late_time_change is None:
+        return switched
+    return f"{switched}; slow switches add {change(row.late_time_change)} time and {change(row.late_energy_change)} energy"
+
+
+def _shows(plan: Plan, row: ApplicableRow) -> bool:
+    """Whether what a row gains is more than the error of a run."""
+    energy_change, time_change = _changes(plan, row, own=False)
+    return -(time_change if plan.objective.kind == "time" else energy_change) >= NEAR
+
+
+def _commands(plan: Plan, row: ApplicableRow) -> tuple[str, ...]:
+    """What to run; NVIDIA's commands where the device's name tells no vendor."""
+    if row.commands or row.setting is None or vendor_of(plan.device) is not None:
+        return row.commands
+    return commands("nvidia", row.setting.setting)
+
+
+def _before_setting(plan: Plan, row: ApplicableRow, run: Sequence[str]) -> str | None:
+    """What to know before running the commands, or why there are none."""
+    if not run:
+        return None if row.setting is None else "No command: amd-smi sets no memory clock."
+    parts = []
+    if not row.commands:
+        parts.append(f"These commands are for an NVIDIA GPU: the name '{plan.device}' does not tell the vendor.")
+    if plan.origin != "measured":
+        parts.append(f"The numbers are {plan.origin}: sweep the real card before you set its clocks.")
+    option = next((each for each in ("-i 0", "--gpu 0") if f" {each} " in run[0]), None)
+    yours = "" if option is None else f"; {option} is the first GPU, put the number of yours"
+    parts.append(f"Needs root{yours}.")
+    ceiling = next((command.split("-lgc ")[1] for command in run if "-lgc 0," in command), None)
+    if ceiling is not None:
+        parts.append(f"-lgc {ceiling} is a ceiling of the core clock.")
+    if any("-lmcd" in command for command in run):
+        parts.append("A deferred memory clock (-lmcd) takes effect when the driver is loaded again.")
+    if any("-pl" in command.split() for command in run):
+        parts.append("DEFAULT is the default power limit that nvidia-smi -q -d POWER shows.")
+    return " ".join(parts)
+
+
+def _why_nothing(plan: Plan) -> str:
+    if plan.applicable is None:
+        return "since the device switches too slowly for this plan; plan by pass or iteration."
+    return "since the device switches too slowly for this plan, and there is no such plan with one setting."
+
+
+def _finer(plan: Plan) -> str:
+    """That a finer plan may save more, where its kernels were measured one by one."""
+    measured, planned = (GRANULARITIES.index(each) for each in (plan.measured_granularity, plan.granularity))
+    if measured <= planned or len(plan.assignments) == 1:
+        return ""
+    finer = GRANULARITY_WORDS[plan.measured_granularity].capitalize()
+    return f" {finer} may save more, with faster switches: wastenot plan --granularity {plan.measured_granularity}"
+
+
+def _more_than_the_default(plan: Plan) -> Panel:
+    """What would save energy where the plan is nothing but the default clocks."""
+    tolerance = plan.tolerance
+    if plan.coverage is not None and plan.coverage.kind == "auto":
+        return Panel(_MORE, "a sweep", "of other clocks: wastenot sweep without --clocks auto.")
+    refine = " Measuring the best settings again (wastenot refine) may make more sure." if plan.objective.corrected else ""
+    if tolerance is not None and tolerance.energy_change < -_SEEN:
+        low, high = tolerance.energy_change_interval
+        return Panel(
+            _MORE,
+            f"{short_percent(tolerance.max_slowdown)} slower",
+            f"which is less than a run can show: that would save {percent(-tolerance.energy_change)} of the energy "
+            f"({percent(-high)} to {percent(-low)}, expected): --max-slowdown {tolerance.max_slowdown:g}.{refine}",
+        )
+    if plan.objective.max_slowdown is None:
+        return Panel(_MORE, "other clocks", f"than those measured: none of these does better.{refine}")
+    return Panel(_MORE, "a slowdown", f"such as 2{SPACE}%: --max-slowdown 0.02.{refine}")
+
+
+def _duration(seconds: float) -> str:
+    """A duration that is a round number, as one."""
+    value, unit = quantity(seconds, "s", 3).split(SPACE)
+    return f"{float(value.replace(',', '')):g}{SPACE}{unit}"

@@ -1,0 +1,260 @@
+"""Energy saved against the slowdown allowed (paper, Fig. 6), with the plan and what could be applied today."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from wastenot.kernels.page.labelled_points import (
+    LETTER_WIDTH,
+    RULE_LABEL_HEIGHT,
+    Frame,
+    LabelledPoint,
+    draw_labels,
+    draw_points,
+)
+from wastenot.kernels.page.plan_figure import SAVED, WIDE, plan_figure, saved, slowdown
+from wastenot.kernels.page.verdict import applicable_today, is_default, scheduled_today
+from wastenot.kernels.plan.overview import PlanOverview
+from wastenot.kernels.plan.staircase import Curve
+from wastenot.pages.figure import NARROW_WIDTH, Figure, inline, layered, series_color, tooltips
+from wastenot.pages.formatting import percent, quantity
+from wastenot.pages.optional_imports import load
+from wastenot.planning.objective import DEFAULT_CONFIDENCE
+from wastenot.planning.plan import Plan
+from wastenot.workloads.identity import Granularity
+
+_COLORS = {"kernel": "#2f6fde", "pass": "#e08a00", "iteration": "#0f9b8e"}
+_DASHES = {"global": [1, 0], "local": [5, 3]}
+_AXIS_ROOM = 68  # pixels that the y axis and its title take
+_STRAIGHT = 5e-5  # change of time that is shown as none
+
+
+def curve_figure(overview: PlanOverview) -> Figure:
+    """A staircase for each granularity and scope, the plan, what could be applied today, and the fastest plans."""
+    goal = overview.plan.objective
+    how = "every plan is an exact optimum of the numbers as measured. "
+    if goal.corrected:
+        sure = percent(goal.confidence or DEFAULT_CONFIDENCE, 0)
+        how = f"every plan keeps its slowdown with {sure} confidence, and its saving is corrected for noise. "
+    curves = [curve for curve in overview.curves if curve.points]
+    note = f"Each line is the most energy that can be saved within the slowdown allowed{_clocks_for(overview)}; {how}"
+    if any(curve.scope == "local" for curve in curves):
+        note += "Dashed (local): each part keeps the limit by itself; otherwise parts compensate for each other. "
+    note += "Lines are steps, since a plan also keeps every larger slowdown. "
+    if any(not curve.exact for curve in curves):
+        note += "Plans were computed at the dots; between two, at least the saving of the left one is possible. "
+    note += f"Diamonds: the plan at the slowdown it takes{_what_bars_are(overview)}. Circles: the fastest plans, in the "
+    note += f"colours of the lines, {_kind_of_fastest(overview)}."
+    for reason in overview.why_no_curve:
+        note += f" No line for the {reason}."
+    chart, narrow = (_chart(overview, curves, narrow=each) if curves else None for each in (False, True))
+    return plan_figure(overview.plan, "relaxed-waste", "Energy saved against the slowdown allowed", note, chart, narrow)
+
+
+def _clocks_for(overview: PlanOverview) -> str:
+    words = {"kernel": "each kernel", "pass": "each pass", "iteration": "the whole iteration"}
+    found = list(dict.fromkeys(words[_granularity(curve, overview.plan)] for curve in overview.curves))
+    return f", with clocks for {' or '.join([', '.join(found[:-1]), found[-1]] if found[1:] else found)}" if found else ""
+
+
+def _kind_of_fastest(overview: PlanOverview) -> str:
+    """By which numbers a plan is the fastest: the expected ones, not those that are promised."""
+    if not overview.plan.objective.corrected:
+        return "by the numbers as measured"
+    sure = percent(overview.plan.objective.confidence or DEFAULT_CONFIDENCE, 0)
+    return f"at the time to be expected; what can be promised with {sure} is slower, so lines begin to the right of them"
+
+
+def _what_bars_are(overview: PlanOverview) -> str:
+    headline = overview.plan.headline
+    bars = ", bars its 95 % intervals" if headline.energy_change_interval is not None else ""
+    return f"; hollow as promised, filled as measured{bars}" if headline.source == "validation" else bars
+
+
+def _chart(overview: PlanOverview, curves: Sequence[Curve], *, narrow: bool) -> Any:
+    alt = load("altair")
+    marks = _marks(overview, narrow=narrow)
+    frame = _frame(curves, marks, narrow=narrow)
+    series = [_series(curve, overview.plan) for curve in curves]
+    x = alt.X(
+        "x:Q",
+        title="slowdown allowed, %",
+        axis=alt.Axis(tickCount=6 if narrow else 12),
+        scale=alt.Scale(domain=list(frame.x), nice=False),
+    )
+    y = alt.Y("y:Q", title=SAVED, scale=alt.Scale(domain=list(frame.y), nice=False))
+    color = series_color(
+        "series:N",
+        {_series(curve, overview.plan): _COLORS[_granularity(curve, overview.plan)] for curve in curves},
+        symbolType="stroke",
+        symbolStrokeWidth=2.5,
+        symbolSize=250 if narrow else 500,
+        columnPadding=14 if narrow else 24,
+        columns=3 if narrow else 0,
+    )
+    dashes = alt.Scale(domain=series, range=[_DASHES[curve.scope] for curve in curves])
+    widths = alt.Scale(type="ordinal", domain=series, range=[2.4 if curve.scope == "global" else 1.2 for curve in curves])
+    rows = [row for curve in curves for row in _rows(curve, overview.plan)]
+    base = alt.Chart(inline(rows)).encode(x=x, y=y, color=color)
+    lines = base.mark_line(interpolate="step-after").encode(
+        strokeDash=alt.StrokeDash("series:N", sort=series, scale=dashes),
+        strokeWidth=alt.StrokeWidth("series:N", sort=series, scale=widths),
+    )
+    tooltip = tooltips(
+        {
+            "series:N": "plan",
+            "allowed_text:N": "slowdown allowed",
+            "taken_text:N": "time taken",
+            "saved_text:N": "energy saved",
+            "energy_text:N": "energy per iteration",
+        }
+    )
+    targets = base.mark_point(opacity=0, size=120, filled=True).encode(tooltip=tooltip)
+    sampled = {_series(curve, overview.plan) for curve in curves if not curve.exact}
+    dots = alt.Chart(inline([row for row in rows if row["series"] in sampled])).mark_circle(size=15, opacity=1)
+    layers = [*_rules(overview, frame), lines, dots.encode(x=x, y=y, color=color), targets]
+    layers += draw_labels(marks, frame, [_steps(curve) for curve in curves])
+    layers += draw_points(marks, x, y)
+    return layered(*layers).properties(width=frame.width, height=frame.height)
+
+
+def _steps(curve: Curve) -> list[tuple[float, float]]:
+    """The corners of a staircase, in per cent."""
+    corners: list[tuple[float, float]] = []
+    for point in curve.points:
+        x, y = slowdown(point.max_slowdown), saved(point.energy_change)
+        corners += [(x, corners[-1][1]), (x, y)] if corners else [(x, y)]
+    return corners
+
+
+def _frame(curves: Sequence[Curve], marks: Sequence[LabelledPoint], *, narrow: bool) -> Frame:
+    """Axes that hold all curves, marks and intervals, with some room."""
+    points = [(slowdown(point.max_slowdown), saved(point.energy_change)) for curve in curves for point in curve.points]
+    points += [(mark.x, mark.y) for mark in marks]
+    xs = [x for x, _ in points] + [end for mark in marks for end in mark.x_interval or ()]
+    ys = [y for _, y in points] + [end for mark in marks for end in mark.y_interval or ()]
+    left, right, low, high = min(0.0, *xs), max(*xs, 1.0), min(0.0, *ys), max(1.0, *ys)
+    below = 0.08 * (high - low) if low < 0.0 else 0.0
+    width, height = (NARROW_WIDTH - _AXIS_ROOM, 300) if narrow else (WIDE, 340)
+    above = (2 * RULE_LABEL_HEIGHT + 10) / height * (high - low)
+    return Frame((left - 0.03 * (right - left), right), (low - below, high + above), width, height)
+
+
+def _rules(overview: PlanOverview, frame: Frame) -> list[Any]:
+    """No slowdown, and the limit of the plan where that is another."""
+    alt = load("altair")
+    limit = overview.plan.objective.max_slowdown
+    named = {0.0: "no slowdown"} | ({} if limit is None or not limit else {limit: f"limit {percent(limit)}"})
+    layers = []
+    for bound, text in named.items():
+        rule = alt.Chart(inline([{"x": slowdown(bound), "text": text}]))
+        layers.append(rule.mark_rule(style="rule").encode(x=alt.X("x:Q")))
+        at_left = frame.pixel(slowdown(bound), 0.0)[0] > frame.width - LETTER_WIDTH * len(text)
+        place = {"align": "right" if at_left else "left", "dx": -4 if at_left else 4, "baseline": "top"}
+        height = 4 + (0 if bound == 0.0 else RULE_LABEL_HEIGHT)  # the room above all curves
+        layers.append(
+            rule.mark_text(style="small-label", **place).encode(
+                x=alt.X("x:Q"), y=alt.YValue(height), text=alt.Text("text:N")
+            )
+        )
+    return layers
+
+
+def _marks(overview: PlanOverview, *, narrow: bool) -> list[LabelledPoint]:
+    plan, headline = overview.plan, overview.plan.headline
+    today = applicable_today(plan).finest
+    own = today is not None and today.granularity == plan.granularity
+    marks = [_fastest_mark(curve, overview, narrow=narrow) for curve in overview.curves if curve.scope == "global"]
+    furthest = min((mark.x for mark in marks), default=0.0)
+    # The finest granularity comes first, and nothing is faster: one label says it for all.
+    marks = [replace(mark, label="" if index or mark.x > furthest else mark.label) for index, mark in enumerate(marks)]
+    rung = scheduled_today(plan)
+    if rung is not None and not own:
+        text = f"applicable today{'' if narrow else ', by its schedule'}: {percent(-rung.energy_change)} saved"
+        marks.append(_mark("applicable", overview, rung.time_change, rung.energy_change, text, "applicable today"))
+    elif today is not None and not own and today.energy_change is not None and today.time_change is not None:
+        energy_change = today.energy_change + (today.late_energy_change or 0.0)
+        time_change = today.time_change + (today.late_time_change or 0.0)
+        if today.setting is None or not today.setting.setting.is_auto:
+            by = "" if narrow else f", by {today.granularity}"
+            text = f"applicable today{by}: {percent(-energy_change)} saved"
+            marks.append(_mark("applicable", overview, time_change, energy_change, text, "applicable today"))
+    expected = plan.expected
+    if headline.source == "validation" and expected is not None:
+        marks.append(
+            _mark(
+                "promise", overview, expected.time_change, expected.energy_change, "", "this plan, as promised",
+                expected.time_change_interval, expected.energy_change_interval,
+            )
+        )  # fmt: skip
+    word = {"validation": "measured", "promise": "expected", "measurements": "as measured"}[headline.source]
+    text = f"this plan{', applicable today' if own and not narrow else ''}: {percent(-headline.energy_change)} saved"
+    if is_default(plan):
+        text = "this plan: the default clocks"
+    marks.append(
+        _mark(
+            "plan", overview, headline.time_change, headline.energy_change, text, f"this plan, {word}",
+            headline.time_change_interval, headline.energy_change_interval,
+        )
+    )  # fmt: skip
+    return marks
+
+
+def _fastest_mark(curve: Curve, overview: PlanOverview, *, narrow: bool) -> LabelledPoint:
+    fastest = curve.fastest
+    faster = fastest.time_change < -_STRAIGHT
+    expected = "fastest expected" if overview.plan.objective.corrected else "fastest"
+    text = "no plan is faster than the default clocks"
+    if faster:
+        text = f"{expected}: {percent(-fastest.time_change)}{'' if narrow else ' less time'}"
+    granularity = _granularity(curve, overview.plan)
+    mark = _mark("dot", overview, fastest.time_change, fastest.energy_change, text, f"fastest plan by {granularity}")
+    return replace(mark, color=_COLORS[granularity])
+
+
+def _mark(
+    style: str,
+    overview: PlanOverview,
+    time_change: float,
+    energy_change: float,
+    label: str,
+    about: str,
+    time_interval: tuple[float, float] | None = None,
+    energy_interval: tuple[float, float] | None = None,
+) -> LabelledPoint:
+    return LabelledPoint(
+        style,
+        slowdown(time_change),
+        saved(energy_change),
+        label,
+        about,
+        quantity(overview.plan.baseline.energy_j * (1.0 + energy_change), "J"),
+        None if time_interval is None else (slowdown(time_interval[0]), slowdown(time_interval[1])),
+        None if energy_interval is None else (saved(energy_interval[1]), saved(energy_interval[0])),
+    )
+
+
+def _granularity(curve: Curve, plan: Plan) -> Granularity:
+    """What gets clocks of its own; what was measured as one is one unit, whatever it is called."""
+    return plan.measured_granularity if curve.granularity == "kernel" else curve.granularity
+
+
+def _series(curve: Curve, plan: Plan) -> str:
+    return _granularity(curve, plan) if curve.scope == "global" else f"{_granularity(curve, plan)}, local"
+
+
+def _rows(curve: Curve, plan: Plan) -> list[dict[str, object]]:
+    return [
+        {
+            "series": _series(curve, plan),
+            "x": round(slowdown(point.max_slowdown), 6),
+            "y": round(saved(point.energy_change), 6),
+            "allowed_text": percent(point.max_slowdown, sign=True),
+            "taken_text": percent(point.time_change, sign=True),
+            "saved_text": percent(-point.energy_change),
+            "energy_text": quantity(point.energy_j, "J"),
+        }
+        for point in curve.points
+    ]

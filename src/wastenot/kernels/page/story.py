@@ -1,0 +1,134 @@
+"""What a plan says in ten seconds: what it saves and whether that held, what can be set today, and what the rest needs."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from wastenot.kernels.page.applicable_panels import GRANULARITY_WORDS, rest_panel, today_panel
+from wastenot.kernels.page.verdict import is_default, limit_words, origin_of_validation, verdict_of
+from wastenot.pages.formatting import SPACE, change, percent, quantity
+from wastenot.pages.panel import Line, Panel, Story
+from wastenot.pages.price import SECONDS_PER_YEAR, Price, energy_text
+from wastenot.planning.headline import Interval
+from wastenot.planning.plan import Plan
+from wastenot.study.database import parse_address
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Where a plan and the study that it is made from are, to be named in commands; ``None`` where that is not known."""
+
+    study: str | None = None
+    plan: Path | None = None
+
+
+def story_of(plan: Plan, price: Price | None, files: Files | None = None) -> Story:
+    """The story of a plan.
+
+    Args:
+        plan: to tell of.
+        price: of electricity; without it no cost is stated.
+        files: to name in commands.
+    """
+    tone, effect, verdict = verdict_of(plan)
+    return Story(tone, effect, verdict, _plan_panel(plan, price, files or Files()), today_panel(plan), rest_panel(plan))
+
+
+def saved_joules(plan: Plan) -> float:
+    """What an iteration saves, by the plan's headline."""
+    return 0.0 - plan.headline.energy_change * plan.baseline.energy_j
+
+
+def units_in_words(plan: Plan) -> str:
+    """What gets clocks of its own."""
+    if len({row.unit for row in plan.assignments}) == 1:
+        return GRANULARITY_WORDS["iteration"]
+    return GRANULARITY_WORDS[plan.granularity]
+
+
+def _plan_panel(plan: Plan, price: Price | None, files: Files) -> Panel:
+    baseline, saved_j = plan.baseline, saved_joules(plan)
+    title = f"This plan: {'the default clocks' if is_default(plan) else units_in_words(plan)}"
+    at_default = f"the default clocks take {quantity(baseline.energy_j, 'J')} and {quantity(baseline.time_s, 's')}"
+    if is_default(plan):
+        return Panel(title, quantity(baseline.energy_j, "J"), f"an iteration, in {quantity(baseline.time_s, 's')}.")
+    if plan.objective.kind == "time":
+        saved_s = -plan.headline.time_change * baseline.time_s
+        value = f"{quantity(abs(saved_s), 's')} {'less' if saved_s >= 0.0 else 'more'}"
+    else:
+        value = f"{quantity(abs(saved_j), 'J')} {'less' if saved_j >= 0.0 else 'more'}"
+    return Panel(title, value, f"an iteration; {at_default}.", lines=(*_certainty(plan, files), *_year(plan, price)))
+
+
+def _certainty(plan: Plan, files: Files) -> list[Line]:
+    """How far the numbers can be trusted: measured again, promised, or as they stand."""
+    headline, expected, goal = plan.headline, plan.expected, plan.objective
+    lines = []
+    if headline.source == "validation":
+        assert plan.validation is not None
+        text = _intervals(headline.energy_change_interval, headline.time_change_interval)
+        times = f"{plan.validation.repeats} times, interleaved with the default clocks"
+        origin = origin_of_validation(plan)
+        lines.append(Line("Measured" if origin == "measured" else f"Measured ({origin})", f"{text}; {times}"))
+        if expected is not None and goal.corrected:
+            limit = "" if goal.max_slowdown is None or goal.confidence is None else f"; {limit_words(goal.max_slowdown)}"
+            energy, time = change(expected.energy_change), change(expected.time_change)
+            lines.append(Line("Promised", f"energy {energy} ({_to(expected.energy_change_interval)}), time {time}{limit}"))
+        else:
+            planned = plan.predicted
+            text = f"energy {change(planned.energy_change)}, time {change(planned.time_change)}, by the sweep's numbers"
+            lines.append(Line("Planned", text))
+        if headline.verdict == "missed":
+            lines.append(Line("Next", "wastenot refine measures the best settings again, to plan anew"))
+        elif headline.verdict == "undecided":
+            lines.append(Line("Next", "wastenot validate with more --repeats can tell"))
+        return lines
+    if headline.source == "promise":
+        intervals = _intervals(headline.energy_change_interval, headline.time_change_interval)
+        lines.append(Line("Expected", f"{intervals}; corrected for noise and for the luck of choosing"))
+        return [*lines, Line("To be sure", f"{_validate(plan, files)} measures it, interleaved with the default clocks")]
+    if headline.energy_change_interval is not None:
+        text = _intervals(headline.energy_change_interval, headline.time_change_interval)
+        lines.append(Line("Standard errors", f"{text}; the luck of choosing the best not included"))
+    if expected is None:
+        lines.append(
+            Line("Noise", "nothing in this study says how noisy it is; with repeats or standard errors (time_se_s, "
+                 "energy_se_j) a plan can promise something")
+        )  # fmt: skip
+        return lines
+    kept = expected.probability_within_budget
+    odds = "" if kept is None else f"; the limit holds with a probability of {percent(kept, 0)}"
+    text = (
+        f"energy {change(expected.energy_change)} ({_to(expected.energy_change_interval)}), time "
+        f"{change(expected.time_change)} ({_to(expected.time_change_interval)}){odds}"
+    )
+    return [*lines, Line("To expect", text)]
+
+
+def _validate(plan: Plan, files: Files) -> str:
+    """The command that measures a plan again; in capitals what the reader is to fill in."""
+    # Without the file the reader has to write one first.
+    written = "" if files.plan is not None else "plan --out PLAN.json, then wastenot "
+    study = "STUDY.db" if files.study is None else shlex.quote(parse_address(files.study).label)
+    path = "PLAN.json" if files.plan is None else shlex.quote(str(files.plan))
+    control = "" if plan.device.startswith("sim:") else " --allow-clock-control"
+    return f"wastenot {written}validate --study {study} --plan {path}{control}"
+
+
+def _year(plan: Plan, price: Price | None) -> list[Line]:
+    saved_j = saved_joules(plan) * SECONDS_PER_YEAR / plan.baseline.time_s
+    if saved_j == 0.0:
+        return []
+    cost = "" if price is None else f": {price.cost_text(abs(saved_j))} at {price.per_kwh:g} {price.currency} per kWh"
+    return [Line("A GPU-year", f"{energy_text(abs(saved_j))} {'saved' if saved_j > 0.0 else 'more'}{cost}")]
+
+
+def _intervals(energy: Interval | None, time: Interval | None) -> str:
+    parts = [f"{name} {_to(interval)}" for name, interval in (("energy", energy), ("time", time)) if interval is not None]
+    return f"{', '.join(parts)} (95{SPACE}%)"
+
+
+def _to(interval: Interval) -> str:
+    return f"{change(interval[0])} to {change(interval[1])}"

@@ -1,0 +1,180 @@
+"""The plan in numbers: what was asked for, what it is worth, its proof; and what to know before using it."""
+
+from __future__ import annotations
+
+from wastenot.core.wording import counted
+from wastenot.kernels.page.coverage_text import among, coverage_note
+from wastenot.kernels.page.story import saved_joules
+from wastenot.kernels.page.verdict import is_default
+from wastenot.pages.formatting import SPACE, change, percent, quantity, shortened
+from wastenot.pages.html_page import Card
+from wastenot.pages.price import SECONDS_PER_YEAR, Price, energy_text
+from wastenot.planning.plan import Goal, Plan
+from wastenot.study.plausible import implausible_power
+from wastenot.workloads.captured_on import capture_note
+
+ITERATIONS = 1_000  # that energy and cost are stated for
+_LONGEST_NAME = 40
+_WORTH_SAYING = 0.005  # of the energy, by which a tolerance must save more
+_SAME = 1e-6  # fractions that are one number
+
+NATURAL_NOTE = (
+    "No clock was set: this is a plan of caps on core clocks, from times and powers at clocks that the GPU went through by "
+    "itself. A cap above the clock that a kernel has by itself changes nothing; caps below those seen are not offered."
+)
+
+
+def plan_numbers(plan: Plan, price: Price | None) -> tuple[Card, ...]:
+    """What else there is to know of a plan in numbers, beside its story.
+
+    Args:
+        plan: to summarise.
+        price: of electricity; without it no cost is stated.
+    """
+    kernels = counted(len(plan.assignments), "kernel")
+    fastest = "to expect (corrected for noise; less can be promised) " if plan.objective.corrected else "as measured "
+    return (
+        Card("Objective", describe_goal(plan.objective), f"clocks by {plan.granularity}, {plan.scope} scope; {kernels}"),
+        *_money(plan, price),
+        *_waste(plan),
+        *_potential(plan),
+        _certificate(plan),
+        _switches(plan),
+        Card(
+            "Largest time saving",
+            percent(max(0.0, -plan.fastest.time_change)),
+            f"{quantity(plan.fastest.time_s, 's', 5)} per iteration is the fastest {fastest}with the clocks measured, "
+            "whatever the energy",
+        ),
+    )
+
+
+def strictness_note(plan: Plan) -> str | None:
+    """What a strict plan gives up by being sure, and what a tolerance would give; ``None`` where there is nothing to say."""
+    confidence, tolerance = plan.objective.confidence, plan.tolerance
+    if confidence is None or tolerance is None or is_default(plan):  # the story of the default clocks says it by itself
+        return None
+    if tolerance.energy_change >= plan.headline.energy_change - _WORTH_SAYING:
+        return None
+    low, high = tolerance.energy_change_interval
+    return (
+        f"To be no slower with {percent(confidence, 1)} confidence leaves much of the saving. A tolerance of "
+        f"{percent(tolerance.max_slowdown, 1)}, less than a run can show, would save {percent(-tolerance.energy_change)} "
+        f"({percent(-high)} to {percent(-low)}): --max-slowdown {tolerance.max_slowdown:g}. Measuring the best settings "
+        "again (wastenot refine) makes more of it sure."
+    )
+
+
+def describe_goal(goal: Goal) -> str:
+    """What was asked for, in one line."""
+    sure = "" if goal.confidence is None else f" with {percent(goal.confidence, 1)} confidence"
+    sure = ", by the numbers as measured" if not goal.corrected else sure
+    bound = "" if goal.max_slowdown is None else f" at no more than {percent(goal.max_slowdown)} slowdown{sure}"
+    match goal.kind:
+        case "waste":
+            if not goal.max_slowdown:
+                return f"least energy with no slowdown{sure if sure.startswith(',') else sure and ',' + sure}"
+            if goal.max_slowdown < 0:
+                return f"least energy at a speed-up of at least {percent(-goal.max_slowdown)}{sure}"
+            return f"least energy{bound}"
+        case "edp":
+            exponent = "" if goal.edp_exponent in (None, 1.0) else f" to the power of {goal.edp_exponent:g}"
+            return f"least energy × time{exponent}{bound or sure}"
+        case _:
+            return f"least {goal.kind}, whatever the {'time' if goal.kind == 'energy' else 'energy'}{sure}"
+
+
+def warnings(plan: Plan) -> tuple[str, ...]:
+    """What a reader must know before using the plan, beside its story; often nothing."""
+    doubts = (
+        NATURAL_NOTE if plan.state == "natural" else None,
+        coverage_note(plan.coverage),
+        capture_note(plan.captured_on),
+        implausible_power(plan.baseline.time_s, plan.baseline.energy_j),
+        strictness_note(plan),
+    )
+    return tuple(doubt for doubt in doubts if doubt is not None)
+
+
+def _money(plan: Plan, price: Price | None) -> tuple[Card, ...]:
+    """Energy and cost of a thousand iterations, and of the work that one GPU does in a year."""
+    saved_j, baseline_j = saved_joules(plan), plan.baseline.energy_j
+    a_year = SECONDS_PER_YEAR / plan.baseline.time_s
+
+    def card(label: str, iterations: float, what: str) -> Card:
+        saved, of = saved_j * iterations, baseline_j * iterations
+        worth, whole = ("no price of electricity was given", "")
+        if price is not None:
+            worth = f"{price.cost_text(abs(saved))} at {price.per_kwh:g} {price.currency} per kWh"
+            whole = f", {price.cost_text(of)}"
+        value = f"{energy_text(abs(saved))} {'saved' if saved >= 0.0 else 'more'}"
+        return Card(label, value, f"{worth}; {what} {energy_text(of)}{whole} at the default clocks")
+
+    return (
+        card(f"{ITERATIONS:,} iterations", ITERATIONS, "they use"),
+        card("A GPU-year", a_year, "for the work that one GPU does in 8,760 h, which uses"),
+    )
+
+
+def _waste(plan: Plan) -> tuple[Card, ...]:
+    """What the default clocks waste, unless the plan saves exactly that."""
+    if abs(plan.waste.share + plan.headline.energy_change) < _SAME:
+        return ()
+    if plan.waste.joules == 0.0:
+        return (Card("Waste at the default clocks", "none", "no other setting saves energy at 0 % slowdown"),)
+    sure = (
+        "; needs the true times, and a plan that must be sure to be no slower saves less" if plan.objective.corrected else ""
+    )
+    return (
+        Card(
+            "Waste at the default clocks",
+            percent(plan.waste.share),
+            f"{quantity(plan.waste.joules, 'J')} per iteration could be saved at 0{SPACE}% slowdown "
+            f"({plan.granularity} granularity){sure}",
+        ),
+    )
+
+
+def _potential(plan: Plan) -> tuple[Card, ...]:
+    """What the numbers as they stand would seem to give."""
+    if plan.potential is None:
+        return ()
+    return (
+        Card(
+            "Potential",
+            percent(-plan.potential.energy_change),
+            f"at {change(plan.potential.time_change)} time: the best of the numbers as measured, lucky ones included; not "
+            "to be expected (--as-measured)",
+        ),
+    )
+
+
+def _certificate(plan: Plan) -> Card:
+    bound, confidence, coverage = plan.certificate, plan.objective.confidence, plan.coverage
+    value = f"within {percent(bound.gap, 2 if bound.gap >= 5e-5 else 4)}"
+    if bound.gap == 0.0:
+        whole = coverage is not None and coverage.complete
+        known = "given" if coverage is not None and coverage.kind == "given" else "measured"
+        value = "proven optimal" if whole else f"best of those {known}"
+    budget = f"within {quantity(bound.budget_s, 's', 5)}"
+    needs, condition = "uses", "on these numbers"
+    if plan.objective.corrected:
+        budget += "" if confidence is None else f" with {percent(confidence, 1)} confidence"
+        needs, condition = "is expected to use", "after correction for noise"
+    return Card(
+        "Certificate",
+        value,
+        f"among {among(coverage)}, no {plan.granularity}-level plan ({plan.scope} scope) {budget} {needs} less than "
+        f"{quantity(bound.lower_bound_j, 'J', 5)} {condition}; gap {percent(bound.gap, 3)}",
+    )
+
+
+def _switches(plan: Plan) -> Card:
+    switches = plan.switches
+    if switches.mean_dwell_s is None:
+        return Card("Clock switches", "none", "the clocks are set once and stay")
+    detail = f"{quantity(switches.mean_dwell_s, 's', 3)} at a setting on average"
+    if switches.shortest_dwell_s is not None and switches.shortest_dwell_unit is not None:
+        unit = shortened(switches.shortest_dwell_unit, _LONGEST_NAME)
+        detail += f", {quantity(switches.shortest_dwell_s, 's', 3)} at least ({unit})"
+    return Card("Clock switches", f"{switches.per_iteration:,} an iteration", detail)

@@ -1,0 +1,609 @@
+"""The verbs that measure or write, as functions: what ``import wastenot as wn`` offers and the command line is built on.
+
+Wherever a study, a plan, a workload or a device is needed, its name will do: a file, a database URL, ``gpt3-xl``,
+``sim:h200``. Verbs that only compute (``wn.plan``, ``wn.frontier``, ``wn.forecast``, ...) live in their own packages.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Unpack
+
+from wastenot.core.errors import BadInputError, ClocksRefusedError
+from wastenot.core.progress import Progress
+from wastenot.workloads.identity import EnergyState, Granularity
+
+if TYPE_CHECKING:
+    from wastenot.core.setting import Setting
+    from wastenot.devices.protocol import Device
+    from wastenot.kernels.run.transfer import Transfer
+    from wastenot.meters.tasks import WorkloadTasks
+    from wastenot.pages.price import Price
+    from wastenot.planning.latency import Latency, What
+    from wastenot.planning.plan import Plan
+    from wastenot.planning.planner import Planner
+    from wastenot.study.store import Source, Study
+    from wastenot.sweeping.estimate import Announce, Estimate
+    from wastenot.sweeping.point import PointOptions
+    from wastenot.sweeping.sweep import SweepOutcome
+    from wastenot.workloads.kernel import Workload
+    from wastenot.workloads.shape import ShapeOptions
+
+PathLike = str | os.PathLike[str]
+
+
+def workload(name: PathLike, **shape: Unpack[ShapeOptions]) -> Workload:
+    """The kernels of a model, or of a file that :func:`wastenot.write_workload` or ``wastenot capture`` wrote.
+
+        >>> import wastenot as wn
+        >>> len(wn.workload("gpt3-xl").kernels), wn.workload("llama-8b", phase="decode", batch=16).name
+        (46, 'llama-8b-decode-batch16')
+
+    Args:
+        name: of a model, such as ``gpt3-xl``, or a file that ends in ``.json``.
+        shape: how the model is run: ``phase``, ``batch``, ``sequence``, ``tensor_parallel``, ``sequence_parallel``,
+            ``dtype``, ``attention``, ``optimizer``.
+
+    Raises:
+        BadInputError: there is no such model or file, or the model cannot be run this way.
+    """
+    from wastenot.workloads.build import build_workload
+    from wastenot.workloads.capturing.workload_file import read_workload
+
+    if not str(name).endswith(".json"):
+        return build_workload(str(name), **shape)
+    if shape:
+        raise BadInputError(f"`{next(iter(shape))}`: {name} is a workload file, whose shapes are fixed; leave it out")
+    return read_workload(name)
+
+
+def sweep(
+    workload: PathLike | Workload | WorkloadTasks,
+    device: str | Device,
+    study: PathLike | Study,
+    *,
+    clocks: Literal["grid", "auto", "natural"] = "grid",
+    core_step_mhz: float | None = None,
+    core_mhz: Sequence[float] | None = None,
+    memory_mhz: Sequence[float] | None = None,
+    power_limit_w: Sequence[float] | None = None,
+    rounds: int = 1,
+    search: Literal["grid", "model"] = "grid",
+    share: float = 0.3,
+    max_slowdown: float = 0.0,
+    granularity: Granularity = "kernel",
+    state: EnergyState = "ssp",
+    options: PointOptions | None = None,
+    budget_s: float | None = None,
+    seconds_each: float | None = None,
+    allow_clock_control: bool = False,
+    seed: int = 0,
+    command: str | None = None,
+    announce: Announce | None = None,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+    **shape: Unpack[ShapeOptions],
+) -> SweepOutcome:
+    """Measure every kernel of a workload at the default clocks and at many settings; resumes an interrupted sweep.
+
+        >>> import wastenot as wn
+        >>> outcome = wn.sweep("gpt3-xl", "sim:h200", "my.db", core_mhz=[1200, 1980], memory_mhz=[3201])
+        >>> wn.plan("my.db", max_slowdown=0.02).headline.energy_change <= 0
+        True
+
+    At the defaults a sweep of a real GPU takes hours. How long it takes can be known before:
+
+        >>> estimate = wn.sweep("gpt3-xl", "sim:rtx-3080-ti", "new.db", dry_run=True).estimate
+        >>> estimate.points, round(estimate.device_s / 3600, 1)
+        (2459, 7.8)
+
+    Args:
+        workload: a model's name, a workload file, a study whose kernels to measure, or a workload.
+        device: the device or its name, such as ``sim:h200`` or ``nvidia:0``.
+        study: file or URL of the study to keep the measurements in; created if missing.
+        clocks: ``grid`` for the default clocks and a grid of settings; ``auto`` for the default clocks only, where
+            nothing is set; ``natural`` for the clocks that the device goes through by itself, where nothing is set either.
+        core_step_mhz: step between the grid's core clocks, from the highest down; 210 by default, or every clock that a
+            recording has. A step of 1 takes every clock of any device.
+        core_mhz: core clocks of the grid, instead of a step.
+        memory_mhz: memory clocks of the grid; all by default.
+        power_limit_w: power limits to sweep instead, with the clocks left to the driver; where core or memory clocks are
+            given too, every combination.
+        rounds: how often to measure everything with ``clocks="auto"``.
+        search: ``grid`` measures every point, ``model`` only those that can still change the plan.
+        share: fraction of the grid that ``search="model"`` may measure; where that is little, the outcome's notes say what
+            stays at the default clocks.
+        max_slowdown: of the plans that ``search="model"`` looks for.
+        granularity: what is measured as one.
+        state: that energies are measured in: ``ssp``, steady power; ``sse``, the first execution at full speed; ``context``,
+            each kernel after the one that precedes it.
+        options: warm-up, window and precision of each point.
+        budget_s: device time after which no further point is started.
+        seconds_each: device time that a kernel may take with ``clocks="natural"``.
+        allow_clock_control: allow the clocks of a real GPU to be changed; afterwards they are reset.
+        seed: of a simulated device's noise.
+        command: that does the same, for the study to name to whoever finds the sweep unfinished.
+        announce: receives what there is to measure and how long that takes, before it begins.
+        dry_run: measure nothing, set nothing and write nothing; the outcome's ``estimate`` says what there is to measure.
+        progress: receives each point.
+        shape: how a model is run, as for :func:`workload`.
+
+    Raises:
+        BadInputError: an argument makes no sense, or the study holds something else under this name.
+        DeviceError: the device does not measure.
+        ClocksRefusedError: its clocks may not be set.
+        StudyError: the study cannot be written, or another process is measuring the workload; what was measured before is
+            kept.
+    """
+    from wastenot.devices.open import claimed
+    from wastenot.study.store import open_study
+    from wastenot.sweeping.grid import check_measures
+    from wastenot.sweeping.sweep import SweepOutcome
+
+    tasks = _tasks(workload, device, granularity, state, shape)
+    if search == "model" and clocks != "grid":
+        raise BadInputError(f"`search` model, `clocks` {clocks}: a search is among the settings of a grid; use one of them")
+    if search == "model" and power_limit_w is not None:
+        raise BadInputError("`search` model, `power_limit_w`: a search is among clocks; use the grid for power limits")
+    if core_mhz is not None and core_step_mhz is not None:
+        raise BadInputError("`core_step_mhz`, `core_mhz`: use only one of them")
+    target = _device(device, tasks, allow_clock_control=allow_clock_control, seed=seed)
+    check_measures(target)
+    kept = study if not isinstance(study, str | os.PathLike) else open_study(study, create=True)
+    estimate: Callable[[], Estimate]
+    measure: Callable[[], SweepOutcome]
+    if clocks == "natural":
+        from wastenot.kernels.natural.sweep import SECONDS_EACH, estimate_natural, natural_sweep
+
+        if search == "model" or tasks.state not in ("ssp", "natural"):
+            raise BadInputError(
+                "`clocks` natural: kernels run at clocks that nobody chooses; leave out `search` and `state`"
+            )
+        each_s = SECONDS_EACH if seconds_each is None else seconds_each
+        estimate = partial(estimate_natural, target, tasks, kept, seconds_each=each_s, budget_s=budget_s)
+        measure = partial(
+            natural_sweep, target, tasks, kept, seconds_each=each_s, budget_s=budget_s, command=command, progress=progress
+        )
+    elif search == "model":
+        from wastenot.kernels.run.search import estimate_search, search_sweep
+
+        if tasks.state != "ssp":
+            raise BadInputError("`search` model: works only for kernels alone at steady power; use the grid")
+        settings = _settings(target, core_step_mhz, core_mhz, memory_mhz, None, dry_run=dry_run)
+        done = kept.settings_done(tasks.key, target.identity.label)
+        estimate = partial(estimate_search, target, tasks, settings, done, share=share, options=options, budget_s=budget_s)
+        measure = partial(
+            search_sweep, target, tasks, kept, settings, share=share, max_slowdown=max_slowdown, options=options,
+            budget_s=budget_s, command=command, progress=progress,
+        )  # fmt: skip
+    else:
+        from wastenot.sweeping.estimate import estimate_sweep
+        from wastenot.sweeping.states import check_state
+        from wastenot.sweeping.sweep import BASELINE_ROUNDS, measure_sweep
+
+        check_state(target, tasks)
+        at_auto = clocks == "auto"
+        given = core_step_mhz, core_mhz, memory_mhz, power_limit_w
+        settings = () if at_auto else _settings(target, *given, dry_run=dry_run)
+        done = kept.settings_done(tasks.key, target.identity.label)
+        rounds = rounds if at_auto else BASELINE_ROUNDS
+        estimate = partial(estimate_sweep, target, tasks, settings, done, rounds=rounds, options=options, budget_s=budget_s)
+        measure = partial(
+            measure_sweep, target, tasks, kept, settings, rounds=rounds, options=options,
+            budget_s=budget_s, command=command, progress=progress,
+        )  # fmt: skip
+    if dry_run:
+        expected = estimate()
+        return SweepOutcome(found=expected.found, estimate=expected)
+    with claimed(target):
+        if announce is not None:
+            announce(estimate())
+        return measure()
+
+
+def _tasks(
+    workload: PathLike | Workload | WorkloadTasks,
+    device: str | Device,
+    granularity: Granularity,
+    state: EnergyState,
+    shape: ShapeOptions,
+) -> WorkloadTasks:
+    """What a sweep measures, whichever way it was named."""
+    from wastenot.meters.tasks import WorkloadTasks, find_tasks, tasks_of
+    from wastenot.workloads.build import build_shape
+
+    if isinstance(workload, WorkloadTasks):
+        return workload
+    if isinstance(workload, str | os.PathLike):
+        name = device if isinstance(device, str) else device.identity.name
+        return find_tasks(str(workload), name, build_shape(**shape), granularity, state)
+    return tasks_of(workload, granularity, state)
+
+
+def _settings(
+    device: Device,
+    core_step_mhz: float | None,
+    core_mhz: Sequence[float] | None,
+    memory_mhz: Sequence[float] | None,
+    power_limit_w: Sequence[float] | None,
+    *,
+    dry_run: bool,
+) -> tuple[Setting, ...]:
+    """The settings of a grid that a device takes, as far as is known without setting one in a dry run."""
+    from wastenot.sweeping.grid import Grid, default_step_mhz, recorded_limits, settable
+
+    nothing_given = core_step_mhz is None and core_mhz is None and memory_mhz is None and power_limit_w is None
+    if core_step_mhz is None and core_mhz is None and power_limit_w is None:
+        core_step_mhz = default_step_mhz(device)
+    grid = Grid(core_step_mhz, _numbers(core_mhz), _numbers(memory_mhz), _numbers(power_limit_w))
+    limits_w, refusal = device.clocks.power_limits_w(), device.clocks.refusal()
+    if limits_w is None and refusal is not None and power_limit_w is not None:
+        if not dry_run:
+            raise ClocksRefusedError(f"{device.identity.name}: power limits cannot be set: {refusal}")
+        limits_w = (0.0, math.inf)
+    settings = grid.settings(device.clocks.supported_clocks(), limits_w)
+    if nothing_given:
+        settings += recorded_limits(device)
+    return settings if settings and dry_run else settable(device, settings)
+
+
+def validate(
+    plan: PathLike | Plan,
+    study: PathLike | Study,
+    device: str | Device | None = None,
+    *,
+    workload: str | None = None,
+    repeats: int = 10,
+    options: PointOptions | None = None,
+    allow_clock_control: bool = False,
+    seed: int = 1,
+    announce: Announce | None = None,
+    progress: Progress | None = None,
+) -> Plan:
+    """Measure a plan, interleaved with the default clocks.
+
+        >>> import wastenot as wn
+        >>> plan = wn.validate(wn.plan("my.db", max_slowdown=0.02), "my.db", repeats=2)
+        >>> plan.validation.energy_change.mean < 0
+        True
+
+    Args:
+        plan: the plan or its file.
+        study: the study that the plan was made from, its file or URL.
+        device: the device that the study was taken on, or its name; by default the name that the study gives.
+        workload: its name in the study; by default the plan's.
+        repeats: measurements of the plan and of the default clocks, at least 2.
+        options: warm-up, window and precision of each point.
+        allow_clock_control: allow the clocks of a real GPU to be changed; afterwards they are reset.
+        seed: of a simulated device's noise; not the one of the sweep, for an honest test.
+        announce: receives how many measurements there are and how long they take, before they begin.
+        progress: receives each measurement.
+
+    Returns:
+        The plan with its validation.
+
+    Raises:
+        BadInputError: the plan was made for another device or for other kernels, or fewer than 2 repeats.
+        DeviceError: the device does not measure.
+        StudyError: the study cannot be read.
+    """
+    from wastenot.devices.open import claimed, device_of_study
+    from wastenot.kernels.run.validate import validate as measure_plan
+    from wastenot.meters.tasks import tasks_in_study
+
+    made, source = _plan(plan), _study(study)
+    held = source.read(workload or made.workload, made.state, made.measured_granularity)
+    tasks = tasks_in_study(source, held)
+    target = _device(
+        device or device_of_study(str(source), held.device), tasks, allow_clock_control=allow_clock_control, seed=seed
+    )
+    with claimed(target):
+        return measure_plan(target, made, tasks, repeats=repeats, options=options, announce=announce, progress=progress)
+
+
+@dataclass(frozen=True, slots=True)
+class Refinement:
+    """A plan before and after its finalists were measured again.
+
+    Attributes:
+        outcome: of the measurements.
+        before: the plan of the study as it was.
+        after: the plan of the study with the new measurements.
+    """
+
+    outcome: SweepOutcome
+    before: Plan
+    after: Plan
+
+
+def refine(
+    study: PathLike | Study,
+    device: str | Device,
+    *,
+    workload: str | None = None,
+    state: EnergyState | None = None,
+    granularity: Granularity | None = None,
+    into: PathLike | Study | None = None,
+    max_slowdown: float = 0.0,
+    finalists: int = 3,
+    around_mhz: float = 0.0,
+    repeats: int = 3,
+    options: PointOptions | None = None,
+    budget_s: float | None = None,
+    allow_clock_control: bool = False,
+    seed: int = 0,
+    command: str | None = None,
+    announce: Announce | None = None,
+    progress: Progress | None = None,
+) -> Refinement:
+    """Measure the best settings of every kernel again, which removes selection bias, and make a new plan.
+
+        >>> import wastenot as wn
+        >>> refined = wn.refine("my.db", "sim:h200", repeats=1)
+        >>> refined.outcome.measured > 0
+        True
+
+    Args:
+        study: the study, its file or URL.
+        device: the device or its name.
+        workload: its name; may be left out where the study holds only one.
+        state: that its energies were measured in.
+        granularity: that it was measured by.
+        into: study of another card of the same model, to measure that card instead; created if missing.
+        max_slowdown: of the plan.
+        finalists: settings to measure for each kernel.
+        around_mhz: also measure core clocks this close to the best; 0 for none.
+        repeats: measurements of each.
+        options: warm-up, window and precision of each point.
+        budget_s: device time after which no further point is started.
+        allow_clock_control: allow the clocks of a real GPU to be changed; afterwards they are reset.
+        seed: of a simulated device's noise.
+        command: that does the same, for the study to name to whoever finds it unfinished.
+        announce: receives how many measurements there are and how long they take, before they begin.
+        progress: receives each point.
+
+    Raises:
+        BadInputError: an argument makes no sense, or there is no such workload.
+        InfeasibleError: no plan keeps the slowdown.
+        DeviceError: the device does not measure.
+        StudyError: a study cannot be read or written; what was measured before is kept.
+    """
+    from wastenot.devices.open import claimed
+    from wastenot.kernels.run import refine as refining
+    from wastenot.meters.tasks import tasks_in_study
+    from wastenot.planning.planner import plan as make_plan
+    from wastenot.study.store import open_study
+
+    if finalists < 1:
+        raise BadInputError(f"`finalists` {finalists}: must be at least 1")
+    if not 0.0 <= around_mhz < float("inf"):
+        raise BadInputError(f"`around_mhz` {around_mhz}: must be a number of MHz, 0 for none")
+    source = _study(study)
+    held = source.read(workload, state, granularity)
+    before = make_plan(held, max_slowdown=max_slowdown)
+    tasks = tasks_in_study(source, held)
+    target = _device(device, tasks, allow_clock_control=allow_clock_control, seed=seed)
+    kept = source if into is None else (open_study(into, create=True) if isinstance(into, str | os.PathLike) else into)
+    candidates = refining.finalists(held, before, finalists)
+    if around_mhz:
+        clocks = target.clocks.supported_clocks()
+        for row in before.assignments:
+            near = refining.around(row.setting, clocks, around_mhz)
+            candidates[row.kernel] = tuple(dict.fromkeys((*candidates[row.kernel], *near)))
+    with claimed(target):
+        outcome = refining.refine(
+            target, tasks, kept, candidates,
+            repeats=repeats, options=options, progress=progress, budget_s=budget_s, command=command, announce=announce,
+        )  # fmt: skip
+    after = make_plan(kept.read(held.workload, held.state, held.granularity), max_slowdown=max_slowdown)
+    return Refinement(outcome, before, after)
+
+
+def transfer(
+    plan: PathLike | Plan,
+    device: str | Device,
+    *,
+    batch: Sequence[int] = (),
+    tensor_parallel: Sequence[int] = (),
+    sequence_parallel: bool = False,
+    repeats: int = 10,
+    options: PointOptions | None = None,
+    allow_clock_control: bool = False,
+    seed: int = 0,
+    announce: Callable[[Sequence[Estimate]], None] | None = None,
+    progress: Progress | None = None,
+) -> Transfer:
+    """Measure a plan's clocks at other batch sizes or tensor-parallel degrees, interleaved with the default clocks.
+
+        >>> import wastenot as wn
+        >>> wn.transfer(wn.plan("my.db"), "sim:h200", batch=[1], repeats=2).rows[0].workload
+        'gpt3-xl-batch1'
+
+    Args:
+        plan: of a model's workload, or its file.
+        device: the device or its name.
+        batch: batch sizes to measure.
+        tensor_parallel: or tensor-parallel degrees to measure.
+        sequence_parallel: use sequence parallelism at degrees above 1.
+        repeats: measurements of each, at least 2.
+        options: warm-up, window and precision of each point.
+        allow_clock_control: allow the clocks of a real GPU to be changed; afterwards they are reset.
+        seed: of a simulated device's noise.
+        announce: receives how many measurements there are and how long they take, before they begin.
+        progress: receives each measurement.
+
+    Raises:
+        BadInputError: neither or both of batch sizes and degrees, or the plan is not of a model's workload.
+        DeviceError: the device does not measure.
+    """
+    from wastenot.devices.open import claimed
+    from wastenot.kernels.run.transfer import transfer as measure_transfer
+    from wastenot.meters.tasks import tasks_of
+    from wastenot.workloads.build import build_workload
+
+    if bool(batch) == bool(tensor_parallel):
+        raise BadInputError("`batch`, `tensor_parallel`: give one of them, such as 40,20,10 or 1,2,4")
+    made = _plan(plan)
+    if made.run is None:
+        raise BadInputError(
+            f"the plan's workload '{made.workload}' is not known to be of a model, and only models run at other shapes; "
+            "plan a sweep of a model, such as gpt3-xl"
+        )
+    shapes = [replace(made.run.shape, batch=size) for size in batch] or [
+        replace(made.run.shape, tensor_parallel=degree, sequence_parallel=sequence_parallel and degree > 1)
+        for degree in tensor_parallel
+    ]
+    workloads = (build_workload(made.run.model, shape) for shape in shapes)
+    targets = [tasks_of(each, made.measured_granularity, made.state) for each in workloads]
+    target = _device(device, targets[0], allow_clock_control=allow_clock_control, seed=seed)
+    with claimed(target):
+        return measure_transfer(
+            target, made, targets, repeats=repeats, options=options, announce=announce, progress=progress
+        )
+
+
+def report(
+    source: Source,
+    out: PathLike,
+    *,
+    plan: PathLike | Plan | None = None,
+    workload: str | None = None,
+    figures: PathLike | None = None,
+    price: Price | None = None,
+    planner: Planner | None = None,
+    command: str | None = None,
+) -> tuple[Path, ...]:
+    """Write a plan's report as one page that needs no network, and its figures as files.
+
+        >>> import wastenot as wn
+        >>> wn.report("my.db", "report.html")
+        (PosixPath('report.html'),)
+
+    Args:
+        source: what the kernels cost: a study (its file, URL or the open study) or a sweep.
+        out: the HTML file to create or replace.
+        plan: to report, or its file; by default the one of least energy without any slowdown.
+        workload: its name; by default the plan's, or the only one.
+        figures: folder to write every figure to as SVG, PDF and PNG.
+        price: of electricity; without it no costs are shown.
+        planner: that made the plan, if it is at hand: what it has estimated is not estimated again.
+        command: that makes the page again, shown in its foot; by default this call, without passwords.
+
+    Returns:
+        The files written.
+
+    Raises:
+        BadInputError: the plan was made from another sweep, or a file cannot be written.
+        StudyError: the study cannot be read.
+        MissingExtraError: the ``report`` extra is not installed.
+    """
+    from wastenot.kernels.model.context import change_in_context
+    from wastenot.kernels.page.page import report_figures, write_report
+    from wastenot.kernels.page.provenance import provenance, report_call
+    from wastenot.kernels.plan.overview import make_overview
+    from wastenot.pages.figure import export_figures
+    from wastenot.planning.planner import plan as make_plan
+    from wastenot.study.sweep import Sweep
+
+    made = None if plan is None else _plan(plan)
+    if isinstance(source, Sweep):
+        held, study = source, None
+    else:
+        study = _study(source)
+        measured = (None, None, None) if made is None else (made.workload, made.state, made.measured_granularity)
+        held = study.read(workload or measured[0], *measured[1:])
+    made = make_plan(held) if made is None else made
+    context = None if study is None else change_in_context(study, held, made)
+    overview = make_overview(held, made, context, planner)
+    called = report_call(source, out, plan=plan, workload=workload, figures=figures, price=price)
+    drawn = report_figures(overview)
+    write_report(overview, out, price=price, command=command or called, made_from=provenance(study, held), figures=drawn)
+    return (Path(out), *([] if figures is None else export_figures(drawn, overview.plan.origin, figures)))
+
+
+def _device(device: str | Device, tasks: WorkloadTasks, *, allow_clock_control: bool, seed: int) -> Device:
+    """The device of a name; a recorded one replays the workload that the tasks are of."""
+    from wastenot.devices.open import open_device
+
+    if not isinstance(device, str):
+        return device
+    recorded = device.startswith("recorded:")
+    return open_device(
+        device,
+        seed=seed,
+        workload=tasks.name if recorded else None,
+        granularity=tasks.granularity if recorded else None,
+        allow_clock_control=allow_clock_control,
+    )
+
+
+def _plan(plan: PathLike | Plan) -> Plan:
+    from wastenot.planning.plan import read_plan
+
+    return read_plan(plan) if isinstance(plan, str | os.PathLike) else plan
+
+
+def _study(study: PathLike | Study) -> Study:
+    from wastenot.study.store import open_study
+
+    return open_study(study) if isinstance(study, str | os.PathLike) else study
+
+
+def _numbers(clocks_mhz: Sequence[float] | None) -> tuple[float, ...] | None:
+    return None if clocks_mhz is None else tuple(map(float, clocks_mhz))
+
+
+def measure_latency(
+    device: str | Device,
+    *,
+    kinds: Sequence[What] | None = None,
+    core_mhz: Sequence[float] = (),
+    relative_error: float = 0.012,
+    time_limit_s: float = math.inf,
+    study: PathLike | Study | None = None,
+    allow_clock_control: bool = False,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Latency:
+    """Measure how long a device takes to switch clocks and power limits, and what a switch costs.
+
+        >>> import wastenot as wn
+        >>> found = wn.measure_latency("sim:v100", kinds=("core",), core_mhz=(802.5, 1380.0), relative_error=0.05)
+        >>> [target.target for target in found.of("core")], found.switch_time.basis
+        ([802.5, 1380.0], 'measured')
+
+    Args:
+        device: or its name, such as ``sim:h200`` or ``nvidia:0``.
+        kinds: only these of ``core``, ``memory`` and ``power_limit``; by default all that the device can change.
+        core_mhz: core clocks to switch between; by default five from the lowest to the highest.
+        relative_error: standard error at which a latency is known well enough.
+        time_limit_s: device time after which it ends with the errors that it has then.
+        study: that keeps the result, for its plans; created if missing.
+        allow_clock_control: allow the clocks of a real GPU to be changed; they are given back.
+        seed: of the order of switches, and of a simulated device that is given by name.
+        progress: informed of every switch.
+
+    Raises:
+        ClocksRefusedError: clocks may not be set; says what that needs, and what plans assume instead.
+        BadInputError: an argument makes no sense, there is nothing to switch, or the study is of another device.
+        DeviceError: the device failed.
+    """
+    from wastenot.devices.open import open_device
+    from wastenot.kernels.latency.design import design
+    from wastenot.kernels.latency.measure import measure_latency as measure
+    from wastenot.study.store import Study, open_study
+
+    target = open_device(device, seed=seed, allow_clock_control=allow_clock_control) if isinstance(device, str) else device
+    planned = design(target, kinds=kinds, core_mhz=core_mhz, error=relative_error, most_s=time_limit_s)
+    store = study if study is None or isinstance(study, Study) else open_study(study, create=True)
+    if store is not None:
+        store.check_device(target.identity.label)
+    found = measure(target, planned, seed=seed, progress=progress)
+    if store is not None:
+        store.keep_latency(found.to_json(), found.device)
+    return found

@@ -1,0 +1,84 @@
+"""Which devices a window measures: those named, or every NVIDIA GPU that this process may use."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from wastenot.core.errors import BadInputError, DeviceError
+from wastenot.devices.protocol import Device
+
+DeviceOrName = str | Device
+
+
+def measurable_devices(
+    devices: DeviceOrName | Iterable[DeviceOrName] | None, open_named: Callable[[str], Device]
+) -> tuple[Device, ...]:
+    """The devices to measure, each once.
+
+    Args:
+        devices: names such as ``nvidia:0`` or ``sim:h200``, devices, or ``None`` for all NVIDIA GPUs that are visible.
+        open_named: opens a device by name.
+
+    Raises:
+        BadInputError: there is no such device, it does not run in real time, or real and simulated ones are mixed.
+        DeviceError: there is no driver or no GPU.
+        MissingExtraError: nvidia-ml-py is not installed.
+    """
+    if devices is None:
+        chosen: Sequence[DeviceOrName] = visible_names()
+    elif isinstance(devices, str) or not isinstance(devices, Iterable):
+        chosen = (devices,)
+    else:
+        chosen = tuple(devices)
+    opened = [open_named(one) if isinstance(one, str) else one for one in chosen]
+    distinct = tuple({id(device): device for device in opened}.values())
+    if not distinct:
+        raise BadInputError("no device to measure: name one such as nvidia:0")
+    for device in distinct:
+        _require_real_time(device)
+    if len({device.identity.origin for device in distinct}) > 1:
+        raise BadInputError("real and simulated devices are not measured together: name only the ones or the others")
+    return distinct
+
+
+def visible_names() -> tuple[str, ...]:
+    """Names of the NVIDIA GPUs that ``CUDA_VISIBLE_DEVICES`` leaves visible; its numbers are taken in PCI bus order.
+
+    Raises:
+        DeviceError: there is no driver or no GPU.
+        MissingExtraError: nvidia-ml-py is not installed.
+    """
+    from wastenot.devices.nvidia.device import nvidia_names
+    from wastenot.devices.nvidia.nvml import Nvml
+
+    names = nvidia_names(Nvml())
+    if not names:
+        raise DeviceError("no NVIDIA GPU was found on this machine; name a device, such as sim:h200")
+    variable = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if variable is None:
+        return names
+    visible: list[str] = []
+    for part in variable.split(","):
+        entry = part.strip()
+        if entry.startswith("GPU-"):
+            visible.append(f"nvidia:{entry}")
+        elif entry.isdecimal() and int(entry) < len(names):
+            visible.append(names[int(entry)])
+        else:
+            break  # as in CUDA: whatever follows an invalid entry is invisible
+    if not visible:
+        raise DeviceError(f"CUDA_VISIBLE_DEVICES={variable} leaves no GPU; name a device, such as nvidia:0")
+    return tuple(dict.fromkeys(visible))
+
+
+def _require_real_time(device: Device) -> None:
+    """Windows are measured in real time, which a device on virtual time does not share."""
+    if device.identity.origin == "measured":
+        return
+    began_s, device_began_s = time.perf_counter(), device.time.now_s()
+    time.sleep(0.002)
+    passed_s = time.perf_counter() - began_s
+    if not 0.001 < device.time.now_s() - device_began_s < passed_s + 0.5:
+        raise BadInputError(f"device '{device.identity.name}' does not run in real time: open it with wall_time=True")

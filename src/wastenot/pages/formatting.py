@@ -1,0 +1,77 @@
+"""Numbers as people read them: percentages, joules, seconds, clocks; for tables, pages and figures."""
+
+from __future__ import annotations
+
+import math
+
+from wastenot.core.origin import Origin
+
+MINUS = "\N{MINUS SIGN}"
+SPACE = "\N{NO-BREAK SPACE}"  # a number and its unit stay on one line
+
+ORIGIN_TEXT: dict[Origin, str] = {
+    "measured": "on the device named here",
+    "simulated": "from a simulated GPU, not a real one",
+    "synthetic": "made up for a demonstration, not measured",
+    "forecast": "forecast from other measurements, not measured itself",
+}
+
+_PREFIXES = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
+
+
+def percent(fraction: float, digits: int = 2, *, sign: bool = False) -> str:
+    """A fraction in per cent, without a minus before zero: ``0.1029`` is ``10.29 %``."""
+    value = round(100.0 * fraction, digits)
+    if value == 0.0:
+        return f"{0.0:.{digits}f}{SPACE}%"
+    shown = f"{abs(value):,.{digits}f}" if abs(value) < 1e6 else f"{abs(value):.3g}"
+    return f"{MINUS if value < 0 else '+' if sign else ''}{shown}{SPACE}%"
+
+
+def fraction_of_whole(fraction: float) -> str:
+    """A fraction of a whole to a tenth of a per cent, ``<0.1 %`` if less."""
+    return f"<0.1{SPACE}%" if 0.0 < fraction < 0.0005 else percent(fraction, 1)
+
+
+def change(ratio: float | None, digits: int = 2) -> str:
+    """A change from auto, always with its sign; a dash for ``None``."""
+    return "–" if ratio is None else percent(ratio, digits, sign=True)
+
+
+def quantity(value: float, unit: str, digits: int = 4) -> str:
+    """A quantity with a suitable prefix: ``0.0119`` s is ``11.9 ms``."""
+    size = abs(value)
+    if size == 0.0 or not math.isfinite(size):
+        return f"{value:g}{SPACE}{unit}"
+    factor, prefix = next(((factor, prefix) for factor, prefix in _PREFIXES if size >= factor), _PREFIXES[-1])
+    # Kilojoules only where plain joules would be long: 3,133 J reads better than 3.133 kJ.
+    if prefix == "k" and size < 1e5:
+        factor, prefix = 1.0, ""
+    return f"{number(value / factor, digits)}{SPACE}{prefix}{unit}"
+
+
+def number(value: float, digits: int = 4) -> str:
+    """A number to ``digits`` significant digits, thousands separated; in scientific notation only if vast or tiny."""
+    if value == 0.0:
+        return "0"
+    size = abs(value)
+    if not 1e-6 <= size < 1e12:
+        return f"{value:.{digits - 1}e}".replace("-", MINUS)
+    decimals = max(0, digits - 1 - math.floor(math.log10(size)))
+    return f"{value:,.{decimals}f}".replace("-", MINUS)
+
+
+def duration(seconds: float) -> str:
+    """A duration as a person says it: ``45 s``, ``12 min``, ``7.8 h``, ``3.9 days``."""
+    for least_s, unit_s, unit in ((48 * 3600.0, 24 * 3600.0, "days"), (5400.0, 3600.0, "h"), (90.0, 60.0, "min")):
+        if seconds >= least_s:
+            return f"{number(seconds / unit_s, 2)}{SPACE}{unit}"
+    return f"{max(seconds, 0.0):.0f}{SPACE}s" if seconds >= 1.0 else "less than a second"
+
+
+def shortened(name: str, length: int) -> str:
+    """A name without its middle if it is longer than ``length``: both ends of a kernel's name carry meaning."""
+    if len(name) <= length:
+        return name
+    head = (length - 1 + 1) // 2
+    return f"{name[:head]}…{name[len(name) - (length - 1 - head) :]}"

@@ -1,0 +1,234 @@
+"""Verbs on power profiles: profile, and profiles, which shows several side by side."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wastenot.core.wording import counted
+from wastenot.terminal import completing, quantities
+from wastenot.terminal.options import DeviceOption, FiguresOption, JsonOption, SeedOption, ShapeOptions, parse_budget
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
+
+    from wastenot.devices.instrument import Channel
+    from wastenot.profiles.result import Profile
+
+ReportOption = Annotated[Path | None, typer.Option("--report", metavar="FILE.html", help="Write a page with all figures.")]
+
+
+def profile(
+    kernel: Annotated[
+        str,
+        typer.Argument(
+            metavar="KERNEL",
+            autocompletion=completing.kernels,
+            help="gemm:8192, gemv:8192, all-reduce:512MB, all-gather:64KB, or WORKLOAD:KERNEL such as gpt3-xl:softmax.",
+        ),
+    ],
+    device: DeviceOption,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE.parquet", help="Write the profile to this file.")
+    ] = None,
+    report: ReportOption = None,
+    figures: FiguresOption = None,
+    after: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--after",
+            metavar="K",
+            autocompletion=completing.kernels,
+            help="Run this first, such as gemv:4096x40, then KERNEL once. May be given several times.",
+        ),
+    ] = None,
+    alternate: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--alternate",
+            metavar="K",
+            autocompletion=completing.kernels,
+            help="Alternate this and KERNEL until power is steady.",
+        ),
+    ] = None,
+    runs: Annotated[
+        int | None,
+        typer.Option("--runs", metavar="N", help="Number of runs; by default chosen by the kernel's execution time."),
+    ] = None,
+    margin: Annotated[
+        float | None,
+        typer.Option(
+            "--margin",
+            metavar="X",
+            parser=quantities.relative,
+            help="Margin of the execution-time bin, such as 5%; by default chosen like --runs.",
+        ),
+    ] = None,
+    outliers: Annotated[
+        int,
+        typer.Option(
+            "--outliers", metavar="N", help="Profile the Nth bin of outliers instead of the most common execution time."
+        ),
+    ] = 0,
+    executions: Annotated[
+        int | None,
+        typer.Option(
+            "--executions", metavar="N", help="Executions in a run; by default as many as it takes to reach steady power."
+        ),
+    ] = None,
+    budget: Annotated[
+        str, typer.Option("--budget", metavar="TIME", help="Device time after which collection stops, such as 90s or 3m.")
+    ] = "4m",
+    sensors: Annotated[
+        Path | None,
+        typer.Option(
+            "--sensors", metavar="FILE.json", help="Sensor properties of the device, written by wastenot sensor --out."
+        ),
+    ] = None,
+    *,
+    shape_options: ShapeOptions,
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Profile the power inside a kernel (FinGraV).
+
+    Works even if the sensor is slower than the kernel. SSE is the first execution at steady execution time, SSP the first
+    at steady power. Nothing is changed on a real GPU.
+    """
+    from wastenot.profiles.profile import profile as make_profile
+    from wastenot.profiles.profile_file import profile_document, write_profile
+    from wastenot.terminal.output import console, print_json, say
+    from wastenot.terminal.progress import shown_progress
+
+    budget_s = parse_budget(budget)
+    shape = shape_options.shape()
+    _check_outputs(out, report, figures)
+    channels: tuple[Channel, ...] = ()
+    if sensors is not None:
+        from wastenot.meters.sensors.identity import read_sensors
+
+        channels = read_sensors(sensors).known(device)
+    command = shlex.join(["wastenot", *sys.argv[1:]])
+    with shown_progress(f"profile of {kernel}") as progress:
+        profiled = make_profile(
+            kernel, device, after=after or (), alternate=alternate or (), runs=runs, margin=margin, outliers=outliers,
+            executions=executions, budget_s=budget_s, channels=channels, shape=shape, seed=seed, progress=progress,
+        )  # fmt: skip
+    if out is not None:
+        write_profile(profiled, out, command=command)
+    if as_json:
+        print_json("profile", profile_document(profiled, command) | {"file": None if out is None else str(out)})
+    else:
+        console().print(_profile_text(profiled))
+    if out is not None:
+        say(f"{out}: profile written" + ("" if profiled.complete else ", marked incomplete"))
+    _write_pages([profiled], report, figures, command)
+    profiled.raise_if_stopped()
+
+
+def _check_outputs(out: Path | None, report: Path | None, figures: Path | None) -> None:
+    """Refuse files that cannot be written, before anything is measured."""
+    from wastenot.core.errors import BadInputError
+    from wastenot.core.files import check_writable
+    from wastenot.pages.optional_imports import load
+    from wastenot.study.parquet_file import polars_or_refuse
+
+    if out is not None:
+        if out.suffix != ".parquet" and (out.is_file() or not out.exists()):
+            raise BadInputError(f"--out {out}: a power profile is a file whose name ends in .parquet")
+        check_writable(out)
+        polars_or_refuse()
+    if report is not None:
+        check_writable(report)
+        load("jinja2")
+    if figures is not None and figures.exists() and not figures.is_dir():
+        raise BadInputError(f"--figures {figures}: is a file; give a folder")
+    if report is not None or figures is not None:
+        load("altair")
+        load("vl_convert")
+
+
+def profiles(
+    files: Annotated[list[Path], typer.Argument(metavar="PROFILE.parquet...", help="Written by wastenot profile --out.")],
+    report: ReportOption = None,
+    figures: FiguresOption = None,
+    relative: Annotated[
+        bool, typer.Option("--relative", help="Show power relative to the largest, as FinGraV draws it, instead of watts.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show power profiles side by side.
+
+    Components of several kernels, and a kernel alone and after others.
+    """
+    from wastenot.profiles.page.description import profiles_table
+    from wastenot.profiles.profile_file import profile_document, read_profile
+    from wastenot.terminal.output import console, print_json
+    from wastenot.terminal.tables import rich_table
+
+    _check_outputs(None, report, figures)
+    loaded = [read_profile(file) for file in files]
+    if as_json:
+        print_json(
+            "profiles",
+            {"profiles": [{"file": str(file)} | profile_document(one) for file, one in zip(files, loaded, strict=True)]},
+        )
+    else:
+        console().print(_headline_of(loaded), "", rich_table(profiles_table(loaded, relative=relative)), sep="\n")
+    _write_pages(loaded, report, figures, shlex.join(["wastenot", *sys.argv[1:]]), relative=relative)
+
+
+def _write_pages(
+    profiles: Sequence[Profile], report: Path | None, figures: Path | None, command: str, *, relative: bool = False
+) -> None:
+    from wastenot.terminal.output import say
+
+    if report is not None:
+        from wastenot.profiles.page.page import write_profile_page
+
+        write_profile_page(profiles, report, relative=relative, command=command)
+        say(f"{report}: report written")
+    if figures is not None:
+        from wastenot.profiles.page.page import write_profile_figures
+
+        say(f"{figures}: {counted(len(write_profile_figures(profiles, figures, relative=relative)), 'figure file')} written")
+
+
+def _profile_text(profile: Profile) -> RenderableType:
+    """States side by side, what their accuracy rests on, and notes."""
+    from wastenot.pages.formatting import percent
+    from wastenot.profiles.page.description import describe_sensors, difference, facts, shortfall, state_table, subject
+    from wastenot.terminal.tables import Group, RichTable, Text, headline, rich_table
+
+    known = RichTable.grid(padding=(0, 2))
+    known.add_column(style="bold", no_wrap=True)
+    known.add_column(overflow="fold")
+    for name, text in (*facts(profile), *(("sensor", text) for text in describe_sensors(profile))):
+        known.add_row(Text(name), Text(text))
+    notes = [Text(f"note: {note}", style="yellow") for note in profile.notes]
+    if not profile.complete:
+        notes.insert(0, Text(f"INCOMPLETE: {shortfall(profile)}", style="bold yellow"))
+    power_change = difference(profile)
+    comparison: list[RenderableType] = []
+    if power_change is not None and len({state.unit for state in profile.states}) == 1:
+        comparison = ["", Text("SSE and SSP are the same execution")]
+    elif power_change is not None:
+        text = f"power differs by {percent(abs(power_change), 1)} between SSE and SSP, at nearly the same execution time"
+        comparison = ["", Text(text)]
+    head = headline(subject(profile), profile.device, profile.origin, "power profile")
+    return Group(head, "", rich_table(state_table(profile)), *comparison, "", known, *notes)
+
+
+def _headline_of(profiles: Sequence[Profile]) -> Text:
+    """The line above several profiles: their devices, and where the numbers come from."""
+    from wastenot.terminal.tables import headline
+
+    devices = ", ".join(dict.fromkeys(profile.device for profile in profiles))
+    origins = " and ".join(dict.fromkeys(profile.origin for profile in profiles))
+    return headline(f"{counted(len(profiles), 'power profile')}", devices, origins, "mean power of an execution")

@@ -1,0 +1,330 @@
+"""Several power profiles side by side: components, shapes, and a kernel alone and after others (FinGraV, Figs. 8 to 10)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wastenot.devices.instrument import TOTAL
+from wastenot.pages.figure import Figure, inline, layered, name_axis, specification_of, tooltips
+from wastenot.pages.formatting import change, percent, quantity, shortened
+from wastenot.profiles.page.description import channel_names, shown_before, steady, subject, timed_channels, watts
+from wastenot.profiles.page.drawing import BLUE, NARROW, altair, color_of
+from wastenot.profiles.result import Profile
+
+_STEP = 34  # height of a bar with its margins, in pixels
+_NAME_WIDTH, _ALL_WIDTH, _LINES_HEIGHT = 225, 700, 230
+_LONGEST_NAME = 36
+_MOST_LINES = 8
+_LETTER, _WIDEST_NAME = 6.2, 330  # pixels
+_NARROW_NAME, _NARROW_LETTERS = 130, 17  # of a name on a narrow page: pixels, and letters
+_NARROW_BARS = NARROW + 56 - _NARROW_NAME - 14
+_ALONE = "alone, SSP"
+_ROOM = 1.57  # of the width, in which text stands right of every bar
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """Watts, or per cent of the largest mean of each channel."""
+
+    relative: bool
+    largest_w: Mapping[str, float]
+
+    def scaled(self, name: str, power_w: float) -> float:
+        return 100.0 * power_w / self.largest_w[name] if self.relative else power_w
+
+    @property
+    def unit(self) -> str:
+        return "% of largest" if self.relative else "W"
+
+    def text(self, name: str, power_w: float, error_w: float) -> str:
+        return percent(power_w / self.largest_w[name], 1) if self.relative else watts(power_w, error_w)
+
+
+def components_figure(profiles: Sequence[Profile], *, relative: bool = False) -> Figure:
+    """Bars of mean power: a column for each channel, a row for each profile."""
+    names = _all_channels(profiles)
+    scale = _scale(profiles, names, relative)
+    note = (
+        "Bars: mean power in SSP, or of the kernel after others, with its standard error; ticks: in SSE, if that is a "
+        "different execution. Channels that average over long times give levels of steady power."
+    )
+    if relative:
+        note += " 100 % is the largest of each column."
+    alt = altair()
+    rows = [f"{index}" for index in range(len(profiles))]
+    width = max((_ALL_WIDTH - 14 * len(names)) // len(names), 110)
+    panels = [_bars(profiles, name, names, scale, rows, width, first=name == names[0]) for name in names]
+    below = [_bars(profiles, name, names, scale, rows, _NARROW_BARS, first=True) for name in names]
+    return Figure(
+        "profiles-components", "Power of components, side by side", _subtitle(profiles), note,
+        specification_of(alt.hconcat(*panels, spacing=14)), specification_of(alt.vconcat(*below, spacing=14)),
+    )  # fmt: skip
+
+
+def shapes_figure(profiles: Sequence[Profile], *, relative: bool = False) -> Figure:
+    """Power inside SSP against the fraction of the execution: a panel for each channel, a line for each profile."""
+    names = [name for name in _all_channels(profiles) if any(_resolved(profile, name) for profile in profiles)]
+    title, stem = "Power inside an execution, side by side", "profiles-shapes"
+    note = "Estimated power inside SSP, or inside the kernel after others, with its standard error, over an execution."
+    shown = [profile for profile in profiles if any(_resolved(profile, name) for name in names)]
+    if not shown:
+        return Figure(stem, title, _subtitle(profiles), "No sensor here resolves what is inside an execution.", None)
+    if len(shown) > _MOST_LINES:
+        note += f" The first {_MOST_LINES} profiles are drawn; the others are left out."
+        shown = shown[:_MOST_LINES]
+    if len(shown) < len(profiles) <= _MOST_LINES:
+        note += " Profiles whose sensor does not resolve the kernel are left out."
+    alt = altair()
+    scale = _scale(profiles, names, relative)
+    labels = _labels(shown)
+    panels = [_lines(shown, labels, name, scale, 410) for name in names]
+    # Two panels in a row.
+    rows = [alt.hconcat(*panels[start : start + 2], spacing=24) for start in range(0, len(panels), 2)]
+    below = [_lines(shown, labels, name, scale, NARROW) for name in names]
+    wide, narrow = (alt.vconcat(*each, spacing=18).resolve_scale(color="shared") for each in (rows, below))
+    return Figure(stem, title, _subtitle(profiles), note, specification_of(wide), specification_of(narrow))
+
+
+def _all_channels(profiles: Sequence[Profile]) -> list[str]:
+    """Channels for which any profile has a mean, total first."""
+    names = dict.fromkeys(name for profile in profiles for name in channel_names(profile))
+    return [name for name in names if any(name in steady(profile).channels for profile in profiles)]
+
+
+def _scale(profiles: Sequence[Profile], names: Sequence[str], relative: bool) -> _Scale:
+    largest = {
+        name: max(steady(profile).channels[name].mean_w for profile in profiles if name in steady(profile).channels)
+        for name in names
+    }
+    return _Scale(relative, largest)
+
+
+def _subtitle(profiles: Sequence[Profile]) -> str:
+    """Devices, number of runs, and where the numbers come from."""
+    devices = ", ".join(dict.fromkeys(profile.device for profile in profiles))
+    origins = " and ".join(dict.fromkeys(profile.origin for profile in profiles))
+    runs = sum(profile.runs for profile in profiles)
+    golden = sum(profile.golden_runs for profile in profiles)
+    return f"{len(profiles)} profiles on {devices} · {runs:,} runs, {golden:,} golden · {origins} numbers"
+
+
+def _labels(profiles: Sequence[Profile]) -> list[str]:
+    """Distinct names of the profiles."""
+    several = len({profile.device for profile in profiles}) > 1
+    labels: list[str] = []
+    for profile in profiles:
+        label = shortened(subject(profile), _LONGEST_NAME) + (f", {profile.device}" if several else "")
+        taken = labels.count(label)
+        labels.append(f"{label} ({taken + 1})" if taken else label)
+    return labels
+
+
+def _resolved(profile: Profile, name: str) -> bool:
+    inside = steady(profile).channels.get(name)
+    return inside is not None and inside.resolved and name in timed_channels(profile)
+
+
+def _bars(
+    profiles: Sequence[Profile], name: str, names: Sequence[str], scale: _Scale, rows: list[str], width: int, *, first: bool
+) -> Any:
+    alt = altair()
+    labels = _labels(profiles)
+    values = []
+    for index, profile in enumerate(profiles):
+        inside = steady(profile).channels.get(name)
+        if inside is None:
+            continue
+        before = profile.states[0].channels.get(name)
+        moved = len({state.unit for state in profile.states}) > 1
+        values.append(
+            {
+                "row": rows[index],
+                "label": labels[index],
+                "p": scale.scaled(name, inside.mean_w),
+                "low": scale.scaled(name, inside.mean_w - inside.mean_error_w),
+                "high": scale.scaled(name, inside.mean_w + inside.mean_error_w),
+                "sse": scale.scaled(name, before.mean_w) if before is not None and moved else None,
+                "text": percent(inside.mean_w / scale.largest_w[name], 0)
+                if scale.relative
+                else quantity(inside.mean_w, "W", 3),
+                "says": scale.text(name, inside.mean_w, inside.mean_error_w),
+            }
+        )
+    most = max(max(value["high"], value["sse"] or 0.0) for value in values)  # type: ignore[call-overload]
+    x = alt.X("p:Q", title=scale.unit, scale=alt.Scale(domain=[0.0, 1.36 * most], nice=False), axis=alt.Axis(tickCount=4))
+    y = alt.Y(
+        "row:O", title=None, sort=rows, scale=alt.Scale(domain=rows), axis=_label_axis(labels, width) if first else None
+    )
+    base = alt.Chart(inline(values)).encode(y=y)
+    color = color_of(name, tuple(names))
+    tooltip = tooltips({"label:N": " ", "says:N": name, "sse:Q": "SSE"})
+    layers = [
+        base.mark_bar(height=15, color=color, opacity=0.8, cornerRadiusEnd=1.5).encode(x=x, tooltip=tooltip),
+        base.mark_rule(style="curve", strokeWidth=1.6, strokeDash=[1, 0]).encode(
+            x=alt.X("low:Q", title=scale.unit), x2=alt.X2("high:Q")
+        ),
+        base.transform_filter("datum.sse != null")
+        .mark_tick(style="curve", height=19, thickness=2.4, size=21)
+        .encode(x=alt.X("sse:Q", title=scale.unit)),
+        base.mark_text(style="small-label", align="left", dx=6).encode(
+            x=alt.X("high:Q", title=scale.unit), text=alt.Text("text:N")
+        ),
+    ]
+    return layered(*layers).properties(
+        width=width,
+        height=alt.Step(_STEP),
+        title=alt.TitleParams(name, anchor="start", frame="group", fontSize=12.5, offset=4),
+        view=alt.ViewBackground(stroke=None),
+    )
+
+
+def _label_axis(labels: list[str], panel_width: int) -> Any:
+    if panel_width == _NARROW_BARS:
+        return name_axis([shortened(label, _NARROW_LETTERS) for label in labels], _NARROW_NAME)
+    width = min(max(_NAME_WIDTH, round(_LETTER * max(map(len, labels)))), _WIDEST_NAME)
+    return name_axis(labels, width)
+
+
+def _lines(profiles: Sequence[Profile], labels: list[str], name: str, scale: _Scale, width: int) -> Any:
+    alt = altair()
+    values = []
+    for label, profile in zip(labels, profiles, strict=True):
+        if not _resolved(profile, name):
+            continue
+        inside = steady(profile).channels[name]
+        for share, power, error in zip(inside.share, inside.power_w, inside.error_w, strict=True):
+            values.append(
+                {
+                    "label": label,
+                    "share": round(100.0 * float(share), 2),
+                    "p": round(scale.scaled(name, float(power)), 2),
+                    "low": round(scale.scaled(name, float(power - error)), 2),
+                    "high": round(scale.scaled(name, float(power + error)), 2),
+                }
+            )
+    title = f"{name}, {scale.unit}"
+    color = alt.Color(
+        "label:N",
+        title=None,
+        sort=labels,
+        scale=alt.Scale(domain=labels),
+        legend=alt.Legend(
+            orient="top",
+            columns=1 if width == NARROW else 3,
+            symbolOpacity=1,
+            columnPadding=18,
+            symbolType="stroke",
+            symbolStrokeWidth=3,
+            labelLimit=NARROW if width == NARROW else 400,
+        ),
+    )
+    x = alt.X("share:Q", title="position in the execution, %", scale=alt.Scale(domain=[0, 100]), axis=alt.Axis(tickCount=5))
+    base = alt.Chart(inline(values)).encode(x=x, color=color)
+    scaled = alt.Scale(zero=True, nice=True)
+    band = base.mark_area(opacity=0.18).encode(y=alt.Y("low:Q", title=title, scale=scaled), y2=alt.Y2("high:Q"))
+    line = base.mark_line(strokeWidth=2.2).encode(
+        y=alt.Y("p:Q", title=title, scale=scaled), tooltip=tooltips({"label:N": " ", "p:Q": title, "share:Q": "%"})
+    )
+    return layered(band, line).properties(width=width, height=_LINES_HEIGHT)
+
+
+def contexts_figure(profiles: Sequence[Profile]) -> Figure:
+    """Each kernel alone, and after others: total power."""
+    stem, title = "profiles-contexts", "A kernel alone, and after others"
+    groups = _by_kernel(profiles)
+    if not groups:
+        note = "None of these kernels was profiled both alone and after others (wastenot profile --after)."
+        return Figure(stem, title, _subtitle(profiles), note, None)
+    alt = altair()
+    most = max(steady(profile).channels[TOTAL].mean_w for members in groups.values() for profile in members)
+    wide, narrow = (
+        alt.vconcat(
+            *(
+                _context_panel(kernel, members, most, width, last=kernel == list(groups)[-1])
+                for kernel, members in groups.items()
+            ),
+            spacing=12,
+        )
+        for width in (_ALL_WIDTH, _NARROW_BARS)
+    )
+    note = (
+        "Mean total power and time of an execution in steady state (SSP) when the kernel runs on its own, and of one "
+        "execution right after other kernels, with standard errors; changes are against the kernel alone."
+    )
+    shown = [profile for members in groups.values() for profile in members]
+    return Figure(stem, title, _subtitle(shown), note, specification_of(wide), specification_of(narrow))
+
+
+def _by_kernel(profiles: Sequence[Profile]) -> dict[str, list[Profile]]:
+    """Kernels that were profiled both alone and in context on one device; the profile alone comes first."""
+    groups: dict[tuple[str, str], list[Profile]] = {}
+    for profile in profiles:
+        if TOTAL in steady(profile).channels:
+            groups.setdefault((profile.kernel, profile.device), []).append(profile)
+    both = {}
+    for (kernel, device), members in groups.items():
+        alone = [profile for profile in members if not profile.before]
+        others = [profile for profile in members if profile.before]
+        if alone and others:
+            several = sum(key[0] == kernel for key in groups) > 1
+            both[f"{kernel}, {device}" if several else kernel] = [alone[0], *others]
+    return both
+
+
+def _context_panel(kernel: str, members: list[Profile], most_w: float, width: int, *, last: bool) -> Any:
+    alt = altair()
+    labels = [_ALONE if not profile.before else shortened(shown_before(profile), _LONGEST_NAME) for profile in members]
+    rows = [str(index) for index in range(len(members))]
+    alone_w = steady(members[0]).channels[TOTAL].mean_w
+    values = []
+    for index, profile in enumerate(members):
+        inside = steady(profile).channels[TOTAL]
+        time_s = steady(profile).time_s
+        text = f"{watts(inside.mean_w, inside.mean_error_w)}, {quantity(time_s, 's', 3)}"
+        if index:
+            changes = change(inside.mean_w / alone_w - 1.0, 1), change(time_s / steady(members[0]).time_s - 1.0, 1)
+            text = f"{watts(inside.mean_w, inside.mean_error_w)} ({changes[0]}), {quantity(time_s, 's', 3)} ({changes[1]})"
+        values.append(
+            {
+                "row": rows[index],
+                "label": labels[index],
+                "p": inside.mean_w,
+                "low": inside.mean_w - inside.mean_error_w,
+                "high": inside.mean_w + inside.mean_error_w,
+                "text": text,
+                "short": f"{inside.mean_w:.0f} W" + (f" ({change(inside.mean_w / alone_w - 1.0, 1)})" if index else ""),
+                "alone": index == 0,
+            }
+        )
+    title = "total power, W" if last else ""
+    scale = alt.Scale(domain=[0.0, (2.4 if width == _NARROW_BARS else 1.62) * most_w], nice=False)
+    x = alt.X("p:Q", title=title, scale=scale, axis=alt.Axis(values=_ticks(most_w), labels=last, ticks=False, domain=False))
+    base = alt.Chart(inline(values)).encode(
+        y=alt.Y("row:O", title=None, sort=rows, scale=alt.Scale(domain=rows), axis=_label_axis(labels, width))
+    )
+    reference = alt.Chart(inline([{"p": alone_w}])).mark_rule(style="rule").encode(x=x)
+    bars = base.mark_bar(height=15, color=BLUE, cornerRadiusEnd=1.5).encode(
+        x=x, opacity=alt.condition("datum.alone", alt.value(0.85), alt.value(0.45)),
+        tooltip=tooltips({"label:N": kernel, "text:N": "total"}),
+    )  # fmt: skip
+    errors = base.mark_rule(style="curve", strokeWidth=1.6, strokeDash=[1, 0]).encode(
+        x=alt.X("low:Q", title=title), x2=alt.X2("high:Q")
+    )
+    texts = base.mark_text(style="label", align="left", fontSize=11).encode(
+        x=alt.XValue(int(width / (2.3 if width == _NARROW_BARS else _ROOM))),
+        text=alt.Text("short:N" if width == _NARROW_BARS else "text:N"),
+    )
+    return layered(bars, reference, errors, texts).properties(
+        width=width,
+        height=alt.Step(_STEP - 8),
+        title=alt.TitleParams(kernel, anchor="start", frame="group", fontSize=12.5, offset=4),
+        view=alt.ViewBackground(stroke=None),
+    )
+
+
+def _ticks(most_w: float) -> list[float]:
+    """Round powers, up to the longest bar: the space to its right is for text."""
+    step = next(step for step in (20.0, 50.0, 100.0, 200.0, 500.0, 1000.0) if most_w / step < 8.0 or step == 1000.0)
+    return [step * index for index in range(int(most_w / step) + 1)]

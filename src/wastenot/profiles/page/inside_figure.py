@@ -1,0 +1,200 @@
+"""Power inside SSE and SSP: readings of interest, the estimate with its error, and a polynomial through the readings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wastenot.devices.instrument import TOTAL
+from wastenot.pages.figure import Figure, inline, layered, series_color, tooltips
+from wastenot.pages.formatting import quantity
+from wastenot.profiles.page.description import channel_names, subject, timed_channels, unit_word
+from wastenot.profiles.page.drawing import BLUE, FAINT, FIT_COLOR, NARROW, TimeUnit, altair, color_of, profile_figure
+from wastenot.profiles.result import Profile, State, UnitPower
+
+_WIDTH, _TOTAL_HEIGHT, _PARTS_HEIGHT = 435, 260, 210
+_TREND_POINTS = 60
+_READING, _ESTIMATE = "reading of a golden run", "estimate ± standard error"
+_TREND = "polynomial of degree 4 through the readings"
+
+
+def inside_figure(profile: Profile) -> Figure:
+    """A column for each state: total above, components below."""
+    names = timed_channels(profile)
+    states = _shown_states(profile)
+    drawn = [state for state in states if TOTAL in names and TOTAL in state.channels]
+    note = (
+        f"UnitPower one {unit_word(profile)}, by time since its start. Dots: readings of golden runs, at the middle of the "
+        "window that they average. Line and band: power estimated from all readings, including those before and after, and "
+        "its standard error. "
+    )
+    total = profile.channels[0].channel
+    if total.span_s > profile.states[-1].time_s:
+        note += (
+            f"Readings are means over {quantity(total.span_s, 's', 3)}, longer than the {unit_word(profile)}: they "
+            "do not show power inside it and are left out. "
+        )
+    else:
+        note += "Dashed: a polynomial of degree 4 through the dots alone, as in the FinGraV paper. "
+    if any(not state.channels[TOTAL].resolved for state in drawn):
+        note += "If the sensor does not resolve the shape, only the mean is drawn, with the error of power at any time. "
+    chart, narrow = (_chart(profile, drawn, narrow=each) if drawn else None for each in (False, True))
+    if chart is None:
+        note = "The sensor averages over too long to resolve an execution; see the levels."
+    return profile_figure(profile, "profile-inside", f"Power inside an {unit_word(profile)}", note.strip(), chart, narrow)
+
+
+def _shown_states(profile: Profile) -> list[State]:
+    """States, one for each distinct unit."""
+    shown: dict[int, State] = {}
+    for state in profile.states:
+        shown.setdefault(state.unit, state)
+    return list(shown.values())
+
+
+def _chart(profile: Profile, states: list[State], *, narrow: bool) -> Any:
+    alt = altair()
+    parts = [name for name in timed_channels(profile) if name != TOTAL]
+    columns = []
+    width = NARROW if narrow else _WIDTH if len(states) > 1 else 2 * _WIDTH + 40
+    for column, state in enumerate(states):
+        panels = [
+            _panel(profile, state, [TOTAL], _TOTAL_HEIGHT, width, first=column == 0 or narrow, title=_title(profile, state))
+        ]
+        if any(name in state.channels for name in parts):
+            panels.append(_panel(profile, state, parts, _PARTS_HEIGHT, width, first=column == 0 or narrow, title=None))
+        columns.append(panels)
+    if narrow:
+        below = alt.vconcat(*(panel for panels in columns for panel in panels), spacing=14)
+        return below.resolve_scale(color="independent", y="independent", x="independent")
+    rows = [
+        alt.hconcat(*(each[row] for each in columns), spacing=24).resolve_scale(y="shared", x="independent", color="shared")
+        for row in range(len(columns[0]))
+    ]
+    return alt.vconcat(*rows, spacing=14).resolve_scale(color="independent", y="independent", x="independent")
+
+
+def _title(profile: Profile, state: State) -> Any:
+    same = [other.name for other in profile.states if other.unit == state.unit]
+    inside = state.channels[TOTAL]
+    known = "" if inside.resolved else ", shape not resolved"
+    if state.name == "in context":
+        what = subject(profile)
+    else:
+        what = f"{' = '.join(same)}: {unit_word(profile).partition(' of ')[0]} {state.unit}"
+    text = f"{what}, mean {inside.mean_w:.0f} W{known}"
+    return altair().TitleParams(text, anchor="start", frame="group", fontSize=12.5, fontWeight="bold", offset=6)
+
+
+def _panel(
+    profile: Profile, state: State, names: list[str], height: int, width: int, *, first: bool, title: Any | None
+) -> Any:
+    alt = altair()
+    unit = TimeUnit.of(state.time_s)
+    x = alt.X(
+        "t:Q",
+        title=f"time in the {unit_word(profile).partition(' of ')[0]}, {unit.name}",
+        scale=alt.Scale(domain=[0.0, unit.factor * state.time_s], nice=False),
+        axis=alt.Axis(tickCount=6),
+    )
+    total = names == [TOTAL]
+    y_title = ("total power, W" if total else "power of components, W") if first else ""
+    y = alt.Y("p:Q", title=y_title, scale=alt.Scale(zero=not total, nice=True))
+    kinds = {_READING: BLUE, _ESTIMATE: FIT_COLOR, _TREND: FAINT}
+    if not total:
+        kinds = {name: color_of(name, channel_names(profile)) for name in names}
+    elif _averaged(profile, state):
+        kinds = {_ESTIMATE: FIT_COLOR}
+    layers = []
+    for name in names:
+        if name in state.channels:
+            layers += _layers(profile, state, name, unit, x, y, y_title, kinds, width)
+    chart = layered(*layers).properties(width=width, height=height)
+    return chart if title is None else chart.properties(title=title)
+
+
+def _averaged(profile: Profile, state: State) -> bool:
+    return profile.channels[0].channel.span_s > state.time_s
+
+
+def _layers(
+    profile: Profile,
+    state: State,
+    name: str,
+    unit: TimeUnit,
+    x: Any,
+    y: Any,
+    y_title: str,
+    kinds: dict[str, str],
+    width: int,
+) -> list[Any]:
+    alt = altair()
+    inside: UnitPower = state.channels[name]
+    at = unit.factor * state.time_s
+
+    color = series_color(
+        "kind:N",
+        kinds,
+        columns=1 if width == NARROW else 0,
+        columnPadding=22,
+        symbolSize=60,
+        symbolOpacity=1,
+        labelLimit=400,
+    )
+
+    def kind(what: str) -> str:
+        return what if name == TOTAL else name
+
+    band = [
+        {
+            "t": round(float(at * share), 5),
+            "p": round(float(power), 2),
+            "low": round(float(power - error), 2),
+            "high": round(float(power + error), 2),
+            "kind": kind(_ESTIMATE),
+        }
+        for share, power, error in zip(inside.share, inside.power_w, inside.error_w, strict=True)
+    ]
+    # Extend to the edges: the centres of the outer intervals are half an interval away from them.
+    band = [band[0] | {"t": 0.0}, *band, band[-1] | {"t": at}]
+    base = alt.Chart(inline(band))
+    layers = []
+    if not _averaged(profile, state):
+        layers.append(_readings(profile, state, name, unit, kind(_READING)).encode(x=x, y=y, color=color))
+    layers.append(
+        base.mark_area(opacity=0.25).encode(x=x, y=alt.Y("low:Q", title=y_title), y2=alt.Y2("high:Q"), color=color)
+    )
+    layers.append(
+        base.mark_line(strokeWidth=2.2).encode(
+            color=color, x=x, y=y, tooltip=tooltips({"p:Q": f"{name}, W", "low:Q": "from", "high:Q": "to", "t:Q": unit.name})
+        )
+    )
+    if inside.trend_w and not _averaged(profile, state):
+        share = np.linspace(0.0, 1.0, _TREND_POINTS)
+        power = np.polynomial.polynomial.polyval(share, np.array(inside.trend_w))
+        values = [{"t": float(at * t), "p": float(p), "kind": kind(_TREND)} for t, p in zip(share, power, strict=True)]
+        line = alt.Chart(inline(values)).mark_line(style="curve", strokeDash=[5, 4], strokeWidth=1.4)
+        layers.append(line.encode(x=x, y=y, color=color) if name == TOTAL else line.encode(x=x, y=y))
+    return layers
+
+
+def _readings(profile: Profile, state: State, name: str, unit: TimeUnit, kind: str) -> Any:
+    alt = altair()
+    logged = profile.logged
+    index = channel_names(profile).index(name)
+    rows = np.flatnonzero((logged.channel == index) & (logged.golden == 1) & (logged.unit == state.unit))
+    values = [
+        {
+            "t": round(float(unit.factor * share * state.time_s), 5),
+            "p": round(float(power), 1),
+            "run": int(run) + 1,
+            "kind": kind,
+        }
+        for share, power, run in zip(logged.share[rows], logged.power_w[rows], logged.run[rows], strict=True)
+    ]
+    return (
+        alt.Chart(inline(values))
+        .mark_circle(size=24 if len(rows) < 150 else 15, opacity=0.55, stroke=None)
+        .encode(tooltip=[alt.Tooltip("p:Q", title=f"{name}, W"), alt.Tooltip("t:Q", title=unit.name), alt.Tooltip("run:Q")])
+    )

@@ -1,0 +1,132 @@
+"""The report of power profiles: one in full, or several side by side, as an HTML page and as figure files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from wastenot.core.errors import BadInputError
+from wastenot.core.files import write_text
+from wastenot.core.origin import Origin
+from wastenot.pages.figure import Figure, export_figures
+from wastenot.pages.html_page import render
+from wastenot.pages.table import Table
+from wastenot.profiles.page.comparison_figures import components_figure, contexts_figure, shapes_figure
+from wastenot.profiles.page.description import (
+    profiles_table,
+    shortfall,
+    state_table,
+    subject,
+    subtitle,
+)
+from wastenot.profiles.page.inside_figure import inside_figure
+from wastenot.profiles.page.method_figure import method_figure
+from wastenot.profiles.page.run_figure import run_figure
+from wastenot.profiles.page.story import story_of
+from wastenot.profiles.result import Profile
+
+
+def write_profile_page(
+    profiles: Sequence[Profile],
+    path: str | os.PathLike[str],
+    *,
+    relative: bool = False,
+    command: str | None = None,
+    made_at: datetime | None = None,
+) -> None:
+    """Write the page.
+
+    Args:
+        profiles: one, shown in full, or several, shown side by side.
+        path: the HTML file to create or replace.
+        relative: show the power of several as a fraction of the largest, instead of watts.
+        command: that makes the page again, shown in its foot; ``None`` where it is not known.
+        made_at: date shown on the page; now by default.
+
+    Raises:
+        BadInputError: there is no profile, or the file cannot be written.
+        MissingExtraError: the ``report`` extra is not installed.
+    """
+    page = render_profile_page(profiles, relative=relative, command=command, made_at=made_at or datetime.now(UTC))
+    write_text(path, page)
+
+
+def render_profile_page(
+    profiles: Sequence[Profile], *, relative: bool = False, command: str | None = None, made_at: datetime
+) -> str:
+    """The page as text; see :func:`write_profile_page`."""
+    figures = draw_profiles(profiles, relative=relative)
+    tables: list[tuple[str, Table]]
+    if len(profiles) == 1:
+        profile = profiles[0]
+        made_from = [("Device", f"{profile.device}: {profile.model}"), ("Driver", profile.driver)]
+        title, where = (subject(profile), f"on {profile.device}"), subtitle(profile)
+        tables = [("states", state_table(profile))]
+    else:
+        title = f"{len(profiles)} power profiles", "side by side"
+        where = " · ".join(dict.fromkeys(f"{profile.device}, {profile.origin} numbers" for profile in profiles))
+        made_from = [("Devices", ", ".join(dict.fromkeys(profile.device for profile in profiles)))]
+        tables = [("profiles", profiles_table(profiles, relative=relative))]
+    tone, effect, verdict, panels = story_of(profiles)
+    return render(
+        "profile.html.j2",
+        _origin_of(profiles),
+        figures,
+        tables,
+        made_at,
+        command=command,
+        made_from=made_from,
+        title=title,
+        tone=tone,
+        effect=effect,
+        verdict=verdict,
+        panels=panels,
+        notes=_notes(profiles),
+        about=where,
+    )
+
+
+def _notes(profiles: Sequence[Profile]) -> list[str]:
+    notes = []
+    for profile in profiles:
+        name = f"{subject(profile)}: " if len(profiles) > 1 else ""
+        if not profile.complete:
+            notes.append(f"{name}incomplete: {shortfall(profile)}.")
+        notes += [f"{name}{note}" for note in profile.notes]
+    return notes
+
+
+def draw_profiles(profiles: Sequence[Profile], *, relative: bool = False) -> tuple[Figure, ...]:
+    """The figures of one profile in full, or those that compare several, in the order they are shown.
+
+    Args:
+        profiles: one or more.
+        relative: show the power of several as a fraction of the largest, instead of watts.
+
+    Raises:
+        BadInputError: there is none.
+        MissingExtraError: the ``report`` extra is not installed.
+    """
+    if not profiles:
+        raise BadInputError("no power profile was given; make one with 'wastenot profile --out'")
+    if len(profiles) == 1:
+        return run_figure(profiles[0]), inside_figure(profiles[0]), method_figure(profiles[0])
+    return (
+        components_figure(profiles, relative=relative),
+        shapes_figure(profiles, relative=relative),
+        contexts_figure(profiles),
+    )
+
+
+def write_profile_figures(
+    profiles: Sequence[Profile], folder: str | os.PathLike[str], *, relative: bool = False
+) -> list[Path]:
+    """Write the figures of :func:`draw_profiles`; see :func:`wastenot.pages.figure.export_figures`."""
+    return export_figures(draw_profiles(profiles, relative=relative), _origin_of(profiles), folder)
+
+
+def _origin_of(profiles: Sequence[Profile]) -> Origin:
+    """Where the numbers come from: ``measured`` only if all are."""
+    return next((profile.origin for profile in profiles if profile.origin != "measured"), "measured")

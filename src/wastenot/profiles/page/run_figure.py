@@ -1,0 +1,272 @@
+"""Power over the time of a run: every reading, the estimate made from them, and SSE and SSP (FinGraV, Figs. 5 to 7)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from wastenot.core.arrays import FloatArray
+from wastenot.devices.instrument import TOTAL
+from wastenot.pages.figure import Figure, inline, layered, series_color, series_opacity, tooltips
+from wastenot.pages.formatting import quantity
+from wastenot.profiles.page.description import channel_names, shown_before, timed_channels, unit_word
+from wastenot.profiles.page.drawing import (
+    BLUE,
+    FIT_COLOR,
+    MOST_POINTS,
+    NARROW,
+    WIDTH,
+    TimeUnit,
+    altair,
+    color_of,
+    drawn_readings,
+    point_style,
+    profile_figure,
+    span_of,
+)
+from wastenot.profiles.result import Profile, State
+
+_TOTAL_HEIGHT, _PARTS_HEIGHT = 330, 240
+_GOLDEN, _OTHER, _FITTED = "reading of a golden run", "reading of another run", "estimate: means, and inside SSE and SSP"
+_TOTAL_TITLE, _PARTS_TITLE = "total power, W", "power of components, W"
+_MOST_BOUNDS = 70  # executions, above which their bounds are not drawn
+_MOST_OF_PART = 800  # readings of a component that are drawn
+_LABEL_ROOM = 0.16  # of the range of power, for labels above it
+_LABEL_WIDTH = 130  # pixels that a label needs
+
+
+def run_figure(profile: Profile) -> Figure:
+    """Total power, with the components below."""
+    span_s = span_of(profile)
+    names = timed_channels(profile)
+    shown = {
+        name: drawn_readings(profile, name, span_s, most=MOST_POINTS if name == TOTAL else _MOST_OF_PART) for name in names
+    }
+    note = (
+        "Each dot is a reading, at the middle of the window that it averages; faint dots are from runs whose execution "
+        f"time is outside the bin. Steps: estimated mean power of each {unit_word(profile)}, with its standard error as a "
+        "band. After the last one come rest, and the executions of longer runs. "
+    )
+    channel = profile.channels[0].channel
+    if channel.span_s > float(profile.unit_time_s[-1]):
+        if channel.lag_s:
+            note += f"A reading lags power by {quantity(channel.lag_s, 's', 3)}, longer than "
+        else:
+            note += f"A reading is the mean over {quantity(channel.window_s, 's', 3)}, longer than "
+        note += "an execution: it is too low if its window includes rest, which the estimate corrects. "
+    states = [state for state in profile.states if state.name != "in context"]
+    if states:
+        note += "Before SSE the kernel warms up; from SSE on its execution time is steady, from SSP on its power is. "
+    omitted = [f"{total - len(rows):,} of {total:,} of {name}" for name, (rows, total) in shown.items() if len(rows) < total]
+    if omitted:
+        note += f"To keep the figure small, readings of some runs are left out: {', '.join(omitted)}. "
+    levels = [name for name in channel_names(profile) if name not in names]
+    if levels:
+        note += f"Not drawn over time: {', '.join(levels)}, averaged over too long. "
+    chart, narrow = (_chart(profile, span_s, shown, narrow=each) if TOTAL in names else None for each in (False, True))
+    if chart is None:
+        note = "The sensor of total power averages over too long to draw its readings over time; see the levels."
+    return profile_figure(profile, "profile-run", "Power over a run", note.strip(), chart, narrow)
+
+
+def _chart(profile: Profile, span_s: tuple[float, float], shown: dict[str, tuple[Any, int]], *, narrow: bool) -> Any:
+    alt = altair()
+    unit = TimeUnit.of(span_s[1])
+    x = alt.X(
+        "t:Q",
+        title=f"time {'in the run' if narrow else 'since the start of the first execution'}, {unit.name}",
+        scale=alt.Scale(domain=[unit.factor * end for end in span_s], nice=False),
+        axis=alt.Axis(tickCount=5 if narrow else 10),
+    )
+    total = _total_panel(profile, unit, x, shown[TOTAL][0], narrow=narrow)
+    parts = [name for name in shown if name != TOTAL]
+    if not parts:
+        return total
+    below = _parts_panel(profile, unit, x, {name: shown[name][0] for name in parts}, narrow=narrow)
+    return alt.vconcat(total, below, spacing=22).resolve_scale(color="independent", opacity="independent")
+
+
+def _total_panel(profile: Profile, unit: TimeUnit, x: Any, rows: Any, *, narrow: bool) -> Any:
+    alt = altair()
+    logged = profile.logged
+    power = logged.power_w[rows]
+    golden = logged.golden[rows] == 1
+    y = alt.Y("p:Q", title=_TOTAL_TITLE, scale=alt.Scale(domain=_total_power_limits(profile, power), nice=False))
+    readings = [
+        {
+            "t": round(float(unit.factor * t), 5),
+            "p": round(float(p), 1),
+            "kind": _GOLDEN if good else _OTHER,
+            "run": int(run) + 1,
+        }
+        for t, p, good, run in zip(logged.moment_s[rows], power, golden, logged.run[rows], strict=True)
+    ]
+    style = point_style(len(rows), MOST_POINTS)
+    colors = {_GOLDEN: BLUE, _OTHER: BLUE, _FITTED: FIT_COLOR}
+    opacities = {_GOLDEN: style["opacity"], _OTHER: 0.3, _FITTED: 1.0}
+    dots = (
+        alt.Chart(inline(readings))
+        .mark_circle(size=style["size"], stroke=None)
+        .encode(
+            x=x,
+            y=y,
+            color=series_color(
+                "kind:O", colors, columns=1 if narrow else 0, columnPadding=22, symbolSize=60, labelLimit=400
+            ),
+            opacity=series_opacity("kind:O", opacities),
+            tooltip=tooltips({"p:Q": "W", "t:Q": unit.name, "run:Q": "run", "kind:N": " "}),
+        )
+    )
+    width = NARROW if narrow else WIDTH
+    fitted = _steps(profile, TOTAL, unit, x, y, _TOTAL_TITLE, FIT_COLOR)
+    fitted += _inside_lines(profile, unit, x, y)
+    return layered(*_execution_bounds(profile, unit), dots, *fitted, *_state_labels(profile, unit, width)).properties(
+        width=width, height=_TOTAL_HEIGHT
+    )
+
+
+def _total_power_limits(profile: Profile, power_w: FloatArray) -> list[float]:
+    """Limits of the axis of total power, with room for labels at the top."""
+    estimates = [
+        inside.power_w for state in profile.states if (inside := state.channels.get(TOTAL)) is not None and inside.resolved
+    ]
+    means = next(each.mean_w for each in profile.channels if each.channel.name == TOTAL)
+    every = np.concatenate([power_w, means, *estimates])
+    reach = float(np.ptp(every))
+    return [max(float(every.min()) - 0.06 * reach, 0.0), float(every.max()) + _LABEL_ROOM * reach]
+
+
+def _parts_panel(profile: Profile, unit: TimeUnit, x: Any, shown: dict[str, Any], *, narrow: bool) -> Any:
+    alt = altair()
+    logged, names = profile.logged, channel_names(profile)
+    y = alt.Y("p:Q", title=_PARTS_TITLE, scale=alt.Scale(zero=True))
+    dots = []
+    for name, rows in shown.items():
+        values = [
+            {"t": round(float(unit.factor * t), 5), "p": round(float(p), 1), "golden": bool(good), "name": name}
+            for t, p, good in zip(logged.moment_s[rows], logged.power_w[rows], logged.golden[rows], strict=True)
+        ]
+        dots += values
+    colors = {name: color_of(name, names) for name in shown}
+    style = point_style(len(dots), MOST_POINTS)
+    points = (
+        alt.Chart(inline(dots))
+        .mark_circle(size=style["size"], stroke=None)
+        .encode(
+            x=x,
+            y=y,
+            color=series_color("name:N", colors, columnPadding=22, symbolOpacity=1, symbolSize=60),
+            opacity=alt.condition("datum.golden", alt.value(0.6), alt.value(0.2)),
+            tooltip=tooltips({"name:N": " ", "p:Q": "W", "t:Q": unit.name}),
+        )
+    )
+    fitted = [layer for name in shown for layer in _steps(profile, name, unit, x, y, _PARTS_TITLE, None)]
+    parts = layered(*_execution_bounds(profile, unit), points, *fitted)
+    return parts.properties(width=NARROW if narrow else WIDTH, height=_PARTS_HEIGHT)
+
+
+def _execution_bounds(profile: Profile, unit: TimeUnit) -> list[Any]:
+    """Bounds of the executions, with SSE and SSP shaded."""
+    alt = altair()
+    begin, time = profile.unit_begin_s, profile.unit_time_s
+    units = {state.unit: state.name for state in profile.states}
+    areas = [
+        {"t": unit.factor * float(begin[number - 1]), "end": unit.factor * float(begin[number - 1] + time[number - 1])}
+        for number in units
+    ]
+    layers = [alt.Chart(inline(areas)).mark_rect(style="good-region").encode(x=alt.X("t:Q"), x2=alt.X2("end:Q"))]
+    if len(begin) <= _MOST_BOUNDS:
+        bounds = np.unique(np.concatenate([begin, [begin[-1] + time[-1]]]))
+        rules = [{"t": unit.factor * float(bound)} for bound in bounds]
+        layers.append(alt.Chart(inline(rules)).mark_rule(style="rule", opacity=0.45, strokeWidth=0.8).encode(x=alt.X("t:Q")))
+    return layers
+
+
+def _state_labels(profile: Profile, unit: TimeUnit, width: int) -> list[Any]:
+    """Labels at the top: warm-up, SSE, SSP; on two lines if they are close."""
+    alt = altair()
+    span = span_of(profile)
+    pixels = width / (span[1] - span[0])
+    word = unit_word(profile).partition(" of ")[0]
+
+    def label_of(state: State) -> str:
+        return profile.kernel if state.name == "in context" else f"{state.name}: {word} {state.unit}"
+
+    labels: list[tuple[float, str, str]] = []
+    states = profile.states
+    if shown_before(profile) and profile.unit_begin_s[0] > 0.0:
+        labels.append((0.5 * float(profile.unit_begin_s[0]), profile.before, "center"))
+    elif states[0].unit > 1:
+        warm_s = float(profile.unit_begin_s[states[0].unit - 1])
+        narrow = pixels * warm_s < _LABEL_WIDTH / 2
+        labels.append((warm_s, "warm-up ", "right") if narrow else (0.5 * warm_s, "warm-up", "center"))
+    if len(states) > 1 and len({state.unit for state in states}) == 1:
+        name = " = ".join(state.name for state in states)
+        labels.append((float(profile.unit_begin_s[states[0].unit - 1]), f"{name}: {word} {states[0].unit}", "left"))
+    else:
+        labels += [(float(profile.unit_begin_s[state.unit - 1]), label_of(state), "left") for state in states]
+    layers: list[Any] = []
+    last_s = -math.inf
+    for moment_s, text, align in labels:
+        flush = align == "left" and pixels * (span[1] - moment_s) < _LABEL_WIDTH
+        close = align == "left" and pixels * (moment_s - last_s) < _LABEL_WIDTH + (_LABEL_WIDTH if flush else 0)
+        # If there is no room to the right, the label ends where the execution does.
+        at_s, side = (float(profile.unit_begin_s[-1] + profile.unit_time_s[-1]), "right") if flush else (moment_s, align)
+        row = alt.Chart(inline([{"t": unit.factor * at_s, "text": text}]))
+        position = {"align": side, "baseline": "top", "dx": 3 if side == "left" else 0, "dy": 21 if close else 5}
+        layers += [
+            row.mark_text(style=style, **position).encode(x=alt.X("t:Q"), y=alt.YValue(0), text=alt.Text("text:N"))
+            for style in ("halo", "label")
+        ]
+        last_s = at_s if side == "left" else last_s
+    return layers
+
+
+def _steps(profile: Profile, name: str, unit: TimeUnit, x: Any, y: Any, title: str, color: str | None) -> list[Any]:
+    """Mean power of each unit as a step with its error band; black on components, whose dots have the colours."""
+    alt = altair()
+    channel = next(each for each in profile.channels if each.channel.name == name)
+    number = min(len(channel.mean_w), len(profile.unit_begin_s))
+    begin = unit.factor * profile.unit_begin_s[:number]
+    end = unit.factor * (profile.unit_begin_s + profile.unit_time_s)[:number]
+    values = [
+        {
+            "t": round(float(begin[index]), 5),
+            "end": round(float(end[index]), 5),
+            "p": round(float(channel.mean_w[index]), 2),
+            "low": round(float(channel.mean_w[index] - channel.error_w[index]), 2),
+            "high": round(float(channel.mean_w[index] + channel.error_w[index]), 2),
+            "execution": index + 1,
+        }
+        for index in range(number)
+    ]
+    base = alt.Chart(inline(values))
+    drawn: dict[str, Any] = {} if color is None else {"color": color}
+    ink: dict[str, Any] = {"style": "curve"} if color is None else {}
+    tooltip = tooltips({"execution:Q": unit_word(profile), "p:Q": f"{name}, W", "low:Q": "from", "high:Q": "to"})
+    band = base.mark_rect(opacity=0.3, **drawn).encode(
+        x=x, x2=alt.X2("end:Q"), y=alt.Y("low:Q", title=title), y2=alt.Y2("high:Q")
+    )
+    line = base.mark_rule(strokeWidth=2.4, opacity=1, strokeDash=[1, 0], **ink, **drawn).encode(
+        x=x, x2=alt.X2("end:Q"), y=y, tooltip=tooltip
+    )
+    return [band, line]
+
+
+def _inside_lines(profile: Profile, unit: TimeUnit, x: Any, y: Any) -> list[Any]:
+    """Total power inside SSE and SSP, if resolved."""
+    alt = altair()
+    layers = []
+    for state in profile.states:
+        inside = state.channels.get(TOTAL)
+        if inside is None or not inside.resolved:
+            continue
+        begin, time = profile.unit_begin_s[state.unit - 1], profile.unit_time_s[state.unit - 1]
+        values = [
+            {"t": round(float(unit.factor * (begin + share * time)), 5), "p": round(float(power), 2)}
+            for share, power in zip(inside.share, inside.power_w, strict=True)
+        ]
+        layers.append(alt.Chart(inline(values)).mark_line(color=FIT_COLOR, strokeWidth=2.2, opacity=1).encode(x=x, y=y))
+    return layers
