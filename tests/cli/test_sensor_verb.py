@@ -29,7 +29,7 @@ def test_a_file_that_profiles_take_json_and_a_line_for_each_channel(wastenot, mo
     assert ran.code == 0, ran
     document = json.loads(ran.out)
     assert list(document) == ["schema", "device", "model", "kernel", "channels"]
-    assert (document["schema"], document["device"]) == ("wastenot.meters.sensors/2", "sim:v100")
+    assert (document["schema"], document["device"]) == ("wastenot.sensors/2", "sim:v100")
     (total,) = document["channels"]
     assert list(total) == [
         "channel", "period_s", "period_se_s", "window_s", "window_se_s", "lag_s", "lag_se_s", "left_w", "other_left_w",

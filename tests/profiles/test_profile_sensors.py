@@ -17,7 +17,7 @@ WHAT = {
 def _file(tmp_path, device="sim:mi300x", **changed):
     channel = {"channel": "total"} | WHAT | changed
     path = tmp_path / "sensors.json"
-    path.write_text(json.dumps({"schema": "wastenot.meters.sensors/2", "device": device, "model": "x", "kernel": "gemm-4096",
+    path.write_text(json.dumps({"schema": "wastenot.sensors/2", "device": device, "model": "x", "kernel": "gemm-4096",
                                 "channels": [channel]}))  # fmt: skip
     return path
 

@@ -64,7 +64,7 @@ def test_the_document_says_the_same(made, capsys):
     said = capsys.readouterr()
     assert "measured before" not in said.err  # nothing was measured now
     document = json.loads(said.out)
-    assert document["schema"] == "wastenot.kernels.natural/1" and document["origin"] == "simulated"
+    assert document["schema"] == "wastenot.natural/1" and document["origin"] == "simulated"
     assert {each["granularity"] for each in document["plans"]} == {"kernel", "iteration"}
     assert document["forecast"]["natural"]["within_range"][1]["max_slowdown"] == 0.02
     assert len(document["kernels"]) == len(open_study(made / "n.db").read().kernels)

@@ -24,7 +24,7 @@ from wastenot.planning.plan import Plan
 from wastenot.planning.planner import Planner
 from wastenot.study.store import Study, open_study
 
-SCHEMA: Final = "wastenot.kernels.natural/1"
+SCHEMA: Final = "wastenot.natural/1"
 BOUNDS = (0.0, 0.02, 0.05)
 """Slowdowns that plans and forecasts are made for."""
 
@@ -123,7 +123,7 @@ class Wake:
 class NaturalOverview:
     """What natural clocks say of a workload.
 
-    The fields, without ``wakes``, ``curves`` and ``plan``, are those of the JSON document ``wastenot.kernels.natural/1``.
+    The fields, without ``wakes``, ``curves`` and ``plan``, are those of the JSON document ``wastenot.natural/1``.
 
     Attributes:
         origin: of the measurements; plans are expected, and the forecast is one.

@@ -17,7 +17,7 @@ from wastenot.core.errors import BadInputError
 from wastenot.core.files import write_text
 from wastenot.devices.instrument import Channel
 
-SCHEMA = "wastenot.meters.sensors/2"
+SCHEMA = "wastenot.sensors/2"
 SOURCE = "identified by wastenot sensor"
 
 _SIGNIFICANT, _MIN_DRIFT = 3.0, 2e-5  # standard errors, and drift, above which a delay drifts
@@ -169,7 +169,7 @@ def read_sensors(path: str | os.PathLike[str]) -> Sensors:
 
 
 class _File(Part):
-    schema_: Literal["wastenot.meters.sensors/2"] = Field(alias="schema")
+    schema_: Literal["wastenot.sensors/2"] = Field(alias="schema")
     device: str
     model: str
     kernel: str
