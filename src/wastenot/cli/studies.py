@@ -132,7 +132,8 @@ def show(study: StudyOption, as_json: JsonOption = False) -> None:
 
     summary = open_study(study).summary()
     if as_json:
-        print_json("show", as_values(summary))
+        document = as_values(summary)
+        print_json("show", {**document, **document.pop("others")})
     else:
         console().print(_summary_text(study, summary))
 
@@ -180,8 +181,10 @@ def _summary_text(study: str, summary: StudySummary) -> RenderableType:
         for workload in summary.workloads
         if workload.holder is not None
     ]
-    jobs = [f"jobs (wastenot jobs --study {escape(study)}): {escape(', '.join(summary.jobs))}"] if summary.jobs else []
-    servers = [*servers_text(summary), *cluster_runs_text(summary)]
+    others = summary.others
+    names = ", ".join(others["jobs"])
+    jobs = [f"jobs (wastenot jobs --study {escape(study)}): {escape(names)}"] if names else []
+    servers = [*servers_text(others["servers"], others["serving_runs"]), *cluster_runs_text(others["cluster_runs"])]
     if not summary.workloads:
         return Group(head, *jobs, *servers)
     parts: list[RenderableType] = [head, *jobs, *servers, "", table, "", "imports", *imports]

@@ -142,7 +142,7 @@ def prepare(connection: Connection, label: str, device: str) -> str:
         StudyError: as :func:`read_header`.
     """
     header = read_header(connection, label)
-    schema.metadata.create_all(connection)  # does nothing where they are there
+    schema.all_tables().create_all(connection)  # does nothing where they are there
     if header is None:
         values = {"schema_version": schema.SCHEMA_VERSION, "device": device}
         values |= {"created_by": f"wastenot {own_version()}", "created_at": utc_now()}
@@ -159,11 +159,6 @@ def prepare(connection: Connection, label: str, device: str) -> str:
             "a study is of one device: name another study"
         )
     return header.device
-
-
-def job_names(connection: Connection) -> tuple[str, ...]:
-    """Of the jobs that come back, in the order in which they came."""
-    return tuple(connection.scalars(select(schema.jobs.c.name).order_by(schema.jobs.c.id)))
 
 
 def keep_latency(connection: Connection, document: str) -> None:

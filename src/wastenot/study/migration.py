@@ -46,7 +46,7 @@ def migrate(connection: Connection) -> None:
     for version in range(found + 1, schema.SCHEMA_VERSION + 1):
         if version in _STEPS:
             _STEPS[version](operations)
-    schema.metadata.create_all(connection)
+    schema.all_tables().create_all(connection)
     connection.execute(update(schema.study).values(schema_version=schema.SCHEMA_VERSION))
 
 
@@ -56,10 +56,11 @@ def check_unused(connection: Connection) -> None:
     Raises:
         StudyError: says which process.
     """
-    now, runs = moment(connection), schema.job_runs
-    for table, open_ones in ((schema.leases, true()), (runs, runs.c.outcome == "running")):
-        if not inspect(connection).has_table(table.name):
+    now = moment(connection)
+    for table in schema.all_tables().tables.values():
+        if "heard_at" not in table.c or not inspect(connection).has_table(table.name):
             continue
+        open_ones = table.c.outcome == "running" if "outcome" in table.c else true()
         # Column by column: an earlier table has not all that are there today.
         names = ("token", "host", "process", "process_started", "process_space", "heard_at")
         for row in connection.execute(select(*(table.c[name] for name in names)).where(open_ones)):

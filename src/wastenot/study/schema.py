@@ -1,13 +1,15 @@
-"""The tables of a study."""
+"""The tables of a study: those of kernels and who measures them. Subjects add tables of their own."""
 
 from __future__ import annotations
 
-from dataclasses import fields
+from importlib import import_module
+from typing import Final, Protocol
 
 from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Connection,
     Double,
     ForeignKey,
     Integer,
@@ -19,13 +21,15 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from wastenot.study.serving_records import LATENCIES, Percentiles
 from wastenot.study.sweep import NUMBERS
 
 SCHEMA_VERSION = 9
 """Whoever changes these tables counts it up and adds a step to migration.py. Studies record sweeps, and who is measuring,
 since 3, natural clocks since 4, switching latency since 5, jobs since 6, servers since 7 and simulated clusters since 8;
 since 9 a workload says itself what it was captured on."""
+
+SUBJECTS: Final = ("wastenot.jobs.tables.schema", "wastenot.serving.tables.schema")
+"""Modules that add a subject's tables to ``metadata``, each a :class:`Subject`: by name, since a study knows no subject."""
 
 # Names begin with ours, because on a database server a study may share its schema with other programs' tables.
 metadata = MetaData()
@@ -202,154 +206,24 @@ latencies = Table(
     Column("document", Text, nullable=False),
 )
 
-# Training jobs that come back; see jobs/tables/store.py. What decides how many epochs a run needs identifies a job.
-jobs = Table(
-    "wastenot_jobs",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("name", String(255), nullable=False, unique=True),
-    Column("target", Double),
-    Column("higher_is_better", Boolean, nullable=False),
-    Column("created_at", String(32), nullable=False),
-)
 
-# What was asked for last on each device: the rest of the terms. Batch sizes are a JSON list, settings one of core clock,
-# memory clock and power limit.
-job_terms = Table(
-    "wastenot_job_terms",
-    metadata,
-    Column("job_id", ForeignKey(jobs.c.id), primary_key=True, autoincrement=False),
-    Column("device", String(255), primary_key=True),
-    Column("batch_sizes", Text, nullable=False),
-    Column("default_batch_size", BigInteger, nullable=False),
-    Column("max_epochs", BigInteger),
-    Column("settings", Text, nullable=False),
-    Column("eta", Double, nullable=False),
-    Column("max_power_w", Double),
-    Column("within_s", Double),
-    Column("power_budget_w", Double),
-    Column("asked_at", String(32), nullable=False),
-)
+class Subject(Protocol):
+    """What a module of ``SUBJECTS`` offers besides its tables."""
 
-# A run that is under way gives signs of life, as whoever measures a workload does; see lease.py.
-job_runs = Table(
-    "wastenot_job_runs",
-    metadata,
-    Column("job_id", ForeignKey(jobs.c.id), primary_key=True, autoincrement=False),
-    Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("batch_size", BigInteger, nullable=False),
-    Column("device", String(255), nullable=False),
-    Column("outcome", String(16), nullable=False),
-    Column("epochs", BigInteger, nullable=False),
-    Column("time_s", Double, nullable=False),
-    Column("energy_j", Double),
-    Column("core_mhz", Double),
-    Column("memory_mhz", Double),
-    Column("power_limit_w", Double),
-    Column("metric", Double),
-    Column("started_unix_s", Double, nullable=False),
-    Column("why", Text, nullable=False),
-    Column("seats", String(255)),
-    Column("token", String(32), nullable=False),
-    Column("host", String(255), nullable=False),
-    Column("process", BigInteger, nullable=False),
-    Column("process_started", String(32), nullable=False),
-    Column("process_space", String(255), nullable=False),
-    Column("heard_at", String(32), nullable=False),
-)
+    def in_brief(self, connection: Connection) -> dict[str, tuple[object, ...]]:
+        """What a study holds of the subject, as fields of its summary.
 
-# What a run that is spread over several machines has used on all but the first.
-job_energy_elsewhere = Table(
-    "wastenot_job_energy_elsewhere",
-    metadata,
-    Column("job_id", ForeignKey(jobs.c.id), primary_key=True, autoincrement=False),
-    Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("machine", String(255), primary_key=True),
-    Column("energy_j", Double, nullable=False),
-)
+        Raises:
+            ValueError: what is stored cannot be.
+        """
 
-# How fast a job trains on a device, as it was measured last.
-job_speeds = Table(
-    "wastenot_job_speeds",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("job_id", ForeignKey(jobs.c.id), nullable=False),
-    Column("device", String(255), nullable=False),
-    Column("batch_size", BigInteger, nullable=False),
-    Column("core_mhz", Double),
-    Column("memory_mhz", Double),
-    Column("power_limit_w", Double),
-    Column("epoch_time_s", Double, nullable=False),
-    Column("power_w", Double),
-    Column("time_error", Double, nullable=False),
-    Column("power_error", Double, nullable=False),
-    Column("measured_at", String(32), nullable=False),
-)
 
-# What was measured of servers, or imported, together; see serving_store.py. Points wanted are a JSON list of batch size
-# (null where requests arrive at a rate), that rate, core clock, memory clock and power limit.
-serving_runs = Table(
-    "wastenot_serving_runs",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("source", Text, nullable=False),
-    Column("sha256", String(64)),
-    Column("wanted", Text, nullable=False),
-    Column("command", Text),
-    Column("started_at", String(32), nullable=False),
-    Column("finished_at", String(32)),
-)
+def subjects() -> tuple[Subject, ...]:
+    """The subjects, once their tables are known."""
+    return tuple(import_module(name) for name in SUBJECTS)
 
-# Operating points of servers. A latency has a column for each of its percentiles; notes and what the server says of itself
-# are JSON.
-serving_points = Table(
-    "wastenot_serving_points",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("run_id", ForeignKey(serving_runs.c.id), nullable=False),
-    Column("recorded_at", String(32), nullable=False),
-    Column("model", Text, nullable=False),
-    Column("gpu", String(255), nullable=False),
-    Column("gpus", Integer, nullable=False),
-    Column("task", Text, nullable=False),
-    Column("max_running", BigInteger, nullable=False),
-    Column("mean_running", Double),
-    Column("energy_per_token_j", Double),
-    Column("energy_per_token_se_j", Double),
-    Column("power_w", Double),
-    Column("tokens_per_s", Double, nullable=False),
-    Column("output_tokens", Double),
-    *(
-        Column(f"{latency}_{percentile}", Double)
-        for latency in LATENCIES
-        for percentile in (field.name for field in fields(Percentiles))
-    ),
-    Column("core_mhz", Double),
-    Column("memory_mhz", Double),
-    Column("power_limit_w", Double),
-    Column("tensor_parallel", Integer, nullable=False),
-    Column("expert_parallel", Integer, nullable=False),
-    Column("data_parallel", Integer, nullable=False),
-    Column("precision", String(64), nullable=False),
-    Column("steady_s", Double),
-    Column("evidence", String(16), nullable=False),
-    Column("source", Text, nullable=False),
-    Column("rate_per_s", Double),
-    Column("why_unstable", Text, nullable=False),
-    Column("notes", Text, nullable=False),
-    Column("server", Text, nullable=False),
-)
 
-# Simulated runs of clusters, each a policy on a traffic with a seed; see cluster_store.py. The digest is of all that a run
-# depends on, and the record a JSON document.
-cluster_runs = Table(
-    "wastenot_cluster_runs",
-    metadata,
-    Column("digest", String(64), primary_key=True),
-    Column("scenario", Text, nullable=False),
-    Column("policy", String(255), nullable=False),
-    Column("traffic", Text, nullable=False),
-    Column("seed", BigInteger, nullable=False),
-    Column("record", Text, nullable=False),
-    Column("recorded_at", String(32), nullable=False),
-)
+def all_tables() -> MetaData:
+    """The tables of the study and of every subject."""
+    subjects()
+    return metadata

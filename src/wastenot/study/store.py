@@ -15,9 +15,8 @@ from sqlalchemy import Connection
 from wastenot.core.errors import BadInputError, StudyError
 from wastenot.core.origin import Origin
 from wastenot.core.setting import Setting
-from wastenot.study import catalog
+from wastenot.study import catalog, schema
 from wastenot.study.catalog import ImportSummary, Steps, StoredWorkload, StudyHeader, choose_workload
-from wastenot.study.cluster_rows import summarise_cluster_runs
 from wastenot.study.coverage import Intent
 from wastenot.study.database import DAMAGED, Database, connect, parse_address
 from wastenot.study.lease import kept_alive, take
@@ -25,7 +24,6 @@ from wastenot.study.natural_log import KeptTimeline, curve_errors, read_curves, 
 from wastenot.study.packing import Packed
 from wastenot.study.recorder import Measurement, Recorder, read_measurements
 from wastenot.study.rows import insert_rows, select_rows
-from wastenot.study.serving_rows import stored_runs, summarise_servers
 from wastenot.study.summary import StudySummary, summarise_workload
 from wastenot.study.sweep import Kernel, Sweep, check_sweep, quoted
 from wastenot.study.sweep_log import begin_sweep, recorded_sweeps
@@ -364,14 +362,9 @@ class Study:
     def _header(self, connection: Connection, *, measured: bool = True) -> StudyHeader:
         header = catalog.read_header(connection, str(self))
         if header is not None and measured and header.device == catalog.NO_DEVICE:
-            if stored_runs(connection) and not catalog.job_names(connection):
-                raise StudyError(
-                    f"{self}: holds points of servers and no kernels; look at them: wastenot show --study {self}, or "
-                    f"measure a workload: wastenot sweep WORKLOAD --device D --study {self}"
-                )
             raise StudyError(
-                f"{self}: holds jobs and no measurements; look at them: wastenot jobs --study {self}, or measure a "
-                f"workload: wastenot sweep WORKLOAD --device D --study {self}"
+                f"{self}: holds no measurements of kernels; look at what it holds: wastenot show --study {self}, or measure "
+                f"a workload: wastenot sweep WORKLOAD --device D --study {self}"
             )
         if header is None:
             raise StudyError(
@@ -394,16 +387,12 @@ class Study:
         """
         with self._database.reading() as connection:
             header = self._header(connection, measured=False)
-            jobs = catalog.job_names(connection)
             try:
                 held = tuple(summarise_workload(connection, each) for each in self._stored(connection))
-                served, runs = summarise_servers(connection), stored_runs(connection)
-                simulated = summarise_cluster_runs(connection)
+                others = {name: held for each in schema.subjects() for name, held in each.in_brief(connection).items()}
             except (ZeroDivisionError, ValueError, TypeError, IndexError) as error:
                 raise StudyError(f"{self}: {DAMAGED} ({error})") from error
-        return StudySummary(
-            header.device, header.schema_version, header.created_by, header.created_at, held, jobs, served, runs, simulated
-        )
+        return StudySummary(header.device, header.schema_version, header.created_by, header.created_at, held, others)
 
 
 Source = str | os.PathLike[str] | Study | Sweep

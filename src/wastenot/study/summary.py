@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from math import fsum
+from typing import Any
 
 from sqlalchemy import Connection, func, select
 
 from wastenot.study import schema
 from wastenot.study.catalog import ImportSummary, StoredWorkload, StudyHeader, imports_of, kernels_of, settings_done
-from wastenot.study.cluster_rows import ClusterRunSummary
 from wastenot.study.coverage import Coverage, SweepKind, coverage_of, intended_points
 from wastenot.study.lease import Holder, holder_of
-from wastenot.study.serving_rows import ServingSummary, StoredRun
 from wastenot.study.sweep import SETTING
 from wastenot.study.sweep_log import recorded_sweeps
 from wastenot.workloads.identity import EnergyState, Granularity, ModelRun
@@ -85,17 +85,11 @@ class StudySummary(StudyHeader):
 
     Attributes:
         workloads: in order of their first import.
-        jobs: names of those that come back, in the order in which they came.
-        servers: measured or imported, in the order of their first point.
-        serving_runs: what was measured of servers, or imported, together.
-        cluster_runs: simulated, by scenario, traffic, policy and seed.
+        others: what else each subject keeps, in brief: ``jobs``, ``servers``, ``serving_runs``, ``cluster_runs``.
     """
 
     workloads: tuple[WorkloadSummary, ...]
-    jobs: tuple[str, ...] = ()
-    servers: tuple[ServingSummary, ...] = ()
-    serving_runs: tuple[StoredRun, ...] = ()
-    cluster_runs: tuple[ClusterRunSummary, ...] = ()
+    others: Mapping[str, tuple[Any, ...]]
 
 
 def summarise_workload(connection: Connection, stored: StoredWorkload) -> WorkloadSummary:

@@ -114,6 +114,8 @@ def as_values(value: object) -> Any:
         return value.model_dump(mode="json", by_alias=True)
     if isinstance(value, (list, tuple)):
         return [as_values(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: as_values(item) for key, item in value.items()}
     return value.isoformat() if isinstance(value, datetime) else value
 
 

@@ -16,9 +16,9 @@ from wastenot.serving.bench.energy import EnergyUsed, LocalMeter
 from wastenot.serving.bench.measured_point import MeasuredPoint
 from wastenot.serving.bench.server import Server
 from wastenot.serving.bench.sweep import Served, sweep_server, wanted_points
+from wastenot.serving.tables.records import Percentiles
+from wastenot.serving.tables.rows import WantedPoint
 from wastenot.serving.tables.store import ServingStore
-from wastenot.study.serving_records import Percentiles
-from wastenot.study.serving_rows import WantedPoint
 from wastenot.study.store import open_study
 
 URL = "http://localhost:8000"

@@ -17,7 +17,7 @@ from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.ml_energy import read_ml_energy
 from wastenot.serving.model.recommend import Bounds, Prices, recommend, with_clocks
 from wastenot.serving.model.tables import EngineTables, OutsideProfileError
-from wastenot.study.serving_records import Percentiles, ServingPoint
+from wastenot.serving.tables.records import Percentiles, ServingPoint
 
 TABLE = DATA / "serving" / "ml-energy-h100.csv"
 needs_table = pytest.mark.skipif(not TABLE.exists(), reason="no measured data")

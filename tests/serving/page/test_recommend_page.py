@@ -10,7 +10,7 @@ from wastenot.serving.model.recommend import Bounds, Prices, recommend
 from wastenot.serving.page.recommend_figure import recommend_figure
 from wastenot.serving.page.recommend_page import write_recommend_page
 from wastenot.serving.page.recommend_words import Recommended, chosen_table, effect_text, origin_of
-from wastenot.study.serving_records import Percentiles, ServingPoint
+from wastenot.serving.tables.records import Percentiles, ServingPoint
 
 pytest.importorskip("altair")
 AT = datetime(2026, 1, 1, tzinfo=UTC)

@@ -11,10 +11,10 @@ from sqlalchemy import text
 from testbed.sweeps import small_sweep
 from wastenot.core.errors import BadInputError, StudyError
 from wastenot.core.setting import AUTO, Setting
+from wastenot.serving.tables import schema
+from wastenot.serving.tables.records import Percentiles, ServingPoint
+from wastenot.serving.tables.rows import WantedPoint, point_of, row_of
 from wastenot.serving.tables.store import ServingStore
-from wastenot.study import schema
-from wastenot.study.serving_records import Percentiles, ServingPoint
-from wastenot.study.serving_rows import WantedPoint, point_of, row_of
 from wastenot.study.store import open_study
 
 POINT = ServingPoint(
@@ -105,7 +105,7 @@ def test_a_run_keeps_its_points_as_they_come_and_knows_what_is_left(store, study
     assert stored.command == "wastenot serve-bench http://a:1"
     run.finish()
     assert store.runs()[0].finished_at is not None
-    (summary,) = study.summary().servers
+    (summary,) = study.summary().others["servers"]
     assert (summary.points, summary.unstable, summary.energy_per_token_j) == (1, 1, None)
     assert [str(each) for each in wanted] == ["batch 8", "batch 16 at core 1200, memory auto", "2 requests/s"]
 
@@ -131,8 +131,9 @@ def test_servers_stand_beside_workloads_of_another_device(store, study):
     store.add([replace(POINT, gpu="B200", why_unstable="")], source="a test")
     summary = study.summary()
     assert summary.device == "sim:x" and len(summary.workloads) == 1
-    assert [each.gpu for each in summary.servers] == ["H100", "B200"]
-    assert summary.servers[1].energy_per_token_j == POINT.energy_per_token_j
+    servers = summary.others["servers"]
+    assert [each.gpu for each in servers] == ["H100", "B200"]
+    assert servers[1].energy_per_token_j == POINT.energy_per_token_j
 
 
 def test_a_damaged_point_is_said_so(store, raw, study):
@@ -147,6 +148,6 @@ def test_a_damaged_point_is_said_so(store, raw, study):
 
 def test_a_study_of_servers_alone_says_so(store, study):
     store.add([POINT], source="a test")
-    with pytest.raises(StudyError, match="holds points of servers and no kernels"):
+    with pytest.raises(StudyError, match="holds no measurements of kernels"):
         study.read()
     assert WantedPoint(8).setting == AUTO

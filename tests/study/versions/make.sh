@@ -47,7 +47,7 @@ wastenot export "$here/v$version-step.csv" --study s.db --workload step-step
 [ "$version" -lt 5 ] || wastenot latency --device sim:toy.toml --study s.db --time-limit 20s
 [ "$version" -lt 7 ] || python - <<'STORES'
 from types import SimpleNamespace
-from wastenot.core.setting import Setting
+from wastenot.setting import Setting
 from wastenot.study.serving_records import Percentiles, ServingPoint
 try:
     from wastenot.jobs.tables.records import JobTerms, Speed

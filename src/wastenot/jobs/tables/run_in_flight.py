@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from sqlalchemy import Connection, delete, insert, update
 
 from wastenot.core.setting import Setting
+from wastenot.jobs.tables import schema
 from wastenot.jobs.tables.records import JobRun, Outcome, Speed
-from wastenot.study import schema
 from wastenot.study.lease import kept_alive, moment
 
 if TYPE_CHECKING:

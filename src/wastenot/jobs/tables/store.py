@@ -19,10 +19,11 @@ from sqlalchemy import Connection, Row, insert, select, update
 from wastenot.core.errors import BadInputError, StudyError
 from wastenot.core.setting import AUTO, Setting
 from wastenot.core.suggest import suggestion
+from wastenot.jobs.tables import schema
 from wastenot.jobs.tables.records import JobRun, JobTerms, Outcome, Speed
 from wastenot.jobs.tables.run_in_flight import MEASURED, SETTING, DecisionT, RunInFlight, RunKey, Used, Writing
 from wastenot.jobs.tables.terms import check_same_job, check_terms, terms_of, terms_row
-from wastenot.study import catalog, schema
+from wastenot.study import catalog
 from wastenot.study.database import DAMAGED
 from wastenot.study.lease import is_gone, moment, this_process
 from wastenot.study.store import Study
@@ -251,7 +252,7 @@ class JobStore:
 
     def _names(self, connection: Connection) -> tuple[str, ...]:
         there = catalog.read_header(connection, str(self.study)) is not None
-        return catalog.job_names(connection) if there else ()
+        return tuple(connection.scalars(select(schema.jobs.c.name).order_by(schema.jobs.c.id))) if there else ()
 
     def _find(self, connection: Connection, name: str) -> Row[Any] | None:
         if catalog.read_header(connection, str(self.study)) is None:

@@ -22,9 +22,9 @@ from wastenot.serving.bench.point import Found, Target, find, measure_point
 from wastenot.serving.bench.remote_meter import open_meter
 from wastenot.serving.bench.server import Api
 from wastenot.serving.bench.sweep import Served, ServerSweepOutcome, left_to_measure, sweep_server, wanted_points
+from wastenot.serving.tables.records import PointEvidence, ServingPoint
+from wastenot.serving.tables.rows import WantedPoint
 from wastenot.serving.tables.store import ServingStore
-from wastenot.study.serving_records import PointEvidence, ServingPoint
-from wastenot.study.serving_rows import WantedPoint
 from wastenot.study.store import Study, open_study
 
 BATCHES = (1, 4, 16, 64)

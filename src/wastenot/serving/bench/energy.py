@@ -15,7 +15,7 @@ from wastenot.core.errors import BadInputError
 from wastenot.devices.protocol import Device
 from wastenot.meters.result import GpuWindow, WindowResult, gpu_window
 from wastenot.meters.window import Window, measure
-from wastenot.study.serving_records import PointEvidence
+from wastenot.serving.tables.records import PointEvidence
 
 _PATIENCE_S = 2.0  # for the energy counter's next step
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from wastenot.core.arrays import BoolArray, FloatArray
-from wastenot.study.serving_records import Percentiles
+from wastenot.serving.tables.records import Percentiles
 
 _SHARES = (0.50, 0.90, 0.95, 0.99)
 

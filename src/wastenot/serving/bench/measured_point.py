@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from wastenot.core.arrays import FloatArray
 from wastenot.serving.bench.server import Server
-from wastenot.study.serving_records import Percentiles
+from wastenot.serving.tables.records import Percentiles
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from wastenot.core.suggest import suggestion
 from wastenot.meters.window_energy import SHORT, Steps, window_energy
 from wastenot.serving.bench.energy import EnergyUsed, Watch, together
 from wastenot.serving.bench.metric_samples import samples
-from wastenot.study.serving_records import PointEvidence
+from wastenot.serving.tables.records import PointEvidence
 
 _BLANK = 9.2e18  # from which on DCGM's numbers say why there is none
 _RESTARTED = 0.5  # a counter that falls below this much of its value has begun anew

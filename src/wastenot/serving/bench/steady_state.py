@@ -17,7 +17,7 @@ from wastenot.serving.bench.occupancy import mean_answered, most_in_flight
 from wastenot.serving.bench.scraping import Quantity, Scraped
 from wastenot.serving.bench.server import Server
 from wastenot.serving.bench.streams import Stream
-from wastenot.study.serving_records import Percentiles
+from wastenot.serving.tables.records import Percentiles
 
 _KEPT_METRICS: tuple[Quantity, ...] = ("running", "waiting", "cache_used")
 

@@ -21,9 +21,9 @@ from wastenot.devices.protocol import Device
 from wastenot.serving.bench import caveats
 from wastenot.serving.bench.energy import EnergyMeter, EnergyUsed
 from wastenot.serving.bench.measured_point import MeasuredPoint
+from wastenot.serving.tables.records import PointEvidence, ServingPoint
+from wastenot.serving.tables.rows import WantedPoint
 from wastenot.serving.tables.store import ServingRun, ServingStore
-from wastenot.study.serving_records import PointEvidence, ServingPoint
-from wastenot.study.serving_rows import WantedPoint
 
 BROKEN_OFF, NO_ENERGY = "broke off: ", "no energy: "
 """How the reasons begin why a point is unstable that is measured again: the load did not go to its end, the meter failed."""

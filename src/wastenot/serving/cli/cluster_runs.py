@@ -5,26 +5,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import RenderableType
 
-    from wastenot.study.summary import StudySummary
+    from wastenot.serving.tables.cluster_rows import ClusterRunSummary
 
 
-def cluster_runs_text(summary: StudySummary) -> list[RenderableType]:
+def cluster_runs_text(runs: Sequence[ClusterRunSummary]) -> list[RenderableType]:
     """The simulated clusters of a study, a run in each line; nothing where there are none."""
     from rich.markup import escape
 
     from wastenot.pages.formatting import percent, quantity
     from wastenot.terminal.tables import plain_table
 
-    if not summary.cluster_runs:
+    if not runs:
         return []
     table = plain_table(
         ("simulated cluster", "traffic", "policy", "kept (UTC)"),
         ("seed", "requests", "energy", "worst class"),
         less_important=("requests", "kept (UTC)", "seed"),
     )
-    for run in summary.cluster_runs:
+    for run in runs:
         table.add_row(
             escape(run.scenario),
             escape(run.traffic),

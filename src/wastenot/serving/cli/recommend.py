@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from wastenot.serving.model.recommend import Bounds, Percentile, Prices, Recommendation, Step, Unit, Unmet
-    from wastenot.study.serving_records import ServingPoint
+    from wastenot.serving.tables.records import ServingPoint
 
 _SHOWN = 8  # names in an error
 _LATENCIES = {"itl": "ITL", "ttft": "TTFT", "end_to_end": "E2E"}  # as a heading

@@ -24,7 +24,7 @@ from wastenot.terminal.options import (
 if TYPE_CHECKING:
     from wastenot.serving.bench.bench import ServerBench
     from wastenot.serving.bench.sweep import ServerSweepOutcome
-    from wastenot.study.serving_records import ServingPoint
+    from wastenot.serving.tables.records import ServingPoint
 
 
 def serve_bench(

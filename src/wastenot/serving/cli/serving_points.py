@@ -7,28 +7,29 @@ from typing import TYPE_CHECKING
 from wastenot.core.wording import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import RenderableType
 
     from wastenot.serving.bench.sweep import Served, ServerSweepOutcome
-    from wastenot.study.serving_records import ServingPoint
-    from wastenot.study.serving_rows import StoredRun
-    from wastenot.study.summary import StudySummary
+    from wastenot.serving.tables.records import ServingPoint
+    from wastenot.serving.tables.rows import ServingSummary, StoredRun
 
 
-def servers_text(summary: StudySummary) -> list[RenderableType]:
+def servers_text(servers: Sequence[ServingSummary], runs: Sequence[StoredRun]) -> list[RenderableType]:
     """The servers of a study: what there is of each, and when it was measured or imported; nothing where there are none."""
     from rich.markup import escape
 
     from wastenot.terminal.tables import plain_table
 
-    if not summary.serving_runs:
+    if not runs:
         return []
     table = plain_table(
         ("server of", "on", "load", "evidence"),
         ("points", "batch sizes", "settings", "least mJ a token", "least median ITL (ms)"),
         less_important=("settings", "evidence"),
     )
-    for server in summary.servers:
+    for server in servers:
         unstable = f" ({server.unstable:,} unstable)" if server.unstable else ""
         least, most = server.max_running
         table.add_row(
@@ -42,7 +43,7 @@ def servers_text(summary: StudySummary) -> list[RenderableType]:
             "-" if server.energy_per_token_j is None else f"{1e3 * server.energy_per_token_j:.4g}",
             "-" if server.itl_p50_s is None else f"{1e3 * server.itl_p50_s:.4g}",
         )
-    return ["", table, "", "points of servers", *(f"  {escape(_run_line(run))}" for run in summary.serving_runs)]
+    return ["", table, "", "points of servers", *(f"  {escape(_run_line(run))}" for run in runs)]
 
 
 def _run_line(run: StoredRun) -> str:

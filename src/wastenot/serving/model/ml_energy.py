@@ -17,8 +17,8 @@ from typing import Any
 
 from wastenot.core.errors import BadInputError
 from wastenot.core.suggest import suggestion
+from wastenot.serving.tables.records import Percentiles, ServingPoint
 from wastenot.study.csv_text import check_text, quoting_problem
-from wastenot.study.serving_records import Percentiles, ServingPoint
 
 _REQUIRED = ("model_id", "gpu_model", "num_gpus", "max_num_seqs", "energy_per_token_joules", "median_itl_ms")
 _REMEDY = "give a table of the ML.ENERGY leaderboard, with columns such as " + ", ".join(_REQUIRED[:4])

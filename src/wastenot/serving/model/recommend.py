@@ -17,7 +17,7 @@ from wastenot.core.errors import BadInputError, InfeasibleError
 from wastenot.core.wording import counted
 from wastenot.frontiers.algebra import Point, choice
 from wastenot.serving.model.engine import Engine
-from wastenot.study.serving_records import Percentiles, ServingPoint
+from wastenot.serving.tables.records import Percentiles, ServingPoint
 
 Unit = Literal["token", "request", "money"]
 Percentile = Literal["mean", "p50", "p90", "p95", "p99"]

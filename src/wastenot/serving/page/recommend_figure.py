@@ -10,7 +10,7 @@ from wastenot.pages.optional_imports import load
 from wastenot.pages.theme import CATEGORIES
 from wastenot.serving.model.recommend import configuration_text
 from wastenot.serving.page.recommend_words import Recommended, about
-from wastenot.study.serving_records import ServingPoint
+from wastenot.serving.tables.records import ServingPoint
 
 _WIDE, _NARROW = 915, NARROW_WIDTH - 60
 _MOST_COLORED = 8  # models with a colour of their own

@@ -18,7 +18,7 @@ from wastenot.serving.model.recommend import (
     configuration_text,
     cost_function,
 )
-from wastenot.study.serving_records import ServingPoint
+from wastenot.serving.tables.records import ServingPoint
 
 _LATENCY = {"itl": "time between tokens", "ttft": "time to the first token", "end_to_end": "time to the last token"}
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from sqlalchemy import insert, select
 
 from wastenot.core.errors import StudyError
-from wastenot.study import catalog, schema
+from wastenot.serving.tables import schema
+from wastenot.study import catalog
 from wastenot.study.database import DAMAGED
 from wastenot.study.store import Study
 

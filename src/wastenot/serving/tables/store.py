@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 from sqlalchemy import Connection, insert, select, update
 
 from wastenot.core.errors import BadInputError, StudyError
-from wastenot.study import catalog, schema
+from wastenot.serving.tables import schema
+from wastenot.serving.tables.records import ServingPoint
+from wastenot.serving.tables.rows import StoredRun, WantedPoint, row_of, setting_values, stored_points, stored_runs
+from wastenot.study import catalog
 from wastenot.study.database import DAMAGED
-from wastenot.study.serving_records import ServingPoint
-from wastenot.study.serving_rows import StoredRun, WantedPoint, row_of, setting_values, stored_points, stored_runs
 from wastenot.study.store import Study
 
 

@@ -33,7 +33,7 @@ def test_a_summary_lists_runs_by_scenario_traffic_policy_and_seed(study):
     order = [("late", "night", 1), ("early", "night", 0), ("late", "night", 0), ("late", "day", 0), ("early", "day", 2)]
     for place, (policy, traffic, seed) in enumerate(order):
         store.keep(replace(RUN, digest=f"{place:064}", policy=policy, traffic=traffic, seed=seed))
-    found = study.summary().cluster_runs
+    found = study.summary().others["cluster_runs"]
     assert {(each.requests, each.energy_j, each.worst_class, each.failed) for each in found} == {(12, 1.5, 0.5, True)}
     together = [(each.traffic, each.policy) for each in found]
     assert len(dict.fromkeys(together)) == len(list(groupby(together))) == 4

@@ -10,9 +10,9 @@ from typing import Any, get_args
 from sqlalchemy import Connection, Row, func, select
 
 from wastenot.core.setting import AUTO, Setting
-from wastenot.study import schema
+from wastenot.serving.tables import schema
+from wastenot.serving.tables.records import LATENCIES, Percentiles, PointEvidence, ServingPoint
 from wastenot.study.catalog import utc_now
-from wastenot.study.serving_records import LATENCIES, Percentiles, PointEvidence, ServingPoint
 from wastenot.study.sweep import SETTING
 
 _PERCENTILES = tuple(field.name for field in fields(Percentiles))

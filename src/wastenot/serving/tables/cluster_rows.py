@@ -8,7 +8,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, select
 
-from wastenot.study import schema
+from wastenot.serving.tables import schema
 
 
 @dataclass(frozen=True, slots=True)
