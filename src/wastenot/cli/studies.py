@@ -133,7 +133,8 @@ def show(study: StudyOption, as_json: JsonOption = False) -> None:
     summary = open_study(study).summary()
     if as_json:
         document = as_values(summary)
-        print_json("show", {**document, **document.pop("others")})
+        others = document.pop("others")
+        print_json("show", document | others)
     else:
         console().print(_summary_text(study, summary))
 
