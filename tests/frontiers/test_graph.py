@@ -248,7 +248,7 @@ def test_a_graph_is_a_part_of_a_graph() -> None:
         assert outside.gap == 0.0
         assert inside.lower_bound_j is not None and inside.lower_bound_j <= outside.energy_j <= inside.energy_j * (1 + 1e-12)
         assert inside.energy_j == pytest.approx(outside.energy_j, rel=0.05)
-    alone = sequence(replicas[0].as_frontier(), kernels[1]).least_energy(within_s=6.0)
+    alone = sequence(replicas[0], kernels[1]).least_energy(within_s=6.0)
     assert len(alone.choices) == 2 and len(alone.choices[0]) == 3
 
 
@@ -268,3 +268,19 @@ def test_the_same_object_is_one_kind() -> None:
     made = graph([part, choice([(1.0, 1.0)]), part], [(0, 1), (1, 2)], delay_s=0.5)
     assert len(made.kinds) == 2
     assert made.least_time().time_s == 4.0
+
+
+def test_a_graph_answers_what_a_frontier_does_and_a_training_run_is_its_repeat() -> None:
+    kernel = choice([(1.0, 9.0, "fast"), (1.5, 6.0, "middle"), (2.0, 4.0, "slow")])
+    iteration = graph([kernel] * 3, [(0, 1)], worker=[0, 0, 1], waiting_w=0.5)
+    run = repeat(iteration, 1000)
+    assert run.least_time().time_s == pytest.approx(1000 * iteration.least_time().time_s)
+    assert run.least_energy().energy_j == pytest.approx(1000 * iteration.least_energy().energy_j)
+    at = iteration.hull()[1]
+    assert run.at_price(iteration.as_frontier().price_of_time(at.time_s) * (1 - 1e-9)).time_s == pytest.approx(
+        1000 * at.time_s
+    )
+    assert [each.choices for each in iteration.hull()] == [each.choices for each in run.hull()]
+    every = [(each.time_s, each.energy_j) for each in iteration.pareto()]
+    edp = iteration.least_edp(2.0)
+    assert edp.energy_j * edp.time_s**2 == pytest.approx(min(energy * time**2 for time, energy in every))

@@ -1,4 +1,4 @@
-"""Time-energy frontiers that compose: ``choice``, ``tie``, ``repeat``, ``sequence``, ``either`` and ``schedule``.
+"""Time-energy frontiers that compose: ``choice``, ``tie``, ``repeat``, ``sequence``, ``either``, ``schedule`` and ``graph``.
 
 A frontier stands for every way of doing a piece of work. Composing is cheap, since the parts are kept and not
 multiplied out; every question is asked of the whole and answered exactly from the parts.
@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import product
-from typing import overload
+from typing import Protocol, overload
 
 import numpy as np
 
@@ -137,6 +137,10 @@ class Frontier:
         return InfeasibleError(
             f"`within_s` {float(within_s or 0.0):g}: no way is that fast; the fastest takes {fastest_s:.9g} s"
         )
+
+    def as_frontier(self) -> Frontier:
+        """Itself; what composes is either this or can list its plans as one."""
+        return self
 
     def least_time(self) -> Point:
         """The fastest way, and of those the one of least energy."""
@@ -280,6 +284,13 @@ class Frontier:
         )
 
 
+class Work(Protocol):
+    """What composes: a :class:`Frontier`, or a :class:`~wastenot.frontiers.graph.Graph`, whose plans are listed for it."""
+
+    def as_frontier(self) -> Frontier:
+        """The ways to do it."""
+
+
 def choice(ways: Ways | Iterable[Way]) -> Frontier:
     """One of several ways.
 
@@ -307,7 +318,7 @@ def choice(ways: Ways | Iterable[Way]) -> Frontier:
     return Frontier((Ways(time, energy, [way[2] if len(way) == 3 else index for index, way in enumerate(listed)]),))
 
 
-def tie(*frontiers: Frontier) -> Frontier:
+def tie(*frontiers: Work) -> Frontier:
     """Several pieces of work after one another, where every choice must take the same way.
 
     Ways are the same where their labels are equal, or, of kernels, their settings. Alternatives of :func:`either` are
@@ -318,10 +329,12 @@ def tie(*frontiers: Frontier) -> Frontier:
     """
     if not frontiers:
         raise BadInputError("`frontiers`: a tie needs at least one frontier")
-    return Frontier(tuple(tied(Sequenced(nodes)) for nodes in product(*(each.alternatives for each in frontiers))))
+    return Frontier(
+        tuple(tied(Sequenced(nodes)) for nodes in product(*(each.as_frontier().alternatives for each in frontiers)))
+    )
 
 
-def either(*frontiers: Frontier) -> Frontier:
+def either(*frontiers: Work) -> Frontier:
     """One of several frontiers; a way is labelled with the pair (which frontier, its choices).
 
     Alternatives are solved separately. Only within a sequence are their Pareto points listed, which raises
@@ -332,21 +345,22 @@ def either(*frontiers: Frontier) -> Frontier:
     """
     if not frontiers:
         raise BadInputError("`frontiers`: either needs at least one frontier")
-    return Frontier(tuple(Alternative(node, index) for index, each in enumerate(frontiers) for node in each.alternatives))
+    listed = [each.as_frontier() for each in frontiers]
+    return Frontier(tuple(Alternative(node, index) for index, each in enumerate(listed) for node in each.alternatives))
 
 
-def repeat(frontier: Frontier, times: int) -> Frontier:
-    """The same work, done the same way each time.
+def repeat(frontier: Work, times: int) -> Frontier:
+    """The same work, done the same way each time; a training run is the repeat of an iteration.
 
     Raises:
         BadInputError: ``times`` is not a positive whole number.
     """
     if not (math.isfinite(times) and times == int(times) and times >= 1):
         raise BadInputError(f"`times` {times}: must be a positive whole number")
-    return Frontier(tuple(Repeated(node, int(times)) for node in frontier.alternatives))
+    return Frontier(tuple(Repeated(node, int(times)) for node in frontier.as_frontier().alternatives))
 
 
-def sequence(*frontiers: Frontier) -> Frontier:
+def sequence(*frontiers: Work) -> Frontier:
     """One piece of work after another, each its own way.
 
     Raises:
@@ -354,7 +368,7 @@ def sequence(*frontiers: Frontier) -> Frontier:
     """
     if not frontiers:
         raise BadInputError("`frontiers`: a sequence needs at least one frontier")
-    return Frontier((Sequenced(tuple(part for frontier in frontiers for part in _parts(frontier))),))
+    return Frontier((Sequenced(tuple(part for frontier in frontiers for part in _parts(frontier.as_frontier()))),))
 
 
 def schedule(

@@ -21,7 +21,7 @@ import numpy as np
 from wastenot.core.arrays import BoolArray, FloatArray, IndexArray
 from wastenot.core.blas import single_threaded
 from wastenot.core.errors import BadInputError, InfeasibleError
-from wastenot.frontiers.algebra import Frontier, Points
+from wastenot.frontiers.algebra import Frontier, Point, Points
 from wastenot.frontiers.graph_curve import CostCurve
 from wastenot.frontiers.graph_relaxation import GraphProblem, Relaxed
 from wastenot.frontiers.graph_rounding import Effort, cheaper_than, planned
@@ -131,6 +131,7 @@ class Graph:
         self.delay_s = np.zeros(len(self.edges)) if delay_s is None else np.asarray(delay_s, dtype=float)
         self.worker = np.zeros(len(self.kind), dtype=np.intp) if worker is None else np.asarray(worker, dtype=np.intp)
         self.waiting_w = np.zeros(1) if waiting_w is None else np.asarray(waiting_w, dtype=float)
+        self._listed: dict[tuple[int, Effort | None], Frontier] = {}
         self._check()
         self._dag = Dag(len(self.kind), self.edges, self.delay_s)
         power = np.concatenate([self.waiting_w, [0.0]])[self.worker]  # what a part's worker would draw if it waited
@@ -231,6 +232,22 @@ class Graph:
         ended = problem.end_w if problem.ends_early else 0.0
         return max(self._curve.at(problem.within_s).price_w(self._dag) - ended, 0.0)
 
+    def least_edp(self, exponent: float = 1.0, within_s: Fraction | float | None = None) -> Point:
+        """The listed plan of least ``energy * time ** exponent``; see :meth:`as_frontier` and :meth:`Frontier.least_edp`."""
+        return self.as_frontier().least_edp(exponent, within_s)
+
+    def at_price(self, price_j_per_s: float) -> Point:
+        """The listed plan that is best at a price of time; see :meth:`as_frontier` and :meth:`Frontier.at_price`."""
+        return self.as_frontier().at_price(price_j_per_s)
+
+    def hull(self) -> Points:
+        """Listed plans that are best at some price of time; see :meth:`as_frontier`."""
+        return self.as_frontier().hull()
+
+    def pareto(self) -> Points:
+        """Listed plans that no other beats in both time and energy; see :meth:`as_frontier`."""
+        return self.as_frontier().pareto()
+
     @single_threaded()
     def frontier(self, points: int = 32, *, held: bool = False, effort: Effort | None = None) -> GraphFrontier:
         """Plans of least energy from the fastest to the one of least energy.
@@ -294,14 +311,12 @@ class Graph:
     def as_frontier(self, points: int = 32, *, effort: Effort | None = None) -> Frontier:
         """The graph as a part of other frontiers: one choice of several plans, from the fastest to the least energy.
 
-        A way is labelled with the choices of each part, in order.
+        A way is labelled with the choices of each part, in order. Plans are listed once for the same arguments.
         """
-        found = [each for held in (False, True) for each in self.frontier(points, held=held, effort=effort).plans]
-        plans = sorted({each.way.tobytes(): self.plan(each.way) for each in found}.values(), key=lambda each: each.time_s)
-        ways = Ways(
-            np.array([each.time_s for each in plans]), np.array([each.energy_j for each in plans]), _Labels(self, plans)
-        )
-        return Frontier((ways,))
+        key = points, effort
+        if key not in self._listed:
+            self._listed[key] = self._as_frontier(points, effort)
+        return self._listed[key]
 
     def critical_path(self, plan: GraphPlan) -> IndexArray:
         """Parts of a plan that follow on each other without a pause, from its start to its end."""
@@ -317,6 +332,14 @@ class Graph:
         return dag.order[path[::-1]]
 
     # ---- inside ----------------------------------------------------------------------------------------------
+
+    def _as_frontier(self, points: int, effort: Effort | None) -> Frontier:
+        found = [each for held in (False, True) for each in self.frontier(points, held=held, effort=effort).plans]
+        plans = sorted({each.way.tobytes(): self.plan(each.way) for each in found}.values(), key=lambda each: each.time_s)
+        ways = Ways(
+            np.array([each.time_s for each in plans]), np.array([each.energy_j for each in plans]), _Labels(self, plans)
+        )
+        return Frontier((ways,))
 
     def _floor(self, waiting_w: float) -> tuple[FloatArray, FloatArray]:
         """A convex curve that no plan is below, of time and of what it costs a worker whose waiting draws so much."""
