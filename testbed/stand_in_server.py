@@ -13,6 +13,8 @@ from typing import Any
 
 from aiohttp import web
 
+from testbed.virtual_time import virtual_time
+
 
 @dataclass
 class Behaviour:
@@ -170,13 +172,10 @@ async def _answer(request: web.Request, server: StandIn, chat: bool) -> web.Stre
     return reply
 
 
-@contextmanager
-def stand_in_server(behaviour: Behaviour | None = None) -> Iterator[StandIn]:
-    """Run a stand-in in a thread of its own."""
-    server = StandIn("", behaviour or Behaviour())
+async def _started(server: StandIn) -> web.AppRunner:
+    """Listen, on a port that is free."""
     how = server.behaviour
     begun_s = time.perf_counter()
-    ready = threading.Event()
 
     async def models(request: web.Request) -> web.Response:
         if how.moved is not None:
@@ -202,32 +201,56 @@ def stand_in_server(behaviour: Behaviour | None = None) -> Iterator[StandIn]:
     async def chat(request: web.Request) -> web.StreamResponse:
         return await _answer(request, server, chat=True)
 
+    app = web.Application(client_max_size=1 << 26)
+    app.router.add_get("/v1/models", models)
+    app.router.add_get("/metrics", metrics)
+    if "completions" in how.api:
+        app.router.add_post("/v1/completions", completions)
+    if "chat" in how.api:
+        app.router.add_post("/v1/chat/completions", chat)
+    runner = web.AppRunner(app, handle_signals=False, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0, backlog=4096)
+    await site.start()
+    server._site, server._loop = site, asyncio.get_running_loop()
+    server._over = asyncio.Event()
+    server.url = f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"
+    return runner
+
+
+async def _ended(server: StandIn, runner: web.AppRunner) -> None:
+    for task in list(server._tasks):
+        task.cancel()
+    await runner.cleanup()
+
+
+@contextmanager
+def stand_in_server(behaviour: Behaviour | None = None) -> Iterator[StandIn]:
+    """Run a stand-in in a thread of its own."""
+    server = StandIn("", behaviour or Behaviour())
+    ready = threading.Event()
+
     async def serve() -> None:
-        app = web.Application(client_max_size=1 << 26)
-        app.router.add_get("/v1/models", models)
-        app.router.add_get("/metrics", metrics)
-        if "completions" in how.api:
-            app.router.add_post("/v1/completions", completions)
-        if "chat" in how.api:
-            app.router.add_post("/v1/chat/completions", chat)
-        runner = web.AppRunner(app, handle_signals=False, access_log=None, shutdown_timeout=0.1)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0, backlog=4096)
-        await site.start()
-        server._site, server._loop = site, asyncio.get_running_loop()
-        server._over = asyncio.Event()
-        server.url = f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"
+        runner = await _started(server)
         ready.set()
         await server._over.wait()
-        for task in list(server._tasks):
-            task.cancel()
-        await runner.cleanup()
+        await _ended(server, runner)
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
     thread.start()
-    assert ready.wait(10.0)
+    assert ready.wait(60.0)
     try:
         yield server
     finally:
         server._loop.call_soon_threadsafe(server._over.set)
         thread.join(60.0)
+
+
+@contextmanager
+def server_in_virtual_time(behaviour: Behaviour | None = None) -> Iterator[StandIn]:
+    """Run a stand-in and whoever asks it in one loop, in virtual time: the machine may be as busy as it likes."""
+    server = StandIn("", behaviour or Behaviour())
+    with virtual_time() as virtual:
+        runner = virtual.run(_started(server))
+        yield server
+        virtual.run(_ended(server, runner))

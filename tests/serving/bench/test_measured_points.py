@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from testbed.stand_in_server import Behaviour, StandIn, stand_in_server
+from testbed.stand_in_server import Behaviour, StandIn, server_in_virtual_time
 from wastenot.core.errors import BadInputError
 from wastenot.serving.bench.asks import Ask, Lengths, asks_of_lengths
 from wastenot.serving.bench.loops import Steady
@@ -28,22 +28,22 @@ def point_on(server: StandIn, wanted: int | None = 4, **options: object) -> Meas
 
 @pytest.fixture
 def server() -> Iterator[StandIn]:
-    with stand_in_server(Behaviour(ttft_s=0.04, gap_s=0.02)) as running:
+    with server_in_virtual_time(Behaviour(ttft_s=0.04, gap_s=0.02)) as running:
         yield running
 
 
 @pytest.mark.parametrize("api", ["completions", "chat"])
 def test_latencies_are_those_of_the_schedule(server: StandIn, api: str) -> None:
     point = point_on(server, api=api)
-    assert 0.04 <= point.ttft.p50_s < 1.0
-    assert point.itl.mean_s == pytest.approx(0.02, rel=0.1)
-    assert point.end_to_end.p50_s == pytest.approx(0.04 + 19 * 0.02, rel=0.2)
-    assert point.mean_running == pytest.approx(4.0, abs=0.5)
+    assert point.ttft.p50_s == pytest.approx(0.04)
+    assert point.itl.mean_s == pytest.approx(0.02)
+    assert point.end_to_end.p50_s == pytest.approx(0.04 + 19 * 0.02)
+    assert point.mean_running == pytest.approx(4.0, abs=0.01)
     assert point.running_by_server
     assert point.output_tokens == 20
     assert not point.failed
     # Twenty tokens in 0.42 s from each of four places.
-    assert point.tokens_per_s == pytest.approx(4 * 20 / 0.42, rel=0.25)
+    assert point.tokens_per_s == pytest.approx(4 * 20 / 0.42, rel=0.1)
 
 
 def test_prompts_have_the_length_that_was_asked_for(server: StandIn) -> None:
@@ -57,15 +57,15 @@ def test_gaps_are_divided_among_the_tokens_of_a_chunk(server: StandIn) -> None:
     for usage in ("every", "end"):
         server.behaviour.usage = usage
         point = point_on(server)
-        assert point.itl.p50_s == pytest.approx(0.005, rel=0.2)
+        assert point.itl.p50_s == pytest.approx(0.005)
         assert point.output_tokens == 20
 
 
 def test_requests_that_come_at_a_rate(server: StandIn) -> None:
     point = point_on(server, wanted=None)
     assert point.wanted == 0
-    assert 0.04 <= point.ttft.p50_s < 1.0
-    # Little's law: 20 requests a second, 0.42 s each.
+    assert point.ttft.p50_s == pytest.approx(0.04)
+    # Little's law: 20 requests a second, 0.42 s each; few have come, at random.
     assert point.mean_running == pytest.approx(8.4, rel=0.5)
     assert point.why_unstable.startswith("the steady state lasted")
 
