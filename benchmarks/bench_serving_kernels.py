@@ -26,7 +26,7 @@ from wastenot.study.store import open_study
 from wastenot.sweeping.point import PointOptions, measure_point
 from wastenot.workloads.build import build_workload
 from wastenot.workloads.kernel import DTYPE_BYTES, KernelSpec
-from wastenot.workloads.models import find_model
+from wastenot.workloads.named import find_model
 from wastenot.workloads.parts import Parts
 
 STEPS = 40  # of each kind, half of them at the card's own clocks

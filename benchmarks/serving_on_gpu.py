@@ -38,7 +38,8 @@ from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Device, Task
 from wastenot.meters.mean_power import pass_time, power_meter
 from wastenot.sweeping.point import PointOptions, measure_point
-from wastenot.workloads.models import Model, find_model
+from wastenot.workloads.models import Model
+from wastenot.workloads.named import find_model
 from wastenot.workloads.operations.elementwise import multiply_by_silu
 from wastenot.workloads.operations.norms import residual_rms_norm, rms_norm
 from wastenot.workloads.serving_steps import StepShapes, step_parts

@@ -247,7 +247,7 @@ def stand_in_server(behaviour: Behaviour | None = None) -> Iterator[StandIn]:
 
 
 @contextmanager
-def server_in_virtual_time(behaviour: Behaviour | None = None) -> Iterator[StandIn]:
+def virtual_server(behaviour: Behaviour | None = None) -> Iterator[StandIn]:
     """Run a stand-in and whoever asks it in one loop, in virtual time: the machine may be as busy as it likes."""
     server = StandIn("", behaviour or Behaviour())
     with virtual_time() as virtual:

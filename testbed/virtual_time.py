@@ -1,4 +1,4 @@
-"""Programs of asyncio in virtual time, which stands still while there is work and jumps to what is due when there is none."""
+"""Programs of asyncio in virtual time, which stands still while there is work and then jumps to what is due next."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 import pytest
 
 from wastenot.workloads.build import build_workload, list_workloads
-from wastenot.workloads.models import find_model
+from wastenot.workloads.named import find_model
 
 # layers, width, query heads, key heads, head width, feed-forward width, vocabulary (padded)
 GPT3 = {

@@ -10,7 +10,7 @@ from wastenot.core.errors import BadInputError
 from wastenot.workloads.bound import GPUS, Roofline, find_roofline
 from wastenot.workloads.build import build_shape, build_workload, list_workloads
 from wastenot.workloads.kernel import DTYPE_BYTES, Workload
-from wastenot.workloads.models import find_model
+from wastenot.workloads.named import find_model
 from wastenot.workloads.shape import (
     ATTENTIONS,
     PHASES,

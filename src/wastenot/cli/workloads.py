@@ -72,7 +72,7 @@ def workload(
 
 def _document(built: Workload, roofline: Roofline | None) -> dict[str, Any]:
     from wastenot.terminal.output import as_values
-    from wastenot.workloads.models import find_model
+    from wastenot.workloads.named import find_model
 
     run = built.run
     return {
@@ -115,7 +115,7 @@ def _models_text(models: tuple[Model, ...]) -> RenderableType:
 
 def _workload_text(built: Workload, roofline: Roofline | None) -> RenderableType:
     from wastenot.terminal.tables import Group, Text, plain_table
-    from wastenot.workloads.models import find_model
+    from wastenot.workloads.named import find_model
 
     table = plain_table(("kernel", "", "shape"), ("GFLOP", "MB", "FLOP/B", "count"), less_important=("", "MB"))
     if roofline is not None:

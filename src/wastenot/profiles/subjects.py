@@ -13,9 +13,9 @@ from wastenot.core.errors import BadInputError
 from wastenot.core.suggest import nearest, suggestion
 from wastenot.meters.tasks import find_tasks
 from wastenot.workloads.kernel import KernelSpec
+from wastenot.workloads.named import kernel_named
 from wastenot.workloads.primitives import PRIMITIVES, example_of, is_primitive, primitive
 from wastenot.workloads.shape import Shape
-from wastenot.workloads.unknown import kernel_named
 
 Function = Callable[[], object]
 Subject = str | KernelSpec | Function

@@ -28,7 +28,7 @@ SCHEMA_VERSION = 9
 since 3, natural clocks since 4, switching latency since 5, jobs since 6, servers since 7 and simulated clusters since 8;
 since 9 a workload says itself what it was captured on."""
 
-SUBJECTS: Final = ("wastenot.jobs.tables.schema", "wastenot.serving.tables.schema")
+SUBJECTS: Final = ("wastenot.jobs.tables.brief", "wastenot.serving.tables.brief")
 """Modules that add a subject's tables to ``metadata``, each a :class:`Subject`: by name, since a study knows no subject."""
 
 # Names begin with ours, because on a database server a study may share its schema with other programs' tables.

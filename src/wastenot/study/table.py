@@ -27,7 +27,7 @@ from wastenot.study.sweep import (
 )
 from wastenot.workloads.build import build_shape
 from wastenot.workloads.identity import ENERGY_STATES, GRANULARITIES, ModelRun
-from wastenot.workloads.models import find_model
+from wastenot.workloads.named import find_model
 from wastenot.workloads.shape import Shape
 
 REQUIRED = ("kernel", "count", "core_mhz", "memory_mhz", "time_s", "energy_j")

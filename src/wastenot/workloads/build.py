@@ -6,13 +6,12 @@ from dataclasses import replace
 from typing import Unpack
 
 from wastenot.core.errors import BadInputError
-from wastenot.workloads.gpt3 import gpt3_kernels
+from wastenot.workloads.families import family_kernels
 from wastenot.workloads.identity import ModelRun
 from wastenot.workloads.kernel import DTYPE_BYTES, Workload
-from wastenot.workloads.llama import llama_kernels
-from wastenot.workloads.models import MODELS, Model, find_model
+from wastenot.workloads.models import MODELS, Model
+from wastenot.workloads.named import find_model
 from wastenot.workloads.shape import Shape, ShapeOptions, default_batch, name_of, parse_name
-from wastenot.workloads.sizes import Sizes
 
 
 def list_workloads() -> tuple[Model, ...]:
@@ -46,9 +45,8 @@ def build_workload(name: str, shape: Shape | None = None, **options: Unpack[Shap
     model = find_model(name)
     chosen = build_shape(**options) if shape is None else replace(shape, **options)
     chosen.check(model)
-    kernels = (gpt3_kernels if model.family == "gpt3" else llama_kernels)(Sizes(model, chosen))
     element_bytes = DTYPE_BYTES[chosen.dtype]
-    typed = tuple(replace(kernel, element_bytes=element_bytes) for kernel in kernels)
+    typed = tuple(replace(kernel, element_bytes=element_bytes) for kernel in family_kernels(model, chosen))
     return Workload(name_of(model, chosen), typed, _description(model, chosen), ModelRun(model.name, chosen))
 
 

@@ -112,16 +112,3 @@ MODELS: dict[str, Model] = {
         _llama("70b", 80, 8192, 64, 8, 28_672, _LLAMA3_VOCABULARY),
     )
 }
-
-
-def find_model(name: str) -> Model:
-    """The model of a name.
-
-    Raises:
-        BadInputError: there is none; says what was probably meant, and which there are.
-    """
-    if name not in MODELS:
-        from wastenot.workloads.unknown import unknown_workload
-
-        raise unknown_workload(name)
-    return MODELS[name]

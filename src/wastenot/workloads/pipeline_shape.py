@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Unpack
 
-from wastenot.workloads.models import Model, find_model
+from wastenot.workloads.models import Model
+from wastenot.workloads.named import find_model
 from wastenot.workloads.shape import Shape, ShapeOptions, tensor_parallel_degrees
 
 _STATE_BYTES = 18  # of a parameter in mixed precision: weight and gradient of 2, and fp32 master, moments and gradient sum

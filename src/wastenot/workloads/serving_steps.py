@@ -19,7 +19,7 @@ from typing import Literal
 from wastenot.core.errors import BadInputError
 from wastenot.workloads.build import build_workload
 from wastenot.workloads.kernel import DTYPE_BYTES, KernelSpec
-from wastenot.workloads.models import find_model
+from wastenot.workloads.named import find_model
 from wastenot.workloads.parts import Parts
 from wastenot.workloads.shape import Attention
 

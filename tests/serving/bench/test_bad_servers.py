@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from testbed.stand_in_server import Behaviour, StandIn, server_in_virtual_time
+from testbed.stand_in_server import Behaviour, StandIn, virtual_server
 from wastenot.core.errors import BadInputError, ServerError
 from wastenot.serving.bench.asks import Ask, Lengths, asks_of_lengths
 from wastenot.serving.bench.loops import Steady
@@ -37,7 +37,7 @@ def _given_up_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def server() -> Iterator[StandIn]:
-    with server_in_virtual_time() as running:
+    with virtual_server() as running:
         yield running
 
 
@@ -54,7 +54,7 @@ def test_an_address_that_is_none(typed: str) -> None:
 
 
 def test_a_password_in_the_address_is_sent_and_shown_nowhere() -> None:
-    with server_in_virtual_time(Behaviour(key="Basic bWU6c2VjcmV0")) as locked:
+    with virtual_server(Behaviour(key="Basic bWU6c2VjcmV0")) as locked:
         found = find(Target(locked.url.replace("://", "://me:secret@")))
         assert found.server.url == locked.url
         assert "secret" not in repr(found)
@@ -82,17 +82,17 @@ def test_a_model_that_is_not_served(server: StandIn) -> None:
 
 def test_a_server_of_something_else(server: StandIn) -> None:
     server.behaviour.api = ()
-    with server_in_virtual_time(Behaviour(api=())) as other, pytest.raises(BadInputError, match=r"is not there \(404\)"):
+    with virtual_server(Behaviour(api=())) as other, pytest.raises(BadInputError, match=r"is not there \(404\)"):
         find(Target(other.url))
 
 
 def test_chat_alone_is_found() -> None:
-    with server_in_virtual_time(Behaviour(api=("chat",))) as other:
+    with virtual_server(Behaviour(api=("chat",))) as other:
         assert find(Target(other.url)).server.api == "chat"
 
 
 def test_a_server_that_wants_a_key() -> None:
-    with server_in_virtual_time(Behaviour(key="Bearer secret")) as locked:
+    with virtual_server(Behaviour(key="Bearer secret")) as locked:
         with pytest.raises(BadInputError, match="wants a key") as error:
             find(Target(locked.url, key="wrong"))
         assert "wrong" not in one_line(error)
@@ -103,7 +103,7 @@ def test_a_server_that_wants_a_key() -> None:
 
 @pytest.mark.parametrize("takes", [("ignore_eos",), ("continuous_usage_stats",), ()])
 def test_fields_that_a_server_refuses_are_left_out(takes: tuple[str, ...]) -> None:
-    with server_in_virtual_time(Behaviour(takes=takes, usage="end")) as strict:
+    with virtual_server(Behaviour(takes=takes, usage="end")) as strict:
         point = point_on(strict)
         assert point.ended > 0
         assert not point.failed
@@ -111,12 +111,15 @@ def test_fields_that_a_server_refuses_are_left_out(takes: tuple[str, ...]) -> No
 
 
 def test_a_server_that_fails_at_once() -> None:
-    with server_in_virtual_time(Behaviour(fails=500)) as broken, pytest.raises(ServerError, match=r"fails \(500\).*out of memory"):
+    with (
+        virtual_server(Behaviour(fails=500)) as broken,
+        pytest.raises(ServerError, match=r"fails \(500\).*out of memory"),
+    ):
         find(Target(broken.url))
 
 
 def test_a_server_that_begins_to_fail_ends_the_measurement_and_what_came_is_kept() -> None:
-    with server_in_virtual_time(Behaviour(fails=500, fails_after=23)) as broken:
+    with virtual_server(Behaviour(fails=500, fails_after=23)) as broken:
         point = measure_point(Target(broken.url), load, 8)
         assert "requests in a row failed (refused: 500: out of memory)" in point.fault
         assert point.why_unstable == point.fault
@@ -132,7 +135,7 @@ def _die_in_the_middle(server: StandIn) -> None:
 
 
 def test_a_server_that_dies_ends_the_measurement_and_what_came_is_kept() -> None:
-    with server_in_virtual_time() as server:
+    with virtual_server() as server:
         dies = threading.Thread(target=_die_in_the_middle, args=(server,))
         dies.start()
         point = measure_point(Target(server.url), load, 4, steady=Steady(least_s=600.0))  # its end is that of the server
@@ -144,7 +147,7 @@ def test_a_server_that_dies_ends_the_measurement_and_what_came_is_kept() -> None
 
 
 def test_a_server_that_died_before_answered_nothing() -> None:
-    with server_in_virtual_time() as server:
+    with virtual_server() as server:
         found = find(Target(server.url))
         server.die()
         time.sleep(0.2)
@@ -154,7 +157,7 @@ def test_a_server_that_died_before_answered_nothing() -> None:
 
 @pytest.mark.parametrize("usage", ["never", "end"])
 def test_streams_without_usage(usage: str) -> None:
-    with server_in_virtual_time(Behaviour(usage=usage)) as server:
+    with virtual_server(Behaviour(usage=usage)) as server:
         point = point_on(server)
         assert point.output_tokens == 20
         assert 0.0 < point.tokens_per_s < 1.5 * 4 * 20 / 0.21  # as fast as the server answers, or slower
@@ -163,7 +166,7 @@ def test_streams_without_usage(usage: str) -> None:
 
 
 def test_an_answer_cut_to_its_length_has_that_many_tokens_though_nobody_counts() -> None:
-    with server_in_virtual_time(Behaviour(usage="never", tokens_per_chunk=5, gap_s=0.1)) as server:
+    with virtual_server(Behaviour(usage="never", tokens_per_chunk=5, gap_s=0.1)) as server:
         point = point_on(server)
         assert point.output_tokens == 20
         # Of the 15 tokens after the first chunk, and not of the three chunks; few chunks arrive together with the first.
@@ -171,7 +174,7 @@ def test_an_answer_cut_to_its_length_has_that_many_tokens_though_nobody_counts()
 
 
 def test_a_rate_limit_is_waited_for_and_said() -> None:
-    with server_in_virtual_time() as server:
+    with virtual_server() as server:
         found = find(Target(server.url))
         server.behaviour.limit_first = len(server.requests) + 5
         point = measure_point(found, some(40), 4)
@@ -181,19 +184,22 @@ def test_a_rate_limit_is_waited_for_and_said() -> None:
 
 
 def test_a_rate_limit_that_never_ends() -> None:
-    with server_in_virtual_time(Behaviour(limit_first=10**9)) as server, pytest.raises(BadInputError, match="limits its rate"):
+    with (
+        virtual_server(Behaviour(limit_first=10**9)) as server,
+        pytest.raises(BadInputError, match="limits its rate"),
+    ):
         find(Target(server.url))
 
 
 def test_answers_that_end_before_the_length_asked_for() -> None:
-    with server_in_virtual_time(Behaviour(answer_tokens=7)) as server:
+    with virtual_server(Behaviour(answer_tokens=7)) as server:
         point = point_on(server)
         assert point.output_tokens == 7
         assert any("answers ended early: 7 tokens on average of 20 asked for" in note for note in point.notes)
 
 
 def test_streams_that_break_off() -> None:
-    with server_in_virtual_time() as server:
+    with virtual_server() as server:
         found = find(Target(server.url))
         server.behaviour.cut_after = 3
         point = measure_point(found, some(12), 4, steady=SHORT)
@@ -204,7 +210,7 @@ def test_streams_that_break_off() -> None:
 
 def test_a_server_that_runs_fewer_than_wanted_is_unstable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wastenot.serving.bench.caveats.LEAST_STEADY_S", 2.0)
-    with server_in_virtual_time(Behaviour(most_running=3)) as server:
+    with virtual_server(Behaviour(most_running=3)) as server:
         point = measure_point(Target(server.url), load, 6, steady=Steady(least_s=2.5))
         assert point.mean_running == pytest.approx(3.0, abs=0.3)
         assert "of the 6 wanted; its own limit may be lower" in point.why_unstable
@@ -213,7 +219,7 @@ def test_a_server_that_runs_fewer_than_wanted_is_unstable(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize(("most", "wanted", "running"), [(100, 4, 4.0), (100, 1, 1.0), (3, 6, 3.0), (1, 4, 1.0)])
 def test_a_server_without_metrics_is_seen_from_outside(most: int, wanted: int, running: float) -> None:
-    with server_in_virtual_time(Behaviour(metrics=False, most_running=most)) as server:
+    with virtual_server(Behaviour(metrics=False, most_running=most)) as server:
         point = point_on(server, wanted)
         assert not point.running_by_server
         assert 0.5 * running < point.mean_running <= 0.5 * (running + wanted)  # not those in its queue
@@ -221,7 +227,7 @@ def test_a_server_without_metrics_is_seen_from_outside(most: int, wanted: int, r
 
 
 def test_others_who_use_the_server_are_noticed() -> None:
-    with server_in_virtual_time(Behaviour(others_per_s=1000.0)) as server:
+    with virtual_server(Behaviour(others_per_s=1000.0)) as server:
         point = measure_point(Target(server.url), load, 4, steady=Steady(least_s=4.0))
         assert any("others use the server" in note for note in point.notes)
 
@@ -242,7 +248,7 @@ def test_fewer_requests_than_are_to_run(server: StandIn) -> None:
 
 def test_a_server_that_is_busy_before_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wastenot.serving.bench.point._PATIENCE_S", 0.5)
-    with server_in_virtual_time() as server:
+    with virtual_server() as server:
         server.running = 3  # requests of others, which do not end
         point = point_on(server)
         assert "the server was busy before the first request: 3 requests of others ran" in point.notes
@@ -251,7 +257,7 @@ def test_a_server_that_is_busy_before_is_noticed(monkeypatch: pytest.MonkeyPatch
 def test_requests_that_come_faster_than_they_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wastenot.serving.bench.caveats.LEAST_STEADY_S", 0.5)
     monkeypatch.setattr("wastenot.serving.bench.loops._LEAST_DRAIN_S", 0.5)
-    with server_in_virtual_time(Behaviour(most_running=1)) as server:
+    with virtual_server(Behaviour(most_running=1)) as server:
 
         def arriving(prompts: Prompts) -> Iterator[Ask]:
             return asks_of_lengths(prompts, Lengths(50), Lengths(20), rate_per_s=40.0)
@@ -263,5 +269,5 @@ def test_requests_that_come_faster_than_they_are_answered(monkeypatch: pytest.Mo
 
 def test_a_server_that_sends_requests_on() -> None:
     says = "sends requests on to https://elsewhere/; give that one"
-    with server_in_virtual_time(Behaviour(moved="https://elsewhere/")) as server, pytest.raises(BadInputError, match=says):
+    with virtual_server(Behaviour(moved="https://elsewhere/")) as server, pytest.raises(BadInputError, match=says):
         find(Target(server.url))

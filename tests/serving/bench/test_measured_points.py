@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from testbed.stand_in_server import Behaviour, StandIn, server_in_virtual_time
+from testbed.stand_in_server import Behaviour, StandIn, virtual_server
 from wastenot.core.errors import BadInputError
 from wastenot.serving.bench.asks import Ask, Lengths, asks_of_lengths
 from wastenot.serving.bench.loops import Steady
@@ -28,7 +28,7 @@ def point_on(server: StandIn, wanted: int | None = 4, **options: object) -> Meas
 
 @pytest.fixture
 def server() -> Iterator[StandIn]:
-    with server_in_virtual_time(Behaviour(ttft_s=0.04, gap_s=0.02)) as running:
+    with virtual_server(Behaviour(ttft_s=0.04, gap_s=0.02)) as running:
         yield running
 
 

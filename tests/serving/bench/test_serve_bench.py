@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import wastenot as wn
-from testbed.stand_in_server import Behaviour, server_in_virtual_time
+from testbed.stand_in_server import Behaviour, virtual_server
 from wastenot.serving.bench import caveats
 from wastenot.serving.bench.asks import Lengths
 from wastenot.serving.bench.loads import load_of_lengths
@@ -17,7 +17,7 @@ LOAD = load_of_lengths(Lengths(20.0), Lengths(20.0))
 @pytest.fixture
 def server(monkeypatch):
     monkeypatch.setattr(caveats, "LEAST_STEADY_S", 0.5)
-    with server_in_virtual_time(Behaviour(ttft_s=0.01, gap_s=0.01)) as running:
+    with virtual_server(Behaviour(ttft_s=0.01, gap_s=0.01)) as running:
         yield running
 
 

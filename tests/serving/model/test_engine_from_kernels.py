@@ -12,7 +12,7 @@ from wastenot.frontiers.algebra import choice, repeat, sequence, tie
 from wastenot.serving.model.from_kernels import default_settings, kernels_of, tables_of
 from wastenot.serving.model.memory import cache_blocks, cache_token_bytes, card_bytes
 from wastenot.study.sweep import Kernel, Sweep
-from wastenot.workloads.models import find_model
+from wastenot.workloads.named import find_model
 from wastenot.workloads.serving_steps import StepPart
 
 CLOCKS = (1000.0, 1500.0, 2000.0)

@@ -15,7 +15,7 @@ from wastenot.study.store import open_study
 from wastenot.sweeping.point import PointOptions, measure_point
 from wastenot.workloads.build import build_workload
 from wastenot.workloads.communication import LINKS
-from wastenot.workloads.models import find_model
+from wastenot.workloads.named import find_model
 from wastenot.workloads.serving_steps import StepShapes
 
 FEW = StepShapes(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Boolean, Column, Connection, Double, ForeignKey, Integer, String, Table, Text, select
+from sqlalchemy import BigInteger, Boolean, Column, Double, ForeignKey, Integer, String, Table, Text
 
 from wastenot.study.schema import metadata
 
@@ -89,8 +89,3 @@ job_speeds = Table(
     Column("power_error", Double, nullable=False),
     Column("measured_at", String(32), nullable=False),
 )
-
-
-def in_brief(connection: Connection) -> dict[str, tuple[object, ...]]:
-    """Names of the jobs, in the order in which they came."""
-    return {"jobs": tuple(connection.scalars(select(jobs.c.name).order_by(jobs.c.id)))}

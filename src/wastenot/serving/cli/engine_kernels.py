@@ -48,7 +48,7 @@ def profile_by_kernels(
     from wastenot.study.store import open_study
     from wastenot.terminal.output import typed_command
     from wastenot.terminal.progress import kept_if_interrupted, resume_with, shown_progress
-    from wastenot.workloads.models import find_model
+    from wastenot.workloads.named import find_model
 
     wanted = parse_counts("--degrees", degrees)
     find_model(model)

@@ -30,7 +30,8 @@ from wastenot.sweeping.point import PointOptions
 from wastenot.sweeping.sweep import measure_sweep
 from wastenot.workloads.communication import LINKS, Link, all_reduce_s, point_to_point_s
 from wastenot.workloads.kernel import DTYPE_BYTES, KernelSpec
-from wastenot.workloads.models import Model, find_model
+from wastenot.workloads.models import Model
+from wastenot.workloads.named import find_model
 from wastenot.workloads.serving_steps import StepShapes, step_parts
 from wastenot.workloads.shape import Attention, tensor_parallel_degrees
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from sqlalchemy import BigInteger, Column, Connection, Double, ForeignKey, Integer, String, Table, Text
+from sqlalchemy import BigInteger, Column, Double, ForeignKey, Integer, String, Table, Text
 
 from wastenot.serving.tables.records import LATENCIES, Percentiles
 from wastenot.study.schema import metadata
@@ -76,19 +76,3 @@ cluster_runs = Table(
     Column("record", Text, nullable=False),
     Column("recorded_at", String(32), nullable=False),
 )
-
-
-def in_brief(connection: Connection) -> dict[str, tuple[object, ...]]:
-    """Servers in the order of their first point, what was measured or imported together, and simulated clusters.
-
-    Raises:
-        ValueError: what is stored cannot be.
-    """
-    from wastenot.serving.tables.cluster_rows import summarise_cluster_runs
-    from wastenot.serving.tables.rows import stored_runs, summarise_servers
-
-    return {
-        "servers": summarise_servers(connection),
-        "serving_runs": stored_runs(connection),
-        "cluster_runs": summarise_cluster_runs(connection),
-    }

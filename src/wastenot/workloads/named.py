@@ -1,13 +1,26 @@
-"""What to say of a name that is no workload: what its user probably meant, and the command for that."""
+"""Models by name; and of a name that is no workload what its user probably meant, and the command for that."""
 
 from __future__ import annotations
 
 from wastenot.core.errors import BadInputError
 from wastenot.core.suggest import nearest, suggestion
-from wastenot.workloads.models import MODELS
+from wastenot.workloads.families import family_kernels
+from wastenot.workloads.models import MODELS, Model
 from wastenot.workloads.primitives import PRIMITIVES, example_of
+from wastenot.workloads.shape import Shape
 
 _KERNELS_OF = ("gpt3-xl", "llama-8b")  # one model of each family: the others have kernels of the same names
+
+
+def find_model(name: str) -> Model:
+    """The model of a name.
+
+    Raises:
+        BadInputError: there is none; says what was probably meant, and which there are.
+    """
+    if name not in MODELS:
+        raise unknown_workload(name)
+    return MODELS[name]
 
 
 def unknown_workload(name: str) -> BadInputError:
@@ -44,10 +57,8 @@ def unknown_workload(name: str) -> BadInputError:
 
 def kernel_named(name: str) -> str | None:
     """``MODEL:KERNEL`` for the name of a kernel, or one near to it, in one of the models; ``None`` if there is none."""
-    from wastenot.workloads.build import build_workload
-
     for model in _KERNELS_OF:
-        found = nearest(name, [kernel.name for kernel in build_workload(model).kernels])
+        found = nearest(name, [kernel.name for kernel in family_kernels(MODELS[model], Shape())])
         if found is not None:
             return f"{model}:{found}"
     return None
