@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from wastenot.cli.apply import ShownOptions
+    from wastenot.cli.watched_run import ShownOptions
     from wastenot.control.status import Summary
 
 
@@ -29,7 +29,7 @@ def apply_pipeline(
     Raises:
         BadInputError: the plan was edited, is for another kind of card, or no program is to run.
     """
-    from wastenot.cli.apply import run_command, say_wastenot
+    from wastenot.cli.watched_run import run_command, say_wastenot
     from wastenot.control.session import PATIENCE_S
     from wastenot.core.errors import BadInputError
     from wastenot.pipelines.run.application import prepare_pipeline, would_be_set_in_pipeline

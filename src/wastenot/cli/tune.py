@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from wastenot.cli.apply import (
+from wastenot.cli.watched_run import (
     Live,
     ShownOptions,
     find_program,

@@ -1,0 +1,210 @@
+"""A program that runs while a session drives the clocks: its live line, its metrics, and what is written of it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wastenot.cli.child_program import Child, exit_code, running_program
+from wastenot.terminal import quantities
+
+if TYPE_CHECKING:
+    from wastenot.cli.bottom_lines import BottomLines
+    from wastenot.control.session import Session
+    from wastenot.control.status import Status, Summary
+
+NOT_FOUND, NOT_EXECUTABLE = 127, 126
+_INTERVAL_S = 1.0  # between live lines in a terminal
+_PLAIN_INTERVAL_S = 60.0  # and elsewhere
+
+
+@dataclass(frozen=True, slots=True)
+class ShownOptions:
+    """What is shown and written of a run."""
+
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write a summary of the run to this file, as JSON.")
+    ] = None
+    report: Annotated[
+        Path | None, typer.Option("--report", metavar="FILE.html", help="Write a page of the run to this file.")
+    ] = None
+    metrics_port: Annotated[
+        int | None,
+        typer.Option("--metrics-port", metavar="PORT", help="Serve metrics to Prometheus on this port; 0 takes a free one."),
+    ] = None
+    interval: Annotated[
+        float | None,
+        typer.Option(
+            "--interval",
+            metavar="S",
+            parser=quantities.seconds,
+            help="Time between lines shown; by default 1 s in a terminal, 60 s elsewhere.",
+        ),
+    ] = None
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show nothing while the program runs.")] = False
+
+
+def find_program(program: str) -> None:
+    """End as a shell does where there is no such command, before anything is touched."""
+    if shutil.which(program) is not None:
+        return
+    there = os.path.exists(program) if os.sep in program else False
+    _cannot_run(program, "it is not executable" if there else "there is no such command", found=there)
+
+
+def _cannot_run(program: str, why: str, *, found: bool) -> None:
+    from wastenot.terminal.output import say
+
+    say(f"error: {program}: cannot run this command: {why}; no clock was set")
+    raise typer.Exit(NOT_EXECUTABLE if found else NOT_FOUND)
+
+
+def run_command(
+    session: Session, command: list[str], shown: ShownOptions, as_json: bool, *, pipeline: bool = False
+) -> tuple[Summary, int]:
+    """Run a program while a session drives the clocks; what became of it, and its exit code."""
+    from wastenot.programs.environment import socket_of
+
+    with ExitStack() as stack:
+        stack.enter_context(session)
+        serve_metrics_of(stack, shown, session)
+        try:
+            child = stack.enter_context(
+                running_program(command, to_stderr=as_json, environment=socket_of(session, pipeline=pipeline))
+            )
+        except OSError as error:
+            session.end("failed")
+            missing = isinstance(error, FileNotFoundError)
+            _cannot_run(command[0], error.strerror or str(error), found=not missing)
+        _watch(child, session, shown)
+        code = exit_code(child)
+        summary = session.end("job ended", code)
+    if session.problem is not None:
+        say_wastenot(f"the plan ended early, and the program ran on at the default clocks: {session.problem}")
+    elif not session.ranks and pipeline:
+        say_wastenot(
+            "no instructions were seen: the program does not use torch.distributed.pipelining, or its Python ignores "
+            "PYTHONPATH; mark them with applied.instruction() in the program (docs/pipelines-recipes.md)"
+        )
+    elif not session.ranks:
+        say_wastenot(
+            "no iterations were seen: the program does not train with PyTorch, or its Python ignores PYTHONPATH; mark them "
+            "with wastenot.apply in the program"
+        )
+    return summary, code
+
+
+def serve_metrics_of(stack: ExitStack, shown: ShownOptions, session: Session) -> None:
+    """Serve metrics of a session, where they are wanted."""
+    if shown.metrics_port is not None:
+        from wastenot.control.metrics import LOCALHOST, serve_metrics
+
+        port = stack.enter_context(serve_metrics(shown.metrics_port, session.status))
+        say_wastenot(f"metrics: http://{LOCALHOST}:{port}/metrics")
+
+
+def _watch(child: Child, session: Session, shown: ShownOptions) -> None:
+    """Show what is saved until the program ends."""
+    with Live(shown) as live:
+        while True:
+            try:
+                child.wait(live.interval_s)
+                return
+            except subprocess.TimeoutExpired:
+                live.show(session.status())
+
+
+class Live:
+    """The live line: at the bottom of a terminal, now and then elsewhere; events once."""
+
+    def __init__(self, shown: ShownOptions) -> None:
+        from wastenot.cli.bottom_lines import BottomLines
+
+        self._quiet = shown.quiet
+        self._bottom: BottomLines | None = None
+        if not shown.quiet and sys.stderr.isatty():
+            self._bottom = BottomLines(sys.stderr, 1)
+        plain = _PLAIN_INTERVAL_S if self._bottom is None else _INTERVAL_S
+        self._each_s = shown.interval or plain
+        self.interval_s = min(self._each_s, _INTERVAL_S)
+        self._due_s = time.monotonic() + self._each_s
+        self._told = 0
+
+    def __enter__(self) -> Live:
+        if self._bottom is not None:
+            self._bottom.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bottom is not None:
+            self._bottom.__exit__()
+
+    def show(self, status: Status) -> None:
+        """Show where it stands, if it is time to."""
+        if self._quiet:
+            return
+        for event in new_events(status, self._told):
+            self._told = event.number
+            if event.worth_telling:
+                say_wastenot(event.text)
+        if time.monotonic() < self._due_s:
+            return
+        self._due_s = time.monotonic() + self._each_s
+        from wastenot.control.page.line import live_text
+
+        text = live_text(status)
+        if self._bottom is None:
+            say_wastenot(text)
+        else:
+            self._bottom.show([f"\x1b[1m wastenot \x1b[0m {text}"[: self._bottom.width + 8]])
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    number: int
+    text: str
+    worth_telling: bool
+
+
+def new_events(status: Status, told: int) -> Iterator[_Told]:
+    """Events that came after so many."""
+    for number, event in enumerate(status.events[told:], start=told + 1):
+        yield _Told(number, f"{event.kind}: {event.text}", event.kind not in ("started", "ended"))
+
+
+def write_outcome(summary: Summary, shown: ShownOptions) -> None:
+    """Write the summary and the page of a run, where they are wanted."""
+    from wastenot.core.errors import WastenotError
+    from wastenot.core.files import write_text
+    from wastenot.terminal.output import json_text
+
+    document = summary.model_dump(mode="json", by_alias=True)
+    try:
+        if shown.out is not None:
+            write_text(shown.out, json_text(document) + "\n")
+            say_wastenot(f"{shown.out}: summary written")
+        if shown.report is not None:
+            from wastenot.control.page.page import write_applied_page
+
+            write_applied_page(summary, shown.report, command=shlex.join(["wastenot", *sys.argv[1:]]))
+            say_wastenot(f"{shown.report}: page written")
+    except WastenotError as error:  # the job's exit code stays
+        say_wastenot(f"error: {error}")
+
+
+def say_wastenot(message: str) -> None:
+    """Say something between the lines of the program that runs."""
+    from wastenot.terminal.output import say
+
+    say(f"wastenot: {message}")
