@@ -38,7 +38,7 @@ from wastenot.planning.objective import Objective
 from wastenot.planning.planner import Planner
 from wastenot.study.store import open_study
 from wastenot.sweeping.grid import Grid
-from wastenot.sweeping.sweep import measure_sweep
+from wastenot.sweeping.measure import measure_sweep
 from wastenot.workloads.identity import GRANULARITIES, Granularity
 
 PRESETS = ("rtx-3080-ti", "rtx-a4000", "v100", "h200", "mi300x")

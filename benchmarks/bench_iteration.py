@@ -34,7 +34,7 @@ from wastenot.devices.simulated.regulator import RegulatedClock
 from wastenot.kernels.natural.curves import KernelCurve
 from wastenot.kernels.natural.held import HELD_SD
 from wastenot.kernels.natural.iteration import iteration_of_study, measured_at_c, predict_iteration
-from wastenot.kernels.natural.sweep import natural_sweep
+from wastenot.kernels.natural.measure import natural_sweep
 from wastenot.meters.tasks import tasks_of
 from wastenot.planning.power_limit import (
     ClockCosts,

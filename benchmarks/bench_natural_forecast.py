@@ -27,8 +27,8 @@ from wastenot.devices.simulated.preset import find_preset
 from wastenot.devices.timeline import Phase, Subject
 from wastenot.kernels.forecast.forecast import Quantiles, best_options, forecast
 from wastenot.kernels.forecast.natural import CAP_STEP_MHZ
+from wastenot.kernels.natural.measure import natural_sweep
 from wastenot.kernels.natural.storage import read_curves
-from wastenot.kernels.natural.sweep import natural_sweep
 from wastenot.meters.tasks import WorkloadTasks, find_tasks
 from wastenot.study.store import Study, open_study
 from wastenot.workloads.kernel import KernelSpec

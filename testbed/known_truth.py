@@ -18,8 +18,8 @@ from wastenot.planning.objective import Objective
 from wastenot.planning.planner import Planner
 from wastenot.study.store import Study, open_study
 from wastenot.study.sweep import Sweep
+from wastenot.sweeping.measure import measure_sweep
 from wastenot.sweeping.point import PointOptions
-from wastenot.sweeping.sweep import measure_sweep
 
 ROUNDING = 1e-4  # of the energy: an interval that ends this close to the truth contains it
 

@@ -15,8 +15,8 @@ from wastenot.meters.tasks import tasks_by_name
 from wastenot.study.store import open_study
 from wastenot.study.sweep import Sweep
 from wastenot.sweeping.grid import Grid
+from wastenot.sweeping.measure import SweepOutcome
 from wastenot.sweeping.point import PointOptions
-from wastenot.sweeping.sweep import SweepOutcome
 
 
 @dataclass(frozen=True, slots=True)

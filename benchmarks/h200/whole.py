@@ -18,8 +18,8 @@ from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Task
 from wastenot.meters.tasks import tasks_of
 from wastenot.study.store import open_study
+from wastenot.sweeping.measure import recording
 from wastenot.sweeping.point import Measurement, PointOptions, hottest_first, measure_point, warm_up
-from wastenot.sweeping.sweep import recording
 from wastenot.workloads.build import build_workload
 
 

@@ -67,5 +67,5 @@ from .study.sweep_file import (
     read_sweep as read_sweep,
     write_sweep as write_sweep,
 )
-from .workloads.capturing.session import Captured as Captured, capture as capture
+from .workloads.capturing.capture import Captured as Captured, capture as capture
 from .workloads.capturing.workload_file import read_workload as read_workload, write_workload as write_workload

@@ -12,7 +12,7 @@ from testbed.few_kernels import write_few_kernels
 from testbed.program import Program
 from testbed.toy_gpu import TOY
 from wastenot.kernels.cli.sweep import outcome_lines
-from wastenot.sweeping.sweep import Drift, SweepOutcome
+from wastenot.sweeping.measure import Drift, SweepOutcome
 from wastenot.workloads.identity import WorkloadKey
 
 SWEEP = ["sweep", "few.json", "--device", "sim:toy.toml", "--study", "s.db", "--core-step", "600", "--memory", "9501",

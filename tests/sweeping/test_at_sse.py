@@ -12,9 +12,9 @@ from wastenot.devices.protocol import Task
 from wastenot.devices.simulated.instrument import SimulatedInstrument
 from wastenot.meters.tasks import WorkloadTasks, find_tasks
 from wastenot.study.store import open_study
+from wastenot.sweeping.measure import measure_sweep
 from wastenot.sweeping.point import PointOptions
 from wastenot.sweeping.states import check_state, measure_at_sse
-from wastenot.sweeping.sweep import measure_sweep
 from wastenot.workloads.identity import WorkloadKey
 
 DEVICE = "sim:mi300x"

@@ -22,8 +22,8 @@ from wastenot.planning.comparison import compare, whole_frontier
 from wastenot.planning.planner import plan
 from wastenot.study.store import open_study
 from wastenot.sweeping.grid import Grid
+from wastenot.sweeping.measure import measure_sweep
 from wastenot.sweeping.point import PointOptions
-from wastenot.sweeping.sweep import measure_sweep
 
 DEVICE = f"sim:{TOY}"
 QUICK = PointOptions(0.05, 0.1)

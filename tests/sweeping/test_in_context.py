@@ -20,9 +20,9 @@ from wastenot.planning.planner import plan
 from wastenot.study.recorder import Recorder
 from wastenot.study.store import open_study
 from wastenot.sweeping import states
+from wastenot.sweeping.measure import measure_sweep
 from wastenot.sweeping.point import PointOptions, measure_point, warm_up
 from wastenot.sweeping.states import LEAST_TURNS, loop_of, measure_in_context, tasks_before
-from wastenot.sweeping.sweep import measure_sweep
 from wastenot.workloads.identity import WorkloadKey
 from wastenot.workloads.shape import Shape
 

@@ -21,8 +21,8 @@ from wastenot.meters.tasks import find_tasks
 from wastenot.planning.planner import plan
 from wastenot.study.store import open_study
 from wastenot.sweeping.grid import Grid
+from wastenot.sweeping.measure import measure_sweep
 from wastenot.sweeping.point import PointOptions, warm_up
-from wastenot.sweeping.sweep import measure_sweep
 
 DEVICE = f"sim:{TOY}"
 QUICK = PointOptions(0.2, 0.6)
@@ -166,7 +166,7 @@ def rows(path: Path) -> int:
 def test_a_study_locked_in_mid_sweep_stops_it_and_loses_nothing(tmp_path, monkeypatch):
     import sqlite3
 
-    monkeypatch.setattr("wastenot.sweeping.sweep._HELD_S", 0.0)  # as where a measurement takes longer than that
+    monkeypatch.setattr("wastenot.sweeping.measure._HELD_S", 0.0)  # as where a measurement takes longer than that
     device, units = open_device(DEVICE, seed=1), find_tasks("gpt3-small", DEVICE)
     study = open_study(tmp_path / "s.db", create=True, busy_timeout_s=0.1)
     holder = sqlite3.connect(tmp_path / "s.db", isolation_level=None)

@@ -14,8 +14,8 @@ from wastenot.terminal.options import JsonOption
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from wastenot.workloads.capturing.capture import Captured
     from wastenot.workloads.capturing.coverage import Coverage
-    from wastenot.workloads.capturing.session import Captured
     from wastenot.workloads.kernel import Workload
 
 _MOST_MISSING = 10  # lines for operations in a trace that were not captured
@@ -47,8 +47,8 @@ def capture(
     """
     from wastenot.core.errors import BadInputError
     from wastenot.terminal.output import console, print_json, say
+    from wastenot.workloads.capturing.capture import capture as record, require_torch
     from wastenot.workloads.capturing.coverage import coverage
-    from wastenot.workloads.capturing.session import capture as record, require_torch
     from wastenot.workloads.capturing.user_step import FAKE, default_device, load_step
     from wastenot.workloads.capturing.workload_file import write_workload
 

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from wastenot.planning.planner import Planner
     from wastenot.study.store import Source, Study
     from wastenot.sweeping.estimate import Announce, Estimate
+    from wastenot.sweeping.measure import SweepOutcome
     from wastenot.sweeping.point import PointOptions
-    from wastenot.sweeping.sweep import SweepOutcome
     from wastenot.workloads.kernel import Workload
     from wastenot.workloads.shape import ShapeOptions
 
@@ -143,7 +143,7 @@ def sweep(
     from wastenot.devices.open import claimed
     from wastenot.study.store import open_study
     from wastenot.sweeping.grid import check_measures
-    from wastenot.sweeping.sweep import SweepOutcome
+    from wastenot.sweeping.measure import SweepOutcome
 
     tasks = _tasks(workload, device, granularity, state, shape)
     if search == "model" and clocks != "grid":
@@ -158,7 +158,7 @@ def sweep(
     estimate: Callable[[], Estimate]
     measure: Callable[[], SweepOutcome]
     if clocks == "natural":
-        from wastenot.kernels.natural.sweep import SECONDS_EACH, estimate_natural, natural_sweep
+        from wastenot.kernels.natural.measure import SECONDS_EACH, estimate_natural, natural_sweep
 
         if search == "model" or tasks.state not in ("ssp", "natural"):
             raise BadInputError(
@@ -183,8 +183,8 @@ def sweep(
         )  # fmt: skip
     else:
         from wastenot.sweeping.estimate import estimate_sweep
+        from wastenot.sweeping.measure import BASELINE_ROUNDS, measure_sweep
         from wastenot.sweeping.states import check_state
-        from wastenot.sweeping.sweep import BASELINE_ROUNDS, measure_sweep
 
         check_state(target, tasks)
         at_auto = clocks == "auto"

@@ -24,9 +24,9 @@ from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.open import is_virtual
 from wastenot.devices.protocol import Device
 from wastenot.meters.tasks import WorkloadTasks
+from wastenot.sweeping.measure import HEATING, SweepPoint, measurable_points
 from wastenot.sweeping.point import PointOptions
 from wastenot.sweeping.states import LEAST_TURNS, MOST_TURNS, PROFILES, SETTLES_S, measurer, tasks_before
-from wastenot.sweeping.sweep import HEATING, SweepPoint, measurable_points
 from wastenot.workloads.identity import Granularity
 
 EstimateKind = Literal["grid", "auto", "search", "natural", "again"]
@@ -106,7 +106,7 @@ def estimate_sweep(
     rounds: int,
     budget_s: float | None = None,
 ) -> Estimate:
-    """What :func:`~wastenot.sweeping.sweep.measure_sweep` measures with the same arguments, and how long that takes.
+    """What :func:`~wastenot.sweeping.measure.measure_sweep` measures with the same arguments, and how long that takes.
 
     Args:
         device: to measure on; it is neither set nor run.

@@ -12,8 +12,8 @@ from wastenot.devices.open import open_device
 from wastenot.kernels.forecast.observed import observe
 from wastenot.meters.tasks import find_tasks, tasks_in_study, tasks_of
 from wastenot.study.store import open_study
+from wastenot.sweeping.measure import measure_sweep
 from wastenot.sweeping.point import PointOptions, hottest_first
-from wastenot.sweeping.sweep import measure_sweep
 from wastenot.workloads.kernel import Call, KernelSpec, Workload
 
 ARGUMENTS = json.dumps({"args": [], "kwargs": {}, "tensors": [], "storages": []})

@@ -15,8 +15,8 @@ from wastenot.meters.tasks import tasks_of
 from wastenot.planning.planner import plan
 from wastenot.study.store import open_study
 from wastenot.sweeping.grid import Grid
+from wastenot.sweeping.measure import measure_sweep
 from wastenot.sweeping.point import PointOptions
-from wastenot.sweeping.sweep import measure_sweep
 from wastenot.workloads.build import build_workload
 
 DEVICE = "sim:testbed/toy.toml"

@@ -14,8 +14,8 @@ from wastenot.planning.objective import Objective
 from wastenot.planning.plan import read_plan
 from wastenot.planning.planner import plan
 from wastenot.study.store import open_study
+from wastenot.sweeping.measure import measure_sweep
 from wastenot.sweeping.point import PointOptions
-from wastenot.sweeping.sweep import measure_sweep
 from wastenot.workloads.build import build_workload
 
 NAME = f"sim:{TOY}"

@@ -9,7 +9,7 @@ import pytest
 
 from testbed.stand_in_server import Behaviour, StandIn, virtual_server
 from wastenot.core.errors import BadInputError, ServerError
-from wastenot.serving.bench.asks import Ask, Lengths, asks_of_lengths
+from wastenot.serving.bench.load_requests import Ask, Lengths, asks_of_lengths
 from wastenot.serving.bench.loops import Steady
 from wastenot.serving.bench.measured_point import MeasuredPoint
 from wastenot.serving.bench.point import Target, find, measure_point

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from testbed.tiny_server import tiny_server
-from wastenot.serving.bench.asks import Ask, Lengths, asks_of_lengths
+from wastenot.serving.bench.load_requests import Ask, Lengths, asks_of_lengths
 from wastenot.serving.bench.loops import Steady
 from wastenot.serving.bench.measured_point import MeasuredPoint
 from wastenot.serving.bench.point import Target, find, measure_point

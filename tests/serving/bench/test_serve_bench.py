@@ -7,7 +7,7 @@ import pytest
 import wastenot as wn
 from testbed.stand_in_server import Behaviour, virtual_server
 from wastenot.serving.bench import caveats
-from wastenot.serving.bench.asks import Lengths
+from wastenot.serving.bench.load_requests import Lengths
 from wastenot.serving.bench.loads import load_of_lengths
 from wastenot.serving.tables.store import ServingStore
 

@@ -13,9 +13,9 @@ from wastenot.core.errors import ClocksRefusedError, ServerError
 from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.open import open_device
 from wastenot.serving.bench.energy import EnergyUsed, LocalMeter
+from wastenot.serving.bench.measure import Served, sweep_server, wanted_points
 from wastenot.serving.bench.measured_point import MeasuredPoint
 from wastenot.serving.bench.server import Server
-from wastenot.serving.bench.sweep import Served, sweep_server, wanted_points
 from wastenot.serving.tables.records import Percentiles
 from wastenot.serving.tables.rows import WantedPoint
 from wastenot.serving.tables.store import ServingStore

@@ -24,8 +24,8 @@ from torch.autograd.profiler_util import FunctionEvent  # noqa: E402
 from torch.profiler import record_function  # noqa: E402
 
 from testbed.tiny_model import make_step  # noqa: E402
+from wastenot.workloads.capturing.capture import capture  # noqa: E402
 from wastenot.workloads.capturing.coverage import CPU_TIME, GPU_TIME, records_of, trace  # noqa: E402
-from wastenot.workloads.capturing.session import capture  # noqa: E402
 
 DEVICE = type(FunctionEvent(0, "", 0, 0, 0).device_type)
 

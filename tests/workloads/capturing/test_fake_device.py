@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 from testbed.tiny_model import BATCH, LENGTH, TOKENS, Model  # noqa: E402
 from wastenot.cli.main import run  # noqa: E402
 from wastenot.core.errors import BadInputError  # noqa: E402
-from wastenot.workloads.capturing.session import capture  # noqa: E402
+from wastenot.workloads.capturing.capture import capture  # noqa: E402
 from wastenot.workloads.capturing.user_step import default_device  # noqa: E402
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]

@@ -16,10 +16,10 @@ from wastenot.meters.tasks import tasks_in_study, tasks_of  # noqa: E402
 from wastenot.planning.plan import read_plan  # noqa: E402
 from wastenot.planning.planner import plan  # noqa: E402
 from wastenot.study.store import open_study  # noqa: E402
+from wastenot.sweeping.measure import measure_sweep  # noqa: E402
 from wastenot.sweeping.point import PointOptions  # noqa: E402
-from wastenot.sweeping.sweep import measure_sweep  # noqa: E402
+from wastenot.workloads.capturing.capture import capture  # noqa: E402
 from wastenot.workloads.capturing.on_cpu import differences_from_cuda  # noqa: E402
-from wastenot.workloads.capturing.session import capture  # noqa: E402
 from wastenot.workloads.capturing.workload_file import read_workload, write_workload  # noqa: E402
 
 

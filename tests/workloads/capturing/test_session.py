@@ -14,7 +14,7 @@ from torch.nn import functional  # noqa: E402
 
 from testbed.tiny_model import BATCH, LENGTH, TOKENS, WIDTH, Watch, make_step, shapes_of  # noqa: E402
 from wastenot.core.errors import BadInputError  # noqa: E402
-from wastenot.workloads.capturing.session import capture  # noqa: E402
+from wastenot.workloads.capturing.capture import capture  # noqa: E402
 from wastenot.workloads.operations.replay import prepare_call  # noqa: E402
 
 

@@ -13,7 +13,7 @@ from wastenot.core.errors import BadInputError  # noqa: E402
 from wastenot.devices.open import open_device  # noqa: E402
 from wastenot.devices.protocol import Task  # noqa: E402
 from wastenot.workloads.build import build_workload  # noqa: E402
-from wastenot.workloads.capturing.session import capture  # noqa: E402
+from wastenot.workloads.capturing.capture import capture  # noqa: E402
 from wastenot.workloads.capturing.workload_file import read_workload, write_workload  # noqa: E402
 from wastenot.workloads.operations.prepare import prepare  # noqa: E402
 from wastenot.workloads.shape import Shape  # noqa: E402

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 from torch.nn import functional  # noqa: E402
 
 from wastenot.core.errors import CannotRunError  # noqa: E402
-from wastenot.workloads.capturing.session import capture  # noqa: E402
+from wastenot.workloads.capturing.capture import capture  # noqa: E402
 from wastenot.workloads.kernel import Call  # noqa: E402
 from wastenot.workloads.operations import tensor_values  # noqa: E402
 from wastenot.workloads.operations.replay import prepare_call  # noqa: E402

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from wastenot.kernels.natural.overview import NaturalOverview
     from wastenot.meters.tasks import WorkloadTasks
     from wastenot.study.store import Study
-    from wastenot.sweeping.sweep import SweepOutcome
+    from wastenot.sweeping.measure import SweepOutcome
 
 WORKLOAD = "gpt3-xl"
 _SHORTER = "--time-limit 5m; the same command resumes, with a longer one"

@@ -35,7 +35,7 @@ from wastenot.terminal.options import (
 )
 
 if TYPE_CHECKING:
-    from wastenot.sweeping.sweep import SweepOutcome
+    from wastenot.sweeping.measure import SweepOutcome
     from wastenot.workloads.identity import WorkloadKey
 
 _LARGE_DRIFT = 0.03  # change of a baseline from which on a sweep is worth repeating

@@ -33,7 +33,7 @@ from wastenot.planning.planner import Planner
 from wastenot.study.store import Study, open_study
 from wastenot.sweeping.estimate import Estimate, estimate_sweep
 from wastenot.sweeping.grid import Grid
-from wastenot.sweeping.sweep import BASELINE_ROUNDS, measure_sweep
+from wastenot.sweeping.measure import BASELINE_ROUNDS, measure_sweep
 from wastenot.workloads.build import build_workload
 
 MODEL = "gpt3-xl"

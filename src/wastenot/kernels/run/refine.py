@@ -22,8 +22,8 @@ from wastenot.study.coverage import Intent
 from wastenot.study.store import Study
 from wastenot.study.sweep import Sweep
 from wastenot.sweeping.estimate import Announce, finished_estimate, points_s
+from wastenot.sweeping.measure import SweepOutcome, SweepPoint, recording, run_points
 from wastenot.sweeping.point import PointOptions
-from wastenot.sweeping.sweep import SweepOutcome, SweepPoint, recording, run_points
 
 
 def refine(

@@ -35,8 +35,8 @@ from wastenot.study.coverage import Intent
 from wastenot.study.store import Study
 from wastenot.study.sweep import Sweep
 from wastenot.sweeping.estimate import WARM_S, Estimate, Span, finished_estimate, heated_point_s, points_s
+from wastenot.sweeping.measure import SweepOutcome, SweepPoint, recording, run_points
 from wastenot.sweeping.point import PointOptions, hottest_first
-from wastenot.sweeping.sweep import SweepOutcome, SweepPoint, recording, run_points
 
 _ROUNDS = 10  # of choosing points; the model is fitted anew before each
 _WORTHWHILE = 1e-4  # fraction of the iteration's energy: the search ends once all points together promise less

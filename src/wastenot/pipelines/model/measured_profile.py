@@ -25,8 +25,8 @@ from wastenot.study.store import Study, open_study
 from wastenot.study.sweep import Kernel, Sweep
 from wastenot.sweeping.estimate import Estimate, estimate_sweep
 from wastenot.sweeping.grid import Grid, check_measures, settable
+from wastenot.sweeping.measure import BASELINE_ROUNDS, measure_sweep
 from wastenot.sweeping.point import PointOptions
-from wastenot.sweeping.sweep import BASELINE_ROUNDS, measure_sweep
 from wastenot.workloads.build import build_workload
 from wastenot.workloads.pipeline_shape import pipeline_shape
 from wastenot.workloads.shape import ShapeOptions

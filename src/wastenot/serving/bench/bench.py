@@ -13,15 +13,15 @@ from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Device
 from wastenot.meters.devices import measurable_devices
-from wastenot.serving.bench.asks import Lengths
 from wastenot.serving.bench.energy import EnergyMeter, LocalMeter
+from wastenot.serving.bench.load_requests import Lengths
 from wastenot.serving.bench.loads import LoadPlan, load_of_lengths
 from wastenot.serving.bench.loops import Steady
+from wastenot.serving.bench.measure import Served, ServerSweepOutcome, left_to_measure, sweep_server, wanted_points
 from wastenot.serving.bench.measured_point import MeasuredPoint
 from wastenot.serving.bench.point import Found, Target, find, measure_point
 from wastenot.serving.bench.remote_meter import open_meter
 from wastenot.serving.bench.server import Api
-from wastenot.serving.bench.sweep import Served, ServerSweepOutcome, left_to_measure, sweep_server, wanted_points
 from wastenot.serving.tables.records import PointEvidence, ServingPoint
 from wastenot.serving.tables.rows import WantedPoint
 from wastenot.serving.tables.store import ServingStore
@@ -76,7 +76,7 @@ class ServerBench:
         command: str | None = None,
         each: Callable[[ServingPoint], None] | None = None,
     ) -> ServerSweepOutcome:
-        """Measure; arguments and errors are those of :func:`wastenot.serving.bench.sweep.sweep_server`."""
+        """Measure; arguments and errors are those of :func:`wastenot.serving.bench.measure.sweep_server`."""
         return sweep_server(
             self.wanted, self._measure, self.served, self.store,
             meter=self.meter, devices=self.devices, progress=progress, command=command, each=each,

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from wastenot.core.errors import BadInputError
-from wastenot.serving.bench.asks import Ask, Lengths, asks_of_lengths, asks_of_trace, read_asks
+from wastenot.serving.bench.load_requests import Ask, Lengths, asks_of_lengths, asks_of_trace, read_asks
 from wastenot.serving.bench.prompts import Prompts
 from wastenot.serving.bench.server import Api
 from wastenot.serving.model.requests import Requests

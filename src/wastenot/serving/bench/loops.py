@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from wastenot.serving.bench.asks import Ask
 from wastenot.serving.bench.http_streams import Pool
+from wastenot.serving.bench.load_requests import Ask
 from wastenot.serving.bench.server import Server
 from wastenot.serving.bench.streams import Stream, answer
 

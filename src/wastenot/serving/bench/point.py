@@ -8,8 +8,8 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from wastenot.serving.bench.asks import Ask
 from wastenot.serving.bench.http_streams import CONNECT_S, QUIET_S, Pool
+from wastenot.serving.bench.load_requests import Ask
 from wastenot.serving.bench.loops import Run, Steady, SteadyWatch, closed_loop, open_loop
 from wastenot.serving.bench.measured_point import MeasuredPoint
 from wastenot.serving.bench.open_files import open_files

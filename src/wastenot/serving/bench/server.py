@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 from wastenot.core.errors import BadInputError, MissingExtraError, ServerError, first_line
 from wastenot.core.install import install_line
 from wastenot.core.suggest import suggestion
-from wastenot.serving.bench.asks import Ask
+from wastenot.serving.bench.load_requests import Ask
 from wastenot.serving.bench.prompts import Prompts
 
 Api = Literal["completions", "chat"]

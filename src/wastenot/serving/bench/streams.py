@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Literal
 
 from wastenot.core.errors import first_line
-from wastenot.serving.bench.asks import Ask
 from wastenot.serving.bench.chunks import StreamError, read_chunk, skim_chunk
 from wastenot.serving.bench.http_streams import Pool, StaleConnectionError
+from wastenot.serving.bench.load_requests import Ask
 from wastenot.serving.bench.server import Server, message_of, unreachable
 from wastenot.serving.bench.token_times import TokenTimes, token_times, tokens_of_chunks
 

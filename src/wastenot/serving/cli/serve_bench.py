@@ -23,7 +23,7 @@ from wastenot.terminal.options import (
 
 if TYPE_CHECKING:
     from wastenot.serving.bench.bench import ServerBench
-    from wastenot.serving.bench.sweep import ServerSweepOutcome
+    from wastenot.serving.bench.measure import ServerSweepOutcome
     from wastenot.serving.tables.records import ServingPoint
 
 
@@ -107,8 +107,8 @@ def serve_bench(
     left out once one is unstable. With --study points are kept as they are measured, and the same command resumes.
     """
     from wastenot.serving.bench.bench import prepare_bench
+    from wastenot.serving.bench.measure import ServerSweepOutcome
     from wastenot.serving.bench.point import Target
-    from wastenot.serving.bench.sweep import ServerSweepOutcome
     from wastenot.serving.cli.server_gpus import meter_of, server_gpus, settings_of
     from wastenot.terminal.output import say, typed_command
     from wastenot.terminal.progress import kept_if_interrupted, resume_with, shown_progress
@@ -203,7 +203,7 @@ def _without_secrets(command: str) -> str:
 
 
 def _document(bench: ServerBench, study: str | None, outcome: ServerSweepOutcome) -> dict[str, Any]:
-    from wastenot.serving.bench.sweep import pareto
+    from wastenot.serving.bench.measure import pareto
     from wastenot.terminal.output import as_values
 
     best = pareto(outcome.points)

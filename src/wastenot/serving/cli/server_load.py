@@ -63,7 +63,7 @@ class ServerLoadOptions:
         Raises:
             BadInputError: a file cannot be read, or a number makes no sense.
         """
-        from wastenot.serving.bench.asks import Lengths
+        from wastenot.serving.bench.load_requests import Lengths
         from wastenot.serving.bench.loads import load_of_file, load_of_lengths, load_of_trace
 
         trace = None if self.trace is None else _read_trace(self.trace, self.lenient)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from wastenot.serving.bench.sweep import Served, ServerSweepOutcome
+    from wastenot.serving.bench.measure import Served, ServerSweepOutcome
     from wastenot.serving.tables.records import ServingPoint
     from wastenot.serving.tables.rows import ServingSummary, StoredRun
 
@@ -60,7 +60,7 @@ def points_text(served: Served, outcome: ServerSweepOutcome) -> RenderableType:
     """The points of a sweep as a table, and what to know of them."""
     from rich.markup import escape
 
-    from wastenot.serving.bench.sweep import pareto
+    from wastenot.serving.bench.measure import pareto
     from wastenot.terminal.tables import Group, plain_table
 
     best = pareto(outcome.points)

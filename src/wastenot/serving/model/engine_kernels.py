@@ -26,8 +26,8 @@ from wastenot.serving.model.tables import EngineTables, Evidence, OutsideProfile
 from wastenot.study.store import Study, open_study
 from wastenot.study.sweep import Kernel, Sweep
 from wastenot.sweeping.grid import Grid, check_measures
+from wastenot.sweeping.measure import measure_sweep
 from wastenot.sweeping.point import PointOptions
-from wastenot.sweeping.sweep import measure_sweep
 from wastenot.workloads.communication import LINKS, Link, all_reduce_s, point_to_point_s
 from wastenot.workloads.kernel import DTYPE_BYTES, KernelSpec
 from wastenot.workloads.models import Model

@@ -39,8 +39,8 @@ from wastenot.study.natural_log import keep_curve, keep_timeline
 from wastenot.study.recorder import Recorder
 from wastenot.study.store import Study
 from wastenot.sweeping.estimate import Estimate, Span, finished_estimate
+from wastenot.sweeping.measure import SweepOutcome, recording
 from wastenot.sweeping.point import PointOptions
-from wastenot.sweeping.sweep import SweepOutcome, recording
 from wastenot.workloads.kernel import KernelSpec
 from wastenot.workloads.primitives import primitive
 
