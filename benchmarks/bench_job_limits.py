@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks.bench_coverage import drawn_card
 from benchmarks.drawn_cards import JUDGES
 from benchmarks.verdict import Verdict
-from wastenot.control.controller import Subject
+from wastenot.control.driver import Subject
 from wastenot.control.simulated_job import programme_of, run_job
 from wastenot.core.setting import AUTO
 from wastenot.devices.open import open_device

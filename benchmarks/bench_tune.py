@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks.verdict import Verdict
 from wastenot.control.candidates import Ladder
-from wastenot.control.controller import Subject
+from wastenot.control.driver import Subject
 from wastenot.control.guard import TOLERANCE
 from wastenot.control.marker import Marker
 from wastenot.control.one_setting import one_setting

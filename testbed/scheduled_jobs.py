@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from wastenot.control.controller import Controller, Subject
+from wastenot.control.controller import Controller
+from wastenot.control.driver import Subject
 from wastenot.control.simulated_job import Programme, programme_of
 from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.open import simulated_device

@@ -206,7 +206,7 @@ class _Job:
         self._ladders, self._max_slowdown, self._tolerance, self._budget_s = ladders, max_slowdown, tolerance, budget_s
 
     def tuner(self, workload: str) -> Tuner:
-        from wastenot.control.controller import Subject
+        from wastenot.control.driver import Subject
         from wastenot.control.tuner import Tuner
 
         first = self.gpus[0]

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from wastenot.control.controller import Controller, Subject
+from wastenot.control.controller import Controller
+from wastenot.control.driver import Subject
 from wastenot.control.fitting import check_card, check_may_set, check_named_once, schedule_of, why_not_the_job
 from wastenot.control.places import make_socket_path
 from wastenot.control.session import PATIENCE_S, Session

@@ -1,12 +1,5 @@
 """Puts a plan to work on a running job: carries out its schedule, keeps the slowdown, proves the saving.
 
-    job ── mark(marker) ──▶ ┌────────────┐ ── requests of clocks ──▶ GPUs
-    clock ── act(now_s) ──▶ │ controller │ ◀── energy, power, … ────
-                            └────────────┘ ──▶ status(), end()
-
-It knows no thread, no socket and no clock of its own: whoever drives it calls :meth:`Controller.mark` with what the job has
-reached, and :meth:`Controller.act` when :meth:`Controller.due_s` says so, from one thread at a time.
-
 A job begins at the default clocks, until its iterations are steady and known to be the plan's. Then stretches at the plan's
 clocks alternate with blocks at the default clocks (:mod:`wastenot.control.blocks`).
 """
@@ -14,28 +7,24 @@ clocks alternate with blocks at the default clocks (:mod:`wastenot.control.block
 from __future__ import annotations
 
 import math
-import os
 import random
-import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Literal
 
 from wastenot.control.blocks import LEAST_ITERATIONS, Lengths, Stretch
 from wastenot.control.close_up import CloseUp
-from wastenot.control.energy_edges import Edge, EnergyEdges
+from wastenot.control.driver import ClockDriver, Ended, Standing, Subject
+from wastenot.control.energy_edges import Edge
 from wastenot.control.execution import Execution
-from wastenot.control.gpu_reading import GpuReading
 from wastenot.control.guard import Alarm, Guard
 from wastenot.control.ladder import Ladder
 from wastenot.control.ledger import Ledger
 from wastenot.control.marker import Marker
-from wastenot.control.status import Event, GpuStatus, Moment, Status, Summary
-from wastenot.control.time_line import TimeLine
-from wastenot.core.errors import BadInputError, DeviceError
-from wastenot.core.origin import Origin
+from wastenot.control.status import Instant, Moment
+from wastenot.core.errors import DeviceError
+from wastenot.core.setting import Setting
 from wastenot.devices.protocol import Device
 from wastenot.planning.schedule import Schedule
 
@@ -48,31 +37,12 @@ _SHIFTED = 3  # so many of these in a row are how the job runs now
 _OTHER_TIME = 1.6  # a workload whose iteration is longer or shorter by this factor is not the plan's
 _OTHER_SHARE = 0.15  # of an iteration, by which a pass may be longer or shorter
 _DRIFTED = 0.03  # change of an iteration's time at the default clocks that is worth telling
-_SENSORS_S = 0.5  # between readings for the status
 _CHECKED = 30  # iterations for which a look at the default clocks after an alarm counts
 _MOST_CHECKED = 8
-_EVENTS = 100  # kept
 _LATE = 3.0  # a switch counts as arrived after so many times its usual time
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """What is put to work.
-
-    Attributes:
-        plan: path of the plan, or what is applied instead.
-        digest: of the plan.
-        workload: of the plan.
-        origin: of the numbers that the run will give.
-    """
-
-    plan: str
-    digest: str
-    workload: str
-    origin: Origin
-
-
-class Controller:
+class Controller(ClockDriver):
     """Carries out a schedule on the GPUs of a job.
 
     Args:
@@ -90,6 +60,8 @@ class Controller:
         BadInputError: no GPU is given.
     """
 
+    sensors_each_s = 0.5
+
     def __init__(
         self,
         schedule: Schedule,
@@ -103,24 +75,14 @@ class Controller:
         process: int | None = None,
         started_unix_s: float | None = None,
     ) -> None:
-        if not gpus:
-            raise BadInputError("`gpus`: name at least one GPU")
-        self.schedule, self.gpus, self.subject = schedule, tuple(gpus), subject
-        self._began_s, self._now_s = now_s, now_s
-        self._dry_run = dry_run
-        self._process = os.getpid() if process is None else process
-        self._started_unix_s = time.time() if started_unix_s is None else started_unix_s
+        super().__init__(gpus, subject, now_s=now_s, dry_run=dry_run, process=process, started_unix_s=started_unix_s)
+        self.schedule = schedule
         self._rng = random.Random(seed)
         self._executions = [Execution(gpu, schedule, dry_run=dry_run) for gpu in gpus]
-        self._edges = [EnergyEdges(gpu, gpu.time.now_s) for gpu in gpus]
-        self._readings = [GpuReading() for _ in gpus]
-        self._sensors_due_s = now_s
         self._lengths = Lengths(_LATE * max(schedule.switching.core_s, _memory_s(schedule)), default_share)
         self._guard = Guard(schedule.max_slowdown)
         self._ledger = Ledger(schedule.switching.core_s)
-        self._line = TimeLine(now_s)
         self._close_up = CloseUp()
-        self._events: deque[Event] = deque(maxlen=_EVENTS)
         self._ladder = Ladder(schedule.rungs, schedule.max_slowdown)
         self._stretch: Stretch | None = None
         self._coming: deque[Stretch] = deque()
@@ -138,7 +100,7 @@ class Controller:
         self._drifted_from_s: float | None = None
         self._warm_c: float | None = None
         self._marked = [False] * len(gpus)
-        self._state: Literal["starting", "holding", "running", "idle", "refused", "over"] = "starting"
+        self._state: Literal["starting", "holding", "running", "idle", "refused"] = "starting"
         self._tell("started", f"{subject.plan}: {schedule.rungs[0].energy_change:+.1%} energy expected")
 
     # ---- what drives it --------------------------------------------------------------------------------------
@@ -166,33 +128,17 @@ class Controller:
             self._passes.setdefault(place, []).append(reached_s - self._iteration_s)
         self._close_up.marker(reached_s - self._began_s, marker.name, execution.target, at_default=self._at_default)
 
-    def due_s(self) -> float | None:
-        """The next moment at which :meth:`act` has something to do; ``None`` for none."""
-        if self._state == "over":
-            return None
-        due_s = min(self._sensors_due_s, self._line.due_s)
-        for execution, edges in zip(self._executions, self._edges, strict=True):
-            due_s = min(due_s, execution.due_s, edges.due_s)
-        return due_s
+    def _requests_due_s(self) -> float:
+        return min(execution.due_s for execution in self._executions)
 
-    def act(self, now_s: float) -> None:
-        """Do what is due: requests first, as they must not wait for sensors."""
-        if self._state == "over":
-            return
-        self._now_s = max(self._now_s, now_s)
+    def _request(self, now_s: float) -> float:
         next_s = math.inf
         for execution in self._executions:
             while execution.act(now_s):
                 if execution is self._executions[0]:
                     self._close_up.request(now_s - self._began_s, execution.target, at_default=self._at_default)
             next_s = min(next_s, execution.due_s)
-        for edges in self._edges:
-            if edges.due_s <= now_s and next_s > now_s + 1.5 * edges.read_s:
-                edges.act(now_s)
-        if now_s >= self._sensors_due_s and next_s > now_s + 2.0 * max(edges.read_s for edges in self._edges):
-            self._read_sensors(now_s)
-        if now_s >= self._line.due_s:
-            self._line.add(now_s, self._moment(now_s))
+        return next_s
 
     def hold(self, now_s: float) -> None:
         """Go by no iterations, since none are told: a plan of one setting is kept, unguarded, and of others nothing is set.
@@ -216,65 +162,29 @@ class Controller:
             self._now_s = max(self._now_s, now_s)
             self._refuse(why, now_s)
 
-    def status(self) -> Status:
-        """What is known now."""
+    def _standing(self) -> Standing:
         rung = self.schedule.rungs[0]
         self._settle()
-        return Status(
-            origin=self.subject.origin,
-            plan=self.subject.plan,
-            plan_digest=self.subject.digest,
-            workload=self.subject.workload,
-            process=self._process,
-            started_unix_s=self._started_unix_s,
-            elapsed_s=self._now_s - self._began_s,
-            dry_run=self._dry_run,
+        return Standing(
             max_slowdown=self.schedule.max_slowdown,
             iteration=self._iteration,
             marker=self._marker,
+            at_default=self._at_default,
             rung=self._rung,
             rungs=len(self.schedule.rungs),
-            at_default=self._at_default,
             predicted_time_change=rung.time_change,
             predicted_energy_change=rung.energy_change,
             proof=self._ledger.proof(self._rung, self._running_j()),
-            gpus=tuple(self._gpu_status(index) for index in range(len(self.gpus))),
-            events=tuple(self._events),
         )
 
-    def end(
-        self,
-        now_s: float | None = None,
-        *,
-        ended: Literal["job ended", "stopped", "refused", "failed"] = "job ended",
-        exit_code: int | None = None,
-    ) -> Summary:
-        """Give the clocks back, and say what became of it.
-
-        Args:
-            now_s: when it ended.
-            ended: why; a plan that was refused stays refused.
-            exit_code: of the job.
-        """
-        self._now_s = max(self._now_s, self._now_s if now_s is None else now_s)
-        if self._state != "over":
-            refused = self._state == "refused"
-            for edges in self._edges:
-                with suppress(DeviceError):  # whatever happened to the GPU, the end is told
-                    edges.look()
-            for execution in self._executions:
-                execution.release(self._now_s)
-            self._tell("stopped" if ended == "stopped" else "ended", "the clocks are given back")
-            self._finish_stretch()
-            self._state = "over"
-            ended = "refused" if refused else ended
-        return Summary(
-            status=self.status(),
-            ended=ended,
-            exit_code=exit_code,
-            time_line=self._line.moments(),
-            close_up=self._close_up.instants(),
-        )
+    def _give_back(self, ended: Ended) -> Ended:
+        for edges in self._edges:
+            with suppress(DeviceError):  # whatever happened to the GPU, the end is told
+                edges.look()
+        for execution in self._executions:
+            execution.release(self._now_s)
+        self._finish_stretch()
+        return "refused" if self._state == "refused" else ended
 
     @property
     def _rung(self) -> int:
@@ -562,14 +472,10 @@ class Controller:
 
     # ---- what is told ----------------------------------------------------------------------------------------
 
-    def _tell(self, kind: Literal["started", "stepped", "drift", "refused", "stopped", "ended", "note"], text: str) -> None:
-        self._events.append(Event(at_s=self._now_s - self._began_s, kind=kind, text=text))
-
     def _read_sensors(self, now_s: float) -> None:
-        self._sensors_due_s = now_s + _SENSORS_S
-        for device, edges, latest in zip(self.gpus, self._edges, self._readings, strict=True):
+        super()._read_sensors(now_s)
+        for edges in self._edges:
             edges.look()
-            latest.read(device.sensors)
         read_c = [latest.temperature_c for latest in self._readings if latest.temperature_c is not None]
         if self._stretch is not None and read_c:
             self._stretch.temperatures_c.append(math.fsum(read_c) / len(read_c))
@@ -591,9 +497,11 @@ class Controller:
             energy_change=None if (more := self._ledger.energy(self._rung)) is None else more.change,
         )
 
-    def _gpu_status(self, index: int) -> GpuStatus:
-        latest, used_j = self._readings[index], self._edges[index].used_j
-        return latest.status(self.gpus[index].identity, used_j, self._executions[index].target)
+    def _instants(self) -> tuple[Instant, ...]:
+        return self._close_up.instants()
+
+    def _target_of(self, gpu: int) -> Setting:
+        return self._executions[gpu].target
 
 
 def _median(times_s: Sequence[float]) -> float:

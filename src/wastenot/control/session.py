@@ -1,10 +1,10 @@
 """A session: a thread that drives a plan on the GPUs of this machine, and a socket on which programs tell how far they are.
 
-    programs ── markers ──▶ ┌────────────────┐ ── mark, act ──▶ controller ── requests ──▶ GPUs
+    programs ── markers ──▶ ┌────────────────┐ ── mark, act ──▶ driver ── requests ──▶ GPUs
     others   ── status? ──▶ │ socket, thread │ ◀─ status ─────
                             └────────────────┘
 
-The thread sleeps until a marker comes or the controller wants to act. Whatever fails ends the plan, gives the clocks back,
+The thread sleeps until a marker comes or the driver wants to act. Whatever fails ends the plan, gives the clocks back,
 and leaves the program to run on.
 """
 
@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from wastenot.control.driver import Driver, Ended
 from wastenot.control.hooks import Seen
 from wastenot.control.marker import EPOCH, ITERATION, Marker
 from wastenot.control.status import Status, Summary
@@ -32,43 +33,12 @@ from wastenot.devices.open import claimed
 from wastenot.devices.protocol import Device
 from wastenot.meters.cycle_marks import bare_unique_id
 
-Ended = Literal["job ended", "stopped", "refused", "failed"]
-
 PATIENCE_S = 120.0
 """How long a program may take until its first iteration: it loads data, builds a model, compiles it."""
 
 _LONGEST_SLEEP_S = 0.5
 _FINE_S = 1e-3  # which the system's own wait rounds to
 _END_S = 10.0
-
-
-class Driver(Protocol):
-    """What a session drives: :class:`wastenot.control.controller.Controller`, or one like it."""
-
-    @property
-    def gpus(self) -> Sequence[Device]:
-        """The GPUs, in the order that markers count them."""
-
-    def mark(self, marker: Marker) -> None:
-        """Take note of what the job has reached."""
-
-    def due_s(self) -> float | None:
-        """The next moment at which to act."""
-
-    def act(self, now_s: float) -> None:
-        """Do what is due."""
-
-    def status(self) -> Status:
-        """What is known now."""
-
-    def hold(self, now_s: float) -> None:
-        """Go by no iterations."""
-
-    def refuse(self, why: str, now_s: float) -> None:
-        """Go back to the default clocks for good."""
-
-    def end(self, now_s: float | None = None, *, ended: Ended = "job ended", exit_code: int | None = None) -> Summary:
-        """Give the clocks back."""
 
 
 class Seats(Protocol):
@@ -232,7 +202,7 @@ class Session:
         self._listening.close()
 
     def _wait(self, selector: selectors.BaseSelector) -> None:
-        """Until the controller wants to act, or somebody says something, which is taken in."""
+        """Until the driver wants to act, or somebody says something, which is taken in."""
         sleep_s = self._until_due_s()
         fine = 0.0 < sleep_s < _FINE_S
         for key, _ in selector.select(0.0 if fine else min(sleep_s - sleep_s % _FINE_S, _LONGEST_SLEEP_S)):

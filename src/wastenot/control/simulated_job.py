@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeVar
 
-from wastenot.control.controller import Controller, Subject
+from wastenot.control.controller import Controller
+from wastenot.control.driver import Subject
 from wastenot.control.marker import ITERATION, Marker
 from wastenot.control.status import Summary
 from wastenot.core.errors import BadInputError

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from wastenot.control.driver import Ended
 from wastenot.control.marker import Marker
 from wastenot.control.places import make_socket_path
-from wastenot.control.session import Ended, Session
+from wastenot.control.session import Session
 from wastenot.control.status import Status, Summary
 from wastenot.devices.protocol import Device
 

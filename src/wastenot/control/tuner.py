@@ -9,15 +9,11 @@ with; stretches begin and end with iterations. A change is requested shortly aft
 known, and the first iterations after it do not count. A setting at which iterations take longer than allowed is broken off
 after a few of them. Which settings are tried, and when it is enough, is up to :mod:`wastenot.control.setting_search`. Then a
 :class:`~wastenot.control.controller.Controller` takes over, with guard and proof.
-
-It is driven as a controller is, and knows no thread, no socket and no clock of its own either.
 """
 
 from __future__ import annotations
 
 import math
-import os
-import time
 from collections import deque
 from collections.abc import Sequence
 from itertools import pairwise
@@ -25,16 +21,14 @@ from typing import Literal
 
 from wastenot.control.blocks import LEAST_ITERATIONS, Lengths, Stretch
 from wastenot.control.candidates import Ladder, ladders_of
-from wastenot.control.controller import Controller, Subject
-from wastenot.control.energy_edges import EnergyEdges
+from wastenot.control.controller import Controller
+from wastenot.control.driver import ClockDriver, Ended, Standing, Subject
 from wastenot.control.estimate import LogMean
-from wastenot.control.gpu_reading import GpuReading
 from wastenot.control.guard import Alarm, Guard
 from wastenot.control.marker import ITERATION, Marker
 from wastenot.control.one_setting import Change, one_setting
 from wastenot.control.setting_search import Candidate, SettingSearch
-from wastenot.control.status import Estimate, Event, GpuStatus, Moment, Proof, Status, Summary, Tuning
-from wastenot.control.time_line import TimeLine
+from wastenot.control.status import Estimate, Status, Summary, Tuning
 from wastenot.core.errors import BadInputError, ClocksRefusedError
 from wastenot.core.setting import AUTO
 from wastenot.devices.protocol import Device
@@ -52,13 +46,11 @@ _LATE = 3.0  # a switch counts as arrived after so many times its usual time
 _COUNTED = 2.3  # periods of the energy counter, until it has moved twice
 _LONGEST_WAIT_S = 1.0  # for it to do so
 _REGULATOR_S = 0.5  # that a card's regulator takes to come to rest under another power limit
-_SENSORS_S = 1.0  # between readings for the status
-_EVENTS = 100  # kept
 _MOST_MOMENTS = 4000  # of a time line
 _DEFAULT = -1  # in place of a candidate's index
 
 
-class Tuner:
+class Tuner(ClockDriver):
     """Tries settings on the GPUs of a job, and holds the best.
 
     Args:
@@ -94,37 +86,29 @@ class Tuner:
         process: int | None = None,
         started_unix_s: float | None = None,
     ) -> None:
-        if not gpus:
-            raise BadInputError("`gpus`: name at least one GPU")
         if not 0.0 <= max_slowdown < 1.0:
             raise BadInputError(f"`max_slowdown` {max_slowdown:g}: must be at least 0 and below 1, such as 0.02")
         if not 0.0 < tolerance < 1.0:
             raise BadInputError(f"`tolerance` {tolerance:g}: must be above 0 and below 1, such as 0.005")
         if not 0.0 < budget_s < math.inf:
             raise BadInputError(f"`budget_s` {budget_s:g}: must be a number of seconds above 0")
-        self.gpus, self.subject, self.max_slowdown = tuple(gpus), subject, max_slowdown
+        super().__init__(gpus, subject, now_s=now_s, process=process, started_unix_s=started_unix_s)
+        self.max_slowdown = max_slowdown
         self.search = SettingSearch(ladders_of(gpus) if ladders is None else ladders, max_slowdown, tolerance, seed)
         self.controller: Controller | None = None
         self.iterations = 0
         """Of the job that trying took."""
         self._switching = switch_time(gpus[0].identity.label) if switching is None else switching
         self.schedule = one_setting(self._switching, max_slowdown, (), 1.0, 1.0)
-        self._began_s = self._now_s = now_s
         self._budget_s, self._seed = budget_s, seed
-        self._process = os.getpid() if process is None else process
-        self._started_unix_s = time.time() if started_unix_s is None else started_unix_s
-        self._edges = [EnergyEdges(gpu, gpu.time.now_s) for gpu in gpus]
         settle_s = _LATE * self._switching.core_s
         limits = any(setting.power_limit_w is not None for each in self.search.ladders for setting in each.settings)
         self._settle_s = max(settle_s, _REGULATOR_S) if limits else settle_s
         self._lengths = Lengths(self._settle_s, 1.0)
         self._guard = Guard(max_slowdown)
-        self._line = TimeLine(now_s)
-        self._events: deque[Event] = deque(maxlen=_EVENTS)
-        self._sensors_due_s = now_s
-        self._wanted = self._target = AUTO
+        self._wanted = AUTO
         self._requested = True
-        self._state: Literal["starting", "tuning", "held", "default", "over"] = "starting"
+        self._state: Literal["starting", "tuning", "held", "default"] = "starting"
         self._iteration: int | None = None
         self._iteration_s: float | None = None
         self._usual_s = self._held_s = 0.0
@@ -136,7 +120,6 @@ class Tuner:
         self._alarm: tuple[Candidate, Alarm] | None = None
         self._default_time_s: list[float] = []
         self._default_energy_j: list[float] = []
-        self._readings = [GpuReading() for _ in gpus]
         self._tell("started", f"{subject.workload}: looking for a setting at most {max_slowdown:.1%} slower")
 
     # ---- what drives it --------------------------------------------------------------------------------------
@@ -144,7 +127,7 @@ class Tuner:
     @property
     def done(self) -> bool:
         """Whether the search has ended: the best setting is held, or the default clocks are."""
-        return self._state not in ("starting", "tuning")
+        return self._over or self._state not in ("starting", "tuning")
 
     def mark(self, marker: Marker) -> None:
         """Take note of what the job has reached."""
@@ -155,61 +138,35 @@ class Tuner:
             self._begin_iteration(marker.iteration, marker.reached_s)
 
     def due_s(self) -> float | None:
-        """The next moment at which :meth:`act` has something to do; ``None`` for none."""
-        if self.controller is not None:
-            return self.controller.due_s()
-        if self._state == "over":
-            return None
-        if not self._requested and self._may_request(self._now_s):
-            return self._now_s
-        return min(self._sensors_due_s, self._line.due_s, *(edges.due_s for edges in self._edges))
+        """As the controller's, once it has taken over."""
+        return super().due_s() if self.controller is None else self.controller.due_s()
 
     def act(self, now_s: float) -> None:
-        """Do what is due: requests first, as they must not wait for sensors."""
-        self._now_s = max(self._now_s, now_s)
-        if self.controller is not None:
+        """As the controller, once it has taken over."""
+        if self.controller is None:
+            super().act(now_s)
+        else:
+            self._now_s = max(self._now_s, now_s)
             self.controller.act(now_s)
-            return
-        if self._state == "over":
-            return
-        for edges in self._edges:
-            if edges.due_s <= now_s:
-                edges.act(now_s)
+
+    def _requests_due_s(self) -> float:
+        return self._now_s if not self._requested and self._may_request(self._now_s) else math.inf
+
+    def _learn(self, now_s: float) -> None:
         if not self._requested and self._may_request(now_s):
-            self._request()
-        if now_s >= self._sensors_due_s:
-            self._read_sensors(now_s)
-        if now_s >= self._line.due_s:
-            self._line.add(now_s, self._moment(now_s))
+            self._request_wanted()
 
     def status(self) -> Status:
-        """What is known now."""
-        tuning = self._tuning()
-        if self.controller is not None:
-            return self._whole(self.controller.status(), tuning)
-        return Status(
-            origin=self.subject.origin,
-            plan=self.subject.plan,
-            plan_digest=self.subject.digest,
-            workload=self.subject.workload,
-            process=self._process,
-            started_unix_s=self._started_unix_s,
-            elapsed_s=self._now_s - self._began_s,
-            dry_run=False,
+        """What is known now, by the controller too once it has taken over."""
+        return super().status() if self.controller is None else self._whole(self.controller.status(), self._tuning())
+
+    def _standing(self) -> Standing:
+        return Standing(
             max_slowdown=self.max_slowdown,
             iteration=self._iteration,
             marker=None if self._iteration is None else ITERATION,
-            rung=0,
-            rungs=1,
             at_default=self._target.is_auto,
-            predicted_time_change=0.0,
-            predicted_energy_change=0.0,
-            proof=Proof(
-                time_change=None, energy_change=None, saved_j=None, plan_iterations=0, default_iterations=0, blocks=0
-            ),
-            gpus=tuple(self._gpu_status(index) for index in range(len(self.gpus))),
-            events=tuple(self._events),
-            tuning=tuning,
+            tuning=self._tuning(),
         )
 
     def hold(self, now_s: float) -> None:
@@ -226,29 +183,22 @@ class Tuner:
         else:
             self._give_up(why, now_s)
 
-    def end(
-        self,
-        now_s: float | None = None,
-        *,
-        ended: Literal["job ended", "stopped", "refused", "failed"] = "job ended",
-        exit_code: int | None = None,
-    ) -> Summary:
+    def end(self, now_s: float | None = None, *, ended: Ended = "job ended", exit_code: int | None = None) -> Summary:
         """Give the clocks back, and say what became of it."""
-        if self.controller is not None:
-            summary = self.controller.end(now_s, ended=ended, exit_code=exit_code)
-            later = (one.model_copy(update={"at_s": one.at_s + self._held_s}) for one in summary.time_line)
-            both = (*self._line.moments(), *later)
-            status = self._whole(summary.status, self._tuning())
-            return summary.model_copy(update={"status": status, "time_line": both[:: 1 + len(both) // _MOST_MOMENTS]})
-        self._now_s = max(self._now_s, self._now_s if now_s is None else now_s)
-        if self._state != "over":
-            for gpu in self.gpus:
-                gpu.clocks.release()
-            self._wanted = self._target = AUTO
-            self._requested = True
-            self._tell("stopped" if ended == "stopped" else "ended", "the clocks are given back")
-            self._state = "over"
-        return Summary(status=self.status(), ended=ended, exit_code=exit_code, time_line=self._line.moments())
+        if self.controller is None:
+            return super().end(now_s, ended=ended, exit_code=exit_code)
+        summary = self.controller.end(now_s, ended=ended, exit_code=exit_code)
+        later = (one.model_copy(update={"at_s": one.at_s + self._held_s}) for one in summary.time_line)
+        both = (*self._line.moments(), *later)
+        status = self._whole(summary.status, self._tuning())
+        return summary.model_copy(update={"status": status, "time_line": both[:: 1 + len(both) // _MOST_MOMENTS]})
+
+    def _give_back(self, ended: Ended) -> Ended:
+        for gpu in self.gpus:
+            gpu.clocks.release()
+        self._wanted = self._target = AUTO
+        self._requested = True
+        return ended
 
     def _whole(self, status: Status, tuning: Tuning) -> Status:
         """The controller's status with what came before."""
@@ -527,15 +477,12 @@ class Tuner:
             regret=math.expm1(self.search.regret) if self.search.left else None,
         )
 
-    def _tell(self, kind: Literal["started", "drift", "note", "stopped", "ended"], text: str) -> None:
-        self._events.append(Event(at_s=self._now_s - self._began_s, kind=kind, text=text))
-
     def _may_request(self, now_s: float) -> bool:
         """Whether the energy until here is known, which is told from how the counter moves after it at the same power."""
         last = self._group[-1] if self._group else None
         return last is None or last.settled or now_s - last.end[0].moment_s > _LONGEST_WAIT_S
 
-    def _request(self) -> None:
+    def _request_wanted(self) -> None:
         self._requested = True
         self._target = self._wanted
         try:
@@ -555,27 +502,6 @@ class Tuner:
         self._tell("note", f"{candidate.setting}: {error}")
         self._coming = deque([self._settling(_DEFAULT), self._block(_DEFAULT)])
         self._stretch = Stretch("settle", _DEFAULT, True, 1)
-
-    def _read_sensors(self, now_s: float) -> None:
-        self._sensors_due_s = now_s + _SENSORS_S
-        for gpu, latest in zip(self.gpus, self._readings, strict=True):
-            latest.read(gpu.sensors)
-
-    def _moment(self, now_s: float) -> Moment:
-        sensors = self.gpus[0].sensors
-        return Moment(
-            at_s=now_s - self._began_s,
-            power_w=sensors.power_w(),
-            core_mhz=sensors.clocks().core_mhz,
-            target_core_mhz=self._target.core_mhz,
-            marker=ITERATION,
-            at_default=self._target.is_auto,
-            rung=0,
-            saved_j=None,
-        )
-
-    def _gpu_status(self, index: int) -> GpuStatus:
-        return self._readings[index].status(self.gpus[index].identity, self._edges[index].used_j, self._target)
 
 
 def _usual_interval(mean: LogMean, sure: float) -> Estimate:

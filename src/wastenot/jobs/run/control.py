@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from wastenot.control.controller import Subject
+from wastenot.control.driver import Subject
 from wastenot.control.marker import EPOCH, ITERATION
 from wastenot.control.places import make_socket_path
 from wastenot.control.rank import Rank

@@ -9,15 +9,11 @@ the energy of the slice before is known. Which setting comes next, and when it i
 :class:`wastenot.jobs.plan.limits.Limits`. While the best is held its iterations are watched: where they become slower than
 they were when it was measured, what is known of the batch size is measured anew. Programs that tell no iterations are
 measured by whole epochs.
-
-It is driven as a controller is (:class:`wastenot.control.session.Driver`), and knows no thread and no clock of its own.
 """
 
 from __future__ import annotations
 
 import math
-import os
-import time
 from collections import deque
 from collections.abc import Sequence
 from itertools import pairwise
@@ -25,15 +21,12 @@ from statistics import median
 from typing import Literal
 
 from wastenot.control.blocks import LEAST_ITERATIONS
-from wastenot.control.controller import Subject
-from wastenot.control.energy_edges import EnergyEdges
-from wastenot.control.gpu_reading import GpuReading
+from wastenot.control.driver import ClockDriver, Ended, Standing, Subject
 from wastenot.control.guard import Guard
 from wastenot.control.marker import EPOCH, ITERATION, Marker
 from wastenot.control.one_setting import one_setting
-from wastenot.control.status import Event, GpuStatus, Moment, Proof, Status, Summary, Tuning
-from wastenot.control.time_line import TimeLine
-from wastenot.core.errors import BadInputError, ClocksRefusedError
+from wastenot.control.status import Tuning
+from wastenot.core.errors import ClocksRefusedError
 from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.protocol import Device
 from wastenot.jobs.plan.limits import Limits, slice_length_s
@@ -51,13 +44,11 @@ _LATE = 3.0  # a switch counts as arrived after so many times its usual time
 _REGULATOR_S = 0.5  # that a card's regulator takes to come to rest under another power limit
 _MOST_UNREAD = 3  # slices whose energy could not be read, after which none is worth it
 _SLOWER = 0.02  # by which iterations at the setting held may become slower before they are measured anew
-_SENSORS_S = 1.0
-_EVENTS = 100
 
-_State = Literal["starting", "settling", "slice", "resting", "holding", "over"]
+_State = Literal["starting", "settling", "slice", "resting", "holding"]
 
 
-class JobDriver:
+class JobDriver(ClockDriver):
     """Measures settings on the GPUs of a job in slices, and holds the best.
 
     Args:
@@ -96,9 +87,8 @@ class JobDriver:
         process: int | None = None,
         started_unix_s: float | None = None,
     ) -> None:
-        if not gpus:
-            raise BadInputError("`gpus`: name at least one GPU")
-        self.gpus, self.subject, self.limits, self.batch_size = tuple(gpus), subject, limits, batch_size
+        super().__init__(gpus, subject, now_s=now_s, process=process, started_unix_s=started_unix_s)
+        self.limits, self.batch_size = limits, batch_size
         self.speeds: tuple[Speed, ...] = ()
         self.epochs = epochs
         self._device, self._earlier_s = device, seen_s
@@ -107,14 +97,6 @@ class JobDriver:
         self._settle_s = _LATE * switching.core_s
         if any(each.power_limit_w is not None for each in limits.terms.settings):
             self._settle_s = max(self._settle_s, _REGULATOR_S)
-        self._began_s = self._now_s = now_s
-        self._process = os.getpid() if process is None else process
-        self._started_unix_s = time.time() if started_unix_s is None else started_unix_s
-        self._edges = [EnergyEdges(gpu, gpu.time.now_s) for gpu in gpus]
-        self._readings = [GpuReading() for _ in gpus]
-        self._line = TimeLine(now_s)
-        self._events: deque[Event] = deque(maxlen=_EVENTS)
-        self._sensors_due_s = now_s
         # Times are of iterations until an epoch has shown how many it has; earlier runs told theirs by epoch.
         self._by_epoch = bool(limits.measured_at(batch_size))
         self._known_length = False
@@ -136,7 +118,6 @@ class JobDriver:
         self._by_epochs_alone = False
         self._next_s = math.inf  # when a slice will be worth it
         self._unread = 0
-        self._target: Setting = AUTO
         self._trying: Setting | None = None
         self._tell("started", f"{subject.workload}: batch size {batch_size}")
         self.held = self._best()
@@ -147,40 +128,26 @@ class JobDriver:
     def mark(self, marker: Marker) -> None:
         """Take note of what the job has reached."""
         self._now_s = max(self._now_s, marker.reached_s)
-        if marker.gpu != 0 or self._state == "over":
+        if marker.gpu != 0 or self._over:
             return
         if marker.name == ITERATION:
             self._begin_iteration(marker.iteration, marker.reached_s)
         elif marker.name == EPOCH:
             self._end_epoch(marker.reached_s)
 
-    def due_s(self) -> float | None:
-        """The next moment at which :meth:`act` has something to do; ``None`` for none."""
-        if self._state == "over":
-            return None
+    def _requests_due_s(self) -> float:
         if self._wanted is not None or (self._state == "resting" and self._energy_known(self._now_s)):
             return self._now_s
-        waits = [self._slice.wait_ends_s] if self._state == "resting" else []
-        return min(self._sensors_due_s, self._line.due_s, *waits, *(edges.due_s for edges in self._edges))
+        return self._slice.wait_ends_s if self._state == "resting" else math.inf
 
-    def act(self, now_s: float) -> None:
-        """Do what is due: requests first, as they must not wait for sensors."""
-        self._now_s = max(self._now_s, now_s)
-        if self._state == "over":
-            return
-        self._request()
-        for edges in self._edges:
-            if edges.due_s <= now_s:
-                edges.act(now_s)
+    def _request(self, now_s: float) -> float:
+        self._request_wanted()
+        return math.inf
+
+    def _learn(self, now_s: float) -> None:
         if self._state == "resting" and self._energy_known(now_s):
-            self._learn(now_s)
-            self._request()
-        if now_s >= self._sensors_due_s:
-            self._sensors_due_s = now_s + _SENSORS_S
-            for gpu, latest in zip(self.gpus, self._readings, strict=True):
-                latest.read(gpu.sensors)
-        if now_s >= self._line.due_s:
-            self._line.add(now_s, self._moment(now_s))
+            self._learn_slice(now_s)
+            self._request_wanted()
 
     def hold(self, now_s: float) -> None:
         """Go by no iterations, as none are expected any more: whole epochs are measured."""
@@ -191,23 +158,14 @@ class JobDriver:
         """Go back to the default clocks for good."""
         self._now_s = max(self._now_s, now_s)
         self._tell("refused", why)
-        self._give_back()
+        self._release()
+        self._over = True
 
-    def end(
-        self,
-        now_s: float | None = None,
-        *,
-        ended: Literal["job ended", "stopped", "refused", "failed"] = "job ended",
-        exit_code: int | None = None,
-    ) -> Summary:
-        """Give the clocks back, and say what became of it."""
-        self._now_s = max(self._now_s, self._now_s if now_s is None else now_s)
-        if self._state != "over":
-            if self._state == "resting" and self._slice.settled:
-                self._learn(self._now_s)
-            self._tell("stopped" if ended == "stopped" else "ended", "the clocks are given back")
-            self._give_back()
-        return Summary(status=self.status(), ended=ended, exit_code=exit_code, time_line=self._line.moments())
+    def _give_back(self, ended: Ended) -> Ended:
+        if self._state == "resting" and self._slice.settled:
+            self._learn_slice(self._now_s)
+        self._release()
+        return ended
 
     @property
     def energy_j(self) -> float | None:
@@ -407,7 +365,7 @@ class JobDriver:
     def _energy_known(self, now_s: float) -> bool:
         return self._slice.settled or now_s >= self._slice.wait_ends_s
 
-    def _learn(self, now_s: float) -> None:
+    def _learn_slice(self, now_s: float) -> None:
         """A slice has ended, and its energy is known, or never will be."""
         assert self._trying is not None
         setting, self._trying = self._trying, None
@@ -431,7 +389,7 @@ class JobDriver:
             speeds = (self.limits.speed(self._device, self.batch_size, setting) for setting in known)
             self.speeds = tuple(speed for speed in speeds if speed is not None)
 
-    def _request(self) -> None:
+    def _request_wanted(self) -> None:
         """Set what is wanted; what the GPU refuses is not tried again."""
         while self._wanted is not None:
             wanted, self._wanted = self._wanted, None
@@ -458,39 +416,21 @@ class JobDriver:
         else:
             self._go_on(self._now_s)
 
-    def _give_back(self) -> None:
-        self._state, self._wanted, self._trying = "over", None, None
+    def _release(self) -> None:
+        self._wanted = self._trying = None
         for gpu in self.gpus:
             gpu.clocks.release()
         self._target = AUTO
 
     # ---- what is told ----------------------------------------------------------------------------------------
 
-    def status(self) -> Status:
-        """What is known now."""
+    def _standing(self) -> Standing:
         known = self.limits.measured_at(self.batch_size)
-        return Status(
-            origin=self.subject.origin,
-            plan=self.subject.plan,
-            plan_digest=self.subject.digest,
-            workload=self.subject.workload,
-            process=self._process,
-            started_unix_s=self._started_unix_s,
-            elapsed_s=self._now_s - self._began_s,
-            dry_run=False,
+        return Standing(
             max_slowdown=0.0,
             iteration=self._iteration,
             marker=None if self._iteration is None else ITERATION,
-            rung=0,
-            rungs=1,
             at_default=self._target.is_auto,
-            predicted_time_change=0.0,
-            predicted_energy_change=0.0,
-            proof=Proof(
-                time_change=None, energy_change=None, saved_j=None, plan_iterations=0, default_iterations=0, blocks=0
-            ),
-            gpus=tuple(self._gpu_status(index) for index in range(len(self.gpus))),
-            events=tuple(self._events),
             tuning=Tuning(
                 done=self._trying is None and self._next_s == math.inf and self._state == "holding",
                 tried=len(known),
@@ -504,22 +444,3 @@ class JobDriver:
                 regret=self.limits.shortfall(self.batch_size, self._epochs_now) if self.limits.choices > 1 else None,
             ),
         )
-
-    def _gpu_status(self, index: int) -> GpuStatus:
-        return self._readings[index].status(self.gpus[index].identity, self._edges[index].used_j, self._target)
-
-    def _moment(self, now_s: float) -> Moment:
-        sensors = self.gpus[0].sensors
-        return Moment(
-            at_s=now_s - self._began_s,
-            power_w=sensors.power_w(),
-            core_mhz=sensors.clocks().core_mhz,
-            target_core_mhz=self._target.core_mhz,
-            marker=ITERATION,
-            at_default=self._target.is_auto,
-            rung=0,
-            saved_j=None,
-        )
-
-    def _tell(self, kind: Literal["started", "stepped", "drift", "refused", "note", "stopped", "ended"], text: str) -> None:
-        self._events.append(Event(at_s=self._now_s - self._began_s, kind=kind, text=text))

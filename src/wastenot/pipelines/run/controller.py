@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-import os
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Literal
 
-from wastenot.control.gpu_reading import GpuReading
+from wastenot.control.driver import ClockDriver, Ended, Standing, Subject
 from wastenot.control.marker import Marker
-from wastenot.control.status import Event, GpuStatus, PipelineStatus, Proof, Status, Summary
-from wastenot.core.setting import AUTO
+from wastenot.control.status import PipelineStatus, Proof
+from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.protocol import Device
 from wastenot.pipelines.plan.rank_steps import PlanGraph
 from wastenot.pipelines.run.rank_execution import RankExecution
@@ -23,14 +20,10 @@ from wastenot.pipelines.run.rung_follower import RungFollower
 from wastenot.pipelines.run.straggler_source import PlanSource
 from wastenot.planning.switching import SwitchTime
 
-_SENSORS_S = 1.0  # between two readings
 _REMEMBERED = 20  # iterations
-_MOST_TOLD = 64  # events
 _THROTTLED = 0.1  # of the time, beyond which a GPU counts as throttled
 
 Connect = Callable[[int, Mapping[str, str]], PlanSource | None]
-
-Kind = Literal["started", "stepped", "drift", "refused", "stopped", "ended", "note"]
 
 
 def parse_instruction(marker: str) -> tuple[str, int, int | None] | None:
@@ -51,15 +44,12 @@ class _Gpu:
     iterations: int = 0
     began_s: float | None = None
     took_s: deque[float] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
-    begin_j: float | None = None
-    latest_j: float | None = None
-    reading: GpuReading = field(default_factory=GpuReading)
     follower: RungFollower | None = None
     throttled_s: float | None = None
     throttled: bool = False
 
 
-class PipelineController:
+class PipelineController(ClockDriver):
     """Carries out the parts of a plan that run on the GPUs of this machine.
 
     Args:
@@ -85,18 +75,14 @@ class PipelineController:
         digest: str = "",
         connect: Connect | None = None,
     ) -> None:
-        self.gpus = tuple(gpus)
+        subject = Subject(path, digest, plan.plan.name, gpus[0].identity.origin)
+        super().__init__(gpus, subject, now_s=now_s, dry_run=dry_run)
+        self._line.due_s = math.inf  # what an instruction draws is over before a sensor shows it
         self._connect = connect
-        self._plan, self._path, self._digest = plan, path, digest
-        self._switching, self._dry_run = tuple(switching), dry_run
+        self._plan, self._switching = plan, tuple(switching)
         self._all = [_Gpu(gpu) for gpu in gpus]
-        self._began_s = self._now_s = now_s
-        self._started_unix_s = time.time()
-        self._process = os.getpid()
-        self._sensors_due_s = now_s
         self._marker: str | None = None
-        self._events: deque[Event] = deque(maxlen=_MOST_TOLD)
-        self._state: Literal["running", "refused", "over"] = "running"
+        self._refused = False
         self._tell("started", f"a plan of {len(plan.plan.ranks)} ranks is put to work")
 
     # ---- who runs where --------------------------------------------------------------------------------------
@@ -115,12 +101,12 @@ class PipelineController:
         one = self._all[gpu]
         steps = self._plan.steps(rank)
         begun = one.rank == rank and one.execution is not None and not one.execution.over
-        if not begun and self._state == "running":
+        if not begun and self._running:
             one.rank = rank
             one.execution = RankExecution(
                 one.device, steps, self._plan.period_s, self._switching[gpu], dry_run=self._dry_run
             )
-        if self._connect is not None and environment and one.follower is None and self._state == "running":
+        if self._connect is not None and environment and one.follower is None and self._running:
             connect = self._connect
             # In a thread, as a server that does not answer must not keep clocks waiting.
             threading.Thread(target=lambda: self._listen(gpu, rank, connect(rank, environment)), daemon=True).start()
@@ -147,7 +133,7 @@ class PipelineController:
     def mark(self, marker: Marker) -> None:
         """A GPU has begun an instruction."""
         found, one = parse_instruction(marker.name), self._all[marker.gpu]
-        if self._state != "running" or found is None or one.execution is None:
+        if not self._running or found is None or one.execution is None:
             return
         self._now_s = max(self._now_s, marker.reached_s)
         self._marker = marker.name
@@ -169,23 +155,14 @@ class PipelineController:
             one.iterations += 1
         one.execution.begin(place, marker.reached_s)
 
-    def due_s(self) -> float | None:
-        """The next moment at which to act."""
-        if self._state == "over":
-            return None
-        return min(self._sensors_due_s, *(one.execution.due_s for one in self._all if one.execution is not None), math.inf)
+    def _requests_due_s(self) -> float:
+        return min((one.execution.due_s for one in self._all if one.execution is not None), default=math.inf)
 
-    def act(self, now_s: float) -> None:
-        """Do what is due: requests first, as they must not wait for sensors."""
-        if self._state == "over":
-            return
-        self._now_s = max(self._now_s, now_s)
+    def _request(self, now_s: float) -> float:
         for one in self._all:
             if one.execution is not None:
                 one.execution.act(now_s)
-        if self._sensors_due_s <= now_s:
-            self._sensors_due_s = now_s + _SENSORS_S
-            self._read_sensors()
+        return math.inf
 
     def hold(self, now_s: float) -> None:
         """No instruction was told for long: nothing is set."""
@@ -194,40 +171,29 @@ class PipelineController:
 
     def refuse(self, why: str, now_s: float) -> None:
         """Go back to the default clocks for good."""
-        if self._state != "running":
+        if not self._running:
             return
-        self._state = "refused"
+        self._refused = True
         self._release(now_s)
         self._tell("refused", f"this is not the plan's pipeline: {why}; the default clocks stay")
 
-    def status(self) -> Status:
-        """What is known now."""
+    def _standing(self) -> Standing:
         plan, ranks = self._plan.plan, [one.rank for one in self._all]
         took_s = [each for one in self._all for each in one.took_s]
         done = max(one.iterations for one in self._all)
-        return Status(
-            origin=self.gpus[0].identity.origin,
-            plan=self._path,
-            plan_digest=self._digest,
-            workload=plan.name,
-            process=self._process,
-            started_unix_s=self._started_unix_s,
-            elapsed_s=self._now_s - self._began_s,
-            dry_run=self._dry_run,
+        return Standing(
             max_slowdown=max(plan.max_slowdown or 0.0, 0.0),
             iteration=done - 1 if done else None,
             marker=self._marker,
+            at_default=self._refused,
             rung=next((one.follower.rung for one in self._all if one.follower is not None and one.follower.rung), 0),
             rungs=max(len(plan.rungs), 1),
-            at_default=self._state == "refused",
             predicted_time_change=plan.predicted.time_s / plan.baseline.time_s - 1.0,
             predicted_energy_change=plan.predicted.energy_j / plan.baseline.energy_j - 1.0,
             proof=Proof(
                 time_change=None, energy_change=None, saved_j=None,
                 plan_iterations=done, default_iterations=0, blocks=0,
             ),
-            gpus=tuple(map(_gpu_status, self._all)),
-            events=tuple(self._events),
             pipeline=PipelineStatus(
                 ranks=tuple(ranks),
                 iteration_s=median(took_s) if took_s else None,
@@ -237,29 +203,25 @@ class PipelineController:
             ),
         )  # fmt: skip
 
-    def end(
-        self,
-        now_s: float | None = None,
-        *,
-        ended: Literal["job ended", "stopped", "refused", "failed"] = "job ended",
-        exit_code: int | None = None,
-    ) -> Summary:
-        """Give the clocks back, and say what became of it."""
-        self._now_s = max(self._now_s, self._now_s if now_s is None else now_s)
-        if self._state != "over":
-            ended = "refused" if self._state == "refused" else ended
-            self._release(self._now_s)
-            self._tell("stopped" if ended == "stopped" else "ended", "the clocks are given back")
-            self._state = "over"
-        return Summary(status=self.status(), ended=ended, exit_code=exit_code, time_line=())
+    def _give_back(self, ended: Ended) -> Ended:
+        self._release(self._now_s)
+        return "refused" if self._refused else ended
+
+    def _target_of(self, gpu: int) -> Setting:
+        execution = self._all[gpu].execution
+        return AUTO if execution is None else execution.target
 
     # ---- inside ----------------------------------------------------------------------------------------------
+
+    @property
+    def _running(self) -> bool:
+        return not (self._over or self._refused)
 
     def _listen(self, gpu: int, rank: int, source: PlanSource | None) -> None:
         if source is None:
             return
         one = self._all[gpu]
-        if self._state == "running" and one.rank == rank:
+        if self._running and one.rank == rank:
             self.listen(gpu, rank, source)
         else:
             source.close()
@@ -276,22 +238,13 @@ class PipelineController:
                 one.execution.release(now_s)
             self._hang_up(one)
 
-    def _tell(self, kind: Kind, text: str) -> None:
-        self._events.append(Event(at_s=self._now_s - self._began_s, kind=kind, text=text))
-
-    def _read_sensors(self) -> None:
-        for one in self._all:
-            sensors = one.device.sensors
-            one.reading.read(sensors)
-            one.latest_j = sensors.energy_j()
-            throttled_s = sensors.throttled_s()
+    def _read_sensors(self, now_s: float) -> None:
+        super()._read_sensors(now_s)
+        for one, edges in zip(self._all, self._edges, strict=True):
+            edges.look()
+            throttled_s = one.device.sensors.throttled_s()
             if throttled_s is not None:
-                one.throttled = one.throttled_s is not None and throttled_s > one.throttled_s + _THROTTLED * _SENSORS_S
+                one.throttled = (
+                    one.throttled_s is not None and throttled_s > one.throttled_s + _THROTTLED * self.sensors_each_s
+                )
                 one.throttled_s = throttled_s
-            if one.begin_j is None:
-                one.begin_j = one.latest_j
-
-
-def _gpu_status(one: _Gpu) -> GpuStatus:
-    used_j = None if one.latest_j is None or one.begin_j is None else one.latest_j - one.begin_j
-    return one.reading.status(one.device.identity, used_j, AUTO if one.execution is None else one.execution.target)

@@ -1,0 +1,283 @@
+"""What sets the clocks of GPUs while a program runs on them, whoever decides which: one loop, one status, one end.
+
+    program ── mark(marker) ──▶ ┌────────┐ ── requests of clocks ──▶ GPUs
+    clock ──── act(now_s) ────▶ │ driver │ ◀── energy, power, … ────
+                                └────────┘ ──▶ status(), end()
+
+It knows no thread, no socket and no clock of its own: whoever drives it (:class:`wastenot.control.session.Session`) calls
+:meth:`ClockDriver.mark` with what the program has reached, and :meth:`ClockDriver.act` when :meth:`ClockDriver.due_s` says
+so, from one thread at a time. A kind of driver says what follows from a marker, what it requests, and how it gives the clocks
+back.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Protocol
+
+from wastenot.control.energy_edges import EnergyEdges
+from wastenot.control.gpu_reading import GpuReading
+from wastenot.control.marker import ITERATION, Marker
+from wastenot.control.status import Event, GpuStatus, Instant, Moment, PipelineStatus, Proof, Status, Summary, Tuning
+from wastenot.control.time_line import TimeLine
+from wastenot.core.errors import BadInputError
+from wastenot.core.origin import Origin
+from wastenot.core.setting import AUTO, Setting
+from wastenot.devices.protocol import Device
+
+Ended = Literal["job ended", "stopped", "refused", "failed"]
+Kind = Literal["started", "stepped", "drift", "refused", "stopped", "ended", "note"]
+
+_EVENTS = 100  # kept
+_NOTHING_PROVED = Proof(
+    time_change=None, energy_change=None, saved_j=None, plan_iterations=0, default_iterations=0, blocks=0
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is put to work.
+
+    Attributes:
+        plan: path of the plan, or what is applied instead.
+        digest: of the plan.
+        workload: of the plan.
+        origin: of the numbers that the run will give.
+    """
+
+    plan: str
+    digest: str
+    workload: str
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a driver stands, as its status tells it; see :class:`wastenot.control.status.Status`."""
+
+    max_slowdown: float
+    iteration: int | None
+    marker: str | None
+    at_default: bool
+    rung: int = 0
+    rungs: int = 1
+    predicted_time_change: float = 0.0
+    predicted_energy_change: float = 0.0
+    proof: Proof = _NOTHING_PROVED
+    tuning: Tuning | None = None
+    pipeline: PipelineStatus | None = None
+
+
+class Driver(Protocol):
+    """What a session drives: a :class:`ClockDriver`, or one that only shows what another does."""
+
+    @property
+    def gpus(self) -> Sequence[Device]:
+        """The GPUs, in the order that markers count them."""
+
+    def mark(self, marker: Marker) -> None:
+        """Take note of what the program has reached."""
+
+    def due_s(self) -> float | None:
+        """The next moment at which to act; ``None`` for none."""
+
+    def act(self, now_s: float) -> None:
+        """Do what is due."""
+
+    def status(self) -> Status:
+        """What is known now."""
+
+    def hold(self, now_s: float) -> None:
+        """Go by no iterations, as none are expected any more."""
+
+    def refuse(self, why: str, now_s: float) -> None:
+        """Go back to the default clocks for good."""
+
+    def end(self, now_s: float | None = None, *, ended: Ended = "job ended", exit_code: int | None = None) -> Summary:
+        """Give the clocks back."""
+
+
+class ClockDriver(ABC):
+    """Sets clocks while a program runs.
+
+    Args:
+        gpus: that the program runs on, in the order that markers count them.
+        subject: what is put to work.
+        now_s: moment at which it begins, on the clock of the first GPU, which all moments are of.
+        dry_run: change no clocks.
+        process: ID of the process that controls the clocks; by default this one's.
+        started_unix_s: when it began, by the calendar; by default now.
+
+    Raises:
+        BadInputError: no GPU is given.
+    """
+
+    sensors_each_s: ClassVar[float] = 1.0
+    """Between readings for the status."""
+
+    def __init__(
+        self,
+        gpus: Sequence[Device],
+        subject: Subject,
+        *,
+        now_s: float = 0.0,
+        dry_run: bool = False,
+        process: int | None = None,
+        started_unix_s: float | None = None,
+    ) -> None:
+        if not gpus:
+            raise BadInputError("`gpus`: name at least one GPU")
+        self.gpus, self.subject = tuple(gpus), subject
+        self._began_s = self._now_s = now_s
+        self._dry_run = dry_run
+        self._process = os.getpid() if process is None else process
+        self._started_unix_s = time.time() if started_unix_s is None else started_unix_s
+        self._edges = [EnergyEdges(gpu, gpu.time.now_s) for gpu in gpus]
+        self._readings = [GpuReading() for _ in gpus]
+        self._sensors_due_s = now_s
+        self._line = TimeLine(now_s)
+        self._events: deque[Event] = deque(maxlen=_EVENTS)
+        self._over = False
+        self._target: Setting = AUTO
+
+    # ---- what a kind of driver says --------------------------------------------------------------------------
+
+    @abstractmethod
+    def mark(self, marker: Marker) -> None:
+        """Take note of what the program has reached."""
+
+    @abstractmethod
+    def hold(self, now_s: float) -> None:
+        """Go by no iterations, as none are expected any more."""
+
+    @abstractmethod
+    def refuse(self, why: str, now_s: float) -> None:
+        """Go back to the default clocks for good."""
+
+    @abstractmethod
+    def _standing(self) -> Standing:
+        """Where it stands."""
+
+    @abstractmethod
+    def _give_back(self, ended: Ended) -> Ended:
+        """Give the clocks back, at the end; why it ended."""
+
+    def _requests_due_s(self) -> float:
+        """When to request something next."""
+        return math.inf
+
+    def _request(self, now_s: float) -> float:
+        """Request what is due; the moment of the next request, where that is known."""
+        return math.inf
+
+    def _learn(self, now_s: float) -> None:  # noqa: B027  # a kind that learns nothing from energies
+        """Energies have been read up to now: what follows from them."""
+
+    def _target_of(self, gpu: int) -> Setting:
+        """What was requested last of a GPU."""
+        return self._target
+
+    # ---- what drives it --------------------------------------------------------------------------------------
+
+    def due_s(self) -> float | None:
+        """The next moment at which :meth:`act` has something to do; ``None`` for none."""
+        if self._over:
+            return None
+        return min(self._requests_due_s(), self._sensors_due_s, self._line.due_s, *(edges.due_s for edges in self._edges))
+
+    def act(self, now_s: float) -> None:
+        """Do what is due: requests first, as they must not wait for sensors."""
+        if self._over:
+            return
+        self._now_s = max(self._now_s, now_s)
+        next_s = self._request(now_s)
+        for edges in self._edges:
+            if edges.due_s <= now_s and next_s > now_s + 1.5 * edges.read_s:
+                edges.act(now_s)
+        self._learn(now_s)
+        if now_s >= self._sensors_due_s and next_s > now_s + 2.0 * max(edges.read_s for edges in self._edges):
+            self._read_sensors(now_s)
+        if now_s >= self._line.due_s:
+            self._line.add(now_s, self._moment(now_s))
+
+    def status(self) -> Status:
+        """What is known now."""
+        standing = self._standing()
+        return Status(
+            origin=self.subject.origin,
+            plan=self.subject.plan,
+            plan_digest=self.subject.digest,
+            workload=self.subject.workload,
+            process=self._process,
+            started_unix_s=self._started_unix_s,
+            elapsed_s=self._now_s - self._began_s,
+            dry_run=self._dry_run,
+            max_slowdown=standing.max_slowdown,
+            iteration=standing.iteration,
+            marker=standing.marker,
+            rung=standing.rung,
+            rungs=standing.rungs,
+            at_default=standing.at_default,
+            predicted_time_change=standing.predicted_time_change,
+            predicted_energy_change=standing.predicted_energy_change,
+            proof=standing.proof,
+            gpus=tuple(self._gpu_status(index) for index in range(len(self.gpus))),
+            events=tuple(self._events),
+            tuning=standing.tuning,
+            pipeline=standing.pipeline,
+        )
+
+    def end(self, now_s: float | None = None, *, ended: Ended = "job ended", exit_code: int | None = None) -> Summary:
+        """Give the clocks back, and say what became of it.
+
+        Args:
+            now_s: when it ended.
+            ended: why; a plan that was refused stays refused.
+            exit_code: of the job.
+        """
+        self._now_s = max(self._now_s, self._now_s if now_s is None else now_s)
+        if not self._over:
+            stopped = ended == "stopped"
+            ended = self._give_back(ended)
+            self._tell("stopped" if stopped else "ended", "the clocks are given back")
+            self._over = True
+        return Summary(
+            status=self.status(), ended=ended, exit_code=exit_code, time_line=self._line.moments(), close_up=self._instants()
+        )
+
+    # ---- what is told ----------------------------------------------------------------------------------------
+
+    def _tell(self, kind: Kind, text: str) -> None:
+        self._events.append(Event(at_s=self._now_s - self._began_s, kind=kind, text=text))
+
+    def _read_sensors(self, now_s: float) -> None:
+        self._sensors_due_s = now_s + self.sensors_each_s
+        for gpu, latest in zip(self.gpus, self._readings, strict=True):
+            latest.read(gpu.sensors)
+
+    def _moment(self, now_s: float) -> Moment:
+        sensors, target = self.gpus[0].sensors, self._target_of(0)
+        return Moment(
+            at_s=now_s - self._began_s,
+            power_w=sensors.power_w(),
+            core_mhz=sensors.clocks().core_mhz,
+            target_core_mhz=target.core_mhz,
+            marker=ITERATION,
+            at_default=target.is_auto,
+            rung=0,
+            saved_j=None,
+        )
+
+    def _instants(self) -> tuple[Instant, ...]:
+        """The latest iterations close up."""
+        return ()
+
+    def _gpu_status(self, index: int) -> GpuStatus:
+        reading, used_j = self._readings[index], self._edges[index].used_j
+        return reading.status(self.gpus[index].identity, used_j, self._target_of(index))
