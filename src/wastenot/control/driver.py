@@ -6,8 +6,8 @@
 
 It knows no thread, no socket and no clock of its own: whoever drives it (:class:`wastenot.control.session.Session`) calls
 :meth:`ClockDriver.mark` with what the program has reached, and :meth:`ClockDriver.act` when :meth:`ClockDriver.due_s` says
-so, from one thread at a time. A kind of driver says what follows from a marker, what it requests, and how it gives the clocks
-back.
+so, from one thread at a time. A kind of driver says what follows from a marker, what it requests, and how it gives the
+clocks back.
 """
 
 from __future__ import annotations
