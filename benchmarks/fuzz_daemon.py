@@ -15,7 +15,7 @@ import sys
 
 import atheris
 
-with atheris.instrument_imports(include=["wastenot.devices.clockd", "wastenot.devices.nvidia"]):
+with atheris.instrument_imports(include=["wastenot.devices.clockd", "wastenot.devices.common", "wastenot.devices.nvidia"]):
     from testbed.daemon_in_process import UUIDS, running
     from wastenot.devices.clockd.policy import Bounds, Policy, Rule
 

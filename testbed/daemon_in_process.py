@@ -12,7 +12,8 @@ from wastenot.devices.clockd import server as server_module
 from wastenot.devices.clockd.leases import Leases
 from wastenot.devices.clockd.policy import Peer, Policy
 from wastenot.devices.clockd.server import Server
-from wastenot.devices.nvidia.nvml import NvmlError
+from wastenot.devices.common.driver import DriverError
+from wastenot.devices.nvidia.clocks import NvidiaSetter
 
 UUIDS = ("GPU-aaaaaaaa-0000", "GPU-bbbbbbbb-1111")
 CORES, MEMORIES, LIMITS_MW, DEFAULT_MW = (300, 600, 900, 1200, 1500), (1000, 2000), (200_000, 700_000), 700_000
@@ -33,9 +34,6 @@ class MemoryNvml:
     def changed(self, index):
         return (self.core[index], self.memory[index], self.limit_mw[index]) != (None, None, DEFAULT_MW)
 
-    def refusal(self):
-        return None
-
     def try_call(self, function, *arguments):
         return self.call(function, *arguments)
 
@@ -43,7 +41,7 @@ class MemoryNvml:
         name = function.removeprefix("nvmlDevice")
         if name.startswith(("Set", "Reset")):
             if self.failing:
-                raise NvmlError(f"{function}: the driver fails")
+                raise DriverError(f"{function}: the driver fails")
             self.on_change()
         index = arguments[0] if arguments else None
         if name == "GetHandleByUUID":
@@ -77,7 +75,9 @@ class Daemon:
         self.state = folder / "state"
         self._path = str(folder / "sock")
         self._peers: list[Peer] = []
-        self.leases = Leases(self.nvml, policy, lambda: self.now, self._note)
+        self.leases = Leases(
+            [NvidiaSetter(self.nvml, index, uuid) for index, uuid in enumerate(UUIDS)], policy, lambda: self.now, self._note
+        )
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listening.bind(self._path)
         listening.listen(64)

@@ -12,7 +12,7 @@ import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 
-from wastenot.devices.nvidia import journal
+from wastenot.devices.common import journal
 
 ROOT = Path(__file__).parents[1]
 ENGINE = ROOT / "data" / "serving" / "llama-8b-sim-h200.json"

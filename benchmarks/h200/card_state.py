@@ -39,7 +39,7 @@ def card_state(index: int = 0) -> dict[str, Any]:
             state[name] = value.decode() if isinstance(value, bytes) else value
         except nvml.NVMLError as error:
             state[name] = str(error)
-    from wastenot.devices.nvidia.journal import state_folder
+    from wastenot.devices.common.journal import state_folder
 
     folder = state_folder()
     state["journals"] = sorted(os.listdir(folder)) if folder.is_dir() else []

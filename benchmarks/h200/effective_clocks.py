@@ -28,7 +28,8 @@ from benchmarks.h200.bench_window import costs_us
 from benchmarks.h200.natural_probe import elementwise, product
 from wastenot.core.setting import AUTO
 from wastenot.devices.instrument import burst_of
-from wastenot.devices.nvidia.device import NvidiaDevice, open_nvidia
+from wastenot.devices.nvidia.device import NvidiaDevice
+from wastenot.devices.open import open_gpu
 from wastenot.devices.protocol import Task
 from wastenot.devices.torch.bursts import TorchBursts
 from wastenot.devices.torch.devices import torch_device
@@ -168,7 +169,7 @@ def main() -> None:
     options.add_argument("--device", default="nvidia:0")
     options.add_argument("--out", type=Path, help="write the numbers to this file")
     chosen = options.parse_args()
-    device = open_nvidia(chosen.device)
+    device = open_gpu(chosen.device)
     kernels = [product(), product(4096), elementwise("silu_product", 1 << 27, 2, 5.0), elementwise("gelu", 1 << 26, 1, 8.0)]
     document = {
         "schema": "wastenot.effective-clocks/1",

@@ -29,9 +29,9 @@ from testbed.applied_programs import make_plan
 from testbed.stand_in.fixtures import start_stand_in
 from testbed.stand_in.kill_runs import Runs, kill, wait_for
 from wastenot.cli.main import run
-from wastenot.devices.nvidia.daemon_protocol import SOCKET_VARIABLE as DAEMON_SOCKET
-from wastenot.devices.nvidia.device import open_nvidia
-from wastenot.devices.nvidia.journal import journals
+from wastenot.devices.common.daemon_protocol import SOCKET_VARIABLE as DAEMON_SOCKET
+from wastenot.devices.common.journal import journals
+from wastenot.devices.open import open_gpu
 
 KINDS = ("apply", "apply as root", "program", "apply and program")
 _LONGEST_WAIT_S = 0.4  # before a kill
@@ -90,7 +90,7 @@ def _kill_one(plan: str, runs: Runs, rng: random.Random, kind: str, through_daem
             runs.let_the_daemon_read()
             wait_for(lambda: not runs.changed() and not journals())
         else:
-            open_nvidia("nvidia:0")
+            open_gpu("nvidia:0")
     there["restore_s"] = time.monotonic() - began if through_daemon or kind == "program" else 0.0
     there["left"] = runs.changed() or bool(journals())
     if kind.startswith("apply"):

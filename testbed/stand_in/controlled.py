@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from testbed.stand_in.fixtures import StandIn
-from wastenot.devices.nvidia.device import NvidiaDevice, open_nvidia
+from wastenot.devices.nvidia.device import NvidiaDevice
+from wastenot.devices.open import open_gpu
 
 PROGRAM = """
 import os, signal, sys, time
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and stays so
 signal.signal(signal.SIGINT, signal.default_int_handler)  # so it is in the background of a shell
-from wastenot.devices.nvidia.device import open_nvidia
+from wastenot.devices.open import open_gpu
 from wastenot.core.setting import Setting
-device = open_nvidia("nvidia:0", allow_clock_control=True)
+device = open_gpu("nvidia:0", allow_clock_control=True)
 device.clocks.request(Setting(1500.0, 2201.0, 500.0))
 print("changed", flush=True)
 {end}
@@ -23,7 +24,7 @@ print("changed", flush=True)
 
 def controlled(stand_in: StandIn, **options: Any) -> NvidiaDevice:
     """The GPU, in the stand-in's time."""
-    return open_nvidia(
+    return open_gpu(
         "nvidia:0", allow_clock_control=True, time_source=stand_in.time(), launcher=lambda _: stand_in.launcher(), **options
     )
 

@@ -35,10 +35,10 @@ from testbed.stand_in.library import SOCKET_VARIABLE
 from wastenot.core.errors import WastenotError
 from wastenot.core.setting import Setting
 from wastenot.devices.clockd.main import main as wastenotd
-from wastenot.devices.nvidia.daemon_connection import Connection
-from wastenot.devices.nvidia.daemon_protocol import SOCKET_VARIABLE as DAEMON_SOCKET
-from wastenot.devices.nvidia.device import open_nvidia
-from wastenot.devices.nvidia.journal import journals
+from wastenot.devices.common.daemon_connection import Connection
+from wastenot.devices.common.daemon_protocol import SOCKET_VARIABLE as DAEMON_SOCKET
+from wastenot.devices.common.journal import journals
+from wastenot.devices.open import open_gpu
 
 KINDS = ("root", "client", "hang", "daemon", "both")
 HEARTBEAT_S = 0.3
@@ -53,7 +53,7 @@ def change_clocks_forever(seed: int, gpu: int, done: int) -> None:
     rng = random.Random(seed)
     while True:
         try:
-            clocks = open_nvidia(f"nvidia:{gpu}", allow_clock_control=True).clocks
+            clocks = open_gpu(f"nvidia:{gpu}", allow_clock_control=True).clocks
             states, limits = clocks.supported_clocks(), clocks.power_limits_w()
             break
         except WastenotError:
@@ -127,7 +127,7 @@ class Runs:
         elif self._kind == "both" and self._rng.random() < 0.5:
             self.start_daemon()
         else:
-            open_nvidia("nvidia:0")  # the next command, which is not allowed to change clocks itself
+            open_gpu("nvidia:0")  # the next command, which is not allowed to change clocks itself
         found["left"] = self.changed() or bool(journals())
         if self._kind == "both":
             if not runs(self._daemon):

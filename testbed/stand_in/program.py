@@ -20,9 +20,9 @@ from testbed.stand_in.held_time import SharedTime
 from testbed.stand_in.launcher import StandInLauncher, StandInTime
 from testbed.stand_in.library import SOCKET_VARIABLE
 from wastenot.cli.main import run
-from wastenot.devices.nvidia import machine
+from wastenot.devices.common import machine
+from wastenot.devices.common.rights import Rights
 from wastenot.devices.nvidia.device import NvidiaDevice
-from wastenot.devices.nvidia.examine import Rights
 
 WALL_VARIABLE, USER_VARIABLE = "STAND_IN_WALL", "STAND_IN_USER"
 
@@ -65,7 +65,7 @@ def _torch() -> machine.FoundTorch:
 
     handles = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
     uuids = {pynvml.nvmlDeviceGetUUID(one).removeprefix("GPU-"): place for place, one in enumerate(handles)}
-    return machine.FoundTorch("2.9.1", "12.8", uuids)
+    return machine.FoundTorch("2.9.1", "CUDA 12.8", uuids)
 
 
 if __name__ == "__main__":

@@ -29,8 +29,8 @@ from pathlib import Path
 from testbed.stand_in.fixtures import start_stand_in
 from testbed.stand_in.kill_runs import Runs, kill, wait_for
 from wastenot.cli.main import run
-from wastenot.devices.nvidia.daemon_protocol import SOCKET_VARIABLE as DAEMON_SOCKET
-from wastenot.devices.nvidia.journal import journals
+from wastenot.devices.common.daemon_protocol import SOCKET_VARIABLE as DAEMON_SOCKET
+from wastenot.devices.common.journal import journals
 from wastenot.serving.cluster.seen_load import SeenLoad, rule_of
 from wastenot.serving.model.deadlines import LITERATURE
 from wastenot.serving.model.profile_file import read_engine

@@ -6,8 +6,7 @@ import pytest
 from testbed.stand_in.fixtures import start_stand_in
 from wastenot.core.errors import CannotRunError, ClocksRefusedError
 from wastenot.core.setting import AUTO, Setting
-from wastenot.devices.nvidia.device import open_nvidia
-from wastenot.devices.open import open_device
+from wastenot.devices.open import open_device, open_gpu
 from wastenot.devices.simulated.basis import preset_names
 from wastenot.meters.tasks import find_tasks
 from wastenot.study.sweep_file import import_sweep
@@ -52,7 +51,7 @@ def device(name, request, monkeypatch, tmp_path):
     server.use(monkeypatch)
     monkeypatch.setenv("WASTENOT_STATE", str(tmp_path))
     monkeypatch.delenv("WASTENOT_READ_ONLY", raising=False)
-    found = open_nvidia(name, allow_clock_control=True, time_source=server.time(), launcher=lambda _: server.launcher())
+    found = open_gpu(name, allow_clock_control=True, time_source=server.time(), launcher=lambda _: server.launcher())
     yield found
     found.clocks.release()
 

@@ -6,8 +6,7 @@ import pytest
 from testbed.stand_in.fixtures import start_stand_in
 from wastenot.core.errors import ClocksRefusedError, DeviceError
 from wastenot.core.setting import AUTO, Setting
-from wastenot.devices.nvidia.device import open_nvidia
-from wastenot.devices.open import open_device
+from wastenot.devices.open import open_device, open_gpu
 from wastenot.devices.simulated.basis import preset_names
 from wastenot.devices.simulated.preset import find_preset
 from wastenot.kernels.latency.design import design
@@ -30,7 +29,7 @@ def stand_in(server, monkeypatch, tmp_path):
 
 
 def opened(stand_in, *, allowed=True):
-    return open_nvidia(
+    return open_gpu(
         "nvidia:0",
         allow_clock_control=allowed,
         time_source=stand_in.time(),

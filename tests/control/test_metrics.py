@@ -12,7 +12,7 @@ import pytest
 from testbed.applied import GPU, NO_PROOF, status
 from wastenot.control.metrics import LEASE_STATES, METRICS, metrics_registry, serve_metrics
 from wastenot.core.errors import BadInputError
-from wastenot.devices.nvidia import journal
+from wastenot.devices.common import journal
 
 prometheus_client = pytest.importorskip("prometheus_client")
 parser = pytest.importorskip("prometheus_client.parser")
@@ -112,7 +112,7 @@ def test_lease_and_journal_of_a_measured_gpu():
     assert leases(scraped(real), "GPU-1") == {"held"}
     journal.end(path)
     assert leases(scraped(real), "GPU-1") == {"free"}
-    dies = "import os; from wastenot.devices.nvidia import journal as j; j.begin('GPU-1', j.Restore()); os._exit(1)"
+    dies = "import os; from wastenot.devices.common import journal as j; j.begin('GPU-1', j.Restore()); os._exit(1)"
     subprocess.run([sys.executable, "-c", dies], check=False)
     assert leases(scraped(real), "GPU-1") == {"stale"}
     path.write_text("{")

@@ -7,11 +7,11 @@ import pytest
 from testbed.stand_in.controlled import controlled, locks
 from wastenot.core.errors import ClocksRefusedError, DeviceError
 from wastenot.core.setting import Setting
-from wastenot.devices.nvidia import control, daemon_protocol
-from wastenot.devices.nvidia.control import control_here, control_that_works
-from wastenot.devices.nvidia.daemon_clocks import DaemonClocks
-from wastenot.devices.nvidia.daemon_protocol import SOCKET_VARIABLE
-from wastenot.devices.nvidia.examine import Rights
+from wastenot.devices.common import control, daemon_protocol
+from wastenot.devices.common.control import control_here, control_that_works
+from wastenot.devices.common.daemon_clocks import DaemonClocks
+from wastenot.devices.common.daemon_protocol import SOCKET_VARIABLE
+from wastenot.devices.common.rights import Rights
 
 ROOT = Rights(root=True, sys_admin=True, container=None, forbidden=None)
 USER = Rights(root=False, sys_admin=False, container=None, forbidden=None)

@@ -11,8 +11,8 @@ import torch
 
 from testbed.stand_in.controlled import PROGRAM
 from wastenot.core.errors import DeviceError
-from wastenot.devices.nvidia import journal, machine
-from wastenot.devices.nvidia.examine import Rights
+from wastenot.devices.common import journal, machine
+from wastenot.devices.common.rights import Rights
 
 ROOT = Rights(root=True, sys_admin=True, container=None, forbidden=None)
 USER = Rights(root=False, sys_admin=False, container=None, forbidden=None)

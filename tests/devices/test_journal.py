@@ -12,11 +12,11 @@ import pytest
 
 from wastenot.core.errors import DeviceError
 from wastenot.core.processes import boot_id, start_of
-from wastenot.devices.nvidia import journal
-from wastenot.devices.nvidia.journal import Restore
+from wastenot.devices.common import journal
+from wastenot.devices.common.journal import Restore
 
 UUID = "GPU-12345678-aaaa"
-BEGIN = "import sys; from wastenot.devices.nvidia.journal import *; begin(sys.argv[1], Restore((345.0, 1980.0)))"
+BEGIN = "import sys; from wastenot.devices.common.journal import *; begin(sys.argv[1], Restore((345.0, 1980.0)))"
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +63,7 @@ def test_a_journal_whose_owner_is_dead_is_stale_and_claimed_once():
 
 def test_a_claimer_that_dies_leaves_it_stale():
     found = left_by_a_dead_process()
-    claim = "from wastenot.devices.nvidia import journal; journal.claim(journal.stale()[0])"
+    claim = "from wastenot.devices.common import journal; journal.claim(journal.stale()[0])"
     subprocess.run([sys.executable, "-c", claim], check=True, env=os.environ)
     (seen,) = journal.stale()
     assert seen.uuid == found.uuid
@@ -130,7 +130,7 @@ def test_nobody_else_can_lock_a_lease(folder):
 
 HOLD = """
 import os, signal, sys
-from wastenot.devices.nvidia.journal import *
+from wastenot.devices.common.journal import *
 begin(sys.argv[1], Restore())
 if sys.argv[2] == "fork" and os.fork() == 0:
     print("ready", os.getpid(), flush=True)
@@ -191,7 +191,7 @@ def test_a_process_of_another_container_is_known_to_live_and_to_be_dead():
 
 def test_seen_from_another_container_too():
     journal.begin(UUID, Restore())
-    look = "from wastenot.devices.nvidia import journal; print(journal.journals()[0].owner_alive, len(journal.stale()))"
+    look = "from wastenot.devices.common import journal; print(journal.journals()[0].owner_alive, len(journal.stale()))"
     command = [sys.executable, "-c", look]
     if not subprocess.run(["unshare", "--pid", "--fork", "true"], check=False, capture_output=True).returncode:
         command = ["unshare", "--pid", "--fork", *command]
@@ -202,7 +202,7 @@ def test_looking_does_not_give_up_a_lease():
     path = journal.begin(UUID, Restore())
     for _ in range(3):
         assert journal.journals()[0].owner_alive
-    look = "from wastenot.devices.nvidia import journal; print(len(journal.stale()))"
+    look = "from wastenot.devices.common import journal; print(len(journal.stale()))"
     assert subprocess.run([sys.executable, "-c", look], check=True, capture_output=True, text=True).stdout == "0\n"
     journal.end(path)
 

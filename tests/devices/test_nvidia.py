@@ -12,8 +12,9 @@ from testbed.stand_in.controlled import PROGRAM, controlled, locks
 from wastenot.cli.main import run as run_command
 from wastenot.core.errors import BadInputError, CannotRunError, ClocksRefusedError, DeviceError
 from wastenot.core.setting import AUTO, Setting
-from wastenot.devices.nvidia import journal
-from wastenot.devices.nvidia.nvml import GpuLostError, Nvml, NvmlError, ReadOnlyError
+from wastenot.devices.common import journal
+from wastenot.devices.common.driver import DriverError, GpuLostError, ReadOnlyError
+from wastenot.devices.nvidia.nvml import Nvml
 from wastenot.devices.open import open_device
 from wastenot.meters.tasks import find_tasks
 from wastenot.sweeping.grid import settable
@@ -83,7 +84,7 @@ def test_slices_are_refused(stand_in):
 
 def test_without_a_driver_one_line_says_so(stand_in):
     stand_in.control.fault("nvmlInit", "DRIVER_NOT_LOADED")
-    with pytest.raises(NvmlError, match="driver is not loaded"):
+    with pytest.raises(DriverError, match="driver is not loaded"):
         open_device("nvidia:0")
 
 
@@ -112,7 +113,7 @@ def test_a_driver_that_fails_exits_with_1_and_bad_input_with_2(stand_in, tmp_pat
 @pytest.mark.parametrize("error", ["GPU_IS_LOST", "UNKNOWN", "TIMEOUT", "DRIVER_NOT_LOADED"])
 def test_a_reading_that_fails_is_not_taken_for_one_that_is_absent(stand_in, device, error):
     stand_in.control.fault("nvmlDeviceGetTemperature", error, times=1)
-    with pytest.raises(NvmlError):
+    with pytest.raises(DriverError):
         device.sensors.temperature_c()
     assert device.sensors.temperature_c() is not None
     stand_in.control.fault("nvmlDeviceGetTemperature", "NOT_SUPPORTED", times=1)
@@ -191,7 +192,7 @@ def test_a_refusal_leaves_nothing_behind(stand_in, device, function, error, text
 
 def test_clocks_that_take_effect_although_the_driver_says_no_come_back(stand_in, device):
     stand_in.control.fault("nvmlDeviceSetGpuLockedClocks", "UNKNOWN", takes_effect=True, times=1)
-    with pytest.raises(NvmlError):
+    with pytest.raises(DriverError):
         device.clocks.request(Setting(1500.0))
     assert locks(stand_in) == CLEAN and journal.journals() == ()
 
@@ -280,12 +281,25 @@ def test_after_sigkill_the_next_command_puts_it_right(stand_in, tmp_path, monkey
     open_device("nvidia:0")
     assert locks(stand_in) != CLEAN and len(journal.stale()) == 1
     monkeypatch.delenv("WASTENOT_READ_ONLY")
-    library = Nvml().library
-    start, starts = library.nvmlInit, []
-    monkeypatch.setattr(library, "nvmlInit", lambda: starts.append(start()))
     open_device("nvidia:0")
     assert locks(stand_in) == CLEAN and journal.journals() == ()
-    assert len(starts) == 1
+
+
+def test_what_an_earlier_version_left_changed_is_put_right(stand_in, tmp_path):
+    nvml, uuid = Nvml(allow_changes=True), stand_in.control.state().uuid
+    nvml.call("nvmlDeviceSetGpuLockedClocks", nvml.call("nvmlDeviceGetHandleByIndex", 0), 345, 1200)
+    folder = tmp_path / "state"
+    folder.mkdir()
+    # As it was written when NVIDIA's package had the journal to itself.
+    left = (
+        f'{{"schema": "wastenot.clocks/2", "uuid": "{uuid}", "restore": {{"core_mhz": [345.0, 1500.0], "memory_mhz": null, '
+        '"power_limit_w": 650.0}, "process": 30763, "user": 0, "started": "5199632", '
+        '"boot": "2593f150-aea7-4b16-964f-4c9e6ab70580", "space": "2593f150-aea7-4b16-964f-4c9e6ab70580 pid:[4026531836]"}'
+    )
+    (folder / f"{uuid}.json").write_text(left)
+    assert len(journal.stale()) == 1
+    open_device("nvidia:0")
+    assert locks(stand_in) == ((345, 1500), None, 650.0) and journal.journals() == ()
 
 
 @pytest.mark.parametrize("kills", [30, pytest.param(100, marks=pytest.mark.slow)])

@@ -12,12 +12,12 @@ import pytest
 from testbed import raw_runs
 from testbed.stand_in.fixtures import start_stand_in
 from wastenot.core.errors import BadInputError, CannotRunError, DeviceError
+from wastenot.devices.common import power_poller
+from wastenot.devices.common.driver import GpuLostError
+from wastenot.devices.common.power_poller import PowerPoller
 from wastenot.devices.instrument import RoundTrip, burst_of
-from wastenot.devices.nvidia import power_poller
-from wastenot.devices.nvidia.device import open_nvidia
-from wastenot.devices.nvidia.nvml import GpuLostError
-from wastenot.devices.nvidia.power_poller import PowerPoller
 from wastenot.devices.nvidia.published import power_sensor
+from wastenot.devices.open import open_gpu
 from wastenot.workloads.kernel import KernelSpec
 from wastenot.workloads.primitives import primitive
 
@@ -88,7 +88,7 @@ def stand_in(server, monkeypatch, tmp_path):
 def device(stand_in, monkeypatch):
     monkeypatch.setattr(power_poller, "_BLIND_S", 1.0)  # the stand-in is slow where the machine is busy
     bursts = FakeBursts(stand_in)
-    found = open_nvidia("nvidia:0", bursts=lambda _: bursts)
+    found = open_gpu("nvidia:0", bursts=lambda _: bursts)
     found.fake = bursts
     return found
 
@@ -242,13 +242,13 @@ def test_a_gpu_without_a_power_reading_has_none(stand_in, device):
     stand_in.control.fault("nvmlDeviceGetPowerUsage", "NOT_SUPPORTED")
     stand_in.control.fault("nvmlDeviceGetFieldValues", "NOT_SUPPORTED")
     with pytest.raises(BadInputError, match="nvidia:0: it has no power sensor"):
-        open_nvidia("nvidia:0", bursts=lambda _: device.fake).instrument()
+        open_gpu("nvidia:0", bursts=lambda _: device.fake).instrument()
     stand_in.control.clear_faults()
 
 
 def test_a_gpu_with_only_the_older_reading_is_polled_by_that(stand_in, device):
     stand_in.control.fault("nvmlDeviceGetFieldValues", "NOT_SUPPORTED")
-    instrument = open_nvidia("nvidia:0", bursts=lambda _: device.fake).instrument()
+    instrument = open_gpu("nvidia:0", bursts=lambda _: device.fake).instrument()
     (total,) = instrument.channels
     assert (total.period_s, total.window_s) == (0.1, 1.0)
     with instrument.prepare(burst_of(GEMM, 3)) as bench:

@@ -343,8 +343,7 @@ def test_what_cannot_be_measured_is_refused():
     ],
 )
 def test_all_devices_are_those_that_cuda_leaves_visible(said, visible, monkeypatch):
-    monkeypatch.setattr("wastenot.devices.nvidia.nvml.Nvml", lambda: None)
-    monkeypatch.setattr("wastenot.devices.nvidia.device.nvidia_names", lambda _: ("nvidia:0", "nvidia:1", "nvidia:2"))
+    monkeypatch.setattr("wastenot.devices.nvidia.driver.count", lambda: 3)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if said is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", said)

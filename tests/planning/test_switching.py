@@ -6,9 +6,10 @@ import pytest
 
 from wastenot.core.errors import BadInputError
 from wastenot.core.setting import AUTO, Setting
+from wastenot.core.vendors import commands, undo_commands
 from wastenot.devices.simulated.basis import preset_names
 from wastenot.devices.simulated.preset import find_preset
-from wastenot.planning.switching import SwitchTime, TargetTime, commands, switch_time, undo_commands
+from wastenot.planning.switching import SwitchTime, TargetTime, switch_time
 
 
 @pytest.mark.parametrize("name", preset_names())

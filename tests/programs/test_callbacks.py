@@ -8,7 +8,7 @@ import pytest
 
 from wastenot.control.session import Session
 from wastenot.control.wire import VARIABLE
-from wastenot.devices.nvidia.device import WallTime
+from wastenot.devices.common.wall_time import WallTime
 
 torch = pytest.importorskip("torch")
 

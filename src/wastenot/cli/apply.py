@@ -45,7 +45,7 @@ def apply(
             help="GPUs of the job, such as nvidia:0,1; or sim:NAME for a simulated job. Default: the plan's card.",
         ),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="All NVIDIA GPUs, or those of CUDA_VISIBLE_DEVICES.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="All GPUs, or those of CUDA_VISIBLE_DEVICES.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be set; run the command, if any, and change no clocks.")
     ] = False,

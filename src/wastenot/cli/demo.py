@@ -102,9 +102,9 @@ class _WithoutRemarks:
 def _say_next(out: Path) -> None:
     """What this machine is good for, and the next command; where it has no GPU, another question to the demo's study."""
     from wastenot.cli.first_step import DEMO, first_step
-    from wastenot.devices.nvidia.machine import look
+    from wastenot.devices.common.machine import look
 
-    step = first_step(look()[0])
+    step = first_step(look())
     command = step.command if step.command != DEMO else f"wastenot plan --study {out / 'study.db'} --max-slowdown 2%"
     _tell("")
     _tell(step.verdict)

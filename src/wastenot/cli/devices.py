@@ -101,9 +101,9 @@ def reset(as_json: JsonOption = False) -> None:
     They return to the driver's defaults, or to what --restore-clocks named.
     """
     from wastenot.core.errors import DeviceError
-    from wastenot.devices.nvidia.clocks import recover
-    from wastenot.devices.nvidia.journal import journals
-    from wastenot.devices.nvidia.nvml import Nvml, forbidden
+    from wastenot.devices.common.journal import journals
+    from wastenot.devices.common.recovery import recover
+    from wastenot.devices.common.rights import forbidden
     from wastenot.terminal.output import print_json, say
 
     there = journals()
@@ -112,7 +112,7 @@ def reset(as_json: JsonOption = False) -> None:
     reason = forbidden()
     if left and reason is not None:
         raise DeviceError(f"the clocks of {len(left)} GPUs were left changed and cannot be reset: {reason}")
-    done = recover(Nvml(allow_changes=True)) if left else ()
+    done = recover() if left else ()
     held = [journal for journal in there if journal.owner_alive]
     if as_json:
         print_json("reset", {"restored": [journal.uuid for journal in done], "held": [journal.uuid for journal in held]})

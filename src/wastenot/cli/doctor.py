@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wastenot.core.vendors import vendor_named
 from wastenot.terminal import quantities
 from wastenot.terminal.options import JsonOption, check_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from wastenot.devices.nvidia.device import NvidiaDevice
-    from wastenot.devices.nvidia.examine import Examined
-    from wastenot.devices.nvidia.journal import Journal
-    from wastenot.devices.nvidia.machine import FoundTorch, Machine
+    from wastenot.devices.common.driver import Examined
+    from wastenot.devices.common.journal import Journal
+    from wastenot.devices.common.machine import FoundTorch, Machine
+    from wastenot.devices.protocol import Device
     from wastenot.devices.torch.cycle_probe import CycleProbe
     from wastenot.meters.sensors.probe import SensorSpeed
 
@@ -36,13 +37,13 @@ def doctor(
     Then its GPUs, their sensors and how fast they are, whether clocks can be set, and which permission to ask for if not.
     """
     from wastenot.cli.first_step import first_step
-    from wastenot.devices.nvidia.device import NvidiaDevice
-    from wastenot.devices.nvidia.machine import look
+    from wastenot.devices.common.driver import driver_of
+    from wastenot.devices.common.machine import look
     from wastenot.devices.simulated.basis import basis_of, preset_names
     from wastenot.terminal.output import print_json
 
     check_seconds("--seconds", seconds)
-    machine, nvml = look()
+    machine = look()
     step = first_step(machine)
     simulated = {f"sim:{name}": basis_of(f"sim:{name}") for name in preset_names()}
     if not as_json:
@@ -51,11 +52,8 @@ def doctor(
         _print_lines(_of_machine(machine))
     sensed = []
     for gpu in machine.gpus:
-        device = None
-        if not gpu.mig:
-            assert nvml is not None
-            device = NvidiaDevice(nvml, nvml.call("nvmlDeviceGetHandleByIndex", int(gpu.name.partition(":")[2])), gpu.name)
-        found = _sense(device, seconds)
+        vendor = vendor_named(gpu.name)
+        found = _sense(None if gpu.mig or vendor is None else driver_of(vendor).open_gpu(gpu.name), seconds)
         sensed.append((gpu, *found))
         if not as_json:
             _print_lines(_of_gpu(gpu, machine, *found))
@@ -66,7 +64,7 @@ def doctor(
     _print_lines((name, f"simulated: {basis}") for name, basis in simulated.items())
 
 
-def _sense(device: NvidiaDevice | None, seconds: float) -> tuple[tuple[SensorSpeed, ...], CycleProbe | str]:
+def _sense(device: Device | None, seconds: float) -> tuple[tuple[SensorSpeed, ...], CycleProbe | str]:
     """How fast the sensors of a GPU are, and its clock by counting cycles or why that cannot be had."""
     from wastenot.core.errors import WastenotError
     from wastenot.devices.torch.devices import torch_device
@@ -92,7 +90,7 @@ def _document(
     from dataclasses import asdict
 
     return {
-        "driver": machine.driver, "problem": machine.problem,
+        "driver": machine.driver.version, "problem": machine.driver.problem,
         "rights": asdict(machine.rights) | {"likely": machine.rights.likely},
         "clock_control": asdict(machine.control),
         "gpus": [
@@ -123,7 +121,9 @@ def _print_lines(lines: Iterator[tuple[str, str]]) -> None:
 
 def _of_machine(machine: Machine) -> Iterator[tuple[str, str]]:
     rights = machine.rights
-    yield "driver", (machine.driver or "none") + (f": {machine.problem}" if machine.problem else "")
+    for driver in machine.drivers:
+        if driver.gpus or driver is machine.driver:
+            yield "driver", (driver.version or "none") + (f": {driver.problem}" if driver.problem else "")
     who = "root" if rights.root else "an ordinary user"
     powers = {True: "with CAP_SYS_ADMIN", False: "without CAP_SYS_ADMIN", None: "capabilities unknown"}[rights.sys_admin]
     yield "user", f"{who}, {powers}; {rights.container or 'no'} container"
@@ -134,7 +134,7 @@ def _of_machine(machine: Machine) -> Iterator[tuple[str, str]]:
 
 
 def _about_control(machine: Machine) -> str:
-    from wastenot.devices.nvidia.daemon_protocol import socket_path
+    from wastenot.devices.common.daemon_protocol import socket_path
 
     control = machine.control
     if machine.rights.forbidden is not None:
@@ -153,7 +153,7 @@ def _about_torch(torch: FoundTorch) -> str:
         return f"not installed: kernels cannot run on a GPU ({install_line('torch')})"
     if not torch.asked:
         return f"{torch.version}; there is no GPU for it to see"
-    built = "built without CUDA" if torch.cuda is None else f"CUDA {torch.cuda}"
+    built = torch.built_for or "built without CUDA"
     count = len(torch.indices)
     return f"{torch.version}, {built}: sees {f'{count} GPU' + 's' * (count > 1) if count else 'no GPU'}"
 

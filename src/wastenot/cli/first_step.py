@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 from wastenot.core.install import install_line, installer
 
 if TYPE_CHECKING:
-    from wastenot.devices.nvidia.examine import Examined
-    from wastenot.devices.nvidia.machine import Machine
+    from wastenot.devices.common.driver import Examined
+    from wastenot.devices.common.machine import Machine
 
 DEMO = "wastenot demo"
-_VISIBLE = "CUDA_VISIBLE_DEVICES"
 _WORKLOAD = "gpt3-xl"
 
 
@@ -65,40 +64,40 @@ def first_step(machine: Machine) -> FirstStep:
 
 def _without_gpu(machine: Machine) -> FirstStep:
     simulated = "everything works on simulated GPUs"
-    if machine.driver is not None and machine.problem is not None:
+    driver = machine.driver
+    vendor = driver.vendor
+    if driver.version is not None and driver.problem is not None:
+        return FirstStep(f"The driver is here, but its GPU is not: {driver.problem}. Until it is, {simulated}.", vendor.tool)
+    an = "An" if vendor.label[0] in "AEIOUN" else "A"
+    a_gpu = f"{an} {vendor.label} GPU is in this machine, but its"
+    if driver.card and not driver.binding:
         return FirstStep(
-            f"The driver is here, but its GPU is not: {machine.problem}. Until it is, {simulated}.", "nvidia-smi"
+            f"{a_gpu} Python binding ({vendor.binding[1]}) is not installed.", install_line(vendor.name, "torch")
         )
-    if machine.card and not machine.binding:
-        return FirstStep(
-            "An NVIDIA GPU is in this machine, but its Python binding (nvidia-ml-py) is not installed.",
-            install_line("nvidia", "torch"),
-        )
-    if machine.card:
-        where = ", or this container was started without it (docker run --gpus all)" if machine.rights.container else ""
-        return FirstStep(
-            f"An NVIDIA GPU is in this machine, but its driver does not answer{where}. Until it does, {simulated}.",
-            "nvidia-smi",
-        )
-    return FirstStep(f"No NVIDIA GPU here: {simulated}.", DEMO)
+    if driver.card:
+        where = f", or this container was started without it ({vendor.container})" if machine.rights.container else ""
+        return FirstStep(f"{a_gpu} driver does not answer{where}. Until it does, {simulated}.", vendor.tool)
+    labels = " or ".join(each.vendor.label for each in machine.drivers)
+    return FirstStep(f"No {labels} GPU here: {simulated}.", DEMO)
 
 
 def _without_torch(machine: Machine, here: str) -> FirstStep:
-    torch, hidden = machine.torch, os.environ.get(_VISIBLE)
+    torch, visible = machine.torch, machine.driver.vendor.visible
     if torch.version is None:
         return FirstStep(f"{here}, but PyTorch is not installed, which runs the kernels.", install_line("torch"))
-    if torch.cuda is None:
+    if torch.built_for is None:
         return FirstStep(
             f"{here}, but PyTorch {torch.version} was built without CUDA and cannot run kernels on it.",
             f"{installer()} --force-reinstall torch",
         )
-    if hidden is not None:
+    if visible in os.environ:
         return FirstStep(
-            f"{here}, but PyTorch does not see it: {_VISIBLE}={hidden} leaves it out.", f"env -u {_VISIBLE} wastenot doctor"
+            f"{here}, but PyTorch does not see it: {visible}={os.environ[visible]} leaves it out.",
+            f"env -u {visible} wastenot doctor",
         )
     return FirstStep(
-        f"{here}, but PyTorch {torch.version} (CUDA {torch.cuda}) does not see it; the driver is {machine.driver}. The next "
-        "command says why.",
+        f"{here}, but PyTorch {torch.version} ({torch.built_for}) does not see it; the driver is {machine.driver.version}. "
+        "The next command says why.",
         'python -c "import torch; torch.cuda.init()"',
     )
 

@@ -19,6 +19,7 @@ from wastenot.cli.watched_run import (
     serve_metrics_of,
     write_outcome,
 )
+from wastenot.core.vendors import with_drivers
 from wastenot.terminal import completing, quantities
 from wastenot.terminal.options import JsonOption, MaxSlowdownOption, ShapeOptions, parse_clocks, parse_power_limits
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from wastenot.devices.protocol import Device
     from wastenot.workloads.identity import ModelRun
 
-_DEVICE = "nvidia:0"
+_DEVICE = f"{with_drivers()[0].name}:0"
 _THEN = 1000  # iterations of a simulated job after the search, for the proof
 _MOST = 10**9  # iterations of a simulated job
 _LOOK_S = 1.0  # of virtual time between looks at a simulated job
@@ -50,7 +51,7 @@ def tune(
             help=f"GPUs of the job, such as nvidia:0,1; {_DEVICE} by default; or sim:NAME for a simulated job.",
         ),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="All NVIDIA GPUs, or those of CUDA_VISIBLE_DEVICES.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="All GPUs, or those of CUDA_VISIBLE_DEVICES.")] = False,
     workload: Annotated[
         str | None,
         typer.Option(

@@ -13,13 +13,13 @@ from wastenot.control.fitting import check_card, check_may_set, check_named_once
 from wastenot.control.places import make_socket_path
 from wastenot.control.session import PATIENCE_S, Session
 from wastenot.core.errors import BadInputError
+from wastenot.core.vendors import VENDORS, commands, undo_commands, vendor_named
 from wastenot.devices.open import device_of_study, open_device
 from wastenot.devices.protocol import Device
 from wastenot.planning.plan import Plan, read_plan
-from wastenot.planning.switching import commands, undo_commands
 
 if TYPE_CHECKING:
-    from wastenot.devices.nvidia.journal import Restore
+    from wastenot.devices.common.journal import Restore
     from wastenot.planning.schedule import Schedule, Segment
 
 
@@ -99,7 +99,7 @@ def prepare(
     names = devices or (device_of_study(path, made.device),)
     gpus = tuple(open_device(name, seed=seed, allow_clock_control=not dry_run, restore=restore) for name in names)
     check_named_once(gpus)
-    notes = [note for gpu in gpus if (note := check_card(made, path, gpu.identity)) is not None]
+    notes = [note for gpu in gpus if (note := check_card(made.device, path, gpu.identity)) is not None]
     if not dry_run:
         check_may_set(gpus)
     return Application(made, path, schedule, gpus, tuple(dict.fromkeys(notes)))
@@ -115,8 +115,9 @@ def parse_devices(text: str) -> tuple[str, ...]:
     for part in (part.strip() for part in text.split(",")):
         if not part:
             raise BadInputError(f"`device` {text}: has an empty part; write nvidia:0,1")
-        if ":" not in part and names and names[0].startswith("nvidia:"):
-            names.append(f"nvidia:{part}")
+        vendor = vendor_named(names[0]) if names and ":" not in part else None
+        if vendor is not None:
+            names.append(f"{vendor.name}:{part}")
         else:
             names.append(part)
     return tuple(names)
@@ -146,7 +147,9 @@ def would_be_set(application: Application) -> Iterator[str]:
 
 def _flag(command: str) -> str:
     """What a command sets."""
-    return next(word for word in command.split() if word.startswith("-") and word not in ("-i", "--gpu"))
+    return next(
+        word for word in command.split() if word.startswith("-") and word not in [vendor.card_option for vendor in VENDORS]
+    )
 
 
 def _segment_text(segment: Segment) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from wastenot.control.hooks import Seen
 from wastenot.core.errors import BadInputError, ClocksRefusedError
+from wastenot.core.vendors import model_in, model_words
 from wastenot.devices.protocol import Device, Identity
 from wastenot.workloads.models import MODELS
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 _PARAMETERS_DIFFER = 0.1  # relative; implementations pad tables and tie or do not tie the last layer
 _TOKENS_DIFFER = 0.05
 _HALF = ("bfloat16", "float16")
-_UNIQUE_ID = re.compile(r" GPU-[0-9a-f-]+$", re.IGNORECASE)
 
 
 def schedule_of(plan: Plan, path: str) -> Schedule:
@@ -63,11 +62,11 @@ def check_may_set(gpus: Sequence[Device], shown: str = "set") -> None:
             )
 
 
-def check_card(plan: Plan, path: str, card: Identity) -> str | None:
+def check_card(made_for: str, path: str, card: Identity) -> str | None:
     """Refuse a plan of another kind of card.
 
     Args:
-        plan: to put to work.
+        made_for: the device that the plan was made for.
         path: of its file.
         card: that it is to be put to work on.
 
@@ -77,7 +76,6 @@ def check_card(plan: Plan, path: str, card: Identity) -> str | None:
     Raises:
         BadInputError: the plan was made for another model, or for a simulated GPU.
     """
-    made_for = plan.device
     if made_for in (card.label, card.name):
         return None
     if made_for.startswith("sim:") or card.name.startswith("sim:"):
@@ -86,16 +84,12 @@ def check_card(plan: Plan, path: str, card: Identity) -> str | None:
         raise BadInputError(
             f"{path}: is a plan for {made_for}, and {card.name} is another device; plan a sweep of {card.name}"
         )
-    model = _UNIQUE_ID.sub("", made_for)
-    if _words(model) <= _words(card.model):
+    model = model_in(made_for)
+    if model_words(model) <= model_words(card.model):
         if model == made_for:
             return None
         return f"{path}: was made on another card of this model, {made_for.removeprefix(model).strip()}"
     raise BadInputError(f"{path}: is a plan for {model}, and {card.name} is {card.model}; plan a sweep of {card.name}")
-
-
-def _words(name: str) -> set[str]:
-    return set(re.findall(r"[a-z0-9]+", name.lower())) - {"nvidia", "geforce"}
 
 
 def why_not_the_job(plan: Plan, seen: Seen) -> str | None:

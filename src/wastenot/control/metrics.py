@@ -17,7 +17,7 @@ from typing import Any, Literal
 from wastenot.control.status import Estimate, GpuStatus, Status
 from wastenot.core.errors import BadInputError, DeviceError, MissingExtraError
 from wastenot.core.install import install_line
-from wastenot.devices.nvidia import journal
+from wastenot.devices.common import journal
 
 LOCALHOST = "127.0.0.1"
 _HERTZ_PER_MHZ = 1e6

@@ -29,9 +29,8 @@ from wastenot.control.marker import EPOCH, ITERATION, Marker
 from wastenot.control.status import Status, Summary
 from wastenot.control.wire import SCHEMA, Line, Message
 from wastenot.core.errors import BadInputError, WastenotError
-from wastenot.devices.open import claimed
+from wastenot.core.vendors import bare_unique_id
 from wastenot.devices.protocol import Device
-from wastenot.meters.cycle_marks import bare_unique_id
 
 PATIENCE_S = 120.0
 """How long a program may take until its first iteration: it loads data, builds a model, compiles it."""
@@ -134,7 +133,7 @@ class Session:
         try:
             if self._lease:
                 for gpu in self._driver.gpus:
-                    self._leases.enter_context(claimed(gpu))
+                    self._leases.enter_context(gpu.clocks.claimed())
             with suppress(FileNotFoundError):
                 self.path.unlink()
             try:

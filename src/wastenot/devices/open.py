@@ -1,17 +1,16 @@
-"""Devices by name: ``sim:rtx-3080-ti``, ``sim:my-gpu.toml``, ``recorded:my.db``, ``nvidia:0``."""
+"""Devices by name: ``sim:rtx-3080-ti``, ``sim:my-gpu.toml``, ``recorded:my.db``, and real GPUs such as ``nvidia:0``."""
 
 from __future__ import annotations
 
-import re
 import time
-from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from wastenot.core.errors import BadInputError
 from wastenot.core.suggest import suggestion
+from wastenot.core.vendors import unique_id_in, vendor_named, vendor_of_id, with_drivers
 
 if TYPE_CHECKING:
-    from wastenot.devices.nvidia.journal import Restore
+    from wastenot.devices.common.journal import Restore
     from wastenot.devices.protocol import Device
     from wastenot.devices.simulated.device import SimulatedDevice
     from wastenot.devices.simulated.hardware import Switching
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from wastenot.workloads.identity import Granularity
 
 SIMULATOR_VERSION = "simulator 1"
-_KINDS = ("sim", "recorded", "nvidia")
 
 
 def open_device(
@@ -55,10 +53,8 @@ def open_device(
         DeviceError: a real GPU or its driver failed.
     """
     kind, _, what = name.partition(":")
-    if kind == "nvidia" and what:
-        from wastenot.devices.nvidia.device import open_nvidia
-
-        return open_nvidia(name, allow_clock_control=allow_clock_control, restore=restore)
+    if vendor_named(name) is not None and what:
+        return open_gpu(name, allow_clock_control=allow_clock_control, restore=restore)
     if kind == "recorded" and what:
         from wastenot.devices.recorded import recorded_device
         from wastenot.study.store import open_study
@@ -68,29 +64,42 @@ def open_device(
         from wastenot.devices.simulated.preset import find_preset
 
         return simulated_device(find_preset(what), name, seed=seed, wall_time=wall_time)
-    forms = "sim:NAME, sim:FILE.toml, recorded:STUDY or nvidia:INDEX"
-    if kind in _KINDS:
+    real = " or ".join(f"{vendor.name}:INDEX" for vendor in with_drivers())
+    forms = f"sim:NAME, sim:FILE.toml, recorded:STUDY or {real}"
+    if kind in _kinds():
         raise BadInputError(f"device '{name}': the part after the colon is missing; write {forms}")
     from wastenot.devices.simulated.basis import preset_names
 
     if name in preset_names():
-        raise BadInputError(f"device '{name}': did you mean the simulated one, 'sim:{name}'? A real GPU is nvidia:INDEX")
-    raise BadInputError(f"device '{name}': there is no kind '{kind}'; {suggestion(kind, _KINDS)}; write {forms}")
+        raise BadInputError(f"device '{name}': did you mean the simulated one, 'sim:{name}'? A real GPU is {real}")
+    raise BadInputError(f"device '{name}': there is no kind '{kind}'; {suggestion(kind, _kinds())}; write {forms}")
 
 
-def claimed(device: Device) -> AbstractContextManager[None]:
-    """Keeps other processes from setting a real GPU's clocks inside the context, where this one may set them.
+def open_gpu(name: str, *, allow_clock_control: bool = False, restore: Restore | None = None, **parts: Any) -> Device:
+    """Open a real GPU by name, after restoring any GPU whose clocks a dead process left changed.
+
+    Args:
+        name: of the GPU, with the kind of a vendor.
+        allow_clock_control: allow clocks to be changed.
+        restore: ranges of locked clocks to which it is restored.
+        parts: that replace what its driver makes by default.
 
     Raises:
-        DeviceError: another process holds them.
+        BadInputError: there is no such GPU.
+        MissingExtraError: the driver or its Python binding is not installed.
+        DeviceError: the GPU or its driver failed, or another GPU could not be restored.
     """
-    if device.identity.name.startswith("nvidia:"):
-        from wastenot.devices.nvidia.clocks import NvidiaClocks
-        from wastenot.devices.nvidia.daemon_clocks import DaemonClocks
+    from wastenot.devices.common.driver import driver_of
+    from wastenot.devices.common.recovery import put_right
 
-        if isinstance(device.clocks, NvidiaClocks | DaemonClocks):
-            return device.clocks.claimed()
-    return nullcontext()
+    vendor = vendor_named(name)
+    assert vendor is not None
+    put_right()
+    return driver_of(vendor).open_gpu(name, allow_clock_control=allow_clock_control, restore=restore, **parts)
+
+
+def _kinds() -> tuple[str, ...]:
+    return ("sim", "recorded", *(vendor.name for vendor in with_drivers()))
 
 
 def device_of_study(study: str, label: str) -> str:
@@ -104,11 +113,12 @@ def device_of_study(study: str, label: str) -> str:
         BadInputError: no device can be opened by it.
     """
     kind, _, what = label.partition(":")
-    if kind in _KINDS and what:
+    if kind in _kinds() and what:
         return label
-    card = re.search(r" (GPU-[0-9a-f]+(-[0-9a-f]+)+)$", label)
-    if card is not None:
-        return f"nvidia:{card[1]}"
+    unique_id = unique_id_in(label)
+    vendor = None if unique_id is None or not label.endswith(f" {unique_id}") else vendor_of_id(unique_id)
+    if vendor is not None:
+        return f"{vendor.name}:{unique_id}"
     taken = f"was taken on '{label}', a name by which no device can be opened"
     if label == "unknown":
         taken = "does not say on which device it was taken"

@@ -125,6 +125,13 @@ class ClockControl(Protocol):
     def release(self) -> None:
         """Restore everything to how it was found."""
 
+    def claimed(self) -> AbstractContextManager[None]:
+        """Keep others from setting the clocks inside the context, where this process may set them and others could.
+
+        Raises:
+            DeviceError: another process holds them.
+        """
+
 
 class Sensors(Protocol):
     """A device's sensors. A value that a device does not have is ``None``, never 0; a failure to read one raises.

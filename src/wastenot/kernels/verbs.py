@@ -140,7 +140,6 @@ def sweep(
         StudyError: the study cannot be written, or another process is measuring the workload; what was measured before is
             kept.
     """
-    from wastenot.devices.open import claimed
     from wastenot.study.store import open_study
     from wastenot.sweeping.grid import check_measures
     from wastenot.sweeping.measure import SweepOutcome
@@ -200,7 +199,7 @@ def sweep(
     if dry_run:
         expected = estimate()
         return SweepOutcome(found=expected.found, estimate=expected)
-    with claimed(target):
+    with target.clocks.claimed():
         if announce is not None:
             announce(estimate())
         return measure()
@@ -292,7 +291,7 @@ def validate(
         DeviceError: the device does not measure.
         StudyError: the study cannot be read.
     """
-    from wastenot.devices.open import claimed, device_of_study
+    from wastenot.devices.open import device_of_study
     from wastenot.kernels.run.validate import validate as measure_plan
     from wastenot.meters.tasks import tasks_in_study
 
@@ -302,7 +301,7 @@ def validate(
     target = _device(
         device or device_of_study(str(source), held.device), tasks, allow_clock_control=allow_clock_control, seed=seed
     )
-    with claimed(target):
+    with target.clocks.claimed():
         return measure_plan(target, made, tasks, repeats=repeats, options=options, announce=announce, progress=progress)
 
 
@@ -373,7 +372,6 @@ def refine(
         DeviceError: the device does not measure.
         StudyError: a study cannot be read or written; what was measured before is kept.
     """
-    from wastenot.devices.open import claimed
     from wastenot.kernels.run import refine as refining
     from wastenot.meters.tasks import tasks_in_study
     from wastenot.planning.planner import plan as make_plan
@@ -395,7 +393,7 @@ def refine(
         for row in before.assignments:
             near = refining.around(row.setting, clocks, around_mhz)
             candidates[row.kernel] = tuple(dict.fromkeys((*candidates[row.kernel], *near)))
-    with claimed(target):
+    with target.clocks.claimed():
         outcome = refining.refine(
             target, tasks, kept, candidates,
             repeats=repeats, options=options, progress=progress, budget_s=budget_s, command=command, announce=announce,
@@ -441,7 +439,6 @@ def transfer(
         BadInputError: neither or both of batch sizes and degrees, or the plan is not of a model's workload.
         DeviceError: the device does not measure.
     """
-    from wastenot.devices.open import claimed
     from wastenot.kernels.run.transfer import transfer as measure_transfer
     from wastenot.meters.tasks import tasks_of
     from wastenot.workloads.build import build_workload
@@ -461,7 +458,7 @@ def transfer(
     workloads = (build_workload(made.run.model, shape) for shape in shapes)
     targets = [tasks_of(each, made.measured_granularity, made.state) for each in workloads]
     target = _device(device, targets[0], allow_clock_control=allow_clock_control, seed=seed)
-    with claimed(target):
+    with target.clocks.claimed():
         return measure_transfer(
             target, made, targets, repeats=repeats, options=options, announce=announce, progress=progress
         )

@@ -15,6 +15,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from wastenot.core.errors import WastenotError
+from wastenot.core.vendors import bare_unique_id
 
 if TYPE_CHECKING:
     from wastenot.devices.torch.host_stamps import HostStamp, HostStamps, Place
@@ -122,8 +123,3 @@ def counted_clocks(begin: CycleMark | None, end: CycleMark | None) -> dict[str, 
     last, first = end.take(), begin.take()
     clock = None if first is None or last is None else last.clock_since(first)
     return {} if clock is None else {begin.unique_id: clock[0]}
-
-
-def bare_unique_id(unique_id: str) -> str:
-    """A GPU's UUID as both NVML and PyTorch write it."""
-    return unique_id.removeprefix("GPU-").lower()

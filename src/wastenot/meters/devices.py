@@ -1,12 +1,14 @@
-"""Which devices a window measures: those named, or every NVIDIA GPU that this process may use."""
+"""Which devices a window measures: those named, or every GPU that this process may use."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from wastenot.core.errors import BadInputError, DeviceError
+from wastenot.core.vendors import Vendor, with_drivers
+from wastenot.devices.common.driver import names_here
 from wastenot.devices.protocol import Device
 
 DeviceOrName = str | Device
@@ -18,13 +20,13 @@ def measurable_devices(
     """The devices to measure, each once.
 
     Args:
-        devices: names such as ``nvidia:0`` or ``sim:h200``, devices, or ``None`` for all NVIDIA GPUs that are visible.
+        devices: names such as ``nvidia:0`` or ``sim:h200``, devices, or ``None`` for all GPUs that are visible.
         open_named: opens a device by name.
 
     Raises:
         BadInputError: there is no such device, it does not run in real time, or real and simulated ones are mixed.
         DeviceError: there is no driver or no GPU.
-        MissingExtraError: nvidia-ml-py is not installed.
+        MissingExtraError: what the driver needs is not installed.
     """
     if devices is None:
         chosen: Sequence[DeviceOrName] = visible_names()
@@ -44,33 +46,35 @@ def measurable_devices(
 
 
 def visible_names() -> tuple[str, ...]:
-    """Names of the NVIDIA GPUs that ``CUDA_VISIBLE_DEVICES`` leaves visible; its numbers are taken in PCI bus order.
+    """Names of the GPUs that ``CUDA_VISIBLE_DEVICES`` and its like leave visible; numbers are taken in PCI bus order.
 
     Raises:
         DeviceError: there is no driver or no GPU.
-        MissingExtraError: nvidia-ml-py is not installed.
+        MissingExtraError: what the driver needs is not installed.
     """
-    from wastenot.devices.nvidia.device import nvidia_names
-    from wastenot.devices.nvidia.nvml import Nvml
-
-    names = nvidia_names(Nvml())
-    if not names:
-        raise DeviceError("no NVIDIA GPU was found on this machine; name a device, such as sim:h200")
-    variable = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if variable is None:
-        return names
-    visible: list[str] = []
-    for part in variable.split(","):
-        entry = part.strip()
-        if entry.startswith("GPU-"):
-            visible.append(f"nvidia:{entry}")
-        elif entry.isdecimal() and int(entry) < len(names):
-            visible.append(names[int(entry)])
-        else:
-            break  # as in CUDA: whatever follows an invalid entry is invisible
+    here = {vendor: names for vendor, names in names_here().items() if names}
+    if not here:
+        labels = " or ".join(vendor.label for vendor in with_drivers())
+        raise DeviceError(f"no {labels} GPU was found on this machine; name a device, such as sim:h200")
+    visible = [name for vendor, names in here.items() for name in _visible(vendor, names)]
     if not visible:
-        raise DeviceError(f"CUDA_VISIBLE_DEVICES={variable} leaves no GPU; name a device, such as nvidia:0")
+        left = " and ".join(f"{vendor.visible}={os.environ.get(vendor.visible)}" for vendor in here)
+        raise DeviceError(f"{left} leaves no GPU; name a device, such as {next(iter(here)).name}:0")
     return tuple(dict.fromkeys(visible))
+
+
+def _visible(vendor: Vendor, names: tuple[str, ...]) -> Iterator[str]:
+    variable = os.environ.get(vendor.visible)
+    if variable is None:
+        yield from names
+        return
+    for entry in map(str.strip, variable.split(",")):
+        if entry.startswith(vendor.id_prefix):
+            yield f"{vendor.name}:{entry}"
+        elif entry.isdecimal() and int(entry) < len(names):
+            yield names[int(entry)]
+        else:
+            return  # as in CUDA: whatever follows an invalid entry is invisible
 
 
 def _require_real_time(device: Device) -> None:

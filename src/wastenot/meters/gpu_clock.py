@@ -19,9 +19,9 @@ import numpy as np
 
 from wastenot.core.errors import BadInputError, MissingExtraError
 from wastenot.core.install import install_line
+from wastenot.core.vendors import bare_unique_id
 from wastenot.devices.clock_fit import ClockFit
 from wastenot.devices.instrument import RoundTrip
-from wastenot.meters.cycle_marks import bare_unique_id
 
 _TRIES = 5  # for an anchor; the fastest is kept
 

@@ -25,9 +25,10 @@ from typing import Any, TypeVar, cast
 from weakref import ref
 
 from wastenot.core.errors import DeviceError
+from wastenot.core.vendors import bare_unique_id
 from wastenot.devices.protocol import Device
 from wastenot.meters.counter import StepFollower
-from wastenot.meters.cycle_marks import CycleMark, bare_unique_id, counted_clocks
+from wastenot.meters.cycle_marks import CycleMark, counted_clocks
 from wastenot.meters.devices import DeviceOrName, measurable_devices
 from wastenot.meters.gpu_clock import GpuClock, torch_clocks
 from wastenot.meters.result import MEMORY_GAUGE_S, GpuWindow, WindowResult, gpu_window
@@ -261,13 +262,13 @@ def measure(
     microseconds. To measure repeatedly, keep the returned meter.
 
         >>> import time, wastenot as wn
-        >>> with wn.measure("sim:h200") as window:  # without a name, every NVIDIA GPU
+        >>> with wn.measure("sim:h200") as window:  # without a name, every GPU
         ...     time.sleep(0.05)
         >>> window.time_s >= 0.05, window.energy_j > 0
         (True, True)
 
     Args:
-        devices: names such as ``nvidia:0``, devices, or ``None`` for all NVIDIA GPUs that this process may use.
+        devices: names such as ``nvidia:0``, devices, or ``None`` for all GPUs that this process may use.
         gpu: bracket the GPU's own work with CUDA events on the current stream, instead of the host's time; nothing waits
             until results are read. Needs PyTorch.
         name: of the windows.

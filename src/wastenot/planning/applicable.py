@@ -10,8 +10,9 @@ from pydantic import Field
 from wastenot.core.documents import Finite, NotNegative, Part, Positive
 from wastenot.core.errors import BadInputError, InfeasibleError
 from wastenot.core.setting import Setting
+from wastenot.core.vendors import commands
 from wastenot.planning.dwell import count_switches, unit_settings
-from wastenot.planning.switching import SwitchTime, commands, switch_time
+from wastenot.planning.switching import SwitchTime, switch_time
 from wastenot.workloads.identity import Granularity
 from wastenot.workloads.order import switches
 

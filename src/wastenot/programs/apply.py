@@ -315,7 +315,10 @@ class apply:  # noqa: N801 - reads as a verb, and is one
             return visible_names()[:ranks]
         torch = sys.modules.get("torch")
         if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
-            return (f"nvidia:GPU-{torch.cuda.get_device_properties(torch.cuda.current_device()).uuid}",)
+            from wastenot.devices.torch.devices import current_gpu
+
+            name = current_gpu(torch)
+            return None if name is None else (name,)
         return None
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typer import _completion_classes
 
 from wastenot.core.errors import BadInputError
+from wastenot.core.vendors import with_drivers
 from wastenot.workloads.kernel import DTYPE_BYTES
 from wastenot.workloads.models import MODELS
 
@@ -62,7 +63,7 @@ def simulated(incomplete: str) -> list[str]:
 
 
 def devices(incomplete: str) -> list[str]:
-    """Simulated GPUs and those here, recordings and the first NVIDIA GPU."""
+    """Simulated GPUs and those here, recordings and the first GPU of each vendor."""
     if incomplete.startswith("recorded:"):
         return [f"recorded:{name}" for name in files_here(incomplete.removeprefix("recorded:"), (".db",))]
     own = (
@@ -70,7 +71,11 @@ def devices(incomplete: str) -> list[str]:
         if incomplete[:4] == "sim:"
         else []
     )
-    return [*one_of("nvidia:0", "recorded:")(incomplete), *simulated(incomplete), *own]
+    return [
+        *one_of(*(f"{vendor.name}:0" for vendor in with_drivers()), "recorded:")(incomplete),
+        *simulated(incomplete),
+        *own,
+    ]
 
 
 def files_here(incomplete: str, endings: Iterable[str]) -> list[str]:

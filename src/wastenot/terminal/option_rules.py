@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from wastenot.core.vendors import vendor_named
 from wastenot.terminal.options import SHAPE_OPTIONS
 
 Values = Mapping[str, Any]
@@ -64,7 +65,9 @@ def _flag(name: str) -> str:
 def _real_or_replayed(found: Values) -> str | None:
     device = str(found.get("device") or "")
     kind = device.partition(":")[0]
-    return f"on {device}: only a simulated GPU has a seed" if kind in ("nvidia", "recorded") else None
+    return (
+        f"on {device}: only a simulated GPU has a seed" if kind == "recorded" or vendor_named(device) is not None else None
+    )
 
 
 def _not_real(found: Values) -> str | None:

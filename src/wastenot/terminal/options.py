@@ -10,6 +10,7 @@ import typer
 
 from wastenot.core.errors import BadInputError
 from wastenot.core.origin import Origin
+from wastenot.core.vendors import vendor_named
 from wastenot.pages.price import DEFAULT_PRICE
 from wastenot.planning.objective import Objective, ObjectiveKind, Scope
 from wastenot.terminal import completing, quantities
@@ -18,7 +19,7 @@ from wastenot.workloads.kernel import DTYPE_BYTES
 from wastenot.workloads.shape import Attention, Optimizer, Phase, Shape, default_batch
 
 if TYPE_CHECKING:
-    from wastenot.devices.nvidia.journal import Restore
+    from wastenot.devices.common.journal import Restore
     from wastenot.devices.protocol import Device
     from wastenot.pages.price import Price
     from wastenot.planning.plan import Plan
@@ -364,6 +365,7 @@ class ClockControlOptions:
             BadInputError: there is no such device, or ``--restore-clocks`` is not one or two ranges.
             DeviceError: it does not respond.
         """
+        from wastenot.devices.common.clocks import LeasedClocks, SharedClocks
         from wastenot.devices.open import open_device
         from wastenot.terminal.output import say
 
@@ -378,17 +380,12 @@ class ClockControlOptions:
             allow_clock_control=self.allow_clock_control,
             restore=ranges,
         )
-        if self.allow_clock_control and name.startswith("nvidia:"):
-            from wastenot.devices.nvidia.clocks import NvidiaClocks
-            from wastenot.devices.nvidia.daemon_clocks import DaemonClocks
-
-            assert isinstance(device.clocks, NvidiaClocks | DaemonClocks)
-            restored = "reset to the driver's defaults" if ranges is None else f"locked to {self.restore_clocks} MHz"
-            hint = "" if ranges is not None else f"\n{_LOCK_HINT}"
-            if isinstance(device.clocks, DaemonClocks):
-                restored, hint = device.clocks.outcome(), ""
-            device.clocks.on_change = lambda: say(f"{name}: afterwards the clocks are {restored}{hint}")
-            device.clocks.on_interrupt = lambda: say(f"{name}: the clocks are {restored}")
+        clocks = device.clocks
+        if self.allow_clock_control and isinstance(clocks, SharedClocks):
+            outcome = clocks.outcome()
+            hint = f"\n{_LOCK_HINT}" if ranges is None and isinstance(clocks, LeasedClocks) else ""
+            clocks.on_change = lambda: say(f"{name}: afterwards the clocks are {outcome}{hint}")
+            clocks.on_interrupt = lambda: say(f"{name}: the clocks are {outcome}")
         return device
 
 
@@ -397,10 +394,10 @@ _LOCK_HINT = "  locks set before cannot be read: to keep that of nvidia-smi -lgc
 
 def say_left_changed(name: str) -> None:
     """Say that opening a real GPU resets clocks that a killed process left changed, where there are any."""
-    if not name.startswith("nvidia:"):
+    if vendor_named(name) is None:
         return
-    from wastenot.devices.nvidia.journal import stale
-    from wastenot.devices.nvidia.nvml import forbidden
+    from wastenot.devices.common.journal import stale
+    from wastenot.devices.common.rights import forbidden
     from wastenot.terminal.output import say
 
     if forbidden() is None:
@@ -414,7 +411,7 @@ def parse_restore(text: str | None) -> Restore | None:
     Raises:
         BadInputError: it is something else.
     """
-    from wastenot.devices.nvidia.journal import Restore
+    from wastenot.devices.common.journal import Restore
 
     if text is None:
         return None

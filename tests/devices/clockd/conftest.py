@@ -8,7 +8,7 @@ import pytest
 
 from testbed.daemon_process import Daemon
 from testbed.stand_in.fixtures import start_stand_in
-from wastenot.devices.nvidia.daemon_protocol import SOCKET_VARIABLE
+from wastenot.devices.common.daemon_protocol import SOCKET_VARIABLE
 
 
 @pytest.fixture(scope="session")

@@ -10,9 +10,9 @@ from testbed.stand_in.program import on_stand_in
 from wastenot.cli.main import run as wastenot
 from wastenot.core.errors import BadInputError, ClocksRefusedError, DeviceError
 from wastenot.core.setting import AUTO, Setting
-from wastenot.devices.nvidia import journal
-from wastenot.devices.nvidia.daemon_clocks import DaemonClocks
-from wastenot.devices.nvidia.device import open_nvidia
+from wastenot.devices.common import journal
+from wastenot.devices.common.daemon_clocks import DaemonClocks
+from wastenot.devices.open import open_gpu
 from wastenot.terminal.options import ClockControlOptions
 
 CLEAN = (None, None, 700.0)
@@ -24,7 +24,7 @@ def locks(stand_in, index=0):
 
 
 def controlled(name="nvidia:0", **options):
-    return open_nvidia(name, allow_clock_control=True, **options)
+    return open_gpu(name, allow_clock_control=True, **options)
 
 
 def test_a_setting_is_set_and_given_back(stand_in, daemon):

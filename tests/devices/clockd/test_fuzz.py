@@ -7,7 +7,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 
 from testbed.daemon_in_process import DEFAULT_MW, UUIDS, running
 from wastenot.devices.clockd.policy import Bounds, Policy, Rule
-from wastenot.devices.nvidia.daemon_protocol import MessageError, decode
+from wastenot.devices.common.daemon_protocol import MessageError, decode
 
 HEARTBEAT_S, LONGEST_S, LATE_S = 10.0, 60.0, 1.5
 BOUNDS = {

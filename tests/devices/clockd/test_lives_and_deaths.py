@@ -16,20 +16,22 @@ from testbed.daemon_process import ROOT, Daemon, until
 from testbed.stand_in import apply_kills, kill_runs
 from wastenot.core.errors import ClocksRefusedError, DeviceError, WastenotError
 from wastenot.core.setting import Setting
-from wastenot.devices.nvidia import journal
-from wastenot.devices.nvidia.clocks import NvidiaClocks
-from wastenot.devices.nvidia.control import control_here
-from wastenot.devices.nvidia.daemon_clocks import _BEATS, DaemonClocks
-from wastenot.devices.nvidia.daemon_connection import Connection
-from wastenot.devices.nvidia.device import open_nvidia
+from wastenot.devices.common import journal
+from wastenot.devices.common.clocks import LeasedClocks
+from wastenot.devices.common.control import control_here
+from wastenot.devices.common.daemon_clocks import _BEATS, DaemonClocks
+from wastenot.devices.common.daemon_connection import Connection
+from wastenot.devices.common.driver import setter_of
+from wastenot.devices.nvidia.clocks import NvidiaSetter
 from wastenot.devices.nvidia.nvml import Nvml
+from wastenot.devices.open import open_gpu
 
 CLIENT = """
 import os, signal, sys, time
-from wastenot.devices.nvidia.device import open_nvidia
+from wastenot.devices.open import open_gpu
 from wastenot.devices.nvidia.nvml import Nvml
 from wastenot.core.setting import Setting
-device = open_nvidia("nvidia:0", allow_clock_control=True)
+device = open_gpu("nvidia:0", allow_clock_control=True)
 device.clocks.request(Setting(1200.0, None, 500.0))
 if sys.argv[1] == "fork" and os.fork() == 0:
     print("set", os.getpid(), flush=True)
@@ -100,7 +102,7 @@ def test_a_client_that_ends_has_given_back_before_it_is_gone(stand_in, daemon, v
 
 def test_a_client_that_hangs_loses_the_lease_and_is_told_when_it_wakes(stand_in, daemon):
     daemon.start()
-    clocks = open_nvidia("nvidia:0", allow_clock_control=True).clocks
+    clocks = open_gpu("nvidia:0", allow_clock_control=True).clocks
     clocks.request(Setting(1200.0))
     clocks._session._over.set()  # no more heartbeats, as if the process were stopped
     assert not clean(stand_in) and until(lambda: clean(stand_in)) and "missed heartbeats" in daemon.said()
@@ -129,7 +131,7 @@ def test_heartbeats_keep_the_lease(stand_in, daemon, monkeypatch):
 
     monkeypatch.setattr(Connection, "ask", counted)
     daemon.start()
-    clocks = open_nvidia("nvidia:0", allow_clock_control=True).clocks
+    clocks = open_gpu("nvidia:0", allow_clock_control=True).clocks
     clocks.request(Setting(1200.0))
     assert all(beats.acquire(timeout=60.0) for _ in range(3 * _BEATS))  # for three times as long as silence may last
     assert not clean(stand_in)
@@ -147,7 +149,7 @@ def test_a_worker_that_outlives_its_parent_keeps_nothing(stand_in, daemon, victi
 
 def test_a_forked_child_cannot_use_its_parents_lease(stand_in, daemon):
     daemon.start()
-    clocks = open_nvidia("nvidia:0", allow_clock_control=True).clocks
+    clocks = open_gpu("nvidia:0", allow_clock_control=True).clocks
     clocks.request(Setting(1200.0))
     child = os.fork()
     if not child:
@@ -184,13 +186,13 @@ def test_what_a_killed_daemon_left_is_also_reset_by_the_next_command_of_root(sta
     daemon.start()
     victim()
     daemon.kill()
-    open_nvidia("nvidia:0")
+    open_gpu("nvidia:0")
     assert clean(stand_in)
 
 
 def test_a_client_is_told_that_the_daemon_has_gone_and_comes_back_to_the_next(stand_in, daemon):
     daemon.start()
-    clocks = open_nvidia("nvidia:0", allow_clock_control=True).clocks
+    clocks = open_gpu("nvidia:0", allow_clock_control=True).clocks
     clocks.request(Setting(1200.0))
     daemon.kill()
     with pytest.raises(DeviceError, match="wastenotd has gone"):
@@ -205,7 +207,7 @@ def test_a_client_is_told_that_the_daemon_has_gone_and_comes_back_to_the_next(st
 
 def test_a_claim_whose_heartbeat_met_the_daemons_end_ends_without_an_error(stand_in, daemon):
     daemon.start()
-    clocks = open_nvidia("nvidia:0", allow_clock_control=True).clocks
+    clocks = open_gpu("nvidia:0", allow_clock_control=True).clocks
     with clocks.claimed():
         clocks.request(Setting(1200.0))
         daemon.stop()
@@ -246,9 +248,9 @@ def test_a_policy_is_read_again_and_one_with_a_mistake_is_not_taken(stand_in, da
 
 def test_a_gpu_that_root_controls_itself_is_not_given(stand_in, daemon, monkeypatch):
     daemon.start()
-    through = open_nvidia("nvidia:0", allow_clock_control=True).clocks
+    through = open_gpu("nvidia:0", allow_clock_control=True).clocks
     monkeypatch.delenv("WASTENOTD_SOCKET")
-    direct = open_nvidia("nvidia:0", allow_clock_control=True).clocks
+    direct = open_gpu("nvidia:0", allow_clock_control=True).clocks
     if isinstance(direct, DaemonClocks):
         pytest.skip("another user than root: mount would be refused too")
     direct.request(Setting(1200.0))
@@ -268,7 +270,8 @@ def test_what_a_killed_command_of_root_left_is_restored_by_a_daemon_that_runs(st
     child = os.fork()
     if not child:
         os.environ.pop("WASTENOTD_SOCKET")
-        NvidiaClocks(nvml := Nvml(allow_changes=True), nvml.call("nvmlDeviceGetHandleByIndex", 0), "GPU-x").hold()
+        nvml = Nvml(allow_changes=True)
+        LeasedClocks(NvidiaSetter(nvml, nvml.call("nvmlDeviceGetHandleByIndex", 0), "GPU-x")).hold()
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)
     assert not daemon.said().count("left_by") and until(lambda: "cannot restore" in daemon.said(), 15.0)  # there is no GPU-x
@@ -277,8 +280,7 @@ def test_what_a_killed_command_of_root_left_is_restored_by_a_daemon_that_runs(st
     uuid = stand_in.control.state().uuid
     child = os.fork()
     if not child:
-        nvml = Nvml(allow_changes=True)
-        NvidiaClocks(nvml, nvml.call("nvmlDeviceGetHandleByIndex", 0), uuid).request(Setting(1200.0))
+        LeasedClocks(setter_of(uuid)).request(Setting(1200.0))
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)
     assert not clean(stand_in) and until(lambda: clean(stand_in), 15.0)
@@ -289,7 +291,7 @@ def test_two_gpus_at_once_from_two_threads(stand_in, daemon):
     daemon.start()
 
     def work(index):
-        clocks = open_nvidia(f"nvidia:{index}", allow_clock_control=True).clocks
+        clocks = open_gpu(f"nvidia:{index}", allow_clock_control=True).clocks
         for core in (1200.0, 1305.0) * 10:
             clocks.request(Setting(core))
         clocks.release()
@@ -307,7 +309,7 @@ def test_two_gpus_at_once_from_two_threads(stand_in, daemon):
 
 
 def refusal():
-    return open_nvidia("nvidia:0", allow_clock_control=True).clocks.refusal()
+    return open_gpu("nvidia:0", allow_clock_control=True).clocks.refusal()
 
 
 def test_why_clocks_cannot_be_set_is_told_by_cause(stand_in, daemon, monkeypatch):
@@ -315,7 +317,7 @@ def test_why_clocks_cannot_be_set_is_told_by_cause(stand_in, daemon, monkeypatch
     daemon.start(f"[[allow]]\nusers = [{os.getuid() + 1}]")
     assert f"does not let this user (ID {os.getuid()}) set clocks" in refusal()
     with pytest.raises(ClocksRefusedError, match="the policy of wastenotd does not let"):
-        open_nvidia("nvidia:0", allow_clock_control=True).clocks.request(Setting(1200.0))
+        open_gpu("nvidia:0", allow_clock_control=True).clocks.request(Setting(1200.0))
     daemon.stop()
     daemon.start()
     assert refusal() is None
@@ -328,7 +330,7 @@ NOBODY = 65534
 
 def say_as_user(cores):
     """What another user meets: the way to set clocks, why not, and what became of each request."""
-    clocks = open_nvidia("nvidia:0", allow_clock_control=True).clocks
+    clocks = open_gpu("nvidia:0", allow_clock_control=True).clocks
     said = [f"{control_here().way}|{clocks.refusal()}"]
     for core in cores:
         try:

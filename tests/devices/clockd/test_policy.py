@@ -7,7 +7,7 @@ import pytest
 from wastenot.core.errors import BadInputError
 from wastenot.devices.clockd.main import main
 from wastenot.devices.clockd.policy import Bounds, Gpu, Peer, read_policy
-from wastenot.devices.nvidia.journal import Restore
+from wastenot.devices.common.journal import Restore
 
 GOOD = """
 group = "root"

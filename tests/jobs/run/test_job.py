@@ -445,7 +445,7 @@ class Torch:
     """PyTorch on a machine with GPUs, as far as a job asks it."""
 
     def __init__(self, *, hip=None, there=True):
-        self.version = SimpleNamespace(hip=hip)
+        self.version = SimpleNamespace(hip=hip, cuda=None if hip else "12.8")
         self.cuda = SimpleNamespace(
             is_available=lambda: there,
             is_initialized=lambda: True,

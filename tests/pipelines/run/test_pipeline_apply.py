@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,7 +11,9 @@ import wastenot as wn
 from testbed.pipeline_runs import made_profile, planned
 from wastenot.core.errors import BadInputError
 from wastenot.core.setting import AUTO
+from wastenot.devices.protocol import Identity
 from wastenot.pipelines.plan.rank_steps import PlanGraph
+from wastenot.pipelines.run.application import check_pipeline_card
 from wastenot.pipelines.run.controller import parse_instruction
 from wastenot.pipelines.run.own_rank import pipeline_rank
 from wastenot.pipelines.run.plan_kind import is_pipeline_plan, ranks_of
@@ -135,3 +138,15 @@ def test_markers_of_instructions():
     assert parse_instruction("backward_input:0:12") == ("backward_input", 0, 12)
     for other in ("iteration", "backward", "backward:x", "a:1:2:3"):
         assert parse_instruction(other) is None
+
+
+def test_a_plan_fits_other_cards_of_its_model_and_no_other_model():
+    made = SimpleNamespace(device="NVIDIA H200 GPU-00aa-11")
+    for unique_id, note in (
+        ("GPU-00aa-11", None),
+        ("GPU-00bb-22", "p: was made on another card of this model, GPU-00aa-11"),
+    ):
+        card = Identity("nvidia:0", "NVIDIA H200", unique_id, "driver 580", "measured", unique_name=False)
+        assert check_pipeline_card(made, "p", card) == note
+    with pytest.raises(BadInputError, match="is a plan for NVIDIA H200, and nvidia:0 is NVIDIA A100"):
+        check_pipeline_card(made, "p", Identity("nvidia:0", "NVIDIA A100", "GPU-1", "driver 580", "measured"))

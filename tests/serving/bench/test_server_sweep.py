@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -169,6 +169,9 @@ class Clocks:
             raise ClocksRefusedError(f"no {setting}")
         self.log.append(setting)
         self.inner.request(setting)
+
+    def claimed(self):
+        return nullcontext()
 
     def release(self):
         self.log.append("released")

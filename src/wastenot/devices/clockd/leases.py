@@ -1,22 +1,23 @@
 """The leases that wastenotd has given: each is the right of one connection to set one GPU's clocks, within the policy.
 
-What sets clocks, journals them first and undoes them is :class:`NvidiaClocks`, as for commands that root runs. A lease
+What sets clocks, journals them first and undoes them is :class:`LeasedClocks`, as for commands that root runs. A lease
 ends when its client asks, hangs up, misses heartbeats, has had it as long as the policy allows, or may no longer have it.
 A GPU that cannot be restored at once is tried again each second, and nobody gets it before that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from wastenot.core.errors import ClocksRefusedError, DeviceError, WastenotError
 from wastenot.core.setting import Setting
 from wastenot.devices.clockd.policy import Bounds, Gpu, Peer, Policy
-from wastenot.devices.nvidia.clocks import NvidiaClocks, recover
-from wastenot.devices.nvidia.journal import Holder
-from wastenot.devices.nvidia.nvml import Nvml, NvmlError, text_of
+from wastenot.devices.common.clocks import LeasedClocks
+from wastenot.devices.common.driver import ClockSetter, DriverError, NoSuchGpuError
+from wastenot.devices.common.journal import Holder
+from wastenot.devices.common.recovery import recover
 
 _RETRY_S = 1.0  # between attempts to restore a GPU
 _SEARCH_S = 5.0  # between looks for GPUs that a dead command of root left changed
@@ -56,7 +57,7 @@ class Lease:
 
     owner: object
     peer: Peer
-    clocks: NvidiaClocks
+    clocks: LeasedClocks
     since_s: float
     until_s: float
     requests: int = 0
@@ -67,23 +68,19 @@ class Leases:
     """All leases.
 
     Args:
-        nvml: access to NVML that allows changes.
+        setters: of all GPUs, in the order of their indices; they allow changes.
         policy: who may do what.
         now_s: the clock.
         log: takes what happened, and fields.
     """
 
-    def __init__(self, nvml: Nvml, policy: Policy, now_s: Callable[[], float], log: Log) -> None:
+    def __init__(self, setters: Sequence[ClockSetter], policy: Policy, now_s: Callable[[], float], log: Log) -> None:
         self.policy = policy
-        self._nvml, self._now_s, self._log = nvml, now_s, log
-        self._handles: dict[str, Any] = {}
-        self.gpus: dict[str, Gpu] = {}
-        for index in range(int(nvml.call("nvmlDeviceGetCount"))):
-            handle = nvml.call("nvmlDeviceGetHandleByIndex", index)
-            uuid = text_of(nvml.call("nvmlDeviceGetUUID", handle))
-            self._handles[uuid], self.gpus[uuid] = handle, Gpu(index, uuid)
+        self._now_s, self._log = now_s, log
+        self._setters = {setter.unique_id: setter for setter in setters}
+        self.gpus = {setter.unique_id: Gpu(index, setter.unique_id) for index, setter in enumerate(setters)}
         self._held: dict[str, Lease] = {}
-        self._unrestored: dict[str, tuple[NvidiaClocks, float]] = {}  # and when to try again
+        self._unrestored: dict[str, tuple[LeasedClocks, float]] = {}  # and when to try again
         self._lost: dict[tuple[object, str], str] = {}  # why, until the client has been told
         self._searched_s = now_s()
         self._barred_s: dict[tuple[int, str], float] = {}  # users who have had a GPU for as long as they may
@@ -91,7 +88,7 @@ class Leases:
     def recover(self) -> None:
         """Restore the GPUs that dead processes left changed, an earlier daemon among them."""
         try:
-            for left in recover(self._nvml):
+            for left in recover(self._setter):
                 self._log("restored", gpu=left.uuid, left_by=left.holder)
         except (DeviceError, OSError) as error:
             self._log("cannot restore", error=error)
@@ -139,16 +136,14 @@ class Leases:
                 if uuid in self._unrestored:
                     self._restore_again(uuid)
                 self.recover()
-                clocks = NvidiaClocks(
-                    self._nvml, self._handles[uuid], uuid, self.policy.restore(self.gpus[uuid]), _holder(peer)
-                )
+                clocks = LeasedClocks(self._setters[uuid], self.policy.restore(self.gpus[uuid]), _holder(peer))
                 clocks.hold()
                 lease = self._held[uuid] = Lease(owner, peer, clocks, now_s, now_s + bounds.longest_lease_s)
                 self._log("lease", gpu=uuid, user=peer.user, process=peer.process, longest_s=bounds.longest_lease_s)
             if claim:
                 lease.clocks.claim()
         except WastenotError as error:
-            raise RefusedError("device" if isinstance(error, NvmlError) else "leased", str(error)) from error
+            raise RefusedError("device" if isinstance(error, DriverError) else "leased", str(error)) from error
         self._lost.pop((owner, uuid), None)
 
     def set(self, owner: object, uuid: str, setting: Setting) -> None:
@@ -242,6 +237,11 @@ class Leases:
             except Exception as error:
                 self._log("cannot restore", gpu=uuid, error=error)
         return not self._unrestored
+
+    def _setter(self, uuid: str) -> ClockSetter:
+        if uuid not in self._setters:
+            raise NoSuchGpuError(f"this machine has no GPU {uuid}")
+        return self._setters[uuid]
 
     def _bounds(self, peer: Peer, uuid: str) -> Bounds:
         bounds = self.policy.bounds(peer, self.gpus[uuid]) if uuid in self.gpus else None

@@ -18,10 +18,11 @@ from wastenot.core.version import own_version
 from wastenot.devices.clockd.leases import Leases
 from wastenot.devices.clockd.policy import Policy, read_policy
 from wastenot.devices.clockd.server import Server
-from wastenot.devices.nvidia import process_lock
-from wastenot.devices.nvidia.daemon_protocol import socket_path
-from wastenot.devices.nvidia.journal import state_folder
-from wastenot.devices.nvidia.nvml import Nvml, forbidden
+from wastenot.devices.common import process_lock
+from wastenot.devices.common.daemon_protocol import socket_path
+from wastenot.devices.common.driver import setters_here
+from wastenot.devices.common.journal import state_folder
+from wastenot.devices.common.rights import forbidden
 
 POLICY = Path("/etc/wastenot/wastenotd.toml")
 JOBS = "policy.d"
@@ -68,7 +69,7 @@ def _run(file: Path, policy: Policy) -> int:
     caught: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda number, frame: caught.append(number))
-    leases = Leases(Nvml(allow_changes=True), policy, time.monotonic, log)
+    leases = Leases(setters_here(), policy, time.monotonic, log)
     leases.recover()
     path = socket_path()
     server = Server(_listen(path, policy.group), leases, time.monotonic, log)

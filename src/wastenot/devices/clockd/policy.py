@@ -31,7 +31,8 @@ from pathlib import Path
 from typing import Any
 
 from wastenot.core.errors import BadInputError
-from wastenot.devices.nvidia.journal import Restore
+from wastenot.core.vendors import vendor_of_id
+from wastenot.devices.common.journal import Restore
 
 Range = tuple[float, float]
 _ANYTHING: Range = (0.0, inf)
@@ -258,9 +259,9 @@ def _group(value: Any) -> int:
 
 
 def _gpu(value: Any) -> int | str:
-    if (type(value) is int and value >= 0) or (isinstance(value, str) and value.startswith("GPU-")):
+    if (type(value) is int and value >= 0) or (isinstance(value, str) and vendor_of_id(value) is not None):
         return value
-    raise ValueError(f"{value!r} is neither an index of a GPU nor a UUID (nvidia-smi -L)")
+    raise ValueError(f"{value!r} is neither an index of a GPU nor a UUID (wastenot doctor)")
 
 
 def _positive(value: Any) -> float:

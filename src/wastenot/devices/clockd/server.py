@@ -18,7 +18,7 @@ from typing import Any
 from wastenot.core.setting import Setting
 from wastenot.devices.clockd.leases import Leases, Log, RefusedError
 from wastenot.devices.clockd.policy import Peer
-from wastenot.devices.nvidia.daemon_protocol import LONGEST_LINE, VERSION, MessageError, decode, encode
+from wastenot.devices.common.daemon_protocol import LONGEST_LINE, VERSION, MessageError, decode, encode
 
 _HELLO_S = 5.0  # for the first request, for the rest of a line, and for taking a reply
 _IDLE_S = 60.0  # without a lease

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from wastenot.core.errors import BadInputError
+from wastenot.devices.common.control import clocks_of
+from wastenot.devices.common.driver import NoSuchGpuError
+from wastenot.devices.common.journal import Restore
+from wastenot.devices.common.wall_time import WallTime
 from wastenot.devices.instrument import Instrument
-from wastenot.devices.nvidia.clocks import recover
-from wastenot.devices.nvidia.control import clocks_of
-from wastenot.devices.nvidia.journal import Restore, stale
-from wastenot.devices.nvidia.nvml import NoSuchGpuError, Nvml, forbidden, text_of
+from wastenot.devices.nvidia.clocks import NvidiaSetter
+from wastenot.devices.nvidia.nvml import Nvml, text_of
 from wastenot.devices.nvidia.sensors import NvidiaSensors
 from wastenot.devices.protocol import Identity, Launcher, TimeSource
 from wastenot.devices.tracer import Tracer
@@ -23,18 +24,6 @@ if TYPE_CHECKING:
     from wastenot.devices.nvidia.timeline import NvidiaTimelines
     from wastenot.devices.torch.bursts import TorchBursts
     from wastenot.devices.torch.timeline import TorchTimelines
-
-
-class WallTime:
-    """Wall-clock time."""
-
-    def now_s(self) -> float:
-        """Seconds since an arbitrary moment."""
-        return time.perf_counter()
-
-    def sleep(self, seconds: float) -> None:
-        """Wait."""
-        time.sleep(seconds)
 
 
 class NvidiaDevice:
@@ -72,7 +61,7 @@ class NvidiaDevice:
         self.identity = Identity(name, model, uuid, f"driver {driver}", "measured", unique_name=False)
         self.time: TimeSource = time_source or WallTime()
         self.sensors = NvidiaSensors(nvml, handle)
-        self.clocks = clocks_of(nvml, handle, uuid, restore)
+        self.clocks = clocks_of(NvidiaSetter(nvml, handle, uuid), restore)
         self._launcher = launcher or _torch_launcher
         self._bursts = bursts or _torch_bursts
         self._phases = phases or _torch_phases
@@ -97,8 +86,7 @@ class NvidiaDevice:
     def _instrument(self) -> NvidiaInstrument:
         from wastenot.devices.nvidia.instrument import NvidiaInstrument
 
-        bursts = self._bursts(self.identity.unique_id)
-        return NvidiaInstrument(self.identity, self.nvml, self.handle, bursts, self.time.now_s, self.time.sleep)
+        return NvidiaInstrument(self, self._bursts(self.identity.unique_id))
 
     def timelines(self) -> NvidiaTimelines:
         """What watches kernels at the clocks that the GPU goes through by itself.
@@ -114,8 +102,7 @@ class NvidiaDevice:
     def _timelines(self) -> NvidiaTimelines:
         from wastenot.devices.nvidia.timeline import NvidiaTimelines
 
-        runner = self._phases(self.identity.unique_id)
-        return NvidiaTimelines(self.identity, self.nvml, self.handle, runner, self.time.now_s, self.time.sleep)
+        return NvidiaTimelines(self, self._phases(self.identity.unique_id))
 
     def tracer(self) -> Tracer:
         """What shows when a switch takes effect.
@@ -131,47 +118,12 @@ class NvidiaDevice:
         return self._make_tracer(self.identity.unique_id, self.time.now_s)
 
 
-def open_nvidia(
-    name: str, *, allow_clock_control: bool = False, restore: Restore | None = None, **parts: Any
-) -> NvidiaDevice:
-    """Open a GPU by name, after restoring any GPU whose clocks a dead process left changed.
-
-    Args:
-        name: ``nvidia:INDEX``, in NVML's order, or ``nvidia:UUID``.
-        allow_clock_control: allow clocks to be changed.
-        restore: ranges of locked clocks to restore.
-        parts: time source and launchers that replace the defaults, see :class:`NvidiaDevice`.
+def handle_of(nvml: Nvml, name: str) -> Any:
+    """NVML's handle of a GPU, by the GPU's name.
 
     Raises:
         BadInputError: there is no such GPU, or it is partitioned into MIG instances.
-        MissingExtraError: nvidia-ml-py or the driver is not installed.
-        DeviceError: the GPU or its driver failed.
     """
-    nvml = Nvml(allow_changes=allow_clock_control)
-    put_right(nvml)
-    return NvidiaDevice(nvml, _handle(nvml, name), name, restore=restore, **parts)
-
-
-def put_right(nvml: Nvml) -> int:
-    """Restore the GPUs whose clocks dead processes left changed, unless that is forbidden; returns how many.
-
-    Args:
-        nvml: access to NVML, whether or not it allows changes: the dead processes were allowed theirs.
-
-    Raises:
-        NvmlError: a GPU could not be restored.
-    """
-    if not stale() or forbidden() is not None:
-        return 0
-    return len(recover(nvml.allowing_changes()))
-
-
-def nvidia_names(nvml: Nvml) -> tuple[str, ...]:
-    """Names of all GPUs."""
-    return tuple(f"nvidia:{index}" for index in range(int(nvml.call("nvmlDeviceGetCount"))))
-
-
-def _handle(nvml: Nvml, name: str) -> Any:
     which = name.partition(":")[2]
     by_index = which.isascii() and which.isdigit()
     try:
@@ -180,7 +132,7 @@ def _handle(nvml: Nvml, name: str) -> Any:
         else:
             handle = nvml.call("nvmlDeviceGetHandleByUUID", which)
     except NoSuchGpuError as error:
-        names = ", ".join(nvidia_names(nvml)) or "none"
+        names = ", ".join(f"nvidia:{index}" for index in range(int(nvml.call("nvmlDeviceGetCount")))) or "none"
         raise BadInputError(f"device '{name}': there is no such GPU; this machine has {names}") from error
     mode = nvml.try_call("nvmlDeviceGetMigMode", handle)
     if mode is not None and mode[0] == nvml.library.NVML_DEVICE_MIG_ENABLE:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from wastenot.core.errors import BadInputError, DeviceError
+from wastenot.devices.common.power_poller import PowerPoller
 from wastenot.devices.instrument import TOTAL, Burst, BurstRun, Channel, Clock, PreparedBurst, RoundTrip
-from wastenot.devices.nvidia.nvml import Nvml
-from wastenot.devices.nvidia.power_poller import PowerPoller
 from wastenot.devices.nvidia.published import ARCHITECTURES, MEMORY, power_sensor
-from wastenot.devices.nvidia.sensors import NvidiaSensors
-from wastenot.devices.protocol import Identity
 
 if TYPE_CHECKING:
+    from wastenot.devices.nvidia.device import NvidiaDevice
     from wastenot.devices.torch.bursts import TorchBurst, TorchBursts
 
 _ROUND_TRIPS = 5  # before a run, and again after it
@@ -32,12 +29,8 @@ class NvidiaInstrument:
     """Runs bursts on an NVIDIA GPU and logs its power by polling its sensors. It changes nothing on the GPU.
 
     Args:
-        identity: which device it is.
-        nvml: access to NVML.
-        handle: NVML's handle of the GPU.
-        bursts: runs bursts on the GPU.
-        now_s: the host's clock.
-        sleep: waits.
+        gpu: the GPU.
+        bursts: runs bursts on it.
 
     Raises:
         BadInputError: the GPU has no power sensor.
@@ -46,24 +39,12 @@ class NvidiaInstrument:
     executions_by: Clock = "gpu"
     readings_by: Clock = "host"
 
-    def __init__(
-        self,
-        identity: Identity,
-        nvml: Nvml,
-        handle: Any,
-        bursts: TorchBursts,
-        now_s: Callable[[], float] = time.perf_counter,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self.identity = identity
+    def __init__(self, gpu: NvidiaDevice, bursts: TorchBursts) -> None:
+        self.identity, self.now_s = gpu.identity, gpu.time.now_s
         self.resolution_s: float = bursts.resolution_s
-        self.now_s = now_s
-        self._bursts, self._sleep = bursts, sleep
+        self._bursts, self._sleep = bursts, gpu.time.sleep
         self._calls: Mapping[str, Callable[[], object]] = {}
-        sensors = NvidiaSensors(nvml, handle)
-        self.channels = channels_of(identity, nvml, handle, sensors)
-        several = len(self.channels) > 1
-        self._poller = PowerPoller(sensors.powers_w if several else lambda: (sensors.power_w(),), now_s)
+        self.channels, self._poller = power_log(gpu)
 
     def round_trips(self, times: int) -> tuple[RoundTrip, ...]:
         """Read the GPU's clock a number of times.
@@ -117,16 +98,19 @@ class NvidiaInstrument:
         )
 
 
-def channels_of(identity: Identity, nvml: Nvml, handle: Any, sensors: NvidiaSensors) -> tuple[Channel, ...]:
-    """The power readings of a GPU, total power first, as far as their sensors are known.
+def power_log(gpu: NvidiaDevice) -> tuple[tuple[Channel, ...], PowerPoller]:
+    """The power readings of a GPU, total power first, as far as their sensors are known; and what logs them.
 
     Raises:
         BadInputError: the GPU has no power sensor.
     """
+    sensors = gpu.sensors
     if sensors.power_w() is None:
         raise BadInputError(
-            f"{identity.name}: it has no power sensor; how power changes in less than a second cannot be seen"
+            f"{gpu.identity.name}: it has no power sensor; how power changes in less than a second cannot be seen"
         )
-    architecture = ARCHITECTURES.get(nvml.try_call("nvmlDeviceGetArchitecture", handle) or -1)
-    published = power_sensor(architecture, identity.model, instant=sensors.has_instant) or _UNKNOWN
-    return (published, MEMORY) if sensors.memory_power_w() is not None else (published,)
+    architecture = ARCHITECTURES.get(gpu.nvml.try_call("nvmlDeviceGetArchitecture", gpu.handle) or -1)
+    published = power_sensor(architecture, gpu.identity.model, instant=sensors.has_instant) or _UNKNOWN
+    if sensors.memory_power_w() is None:
+        return (published,), PowerPoller(lambda: (sensors.power_w(),), gpu.time.now_s)
+    return (published, MEMORY), PowerPoller(sensors.powers_w, gpu.time.now_s)

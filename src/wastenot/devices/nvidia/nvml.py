@@ -2,51 +2,26 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from copy import copy
 from types import ModuleType
 from typing import Any
 
-from wastenot.core.errors import DeviceError, MissingExtraError, WastenotError
+from wastenot.core.errors import MissingExtraError, WastenotError
 from wastenot.core.install import install_line
-
-READ_ONLY = "WASTENOT_READ_ONLY"
+from wastenot.devices.common.driver import (
+    DriverError,
+    GpuLostError,
+    NoPermissionError,
+    NoSuchGpuError,
+    NotSupportedError,
+    ReadOnlyError,
+    refusal,
+)  # fmt: skip
 
 _ELSEWHERE = "use a sim: device, or run where nvidia-smi works"
 _NEEDED_FOR_CLOCKS = "clocks need root, in a container also --cap-add=SYS_ADMIN"
 _RESET = "an administrator must reset it, or reboot"
 _READING = ("nvmlInit", "nvmlShutdown", "nvmlSystemGet", "nvmlDeviceGet", "nvmlErrorString")
-
-
-class NvmlError(DeviceError):
-    """A call to NVML failed."""
-
-
-class NoPermissionError(NvmlError):
-    """The user lacks the permission for the call."""
-
-
-class NotSupportedError(NvmlError):
-    """The GPU, its driver or the binding does not support the call."""
-
-
-class NoSuchGpuError(NvmlError):
-    """NVML knows no GPU of that index or UUID."""
-
-
-class GpuLostError(NvmlError):
-    """The GPU no longer answers."""
-
-
-class ReadOnlyError(NvmlError):
-    """The call would change the GPU, which was not allowed."""
-
-
-def forbidden() -> str | None:
-    """Why nothing may be changed, whatever the flags; ``None`` where nothing forbids it."""
-    value = os.environ.get(READ_ONLY, "")
-    return None if value in ("", "0") else f"{READ_ONLY}={value} is set"
 
 
 class Nvml:
@@ -59,26 +34,13 @@ class Nvml:
 
     Raises:
         MissingExtraError: the Python binding of NVML, or NVML itself, is not installed.
-        NvmlError: the driver is not loaded or does not start.
+        DriverError: the driver is not loaded or does not start.
     """
 
     def __init__(self, *, allow_changes: bool = False) -> None:
         self.library: Any = _library()
         self.allow_changes = allow_changes
         self.call("nvmlInit")
-
-    def allowing_changes(self) -> Nvml:
-        """The same initialised NVML with changes allowed; the environment may still forbid them."""
-        allowed = copy(self)
-        allowed.allow_changes = True
-        return allowed
-
-    def refusal(self) -> str | None:
-        """Why wastenot itself refuses to change clocks; ``None`` where it does not."""
-        reason = forbidden()
-        if reason is None and not self.allow_changes:
-            reason = "clocks are only changed with `allow_clock_control`"
-        return reason
 
     def call(self, function: str, *arguments: object) -> Any:
         """Call a function of NVML.
@@ -93,10 +55,10 @@ class Nvml:
             NotSupportedError: the GPU, driver or binding does not support it.
             NoSuchGpuError: there is no GPU of that index or UUID.
             GpuLostError: the GPU has fallen off the bus.
-            NvmlError: any other failure.
+            DriverError: any other failure.
         """
         if not function.startswith(_READING):
-            reason = self.refusal()
+            reason = refusal(self.allow_changes)
             if reason is not None:
                 raise ReadOnlyError(f"{function}: refused: {reason}")
         implementation = getattr(self.library, function, None)
@@ -111,7 +73,7 @@ class Nvml:
         """Call a reading function; ``None`` where this GPU, driver or user has no such value.
 
         Raises:
-            NvmlError: the GPU or its driver failed, so that nothing can be said about the value.
+            DriverError: the GPU or its driver failed, so that nothing can be said about the value.
         """
         try:
             return self.call(function, *arguments)
@@ -151,7 +113,7 @@ def _library() -> ModuleType:
 def _typed(library: Any, function: str, error: Exception) -> WastenotError:
     by_code: dict[int, tuple[type[WastenotError], str]] = {
         library.NVML_ERROR_LIBRARY_NOT_FOUND: (MissingExtraError, f"no NVIDIA driver is installed here; {_ELSEWHERE}"),
-        library.NVML_ERROR_DRIVER_NOT_LOADED: (NvmlError, f"the NVIDIA driver is not loaded; {_ELSEWHERE}"),
+        library.NVML_ERROR_DRIVER_NOT_LOADED: (DriverError, f"the NVIDIA driver is not loaded; {_ELSEWHERE}"),
         library.NVML_ERROR_NO_PERMISSION: (NoPermissionError, f"{function}: no permission; {_NEEDED_FOR_CLOCKS}"),
         library.NVML_ERROR_NOT_SUPPORTED: (NotSupportedError, f"{function}: this GPU or driver does not support it"),
         library.NVML_ERROR_FUNCTION_NOT_FOUND: (NotSupportedError, f"{function}: this driver does not have it"),
@@ -161,5 +123,7 @@ def _typed(library: Any, function: str, error: Exception) -> WastenotError:
     code = getattr(error, "value", None)
     if "GetHandle" in function and code in (library.NVML_ERROR_INVALID_ARGUMENT, library.NVML_ERROR_NOT_FOUND):
         return NoSuchGpuError(f"{function}: {error}")
-    kind, message = by_code.get(code, (NvmlError, f"{function}: {error}")) if code is not None else (NvmlError, str(error))
+    kind, message = (
+        by_code.get(code, (DriverError, f"{function}: {error}")) if code is not None else (DriverError, str(error))
+    )
     return kind(message)

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from wastenot.devices.instrument import Channel
-from wastenot.devices.nvidia.instrument import channels_of
-from wastenot.devices.nvidia.nvml import Nvml
-from wastenot.devices.nvidia.power_poller import PowerPoller
-from wastenot.devices.nvidia.sensors import NvidiaSensors
-from wastenot.devices.protocol import Identity
+from wastenot.devices.nvidia.instrument import power_log
 from wastenot.devices.timeline import Phase, PreparedTimeline, Subject, Timeline
 
 if TYPE_CHECKING:
+    from wastenot.devices.nvidia.device import NvidiaDevice
     from wastenot.devices.torch.timeline import PreparedSubjects, TorchTimelines
 
 _LATE_S = 0.01  # by which a reading may come later than expected
@@ -26,32 +21,17 @@ class NvidiaTimelines:
     """Records timelines of an NVIDIA GPU.
 
     Args:
-        identity: which device it is.
-        nvml: access to NVML.
-        handle: NVML's handle of the GPU.
-        runner: runs kernels on the GPU and counts its cycles.
-        now_s: the host's clock.
-        sleep: waits.
+        gpu: the GPU.
+        runner: runs kernels on it and counts its cycles.
 
     Raises:
         BadInputError: the GPU has no power sensor.
     """
 
-    def __init__(
-        self,
-        identity: Identity,
-        nvml: Nvml,
-        handle: Any,
-        runner: TorchTimelines,
-        now_s: Callable[[], float] = time.perf_counter,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self.identity, self.stamps = identity, runner.stamps
-        self._runner, self._sleep = runner, sleep
-        self._sensors = NvidiaSensors(nvml, handle)
-        self.channels: tuple[Channel, ...] = channels_of(identity, nvml, handle, self._sensors)
-        several = len(self.channels) > 1
-        self._poller = PowerPoller(self._sensors.powers_w if several else lambda: (self._sensors.power_w(),), now_s)
+    def __init__(self, gpu: NvidiaDevice, runner: TorchTimelines) -> None:
+        self.identity, self.stamps = gpu.identity, runner.stamps
+        self._runner, self._sleep, self._sensors = runner, gpu.time.sleep, gpu.sensors
+        self.channels, self._poller = power_log(gpu)
 
     @contextmanager
     def prepare(self, subjects: Sequence[Subject], *, group_s: float = 1e-3) -> Iterator[PreparedTimeline]:

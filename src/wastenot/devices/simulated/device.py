@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time as wall
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -191,6 +191,10 @@ class SimulatedClocks:
     def release(self) -> None:
         """Return to the default clocks."""
         self._engine.request(AUTO)
+
+    def claimed(self) -> AbstractContextManager[None]:
+        """Nothing: nobody else can set them."""
+        return nullcontext()
 
 
 class SimulatedRun(LapsAtEnd):

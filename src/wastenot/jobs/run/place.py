@@ -18,6 +18,7 @@ from wastenot.jobs.tables.records import JobTerms
 
 if TYPE_CHECKING:
     from wastenot.devices.protocol import Device
+from wastenot.devices.torch.devices import current_gpu
 
 CPU = "cpu"
 
@@ -64,7 +65,7 @@ def place_of(device: str | Sequence[str] | None, *, machines: int = 1) -> Place:
     """
     torch = sys.modules.get("torch")
     times = "" if machines == 1 else f"{machines} × "
-    if device is None and torch is not None and torch.version.hip and torch.cuda.is_available():
+    if device is None and torch is not None and torch.cuda.is_available() and current_gpu(torch) is None:
         return Place(f"{times}{torch.cuda.get_device_name()}"[:255], machines=machines)  # whose energy is not read yet
     names = device_names(device)
     if not names:
@@ -103,8 +104,8 @@ def device_names(device: str | Sequence[str] | None) -> tuple[str, ...]:
         from wastenot.meters.devices import visible_names
 
         return visible_names()[: int(ranks)]
-    current = torch.cuda.current_device() if torch.cuda.is_initialized() else 0
-    return (f"nvidia:GPU-{torch.cuda.get_device_properties(current).uuid}",)
+    name = current_gpu(torch)
+    return () if name is None else (name,)
 
 
 def terms_at(terms: JobTerms, place: Place, eta: float | None, settings: Sequence[Setting]) -> JobTerms:

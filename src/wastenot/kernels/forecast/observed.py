@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError, StudyError
 from wastenot.core.origin import Origin
+from wastenot.core.vendors import model_words, words_of
 from wastenot.core.wording import counted
 from wastenot.devices.simulated.basis import preset_names
 from wastenot.devices.simulated.preset import Preset, find_preset
@@ -28,7 +28,7 @@ from wastenot.workloads.kernel import DTYPE_BYTES, KernelSpec
 _THROTTLED = 0.5  # fraction of the time throttled, from which on a kernel counts as power-limited
 _AT_LIMIT = 0.975  # of the power limit, from which on a kernel counts as limited if throttling was not recorded
 _KERNELS_FOR_LIMIT = 3  # limited kernels from which on their power is taken as the limit
-_FAMILY_WORDS = frozenset(("nvidia", "geforce", "tesla", "quadro", "rtx", "pcie", "sxm2"))
+_FAMILY_WORDS = frozenset(("tesla", "quadro", "rtx", "pcie", "sxm2"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,8 +87,8 @@ def choose_gpu(label: str) -> Preset:
     if label.removeprefix("sim:") in preset_names():
         return find_preset(label.removeprefix("sim:"))
     presets = [find_preset(known) for known in preset_names()]
-    named = _words(label)
-    matching = [preset for preset in presets if _words(preset.model) - _FAMILY_WORDS <= named]
+    named = words_of(label)
+    matching = [preset for preset in presets if model_words(preset.model) - _FAMILY_WORDS <= named]
     if not matching:
         known = ", ".join(f"{preset.name} ({preset.model})" for preset in presets)
         raise BadInputError(
@@ -96,10 +96,6 @@ def choose_gpu(label: str) -> Preset:
             f"Known are: {known}"
         )
     return max(matching, key=lambda preset: len(preset.model))
-
-
-def _words(text: str) -> set[str]:
-    return set(re.findall("[a-z0-9]+", text.lower()))
 
 
 def natural_curves(study: Study, workload: str | None) -> NaturalCurves | None:

@@ -13,7 +13,6 @@ import numpy as np
 
 from wastenot.core.errors import ClocksRefusedError
 from wastenot.core.progress import Progress, Silent
-from wastenot.devices.open import claimed
 from wastenot.devices.protocol import Device
 from wastenot.kernels.latency.costs import cost_of
 from wastenot.kernels.latency.design import Design, estimate_s, switches_expected
@@ -107,7 +106,7 @@ def measure_latency(
     iteration_s = clock_error_s = 0.0
     refused: list[tuple[str, ClocksRefusedError]] = []
     try:
-        with claimed(device):
+        with device.clocks.claimed():
             device.tracer()  # what it needs may be missing
             for index, part in enumerate(planned.parts):
                 left = len(planned.parts) - index

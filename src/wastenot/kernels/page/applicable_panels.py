@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wastenot.core.setting import Setting, format_mhz
+from wastenot.core.vendors import VENDORS, notes_on, undo_commands, vendor_of
 from wastenot.core.wording import counted
 from wastenot.kernels.page.verdict import applicable_today, energy_words, is_default, pace, scheduled_today, short_percent
 from wastenot.pages.formatting import SPACE, change, percent, quantity
@@ -12,7 +13,7 @@ from wastenot.pages.panel import Line, Panel
 from wastenot.planning.applicable import NEAR, Applicable, ApplicableRow
 from wastenot.planning.plan import Plan
 from wastenot.planning.schedule import Rung
-from wastenot.planning.switching import SwitchTime, commands, undo_commands, vendor_of
+from wastenot.planning.switching import SwitchTime
 from wastenot.workloads.identity import GRANULARITIES, Granularity
 
 GRANULARITY_WORDS: dict[Granularity, str] = {
@@ -203,32 +204,26 @@ def _shows(plan: Plan, row: ApplicableRow) -> bool:
 
 
 def _commands(plan: Plan, row: ApplicableRow) -> tuple[str, ...]:
-    """What to run; NVIDIA's commands where the device's name tells no vendor."""
+    """What to run; the first vendor's commands where the device's name tells no vendor."""
     if row.commands or row.setting is None or vendor_of(plan.device) is not None:
         return row.commands
-    return commands("nvidia", row.setting.setting)
+    return VENDORS[0].commands(frozenset(), "0", row.setting.setting)
 
 
 def _before_setting(plan: Plan, row: ApplicableRow, run: Sequence[str]) -> str | None:
     """What to know before running the commands, or why there are none."""
+    vendor = vendor_of(plan.device) or VENDORS[0]
     if not run:
-        return None if row.setting is None else "No command: amd-smi sets no memory clock."
+        return None if row.setting is None else f"No command: {vendor.tool} sets no memory clock."
     parts = []
     if not row.commands:
-        parts.append(f"These commands are for an NVIDIA GPU: the name '{plan.device}' does not tell the vendor.")
+        parts.append(f"These commands are for an {vendor.label} GPU: the name '{plan.device}' does not tell the vendor.")
     if plan.origin != "measured":
         parts.append(f"The numbers are {plan.origin}: sweep the real card before you set its clocks.")
-    option = next((each for each in ("-i 0", "--gpu 0") if f" {each} " in run[0]), None)
-    yours = "" if option is None else f"; {option} is the first GPU, put the number of yours"
+    first = f"{vendor.card_option} 0"
+    yours = f"; {first} is the first GPU, put the number of yours" if f" {first} " in run[0] else ""
     parts.append(f"Needs root{yours}.")
-    ceiling = next((command.split("-lgc ")[1] for command in run if "-lgc 0," in command), None)
-    if ceiling is not None:
-        parts.append(f"-lgc {ceiling} is a ceiling of the core clock.")
-    if any("-lmcd" in command for command in run):
-        parts.append("A deferred memory clock (-lmcd) takes effect when the driver is loaded again.")
-    if any("-pl" in command.split() for command in run):
-        parts.append("DEFAULT is the default power limit that nvidia-smi -q -d POWER shows.")
-    return " ".join(parts)
+    return " ".join((*parts, *notes_on(run)))
 
 
 def _why_nothing(plan: Plan) -> str:

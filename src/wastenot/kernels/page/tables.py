@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from wastenot.core.setting import format_mhz
+from wastenot.core.vendors import notes_on
 from wastenot.core.wording import counted
 from wastenot.kernels.model.context import ContextChange, KernelInContext
 from wastenot.kernels.page.applicable_panels import describe_switch_time, setting_words
@@ -104,8 +105,7 @@ def applicable_table(plan: Plan) -> Table | None:
         "A schedule changes settings only as often as switches allow, at the least energy within the limit: what of each "
         f"plan can be applied today. A switch takes {describe_switch_time(found.switching)}."
     )
-    if any("-lmcd" in command for row in found.rows for command in row.commands):
-        note += " A deferred memory clock (-lmcd) takes effect when the driver is loaded again."
+    note = " ".join((note, *notes_on([command for row in found.rows for command in row.commands], deferred=True)))
     rows = [_applicable_row(plan, row) for row in found.rows]
     rung = scheduled_today(plan)
     if rung is not None and found.rows[0].setting is None:

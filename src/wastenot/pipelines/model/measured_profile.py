@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Unpack
 
 from wastenot.core.errors import BadInputError
 from wastenot.core.setting import Setting
-from wastenot.devices.open import claimed
 from wastenot.devices.protocol import Task
 from wastenot.meters.tasks import WorkloadTasks, tasks_of
 from wastenot.pipelines.model.measured_stages import measured_name
@@ -246,7 +245,7 @@ def measure_stages(
         if study is None:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="wastenot-"))
             study = open_study(Path(folder) / "stages.db", create=True)
-        with claimed(device):
+        with device.clocks.claimed():
             measure_sweep(
                 device, tasks, study, settings,
                 options=options, progress=progress, rounds=BASELINE_ROUNDS if settings else 1, command=command,

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from wastenot.control.fitting import check_may_set, check_named_once
+from wastenot.control.fitting import check_card, check_may_set, check_named_once
 from wastenot.control.places import make_socket_path
 from wastenot.control.session import PATIENCE_S, Session
 from wastenot.core.errors import BadInputError
 from wastenot.core.setting import Setting
+from wastenot.core.vendors import commands, undo_commands
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Device, Identity
 from wastenot.meters.devices import visible_names
@@ -21,7 +21,7 @@ from wastenot.pipelines.plan.plan_file import read_pipeline_plan
 from wastenot.pipelines.plan.rank_steps import PlanGraph
 from wastenot.pipelines.run.controller import PipelineController
 from wastenot.pipelines.run.straggler_seat import source_of
-from wastenot.planning.switching import commands, switch_time, undo_commands
+from wastenot.planning.switching import switch_time
 
 _NOBODYS = ("unknown", "unknown GPU")  # what plans of profiles say that do not name their card
 
@@ -139,16 +139,7 @@ def check_pipeline_card(plan: PipelinePlan, path: str, card: Identity) -> str | 
     made_for = plan.device
     if made_for in _NOBODYS:
         return f"{path}: does not say on which card its profile was taken; {card.model} is taken to be like it"
-    simulated = made_for.startswith("sim:"), card.name.startswith("sim:")
-    if made_for == card.name.partition("@")[0] or made_for in (card.label, card.name):
-        return None
-    if not any(simulated) and _words(made_for) <= _words(card.model) | _words(card.label):
-        return None
-    raise BadInputError(f"{path}: is a plan for {made_for}, and {card.name} is {card.model}; make one for this card")
-
-
-def _words(name: str) -> set[str]:
-    return set(re.findall(r"[a-z0-9]+", name.lower())) - {"nvidia", "geforce"}
+    return check_card(made_for, path, card)
 
 
 def would_be_set_in_pipeline(application: PipelineApplication, rank: int | None = None) -> Iterator[str]:

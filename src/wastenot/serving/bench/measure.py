@@ -16,7 +16,6 @@ from itertools import groupby
 from wastenot.core.errors import ClocksRefusedError, ServerError
 from wastenot.core.progress import Progress, Silent
 from wastenot.core.setting import AUTO, Setting
-from wastenot.devices.open import claimed
 from wastenot.devices.protocol import Device
 from wastenot.serving.bench import caveats
 from wastenot.serving.bench.energy import EnergyMeter, EnergyUsed
@@ -298,7 +297,7 @@ class _AtSetting:
             return None
         try:
             for device in self.devices:
-                self.stack.enter_context(claimed(device))
+                self.stack.enter_context(device.clocks.claimed())
                 self.stack.callback(device.clocks.release)
                 device.clocks.request(self.setting)
         except ClocksRefusedError as error:

@@ -179,7 +179,7 @@ def open_meter(url: str, gpus: Sequence[str] | None = None) -> RemoteMeter:
         return RemoteMeter(address, (found[0],))
     chosen: dict[str, GpuSeries] = {}
     for name in gpus:
-        matches = [each for each in found if name in (each.number, each.number.removeprefix("nvidia:"), each.key)]
+        matches = [each for each in found if name in (each.number, each.number.rpartition(":")[2], each.key)]
         if not matches:
             names = [each.number for each in found] + [each.key for each in found]
             raise BadInputError(f"`meter_gpus` {name}: {address} has {listed}; {suggestion(name, names)}")

@@ -18,7 +18,6 @@ from types import FrameType
 
 from wastenot.core.errors import ClocksRefusedError
 from wastenot.core.processes import Terminated
-from wastenot.devices.open import claimed
 from wastenot.serving.control.instance import Instance
 from wastenot.serving.control.keeper import kept
 from wastenot.serving.control.recent_readings import Heard
@@ -43,7 +42,7 @@ def held(instances: Sequence[Instance]) -> Iterator[None]:
     with _terminated_by_signals(), kept(devices), ExitStack() as stack:
         for device in devices:
             stack.callback(device.clocks.release)
-            stack.enter_context(claimed(device))
+            stack.enter_context(device.clocks.claimed())
         yield
 
 

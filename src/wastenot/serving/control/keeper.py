@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
+from wastenot.devices.common.clocks import LeasedClocks
 from wastenot.devices.protocol import Device
 
 _PATIENCE_S = 10.0  # until all that the dead process had open is closed
@@ -21,7 +22,7 @@ _PAUSE_S = 0.05
 @contextmanager
 def kept(devices: Sequence[Device]) -> Iterator[None]:
     """Run a keeper inside the context where this process sets clocks of real GPUs itself."""
-    if not any(_set_here(device) for device in devices):
+    if not any(isinstance(device.clocks, LeasedClocks) for device in devices):
         yield
         return
     # Its input ends when this process does, however that is.
@@ -37,27 +38,18 @@ def kept(devices: Sequence[Device]) -> Iterator[None]:
         keeper.wait(_PATIENCE_S)
 
 
-def _set_here(device: Device) -> bool:
-    if not device.identity.name.startswith("nvidia:"):
-        return False
-    from wastenot.devices.nvidia.clocks import NvidiaClocks
-
-    return isinstance(device.clocks, NvidiaClocks)
-
-
 def main() -> None:
     """Wait until the input ends, and unless it says that all is done, restore what dead processes left changed."""
     from wastenot.core.errors import WastenotError
-    from wastenot.devices.nvidia.device import put_right
-    from wastenot.devices.nvidia.journal import journals
-    from wastenot.devices.nvidia.nvml import Nvml
+    from wastenot.devices.common.journal import journals
+    from wastenot.devices.common.recovery import put_right
 
     if sys.stdin.buffer.read() == b"done":
         return
     until_s = time.monotonic() + _PATIENCE_S
     while journals() and time.monotonic() < until_s:
         with suppress(WastenotError):
-            put_right(Nvml())
+            put_right()
         time.sleep(_PAUSE_S)
 
 

@@ -13,7 +13,6 @@ from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError, ClocksRefusedError
 from wastenot.core.progress import Progress
 from wastenot.core.setting import Setting
-from wastenot.devices.open import claimed
 from wastenot.devices.protocol import Device, Task
 from wastenot.meters.tasks import WorkloadTasks
 from wastenot.planning.switching import switch_time
@@ -121,7 +120,7 @@ def measure_kernels(
     """
     tasks = engine_tasks(model, degree, shapes, dtype=dtype, attention=attention)
     clocks = engine_settings(device, core_step_mhz)
-    with claimed(device):
+    with device.clocks.claimed():
         measure_sweep(
             device, tasks, study, clocks,
             options=options or _OPTIONS, progress=progress, rounds=1, command=command,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from wastenot.core.setting import Setting
+from wastenot.core.vendors import commands, undo_commands
 from wastenot.kernels.natural.overview import BOUNDS, CapPlan, Loss, NaturalOverview
 from wastenot.pages.formatting import SPACE, change, percent, quantity
 from wastenot.pages.panel import Line, Panel
 from wastenot.planning.headline import Interval
-from wastenot.planning.switching import commands, undo_commands
 
 _SAVES = 5e-5  # of the energy, below which a plan is shown to save nothing
 

@@ -24,7 +24,8 @@ from pathlib import Path
 
 from wastenot.core.errors import DeviceError
 from wastenot.core.processes import boot_id, process_space, start_of
-from wastenot.devices.nvidia import process_lock
+from wastenot.core.vendors import vendor_of_id
+from wastenot.devices.common import process_lock
 
 SCHEMA = "wastenot.clocks/2"
 MACHINE = Path("/run/wastenot")
@@ -36,7 +37,7 @@ class Restore:
     """What a GPU is restored to. ``None`` resets to the default clocks.
 
     Attributes:
-        core_mhz: range of locked core clocks, which NVML does not report and the user has to name.
+        core_mhz: range of locked core clocks, which drivers do not report and the user has to name.
         memory_mhz: range of locked memory clocks, also named by the user.
         power_limit_w: the limit before it was changed; ``None`` where it was not.
     """
@@ -225,9 +226,11 @@ def read(path: Path) -> Journal | None:
         uuid = str(document["uuid"])
         return Journal(path, uuid, _holder(document), _alive(path, document), Restore(core, memory, limit), user)
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        vendor = vendor_of_id(path.name)
+        how = "" if vendor is None else f" ({vendor.reset_by_hand})"
         raise DeviceError(
-            f"{path}: is not a journal of changed clocks ({type(error).__name__}: {error}); reset the GPU's clocks by hand "
-            "(nvidia-smi -rgc; nvidia-smi -rmc) and remove the file"
+            f"{path}: is not a journal of changed clocks ({type(error).__name__}: {error}); reset the GPU's clocks by "
+            f"hand{how} and remove the file"
         ) from error
 
 

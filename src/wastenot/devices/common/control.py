@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from wastenot.core.errors import BadInputError, WastenotError
-from wastenot.devices.nvidia.clocks import NvidiaClocks
-from wastenot.devices.nvidia.daemon_clocks import DaemonClocks
-from wastenot.devices.nvidia.daemon_connection import Connection
-from wastenot.devices.nvidia.daemon_protocol import SOCKET_VARIABLE, socket_path
-from wastenot.devices.nvidia.examine import Rights, rights_here
-from wastenot.devices.nvidia.journal import Restore
-from wastenot.devices.nvidia.nvml import Nvml
+from wastenot.devices.common.clocks import LeasedClocks, SharedClocks
+from wastenot.devices.common.daemon_clocks import DaemonClocks
+from wastenot.devices.common.daemon_connection import Connection
+from wastenot.devices.common.daemon_protocol import SOCKET_VARIABLE, socket_path
+from wastenot.devices.common.driver import ClockSetter
+from wastenot.devices.common.journal import Restore
+from wastenot.devices.common.rights import Rights, rights_here
 
 Way = Literal["direct", "daemon", "none"]
 
@@ -48,7 +48,7 @@ def control_here(rights: Rights | None = None) -> Control:
         return Control("direct")
     if os.path.lexists(socket_path()):
         return Control("daemon")
-    return Control("none", f"they need {_needed(rights)}, or wastenotd, which does not listen here ({socket_path()})")
+    return Control("none", f"they need {rights.needed}, or wastenotd, which does not listen here ({socket_path()})")
 
 
 def control_that_works(rights: Rights) -> Control:
@@ -70,32 +70,23 @@ def control_that_works(rights: Rights) -> Control:
     return Control("daemon", None, tuple(connection.welcome.gpus))
 
 
-def _needed(rights: Rights) -> str:
-    if rights.container is None:
-        return "root (sudo)"
-    missing = "CAP_SYS_ADMIN" if rights.root else "root and CAP_SYS_ADMIN"
-    return f"{missing} in this container (docker run --cap-add=SYS_ADMIN)"
-
-
-def clocks_of(nvml: Nvml, handle: Any, uuid: str, restore: Restore | None = None) -> NvidiaClocks | DaemonClocks:
+def clocks_of(setter: ClockSetter, restore: Restore | None = None) -> SharedClocks:
     """Clock control of a GPU.
 
     Args:
-        nvml: access to NVML.
-        handle: NVML's handle of the GPU.
-        uuid: the GPU's UUID.
+        setter: of the GPU.
         restore: ranges of locked clocks to restore.
 
     Raises:
         BadInputError: ranges are named, and a daemon sets the clocks.
     """
-    if not nvml.allow_changes:
-        return NvidiaClocks(nvml, handle, uuid, restore)
+    if not setter.allow_changes:
+        return LeasedClocks(setter, restore)
     control = control_here()
     if control.way != "daemon":
-        return NvidiaClocks(nvml, handle, uuid, restore, missing=control.missing)
+        return LeasedClocks(setter, restore, missing=control.missing)
     if restore is not None:
         raise BadInputError(
             "`restore_clocks`: wastenotd sets the clocks here, and restores what its policy says ([[restore]]); leave it out"
         )
-    return DaemonClocks(nvml, handle, uuid)
+    return DaemonClocks(setter)

@@ -1,4 +1,4 @@
-"""Clock control of an NVIDIA GPU through wastenotd, for users who may not set clocks themselves.
+"""Clock control of a GPU through wastenotd, for users who may not set clocks themselves.
 
 The daemon has the lease, the journal and the last word; here is a connection and a thread whose heartbeats keep the lease.
 When the connection ends, however it does, the daemon restores the GPU.
@@ -10,41 +10,33 @@ import atexit
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from wastenot.core.errors import ClocksRefusedError, DeviceError, WastenotError
-from wastenot.core.processes import Terminated
 from wastenot.core.setting import AUTO, Setting
-from wastenot.devices.nvidia.clocks import NvidiaClocks
-from wastenot.devices.nvidia.daemon_connection import Connection, LeaseLostError, Welcome
-from wastenot.devices.nvidia.nvml import Nvml, forbidden
+from wastenot.devices.common.clocks import SharedClocks
+from wastenot.devices.common.daemon_connection import Connection, LeaseLostError, Welcome
+from wastenot.devices.common.driver import ClockSetter
+from wastenot.devices.common.journal import Holder
+from wastenot.devices.common.rights import forbidden
 
 _BEATS = 4  # in the time after which the daemon misses them
 
 
-class DaemonClocks:
+class DaemonClocks(SharedClocks):
     """Clock control of one GPU.
 
     Args:
-        nvml: access to NVML, for reading.
-        handle: NVML's handle of the GPU.
-        uuid: the GPU's UUID.
-
-    Attributes:
-        on_change: called once a setting has been changed for the first time.
-        on_interrupt: called when a claim was interrupted and what it changed is undone.
+        readable: what tells which clocks it has; it sets nothing.
     """
 
-    def __init__(self, nvml: Nvml, handle: Any, uuid: str) -> None:
-        self._readable = NvidiaClocks(nvml, handle, uuid)
-        self._uuid = uuid
+    def __init__(self, readable: ClockSetter) -> None:
+        super().__init__()
+        self._readable, self._uuid = readable, readable.unique_id
         self._session: _Session | None = None
         self._bounds: dict[str, Any] | None = None
-        self._claimed = self._changed = False
-        self.on_change: Callable[[], None] = _nothing
-        self.on_interrupt: Callable[[], None] = _nothing
 
     def supported_clocks(self) -> Mapping[float, tuple[float, ...]]:
         """By memory clock, the core clocks that may be requested with it, both ascending, as far as the policy allows."""
@@ -77,8 +69,6 @@ class DaemonClocks:
             return f"the policy of wastenotd does not let this user (ID {welcome.user}) set clocks of {self._uuid}"
         held = welcome.leases.get(self._uuid)
         if held is not None and self._session is None:
-            from wastenot.devices.nvidia.journal import Holder
-
             holder = Holder(int(held.get("process", 0)), int(held.get("user", 0)), through_daemon=True)
             return "its clocks could not be restored yet" if held.get("unrestored") else f"{holder} controls its clocks"
         return None
@@ -120,31 +110,14 @@ class DaemonClocks:
         finally:
             self._hang_up()
 
-    @contextmanager
-    def claimed(self) -> Iterator[None]:
-        """Hold the lease inside the context, at the default clocks too, so that nobody else sets clocks meanwhile.
+    def claim(self) -> None:
+        """Begin to hold the lease at the default clocks too, until :meth:`end_claim`.
 
         Raises:
             DeviceError: somebody else holds it, or the driver failed.
         """
-        if self._claimed or forbidden() is not None:
-            yield
-            return
         self._acquired().connection.ask("acquire", gpu=self._uuid, claim=True)
         self._claimed = True
-        try:
-            yield
-        except (KeyboardInterrupt, Terminated):
-            self._end_claim()
-            if self._changed:
-                self.on_interrupt()
-            raise
-        finally:
-            self._end_claim()
-
-    def _end_claim(self) -> None:
-        self._claimed = False
-        self.release()
 
     def _set(self, session: _Session, setting: Setting) -> None:
         try:
@@ -174,11 +147,6 @@ class DaemonClocks:
         session, self._session = self._session, None
         if session is not None:
             session.end()
-
-    def _note_change(self) -> None:
-        if not self._changed:
-            self._changed = True
-            self.on_change()
 
     def _hello(self) -> Welcome:
         connection = Connection()
@@ -252,7 +220,3 @@ def _call(method: weakref.WeakMethod[Callable[[], None]]) -> None:
     if close is not None:
         with suppress(OSError):
             close()
-
-
-def _nothing() -> None:
-    pass

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from wastenot.core.errors import ClocksRefusedError, DeviceError
-from wastenot.devices.nvidia.daemon_protocol import (
+from wastenot.devices.common.daemon_protocol import (
     LONGEST_REPLY,
     VERSION,
     MessageError,

@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from wastenot.devices.nvidia.journal import MACHINE
+from wastenot.devices.common.journal import MACHINE
 
 VERSION = 1
 SOCKET_VARIABLE = "WASTENOTD_SOCKET"

@@ -1,0 +1,251 @@
+"""Clock control of a real GPU, whoever made it: changes are journaled first and always undone.
+
+Drivers report supported clocks, the power limit and clocks in effect, but not whether clocks are locked. So an earlier lock
+is lost unless the user names it; the journal records what to restore.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from wastenot.core.errors import ClocksRefusedError
+from wastenot.core.processes import Terminated
+from wastenot.core.setting import AUTO, Setting
+from wastenot.devices.common.driver import ClockSetter, Kind, NoPermissionError, NotSupportedError, refusal
+from wastenot.devices.common.journal import Holder, Restore
+from wastenot.devices.common.lease import Lease
+from wastenot.devices.common.rights import forbidden
+
+
+class SharedClocks(ABC):
+    """Clocks that other processes may want to set too, so that they are claimed.
+
+    Attributes:
+        on_change: called once a setting has been changed for the first time.
+        on_interrupt: called when a claim was interrupted and what it changed is undone.
+    """
+
+    def __init__(self) -> None:
+        self._claimed = self._changed = False
+        self.on_change: Callable[[], None] = _nothing
+        self.on_interrupt: Callable[[], None] = _nothing
+
+    @abstractmethod
+    def outcome(self) -> str:
+        """What becomes of the clocks afterwards, in words."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """Undo what was changed, and end the lease unless it is claimed."""
+
+    @abstractmethod
+    def claim(self) -> None:
+        """Begin to hold the lease at the default clocks too, until :meth:`end_claim`.
+
+        Raises:
+            DeviceError: another process holds it, or the driver failed.
+        """
+
+    def end_claim(self) -> None:
+        """Undo what was changed and end the lease."""
+        self._claimed = False
+        self.release()
+
+    @contextmanager
+    def claimed(self) -> Iterator[None]:
+        """Hold the lease inside the context, at the default clocks too, so that no other process sets clocks meanwhile.
+
+        Raises:
+            DeviceError: another process holds it, or the driver failed.
+        """
+        if self._claimed or self._no_claim():
+            yield
+            return
+        self.claim()
+        try:
+            yield
+        except (KeyboardInterrupt, Terminated):
+            self.end_claim()
+            if self._changed:
+                self.on_interrupt()
+            raise
+        finally:
+            self.end_claim()
+
+    def _no_claim(self) -> bool:
+        """Whether nothing may be set here, so that there is nothing to claim."""
+        return forbidden() is not None
+
+    def _note_change(self) -> None:
+        if not self._changed:
+            self._changed = True
+            self.on_change()
+
+
+class LeasedClocks(SharedClocks):
+    """Clock control of one GPU by this process.
+
+    Args:
+        setter: the calls that change it.
+        restore: ranges of locked clocks to restore; by default locks are reset.
+        client: on whose behalf they are set, where that is not this process.
+        missing: what this process would need to set clocks, where it is known to lack that.
+    """
+
+    def __init__(
+        self,
+        setter: ClockSetter,
+        restore: Restore | None = None,
+        client: Holder | None = None,
+        missing: str | None = None,
+    ) -> None:
+        super().__init__()
+        self._setter, self._id = setter, setter.unique_id
+        self._restore, self._client, self._missing = restore or Restore(), client, missing
+        self._held: Lease | None = None
+        self._default = set[Kind]()  # what is known to be left to the driver
+
+    def supported_clocks(self) -> Mapping[float, tuple[float, ...]]:
+        """By memory clock, the core clocks that may be requested with it, both ascending."""
+        return self._setter.supported_clocks()
+
+    def power_limits_w(self) -> tuple[float, float] | None:
+        """Lowest and highest power limit; ``None`` where it may not be set."""
+        return None if refusal(self._setter.allow_changes) is not None else self.power_limit_range_w()
+
+    def power_limit_range_w(self) -> tuple[float, float] | None:
+        """Lowest and highest power limit of the GPU, whoever may set it; ``None`` where it is not reported."""
+        return self._setter.power_limit_range_w()
+
+    def outcome(self) -> str:
+        """What becomes of the clocks afterwards, in words."""
+        return self._restore.outcome
+
+    def refusal(self) -> str | None:
+        """Why wastenot does not change clocks here; ``None`` where it would try."""
+        reason = refusal(self._setter.allow_changes)
+        if reason is None and self._missing is not None:
+            reason = f"this process may not set clocks: {self._missing}"
+        return reason
+
+    def request(self, setting: Setting) -> None:
+        """Request a setting. The first one that is not auto acquires the lease on the GPU's clocks.
+
+        Raises:
+            ClocksRefusedError: the GPU does not support it, the user lacks the permission, or changes are not allowed.
+            DeviceError: another process holds the lease, or the driver failed.
+        """
+        if setting == AUTO:
+            self.release()
+            return
+        self._check(setting)
+        reason = refusal(self._setter.allow_changes)
+        if reason is not None:
+            raise ClocksRefusedError(f"{self._id}: clocks cannot be changed: {reason}")
+        self.hold()
+        try:
+            self._apply(setting)
+        except BaseException:
+            self.release()
+            raise
+        self._note_change()
+
+    def release(self) -> None:
+        """Undo what was changed, if anything was, and end the lease; while it is claimed, only reset to the default clocks.
+
+        What a claim measures at auto is the driver's own choice: locks set before, which cannot be read, are reset for it,
+        and those that are to be restored return when it ends.
+        """
+        if self._held is not None and self._claimed:
+            self._to_default(self._held.touched | {"core", "memory"})
+        elif self._held is not None:
+            self._held.end()
+            self._held = None  # where undoing failed it is tried again, at the latest when the program ends
+
+    @property
+    def holding(self) -> bool:
+        """Whether it has the lease: there may be something to undo."""
+        return self._held is not None
+
+    def hold(self) -> None:
+        """Acquire the lease, unless this has it, and change nothing yet.
+
+        Raises:
+            DeviceError: another process holds it, or the driver failed.
+        """
+        if self._held is None:
+            self._default = set()
+            restore = Restore(self._restore.core_mhz, self._restore.memory_mhz, self._setter.power_limit_w())
+            self._held = Lease(self._id, restore, self._setter.restore, self._client)
+
+    def claim(self) -> None:
+        """Begin to hold the lease at the default clocks too, until :meth:`end_claim`.
+
+        Raises:
+            DeviceError: another process holds it, or the driver failed.
+        """
+        self.hold()
+        self._claimed = True
+
+    def _no_claim(self) -> bool:
+        return refusal(self._setter.allow_changes) is not None
+
+    def _to_default(self, kinds: set[Kind]) -> None:
+        """Leave some kinds of a setting to the driver, if they are not yet; the lease knows that they were changed."""
+        assert self._held is not None
+        kinds = kinds - self._default
+        if not kinds:
+            return
+        before = set(self._held.touched)
+        self._held.touched |= kinds
+        try:
+            self._setter.restore(Restore(power_limit_w=self._held.restore.power_limit_w), kinds)
+        except NoPermissionError:
+            self._held.touched &= before  # nothing was changed, and what is to be set will say why
+            return
+        self._default |= kinds
+        self._note_change()
+
+    def _check(self, setting: Setting) -> None:
+        supported_clocks = self.supported_clocks()
+        if setting.memory_mhz is not None and setting.memory_mhz not in supported_clocks:
+            have = ", ".join(f"{clock:g}" for clock in supported_clocks) or "none"
+            raise ClocksRefusedError(f"{self._id}: no memory clock of {setting.memory_mhz:g} MHz; it has {have}")
+        memory = max(supported_clocks) if setting.memory_mhz is None and supported_clocks else setting.memory_mhz
+        cores = supported_clocks.get(memory, ()) if memory is not None else ()
+        if setting.core_mhz is not None and setting.core_mhz not in cores:
+            have = f"{cores[0]:g} to {cores[-1]:g}" if cores else "none"
+            raise ClocksRefusedError(
+                f"{self._id}: no core clock of {setting.core_mhz:g} MHz with that memory clock; it has {have}"
+            )
+        limits, limit = self._setter.power_limit_range_w(), setting.power_limit_w
+        if limit is not None and (limits is None or not limits[0] <= limit <= limits[1]):
+            have = "cannot be set" if limits is None else f"can be {limits[0]:g} to {limits[1]:g} W"
+            raise ClocksRefusedError(f"{self._id}: no power limit of {limit:g} W; it {have}")
+
+    def _apply(self, setting: Setting) -> None:
+        assert self._held is not None
+        touched = self._held.touched
+        wanted: list[tuple[Kind, float | None]] = [
+            ("memory", setting.memory_mhz), ("core", setting.core_mhz), ("power", setting.power_limit_w)
+        ]  # fmt: skip
+        for kind, value in wanted:
+            if value is None or self._setter.is_needless(kind, value):
+                if kind in touched or (self._claimed and kind != "power"):
+                    self._to_default({kind})
+                continue
+            self._default.discard(kind)
+            before = set(touched)
+            touched.add(kind)
+            try:
+                self._setter.apply(kind, value)
+            except (NotSupportedError, NoPermissionError) as error:
+                touched &= before  # nothing was changed
+                hint = f"; {self._missing}" if self._missing and isinstance(error, NoPermissionError) else ""
+                raise ClocksRefusedError(f"{self._id}: {kind}: {error}{hint}") from error
+
+
+def _nothing() -> None:
+    pass

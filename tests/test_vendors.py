@@ -1,0 +1,59 @@
+"""The check that no vendor is named outside its package finds what is, and lets people's sentences be."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def check(*arguments):
+    command = [sys.executable, str(ROOT / ".ci" / "vendors.py"), *map(str, arguments)]
+    return subprocess.run(command, check=False, capture_output=True, text=True)
+
+
+def test_the_source_names_none():
+    assert (check().returncode, check().stdout) == (0, "")
+
+
+def test_each_way_to_name_one_is_found(tmp_path):
+    wrong = [
+        "from wastenot.devices.nvidia import clocks",
+        "from wastenot.devices.nvidia.clocks import NvidiaSetter as Setter",
+        "import pynvml as library",
+        'importlib.import_module("wastenot.devices." + "nvidia.clocks")',
+        'device.startswith("nvidia:")',
+        'kind in ("nvidia", "recorded")',
+        'kind == "nvid" + "ia"',
+        'name = f"nvidia:{index}"',
+        'table = {"amd": 1}',
+        'match = "NVIDIA H200" in model',
+        'unique = re.compile(r" GPU-[0-9a-f-]+$")',
+        "_NVIDIA = 1",
+        "nvml.call(name)",
+        'run(["nvidia-smi", "-L"])',
+        'raw = b"nvidia:0"',
+    ]
+    (tmp_path / "wrong.py").write_text("\n".join(wrong))
+    found = {int(line.split(":")[1]) for line in check(tmp_path).stdout.splitlines()}
+    assert found == set(range(1, len(wrong) + 1))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '"""Devices such as nvidia:0."""',
+        'raise BadInputError("name the GPU, such as nvidia:0")',
+        'source = "NVIDIA H200 datasheet (SXM)"',
+        'unit = "GPU-hours"',
+        'option = "--gpu-hour"',
+        "# NVML says so",
+    ],
+)
+def test_what_people_read_may_name_one(tmp_path, line):
+    (tmp_path / "right.py").write_text(line)
+    (tmp_path / "devices" / "nvidia").mkdir(parents=True)
+    (tmp_path / "devices" / "nvidia" / "own.py").write_text('kind == "nvidia"')
+    assert check(tmp_path).returncode == 0
