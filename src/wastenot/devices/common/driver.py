@@ -1,8 +1,9 @@
 """What a vendor's package implements: lock, lease, journal, claim, recovery and the daemon then are the same for all.
 
 A vendor's module, which :attr:`wastenot.core.vendors.Vendor.driver` names, is a :class:`Driver`. It finds the vendor's
-cards, opens one as a :class:`wastenot.devices.protocol.Device`, and gives a :class:`ClockSetter` of each: the few calls that change
-it. The device's clocks are :func:`wastenot.devices.common.control.clocks_of` of that setter, and nothing else calls it.
+cards, opens one as a :class:`wastenot.devices.protocol.Device`, and gives a :class:`ClockSetter` of each: the few calls that
+change it. The device's clocks are :func:`wastenot.devices.common.control.clocks_of` of that setter, and nothing else calls
+it.
 
     request ──▶ LeasedClocks ──▶ journal on disk ──▶ ClockSetter.apply ──▶ driver
     release, exit, signal ─────▶ ClockSetter.restore ──▶ journal removed
