@@ -40,6 +40,7 @@ def content(folder):
         (["profile", "gemm:4096", "--device", "sim:h200", "--batch", "4"], "--batch: has no effect with gemm:4096"),
         (["monitor", "--quiet", "--interval", "2", "--", "true"], "--interval: has no effect with --quiet"),
         (["plan", "--study", "my.db", "--edp-exponent", "1"], "--edp-exponent: has no effect without --objective edp"),
+        (["report", "--applied", "run.json", "--out", "p.html", "--min-dwell", "1s"], "--min-dwell: has no effect"),
         (["frontier", "--study", "my.db", "--clock-tolerance", "15"], "no effect without --granularity"),
         (["plan", "--study", "my.db", "--out", "no/plan.json"], "no/plan.json"),
         (["frontier", "--study", "my.db", "--out", "no/f.json"], "no/f.json"),

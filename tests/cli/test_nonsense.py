@@ -32,6 +32,18 @@ from testbed.program import SWEEP
         (["plan", "--study", "my.db", "--objective", "energy", "--max-slowdown", "0"], "use waste"),
         (["plan", "--study", "my.db", "--edp-exponent", "2"], "without --objective edp"),
         (["plan", "--study", "my.db", "--objective", "edp", "--edp-exponent", "-2"], "at least 0"),
+        (["plan", "--study", "my.db", "--carbon-g-per-kwh", "400"], "without --objective carbon"),
+        (["plan", "--study", "my.db", "--run-at", "22:00"], "without --objective carbon"),
+        (["plan", "--study", "my.db", "--objective", "carbon"], "--carbon-g-per-kwh: give it for objective carbon"),
+        (
+            ["plan", "--study", "my.db", "--objective", "carbon", "--carbon-g-per-kwh", "none.csv"],
+            "none.csv: cannot be",
+        ),
+        (["plan", "--study", "my.db", "--objective", "carbon", "--carbon-g-per-kwh", "sweep.csv"], "sweep.csv:1: names no"),
+        (
+            ["plan", "--study", "my.db", "--objective", "carbon", "--carbon-g-per-kwh", "9", "--run-at", "22:00"],
+            "--run-time",
+        ),
         (["plan", "--study", "my.db", "--confidence", "1"], "below 1"),
         (["plan", "--study", "my.db", "--objective", "energy", "--confidence", "0.9"], "no slowdown to keep"),
         (["plan", "--study", "my.db", "--clock-tolerance", "-5"], "at least 0"),

@@ -241,7 +241,7 @@ def _listed(overview: JobOverview) -> dict[str, Any]:
 
 def job_document(overview: JobOverview, study: str) -> dict[str, Any]:
     """What is known of a job, as ``--json`` prints it (``wastenot.job/1``)."""
-    from wastenot.jobs.page.words import in_seconds
+    from wastenot.jobs.model.objective import in_seconds
     from wastenot.terminal.output import as_values
 
     terms, against = overview.terms, overview.against_default

@@ -152,7 +152,7 @@ def _row(plan: Plan, switching: SwitchTime, memory_mhz: float | None, schedule: 
         if plan.expected is not None and plan.objective.corrected:
             stated = plan.expected
         late_time, late_energy = best.time_change - stated.time_change, best.energy_change - stated.energy_change
-        fits = late_time <= NEAR if plan.objective.kind == "time" else late_energy <= NEAR
+        fits = late_time <= NEAR if plan.objective.saves_time else late_energy <= NEAR
     return ApplicableRow(
         granularity=plan.granularity,
         energy_change=headline.energy_change,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -20,7 +20,69 @@ from wastenot.workloads.identity import Granularity
 
 LARGEST_EXACT = 2048  # units; the least energy of more is found to within ``GAP_AT_SCALE``, which the certificate states
 GAP_AT_SCALE = 1e-7  # relative; for 10,000 kernels 1e-9 takes fifty times as long, and proving the rest half a minute
-_DEAR = 1e3  # times the mean power: a second at that price is worth any energy
+
+
+class Answer(NamedTuple):
+    """A point of a frontier, and the time within which none needs less energy than its lower bound; ``None``: its own."""
+
+    point: Point
+    within_s: Fraction | None
+
+
+@dataclass(frozen=True, eq=False)
+class FrontierPlans:
+    """A frontier, as an objective asks it (:class:`wastenot.planning.objective.Plans`).
+
+    Attributes:
+        frontier: of an iteration or a unit.
+        baseline_time_s: at auto, exact.
+        baseline_energy_j: at auto.
+        gap_tolerance: within which the least energy is enough.
+    """
+
+    frontier: Frontier
+    baseline_time_s: Fraction
+    baseline_energy_j: float
+    gap_tolerance: float = 0.0
+    _of_least_energy: dict[float | None, Answer] = field(default_factory=dict)
+
+    def budget(self, max_slowdown: float | None) -> Fraction | None:
+        """The exact time that a slowdown allows."""
+        return None if max_slowdown is None else self.baseline_time_s * (1 + Fraction(max_slowdown))
+
+    def least_energy(self, max_slowdown: float | None) -> Answer:
+        """The point of least energy within a slowdown."""
+        if max_slowdown not in self._of_least_energy:
+            budget = self.budget(max_slowdown)
+            self._of_least_energy[max_slowdown] = Answer(self.frontier.least_energy(budget, self.gap_tolerance), budget)
+        return self._of_least_energy[max_slowdown]
+
+    def least_edp(self, exponent: float, max_slowdown: float | None) -> Answer:
+        """The point of least energy · time^exponent within a slowdown."""
+        return Answer(self.frontier.least_edp(exponent, self.budget(max_slowdown)), None)
+
+    def least_time(self) -> Answer:
+        """The fastest point."""
+        return Answer(self.frontier.least_time(), None)
+
+    def changes(self, found: Answer) -> tuple[float, float]:
+        """Time and energy of a point, as changes from auto."""
+        point = found.point
+        return float(point.exact_time_s / self.baseline_time_s - 1), point.energy_j / self.baseline_energy_j - 1.0
+
+    def price_of_time(self, objective: Objective) -> float:
+        """Joules that one more second is worth where an objective is reached."""
+        slowdown = objective.rules.slowdown(objective, self)
+        if slowdown is None:
+            point = objective.least(self).point
+            return objective.rules.price_w(objective, point.time_s, point.energy_j)
+        fastest_s, budget_s = self.frontier.least_time().exact_time_s, self.baseline_time_s * (1 + Fraction(slowdown))
+        return self.frontier.price_of_time(float(max(fastest_s, budget_s)))
+
+
+def plans_of(unit: PlanUnit) -> FrontierPlans:
+    """The frontier of a unit alone."""
+    return FrontierPlans(unit.frontier, unit.baseline_time_s, float(unit.energy_j[0]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,17 +166,14 @@ class Choices:
     @cached_property
     def waste_share(self) -> float:
         """What the baseline wastes (paper, Eq. 2) of its energy: the least energy at no more time is that much less."""
-        least_j = self.energy(self.rows(tuple(self._strict.options.tolist())))
+        least_j = self.energy(self.rows(tuple(self.plans.least_energy(0.0).point.options.tolist())))
         return max(0.0, 1.0 - least_j / self.baseline_energy_j)
 
     @cached_property
-    def _strict(self) -> Point:
-        """The least energy at no more time than the baseline."""
-        return self.frontier.least_energy(self.baseline_time_s, self._gap_tolerance)
-
-    @property
-    def _gap_tolerance(self) -> float:
-        return 0.0 if len(self.units) <= LARGEST_EXACT else GAP_AT_SCALE
+    def plans(self) -> FrontierPlans:
+        """The whole iteration, to be asked by an objective."""
+        gap_tolerance = 0.0 if len(self.units) <= LARGEST_EXACT else GAP_AT_SCALE
+        return FrontierPlans(self.frontier, self.baseline_time_s, self.baseline_energy_j, gap_tolerance)
 
     def best(self, objective: Objective, scope: Scope) -> Optimum:
         """The best option of each unit, taking the numbers as they are.
@@ -125,27 +184,23 @@ class Choices:
         return self._best_global(objective) if scope == "global" else self._best_local(objective)
 
     def _best_global(self, objective: Objective) -> Optimum:
-        budget = None if objective.max_slowdown is None else self.budget(objective.max_slowdown)
         try:
-            strict = objective.kind == "waste" and budget == self.baseline_time_s
-            point = self._strict if strict else _best(self.frontier, objective, budget, self._gap_tolerance)
+            point, budget = objective.least(self.plans)
         except InfeasibleError as error:
             least = float(self.frontier.least_time().exact_time_s / self.baseline_time_s - 1)
             raise _too_fast(objective, least, "") from error
         bound = point.lower_bound_j
         if budget is None or bound is None:
             budget = point.exact_time_s
-            bound = self.frontier.least_energy(budget, self._gap_tolerance).lower_bound_j
+            bound = self.frontier.least_energy(budget, self.plans.gap_tolerance).lower_bound_j
         assert bound is not None
         return Optimum(tuple(point.options.tolist()), bound, budget)
 
     def _best_local(self, objective: Objective) -> Optimum:
         best: list[Point] = []
         for unit in self.units:
-            own_s = unit.baseline_time_s
-            budget = None if objective.max_slowdown is None else own_s * (1 + Fraction(objective.max_slowdown))
             try:
-                best.append(_best(unit.frontier, objective, budget))
+                best.append(objective.least(plans_of(unit)).point)
             except InfeasibleError as error:
                 least = [float(unit.frontier.least_time().exact_time_s / unit.baseline_time_s - 1) for unit in self.units]
                 slowest = int(np.argmax(least))
@@ -155,38 +210,6 @@ class Choices:
         budget = time_s if objective.max_slowdown is None else self.budget(objective.max_slowdown)
         # Each unit has its least energy within its own bound, or its own best product: nothing else was allowed.
         return Optimum(options, self.energy(self.rows(options)), budget)
-
-
-def price_of_time(frontier: Frontier, baseline_time_s: Fraction, objective: Objective) -> float:
-    """Joules that one more second is worth where an objective is reached.
-
-    Args:
-        frontier: of an iteration or a unit.
-        baseline_time_s: its time at auto.
-        objective: to reach.
-    """
-    fastest = frontier.least_time()
-    if objective.kind == "time":
-        return _DEAR * fastest.energy_j / fastest.time_s
-    if objective.max_slowdown is None:
-        if objective.kind == "energy":
-            return 0.0
-        point = frontier.least_edp(objective.edp_exponent)
-        return objective.edp_exponent * point.energy_j / point.time_s
-    budget_s = baseline_time_s * (1 + Fraction(objective.max_slowdown))
-    return frontier.price_of_time(float(max(fastest.exact_time_s, budget_s)))
-
-
-def _best(frontier: Frontier, objective: Objective, budget: Fraction | None, gap_tolerance: float = 0.0) -> Point:
-    match objective.kind:
-        case "waste":
-            return frontier.least_energy(budget, gap_tolerance)
-        case "edp":
-            return frontier.least_edp(objective.edp_exponent, budget)
-        case "energy":
-            return frontier.least_energy()
-        case "time":
-            return frontier.least_time()
 
 
 def _too_fast(objective: Objective, least_slowdown: float, unit: str) -> InfeasibleError:

@@ -17,9 +17,10 @@ from wastenot.core.origin import Origin
 from wastenot.core.setting import Setting
 from wastenot.frontiers.exact import exact_sum
 from wastenot.planning.applicable import Applicable
+from wastenot.planning.carbon import Carbon, CarbonIntensity, carbon_of
 from wastenot.planning.dwell import Switches, count_switches
 from wastenot.planning.headline import Headline, Interval, headline_of
-from wastenot.planning.objective import Objective, Scope
+from wastenot.planning.objective import DEFAULT_CONFIDENCE, KINDS, Objective, ObjectiveKind, Scope
 from wastenot.planning.schedule import Schedule
 from wastenot.study.coverage import Coverage
 from wastenot.workloads.identity import EnergyState, Granularity, ModelRun, WorkloadKey
@@ -36,19 +37,39 @@ class Goal(Part):
     Attributes:
         confidence: with which the plan keeps its slowdown; ``None`` where it promises nothing.
         basis: the numbers it was chosen by: the study's as ``measured``, or ``corrected`` for noise.
+        carbon: of the grid, where the plan is to emit little.
     """
 
-    kind: Literal["waste", "edp", "energy", "time"]
+    kind: ObjectiveKind
     max_slowdown: Finite | None
     edp_exponent: NotNegative | None
     confidence: Annotated[float, Field(gt=0.5, lt=1.0)] | None = None
     basis: Literal["measured", "corrected"] = "measured"
+    carbon: CarbonIntensity | None = None
+
+    @classmethod
+    def of(cls, objective: Objective, *, corrected: bool) -> Self:
+        """What a plan was asked for, and whether it was chosen by numbers corrected for noise."""
+        promises = corrected and objective.max_slowdown is not None
+        return cls(
+            kind=objective.kind,
+            max_slowdown=objective.max_slowdown,
+            edp_exponent=objective.edp_exponent if "edp_exponent" in objective.rules.parameters else None,
+            confidence=(objective.confidence or DEFAULT_CONFIDENCE) if promises else None,
+            basis="corrected" if corrected else "measured",
+            carbon=objective.carbon_g_per_kwh,
+        )
+
+    @property
+    def saves_time(self) -> bool:
+        """Whether the plan is for saving time rather than energy."""
+        return KINDS[self.kind].saves == "time"
 
     @property
     def objective(self) -> Objective:
         """The objective, to plan again."""
         exponent = 1.0 if self.edp_exponent is None else self.edp_exponent
-        return Objective(self.kind, self.max_slowdown, exponent, self.confidence, not self.corrected)
+        return Objective(self.kind, self.max_slowdown, exponent, self.confidence, not self.corrected, self.carbon)
 
     @property
     def corrected(self) -> bool:
@@ -244,12 +265,19 @@ class Plan(Part):
     tolerance: Tolerance | None = None
     tuned: Tuned | None = None
     stated_headline: Headline | None = Field(default=None, alias="headline")
+    stated_carbon: Carbon | None = Field(default=None, alias="carbon")
     digest: str = ""
 
     @property
     def headline(self) -> Headline:
         """Energy and time change as they are to be shown: measured again, promised, or as measured."""
         return headline_of(self)
+
+    @property
+    def carbon(self) -> Carbon | None:
+        """What the headline is worth in CO2e, where the plan is to emit little."""
+        goal = self.objective
+        return None if goal.carbon is None else carbon_of(goal.carbon, self.headline, self.baseline)
 
     @property
     def measured(self) -> WorkloadKey:
@@ -263,7 +291,7 @@ class Plan(Part):
 
     def sealed(self) -> Self:
         """The same plan with its headline, and with the digest of its content, by which an edit is noticed."""
-        headed = self.model_copy(update={"stated_headline": self.headline})
+        headed = self.model_copy(update={"stated_headline": self.headline, "stated_carbon": self.carbon})
         return headed.model_copy(update={"digest": headed._digest()})
 
     def document(self) -> dict[str, Any]:
@@ -271,7 +299,7 @@ class Plan(Part):
         values = self.model_dump(mode="json", by_alias=True)
         optional = (
             "model", "shape", "captured_on", "coverage", "expected", "validation", "applicable", "schedule", "potential",
-            "tolerance", "tuned", "headline",
+            "tolerance", "tuned", "headline", "carbon",
         )  # fmt: skip
         for part in optional:
             if values[part] is None:
@@ -280,6 +308,8 @@ class Plan(Part):
             values["coverage"] = {name: value for name, value in values["coverage"].items() if value is not None}
         if values["objective"]["confidence"] is None:
             del values["objective"]["confidence"]
+        if values["objective"]["carbon"] is None:
+            del values["objective"]["carbon"]
         if values["objective"]["basis"] == "measured":
             del values["objective"]["basis"]
         if values["switches"]["shortest_dwell_s"] is None:
@@ -360,6 +390,9 @@ def _recomputed(plan: Plan) -> Iterator[tuple[tuple[int | str, ...], float, floa
     if plan.stated_headline is not None:
         for name in ("energy_change", "time_change"):
             yield ("headline", name), getattr(plan.stated_headline, name), getattr(plan.headline, name)
+    if plan.stated_carbon is not None and plan.carbon is not None:
+        for name in ("baseline_g", "saved_g", "saved_j", "change"):
+            yield ("carbon", name), getattr(plan.stated_carbon, name), getattr(plan.carbon, name)
     if plan.schedule is not None:
         yield from _recomputed_schedule(plan.schedule)
     if plan.validation is not None:

@@ -14,7 +14,7 @@ from wastenot.core.arrays import IndexArray
 from wastenot.core.errors import BadInputError, InfeasibleError
 from wastenot.frontiers.algebra import Frontier
 from wastenot.planning.applicable import find_applicable
-from wastenot.planning.choices import Choices, Optimum, price_of_time
+from wastenot.planning.choices import Choices, Optimum, plans_of
 from wastenot.planning.costs import Costs, combine_repeats
 from wastenot.planning.dwell import count_switches
 from wastenot.planning.latency import Latency, switching_of
@@ -25,7 +25,7 @@ from wastenot.planning.noise.expectation import change_error, expect, total_erro
 from wastenot.planning.noise.optimism import Bootstrap, Optimism, optimism
 from wastenot.planning.noise.posteriors import Posteriors
 from wastenot.planning.noise.shrinkage import CostModel, fit_costs
-from wastenot.planning.objective import DEFAULT_CONFIDENCE, SCOPES, Objective, ObjectiveKind, Scope
+from wastenot.planning.objective import DEFAULT_CONFIDENCE, Objective, ObjectiveKind, Scope
 from wastenot.planning.plan import (
     SCHEMA,
     Assignment,
@@ -83,8 +83,8 @@ def plan(
     Args:
         source: what its kernels cost: a study (its file name, URL or the open study), a sweep, or a planner of it, which
             keeps what it estimates for further plans.
-        objective: what to minimise: ``waste`` (energy within a slowdown), ``edp``, ``energy`` or ``time``; or all of it as
-            an :class:`Objective`; then omit the next four.
+        objective: what to minimise, by its name (:data:`wastenot.planning.objective.KINDS`), or all of it as an
+            :class:`Objective`; then omit the next four.
         max_slowdown: bound on T/T_auto − 1, such as 0.02; for ``waste`` 0 unless given, for ``edp`` none.
         edp_exponent: α of E·T^α.
         confidence: probability with which the true slowdown is to be within the bound; 0.95 unless given.
@@ -293,9 +293,7 @@ class Planner:
         if key not in self._optimisms:
             believed = self.believed
             units = believed.units if unit is None else [believed.units[unit]]
-            frontier = believed.frontier if unit is None else units[0].frontier
-            baseline_s = believed.baseline_time_s if unit is None else units[0].baseline_time_s
-            price_w = price_of_time(frontier, baseline_s, objective)
+            price_w = (believed.plans if unit is None else plans_of(units[0])).price_of_time(objective)
             self._optimisms[key] = optimism(units, price_w, objective.max_slowdown or 0.0, self.bootstrap)
         return self._optimisms[key]
 
@@ -331,8 +329,7 @@ class Planner:
             InfeasibleError: the slowdown cannot be kept.
             BadInputError: an unknown scope, or a confidence where nothing says how noisy the numbers are.
         """
-        if scope not in SCOPES:
-            raise BadInputError(f"scope {scope!r}: choose one of {', '.join(SCOPES)}")
+        objective.check_scope(scope)
         if (objective, scope) not in self._chosen:
             self._chosen[objective, scope] = self._choose(objective, scope)
         optimum = self._chosen[objective, scope]
@@ -356,21 +353,20 @@ class Planner:
         assert self.posteriors is not None
         confidence = objective.confidence or DEFAULT_CONFIDENCE
         try:
-            options, bound = choose_confidently(
+            options, bound, slowdown = choose_confidently(
                 self.units, self.posteriors, objective, confidence, scope,
                 lambda unit: self.optimism(objective, unit).time_s,
             )  # fmt: skip
         except InfeasibleError:
             self.measured.best(objective, scope)  # says by how much, where no numbers would do
             raise
-        budget_s = self.believed.budget(objective.max_slowdown)
-        auto = (0,) * len(options)
-        if objective.kind == "waste" and objective.max_slowdown >= 0.0:
+        budget_s = self.believed.budget(slowdown)
+        if objective.rules.limit == "needed":
             # Luck is judged for a whole plan: with it, no setting may be worth leaving the default clocks for.
             expected = self.expected(self.rows(options), objective)
-            late = objective.max_slowdown == 0.0
-            if expected is not None and (expected.energy_change > 0.0 or (late and expected.time_change > 0.0)):
-                return Optimum(auto, min(bound, self.believed.baseline_energy_j), budget_s)
+            late = objective.max_slowdown == 0.0 and expected is not None and expected.time_change > 0.0
+            if expected is not None and (late or objective.refuses(expected.time_change, expected.energy_change)):
+                return Optimum((0,) * len(options), min(bound, self.believed.baseline_energy_j), budget_s)
         return Optimum(options, bound, budget_s)
 
     # ---- describing ------------------------------------------------------------------------------------------
@@ -419,7 +415,6 @@ class Planner:
         if energy_j - bound <= 1e-12 * energy_j:
             bound = energy_j
         fastest = float(choices.frontier.least_time().exact_time_s / choices.baseline_time_s)
-        limited = objective.max_slowdown is not None
         return Plan(
             schema_=SCHEMA,
             origin=self.sweep.origin,
@@ -429,13 +424,7 @@ class Planner:
             measured_granularity=self.sweep.granularity,
             model=None if self.sweep.run is None else self.sweep.run.model,
             shape=None if self.sweep.run is None else self.sweep.run.shape,
-            objective=Goal(
-                kind=objective.kind,
-                max_slowdown=objective.max_slowdown,
-                edp_exponent=objective.edp_exponent if objective.kind == "edp" else None,
-                confidence=(objective.confidence or DEFAULT_CONFIDENCE) if corrects and limited else None,
-                basis="corrected" if corrects else "measured",
-            ),
+            objective=Goal.of(objective, corrected=corrects),
             granularity=self.granularity,
             scope=scope,
             clock_tolerance_mhz=float(self.clock_tolerance_mhz),

@@ -16,7 +16,7 @@ from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.core.errors import InfeasibleError
 from wastenot.core.setting import AUTO, Setting
 from wastenot.frontiers.schedule import Schedule as Found, Scheduler
-from wastenot.frontiers.switched_work import Stay, SwitchedWork
+from wastenot.frontiers.switched_work import Stay, SwitchedWork, Totals
 from wastenot.planning.noise.expectation import excess_of_calls
 from wastenot.planning.objective import DEFAULT_CONFIDENCE, Objective, Scope
 from wastenot.planning.schedule import MarkerTime, Rung, Schedule, Segment
@@ -68,7 +68,7 @@ def best_rungs(planner: Planner, objective: Objective, scope: Scope, switchings:
         for name in _WHATEVER_SWITCHING:
             if name in first.__dict__:
                 each.__dict__[name] = first.__dict__[name]
-        found = each._found()
+        found = each.objective.least(each)
         rungs.append(each._rung(found.setting))
         first.__dict__.update({name: each.__dict__[name] for name in _WHATEVER_SWITCHING if name in each.__dict__})
     return rungs
@@ -179,12 +179,12 @@ class _Scheduling:
         too_low = self.planner.optimism(self.objective)
         return 0.5 * too_low.time_s, 0.5 * too_low.energy_j
 
-    def margin_s(self, setting: IndexArray) -> float:
+    def margin_s(self, setting: IndexArray, slowdown: float) -> float:
         """How far below its budget a schedule must stay, to keep it with the confidence.
 
         Errors of one kernel at several settings are taken to be one error, which is the worst that they can be.
         """
-        if not self.corrects or self.objective.max_slowdown is None:
+        if not self.corrects:
             return 0.0
         posteriors = self.planner.posteriors
         assert posteriors is not None
@@ -192,7 +192,7 @@ class _Scheduling:
         had, kernel = np.nonzero(counts)
         runs, base = counts[had, kernel], posteriors.index(self.rows[0, kernel])
         rows = posteriors.index(np.where(self.rows[had, kernel] >= 0, self.rows[had, kernel], self.rows[0, kernel]))
-        _, variance, common = excess_of_calls(posteriors.time_s, base, rows, self.objective.max_slowdown)
+        _, variance, common = excess_of_calls(posteriors.time_s, base, rows, slowdown)
         doubted_s = self._doubted[0] if setting.any() else 0.0
         own = float(np.square(np.bincount(kernel, runs * np.sqrt(variance))).sum())
         together = np.square(runs @ common).sum()
@@ -203,7 +203,7 @@ class _Scheduling:
 
     def schedule(self) -> Schedule | None:
         try:
-            found = self._found()
+            found = self.objective.least(self)
         except InfeasibleError:
             return None
         rungs = [self._rung(each) for each in self._rungs(found)]
@@ -219,35 +219,52 @@ class _Scheduling:
             gap=(rungs[0].energy_j - bound) / rungs[0].energy_j,
         )
 
-    def _found(self) -> Found:
-        slowdown, kind = self.objective.max_slowdown, self.objective.kind
-        auto = np.zeros(self.work.calls, dtype=np.intp)
-        if slowdown is None:
-            if kind == "edp":
-                return self.scheduler.least_edp(self.objective.edp_exponent)
-            return self.scheduler.least_time() if kind == "time" else self.scheduler.least_energy(math.inf, GAP)
+    def least_energy(self, max_slowdown: float | None) -> Found:
+        """The schedule of least energy that keeps a slowdown."""
+        if max_slowdown is None:
+            return self.scheduler.least_energy(math.inf, GAP)
+        return self._kept(max_slowdown, lambda budget_s: self.scheduler.least_energy(budget_s, self.gap))
+
+    def least_edp(self, exponent: float, max_slowdown: float | None) -> Found:
+        """A schedule of low energy · time^exponent that keeps a slowdown."""
+        if max_slowdown is None:
+            return self.scheduler.least_edp(exponent)
+        return self._kept(max_slowdown, lambda budget_s: self.scheduler.least_edp(exponent, budget_s))
+
+    def least_time(self) -> Found:
+        """The fastest schedule."""
+        return self.scheduler.least_time()
+
+    def changes(self, found: Found) -> tuple[float, float]:
+        """Time and energy of a schedule, as changes from auto."""
+        auto = self._auto
+        return found.totals.time_s / auto.time_s - 1.0, found.totals.energy_j / auto.energy_j - 1.0
+
+    @cached_property
+    def _auto(self) -> Totals:
+        return self.work.totals(np.zeros(self.work.calls, dtype=np.intp))
+
+    def _kept(self, slowdown: float, ask: Callable[[float], Found]) -> Found:
+        """The answer within a budget so far below the slowdown that it is kept with the confidence."""
         whole = (1.0 + slowdown) * self.auto_s
         margin, bound = 0.0, 0.0
         for _ in range(_MOST_TIGHTENINGS):
             try:
-                if kind == "edp":
-                    found = self.scheduler.least_edp(self.objective.edp_exponent, whole - margin)
-                else:
-                    found = self.scheduler.least_energy(whole - margin, self.gap)
+                found = ask(whole - margin)
             except InfeasibleError:
                 break
             bound = bound or found.lower_bound_j
-            needed = self.margin_s(found.setting)
+            needed = self.margin_s(found.setting, slowdown)
             if found.totals.weight_s <= whole - needed:
-                totals = self.work.totals(auto)
-                luck = self._doubted[1] if found.setting.any() else 0.0
-                if kind == "waste" and slowdown >= 0.0 and found.totals.energy_j + luck > totals.energy_j:
+                luck_j = self._doubted[1] if found.setting.any() else 0.0
+                time_change, energy_change = self.changes(found)
+                if self.objective.refuses(time_change, energy_change + luck_j / self._auto.energy_j):
                     break
                 return Found(found.setting, found.totals, min(bound, found.totals.energy_j))
             margin = max(1.02 * needed, margin + 0.2 * needed)
         if slowdown >= 0.0:
-            totals = self.work.totals(auto)
-            return Found(auto, totals, min(bound or totals.energy_j, totals.energy_j))
+            auto_j = self._auto.energy_j
+            return Found(np.zeros(self.work.calls, dtype=np.intp), self._auto, min(bound or auto_j, auto_j))
         raise InfeasibleError("no schedule is that fast")
 
     def _rungs(self, found: Found) -> list[IndexArray]:

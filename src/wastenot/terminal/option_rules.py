@@ -7,12 +7,13 @@ default is nobody's mistake.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from wastenot.core.vendors import vendor_named
-from wastenot.terminal.options import SHAPE_OPTIONS
+from wastenot.planning.objective import KINDS
+from wastenot.terminal.options import SHAPE_OPTIONS, PlanOptions, PriceOptions, ReportSource
 
 Values = Mapping[str, Any]
 """The parameters of a verb by name, as parsed."""
@@ -110,11 +111,12 @@ _SEED = Rule(("seed",), _real_or_replayed)
 _SHAPE = Rule(SHAPE_OPTIONS, _fixed_shape)
 _RESTORE = (needs("restore_clocks", "allow_clock_control"), Rule(("restore_clocks",), _not_real))
 _MEASURING = (_SEED, *_RESTORE)
-_PLANNING = (needs("edp_exponent", "objective", "edp"), not_with("confidence", "as_measured"))
-
-_OF_A_PLAN = (
-    "study workload energies objective max_slowdown edp_exponent confidence as_measured granularity scope "
-    "clock_tolerance switch_time latency price_per_kwh currency plan"
+_PLANNING = (
+    *(needs(" ".join(rules.parameters), "objective", name) for name, rules in KINDS.items() if rules.parameters),
+    not_with("confidence", "as_measured"),
+)
+_OF_A_PLAN = " ".join(
+    [field.name for group in (ReportSource, PlanOptions, PriceOptions) for field in fields(group)] + ["plan"]
 )
 
 RULES: dict[str, tuple[Rule, ...]] = {

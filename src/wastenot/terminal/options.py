@@ -12,7 +12,7 @@ from wastenot.core.errors import BadInputError
 from wastenot.core.origin import Origin
 from wastenot.core.vendors import vendor_named
 from wastenot.pages.price import DEFAULT_PRICE
-from wastenot.planning.objective import Objective, ObjectiveKind, Scope
+from wastenot.planning.objective import KINDS, Objective, ObjectiveKind, Scope
 from wastenot.terminal import completing, quantities
 from wastenot.workloads.identity import EnergyState, Granularity, WorkloadKey
 from wastenot.workloads.kernel import DTYPE_BYTES
@@ -199,7 +199,7 @@ class PlanOptions:
         ObjectiveKind,
         typer.Option(
             "--objective",
-            help="waste: least energy within the slowdown allowed; edp: least energy × time^A; energy or time: the least.",
+            help="; ".join(f"{name}: {rules.help}" for name, rules in KINDS.items()) + ".",
         ),
     ] = "waste"
     max_slowdown: Annotated[
@@ -208,13 +208,34 @@ class PlanOptions:
             "--max-slowdown",
             metavar="X",
             parser=quantities.slowdown,
-            help="Slowdown allowed, such as 2% or 0.02; negative asks for a speed-up. Default: 0 for waste, no "
-            "limit for edp.",
+            help="Slowdown allowed, such as 2% or 0.02; negative asks for a speed-up. Default: 0; no limit for "
+            + " and ".join(name for name, rules in KINDS.items() if rules.limit == "optional")
+            + ".",
         ),
     ] = None
     edp_exponent: Annotated[float, typer.Option("--edp-exponent", metavar="A", help="α in energy × time^α, at least 0.")] = (
         1.0
     )
+    carbon_g_per_kwh: Annotated[
+        str | None,
+        typer.Option(
+            "--carbon-g-per-kwh",
+            metavar="G|FILE",
+            help="Grams of CO2e for a kWh: a number, or a CSV of the grid over the day with the columns time and g_per_kwh.",
+        ),
+    ] = None
+    run_at: Annotated[
+        str | None,
+        typer.Option(
+            "--run-at", metavar="HH:MM", help="When the run begins, with --run-time; by default at any time of day."
+        ),
+    ] = None
+    run_time: Annotated[
+        float | None,
+        typer.Option(
+            "--run-time", metavar="TIME", parser=quantities.seconds, help="How long it takes at the default clocks: 8h."
+        ),
+    ] = None
     confidence: ConfidenceOption = None
     as_measured: AsMeasuredOption = False
     granularity: GranularityOption = "kernel"
@@ -230,11 +251,15 @@ class PlanOptions:
 
     def plan(self, sweep: Sweep) -> Plan:
         """The plan of a sweep."""
+        from wastenot.planning.carbon import carbon_intensity
         from wastenot.planning.planner import plan
 
+        carbon = None
+        if self.carbon_g_per_kwh is not None:
+            carbon = carbon_intensity(self.carbon_g_per_kwh, self.run_at, self.run_time)
         return plan(
             sweep,
-            Objective(self.objective, self.max_slowdown, self.edp_exponent, self.confidence, self.as_measured),
+            Objective(self.objective, self.max_slowdown, self.edp_exponent, self.confidence, self.as_measured, carbon),
             granularity=self.granularity,
             scope=self.scope,
             clock_tolerance_mhz=self.clock_tolerance,

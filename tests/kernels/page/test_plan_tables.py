@@ -210,7 +210,7 @@ def test_a_plan_that_never_switches_is_not_warned_about(cases):
         (Objective(), "least energy with no slowdown, by the numbers as measured"),
         (Objective("waste", 0.02), "least energy at no more than 2.00 % slowdown, by the numbers as measured"),
         (Objective("waste", 0.02, confidence=0.95), "least energy at no more than 2.00 % slowdown with 95.0 % confidence"),
-        (Objective("edp", edp_exponent=2.0), "least energy × time to the power of 2, by the numbers as measured"),
+        (Objective("edp", edp_exponent=2.0), "least energy × time^2, by the numbers as measured"),
         (Objective("energy"), "least energy, whatever the time, by the numbers as measured"),
     ],
 )

@@ -14,11 +14,12 @@ from testbed.small_sweeps import make_sweep
 from wastenot.kernels.cli.plan import story_text
 from wastenot.kernels.page import page as page_module
 from wastenot.kernels.page.provenance import report_call
-from wastenot.kernels.page.story import story_of
-from wastenot.kernels.page.summary import plan_numbers
+from wastenot.kernels.page.story import grams_text, story_of
+from wastenot.kernels.page.summary import describe_goal, plan_numbers
 from wastenot.kernels.plan.overview import PlanOverview
-from wastenot.pages.formatting import percent, quantity
-from wastenot.pages.price import Price
+from wastenot.pages.formatting import SPACE, change, percent, quantity
+from wastenot.pages.price import Price, energy_text
+from wastenot.planning.carbon import CarbonIntensity
 from wastenot.planning.comparison import Comparison
 from wastenot.planning.objective import Objective
 from wastenot.planning.plan import Measured, Plan, Validation
@@ -212,3 +213,19 @@ def test_a_call_in_python_shows_no_password():
     assert "secret" not in call
     assert call == "wn.report('postgresql://me:***@host/energy', 'r.html', plan='plan.json')"
     assert report_call(NOISY, "r.html") == "wn.report(sweep, 'r.html')"
+
+
+def test_grams_stand_beside_joules() -> None:
+    """What a run emits less, as the plan's file has it, in the text and on the page."""
+    grid = CarbonIntensity(at_s=(0.0, 64_800.0), g_per_kwh=(100.0, 400.0), start_s=61_200.0, run_s=36_000.0)
+    made = plan(NOISY, Objective("carbon", 0.05, carbon_g_per_kwh=grid))
+    assert made.carbon is not None and made.carbon.saved_g_interval is not None
+    low, high = made.carbon.saved_g_interval
+    (line,) = (each for each in story_of(made, PRICE).plan.lines if each.label.startswith("Carbon"))
+    assert line.label == f"Carbon {change(made.carbon.change)}"
+    for grams in (made.carbon.saved_g, low, high, made.carbon.baseline_g):
+        assert grams_text(grams) in line.text
+    assert energy_text(made.carbon.saved_j) in line.text and "of a run of 10 h from 17:00" in line.text
+    goal = describe_goal(made.objective).replace(SPACE, " ")
+    assert goal == "least carbon of a run of 10 h from 17:00 at no more than 5.00 % slowdown with 95.0 % confidence"
+    assert not [each for each in story_of(plan(NOISY, max_slowdown=0.02), PRICE).plan.lines if "Carbon" in each.label]

@@ -1,9 +1,8 @@
-"""Costs of energy over time: means, what runs cost, and the decisions that a curve of prices changes."""
+"""What a scenario's runs cost, and the decisions that a curve of prices changes."""
 
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +11,11 @@ from hypothesis import given, strategies as st
 
 from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
+from wastenot.planning.tariff import HOUR_S, Tariff
 from wastenot.serving.cluster.controllers.parking import Parking
 from wastenot.serving.cluster.demand import Demand
 from wastenot.serving.cluster.model import Cluster, Start, Stop
-from wastenot.serving.cluster.objective import AHEAD_S, HOUR_S, Tariff, read_tariff
+from wastenot.serving.cluster.objective import AHEAD_S, read_tariff, start_outweighed_s
 from wastenot.serving.cluster.outcome import compared
 from wastenot.serving.cluster.policies import POLICIES
 from wastenot.serving.cluster.profiles import Profiles
@@ -49,46 +49,11 @@ policies = ["single-pool", "scale-clocks"]
 """
 
 
-def _summed(tariff: Tariff, from_s: float, until_s: float) -> float:
-    """The mean by looking the value up at many times."""
-    at_s = from_s + (np.arange(20_000) + 0.5) * (until_s - from_s) / 20_000 + tariff.begin_s
-    if math.isfinite(tariff.period_s):
-        at_s = at_s % tariff.period_s
-    return float(tariff.per_kwh[np.searchsorted(tariff.at_s, at_s, side="right") - 1].mean())
-
-
-@given(begin_s=st.floats(0, 2e5), from_s=st.floats(0, 2e5), lasts_s=st.floats(10.0, 2e5), repeats=st.booleans())
-def test_a_mean_is_that_of_the_values_of_all_moments(begin_s, from_s, lasts_s, repeats):
-    values = np.array([3.0, -1.0, 4.0])
-    tariff = Tariff(np.array([0.0, 5000.0, 60_000.0]), values, 86_400.0 if repeats else math.inf, begin_s)
-    found = tariff.mean(np.array([from_s]), np.array([from_s + lasts_s]))[0]
-    assert found == pytest.approx(_summed(tariff, from_s, from_s + lasts_s), abs=2e-3)
-
-
-def test_hours_of_a_day_and_a_week_repeat_and_a_number_holds_always():
-    day = Tariff.hourly(DAY)
-    assert day.mean(np.array([0.0, 17.5 * HOUR_S]), np.array([86_400.0, 18.5 * HOUR_S])).tolist() == [1.5, 3.0]
-    assert day.later(30 * 86_400.0).mean(np.array([18.0]) * HOUR_S, np.array([19.0]) * HOUR_S) == 5.0
-    week = Tariff.hourly((*[2.0] * 167, 9.0))
-    assert week.mean(np.array([335.0]) * HOUR_S, np.array([336.0]) * HOUR_S) == 9.0
-    assert Tariff.hourly(0.25).mean(np.zeros(1), np.array([1e9])) == 0.25
-    with pytest.raises(BadInputError, match="23 values; give one, 24 by hour of the day"):
-        Tariff.hourly((1.0,) * 23)
-
-
-def test_a_run_costs_its_energy_at_the_price_of_each_moment():
-    day = Tariff.hourly(DAY)
-    assert day.cost(np.full(24, 3.6e6), HOUR_S, 86_400.0) == pytest.approx(36.0)  # a kWh in each hour
-    assert day.later(18 * HOUR_S).cost(np.array([3.6e6, 7.2e6]), HOUR_S, 1.5 * HOUR_S) == pytest.approx(15.0)
-    assert day.later(20.5 * HOUR_S).cost(np.array([3.6e6]), HOUR_S, 0.5 * HOUR_S) == pytest.approx(5.0)  # ended within it
-    assert day.later(20.5 * HOUR_S).cost(np.array([3.6e6]), HOUR_S, HOUR_S) == pytest.approx(3.0)
-
-
 @given(
     price=st.floats(0.01, 1e3), kept_w=st.floats(1.0, 200.0), start_w=st.floats(0.0, 400.0), start_s=st.floats(1.0, 600.0)
 )
 def test_at_one_price_a_start_is_outweighed_when_as_much_energy_was_drawn(price, kept_w, start_w, start_s):
-    found = Tariff.hourly(price).start_outweighed_s(1234.0, kept_w, start_w, start_s)
+    found = start_outweighed_s(Tariff.hourly(price), 1234.0, kept_w, start_w, start_s)
     assert found == pytest.approx(start_s * start_w / kept_w, rel=1e-9, abs=1e-6)
 
 
@@ -102,7 +67,7 @@ def test_beyond_the_time_a_start_is_outweighed_it_always_is(now_s, values):
 
         return energy(kept_w, now_s, now_s + after_s) - energy(start_w, now_s + after_s, now_s + after_s + start_s)
 
-    found = tariff.start_outweighed_s(now_s, kept_w, start_w, start_s)
+    found = start_outweighed_s(tariff, now_s, kept_w, start_w, start_s)
     if found < AHEAD_S:
         assert beyond(found + 1e-6) == pytest.approx(0.0, abs=1.0)
         assert all(beyond(found + more) >= -1.0 for more in np.geomspace(1.0, AHEAD_S - found, 50))
@@ -112,10 +77,10 @@ def test_beyond_the_time_a_start_is_outweighed_it_always_is(now_s, values):
 
 def test_a_start_at_a_dearer_hour_is_avoided_for_longer_and_one_at_a_cheaper_hour_sooner():
     day = Tariff.hourly(DAY)
-    even, before_it_rises, before_it_falls = (day.start_outweighed_s(at * HOUR_S, 60, 120, 420) for at in (3, 17.9, 20.9))
+    even, before_it_rises, before_it_falls = (start_outweighed_s(day, at * HOUR_S, 60, 120, 420) for at in (3, 17.9, 20.9))
     assert before_it_rises > even == pytest.approx(840.0) and before_it_falls < even
     paid = Tariff.hourly((-1.0,) * 24)
-    assert paid.start_outweighed_s(0.0, 60, 120, 420) == AHEAD_S  # nothing is lost by either
+    assert start_outweighed_s(paid, 0.0, 60, 120, 420) == AHEAD_S  # nothing is lost by either
 
 
 @pytest.fixture

@@ -35,3 +35,13 @@ def cost(terms: JobTerms, time_s: FloatArray | float, energy_j: FloatArray | flo
     if terms.eta == 0.0:
         return price_w * time_s  # also where nothing measures energy
     return terms.eta * energy_j + (1.0 - terms.eta) * price_w * time_s
+
+
+def needs_energy(terms: JobTerms) -> bool:
+    """Whether a cost says nothing where no energy is known."""
+    return terms.eta > 0.0 or terms.within_s is not None or terms.power_budget_w is not None
+
+
+def in_seconds(terms: JobTerms) -> bool:
+    """Whether costs are seconds rather than joules."""
+    return terms.power_budget_w is not None or (terms.within_s is None and terms.eta == 0.0 and terms.max_power_w is None)

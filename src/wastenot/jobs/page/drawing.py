@@ -7,7 +7,8 @@ from typing import Any
 
 from wastenot.core.wording import counted
 from wastenot.jobs.model.frontier import Pair
-from wastenot.jobs.page.words import in_seconds, setting_text
+from wastenot.jobs.model.objective import in_seconds
+from wastenot.jobs.page.words import setting_text
 from wastenot.jobs.plan.overview import JobOverview
 from wastenot.jobs.tables.records import JobTerms
 from wastenot.pages.figure import NARROW_WIDTH

@@ -7,6 +7,7 @@ from collections import Counter
 from wastenot.core.setting import Setting
 from wastenot.core.wording import counted
 from wastenot.jobs.model.frontier import Pair
+from wastenot.jobs.model.objective import in_seconds
 from wastenot.jobs.plan.overview import JobOverview
 from wastenot.jobs.tables.records import JobTerms
 from wastenot.pages.formatting import SPACE, number, percent, quantity
@@ -36,11 +37,6 @@ def runs_of(pair: Pair) -> str:
     """Of which pair regret is counted in runs: ``runs of 64 at 175 W``."""
     at = "" if pair.setting.is_auto else f" at {setting_text(pair.setting)}"
     return f"runs of {pair.batch_size:,}{at}"
-
-
-def in_seconds(terms: JobTerms) -> bool:
-    """Whether costs are seconds rather than joules."""
-    return terms.power_budget_w is not None or (terms.within_s is None and terms.eta == 0.0 and terms.max_power_w is None)
 
 
 def cost_text(terms: JobTerms, cost: float, digits: int = 3) -> str:

@@ -29,6 +29,7 @@ from wastenot.control.status import Tuning
 from wastenot.core.errors import ClocksRefusedError
 from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.protocol import Device
+from wastenot.jobs.model.objective import needs_energy
 from wastenot.jobs.plan.limits import Limits, slice_length_s
 from wastenot.jobs.run.settings import words
 from wastenot.jobs.run.slices import MOST_PAUSES, Slice
@@ -316,11 +317,6 @@ class JobDriver(ClockDriver):
         if settled or now_s >= self._changed_s + self._settle_s:
             self._begin_slice(now_s)
 
-    @property
-    def _power_counts(self) -> bool:
-        terms = self.limits.terms
-        return terms.eta > 0.0 or terms.within_s is not None or terms.power_budget_w is not None
-
     def _hold(self, now_s: float) -> None:
         best = self._best()
         if best != self.held:
@@ -370,7 +366,7 @@ class JobDriver(ClockDriver):
         assert self._trying is not None
         setting, self._trying = self._trying, None
         power_w = self._slice.power_w
-        if power_w is None and self._power_counts:
+        if power_w is None and needs_energy(self.limits.terms):
             self._tell("note", f"{words(setting)}: its energy could not be read")
             self._unread += 1
         else:

@@ -149,7 +149,7 @@ def _changes(plan: Plan, row: ApplicableRow, own: bool) -> tuple[float, float]:
 def _gain(plan: Plan, energy_change: float, time_change: float) -> tuple[str, str]:
     """What the plan is for, in two or three words, and what it does besides."""
     energy = f"{percent(abs(energy_change))} {'saved' if energy_change <= 0.0 else 'more energy'}"
-    if plan.objective.kind == "time":
+    if plan.objective.saves_time:
         return pace(time_change), energy_words(energy_change)
     same = pace(0.0) == pace(time_change)
     return energy, pace(time_change) if same else f"{'and' if time_change < 0.0 else 'but'} {pace(time_change)}"
@@ -157,7 +157,7 @@ def _gain(plan: Plan, energy_change: float, time_change: float) -> tuple[str, st
 
 def _more(plan: Plan, shown: tuple[float, float], held: tuple[float, float]) -> str:
     """By how much more a row does what the plan is for than what can be set today."""
-    index = 1 if plan.objective.kind == "time" else 0
+    index = 1 if plan.objective.saves_time else 0
     more = held[index] - shown[index]
     if more < _SEEN:
         return "nothing more"
@@ -200,7 +200,7 @@ def _own_way(row: ApplicableRow) -> str:
 def _shows(plan: Plan, row: ApplicableRow) -> bool:
     """Whether what a row gains is more than the error of a run."""
     energy_change, time_change = _changes(plan, row, own=False)
-    return -(time_change if plan.objective.kind == "time" else energy_change) >= NEAR
+    return -(time_change if plan.objective.saves_time else energy_change) >= NEAR
 
 
 def _commands(plan: Plan, row: ApplicableRow) -> tuple[str, ...]:

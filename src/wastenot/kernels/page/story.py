@@ -8,7 +8,7 @@ from pathlib import Path
 
 from wastenot.kernels.page.applicable_panels import GRANULARITY_WORDS, rest_panel, today_panel
 from wastenot.kernels.page.verdict import is_default, limit_words, origin_of_validation, verdict_of
-from wastenot.pages.formatting import SPACE, change, percent, quantity
+from wastenot.pages.formatting import MINUS, SPACE, change, number, percent, quantity
 from wastenot.pages.panel import Line, Panel, Story
 from wastenot.pages.price import SECONDS_PER_YEAR, Price, energy_text
 from wastenot.planning.headline import Interval
@@ -54,12 +54,14 @@ def _plan_panel(plan: Plan, price: Price | None, files: Files) -> Panel:
     at_default = f"the default clocks take {quantity(baseline.energy_j, 'J')} and {quantity(baseline.time_s, 's')}"
     if is_default(plan):
         return Panel(title, quantity(baseline.energy_j, "J"), f"an iteration, in {quantity(baseline.time_s, 's')}.")
-    if plan.objective.kind == "time":
+    if plan.objective.saves_time:
         saved_s = -plan.headline.time_change * baseline.time_s
         value = f"{quantity(abs(saved_s), 's')} {'less' if saved_s >= 0.0 else 'more'}"
     else:
         value = f"{quantity(abs(saved_j), 'J')} {'less' if saved_j >= 0.0 else 'more'}"
-    return Panel(title, value, f"an iteration; {at_default}.", lines=(*_certainty(plan, files), *_year(plan, price)))
+    return Panel(
+        title, value, f"an iteration; {at_default}.", lines=(*_certainty(plan, files), *_year(plan, price), *_carbon(plan))
+    )
 
 
 def _certainty(plan: Plan, files: Files) -> list[Line]:
@@ -123,6 +125,26 @@ def _year(plan: Plan, price: Price | None) -> list[Line]:
         return []
     cost = "" if price is None else f": {price.cost_text(abs(saved_j))} at {price.per_kwh:g} {price.currency} per kWh"
     return [Line("A GPU-year", f"{energy_text(abs(saved_j))} {'saved' if saved_j > 0.0 else 'more'}{cost}")]
+
+
+def _carbon(plan: Plan) -> list[Line]:
+    """What a run, or a day, emits less, with its energy beside it."""
+    found, grid = plan.carbon, plan.objective.carbon
+    if found is None or grid is None:
+        return []
+    low, high = found.saved_g_interval or (None, None)
+    within = "" if low is None or high is None else f" ({grams_text(low)} to {grams_text(high)})"
+    energy = f"{'' if found.saved_j >= 0.0 else MINUS}{energy_text(abs(found.saved_j))}"
+    text = (
+        f"{grams_text(found.saved_g)} of CO2e{within} of {grams_text(found.baseline_g)}, and {energy}, saved a {found.per}; "
+        f"{found.g_per_kwh:.4g} g/kWh, {grid.when}"
+    )
+    return [Line(f"Carbon {change(found.change)}", text)]
+
+
+def grams_text(grams: float) -> str:
+    """A mass, in grams to tonnes."""
+    return f"{number(1e-6 * grams, 3)}{SPACE}t" if abs(grams) >= 1e6 else quantity(grams, "g", 3)
 
 
 def _intervals(energy: Interval | None, time: Interval | None) -> str:

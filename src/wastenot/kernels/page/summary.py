@@ -69,19 +69,17 @@ def describe_goal(goal: Goal) -> str:
     """What was asked for, in one line."""
     sure = "" if goal.confidence is None else f" with {percent(goal.confidence, 1)} confidence"
     sure = ", by the numbers as measured" if not goal.corrected else sure
-    bound = "" if goal.max_slowdown is None else f" at no more than {percent(goal.max_slowdown)} slowdown{sure}"
-    match goal.kind:
-        case "waste":
-            if not goal.max_slowdown:
-                return f"least energy with no slowdown{sure if sure.startswith(',') else sure and ',' + sure}"
-            if goal.max_slowdown < 0:
-                return f"least energy at a speed-up of at least {percent(-goal.max_slowdown)}{sure}"
-            return f"least energy{bound}"
-        case "edp":
-            exponent = "" if goal.edp_exponent in (None, 1.0) else f" to the power of {goal.edp_exponent:g}"
-            return f"least energy × time{exponent}{bound or sure}"
-        case _:
-            return f"least {goal.kind}, whatever the {'time' if goal.kind == 'energy' else 'energy'}{sure}"
+    objective, limit = goal.objective, goal.max_slowdown
+    least = f"least {objective.rules.words(objective)}"
+    if objective.rules.limit == "none":
+        return f"{least}, whatever the {'energy' if goal.saves_time else 'time'}{sure}"
+    if limit is None:
+        return f"{least}{sure}"
+    if limit == 0.0:
+        return f"{least} with no slowdown{sure if sure.startswith(',') else sure and ',' + sure}"
+    if limit < 0.0:
+        return f"{least} at a speed-up of at least {percent(-limit)}{sure}"
+    return f"{least} at no more than {percent(limit)} slowdown{sure}"
 
 
 def warnings(plan: Plan) -> tuple[str, ...]:

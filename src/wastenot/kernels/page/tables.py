@@ -123,12 +123,13 @@ def comparison_table(comparison: Comparison) -> Table:
 
 def describe_objective(objective: Objective) -> str:
     """An objective as the paper calls it: ``waste, strict``, ``waste, up to 2 % slower``, ``EDP``."""
-    if objective.kind != "waste":
-        return "EDP" if objective.kind == "edp" else objective.kind
-    if not objective.max_slowdown:
-        return "waste, strict"
-    word = "slower" if objective.max_slowdown > 0 else "faster"
-    return f"waste, {'up to' if word == 'slower' else 'at least'} {percent(abs(objective.max_slowdown), 0)} {word}"
+    label, limit = objective.rules.label, objective.max_slowdown
+    if limit is None:
+        return label
+    if limit == 0.0:
+        return f"{label}, strict"
+    word = "slower" if limit > 0.0 else "faster"
+    return f"{label}, {'up to' if word == 'slower' else 'at least'} {percent(abs(limit), 0)} {word}"
 
 
 def _by_pass(assignments: Sequence[Assignment]) -> list[int]:

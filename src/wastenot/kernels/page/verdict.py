@@ -53,7 +53,7 @@ def scheduled_today(plan: Plan) -> Rung | None:
     if best.switches == 0:
         return None
     one = next((row for row in applicable_today(plan).rows if row.setting is not None), None)
-    if plan.objective.kind == "time":
+    if plan.objective.saves_time:
         held = 0.0 if one is None or one.time_change is None else min(0.0, one.time_change)
         return best if best.time_change < held - NEAR else None
     held = 0.0 if one is None or one.energy_change is None else min(0.0, one.energy_change)
@@ -76,7 +76,7 @@ def effect(plan: Plan) -> str:
     def verb(word: str) -> str:
         return before + word if before else f"{word.capitalize()}s"
 
-    if plan.objective.kind == "time":
+    if plan.objective.saves_time:
         what = pace(headline.time_change)
         return f"{verb('run')} {what}, {energy_words(headline.energy_change)}"
     if abs(headline.energy_change) < _SEEN:

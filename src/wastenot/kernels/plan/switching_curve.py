@@ -61,7 +61,7 @@ def switching_curve(planner: Planner, plan: Plan) -> SwitchingCurve | None:
         rungs = best_rungs(planner.at(plan.granularity), plan.objective.objective, plan.scope, switchings)
     except InfeasibleError:
         return None
-    if plan.objective.kind != "time":  # what slower switches can follow, faster ones can as well
+    if not plan.objective.saves_time:  # what slower switches can follow, faster ones can as well
         for index in range(len(rungs) - 2, -1, -1):
             rungs[index] = min(rungs[index : index + 2], key=lambda rung: rung.energy_change)
     points = tuple(

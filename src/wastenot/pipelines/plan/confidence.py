@@ -30,8 +30,9 @@ from wastenot.frontiers.nodes import Ways
 from wastenot.pipelines.model.iteration_graph import pipeline_graph
 from wastenot.pipelines.model.profile import PipelineProfile
 from wastenot.pipelines.model.schedule import PipelineSchedule
+from wastenot.planning.headline import LEVEL
+from wastenot.planning.objective import DEFAULT_CONFIDENCE, Objective
 
-DEFAULT_CONFIDENCE = 0.95
 _DRAWS = 2000
 _CELLS = 4_000_000  # parts × draws at once
 _ROUNDING = 1e-9
@@ -39,7 +40,6 @@ _MOST_PLANS = 6
 _TRY = Effort(steps=800)  # to improve plans that are only tried; about a tenth of a second
 _SAME_MARGIN = 0.05
 _CLOSE = 0.004  # of the confidence, above it, that is close enough
-LEVEL = 0.95  # of intervals
 _SURE = 6.0  # standard deviations beyond which nothing but the default clocks is tried
 
 
@@ -95,8 +95,7 @@ def keep_with_confidence(
     """
     if profile.errors is None:
         raise BadInputError("`confidence`: nothing says how noisy this profile is; leave it out, or plan from a study")
-    if not 0.5 < confidence < 1.0:
-        raise BadInputError(f"`confidence` {confidence:g}: must be above 0.5 and below 1")
+    Objective("waste", max_slowdown, confidence=confidence)  # checks both
     return _Search(schedule, profile, max_slowdown, until_s, confidence, effort, seed).found()
 
 

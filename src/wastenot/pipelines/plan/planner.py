@@ -22,8 +22,10 @@ from wastenot.pipelines.model.iteration_graph import pipeline_graph
 from wastenot.pipelines.model.profile import PipelineProfile
 from wastenot.pipelines.model.schedule import Instruction, PipelineSchedule
 from wastenot.pipelines.model.ways import Stretch
-from wastenot.pipelines.plan.confidence import DEFAULT_CONFIDENCE, LEVEL, ConfidentPlan, judged_plan, keep_with_confidence
+from wastenot.pipelines.plan.confidence import ConfidentPlan, judged_plan, keep_with_confidence
 from wastenot.pipelines.plan.plan import Clocks, FixedWork, Iteration, PipelinePlan, Promise, RankPlan, Rung, Way
+from wastenot.planning.headline import LEVEL
+from wastenot.planning.objective import DEFAULT_CONFIDENCE, Objective
 
 _EFFORT = Effort(steps=40_000)  # for improving one plan; some 5 to 10 s
 MOST_PLANS = 10_000  # of a frontier: each is in the plan's file
@@ -152,10 +154,7 @@ def check_goal(max_slowdown: float, confidence: float | None, time_limit_s: floa
     Raises:
         BadInputError: a number is out of range.
     """
-    if not -1.0 < max_slowdown < math.inf:
-        raise BadInputError(f"`max_slowdown` {max_slowdown:g}: must be above -1 and finite")
-    if confidence is not None and not 0.5 < confidence < 1.0:
-        raise BadInputError(f"`confidence` {confidence:g}: must be above 0.5 and below 1")
+    Objective("waste", max_slowdown, confidence=confidence)  # checks both
     if time_limit_s is not None and not 0.0 < time_limit_s < math.inf:
         raise BadInputError(f"`time_limit_s` {time_limit_s:g}: must be above 0 and finite")
 

@@ -29,7 +29,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import NormalDist
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,7 +64,7 @@ def choose_confidently(
     confidence: float,
     scope: Scope,
     optimism_s: Callable[[int | None], float],
-) -> tuple[tuple[int, ...], float]:
+) -> tuple[tuple[int, ...], float, float]:
     """The options of least expected cost whose true time is within the slowdown with a confidence.
 
     The confidence holds under the normal model of :mod:`wastenot.planning.noise.shrinkage`, corrected for what that promises
@@ -79,31 +79,82 @@ def choose_confidently(
         optimism_s: by how much the time of the best plan is expected too low, of all units (``None``) or of one.
 
     Returns:
-        Option of each unit, and a lower bound on the expected energy of any that keep the confidence.
+        Option of each unit; a lower bound on the expected energy of any that keep a slowdown with the confidence; and that
+        slowdown, which is the one allowed or less.
 
     Raises:
         InfeasibleError: nothing was found that keeps the slowdown with the confidence.
     """
-    slowdown = objective.max_slowdown
-    assert slowdown is not None
+    assert objective.max_slowdown is not None
     parts = []
     whole = scope == "global"
     for index, part in enumerate([units] if whole else [[unit] for unit in units]):
-        over = excess(part, posteriors, slowdown)
-        search = ConfidentChoice.of(over, confidence, optimism_s(None if whole else index))
         try:
-            if objective.kind == "waste":
-                parts.append(search.least(np.concatenate(over.energy_j)))
-            else:
-                parts.append(search.least_edp(objective.edp_exponent))
+            parts.append(objective.least(SurePlans(part, posteriors, confidence, optimism_s(None if whole else index))))
         except InfeasibleError as error:
             unit = "" if whole else f" for '{part[0].name}' by itself"
             raise InfeasibleError(
                 f"no plan{unit} was found that is sure to be that fast, with {100.0 * confidence:g} % confidence; ask for "
                 "less, measure more, or plan by the numbers as measured (`as_measured`)",
-                asked=asked_for(slowdown),
+                asked=asked_for(objective.max_slowdown),
             ) from error
-    return tuple(option for part in parts for option in part.options), math.fsum(part.lower_bound for part in parts)
+    options = tuple(option for part in parts for option in part.cheapest.options)
+    return options, math.fsum(part.cheapest.lower_bound for part in parts), max(part.max_slowdown for part in parts)
+
+
+class SurePlan(NamedTuple):
+    """Options that keep a slowdown with the confidence."""
+
+    cheapest: Cheapest
+    max_slowdown: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SurePlans:
+    """Plans that keep a slowdown with a confidence, as an objective asks them (:class:`wastenot.planning.objective.Plans`).
+
+    Attributes:
+        units: each gets a setting.
+        posteriors: of true times and energies.
+        confidence: between 0.5 and 1.
+        optimism_s: by how much the time of the best plan is expected too low.
+    """
+
+    units: Sequence[PlanUnit]
+    posteriors: Posteriors
+    confidence: float
+    optimism_s: float
+
+    def _choice(self, max_slowdown: float) -> ConfidentChoice:
+        return ConfidentChoice.of(excess(self.units, self.posteriors, max_slowdown), self.confidence, self.optimism_s)
+
+    def least_energy(self, max_slowdown: float | None) -> SurePlan:
+        """The options of least expected energy that keep a slowdown."""
+        assert max_slowdown is not None
+        search = self._choice(max_slowdown)
+        return SurePlan(search.least(search.energy_j), max_slowdown)
+
+    def least_edp(self, exponent: float, max_slowdown: float | None) -> SurePlan:
+        """Options of low expected energy · time^exponent that keep a slowdown."""
+        assert max_slowdown is not None
+        return SurePlan(self._choice(max_slowdown).least_edp(exponent), max_slowdown)
+
+    def least_time(self) -> SurePlan:
+        """The options that are expected to be fastest, sure of no slowdown that they were not expected to have."""
+        search = self._choice(0.0)
+        fastest = choice(Ways(search.time_s, search.energy_j, start=search.start)).least_time()
+        found = Cheapest(tuple(fastest.options.tolist()), fastest.energy_j, 0.0, 0.0)
+        return SurePlan(found, self.changes(SurePlan(found, 0.0))[0])
+
+    def changes(self, found: SurePlan) -> tuple[float, float]:
+        """Expected time and energy, as changes from auto."""
+        search = self._choice(0.0)
+        auto = search.start[:-1]
+        chosen = auto + np.array(found.cheapest.options)
+        time_change, energy_change = (
+            float(each[chosen].sum() / each[auto].sum() - 1.0) for each in (search.time_s, search.energy_j)
+        )
+        return time_change, energy_change
 
 
 @dataclass(frozen=True, slots=True, eq=False)

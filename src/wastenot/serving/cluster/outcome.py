@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from wastenot.serving.cluster.classes import COUNT
+from wastenot.serving.cluster.objective import OBJECTIVES, ObjectiveKind
 from wastenot.serving.cluster.policies import POLICIES
 from wastenot.serving.cluster.runs import RunRecord
 
@@ -87,12 +88,12 @@ class Comparison:
     Attributes:
         traffic: label.
         outcomes: in the order of the scenario; savings are against the first.
-        objective: what is to be least: ``energy``, ``price`` or ``carbon``.
+        objective: what is to be least.
     """
 
     traffic: str
     outcomes: tuple[Outcome, ...]
-    objective: str = "energy"
+    objective: ObjectiveKind = "energy"
 
     @property
     def best(self) -> Outcome | None:
@@ -101,7 +102,7 @@ class Comparison:
         Those that know the requests beforehand do not count: they cannot be had.
         """
         good = [each for each in self.outcomes if not (each.failed or each.hindsight)]
-        return min(good, key=lambda each: each.over(_TAKEN[self.objective]).mean, default=None)
+        return min(good, key=lambda each: each.over(OBJECTIVES[self.objective].taken).mean, default=None)
 
     @property
     def bound_per_token_j(self) -> float | None:
@@ -110,12 +111,12 @@ class Comparison:
         return None if whole is None else sum(each.bound_j / each.output_tokens for each in whole) / len(whole)
 
 
-def compared(records: Sequence[RunRecord], objective: str = "energy") -> tuple[Comparison, ...]:
+def compared(records: Sequence[RunRecord], objective: ObjectiveKind = "energy") -> tuple[Comparison, ...]:
     """Records by traffic and policy, in their order.
 
     Args:
         records: of runs.
-        objective: what is to be least: ``energy``, ``price`` or ``carbon``; all records have it.
+        objective: what is to be least; all records have it.
     """
     found: dict[str, dict[str, list[RunRecord]]] = {}
     for each in records:
@@ -123,21 +124,14 @@ def compared(records: Sequence[RunRecord], objective: str = "energy") -> tuple[C
     return tuple(_comparison(traffic, list(policies.values()), objective) for traffic, policies in found.items())
 
 
-def _comparison(traffic: str, by_policy: Sequence[Sequence[RunRecord]], objective: str) -> Comparison:
-    taken = _TAKEN[objective]
+def _comparison(traffic: str, by_policy: Sequence[Sequence[RunRecord]], objective: ObjectiveKind) -> Comparison:
+    taken = OBJECTIVES[objective].taken
     first = {each.seed: taken(each) for each in by_policy[0]}
     outcomes = (
         Outcome(tuple(records), _spread([_saved(taken(each), first[each.seed]) for each in records]))
         for records in by_policy
     )
     return Comparison(traffic, tuple(outcomes), objective)
-
-
-_TAKEN: Mapping[str, Callable[[RunRecord], float]] = {
-    "energy": lambda run: run.energy_j,
-    "price": lambda run: run.cost or 0.0,
-    "carbon": lambda run: run.carbon_g or 0.0,
-}
 
 
 def _saved(taken: float, first: float) -> float:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from wastenot.planning.tariff import Tariff
 from wastenot.serving.cluster.best_static import best_static
 from wastenot.serving.cluster.controllers.dynamo import Dynamo
 from wastenot.serving.cluster.controllers.fixed import multi_pool, single_pool, throttled
 from wastenot.serving.cluster.controllers.parking import Parking
 from wastenot.serving.cluster.demand import Demand
 from wastenot.serving.cluster.model import Cluster, Controller, Router
-from wastenot.serving.cluster.objective import Tariff
 from wastenot.serving.cluster.profiles import Profiles
 from wastenot.serving.cluster.scenario_load import LoadParts
 

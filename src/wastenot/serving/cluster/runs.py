@@ -19,10 +19,10 @@ from wastenot.core.arrays import FloatArray
 from wastenot.core.blas import single_threaded
 from wastenot.core.errors import BadInputError
 from wastenot.core.progress import Progress
+from wastenot.planning.tariff import Tariff
 from wastenot.serving import model as serving
 from wastenot.serving.cluster.classes import COUNT
 from wastenot.serving.cluster.model import Cluster, ClusterServed, InstanceState
-from wastenot.serving.cluster.objective import Tariff
 from wastenot.serving.cluster.oracle import step_bound
 from wastenot.serving.cluster.policies import POLICIES, Given
 from wastenot.serving.cluster.profiles import Profiles

@@ -28,8 +28,9 @@ from pydantic import Field, ValidationError, model_validator
 
 from wastenot.core.documents import Finite, Name, NotNegative, Part, Positive, first_problem
 from wastenot.core.errors import BadInputError
+from wastenot.planning.tariff import HOUR_S, Tariff
 from wastenot.serving.cluster.model import ChangeTimes, Cluster, Router
-from wastenot.serving.cluster.objective import HOUR_S, Tariff, read_tariff
+from wastenot.serving.cluster.objective import OBJECTIVES, ObjectiveKind, read_tariff
 from wastenot.serving.cluster.traffic import Distribution, RateCurve, read_curve, read_distribution
 from wastenot.serving.model.deadlines import LITERATURE, Deadlines
 from wastenot.serving.model.engine import Engine
@@ -253,32 +254,29 @@ class ObjectivePart(Part):
     Costs are a number, 24 by hour of the day, 168 by hour of the week, or a file of times and costs.
     """
 
-    minimise: Literal["energy", "price", "carbon"] = "energy"
+    minimise: ObjectiveKind = "energy"
     price_per_kwh: Finite | tuple[Finite, ...] | Name | None = None
     currency: str = ""
     carbon_g_per_kwh: NotNegative | tuple[NotNegative, ...] | Name | None = None
     begin_hour: NotNegative = 0.0
 
     @property
-    def given(self) -> dict[str, float | tuple[float, ...] | str]:
+    def given(self) -> dict[ObjectiveKind, float | tuple[float, ...] | str]:
         """What costs are there, by the name of what may be minimised."""
-        costs = {"price": self.price_per_kwh, "carbon": self.carbon_g_per_kwh}
-        return {name: each for name, each in costs.items() if each is not None}
+        costs = {name: getattr(self, each.key) for name, each in OBJECTIVES.items() if each.key is not None}
+        return {name: cost for name, cost in costs.items() if cost is not None}
 
     @model_validator(mode="after")
     def _known(self) -> ObjectivePart:
         if self.minimise != "energy" and self.minimise not in self.given:
-            raise ValueError(f"minimise: give {_COST_KEYS[self.minimise]} for the {self.minimise} to be minimised")
+            raise ValueError(f"minimise: give {OBJECTIVES[self.minimise].key} for the {self.minimise} to be minimised")
         for name, each in self.given.items():
             if isinstance(each, tuple) and len(each) not in (24, 168):
                 raise ValueError(
-                    f"{_COST_KEYS[name]}: {len(each)} values; give one, 24 by hour of the day, 168 by hour of the week, "
+                    f"{OBJECTIVES[name].key}: {len(each)} values; give one, 24 by hour of the day, 168 by hour of the week, "
                     "or a file"
                 )
         return self
-
-
-_COST_KEYS: Final = {"price": "price_per_kwh", "carbon": "carbon_g_per_kwh"}
 
 
 class RunPart(Part):
@@ -535,10 +533,10 @@ def _named(key: str, where: Path) -> Iterator[None]:
 
 def _tariffs(part: ObjectivePart, where: Path, files: dict[str, str]) -> dict[str, Tariff]:
     """The costs that are given, and digests of the files that they are from."""
-    found = {}
+    found: dict[str, Tariff] = {}
     for name, each in part.given.items():
         if isinstance(each, str):
-            key = f"objective.{_COST_KEYS[name]}"
+            key = f"objective.{OBJECTIVES[name].key}"
             file = _there(each, key, where)
             files[each] = _sha256(file)
             with _named(key, where):

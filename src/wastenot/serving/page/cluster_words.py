@@ -12,6 +12,7 @@ from wastenot.pages.formatting import SPACE, duration, number, percent, quantity
 from wastenot.pages.panel import Line, Panel
 from wastenot.pages.table import Column, Row, Table
 from wastenot.serving.cluster.classes import NAMES
+from wastenot.serving.cluster.objective import OBJECTIVES
 from wastenot.serving.cluster.outcome import Comparison, Outcome, Spread
 from wastenot.serving.cluster.runs import RunRecord
 from wastenot.serving.cluster.scenario import Scenario
@@ -57,7 +58,6 @@ def about(scenario: Scenario, found: Comparison) -> str:
     return f"{name} · {found.traffic} · simulated, {steps_text(scenario)}"
 
 
-_OBJECTIVES = {"energy": "energy", "price": "cost", "carbon": "carbon"}
 _DRAWN = {"trace": "", "poisson": "drawn ", "curve": "synthetic "}
 
 
@@ -79,9 +79,9 @@ def effect_text(found: Comparison) -> str:
     if best is None:
         return "No policy keeps the deadlines of every class"
     if best is first:
-        return f"No policy saves {_OBJECTIVES[found.objective]} and keeps the deadlines as {first.policy} does"
+        return f"No policy saves {OBJECTIVES[found.objective].noun} and keeps the deadlines as {first.policy} does"
     worst = percent(best.over(lambda run: run.worst_class).least, 2)
-    of = _OBJECTIVES[found.objective]
+    of = OBJECTIVES[found.objective].noun
     return f"{best.policy} saves {percent(best.saved.mean, 1)} of the {of}, {worst} in time in the worst class"
 
 
@@ -136,7 +136,7 @@ def policies_table(found: Comparison, currency: str = "") -> Table:
     if seeds > 1:
         note += f" Means over {seeds} seeds, with the range of savings; in time: the least."
     if found.objective != "energy":
-        note += f" Savings are of the {_OBJECTIVES[found.objective]}."
+        note += f" Savings are of the {OBJECTIVES[found.objective].noun}."
     rows = (_row(each, costs, first=place == 0) for place, each in enumerate(found.outcomes))
     return Table("Policies", columns, tuple(rows), note)
 
@@ -248,7 +248,7 @@ def panels(scenario: Scenario, found: Comparison) -> tuple[Panel, Panel, Panel]:
     first = found.outcomes[0]
     best = found.best or first
     return (
-        _policy_panel(f"Least {_OBJECTIVES[found.objective]} in time", best),
+        _policy_panel(f"Least {OBJECTIVES[found.objective].noun} in time", best),
         _policy_panel("Compared with", first),
         _asked(scenario, found),
     )

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from wastenot.core.arrays import FloatArray, IndexArray
+from wastenot.planning.tariff import Tariff
 from wastenot.serving.cluster.classes import COUNT
 from wastenot.serving.cluster.clock_rules import greatest, rule_at
 from wastenot.serving.cluster.demand import Demand
@@ -39,7 +40,7 @@ from wastenot.serving.cluster.model import (
     Stop,
     Wake,
 )
-from wastenot.serving.cluster.objective import Tariff
+from wastenot.serving.cluster.objective import start_outweighed_s
 from wastenot.serving.cluster.pools import PoolPlan, planned, power_by_count
 from wastenot.serving.cluster.profiles import Profiles
 
@@ -231,7 +232,7 @@ class Parking:
         start_s = changes.start_s[layout]
         soon = max(self._there(self.demand.peak(view.now_s, view.now_s + start_s + PLAN_S)), least)
         powers_w = max(changes.parked_power_w, 1.0), changes.start_power_w
-        pays_s = start_s + (self.tariff or _ALIKE).start_outweighed_s(view.now_s, *powers_w, start_s)
+        pays_s = start_s + start_outweighed_s(self.tariff or _ALIKE, view.now_s, *powers_w, start_s)
         later = self._there(self.demand.peak(view.now_s, view.now_s + pays_s + PLAN_S))
         own, free = np.flatnonzero(np.isin(view.state, _THERE)), self._free(view)
         start = Start(layout, 0, greatest(self.profiles.cluster.layouts[layout]))
