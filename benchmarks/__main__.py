@@ -23,7 +23,7 @@ def main() -> None:
             sys.exit(f"no benchmark {name!r}; there are {', '.join(NAMES)}")
         print(name, flush=True)
         import_module(f"benchmarks.bench_{name.replace('-', '_')}").main(verdict)
-    sys.exit(f"missed: {', '.join(verdict.missed)}" if verdict.missed else None)
+    verdict.end()
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from benchmarks.bench_cluster_policies import scenario
+from benchmarks.kept import DATA
 from benchmarks.serving_loads import PROFILES
 from benchmarks.verdict import Verdict
 from wastenot.core.arrays import FloatArray
@@ -46,7 +47,7 @@ from wastenot.serving.cluster.traffic import Distribution, RateCurve, SyntheticT
 from wastenot.serving.model.profile_file import read_engine
 from wastenot.serving.model.requests import Requests
 
-KEPT = Path(__file__).parents[1] / "data" / "serving" / "cluster-emergencies.json"
+KEPT = DATA / "serving" / "cluster-emergencies.json"
 SHARE = 0.99
 WINDOW_S = 30.0
 EVENT_S = 600.0

@@ -9,16 +9,15 @@ hour later and the greatest slot until then. Slots of a day err together, so bou
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
-from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
 import numpy as np
 
-from benchmarks.serving_loads import DATA
+from benchmarks.kept import DATA, keep
+from benchmarks.serving_loads import TRACES
 from benchmarks.verdict import Verdict
 from wastenot.core.arrays import FloatArray
 from wastenot.serving.cluster.classes import CLASSES, COUNT, NAMES
@@ -27,7 +26,7 @@ from wastenot.serving.cluster.forecast import SLOT_S, UPPER, Past, forecast, tem
 from wastenot.serving.cluster.model import ClusterView
 from wastenot.serving.cluster.traffic import DAY_S, RateCurve, SyntheticTraffic, read_curve, read_distribution, varied
 
-KEPT = Path(__file__).parents[1] / "data" / "serving" / "cluster-forecast.json"
+KEPT = DATA / "serving" / "cluster-forecast.json"
 SEEDS = range(72_007, 72_047)
 """That judge. Those below 70,000 may shape."""
 VISIT_S = 60.0
@@ -84,7 +83,7 @@ class Judged:
 def shares() -> FloatArray:
     """Of classes, by the digitised distributions of lengths; shape (9,)."""
     lengths = [
-        read_distribution(DATA / "azure2024_week_token_cdf_digitised.csv", "conv", field)
+        read_distribution(TRACES / "azure2024_week_token_cdf_digitised.csv", "conv", field)
         for field in ("ContextTokens", "GeneratedTokens")
     ]
     drawn = next(SyntheticTraffic(RateCurve(3600.0, np.array([20.0])), *lengths, seed=1).parts())
@@ -150,10 +149,10 @@ def bounds(values: Sequence[float]) -> tuple[float, float, float]:
 
 def main(verdict: Verdict) -> None:
     """Judge all forecasts, and keep what came of it."""
-    if not (DATA / "azure2024_week_conv_rpm_digitised.csv").is_file():
-        print(f"  skipped: no {DATA / 'azure2024_week_conv_rpm_digitised.csv'}")
+    if not (TRACES / "azure2024_week_conv_rpm_digitised.csv").is_file():
+        print(f"  skipped: no {TRACES / 'azure2024_week_conv_rpm_digitised.csv'}")
         return
-    curve, of_class = read_curve(DATA / "azure2024_week_conv_rpm_digitised.csv"), shares()
+    curve, of_class = read_curve(TRACES / "azure2024_week_conv_rpm_digitised.csv"), shares()
     kept = []
     for weeks in WEEKS:
         found = [judged(curve, weeks, of_class, seed) for seed in SEEDS]
@@ -175,4 +174,4 @@ def main(verdict: Verdict) -> None:
             verdict.at_most(f"{weeks.name}: slots below it, no more than need be", row["below"][1], UPPER + 0.035)
         verdict.at_least(f"{weeks.name}: half hours whose greatest slot is below", row["span_below"][1], UPPER - 0.015)
         verdict.at_least(f"{weeks.name}: slots below it, in the class with the fewest", float(classes.min()), UPPER - 0.03)
-    KEPT.write_text(json.dumps({"ahead_s": AHEAD_S, "share": UPPER, "rows": kept}, indent=1) + "\n")
+    keep(KEPT, {"ahead_s": AHEAD_S, "share": UPPER, "rows": kept})

@@ -24,7 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.serving_loads import DATA, PROFILES
+from benchmarks.kept import DATA, keep
+from benchmarks.serving_loads import PROFILES, TRACES
 from benchmarks.verdict import Verdict
 from wastenot.core.arrays import FloatArray
 from wastenot.serving.cluster.classes import CLASSES, COUNT, NAMES
@@ -35,7 +36,7 @@ from wastenot.serving.cluster.scenario import Scenario, parse_scenario
 from wastenot.serving.cluster.scenario_load import LoadParts, load_parts_of
 from wastenot.serving.model.requests import joined
 
-KEPT = Path(__file__).parents[1] / "data" / "serving" / "cluster-policies.json"
+KEPT = DATA / "serving" / "cluster-policies.json"
 KNOBS = KEPT.with_name("cluster-knobs.json")
 SHARE = 0.99
 START_S = 420.0
@@ -77,7 +78,7 @@ step_tokens = [512, 1024, 1024]
 start_s = {start_s}
 [[traffic]]
 name = "{load}"
-{traffic.format(data=DATA)}
+{traffic.format(data=TRACES)}
 {more}
 [run]
 policies = {json.dumps(policies)}
@@ -183,7 +184,7 @@ def knobs(verdict: Verdict) -> None:
         )
         if policy == "wastenot":
             verdict.at_least(f"ours, starts of {start_s:g} s: attains in the class with the least", record.worst_class, 0.99)
-    KNOBS.write_text(json.dumps([plain(each) for each in rows], indent=1) + "\n")
+    keep(KNOBS, [plain(each) for each in rows])
 
 
 def main(verdict: Verdict, *loads: str) -> None:
@@ -191,7 +192,7 @@ def main(verdict: Verdict, *loads: str) -> None:
     kept = json.loads(KEPT.read_text()) if KEPT.is_file() else {}
     for load in loads or LOADS:
         kept[load] = judge(verdict, load)
-        KEPT.write_text(json.dumps({name: kept[name] for name in LOADS if name in kept}, indent=1) + "\n")
+        keep(KEPT, {name: kept[name] for name in LOADS if name in kept})
     if not loads:
         knobs(verdict)
 
@@ -199,4 +200,4 @@ def main(verdict: Verdict, *loads: str) -> None:
 if __name__ == "__main__":
     judged = Verdict()
     main(judged, *sys.argv[1:])
-    sys.exit(bool(judged.missed))
+    judged.end()

@@ -10,17 +10,16 @@ extrapolated from it, and said so.
 
 from __future__ import annotations
 
-import json
 import resource
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from time import perf_counter, process_time
 
 import numpy as np
 
+from benchmarks.kept import DATA, keep
 from benchmarks.verdict import Verdict
 from wastenot.serving.cluster.model import (
     Action,
@@ -39,7 +38,7 @@ from wastenot.serving.model.loads import LogNormal, poisson
 from wastenot.serving.model.profile_file import read_engine
 from wastenot.serving.model.requests import Requests
 
-PROFILE = Path(__file__).parents[1] / "data" / "serving" / "llama-8b-sim-h200.json"
+PROFILE = DATA / "serving" / "llama-8b-sim-h200.json"
 PROMPT, OUTPUT = LogNormal(1000, 0.8, 7000), LogNormal(130, 0.8, 1000)
 REQUESTS_PER_S = 1_000_000
 MOST_MIB = 1024
@@ -50,7 +49,7 @@ DAY_S, DAY_PARTS = 86_400.0, 170
 """A day, its requests in parts of a million each, one after the other."""
 DAY_MOST_S, DAY_MOST_MIB = 300.0, 4096
 WEEK_GPUS = 4000
-KEPT = Path(__file__).parents[1] / "data" / "serving" / "cluster-speed.json"
+KEPT = DATA / "serving" / "cluster-speed.json"
 _REPEATS = 2
 
 
@@ -160,4 +159,4 @@ def main(verdict: Verdict) -> None:
     verdict.at_most("a day of 1,000 instances: seconds", took_s, DAY_MOST_S)
     verdict.at_most("a day of 1,000 instances: MiB of the process", peak_mib, DAY_MOST_MIB)
     kept = {"instances": 1000, "requests": int(count), "day_s": round(took_s, 1), "peak_mib": round(peak_mib)}
-    KEPT.write_text(json.dumps(kept, indent=1) + "\n")
+    keep(KEPT, kept)

@@ -26,9 +26,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import bench_import, bench_plan
+from benchmarks.kept import ROOT
 from benchmarks.verdict import Verdict
 
-ROOT = Path(__file__).parents[1]
 ENGINE = ROOT / "data" / "serving" / "llama-8b-sim-h200.json"
 BARE = 0.25
 """CPU seconds that a command may take which computes nothing, beyond those of ``python -c pass``."""
@@ -224,4 +224,6 @@ if __name__ == "__main__":
     parser.add_argument("--times", type=int, default=3)
     parser.add_argument("rows", nargs="*", metavar="ROW")
     asked = parser.parse_args()
-    main(Verdict(), asked.against, asked.times, tuple(asked.rows))
+    outcome = Verdict()
+    main(outcome, asked.against, asked.times, tuple(asked.rows))
+    outcome.end()

@@ -7,7 +7,6 @@ measured, by the preset that comes with wastenot.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
@@ -103,4 +102,4 @@ def table(errors: Sequence[h200_errors.Off], group_of: Callable[[h200_errors.Off
 if __name__ == "__main__":
     verdict = Verdict()
     main(verdict)
-    sys.exit(f"missed: {', '.join(verdict.missed)}" if verdict.missed else None)
+    verdict.end()

@@ -281,4 +281,6 @@ def _report(verdict: Verdict, name: str, compared: list[Compared], cards: int) -
 
 
 if __name__ == "__main__":
-    main(Verdict(), int(sys.argv[1]) if len(sys.argv) > 1 else CARDS)
+    outcome = Verdict()
+    main(outcome, int(sys.argv[1]) if len(sys.argv) > 1 else CARDS)
+    outcome.end()

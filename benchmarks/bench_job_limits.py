@@ -21,6 +21,7 @@ import numpy as np
 
 from benchmarks.bench_coverage import drawn_card
 from benchmarks.drawn_cards import JUDGES
+from benchmarks.kept import BESIDE
 from benchmarks.verdict import Verdict
 from wastenot.control.driver import Subject
 from wastenot.control.simulated_job import programme_of, run_job
@@ -38,7 +39,7 @@ from wastenot.jobs.tables.records import JobTerms
 from wastenot.meters.tasks import tasks_of
 from wastenot.workloads.build import build_workload
 
-TRACES = Path(__file__).parents[2] / "shared" / "data" / "zeus"
+TRACES = BESIDE / "zeus"
 ETAS = (0.0, 0.25, 0.5, 0.75, 1.0)
 SEEDS = 20
 CARDS = ("rtx-a4000", "v100", "h200", "mi300x")

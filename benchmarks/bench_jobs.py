@@ -15,22 +15,20 @@ To know what that matters, Zeus' policy runs in our simulator as well. The trace
 
     python -m benchmarks.bench_jobs [--seeds 20] [--eta 0.5] [--write]
 
-``--write`` keeps what was found in ``data/jobs``, for ``docs/make_jobs_tables.py``.
+``--write`` keeps what was found in ``data/jobs``, for ``docs/make/jobs_evaluation.py``.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.kept import DATA, keep
 from benchmarks.verdict import Verdict
 from benchmarks.zeus_jobs import TRACES, ZeusJob, ZeusPolicy, read_jobs, zeus_recurrences
 from wastenot.core.arrays import FloatArray
@@ -49,7 +47,7 @@ STATED = {
 }
 """Zeus' regret at η = 0.5 and 20 seeds as it was found by others, and is found again here."""
 
-KEPT = Path(__file__).parents[1] / "data" / "jobs" / "regret-v100.json"
+KEPT = DATA / "jobs" / "regret-v100.json"
 _POINTS = 60  # of a curve that is kept
 
 Run = Callable[[ZeusJob, float, int], Recurrences]
@@ -166,7 +164,7 @@ def main(verdict: Verdict, *, seeds: int = 20, etas: Sequence[float] = ETAS, wri
             print(f"         {name}: {ours[worst] / zeus[worst]:.4g}")
     if write:
         KEPT.parent.mkdir(exist_ok=True)
-        KEPT.write_text(json.dumps(kept(jobs, found, seeds), indent=0) + "\n")
+        keep(KEPT, kept(jobs, found, seeds))
 
 
 if __name__ == "__main__":
@@ -177,4 +175,4 @@ if __name__ == "__main__":
     arguments = parser.parse_args()
     all_seen = Verdict()
     main(all_seen, seeds=arguments.seeds, etas=arguments.eta or ETAS, write=arguments.write)
-    sys.exit(bool(all_seen.missed))
+    all_seen.end()

@@ -13,13 +13,11 @@ they were run: as long as one of the best pair here. In ours they last as long a
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from datetime import UTC, datetime
-from pathlib import Path
 
 import numpy as np
 
+from benchmarks.kept import DATA, keep
 from benchmarks.verdict import Verdict
 from benchmarks.zeus_jobs import TRACES, ZeusJob, ZeusPolicy, read_jobs, zeus_overlapping
 from wastenot.core.arrays import FloatArray
@@ -27,7 +25,7 @@ from wastenot.jobs.judge.compare import POLICIES
 from wastenot.jobs.judge.overlapping import arrivals, best_run_s, simulate_overlapping
 
 LOADS = (1.0, 2.0, 4.0)
-KEPT = Path(__file__).parents[1] / "data" / "jobs" / "overlap-v100.json"
+KEPT = DATA / "jobs" / "overlap-v100.json"
 NAMES = ("Zeus", "Zeus here", "wastenot")
 
 
@@ -69,7 +67,7 @@ def main(verdict: Verdict, *, seeds: int = 20, write: bool = False) -> None:
             "seeds": seeds,
             "rows": rows,
         }
-        KEPT.write_text(json.dumps(kept, indent=0) + "\n")
+        keep(KEPT, kept)
 
 
 if __name__ == "__main__":
@@ -78,4 +76,4 @@ if __name__ == "__main__":
     parser.add_argument("--write", action="store_true", help="keep what is found in data/jobs")
     arguments, all_seen = parser.parse_args(), Verdict()
     main(all_seen, seeds=arguments.seeds, write=arguments.write)
-    sys.exit(bool(all_seen.missed))
+    all_seen.end()

@@ -164,4 +164,6 @@ def best_true(device: SimulatedDevice, tasks: WorkloadTasks, study: Study, bound
 
 
 if __name__ == "__main__":
-    main(Verdict(), *map(int, sys.argv[1:]))
+    outcome = Verdict()
+    main(outcome, *map(int, sys.argv[1:]))
+    outcome.end()

@@ -12,13 +12,12 @@ The rows are kept in data/pipelines/confidence.json, which docs/pipelines-stages
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import numpy as np
 
+from benchmarks.kept import DATA, keep
 from benchmarks.verdict import Verdict
 from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.devices.open import open_device
@@ -30,7 +29,7 @@ from wastenot.pipelines.model.stages import StageModel
 from wastenot.pipelines.plan.confidence import PipelineDraws, keep_with_confidence
 from wastenot.planning.noise.temperature import baseline_temperature_c
 
-FILE = Path(__file__).parents[1] / "data" / "pipelines" / "confidence.json"
+FILE = DATA / "pipelines" / "confidence.json"
 SEEDS = range(5000, 5012)
 SLOWDOWNS = (0.0, 0.02, 0.05)
 CASES = (("gpt3-xl", 4, 12, "h200"), ("llama-8b", 4, 12, "rtx-3080-ti"))
@@ -135,4 +134,4 @@ def main(verdict: Verdict) -> None:
                 if confident:
                     verdict.at_least(f"{name}, {slowdown:.0%}: kept", kept, 0.9)
     provenance = "made by `python -m benchmarks pipeline-confidence`: simulated cards, seeds 5000 to 5011"
-    FILE.write_text(json.dumps({"provenance": provenance, "rows": list(map(asdict, rows))}, indent=0) + "\n")
+    keep(FILE, {"provenance": provenance, "rows": list(map(asdict, rows))})

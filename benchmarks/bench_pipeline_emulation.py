@@ -10,7 +10,6 @@ both, without code of the package (``pipeline_audit``).
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from benchmarks.kept import BESIDE, keep
 from benchmarks.lowtime_plans import LowtimePlans, read_plans
 from benchmarks.pipeline_audit import Pipeline, rows_of
 from benchmarks.plan_clocks import clocks_of
@@ -26,7 +26,6 @@ from wastenot.pipelines.model.iteration_graph import pipeline_graph
 from wastenot.pipelines.model.perseus_csv import read_perseus_csv
 from wastenot.pipelines.model.schedules import one_forward_one_backward
 
-DATA = Path(__file__).parents[2] / "shared" / "data"
 FILE = "perseus/gpt3-175b-a100-sxm.csv"
 STAGES, WAITING_W = 8, 70.0
 MICRO_BATCHES = (12, 24, 48, 96)
@@ -87,7 +86,7 @@ def _perseus(found: LowtimePlans, until_s: float, held_s: float) -> dict[str, An
     }
 
 
-def main(verdict: Verdict, folder: Path = DATA, out: Path | None = None, perseus: Sequence[Path] = ()) -> None:
+def main(verdict: Verdict, folder: Path = BESIDE, out: Path | None = None, perseus: Sequence[Path] = ()) -> None:
     if not (folder / FILE).is_file():
         print(f"  skipped: no {folder / FILE}")
         return
@@ -95,7 +94,7 @@ def main(verdict: Verdict, folder: Path = DATA, out: Path | None = None, perseus
     table = [row for each in MICRO_BATCHES for row in emulate(folder / FILE, each, runs.get(each))]
     if out:
         header = {"source": f"{FILE} (Perseus artifact, ml-energy/zeus, Apache-2.0); results only", "lowtime": "0.3.0"}
-        out.write_text(json.dumps({**header, "stages": STAGES, "waiting_w": WAITING_W, "rows": table}, indent=1) + "\n")
+        keep(out, {**header, "stages": STAGES, "waiting_w": WAITING_W, "rows": table})
     for row in table:
         against = row["highest_j"]
         peer = f", Perseus {1 - row['perseus_j'] / against:.2%} in {row['perseus_s']:.3f} s" if row.get("perseus_j") else ""
@@ -115,4 +114,4 @@ if __name__ == "__main__":
     all_seen = Verdict()
     paths = [Path(each) for each in sys.argv[1:]]
     main(all_seen, *paths[:2], paths[2:])
-    sys.exit(bool(all_seen.missed))
+    all_seen.end()

@@ -10,20 +10,20 @@ from __future__ import annotations
 import json
 from functools import partial
 from itertools import combinations
-from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 
+from benchmarks.kept import DATA
 from benchmarks.verdict import Verdict
 from wastenot.core.arrays import FloatArray
 from wastenot.frontiers.algebra import choice
 from wastenot.frontiers.graph import Graph
 from wastenot.pipelines.model.schedules import one_forward_one_backward
 
-DATA = Path(__file__).parents[1] / "data" / "h200" / "pipeline" / "two-stages.json"
+TWO_STAGES = DATA / "h200" / "pipeline" / "two-stages.json"
 WITHIN = 0.003
 
 
@@ -63,7 +63,7 @@ class Configuration:
 
 def configurations() -> list[Configuration]:
     """Those measured."""
-    ranks = json.loads(DATA.read_text())["ranks"]
+    ranks = json.loads(TWO_STAGES.read_text())["ranks"]
     return [Configuration(runs) for runs in zip(*(rank["runs"] for rank in ranks), strict=True)]
 
 
@@ -94,4 +94,6 @@ def main(verdict: Verdict) -> None:
 
 
 if __name__ == "__main__":
-    main(Verdict())
+    outcome = Verdict()
+    main(outcome)
+    outcome.end()

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.kept import keep
 from benchmarks.verdict import Verdict
 from wastenot.core.setting import Setting
 from wastenot.devices.open import open_device, simulated_device
@@ -138,7 +139,7 @@ def main(verdict: Verdict, out: Path | None = None) -> None:
             rows += case(*each)
         if out:
             header = {"basis": "simulated", "command": "python -m benchmarks.bench_pipeline_inside OUT.json", "seed": SEED}
-            out.write_text(json.dumps(header | {"rows": rows}, indent=1) + "\n")
+            keep(out, header | {"rows": rows})
     for row in rows:
         if row["settings"] == "kernel":
             one = next(each for each in rows if (each["card"], each["model"], each["slowdown"], each["settings"]) == (
@@ -152,4 +153,4 @@ def main(verdict: Verdict, out: Path | None = None) -> None:
 if __name__ == "__main__":
     all_seen = Verdict()
     main(all_seen, *map(Path, sys.argv[1:]))
-    sys.exit(bool(all_seen.missed))
+    all_seen.end()

@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.kept import DATA, keep
 from benchmarks.lowtime_plans import read_plans
 from benchmarks.pipeline_audit import Pipeline, Rows, rows_of
 from benchmarks.plan_clocks import clocks_of
@@ -39,7 +40,7 @@ from wastenot.pipelines.model.perseus_csv import read_perseus_csv
 from wastenot.pipelines.model.schedules import one_forward_one_backward
 
 STAGES, MICRO_BATCHES, UNIT_S, POINTS = 8, 64, 0.001, 100
-KEPT = Path(__file__).parents[1] / "data" / "pipelines" / "lowtime-8x64.json"
+KEPT = DATA / "pipelines" / "lowtime-8x64.json"
 ONE, FRONTIER = 1000.0, 100.0
 FRONTIER_EFFORT, FRONTIER_GAP = Effort(steps=330), 0.005  # for improving each of its plans
 
@@ -139,11 +140,11 @@ def main(verdict: Verdict, python: str = "", out: Path | None = None) -> None:
         rows = rows_of(profile)
         if python:
             found = Path(python) if python.endswith(".npz") else run_lowtime(python, Path(name))
-            KEPT.write_text(json.dumps(summary(found, rows), indent=0) + "\n")
+            keep(KEPT, summary(found, rows))
         kept = json.loads(KEPT.read_text())
         own = ours(kept, profile, rows)
     if out:
-        out.write_text(json.dumps(own, indent=0) + "\n")
+        keep(out, own)
     points = np.array(own["points"])
     once = own["cpu_s"][-1] + own["graph_cpu_s"]
     every = own["frontier_cpu_s"] + own["graph_cpu_s"]
@@ -163,4 +164,4 @@ def main(verdict: Verdict, python: str = "", out: Path | None = None) -> None:
 if __name__ == "__main__":
     all_seen = Verdict()
     main(all_seen, *sys.argv[1:2], *map(Path, sys.argv[2:3]))
-    sys.exit(bool(all_seen.missed))
+    all_seen.end()

@@ -13,7 +13,6 @@ Random halves of the plans, 100 times: what is fitted is fitted on one half and 
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -22,12 +21,12 @@ from typing import Any
 import numpy as np
 from scipy.stats import spearmanr
 
+from benchmarks.kept import BESIDE, keep
 from benchmarks.perseus_measured import FILE, MICRO_BATCHES, RANKS, Measured, changes, read_measured, shifted_correlation
 from benchmarks.verdict import Verdict
 from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.pipelines.model.schedules import one_forward_one_backward
 
-DATA = Path(__file__).parents[2] / "shared" / "data"
 SPLITS = 100
 GRID_S = np.linspace(0.0, 0.008, 33)  # lengths are convex and piecewise linear in the time for communication
 OWN, CLOCKS, RANKING = 0.003, 0.01, 0.9
@@ -229,13 +228,13 @@ def summary(errors: FloatArray) -> dict[str, float]:
     }
 
 
-def main(verdict: Verdict, folder: Path = DATA, out: Path | None = None) -> None:
+def main(verdict: Verdict, folder: Path = BESIDE, out: Path | None = None) -> None:
     if not (folder / FILE).is_file():
         print(f"  skipped: no {folder / FILE}")
         return
     found = judge(read_measured(folder))
     if out:
-        out.write_text(json.dumps(found, indent=1) + "\n")
+        keep(out, found)
     own, clocks, inside = (found[name] for name in ("from_own_times", "from_clocks", "from_clocks_seen"))
     verdict.at_most("iteration from own times, largest error", own["largest"], OWN)
     verdict.at_most("iteration from clocks, mean absolute error", clocks["absolute"], CLOCKS)
@@ -247,4 +246,4 @@ def main(verdict: Verdict, folder: Path = DATA, out: Path | None = None) -> None
 if __name__ == "__main__":
     seen_all = Verdict()
     main(seen_all, *map(Path, sys.argv[1:]))
-    sys.exit(bool(seen_all.missed))
+    seen_all.end()

@@ -16,10 +16,10 @@ import json
 import lzma
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
+from benchmarks.kept import DATA
 from benchmarks.verdict import Verdict
 from wastenot.core.arrays import FloatArray
 from wastenot.devices.open import open_device
@@ -29,11 +29,11 @@ from wastenot.workloads.build import build_workload, run_named
 from wastenot.workloads.kernel import KernelSpec
 from wastenot.workloads.primitives import primitive
 
-DATA = Path(__file__).parents[1] / "data" / "h200" / "natural"
+NATURAL = DATA / "h200" / "natural"
 PRODUCT = primitive("gemm:8192")[0]
 WORKLOADS = {"gpt3-xl": "gpt3-xl", "llama-8b-batch4-flash-adamw": "llama-8b-batch4-flash-adamw"}
 BELOW_MHZ, RISEN = 1600.0, 0.63
-ALONE_S, PRODUCTS_S, WAKE_S, WAKES = 0.3, 0.1, 0.24, 2  # as benchmarks/h200/natural_ops.py ran them
+ALONE_S, PRODUCTS_S, WAKE_S, WAKES = 0.3, 0.1, 0.24, 2  # as in the runs of data/h200/natural/ops.npz.xz
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def light_kernels() -> dict[str, KernelSpec]:
 
 def measured_wakes(names: set[str]) -> list[Wake]:
     """Wakes on two other cards."""
-    raw = np.load(io.BytesIO(lzma.decompress((DATA / "ops.npz.xz").read_bytes())))
+    raw = np.load(io.BytesIO(lzma.decompress((NATURAL / "ops.npz.xz").read_bytes())))
     operations = json.loads(str(raw["operations"].ravel()[0]))
     bounds = np.concatenate([[0], np.cumsum(raw["groups_per_operation"].astype(int))])
     found = []
@@ -116,7 +116,7 @@ def wakes(verdict: Verdict) -> None:
 
 def steady(verdict: Verdict) -> None:
     """Products for six seconds: mean power, first dip, how far the clock swings."""
-    real = np.load(DATA / "probe-steady.npz")
+    real = np.load(NATURAL / "probe-steady.npz")
     device = open_device("sim:h200", seed=12)
     assert isinstance(device, SimulatedDevice)
     with device.timelines().prepare([Subject(PRODUCT)]) as ready:
@@ -154,7 +154,7 @@ def steady(verdict: Verdict) -> None:
 
 def rest(verdict: Verdict) -> None:
     """How long products from rest run before the clock falls at all."""
-    real = np.load(DATA / "probe-rest.npz")
+    real = np.load(NATURAL / "probe-rest.npz")
     device = open_device("sim:h200", seed=13)
     with device.timelines().prepare([Subject(PRODUCT)]) as ready:
         ran = ready.run([Phase(REST, 0.4), Phase(0, 0.15)] * 12)
@@ -176,7 +176,7 @@ def data(verdict: Verdict) -> None:
     """Products of other data: their clock and power, as counted on the card."""
     device = open_device("sim:h200", seed=14)
     for name in ("sparse", "equal rows", "zeros"):
-        real = np.load(DATA / f"probe-data_{name.replace(' ', '_')}.npz")
+        real = np.load(NATURAL / f"probe-data_{name.replace(' ', '_')}.npz")
         with device.timelines().prepare([Subject(PRODUCT, name)]) as ready:  # type: ignore[arg-type]
             ran = ready.run([Phase(0, 1.5)])
         late = ran.begin_s > ran.begin_s[0] + 0.5

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.kept import BESIDE
 from benchmarks.verdict import Verdict
 from testbed.known_truth import best_changes, saving_of_measured, true_sweep
 from testbed.searches import Found, search_table, subset, with_equal_times, with_kernels
@@ -23,7 +24,7 @@ from wastenot.study.sweep import Sweep
 from wastenot.study.sweep_file import read_sweep
 from wastenot.sweeping.grid import Grid
 
-DATA = Path(__file__).parents[1].parent / "shared" / "data" / "rtx3080ti-polybench"
+DATA = BESIDE / "rtx3080ti-polybench"
 GOALS = ((0.3, 0.95), (0.4, 0.98))
 ORDERS, SUBSETS = 16, 16
 SLOWDOWNS = (0.0, 0.01, 0.02, 0.05)

@@ -17,10 +17,10 @@ import sys
 import tempfile
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import numpy as np
 
+from benchmarks.kept import DATA
 from benchmarks.verdict import Verdict
 from testbed.stand_in.fixtures import start_stand_in
 from wastenot.serving.control.control import control, held
@@ -29,7 +29,7 @@ from wastenot.serving.control.recent_readings import Heard
 from wastenot.serving.control.sources import DirectSource, followed
 
 SERVERS, SECONDS = 100, 20.0
-_ENGINE = Path(__file__).parents[1] / "data" / "serving" / "llama-8b-sim-h200.json"
+_ENGINE = DATA / "serving" / "llama-8b-sim-h200.json"
 _OTHER_LINES = 900  # of a page of vLLM that are of no interest here
 
 

@@ -13,7 +13,6 @@ where so many misses have a probability below 2.5 % at 99 %. Rows go to ``data/s
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 import zlib
@@ -21,11 +20,11 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 from scipy.stats import binom
 
+from benchmarks.kept import DATA, keep
 from benchmarks.serving_loads import PROFILES, pdblend
 from benchmarks.verdict import Verdict
 from wastenot.core.arrays import FloatArray
@@ -43,7 +42,7 @@ from wastenot.serving.policies.two_loops import TwoLoops
 from wastenot.serving.simulation.policy import Fixed, Policy
 from wastenot.serving.simulation.simulate import simulate
 
-KEPT = Path(__file__).parents[1] / "data" / "serving" / "attack.json"
+KEPT = DATA / "serving" / "attack.json"
 SHARE, MARGIN, DOUBT = 0.99, 0.05, 0.025
 FRESH = 5
 """Of the seeds that judge: those below shaped the policy's floor of clocks."""
@@ -227,7 +226,7 @@ def main(verdict: Verdict, fresh: int = FRESH) -> None:
             print(line(case, row), flush=True)
             rows.append(row)
             kept.append({"case": asdict(case), "row": asdict(row)})
-            KEPT.write_text(json.dumps(kept, indent=1) + "\n")
+            keep(KEPT, kept)
     asked = [row for row in rows if row.greatest_kept >= SHARE]
     verdict.at_most("cases where ours attains too little, beyond doubt", sum(row.doubt < DOUBT for row in asked), 0)
     short = sum(row.kept < SHARE for row in asked)
@@ -252,5 +251,6 @@ def line(case: Attack, row: Row) -> str:
 
 
 if __name__ == "__main__":
-    main(Verdict(), int(sys.argv[1]) if sys.argv[1:] else FRESH)
-    sys.exit()
+    outcome = Verdict()
+    main(outcome, int(sys.argv[1]) if sys.argv[1:] else FRESH)
+    outcome.end()

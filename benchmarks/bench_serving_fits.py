@@ -19,10 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 
+from benchmarks.kept import BESIDE
 from benchmarks.verdict import Verdict
 from wastenot.core.arrays import FloatArray
 from wastenot.devices.open import open_device
@@ -31,7 +31,7 @@ from wastenot.serving.model.step_law import fit_law
 from wastenot.serving.model.step_tables import read_step_tables, step_tables_in
 from wastenot.serving.model.steps import MeasuredStep, Phase, averaged, implausible, is_repeat
 
-DATA = Path(__file__).parents[2] / "shared" / "data" / "serving"
+DATA = BESIDE / "serving"
 PHASES: tuple[Phase, ...] = ("prefill", "decode")
 
 

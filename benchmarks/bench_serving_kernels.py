@@ -44,7 +44,7 @@ def main(verdict: Verdict) -> None:
                 verdict.at_most(f"{name}: {what}, mean error, %", 100 * float(errors[:, column].mean()), 2.0)
                 verdict.at_most(f"{name}: {what}, largest error, %", 100 * float(errors[:, column].max()), 5.0)
     if MEASURED.exists():
-        from benchmarks.serving_on_gpu import judge
+        from benchmarks.h200.serving_steps import judge
 
         found = judge(json.loads(MEASURED.read_text()))
         for what in ("time", "energy"):

@@ -10,14 +10,13 @@ so that they attain what is asked there. Rows go to
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import numpy as np
 
+from benchmarks.kept import DATA, keep
 from benchmarks.serving_loads import SHAPED_S, conversation, engines
 from benchmarks.verdict import Verdict
 from wastenot.serving.model.capacity import Capacity, best_step_tokens, capacity
@@ -35,7 +34,7 @@ from wastenot.serving.policies.two_loops import TwoLoops
 from wastenot.serving.simulation.policy import Fixed, Policy
 from wastenot.serving.simulation.simulate import simulate
 
-KEPT = Path(__file__).parents[1] / "data" / "serving" / "policies.json"
+KEPT = DATA / "serving" / "policies.json"
 TRACE_S = 3600.0
 ORACLE_S = {"sim:h200": 300.0, "pdblend": 1200.0}
 """Of the load that judges: the oracle looks for its plan on so much of it."""
@@ -207,4 +206,4 @@ def main(verdict: Verdict) -> None:
             }
         )
         KEPT.parent.mkdir(parents=True, exist_ok=True)
-        KEPT.write_text(json.dumps(kept, indent=1) + "\n")
+        keep(KEPT, kept)

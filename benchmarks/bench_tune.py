@@ -281,4 +281,6 @@ class PowerLimitRule:
 
 
 if __name__ == "__main__":
-    main(Verdict(), int(sys.argv[1]) if len(sys.argv) > 1 else SEEDS)
+    outcome = Verdict()
+    main(outcome, int(sys.argv[1]) if len(sys.argv) > 1 else SEEDS)
+    outcome.end()

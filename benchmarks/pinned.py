@@ -18,9 +18,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-DATA = Path(__file__).parents[2] / "shared" / "data"
+from benchmarks.kept import BESIDE, DATA
+
 SYNTHETIC = Path(__file__).parents[1] / "tests" / "kernels" / "page" / "synthetic-sweep.csv"
-H200 = Path(__file__).parents[1] / "data" / "h200" / "gpt3-xl-4.csv"
+H200 = DATA / "h200" / "gpt3-xl-4.csv"
 TOLERANCE = 1e-6  # relative; a changed order of summation differs by less, a changed number by more
 IGNORED = {"digest", "created_at", "imported_at", "made_at", "created_by", "started_at", "version", "bytes"}
 FAST = ("--warm-up", "0.5", "--window", "1")
@@ -31,9 +32,13 @@ Command = tuple[str, ...]
 def commands() -> Iterator[tuple[str, Command]]:
     """Names and arguments of the commands, in order; those with a name are run with ``--json`` and pinned."""
     sweeps = {"synthetic": SYNTHETIC}
-    if DATA.is_dir():
-        folder = DATA / "rtx3080ti-polybench"
-        sweeps |= {"once": folder / "sweep.csv", "share": folder / "sweep-share.csv", "v100": DATA / "gpu-dvfs" / "v100.csv"}
+    if BESIDE.is_dir():
+        folder = BESIDE / "rtx3080ti-polybench"
+        sweeps |= {
+            "once": folder / "sweep.csv",
+            "share": folder / "sweep-share.csv",
+            "v100": BESIDE / "gpu-dvfs" / "v100.csv",
+        }
     for name, path in sweeps.items():
         db = ("--study", f"{name}.db")
         yield "", ("import", str(path), *db, "--device-name", "RTX 3080 Ti", "--workload", name)
@@ -55,7 +60,7 @@ def commands() -> Iterator[tuple[str, Command]]:
             yield "plan synthetic pass", ("plan", *db, "--granularity", "pass")
         if name in {"share", "v100"}:
             yield f"calibrate {name}", ("calibrate", *db, "--out", f"{name}.toml")
-    if DATA.is_dir():
+    if BESIDE.is_dir():
         searched = ("--device", "recorded:share.db", "--study", "few.db", "--search", "model", "--share", "0.3")
         yield "search share", ("sweep", "share.db", *searched, *FAST)
         yield "plan search", ("plan", "--study", "few.db")
@@ -87,9 +92,10 @@ def commands() -> Iterator[tuple[str, Command]]:
         yield f"workload {phase}", ("workload", "llama-8b", "--phase", phase)
 
 
-def run_all() -> dict[str, object]:
-    """Run all commands; returns the documents of those with a name."""
+def run_all() -> tuple[dict[str, object], list[str]]:
+    """Run all commands; returns the documents of those with a name, and which commands failed: by name, if they have one."""
     documents: dict[str, object] = {}
+    failed: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         for name, command in commands():
             done = subprocess.run(
@@ -98,11 +104,13 @@ def run_all() -> dict[str, object]:
                 env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
             )  # fmt: skip
             print(f"{done.returncode} {' '.join(command)}", file=sys.stderr, flush=True)
-            if done.returncode:
+            printed = bool(done.stdout.strip())
+            if done.returncode or (name and not printed):
                 print(done.stderr[-2000:], file=sys.stderr, flush=True)
+                failed.append(name or " ".join(command))
             if name:
-                documents[name] = json.loads(done.stdout) if done.stdout.strip() else {"failed": done.stderr}
-    return documents
+                documents[name] = json.loads(done.stdout) if printed else {"failed": done.stderr}
+    return documents, failed
 
 
 def differences(before: object, after: object, path: str = "") -> Iterator[tuple[bool, str]]:
@@ -127,10 +135,15 @@ def differences(before: object, after: object, path: str = "") -> Iterator[tuple
 
 
 def main(verb: str, *files: str) -> None:
-    """Write or compare; a comparison exits with 1 if numbers differ or are gone, not for wording or added fields."""
+    """Write or compare.
+
+    Writing exits with 1 if a command failed, after the file is written; a comparison exits with 1 if numbers differ or are
+    gone, not for wording or added fields.
+    """
     if verb == "write":
-        Path(files[0]).write_text(json.dumps(run_all(), indent=1), encoding="utf-8")
-        return
+        documents, failed = run_all()
+        Path(files[0]).write_text(json.dumps(documents, indent=1), encoding="utf-8")
+        sys.exit(f"{files[0]} is written, but these commands failed: {', '.join(failed)}" if failed else None)
     before, after = (json.loads(Path(file).read_text(encoding="utf-8")) for file in files)
     numbers: list[str] = []
     wording: list[str] = []

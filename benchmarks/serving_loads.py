@@ -8,18 +8,18 @@ from __future__ import annotations
 import csv
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 
 import numpy as np
 
+from benchmarks.kept import BESIDE, DATA
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.from_steps import profile_of_steps
 from wastenot.serving.model.profile_file import read_engine
 from wastenot.serving.model.requests import Requests
 from wastenot.serving.model.step_tables import read_step_tables
 
-DATA = Path(__file__).parents[2] / "shared" / "data" / "serving"
-PROFILES = Path(__file__).parents[1] / "data" / "serving"
+TRACES = BESIDE / "serving"
+PROFILES = DATA / "serving"
 """Of engines, made with ``wastenot engine llama-8b --device sim:h200``."""
 SHAPED_S = 600.0
 """Of the trace, from its beginning: may shape a policy and never judges one."""
@@ -27,7 +27,7 @@ SHAPED_S = 600.0
 
 def conversation(begin_s: float = 0.0, end_s: float = 3600.0) -> Requests:
     """A part of the trace, its times counted from ``begin_s``."""
-    with (DATA / "AzureLLMInferenceTrace_conv.csv").open() as file:
+    with (TRACES / "AzureLLMInferenceTrace_conv.csv").open() as file:
         rows = list(csv.DictReader(file))
     at = np.array([datetime.fromisoformat(row["TIMESTAMP"][:26]).timestamp() for row in rows])
     at -= at[0]
@@ -38,7 +38,7 @@ def conversation(begin_s: float = 0.0, end_s: float = 3600.0) -> Requests:
 
 def pdblend() -> Engine:
     """Qwen2.5-7B on a card with 48 GiB, fitted to pdblend's table; contexts beyond 4,096 tokens are by the law."""
-    table = read_step_tables(DATA / f"pdblend-qwen2.5-7b-{phase}.csv" for phase in ("prefill", "decode"))
+    table = read_step_tables(TRACES / f"pdblend-qwen2.5-7b-{phase}.csv" for phase in ("prefill", "decode"))
     engine = profile_of_steps(table, most_context=16384.0).engine()
     return replace(engine, cache_blocks=20_000, device="pdblend")
 

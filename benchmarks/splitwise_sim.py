@@ -19,6 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.kept import ROOT, keep
 from wastenot.serving.cluster.classes import COUNT
 from wastenot.serving.cluster.controllers.fixed import Fixed, Placed
 from wastenot.serving.cluster.model import ChangeTimes, Cluster
@@ -28,7 +29,6 @@ from wastenot.serving.model.loads import LogNormal, poisson
 from wastenot.serving.model.profile_file import read_engine
 from wastenot.serving.model.requests import Requests
 
-ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "data" / "serving" / "cluster-speed-beside.json"
 INSTANCES, RATE_PER_S, LASTS_S = 40, 70.0, 300.0
 FIELDS = ("request_id", "request_type", "application_id", "arrival_timestamp", "batch_size", "prompt_size", "token_size")
@@ -94,7 +94,7 @@ def main(checkout: str, python: str) -> None:
         "splitwise_sim_s": round(their_s, 2),
         "ours_s": round(our_s, 3),
     }
-    KEPT.write_text(json.dumps(kept, indent=1) + "\n")
+    keep(KEPT, kept)
 
 
 if __name__ == "__main__":

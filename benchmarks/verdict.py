@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from typing import NoReturn
+
 
 class Verdict:
     """Prints results beside their goals and collects those missed."""
@@ -16,6 +19,10 @@ class Verdict:
     def at_most(self, what: str, reached: float, goal: float) -> None:
         """A result that should not be larger than its goal."""
         self._note(what, reached, f"at most {goal:g}", reached <= goal)
+
+    def end(self) -> NoReturn:
+        """End the process, with 1 if a goal was missed."""
+        sys.exit(f"missed: {', '.join(self.missed)}" if self.missed else None)
 
     def _note(self, what: str, reached: float, goal: str, good: bool) -> None:
         print(f"  {'ok    ' if good else 'MISSED'} {what}: {reached:.4g} ({goal})", flush=True)

@@ -19,6 +19,7 @@ from zeus._legacy.job import Job
 from zeus._legacy.policy.optimizer import JITPowerLimitOptimizer, PruningGTSBatchSizeOptimizer
 from zeus._legacy.simulate import Simulator
 
+from benchmarks.kept import BESIDE
 from wastenot.core.arrays import FloatArray
 from wastenot.core.setting import Setting
 from wastenot.jobs.judge.overlapping import Arrival
@@ -28,7 +29,7 @@ from wastenot.jobs.model.objective import cost
 from wastenot.jobs.plan.decision import Decision, Verdict
 from wastenot.jobs.tables.records import JobRun, Speed
 
-TRACES = Path(__file__).parents[2] / "shared" / "data" / "zeus"
+TRACES = BESIDE / "zeus"
 
 _JOBS = (
     ("cifar100", "shufflenetv2", "adadelta", 0.6, 1024, 100),

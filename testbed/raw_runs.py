@@ -11,22 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from wastenot.devices.instrument import Burst, BurstRun, Instrument, Readings, RoundTrip
-from wastenot.profiles.runs import merged
 
 SCHEMA = "wastenot.runs/1"
-
-
-def write_units(path: str | Path, instrument: Instrument, burst: Burst, runs: list[BurstRun], unit_s: float = 1e-3) -> None:
-    """Write runs of a burst, consecutive executions merged into units of about ``unit_s``, readings unchanged."""
-    kernel = runs[0].kernel
-    group = []
-    for which in np.unique(kernel):
-        begin_s = runs[0].begin_s[kernel == which]
-        each_s = float(np.median(np.diff(begin_s))) if len(begin_s) > 1 else unit_s
-        group.append(max(round(unit_s / each_s), 1))
-    for which, each in zip(np.unique(kernel).tolist(), group, strict=True):
-        runs = [merged(run, which, each) for run in runs]
-    write_runs(path, instrument, burst, runs, executions_in_unit=group)
 
 
 def write_runs(path: str | Path, instrument: Instrument, burst: Burst, runs: list[BurstRun], **more: object) -> None:
@@ -74,17 +60,3 @@ def read_runs(path: str | Path) -> tuple[dict[str, object], list[BurstRun]]:
                 file["kernel"], file["begin_s"], file["end_s"], logs, file["round_trips_s"], strict=True
             )
         ]
-
-
-def summary(runs: list[BurstRun]) -> str:
-    """What the runs look like, in three lines."""
-    time_us = 1e6 * np.array([run.end_s - run.begin_s for run in runs])
-    indices = sorted({0, 1, 2, 4, 9, 19, 49, 99, 199, 499, 999, time_us.shape[1] - 1} & set(range(time_us.shape[1])))
-    powers = np.concatenate([run.readings["total"].power_w for run in runs])
-    width_us = 1e6 * np.array([trip.after_s - trip.before_s for run in runs for trip in run.round_trips])
-    by_index = " ".join(f"{index + 1}:{np.median(time_us[:, index]):.1f}" for index in indices)
-    return (
-        f"  time us by number {by_index}; of all, 1 to 99 %: {np.percentile(time_us, 1):.1f} to "
-        f"{np.percentile(time_us, 99):.1f}\n  {len(powers)} readings, {powers.min():.0f} to {powers.max():.0f} W; "
-        f"round trips us {width_us.min():.1f} least, {np.median(width_us):.1f} median, {width_us.max():.1f} most"
-    )

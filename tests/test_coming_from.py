@@ -9,7 +9,8 @@ import sys
 
 import pytest
 
-from docs.make_tutorials import DOCS, File, steps_of
+from docs.make.page import DOCS
+from docs.make.tutorials import File, steps_of
 from testbed.stand_in.fixtures import start_stand_in
 
 LOG = """

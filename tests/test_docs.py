@@ -9,7 +9,8 @@ from pathlib import Path
 import typer
 
 import wastenot as wn
-from docs.make_architecture import FLOORS, PICTURE, ROOMS, draw
+from docs.make.architecture import FLOORS, ROOMS, draw
+from docs.make.page import IMAGES
 from wastenot.cli.main import app
 
 ROOT = Path(__file__).parents[1]
@@ -25,7 +26,7 @@ def test_the_picture_of_the_rooms_shows_those_that_exist():
     assert {path.parent.name for path in SRC.glob("*/__init__.py")} == ROOMS
     layers = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]["layers"]
     assert [{room.strip().removeprefix("wastenot.") for room in layer.split("|")} for layer in layers] == [*map(set, FLOORS)]
-    assert PICTURE.read_text() == draw()
+    assert (IMAGES / "architecture.svg").read_bytes() == draw()
 
 
 def test_files_that_the_documents_point_to_are_there():

@@ -13,13 +13,13 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
 
 from benchmarks.h200.natural_runs import runs
+from benchmarks.kept import DATA
 from benchmarks.predicted_mixtures import predict_mixture
 from wastenot.kernels.natural.curves import KernelCurve
 from wastenot.kernels.natural.delays import at_nominal_delay, with_delays
@@ -29,7 +29,7 @@ from wastenot.kernels.natural.readings import response_of
 from wastenot.kernels.natural.seen import groups_of
 from wastenot.kernels.natural.storage import Recorded
 
-FOLDER = Path(__file__).parents[2] / "data/h200/natural"
+FOLDER = DATA / "h200" / "natural"
 CARDS = (0, 1)
 LEFT_OUT = "quick"
 SKIPS_MHZ = np.arange(1250.0, 1981.0, 30.0)

@@ -1,7 +1,7 @@
 """Curves from natural clocks against what was measured besides, on two H200s: cards, mixtures, a whole iteration.
 
-Curves come from kernels alone and beside products (natural_gpt3.py); mixtures and the iteration (natural_context.py) were
-measured after them, by the energy counter, and took no part in them. Predictions are given nothing of what they predict, not
+Curves come from kernels alone and beside products (gpt3-xl-*.npz.xz); mixtures and the iteration (context-*) were measured
+after them, by the energy counter, and took no part in them. Predictions are given nothing of what they predict, not
 even the clock; the power limit is that which the regulator holds kernels to in the sweep.
 """
 
@@ -12,12 +12,12 @@ import json
 import lzma
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.h200.natural_runs import runs
+from benchmarks.kept import DATA
 from wastenot.kernels.natural.estimate import Estimate, estimate
 from wastenot.kernels.natural.held import held_in_runs
 from wastenot.kernels.natural.iteration import predict_iteration
@@ -26,7 +26,7 @@ from wastenot.meters.tasks import tasks_of
 from wastenot.study.sweep import Kernel
 from wastenot.workloads.build import build_workload
 
-DATA = Path(__file__).parents[2] / "data/h200/natural"
+NATURAL = DATA / "h200" / "natural"
 CARDS = (0, 1)
 HEAVY = "gemm_8192"
 LOW_MHZ, HIGH_MHZ = 1450.0, 1980.0
@@ -45,7 +45,7 @@ class Difference:
 @cache
 def seen(card: int) -> list[Recorded]:
     """Runs of single kernels on one card."""
-    return runs(DATA / f"gpt3-xl-{card}.npz.xz")[1]
+    return runs(NATURAL / f"gpt3-xl-{card}.npz.xz")[1]
 
 
 @cache
@@ -57,14 +57,14 @@ def estimated(card: int) -> Estimate:
 @cache
 def context(card: int) -> dict[str, Any]:
     """What was measured on it afterwards."""
-    found: dict[str, Any] = json.loads((DATA / f"context-{card}.json").read_text())
+    found: dict[str, Any] = json.loads((NATURAL / f"context-{card}.json").read_text())
     return found
 
 
 @cache
 def stamped(card: int) -> dict[str, Any]:
     """Iterations with a stamp after every kernel, arrays by run and name."""
-    with lzma.open(DATA / f"context-{card}.npz.xz") as file:
+    with lzma.open(NATURAL / f"context-{card}.npz.xz") as file:
         return dict(np.load(io.BytesIO(file.read())))
 
 

@@ -1,6 +1,6 @@
-"""Power by clock of many operations, from the readings that natural_ops.py took in wakes of products.
+"""Power by clock of many operations, from the readings that were taken in wakes of products.
 
-    PYTHONPATH=benchmarks/h200 python benchmarks/h200/natural_power.py    # ops.npz.xz -> ops-power-by-clock.csv
+    python -m benchmarks.h200.natural_power    # ops.npz.xz -> ops-power-by-clock.csv
 
 A reading sees power through the sensor's delay and lag. What it saw of the products before is taken off by their own power
 at their clock; it is kept where most of what it saw was the operation.
@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from natural_tables import recorded, write
+
+from benchmarks.h200.natural_tables import recorded, write
 
 DELAY_S, LAG_S = 0.012, 0.0125  # data/h200/fingrav, with half of the 20 ms between the sensor's samples
 WHOLE, OWN = 0.97, 0.6  # fractions of a reading: that a run accounts for, and that must be the operation

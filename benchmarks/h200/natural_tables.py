@@ -1,6 +1,6 @@
-"""Tables of many operations from the groups of calls that natural_ops.py recorded.
+"""Tables of many operations from the groups of calls that were recorded of each, alone and in wakes of products.
 
-    python benchmarks/h200/natural_tables.py    # ops.npz.xz -> ops-alone.csv, ops-by-clock.csv
+    python -m benchmarks.h200.natural_tables    # ops.npz.xz -> ops-alone.csv, ops-by-clock.csv
 
 Alone: the second half of a short run by itself. Time by clock: medians of groups in bins of 25 MHz, without the first two
 groups after a change. Power by clock: natural_power.py.
@@ -18,7 +18,9 @@ from typing import Any
 
 import numpy as np
 
-FOLDER = Path(__file__).parents[2] / "data/h200/natural"
+from benchmarks.kept import DATA
+
+FOLDER = DATA / "h200" / "natural"
 BIN_MHZ = 25.0
 LEAST_GROUPS = 4
 SKIPPED_GROUPS = 2

@@ -8,7 +8,9 @@ import sys
 
 import pytest
 
-from docs.make_tutorials import DOCS, ROOT, File, steps_of
+from benchmarks.kept import ROOT
+from docs.make.page import DOCS
+from docs.make.tutorials import File, steps_of
 from wastenot.jobs.tables.store import JobStore
 from wastenot.study.store import open_study
 

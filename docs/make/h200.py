@@ -1,0 +1,325 @@
+"""What was measured on H200s, from data/h200."""
+
+from __future__ import annotations
+
+import csv
+import lzma
+import tempfile
+from functools import partial
+from itertools import combinations
+from pathlib import Path
+from statistics import NormalDist, median
+from typing import Any
+
+import altair as alt
+import numpy as np
+
+from benchmarks.bench_pipeline_h200 import configurations, held_out_errors
+from benchmarks.kept import DATA
+from docs.make.natural import forecasts
+from docs.make.page import Page, figure, filled, png, read_json, signed, table
+from presets.h200_data import read_all
+from presets.h200_errors import Off, errors_at_auto, time_ratio
+from wastenot.devices.simulated.preset import find_preset
+from wastenot.jobs.page.page import job_figures
+from wastenot.jobs.plan.overview import job_overview
+from wastenot.pages.figure import export_figures
+from wastenot.study.sweep_file import read_sweep
+from wastenot.workloads.build import build_workload
+
+H200 = DATA / "h200"
+LATEST = "gpt3-xl-4"
+CHANGED = ("softmax", "softmax_backward")  # kernels that are others since run 4
+
+
+Trials = dict[str, dict[str, str]]
+
+
+def trials_of(run: str) -> Trials:
+    """The measurements of a run by kernel."""
+    with (H200 / f"{run}-trials.csv").open(newline="") as stream:
+        return {row["kernel"]: row for row in csv.DictReader(stream)}
+
+
+def rows() -> list[dict[str, Any]]:
+    """The kernels of the latest run, in order of execution."""
+    trials = trials_of(LATEST)
+    found = []
+    for kernel in build_workload("gpt3-xl").kernels:
+        trial = trials[kernel.name]
+        time_s, energy_j = float(trial["time_s"]), float(trial["energy_j"])
+        found.append({
+            "kernel": kernel.name, "count": kernel.count, "time": time_s * 1e6, "power": energy_j / time_s,
+            "memory": float(trial["memory_power_w"]), "core": float(trial["core_mhz"]),
+            "held": float(trial["throttled_share"]), "energy": kernel.count * energy_j,
+        })  # fmt: skip
+    return found
+
+
+def kernel_table() -> str:
+    """All kernels of the latest run."""
+    kernels = rows()
+    whole = sum(row["energy"] for row in kernels)
+    return table(
+        "kernel | count | time, µs | power, W | memory, W | core, MHz | throttled | fraction of energy",
+        [
+            [
+                row["kernel"], f"{row['count']}", f"{row['time']:,.1f}", f"{row['power']:.0f}", f"{row['memory']:.0f}",
+                f"{row['core']:.0f}", f"{row['held']:.0%}", f"{row['energy'] / whole:.1%}",
+            ]
+            for row in kernels
+        ],
+    )  # fmt: skip
+
+
+def iteration(run: str, workload: str = "gpt3-xl") -> tuple[float, float]:
+    """Time and energy of an iteration: the sum over its kernels."""
+    sweep = read_sweep(H200 / f"{run}.csv")
+    counts = np.array([kernel.count for kernel in sweep.kernels])[sweep.kernel_index]
+    return float(counts @ sweep.time_s), float(counts @ sweep.energy_j)
+
+
+def watts() -> str:
+    """Where the watts go in the latest run."""
+    time_s, energy_j = iteration(LATEST)
+    gemms = [row for row in rows() if "gemm" in row["kernel"]]
+    others = [row for row in rows() if "gemm" not in row["kernel"] and row["time"] > 10.0]
+    usual = [row for row in others if row["core"] >= 1800 and 515 <= row["power"] <= 700]
+    return filled(
+        f"The kernels of one iteration of GPT-3 XL training (batch 40 × 1,024 tokens, bf16, run 4) take {1e3 * time_s:.0f} ms "
+        f"and {energy_j:.0f} J, {energy_j / time_s:.0f} W on average. GEMMs are held at {range_of(gemms, 'power')} W and "
+        f"{range_of(gemms, 'core')} MHz, although 1,980 MHz are allowed: requesting the highest clock gains them nothing. "
+        f"Of the {len(others)} other kernels of more than 10 µs, {len(usual)} run at 1,800 to 1,980 MHz and 515 to 700 W. "
+        "How much of their speed they owe to the high clock, these runs cannot tell."
+    )
+
+
+def range_of(kernels: list[dict[str, Any]], what: str) -> str:
+    """From the lowest to the highest value."""
+    values = [row[what] for row in kernels]
+    return f"{min(values):,.0f} to {max(values):,.0f}"
+
+
+def cards() -> str:
+    """How the cards of runs 1 and 4 differ."""
+    first, latest = trials_of("gpt3-xl-1"), trials_of(LATEST)
+    counts = {kernel.name: kernel.count for kernel in build_workload("gpt3-xl").kernels}
+    apart = {name: change_of(first[name], latest[name]) for name in counts}
+    large = [name for name in counts if "gemm" in name and float(latest[name]["time_s"]) > 1e-3]
+    free = [
+        name for name in counts
+        if name not in CHANGED and all(float(run[name]["throttled_share"]) == 0.0 for run in (first, latest))
+    ]  # fmt: skip
+    slower = sorted((name for name in free if apart[name][0] > 5.0), key=lambda name: apart[name][0])
+    same = [name for name in free if name not in slower]
+    mhz = [float(latest[name]["core_mhz"]) - float(first[name]["core_mhz"]) for name in large]
+    (first_s, first_j), (latest_s, _) = iteration("gpt3-xl-1"), iteration(LATEST)
+    softmax_s = sum(counts[name] * (float(first[name]["time_s"]) - float(latest[name]["time_s"])) for name in CHANGED)
+    llama_s, llama_j = iteration("llama-8b-training")
+
+    def between(names: list[str], which: int) -> str:
+        values = [apart[name][which] for name in names]
+        return f"{signed(min(values), 1)} to {signed(max(values), 1)} %"
+
+    power = median(apart[name][1] for name in free)
+    others = " and ".join(f"`{name}` {signed(apart[name][0], 1)} %" for name in slower)
+    return filled(
+        f"Cards differ. The card of run 1 took {1e3 * first_s:.0f} ms and {first_j:.0f} J: {between(large, 0)} time in GEMMs "
+        f"of more than a millisecond, held at clocks {np.median(mhz):.0f} MHz lower (median). In the {len(free)} kernels that "
+        f"the limit held on neither card, it drew {between(free, 1)} power (median {signed(power, 1)} %); {len(same)} of them "
+        f"took {between(same, 0)} time, but {others}. (The causal softmax kernel also changed, see below, which accounts for "
+        f"{1e3 * softmax_s:.1f} of the {1e3 * (first_s - latest_s):.0f} ms.) The kernels of Llama 8B training (batch 4 × 1,024, "
+        f"flash attention, on another card) take {1e3 * llama_s:.0f} ms and {llama_j:.0f} J per iteration, "
+        f"{llama_j / llama_s:.0f} W on average."
+    )
+
+
+def change_of(one: dict[str, str], other: dict[str, str]) -> tuple[float, float]:
+    """Time and power of one trial relative to another's, in per cent."""
+    time = float(one["time_s"]) / float(other["time_s"])
+    return 100.0 * (time - 1.0), 100.0 * (float(one["energy_j"]) / float(other["energy_j"]) / time - 1.0)
+
+
+def stated_errors() -> str:
+    """What runs state of their own errors, and how well they agree."""
+    first, second, latest = (trials_of(f"gpt3-xl-{run}") for run in (1, 2, 4))
+    free = [trial for trial in latest.values() if float(trial["throttled_share"]) == 0.0]
+    time_se, energy_se = (max(100 * float(one[f"{what}_se_{unit}"]) / float(one[f"{what}_{unit}"]) for one in free)
+                          for what, unit in (("time", "s"), ("energy", "j")))  # fmt: skip
+    held = [name for name in first if float(first[name]["throttled_share"]) > 0.9]
+    ratios = [
+        abs(float(first[name]["energy_j"]) - float(second[name]["energy_j"]))
+        / (float(first[name]["energy_se_j"]) ** 2 + float(second[name]["energy_se_j"]) ** 2) ** 0.5
+        for name in held
+    ]
+    return filled(
+        f"There are only three periods in 3 s, so that the uncertainty of the mean is poorly known and is stated cautiously: in "
+        f"energy, the {len(held)} kernels held throughout differ between runs 1 and 2 by {median(ratios):.2f} of the standard "
+        f"error stated for the difference (median; {median_of_normal():.2f} would be expected). For the {len(free)} kernels of "
+        f"run 4 that the limit does not affect, stated errors are at most {time_se:.2f} % in time and {energy_se:.1f} % in energy."
+    )
+
+
+def median_of_normal() -> float:
+    """Median size of a normal variable, in standard deviations."""
+    return NormalDist().inv_cdf(0.75)
+
+
+def never_fitted() -> str:
+    """What sim:h200 says of operations that nothing was fitted to, by operation."""
+    preset = find_preset("h200")
+    operations = [one for one in read_all() if one.held]
+    of_op: dict[str, list[Off]] = {}
+    for error in errors_at_auto(preset, operations):
+        of_op.setdefault(error.measured.kernel.op, []).append(error)
+    of_op["**all**"] = [error for errors in of_op.values() for error in errors]
+    found = []
+    for op, errors in of_op.items():
+        ratios = [ratio for error in errors if (ratio := time_ratio(preset, error.measured)) is not None]
+        by_clock = [100.0 * abs(said / measured - 1.0) for said, measured in ratios]
+        time, power = ([100.0 * abs(getattr(error, what)) for error in errors] for what in ("time", "power"))
+        found.append([
+            op, f"{len(errors)}", f"{np.mean(time):.1f} %, {max(time):.0f} %", f"{np.mean(power):.1f} %, {max(power):.0f} %",
+            f"{np.median(by_clock):.1f} %, {max(by_clock):.0f} % ({len(by_clock)})" if by_clock else "",
+        ])  # fmt: skip
+    heads = (
+        "operation | number | time at auto: mean, largest error | power | time at 1.50 GHz against 1.975: median, largest"
+    )
+    return table(heads, found)
+
+
+_STEPS = {"gpt2": "GPT-2 (124M)", "gpt2-compiled": "GPT-2, `torch.compile`", "llama": "Llama 7B, eight layers"}
+_WAYS = {
+    "on": "iteration and passes", "layers": "each layer's too", "interrupt": "passes, waiting for interrupts",
+    "callback": "passes, callbacks of the host",
+}  # fmt: skip
+
+
+def apply_overhead() -> str:
+    """What markers cost a step, and how soon they are seen."""
+    found = []
+    measured = read_json(H200 / "apply" / "overhead.json")
+    for job, facts in measured["jobs"].items():
+        costs = facts["overhead"]["arms"] | facts.get("overhead_callback", {}).get("arms", {})
+        for way, cost in costs.items():
+            change, delay = cost["gpu_time_change"], facts[f"delay_{way}"]
+            low, high = (signed(100 * change[end], 2, " %") for end in ("low", "high"))
+            found.append([
+                f"{_STEPS[job]}, {1e3 * facts['overhead']['step_gpu_s']:.0f} ms", _WAYS[way], f"{cost['markers_a_step']:.0f}",
+                f"{signed(100 * change['mean'], 2, ' %')} ({low} to {high})",
+                f"{1e6 * delay['median_s']:.0f} µs", f"{1e6 * delay['p99_s']:.0f} µs",
+            ])  # fmt: skip
+    return table("step | markers | a step | GPU time of a step (95 %) | seen after, median | 99 %", found)
+
+
+def pipeline() -> str:
+    """Iterations of a real pipeline beside those of its graph, and what waiting takes."""
+    every = configurations()
+    errors, fitted = held_out_errors(every)
+    splits = list(combinations(range(len(every)), len(every) // 2))
+    left_out: dict[int, list[float]] = {place: [] for place in range(len(every))}
+    for members, row in zip(splits, errors.tolist(), strict=True):
+        for place, error in zip((place for place in left_out if place not in members), row, strict=True):
+            left_out[place].append(error)
+    found = [
+        [
+            f"{each.layers[0]} and {each.layers[1]} layers, {each.micro_batches} micro-batches", f"{len(each.measured_s)}",
+            f"{1e3 * median(each.measured_s):.1f} ms", signed(100 * each.error(0.0), 2, " %"),
+            signed(100 * median(left_out[place]), 2, " %"),
+        ]
+        for place, each in enumerate(every)
+    ]  # fmt: skip
+    heads = "stages | iterations | median | the graph's, without communication | with it, fitted on others"
+    ranks = read_json(H200 / "pipeline" / "two-stages.json")["ranks"]
+    drawn = {
+        how: [f"{rank['waiting'][f'{how} {turn}']['mean_w']:.0f}" for rank in ranks for turn in range(3)]
+        for how in ("receiving", "idle")
+    }
+    words = (
+        f"Communication is one time, {1e3 * min(fitted):.2f} to {1e3 * max(fitted):.2f} ms over {len(splits)} halves of the "
+        f"configurations; the error left out of the fit is {100 * float(np.abs(errors).mean()):.2f} % in the mean and "
+        f"{100 * float(np.abs(errors).max()):.2f} % at most. While its stream waits in a receive a card draws "
+        f"{', '.join(drawn['receiving'])} W (three waits of five seconds on each), and {', '.join(drawn['idle'])} W with nothing "
+        "to do, both at 1,980 MHz."
+    )
+    return table(heads, found) + "\n" + filled(words, 120)
+
+
+def job() -> str:
+    """A training job that came back: what each batch size costs, and what learning that cost."""
+    record = read_json(H200 / "jobs" / "gpt-on-the-standard-library.json")
+    terms = record["terms"]
+
+    def price(run: dict[str, Any]) -> float:
+        return float(terms["eta"] * run["energy_j"] + (1.0 - terms["eta"]) * terms["max_power_w"] * run["time_s"])
+
+    whole = [run for run in record["judged"] + record["runs"] if run["outcome"] != "stopped"]
+    found, means = [], {}
+    for size in terms["batch_sizes"]:
+        runs = [run for run in whole if run["batch_size"] == size]
+        done = [run for run in runs if run["outcome"] == "reached"]
+        own = sum(run["batch_size"] == size for run in record["runs"])
+        row = [f"{size:,}", f"{own}", f"{len(done)} of {len(runs)}"]
+        if done:
+            costs = [price(run) for run in done]
+            means[size] = sum(costs) / len(costs)
+            error = float(np.std(costs, ddof=1)) / len(costs) ** 0.5
+            row += [f"{np.mean([run[what] for run in done]):,.{digits}f}" for what, digits in _SHOWN.items()]
+            row.append(f"{means[size]:,.0f} ± {error:,.0f}")
+        found.append(row + ["–"] * (7 - len(row)))
+    best, default = min(means, key=means.__getitem__), terms["default"]
+    count = max(run["recurrence"] for run in record["runs"]) + 1
+    spent = np.bincount([run["recurrence"] for run in record["runs"]], [price(run) for run in record["runs"]])
+    regret = spent / means[best] - 1.0
+    first = int(np.flatnonzero([run["batch_size"] != best for run in record["runs"]])[-1]) + 1
+    recurrences = record["runs"][first - 1]["recurrence"] + 1
+    words = (
+        f"{count} recurrences in {len(record['runs'])} runs: from recurrence {recurrences + 1} on every run took {best}. The first "
+        f"{recurrences} cost {regret[:recurrences].sum():.1f} runs of {best} more than as many of these would have, the other "
+        f"{count - recurrences} {abs(regret[recurrences:].sum()):.1f} {'more' if regret[recurrences:].sum() > 0 else 'less'}, which is "
+        f"chance; always the default, {default}, would have cost {count * (means[default] / means[best] - 1.0):.0f} more. All in all "
+        f"the job cost {100.0 * (1.0 - spent.sum() / count / means[default]):.0f} % less than with the default."
+    )
+    heads = "batch size | runs of the job | reached | epochs | time, s | energy, J | cost, J"
+    return table(heads, found) + "\n" + filled(words, 120)
+
+
+_SHOWN = {"epochs": 1, "time_s": 2, "energy_j": 0}  # of a run, with digits
+
+
+def job_frontier() -> bytes:
+    """Time and energy to the target of the job that came back, as its page draws them."""
+    with tempfile.TemporaryDirectory() as folder:
+        study = Path(folder) / "jobs.db"
+        study.write_bytes(lzma.decompress((H200 / "jobs" / "jobs.db.xz").read_bytes()))
+        overview = job_overview(study, "gpt-on-the-standard-library")
+    return figure(partial(export_figures, job_figures(overview), overview.origin), "job-frontier", 1.6)
+
+
+def kernel_chart() -> bytes:
+    """Power, its memory part and the core clock of the kernels of the latest run."""
+    kernels = rows()
+    base = alt.Chart(alt.Data(values=kernels)).encode(y=alt.Y("kernel:N", sort=None, title=None))
+    total = base.mark_bar(color="#9ecae9").encode(x=alt.X("power:Q", title="power at the default clocks, W (dark: memory)"))
+    memory = base.mark_bar(color="#4c78a8").encode(x="memory:Q")
+    limit = alt.Chart(alt.Data(values=[{"x": 700}])).mark_rule(strokeDash=[4, 3]).encode(x="x:Q")
+    clock = base.mark_point(color="#e45756", filled=True, size=40).encode(
+        x=alt.X("core:Q", title="core clock, MHz", scale=alt.Scale(domain=[1200, 2000]))
+    )
+    chart = alt.hconcat(
+        alt.layer(total, memory, limit).properties(width=420),
+        clock.properties(width=240).encode(y=alt.Y("kernel:N", sort=None, axis=None)),
+    ).properties(title="GPT-3 XL training on an H200 at the default clocks, measured 2026-11-21; dashed: the power limit")
+    return png(chart)
+
+
+PAGES = (
+    Page(
+        "h200",
+        {
+            "watts": watts, "cards": cards, "stated-errors": stated_errors, "never-fitted": never_fitted,
+            "kernels": kernel_table, "forecasts": forecasts, "apply-overhead": apply_overhead, "pipeline": pipeline, "job": job,
+        },
+        {"h200-kernels.png": kernel_chart, "h200-job.png": job_frontier},
+    ),
+)  # fmt: skip

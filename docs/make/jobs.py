@@ -1,0 +1,57 @@
+"""A training job that comes back: what ``wastenot job`` prints of it, and its figures.
+
+The job is made up (wastenot.jobs.judge.made), its runs are simulated, and what to run was decided as the product
+decides.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from contextlib import redirect_stdout
+from dataclasses import replace
+from functools import cache, partial
+from unittest import mock
+
+from docs.make.page import Page, figure
+from wastenot.jobs.cli import job_text
+from wastenot.jobs.judge.made import made_job
+from wastenot.jobs.judge.stored import stored_job
+from wastenot.jobs.page.page import job_figures
+from wastenot.jobs.plan.overview import JobOverview, overview_of
+from wastenot.pages.figure import export_figures
+from wastenot.terminal.output import console
+
+RUNS = 4
+FAMILY, SEED, RECURRENCES, SCALE = "large ones fail", 4, 14, 1.6
+
+
+@cache
+def example() -> JobOverview:
+    """The job that is shown."""
+    made = made_job(FAMILY, SEED)
+    trace = replace(made, terms=replace(made.terms, name="bert-nightly"), device="sim:made-up")
+    return overview_of(stored_job(trace, RECURRENCES, SEED))
+
+
+def drawn(name: str) -> bytes:
+    """A figure of the job's page."""
+    return figure(partial(export_figures, job_figures(example()), example().origin), name, SCALE)
+
+
+def printed() -> str:
+    """What the command prints in 120 columns."""
+    out = io.StringIO()
+    with redirect_stdout(out), mock.patch.dict(os.environ, {"COLUMNS": "120"}):
+        console().print(job_text(example(), runs=RUNS, answers=[]))
+    shown = out.getvalue().replace("\N{NO-BREAK SPACE}", " ")
+    return f"```\n$ wastenot job bert-nightly --study jobs.db --runs {RUNS}\n{shown}```\n"
+
+
+PAGES = (
+    Page(
+        "jobs",
+        {"printed": printed},
+        {f"{name}.png": partial(drawn, name) for name in ("job-frontier", "job-sizes", "job-regret")},
+    ),
+)

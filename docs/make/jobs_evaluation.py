@@ -1,0 +1,104 @@
+"""Recurring jobs beside Zeus, from data/jobs, which benchmarks write (jobs, jobs-overlap)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+import numpy as np
+
+from benchmarks.kept import DATA
+from docs.make.page import Page, png, read_json, table
+
+ETA = 0.5
+SHOWN = ("default", "grid search", "Zeus", "wastenot", "oracle")
+OVERLAPPING = ("Zeus", "Zeus here", "wastenot")
+DRAWN = {"Zeus": "#eb6834", "wastenot": "#2a78d6", "oracle": "#8a8880"}
+
+
+def read(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = read_json(DATA / "jobs" / f"{name}.json")
+    return found
+
+
+def rows(eta: float = ETA) -> list[dict[str, Any]]:
+    return [row for row in read("regret-v100")["rows"] if row["eta"] == eta]
+
+
+def number(value: float, digits: int = 2) -> str:
+    return f"{value:.{digits}f}".replace("-", "−")
+
+
+def regret() -> str:
+    """By job and policy, at equal weights."""
+    lines = []
+    for row in rows():
+        cells = []
+        for name in SHOWN:
+            found = row["policies"][name]
+            cells.append(f"{number(found['regret'])} ± {number(found['error'])}")
+        lines.append([row["job"], str(row["recurrences"]), *cells])
+    return table(f"job | recurrences | {' | '.join(SHOWN)}", lines)
+
+
+def ratios() -> str:
+    """Ours against Zeus', by weight."""
+    found = read("regret-v100")["rows"]
+    jobs = list(dict.fromkeys(row["job"] for row in found))
+    lines = []
+    for eta in sorted({row["eta"] for row in found}):
+        ours, zeus = (np.array([row["policies"][name]["regret"] for row in rows(eta)]) for name in ("wastenot", "Zeus"))
+        cells = [number(each) for each in ours / zeus]
+        lines.append([f"{eta:g}", *cells, number(float(np.mean(ours / zeus))), number(float(ours.sum() / zeus.sum()))])
+    return table(f"η | {' | '.join(job.split('/')[0] for job in jobs)} | mean of these | all jobs together", lines)
+
+
+def energy() -> str:
+    """Of the choice against the default, as Zeus states its saving."""
+    lines = []
+    for row in rows():
+        chosen = [row["policies"][name] for name in ("Zeus", "wastenot")]
+        cells = [cell for each in chosen for cell in (pair(each["choice"]), f"{each['energy']:.3f}")]
+        lines.append([row["job"], f"{row['default']:,}", pair(row["best"]), f"{row['best_energy']:.3f}", *cells])
+    return table("job | default | best pair | energy | Zeus' choice | energy | wastenot's choice | energy", lines)
+
+
+def overlap() -> str:
+    """Where runs overlap, by load."""
+    lines = []
+    for row in read("overlap-v100")["rows"]:
+        cells = [f"{number(mean)} ± {number(error)}" for mean, error in (row["regret"][name] for name in OVERLAPPING)]
+        lines.append([f"{row['load']:g}", row["job"], f"{row['others']:.1f}", *cells])
+    return table(f"load | job | others in flight | {' | '.join(OVERLAPPING)}", lines)
+
+
+def pair(choice: list[float]) -> str:
+    return f"{choice[0]:,.0f} at {choice[1]:.0f} W"
+
+
+def curves() -> bytes:
+    """Regret by recurrence."""
+    points = [
+        {"job": row["job"], "policy": name, "recurrence": at, "regret": value}
+        for row in rows()
+        for name in DRAWN
+        for at, value in zip(row["at"], row["policies"][name]["curve"], strict=True)
+    ]
+    color = alt.Color("policy:N", scale=alt.Scale(domain=list(DRAWN), range=list(DRAWN.values())), title=None)
+    lines = (
+        alt.Chart(alt.Data(values=points))
+        .mark_line(strokeWidth=2, clip=True)
+        .encode(x=alt.X("recurrence:Q"), y=alt.Y("regret:Q", title="regret, runs of the best pair"), color=color)
+        .properties(width=230, height=150)
+    )
+    facets = lines.facet(facet=alt.Facet("job:N", title=None, sort=[row["job"] for row in rows()]), columns=3)
+    return png(facets.resolve_scale(x="independent", y="independent"))
+
+
+PAGES = (
+    Page(
+        "jobs-evaluation",
+        {"regret": regret, "ratios": ratios, "energy": energy, "overlap": overlap},
+        {"jobs-regret.png": curves},
+    ),
+)

@@ -1,0 +1,73 @@
+"""Schedules of a pipeline as text, and what they make ranks wait, by the product itself."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import replace
+from functools import partial
+
+from docs.make.page import Page, table
+from wastenot.core.errors import BadInputError
+from wastenot.pipelines.model.schedules import SCHEDULES, build_schedule
+from wastenot.pipelines.model.timeline import UNITS, Timeline, drawn, timeline
+from wastenot.workloads.communication import LINKS
+
+DRAWN = (4, 8)  # ranks, micro-batches
+COUNTED = ((8, 8), (8, 32))
+CHUNKS = 2
+
+
+def picture(name: str) -> str:
+    """A schedule drawn as text."""
+    return f"```text\n{drawn(run(name, *DRAWN))}\n```\n"
+
+
+def bubbles() -> str:
+    """How long ranks wait and how many micro-batches they hold, by schedule."""
+    heads = "schedule"
+    for ranks, micro_batches in COUNTED:
+        heads += f" | {ranks} × {micro_batches}: waiting | held"
+    rows = []
+    for name in SCHEDULES:
+        row = [f"`{name}`"]
+        for ranks, micro_batches in COUNTED:
+            line = run(name, ranks, micro_batches)
+            held = max(line.held) / (CHUNKS if name == "interleaved" else 1)
+            row += [f"{100 * line.waiting[0]:.1f} %", f"{held:g}"]
+        rows.append(row)
+    return table(heads, rows)
+
+
+def deadlock() -> str:
+    """What is said of a schedule that would never end."""
+    order = build_schedule("1f1b", ranks=2, micro_batches=2)
+    late = tuple(sorted(order.ranks[0], key=lambda each: each.micro_batch)), order.ranks[1][::2] + order.ranks[1][1::2]
+    try:
+        replace(order, name="mine", ranks=late).edges()
+    except BadInputError as error:
+        refused = f"{error}\n"
+    return f"```text\n{textwrap.fill(refused, 110)}\n```\n"
+
+
+def links() -> str:
+    """Links between ranks, with their sources."""
+    rows = [
+        (f"`{link.name}`", f"{link.bytes_per_s / 1e9:g} GB/s", f"{1e6 * link.latency_s:g} µs", link.source)
+        for link in LINKS.values()
+    ]
+    return table("link | each way | latency | source", rows)
+
+
+def run(name: str, ranks: int, micro_batches: int) -> Timeline:
+    """A schedule with a forward of one unit for a whole rank and a backward of two."""
+    times = {each: unit / (CHUNKS if name == "interleaved" else 1) for each, unit in UNITS.items()}
+    return timeline(build_schedule(name, ranks=ranks, micro_batches=micro_batches), times)
+
+
+PAGES = (
+    Page(
+        "pipelines-schedules",
+        {f"picture-{name}": partial(picture, name) for name in SCHEDULES}
+        | {"bubbles": bubbles, "deadlock": deadlock, "links": links},
+    ),
+)

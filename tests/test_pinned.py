@@ -1,0 +1,30 @@
+"""Numbers pinned for refactorings: a command that fails is named, and the file is written all the same."""
+
+import json
+import sys
+
+import pytest
+
+from benchmarks import pinned
+
+
+def test_commands_that_fail_are_named_and_the_others_kept(tmp_path, monkeypatch):
+    typed = [
+        ("workload", ("workload", "gpt3-small")),
+        ("plan of nothing", ("plan", "--study", "none.db")),
+        ("", ("import", "none.csv", "--study", "s.db")),
+    ]
+    monkeypatch.setattr(pinned, "commands", lambda: iter(typed))
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
+    out = tmp_path / "pinned.json"
+    with pytest.raises(SystemExit, match=r"failed: plan of nothing, import none\.csv --study s\.db$"):
+        pinned.main("write", str(out))
+    found = json.loads(out.read_text())
+    assert found.keys() == {"workload", "plan of nothing"}
+    assert found["plan of nothing"].keys() == {"failed"} and "none.db" in found["plan of nothing"]["failed"]
+    assert "kernels" in found["workload"]
+
+    monkeypatch.setattr(pinned, "commands", lambda: iter(typed[:1]))
+    with pytest.raises(SystemExit) as ended:
+        pinned.main("write", str(out))
+    assert not ended.value.code
