@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.verdict import Verdict
 from benchmarks.zeus_jobs import TRACES, read_jobs
-from wastenot.jobs.judge.changes import best_moved, on_another_device
+from testbed.job_changes import best_moved, on_another_device
 from wastenot.jobs.judge.made import made_jobs
 from wastenot.jobs.judge.simulate import Recurrences, simulate
 from wastenot.jobs.judge.trace import JobTrace

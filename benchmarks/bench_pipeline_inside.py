@@ -23,14 +23,14 @@ import numpy as np
 
 from benchmarks.kept import keep
 from benchmarks.verdict import Verdict
+from testbed.pipeline_lockstep import Faults, simulate_pipeline
+from testbed.pipeline_work import Course, KernelWork
 from wastenot.core.setting import Setting
 from wastenot.devices.open import open_device, simulated_device
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated.device import SimulatedDevice
 from wastenot.devices.simulated.hardware import Switching
 from wastenot.devices.simulated.preset import find_preset
-from wastenot.pipelines.judge.lockstep import Faults, simulate_pipeline
-from wastenot.pipelines.judge.work import Course, KernelWork
 from wastenot.pipelines.model.measured_profile import measure_stages, stage_tasks
 from wastenot.pipelines.model.schedules import one_forward_one_backward
 from wastenot.pipelines.model.stages import StageModel

@@ -25,11 +25,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from benchmarks.verdict import Verdict
+from testbed.pipeline_lockstep import Faults, SimulatedRun, simulate_pipeline
+from testbed.pipeline_work import KernelWork, calls_of_stages
 from wastenot.devices.open import open_device, simulated_device
 from wastenot.devices.simulated.preset import find_preset
 from wastenot.meters.tasks import WorkloadTasks
-from wastenot.pipelines.judge.lockstep import Faults, SimulatedRun, simulate_pipeline
-from wastenot.pipelines.judge.work import KernelWork, calls_of_stages
 from wastenot.pipelines.model.measured_profile import measure_stages, stage_tasks
 from wastenot.pipelines.model.schedules import build_schedule
 from wastenot.pipelines.model.stages import StageModel

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from testbed.stored_jobs import stored_job
 from wastenot.jobs.judge.made import made_job
-from wastenot.jobs.judge.stored import stored_job
 from wastenot.jobs.judge.trace import JobTrace
 from wastenot.jobs.plan.decision import Decision
 from wastenot.jobs.tables.records import JobRun

@@ -14,9 +14,9 @@ from functools import cache, partial
 from unittest import mock
 
 from docs.make.page import Page, figure
+from testbed.stored_jobs import stored_job
 from wastenot.jobs.cli import job_text
 from wastenot.jobs.judge.made import made_job
-from wastenot.jobs.judge.stored import stored_job
 from wastenot.jobs.page.page import job_figures
 from wastenot.jobs.plan.overview import JobOverview, overview_of
 from wastenot.pages.figure import export_figures

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from testbed.recurring_jobs import recurred
+from testbed.stored_jobs import stored_job
 from wastenot.core.setting import AUTO, Setting
 from wastenot.jobs.judge.made import made_job
-from wastenot.jobs.judge.stored import stored_job
 from wastenot.jobs.plan.overview import overview_of
 from wastenot.jobs.tables.records import JobRun, JobTerms, Speed
 from wastenot.jobs.tables.store import StoredJob

@@ -2,13 +2,13 @@
 
 import pytest
 
+from testbed.pipeline_lockstep import Faults, simulate_pipeline
 from testbed.pipeline_runs import made_profile, planned
+from testbed.pipeline_work import ProfiledWork
 from wastenot.core.errors import BadInputError
 from wastenot.devices.open import simulated_device
 from wastenot.devices.simulated.hardware import Switching
 from wastenot.devices.simulated.preset import find_preset
-from wastenot.pipelines.judge.lockstep import Faults, simulate_pipeline
-from wastenot.pipelines.judge.work import ProfiledWork
 from wastenot.pipelines.model.schedules import gpipe, one_forward_one_backward
 from wastenot.pipelines.plan.rank_steps import PlanGraph
 from wastenot.pipelines.run.rank_execution import RankExecution, RankExecutions

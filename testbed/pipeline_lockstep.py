@@ -16,12 +16,12 @@ from typing import Protocol
 
 import numpy as np
 
+from testbed.pipeline_work import Course, Work
 from wastenot.core.errors import BadInputError
 from wastenot.core.setting import Setting
 from wastenot.devices.simulated.device import SimulatedDevice
 from wastenot.devices.simulated.physics import OperatingPoint
 from wastenot.frontiers.graph import Graph
-from wastenot.pipelines.judge.work import Course, Work
 from wastenot.pipelines.model.schedule import Instruction
 from wastenot.pipelines.plan.rank_steps import PlanGraph
 

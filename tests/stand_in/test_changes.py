@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from wastenot.jobs.judge.changes import best_moved, on_another_device, shifted
+from testbed.job_changes import best_moved, on_another_device, shifted
 from wastenot.jobs.judge.made import made_job, made_jobs
 from wastenot.jobs.judge.simulate import simulate
 from wastenot.jobs.plan.decision import Decision, Verdict
