@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import lzma
 import tempfile
-from functools import partial
 from itertools import combinations
 from pathlib import Path
 from statistics import NormalDist, median
@@ -21,9 +20,8 @@ from docs.make.page import Page, figure, filled, png, read_json, signed, table
 from presets.h200_data import read_all
 from presets.h200_errors import Off, errors_at_auto, time_ratio
 from wastenot.devices.simulated.preset import find_preset
-from wastenot.jobs.page.page import job_figures
+from wastenot.jobs.page.page import job_page
 from wastenot.jobs.plan.overview import job_overview
-from wastenot.pages.figure import export_figures
 from wastenot.study.sweep_file import read_sweep
 from wastenot.workloads.build import build_workload
 
@@ -293,7 +291,7 @@ def job_frontier() -> bytes:
         study = Path(folder) / "jobs.db"
         study.write_bytes(lzma.decompress((H200 / "jobs" / "jobs.db.xz").read_bytes()))
         overview = job_overview(study, "gpt-on-the-standard-library")
-    return figure(partial(export_figures, job_figures(overview), overview.origin), "job-frontier", 1.6)
+    return figure(job_page(overview).export, "job-frontier", 1.6)
 
 
 def kernel_chart() -> bytes:

@@ -17,9 +17,8 @@ from docs.make.page import Page, figure
 from testbed.stored_jobs import stored_job
 from wastenot.jobs.cli import job_text
 from wastenot.jobs.judge.made import made_job
-from wastenot.jobs.page.page import job_figures
+from wastenot.jobs.page.page import job_page
 from wastenot.jobs.plan.overview import JobOverview, overview_of
-from wastenot.pages.figure import export_figures
 from wastenot.terminal.output import console
 
 RUNS = 4
@@ -36,7 +35,7 @@ def example() -> JobOverview:
 
 def drawn(name: str) -> bytes:
     """A figure of the job's page."""
-    return figure(partial(export_figures, job_figures(example()), example().origin), name, SCALE)
+    return figure(job_page(example()).export, name, SCALE)
 
 
 def printed() -> str:

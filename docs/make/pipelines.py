@@ -6,8 +6,7 @@ from functools import cache, partial
 
 import wastenot as wn
 from docs.make.page import Page, figure
-from wastenot.pages.figure import export_figures
-from wastenot.pipelines.page.page import pipeline_figures
+from wastenot.pipelines.page.page import pipeline_page
 from wastenot.pipelines.plan.overview import PipelineOverview, pipeline_overview
 from wastenot.pipelines.plan.savings import savings_by_shape
 
@@ -23,7 +22,7 @@ def planned() -> PipelineOverview:
 
 def drawn(name: str) -> bytes:
     """A figure of the plan's page."""
-    return figure(partial(export_figures, pipeline_figures(planned()), planned().plan.origin), name, SCALE)
+    return figure(pipeline_page(planned()).export, name, SCALE)
 
 
 PAGES = (

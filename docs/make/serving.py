@@ -15,7 +15,7 @@ from benchmarks.kept import BESIDE, DATA
 from docs.make.commands import Commands, pictures_by
 from docs.make.page import Page, figure, percent, read_json, signed, table
 from wastenot.serving.model.profile_file import read_engine
-from wastenot.serving.page.engine_page import write_engine_figures
+from wastenot.serving.page.engine_page import engine_page
 
 ENGINE = DATA / "serving" / "llama-8b-sim-h200.json"
 
@@ -48,7 +48,7 @@ def steps() -> str:
 
 def engine(name: str) -> bytes:
     """A figure of the engine's profile."""
-    return figure(partial(write_engine_figures, read_engine(ENGINE)), name)
+    return figure(engine_page(read_engine(ENGINE)).export, name)
 
 
 RECOMMENDED = Commands(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from benchmarks.kept import BESIDE, DATA
@@ -80,11 +79,10 @@ def attack() -> str:
 
 def minute() -> bytes:
     """The busiest minute of ten at half load."""
-    from wastenot.pages.figure import export_figures
     from wastenot.serving.model.profile_file import read_engine
     from wastenot.serving.model.steering import steer
     from wastenot.serving.model.traces import read_trace
-    from wastenot.serving.page.steer_page import origin_of, steer_figures
+    from wastenot.serving.page.steer_page import steer_page
 
     engine = read_engine(SERVING / "llama-8b-sim-h200.json").engine()
     found = steer(
@@ -93,7 +91,7 @@ def minute() -> bytes:
         load=0.5,
         policies=("wastenot",),
     )
-    return figure(partial(export_figures, steer_figures(found), origin_of(found)), "serving-minute")
+    return figure(steer_page(found).export, "serving-minute")
 
 
 PAGES = (Page("steer", {"policies": policies, "attack": attack}, {"steer-minute.png": minute}),)

@@ -46,10 +46,10 @@ def apply_in_demo(plan: Plan, device: str, out: Path, *, with_page: bool) -> lis
         run = run_simulated(plan, card, _ITERATIONS, path=str(out / "plan.json"), watch=watch, watch_every_s=_LOOK_S)
     write_text(out / _SUMMARY, json_text(run.model_dump(mode="json", by_alias=True)) + "\n")
     if with_page:
-        from wastenot.control.page.page import write_applied_page
+        from wastenot.control.page.page import applied_page
 
         made_by = ["wastenot", "report", "--applied", str(out / _SUMMARY), "--out", str(out / PAGE_OF_THE_JOB)]
-        write_applied_page(run, out / PAGE_OF_THE_JOB, command=shlex.join(made_by))
+        applied_page(run).write(out / PAGE_OF_THE_JOB, command=shlex.join(made_by))
     _, _, verdict, _ = story_of(run)
     return [f"Applied   {live_text(run.status)}", f"          {verdict}"]
 

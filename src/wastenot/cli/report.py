@@ -72,35 +72,27 @@ def report(
 
 
 def _report_of_a_run(applied: Path, out: Path, figures: Path | None, *, as_json: bool) -> None:
-    from wastenot.control.page.page import write_applied_figures, write_applied_page
+    from wastenot.control.page.page import applied_page
     from wastenot.control.status import read_summary
-    from wastenot.terminal.output import print_json, say, typed_command
+    from wastenot.terminal.output import print_json, typed_command
+    from wastenot.terminal.written_page import write_page
 
     summary = read_summary(applied)
-    write_applied_page(summary, out, command=typed_command(str(applied)))
-    say(f"{out}: report written")
-    files = [] if figures is None else write_applied_figures(summary, figures)
-    if figures is not None:
-        say(f"{figures}: {counted(len(files), 'figure file')} written")
+    files = write_page(applied_page(summary), out, figures, command=typed_command(str(applied)))
     if as_json:
         run = summary.model_dump(mode="json", by_alias=True)
         print_json("report", {"page": str(out), "figures": list(map(str, files)), "plan": None, "run": run})
 
 
 def _report_of_a_pipeline(plan: Path, out: Path, figures: Path | None, *, as_json: bool) -> None:
-    from wastenot.pages.figure import export_figures
-    from wastenot.pipelines.page.page import pipeline_figures, write_pipeline_page
+    from wastenot.pipelines.page.page import pipeline_page
     from wastenot.pipelines.plan.overview import pipeline_overview
     from wastenot.pipelines.plan.plan_file import read_pipeline_plan
-    from wastenot.terminal.output import print_json, say, typed_command
+    from wastenot.terminal.output import print_json, typed_command
+    from wastenot.terminal.written_page import write_page
 
     overview = pipeline_overview(read_pipeline_plan(plan))
-    drawn = pipeline_figures(overview)
-    write_pipeline_page(overview, out, command=typed_command(str(plan)), figures=drawn)
-    say(f"{out}: report written")
-    files = [] if figures is None else export_figures(drawn, overview.plan.origin, figures)
-    if figures is not None:
-        say(f"{figures}: {counted(len(files), 'figure file')} written")
+    files = write_page(pipeline_page(overview), out, figures, command=typed_command(str(plan)))
     if as_json:
         written = {"page": str(out), "figures": list(map(str, files))}
         print_json("report", {**written, "plan": None, "pipeline": overview.plan.document()})

@@ -195,9 +195,9 @@ def write_outcome(summary: Summary, shown: ShownOptions) -> None:
             write_text(shown.out, json_text(document) + "\n")
             say_wastenot(f"{shown.out}: summary written")
         if shown.report is not None:
-            from wastenot.control.page.page import write_applied_page
+            from wastenot.control.page.page import applied_page
 
-            write_applied_page(summary, shown.report, command=shlex.join(["wastenot", *sys.argv[1:]]))
+            applied_page(summary).write(shown.report, command=shlex.join(["wastenot", *sys.argv[1:]]))
             say_wastenot(f"{shown.report}: page written")
     except WastenotError as error:  # the job's exit code stays
         say_wastenot(f"error: {error}")

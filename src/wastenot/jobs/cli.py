@@ -90,13 +90,10 @@ def job(
     overview = job_overview(source, name, device=device)
     answers = _answers(overview, within, power_budget)
     if page is not None or figures is not None:
-        from wastenot.jobs.page.page import write_job_figures, write_job_page
+        from wastenot.jobs.page.page import job_page
+        from wastenot.terminal.written_page import write_page
 
-        if page is not None:
-            write_job_page(overview, page, command=typed_command(study))
-            say(f"{page}: page written")
-        if figures is not None:
-            say(f"{figures}: {counted(len(write_job_figures(overview, figures)), 'figure file')} written")
+        write_page(job_page(overview), page, figures, command=typed_command(study), word="page")
     if as_json:
         print_json("job", job_document(overview, str(source)) | {"answers": [_answer(*each) for each in answers]})
     else:

@@ -500,10 +500,9 @@ def report(
         MissingExtraError: the ``report`` extra is not installed.
     """
     from wastenot.kernels.model.context import change_in_context
-    from wastenot.kernels.page.page import report_figures, write_report
+    from wastenot.kernels.page.page import plan_page
     from wastenot.kernels.page.provenance import provenance, report_call
     from wastenot.kernels.plan.overview import make_overview
-    from wastenot.pages.figure import export_figures
     from wastenot.planning.planner import plan as make_plan
     from wastenot.study.sweep import Sweep
 
@@ -518,9 +517,9 @@ def report(
     context = None if study is None else change_in_context(study, held, made)
     overview = make_overview(held, made, context, planner)
     called = report_call(source, out, plan=plan, workload=workload, figures=figures, price=price)
-    drawn = report_figures(overview)
-    write_report(overview, out, price=price, command=command or called, made_from=provenance(study, held), figures=drawn)
-    return (Path(out), *([] if figures is None else export_figures(drawn, overview.plan.origin, figures)))
+    page = plan_page(overview, price=price, made_from=provenance(study, held))
+    page.write(out, command=command or called)
+    return (Path(out), *([] if figures is None else page.export(figures)))
 
 
 def _device(device: str | Device, tasks: WorkloadTasks, *, allow_clock_control: bool, seed: int) -> Device:

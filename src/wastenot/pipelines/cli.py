@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 
 from wastenot.core.errors import BadInputError
-from wastenot.core.wording import counted
 from wastenot.terminal import completing, quantities
 from wastenot.terminal.options import (
     AsMeasuredOption,
@@ -287,20 +286,13 @@ def _typed(study: str | None) -> str:
 def _write_page(made: PlannedPipeline, report: Path | None, figures: Path | None, command: str) -> None:
     if report is None and figures is None:
         return
-    from wastenot.pages.figure import export_figures
-    from wastenot.pipelines.page.page import pipeline_figures, write_pipeline_page
+    from wastenot.pipelines.page.page import pipeline_page
     from wastenot.pipelines.plan.overview import pipeline_overview
     from wastenot.pipelines.plan.savings import savings_by_shape
-    from wastenot.terminal.output import say
+    from wastenot.terminal.written_page import write_page
 
     overview = pipeline_overview(made.plan, savings=savings_by_shape(made.profile, made.schedule))
-    drawn = pipeline_figures(overview)
-    if report is not None:
-        write_pipeline_page(overview, report, command=command, figures=drawn)
-        say(f"{report}: report written")
-    if figures is not None:
-        written = export_figures(drawn, overview.plan.origin, figures)
-        say(f"{figures}: {counted(len(written), 'figure file')} written")
+    write_page(pipeline_page(overview), report, figures, command=command)
 
 
 def parse_straggler(text: str | None) -> tuple[float | None, float | None]:

@@ -187,17 +187,11 @@ def profiles(
 def _write_pages(
     profiles: Sequence[Profile], report: Path | None, figures: Path | None, command: str, *, relative: bool = False
 ) -> None:
-    from wastenot.terminal.output import say
+    if report is not None or figures is not None:
+        from wastenot.profiles.page.page import profile_page
+        from wastenot.terminal.written_page import write_page
 
-    if report is not None:
-        from wastenot.profiles.page.page import write_profile_page
-
-        write_profile_page(profiles, report, relative=relative, command=command)
-        say(f"{report}: report written")
-    if figures is not None:
-        from wastenot.profiles.page.page import write_profile_figures
-
-        say(f"{figures}: {counted(len(write_profile_figures(profiles, figures, relative=relative)), 'figure file')} written")
+        write_page(profile_page(profiles, relative=relative), report, figures, command=command)
 
 
 def _profile_text(profile: Profile) -> RenderableType:

@@ -8,7 +8,7 @@ import pytest
 
 from testbed.applied import GPU, NO_PROOF, PROOF, instants, status, summary
 from wastenot.control.page.close_up_figure import last_iterations
-from wastenot.control.page.page import applied_figures, render_applied_page, write_applied_figures
+from wastenot.control.page.page import applied_figures, applied_page
 from wastenot.control.page.passes_figure import means_by_pass
 from wastenot.control.page.story import plus_minus, story_of
 from wastenot.control.page.tables import events_table, gpus_table
@@ -30,7 +30,7 @@ def figures(made):
 
 @pytest.fixture(scope="module")
 def page(made):
-    return render_applied_page(made, made_at=MADE, command="wastenot report --applied run.json")
+    return applied_page(made).html(made_at=MADE, command="wastenot report --applied run.json")
 
 
 def of(time=(-0.001, 0.001, 0.003), ended="job ended", **changed):
@@ -68,7 +68,7 @@ def test_measured_and_simulated_are_told_apart():
     for origin, said in (("measured", "measured while the job ran"), ("simulated", "on a simulated GPU")):
         made = of(origin=origin)
         assert story_of(made)[2].endswith(said)
-        assert f'class="badge {origin}"' in render_applied_page(made, made_at=MADE)
+        assert f'class="badge {origin}"' in applied_page(made).html(made_at=MADE)
 
 
 def test_more_energy_is_not_called_a_saving():
@@ -80,7 +80,7 @@ def test_what_is_not_known_is_said():
     tone, effect, verdict, panels = story_of(of(proof=NO_PROOF))
     assert tone == "undecided" and "too short to tell" in effect and verdict.endswith("is not known")
     assert panels[0].value == panels[1].value == "not known"
-    render_applied_page(of(proof=NO_PROOF, gpus=(), iteration=None), made_at=MADE)
+    applied_page(of(proof=NO_PROOF, gpus=(), iteration=None)).html(made_at=MADE)
 
 
 def test_a_job_that_went_back_to_the_default_clocks_says_so():
@@ -207,7 +207,7 @@ def test_what_needs_attention_stands_above_the_figures(page):
 def test_names_cannot_break_the_page():
     evil = Event(at_s=1.0, kind="note", text="</script><b>&")
     made = of(plan="</script><b>.json", events=(evil,), gpus=(GPU.model_copy(update={"device": "<i>"}),))
-    text = render_applied_page(made, made_at=MADE)
+    text = applied_page(made).html(made_at=MADE)
     assert "</script><b>" not in text and "<i>" not in text
 
 
@@ -217,7 +217,7 @@ def test_gpus_show_a_dash_for_what_is_not_known():
 
 
 def test_figures_are_files_too(tmp_path, svg_only):
-    files = write_applied_figures(summary(points=60), tmp_path / "figures")
+    files = applied_page(summary(points=60)).export(tmp_path / "figures")
     names = ("time-line", "estimates", "close-up", "passes")
     assert {path.name for path in files} == {f"applied-{name}.{kind}" for name in names for kind in ("svg", "pdf", "png")}
     assert "simulated" in (tmp_path / "figures" / "applied-passes.svg").read_text()

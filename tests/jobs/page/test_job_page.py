@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from testbed.recurring_jobs import recurred
-from wastenot.jobs.page.page import job_figures, render_job_page
+from wastenot.jobs.page.page import job_figures, job_page
 from wastenot.jobs.plan.overview import overview_of
 
 pytest.importorskip("altair")
@@ -36,7 +36,7 @@ def test_figures_show_every_pair_and_every_run(overview):
 
 
 def test_the_page_says_where_its_numbers_come_from(overview):
-    page = render_job_page(overview, made_at=datetime(2026, 1, 1, tzinfo=UTC))
+    page = job_page(overview).html(made_at=datetime(2026, 1, 1, tzinfo=UTC))
     assert "simulated numbers" in page and "not a real one" in page
     assert f"batch size {overview.next.batch_size:,}" in page.lower()
 
@@ -46,16 +46,16 @@ def test_jobs_of_which_little_is_known_have_pages():
     never = overview_of(replace(job, runs=(), speeds=(), why=()))
     (figure,) = job_figures(never)
     assert figure.specification is None and "no run has reached the target" in figure.note
-    assert "Has not run yet" in render_job_page(never, made_at=datetime(2026, 1, 1, tzinfo=UTC))
+    assert "Has not run yet" in job_page(never).html(made_at=datetime(2026, 1, 1, tzinfo=UTC))
     slow = overview_of(replace(job, speeds=()))
     assert [figure.name for figure in job_figures(slow)] == ["job-sizes", "job-history"]
-    assert "1 run reached the target" in render_job_page(slow, made_at=datetime(2026, 1, 1, tzinfo=UTC))
+    assert "1 run reached the target" in job_page(slow).html(made_at=datetime(2026, 1, 1, tzinfo=UTC))
 
 
 def test_a_page_of_time_alone():
     overview = overview_of(recurred(recurrences=5, energy=False, device="cpu:A"))
     assert [figure.name for figure in job_figures(overview)] == ["job-sizes", "job-history", "job-regret"]
-    page = render_job_page(overview, made_at=datetime(2026, 1, 1, tzinfo=UTC))
+    page = job_page(overview).html(made_at=datetime(2026, 1, 1, tzinfo=UTC))
     assert "least time" in page.lower() and "Energy to target" not in page
 
 
@@ -69,5 +69,5 @@ def test_runs_before_a_change_are_faint(overview):
 
 def test_names_from_a_study_cannot_end_the_page(overview):
     terms = replace(overview.terms, name="</script><b>x")
-    page = render_job_page(replace(overview, terms=terms), made_at=datetime(2026, 1, 1, tzinfo=UTC))
+    page = job_page(replace(overview, terms=terms)).html(made_at=datetime(2026, 1, 1, tzinfo=UTC))
     assert "</script><b>x" not in page

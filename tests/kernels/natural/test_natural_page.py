@@ -13,7 +13,7 @@ import pytest
 from testbed.natural_studies import natural_study
 from wastenot.devices.timeline import Timeline
 from wastenot.kernels.natural.overview import Wake, natural_overview, wakes_in
-from wastenot.kernels.natural.page.page import natural_figures, render_natural_page, write_natural_figures
+from wastenot.kernels.natural.page.page import natural_figures, natural_page
 from wastenot.kernels.natural.page.story import story_of
 from wastenot.kernels.natural.page.summary import forecast_table, kernels_table, plans_table
 
@@ -28,7 +28,7 @@ def overview(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def page(overview):
-    return render_natural_page(overview, made_at=datetime(2026, 1, 2, tzinfo=UTC))
+    return natural_page(overview).html(made_at=datetime(2026, 1, 2, tzinfo=UTC))
 
 
 def specifications(page):
@@ -117,7 +117,7 @@ def test_every_figure_has_a_form_for_narrow_pages(overview):
 
 
 def test_the_command_that_made_the_page_stands_in_its_foot(overview):
-    made = render_natural_page(overview, command="wastenot natural --study s.db", made_at=datetime(2026, 1, 2, tzinfo=UTC))
+    made = natural_page(overview).html(command="wastenot natural --study s.db", made_at=datetime(2026, 1, 2, tzinfo=UTC))
     assert "wastenot natural --study s.db" in made.partition("<footer>")[2].partition("</footer>")[0]
 
 
@@ -131,12 +131,12 @@ def test_tables_agree_with_the_plans(overview):
 
 def test_names_cannot_break_out_of_the_page(overview):
     evil = replace(overview, workload="</script><img src=x onerror=alert(1)>")
-    assert "<img src=x" not in render_natural_page(evil, made_at=datetime(2026, 1, 2, tzinfo=UTC))
+    assert "<img src=x" not in natural_page(evil).html(made_at=datetime(2026, 1, 2, tzinfo=UTC))
 
 
 def test_figures_are_written_and_those_with_nothing_to_draw_are_left_out(overview, tmp_path, svg_only):
     without = replace(overview, wakes=())
-    names = {path.name for path in write_natural_figures(without, tmp_path)}
+    names = {path.name for path in natural_page(without).export(tmp_path)}
     assert "natural-joules.png" in names and "natural-wake.png" not in names
     assert all((tmp_path / name).stat().st_size > 1000 for name in names if name.endswith(".svg"))
 

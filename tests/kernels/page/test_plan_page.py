@@ -10,10 +10,10 @@ import pytest
 
 from testbed.drawn_sweeps import make_sweep
 from wastenot.core.errors import BadInputError
-from wastenot.kernels.page.page import render_page, report_figures, write_report
+from wastenot.kernels.page.page import plan_page, report_figures
 from wastenot.kernels.plan.overview import make_overview
 from wastenot.pages.formatting import ORIGIN_TEXT
-from wastenot.pages.html_page import script_json
+from wastenot.pages.page import script_json
 from wastenot.pages.price import Price
 from wastenot.planning.planner import plan
 from wastenot.study.sweep import Kernel
@@ -23,7 +23,7 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 def check_in_browser(data, path, browse, *, picture=False):
-    write_report(data, path, price=Price(0.3, "EUR"), made_at=NOON)
+    plan_page(data, price=Price(0.3, "EUR")).write(path, made_at=NOON)
     opened = browse(path, picture=picture)
     assert opened.errors == ""
     assert opened.charts == {figure.name: 1 for figure in report_figures(data) if figure.specification}
@@ -46,7 +46,7 @@ def test_the_demo_opens_without_an_error(demo, tmp_path, browse):
 @pytest.mark.system
 def test_a_narrow_page_draws_one_panel_in_a_row(demo, tmp_path, browse):
     path = tmp_path / "demo.html"
-    write_report(demo, path, made_at=NOON)
+    plan_page(demo).write(path, made_at=NOON)
     wide, narrow = browse(path), browse(path, width=420)
     assert narrow.errors == wide.errors == ""
     assert wide.narrow == []
@@ -85,7 +85,7 @@ def test_nothing_is_cut_or_scrolls_sideways_on_a_narrow_screen(case, demo, cases
     path = tmp_path / "page.html"
     data = demo if case is None else cases[case]()
     call = f"wastenot report --study {'x' * 200}.db --out report.html"
-    write_report(data, path, price=Price(0.3, "EUR"), made_at=NOON, command=call, made_from=[("Study", "y" * 200)])
+    plan_page(data, price=Price(0.3, "EUR"), made_from=[("Study", "y" * 200)]).write(path, made_at=NOON, command=call)
     assert too_wide(path, 420) == "420 px wide: all fits"
 
 
@@ -93,7 +93,7 @@ def test_nothing_is_cut_or_scrolls_sideways_on_a_narrow_screen(case, demo, cases
 @pytest.mark.system
 def test_the_check_itself_notices_what_is_too_wide(demo, tmp_path, too_wide):
     path = tmp_path / "wide.html"
-    write_report(demo, path)
+    plan_page(demo).write(path)
     page = path.read_text(encoding="utf-8")
     path.write_text(page.replace("(max-width: 640px)", "(max-width: 64px)"), encoding="utf-8")
     assert re.search(r"scrolls|ends at", too_wide(path, 420))
@@ -102,7 +102,7 @@ def test_the_check_itself_notices_what_is_too_wide(demo, tmp_path, too_wide):
 @pytest.mark.system
 def test_the_check_itself_notices_a_broken_figure(demo, tmp_path, browse):
     path = tmp_path / "broken.html"
-    write_report(demo, path)
+    plan_page(demo).write(path)
     path.write_text(path.read_text(encoding="utf-8").replace('"type":"bar"', '"type":"nonsense"'), encoding="utf-8")
     opened = browse(path)
     assert opened.errors
@@ -112,7 +112,7 @@ def test_the_check_itself_notices_a_broken_figure(demo, tmp_path, browse):
 @pytest.mark.system
 def test_the_check_itself_notices_a_request(demo, tmp_path, browse):
     path = tmp_path / "asking.html"
-    write_report(demo, path)
+    plan_page(demo).write(path)
     page = path.read_text(encoding="utf-8").replace("<main>", '<main><img src="https://example.invalid/x.png">')
     path.write_text(page, encoding="utf-8")
     opened = browse(path)
@@ -121,7 +121,7 @@ def test_the_check_itself_notices_a_request(demo, tmp_path, browse):
 
 
 def test_names_are_escaped(cases):
-    page = render_page(cases["nasty names"](), None, NOON)
+    page = plan_page(cases["nasty names"]()).html(made_at=NOON)
     assert "<b onload" not in page
     assert "<i>" not in page
     # One end for each script that the template opens: no name closed one early.
@@ -139,7 +139,7 @@ def test_json_for_a_script_keeps_its_meaning_and_cannot_end_it():
 
 def test_every_origin_has_its_badge(cases):
     for case, origin in (("only auto", "measured"), ("one setting", "forecast"), ("pass plan", "simulated")):
-        page = render_page(cases[case](), None, NOON)
+        page = plan_page(cases[case]()).html(made_at=NOON)
         assert f'<div class="badge {origin}"' in page
         assert f"{origin} numbers" in page
 

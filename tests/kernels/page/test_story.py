@@ -149,7 +149,9 @@ def test_the_page_of_every_kind_renders_and_shows_its_story(kind, monkeypatch):
     monkeypatch.setattr(page_module, "report_figures", lambda _: ())  # these have tests of their own, and take long
     comparison = Comparison(made.workload, made.device, made.origin, "pass", ())
     overview = PlanOverview(made, comparison, (), (), None, (), ())
-    page = page_module.render_page(overview, PRICE, NOON, command="wastenot report --study my.db --out r.html")
+    page = page_module.plan_page(overview, price=PRICE).html(
+        made_at=NOON, command="wastenot report --study my.db --out r.html"
+    )
     story = story_of(made, PRICE)
     body = page[page.index("<main>") : page.index("</footer>")]
     assert f'<section class="hero {story.tone}">' in body

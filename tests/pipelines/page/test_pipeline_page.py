@@ -15,8 +15,7 @@ from wastenot.pipelines.page.energy_figure import energy_figure
 from wastenot.pipelines.page.frontier_figure import frontier_figure
 from wastenot.pipelines.page.page import (
     pipeline_figures,
-    render_pipeline_page,
-    write_pipeline_page,
+    pipeline_page,
 )
 from wastenot.pipelines.page.power_figure import power_figure
 from wastenot.pipelines.page.savings_figure import savings_figure
@@ -66,7 +65,7 @@ FAST = ("early-recomputation", "straggler")  # what a long one looks like is jud
 )
 def test_every_state_has_a_page(state):
     plan = planned(**STATES[state]).plan
-    page = render_pipeline_page(pipeline_overview(plan), made_at=MADE)
+    page = pipeline_page(pipeline_overview(plan)).html(made_at=MADE)
     assert '<div class="badge simulated"' in page and plan.digest in page
     assert not re.search(r"""(?:src|href|action)\s*=\s*["']?https?:""", page)
     assert "<b onload" not in page
@@ -185,7 +184,7 @@ def test_figures_fit_a_narrow_page_and_are_written_as_files(tmp_path, svg_only):
     [(8, 96, 500_000), pytest.param(16, 256, 1_000_000, marks=pytest.mark.slow)],
 )
 def test_pages_of_big_schedules_stay_light(ranks, micro_batches, most_bytes):
-    page = render_pipeline_page(pipeline_overview(_at_defaults(ranks, micro_batches)), made_at=MADE)
+    page = pipeline_page(pipeline_overview(_at_defaults(ranks, micro_batches))).html(made_at=MADE)
     specifications = re.search(r'id="specifications">(.*?)</script>', page, re.S)[1]
     assert len(specifications.encode()) < most_bytes
     found = json.loads(specifications)
@@ -219,7 +218,7 @@ def _at_defaults(ranks, micro_batches):
 def test_the_page_opens_without_errors_and_fits(state, tmp_path, browse, too_wide):
     made = planned(**STATES[state])
     page = tmp_path / "page.html"
-    write_pipeline_page(pipeline_overview(made.plan, savings=savings_by_shape(made.profile, made.schedule)), page)
+    pipeline_page(pipeline_overview(made.plan, savings=savings_by_shape(made.profile, made.schedule))).write(page)
     opened = browse(page)
     assert opened.errors == "" and set(opened.charts.values()) == {1}
     assert not [each for each in opened.addresses if each.startswith("http")]

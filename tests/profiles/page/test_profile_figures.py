@@ -12,7 +12,7 @@ from wastenot.core.errors import BadInputError
 from wastenot.devices.instrument import TOTAL
 from wastenot.profiles.page import page as page_module
 from wastenot.profiles.page.description import profiles_table, state_table
-from wastenot.profiles.page.page import draw_profiles, render_profile_page, write_profile_figures, write_profile_page
+from wastenot.profiles.page.page import draw_profiles, profile_page
 from wastenot.profiles.page.story import story_of
 from wastenot.profiles.profile import profile
 
@@ -71,7 +71,7 @@ def level_only(found):
 
 
 def test_one_profile_becomes_three_figures_of_three_files(alone, tmp_path, drawn_before, svg_only):
-    written = write_profile_figures([alone], tmp_path / "figures")
+    written = profile_page([alone]).export(tmp_path / "figures")
     assert [path.name for path in written] == [
         f"{name}.{end}" for name in ("profile-run", "profile-inside", "profile-method") for end in ("svg", "pdf", "png")
     ]
@@ -148,7 +148,7 @@ def test_pages_open_without_an_error(alone, after, averaged, tmp_path, browse):
     nasty = replace(alone, kernel="</script><b>&'\"", device="<i>device</i>", notes=("a <b>note</b>",), complete=False)
     for place, profiles in enumerate(([alone], [nasty], [averaged], [alone, after, averaged, level_only(alone)])):
         path = tmp_path / f"{place}.html"
-        write_profile_page(profiles, path, made_at=NOON)
+        profile_page(profiles).write(path, made_at=NOON)
         opened = browse(path)
         assert opened.errors == ""
         assert opened.charts == {figure.name: 1 for figure in draw_profiles(profiles) if figure.specification}
@@ -157,11 +157,11 @@ def test_pages_open_without_an_error(alone, after, averaged, tmp_path, browse):
 
 
 def test_a_page_says_what_is_incomplete_and_the_badge_where_numbers_come_from(alone, drawn_before):
-    page = render_profile_page([replace(alone, complete=False, notes=("too little",))], made_at=NOON)
+    page = profile_page([replace(alone, complete=False, notes=("too little",))]).html(made_at=NOON)
     assert "incomplete" in page and "too little" in page and '<div class="badge simulated"' in page
     measured = replace(alone, origin="measured")
-    assert '<div class="badge measured"' in render_profile_page([measured], made_at=NOON)
-    assert '<div class="badge simulated"' in render_profile_page([measured, alone], made_at=NOON)
+    assert '<div class="badge measured"' in profile_page([measured]).html(made_at=NOON)
+    assert '<div class="badge simulated"' in profile_page([measured, alone]).html(made_at=NOON)
 
 
 def test_figures_have_a_form_for_narrow_pages_with_one_panel_in_a_row(alone, after):
@@ -182,5 +182,5 @@ def test_the_headline_is_steady_power_and_says_whether_the_counter_agrees(alone,
 
 
 def test_the_command_that_made_a_page_stands_in_its_foot(alone, drawn_before):
-    page = render_profile_page([alone], command="wastenot profile gemm:1024", made_at=datetime(2026, 1, 2, tzinfo=UTC))
+    page = profile_page([alone]).html(command="wastenot profile gemm:1024", made_at=datetime(2026, 1, 2, tzinfo=UTC))
     assert "wastenot profile gemm:1024" in page.partition("<footer>")[2].partition("</footer>")[0]

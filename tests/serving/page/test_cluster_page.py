@@ -12,7 +12,7 @@ from wastenot.serving.cluster.outcome import compared
 from wastenot.serving.cluster.runs import run_scenario
 from wastenot.serving.cluster.scenario import parse_scenario
 from wastenot.serving.page.cluster_figures import cluster_figures, timeline_rows
-from wastenot.serving.page.cluster_page import render_cluster_page
+from wastenot.serving.page.cluster_page import cluster_page
 from wastenot.serving.page.cluster_words import classes_table, effect_text, notes_on, policies_table, verdict_text
 
 pytest.importorskip("altair")
@@ -125,7 +125,7 @@ def test_pictures_show_what_the_records_say(scenario, records):
 
 def test_the_page_says_that_it_is_simulated_and_names_each_traffic(scenario, records):
     found = compared([*records, *(replace(each, traffic="night <1>") for each in records)])
-    page = render_cluster_page(scenario, found, made_at=AT)
+    page = cluster_page(scenario, found).html(made_at=AT)
     assert "simulated numbers" in page and "steps composed of simulated kernels" in page and "mine.toml" in page
     assert all(text in page for text in ("Policies: evening", "Time line: night", "cluster-energy-2", "evening: Failed"))
     assert "<1>" not in page  # names cannot put marks into the page

@@ -8,7 +8,7 @@ import pytest
 from wastenot.core.setting import Setting
 from wastenot.serving.model.recommend import Bounds, Prices, recommend
 from wastenot.serving.page.recommend_figure import recommend_figure
-from wastenot.serving.page.recommend_page import write_recommend_page
+from wastenot.serving.page.recommend_page import recommend_page
 from wastenot.serving.page.recommend_words import Recommended, chosen_table, effect_text, origin_of
 from wastenot.serving.tables.records import Percentiles, ServingPoint
 
@@ -62,7 +62,7 @@ def test_forecasts_are_marked_and_stand_beside_what_was_measured(tmp_path):
     (row,) = chosen_table(found).rows
     assert row.values[2] == "forecast" and row.values[-1] == 0.5
     assert any(each["evidence"] == "forecast" for each in drawn(found, "evidence"))
-    write_recommend_page(found, tmp_path / "page.html", sources=["table.csv"], made_at=AT)
+    recommend_page(found, sources=["table.csv"]).write(tmp_path / "page.html", made_at=AT)
     page = (tmp_path / "page.html").read_text()
     assert "Clocks forecast by x." in page and "table.csv" in page and "least time between tokens is 90 ms" in page
     assert "saves nothing" not in page

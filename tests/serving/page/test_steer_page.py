@@ -12,7 +12,7 @@ from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.loads import LogNormal, poisson
 from wastenot.serving.model.steering import steer
 from wastenot.serving.model.tables import EngineTables
-from wastenot.serving.page.steer_page import render_steer_page, steer_figures
+from wastenot.serving.page.steer_page import steer_figures, steer_page
 from wastenot.serving.page.steer_words import best_of, effect_text, policies_table
 from wastenot.serving.page.timeline_figure import timeline_rows
 
@@ -76,9 +76,9 @@ def test_the_headline_is_of_what_saves_most_in_time(found):
 
 
 def test_the_page_says_that_it_is_simulated_and_on_what(found):
-    page = render_steer_page(found, trace="requests.csv", made_at=AT)
+    page = steer_page(found, trace="requests.csv").html(made_at=AT)
     assert "simulated numbers" in page and "steps fitted to measured steps" in page and "requests.csv" in page
     kernels = replace(found.engine.tables, source="kernels", evidence="forecast")
     forecast = replace(found, engine=replace(found.engine, tables=kernels))
-    page = render_steer_page(forecast, made_at=AT)
+    page = steer_page(forecast).html(made_at=AT)
     assert "forecast numbers" in page and "steps forecast from kernels" in page

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,10 +12,9 @@ from wastenot.control.page.story import story_of
 from wastenot.control.page.tables import events_table, gpus_table
 from wastenot.control.page.time_line_figure import subtitle, time_line_figure
 from wastenot.control.status import Summary
-from wastenot.core.files import write_text
-from wastenot.pages.figure import Figure, export_figures
+from wastenot.pages.figure import Figure
 from wastenot.pages.formatting import duration
-from wastenot.pages.html_page import render
+from wastenot.pages.page import Page
 
 _WARNS = ("refused", "drift", "stepped")
 
@@ -31,58 +29,38 @@ def applied_figures(summary: Summary) -> tuple[Figure, ...]:
     return time_line_figure(summary), *(figure for figure in others if figure.specification is not None)
 
 
-def write_applied_page(
-    summary: Summary, path: str | os.PathLike[str], *, command: str | None = None, made_at: datetime | None = None
-) -> None:
-    """Write the page.
-
-    Args:
-        summary: of the run.
-        path: the HTML file to create or replace.
-        command: that makes the page again, shown in its foot; ``None`` where it is not known.
-        made_at: date shown on the page; now by default.
+def applied_page(summary: Summary) -> Page:
+    """The page of a run.
 
     Raises:
-        BadInputError: the file cannot be written.
         MissingExtraError: the ``report`` extra is not installed.
     """
-    write_text(path, render_applied_page(summary, command=command, made_at=made_at or datetime.now(UTC)))
-
-
-def render_applied_page(summary: Summary, *, command: str | None = None, made_at: datetime) -> str:
-    """The page as text; see :func:`write_applied_page`."""
     status = summary.status
     tone, effect, verdict, panels = story_of(summary)
     first = next(iter(status.gpus), None)
+    device = first.device if first else ""
     begun = datetime.fromtimestamp(status.started_unix_s, UTC)
-    made_from = [
-        ("Plan", f"{status.plan}, digest {status.plan_digest}"),
-        ("Workload", status.workload),
-        ("GPUs", ", ".join(f"{gpu.device}: {gpu.model}, {gpu.unique_id}" for gpu in status.gpus)),
-        (
-            "Began",
-            f"{begun:%Y-%m-%d %H:%M:%S} UTC, ran {duration(status.elapsed_s)}, controlled by process {status.process}",
-        ),
-    ]
-    return render(
-        "applied.html.j2",
-        status.origin,
-        applied_figures(summary),
-        [("events", events_table(summary)), ("gpus", gpus_table(summary))],
-        made_at,
-        device=first.device if first else "",
-        command=command,
-        made_from=made_from,
-        title=(status.workload, f"on {first.device if first else 'no GPU'} under {Path(status.plan).name}"),
-        tone=tone,
+    return Page(
+        verb="apply",
+        brand="plan at work",
+        title=(status.workload, f"on {device or 'no GPU'} under {Path(status.plan).name}"),
+        origin=status.origin,
         effect=effect,
         verdict=verdict,
         panels=panels,
+        figures=applied_figures(summary),
+        tables=[("events", events_table(summary)), ("gpus", gpus_table(summary))],
+        tone=tone,
         notes=[f"{event.text[:1].upper()}{event.text[1:]}." for event in status.events if event.kind in _WARNS],
         about=subtitle(summary),
+        device=device,
+        made_from=(
+            ("Plan", f"{status.plan}, digest {status.plan_digest}"),
+            ("Workload", status.workload),
+            ("GPUs", ", ".join(f"{gpu.device}: {gpu.model}, {gpu.unique_id}" for gpu in status.gpus)),
+            (
+                "Began",
+                f"{begun:%Y-%m-%d %H:%M:%S} UTC, ran {duration(status.elapsed_s)}, controlled by process {status.process}",
+            ),
+        ),
     )
-
-
-def write_applied_figures(summary: Summary, folder: str | os.PathLike[str]) -> list[Path]:
-    """Write the figures; see :func:`wastenot.pages.figure.export_figures`."""
-    return export_figures(applied_figures(summary), summary.status.origin, folder)

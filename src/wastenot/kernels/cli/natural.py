@@ -129,10 +129,11 @@ def _show(
     page = out or Path(f"natural-{overview.workload}.html")
     written = []
     try:
-        from wastenot.kernels.natural.page.page import write_natural_figures, write_natural_page
+        from wastenot.kernels.natural.page.page import natural_page
 
-        write_natural_page(overview, page, command=typed_command(study))
-        written = [str(page), *(map(str, write_natural_figures(overview, figures)) if figures is not None else ())]
+        made = natural_page(overview)
+        made.write(page, command=typed_command(study))
+        written = [str(page), *(map(str, made.export(figures)) if figures is not None else ())]
     except MissingExtraError as error:
         say(f"no page: {error}; or copy {study} to where that is installed: wastenot natural --study {Path(study).name}")
     if as_json:

@@ -15,7 +15,7 @@ from wastenot.core.progress import Progress
 from wastenot.core.setting import Setting
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Device
-from wastenot.kernels.page.page import report_figures, write_report
+from wastenot.kernels.page.page import plan_page
 from wastenot.kernels.page.tables import comparison_table, kernel_table_by_pass
 from wastenot.kernels.page.transfer_figure import transfer_figure
 from wastenot.kernels.plan.overview import make_overview
@@ -204,9 +204,9 @@ def _card(card: _Card, progress: Progress) -> CardResult:
     plan = validate(again, plan, kernels, repeats=REPEATS, progress=_Part(progress, f"{name}, validation"))
     plan.write(folder / "plan.json")
     overview = make_overview(sweep, plan)
-    figures = report_figures(overview)
-    write_report(overview, folder / "report.html", command=f"wastenot reproduce --seed {card.seed}", figures=figures)
-    export_figures(figures, plan.origin, folder / "figures")
+    page = plan_page(overview)
+    page.write(folder / "report.html", command=f"wastenot reproduce --seed {card.seed}")
+    page.export(folder / "figures")
     by_pass = Planner(study.read(passes.name, granularity="pass")).plan(_STRICT)
     return CardResult(name, plan, overview.comparison, by_pass)
 

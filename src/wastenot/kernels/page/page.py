@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 
-from wastenot.core.files import write_text
 from wastenot.core.wording import counted
 from wastenot.kernels.page.curve_figure import curve_figure
 from wastenot.kernels.page.desirability_figure import desirability_figure
@@ -19,70 +16,55 @@ from wastenot.kernels.page.switching_figure import switching_figure
 from wastenot.kernels.page.tables import applicable_table, comparison_table, context_table, kernel_table
 from wastenot.kernels.plan.overview import PlanOverview
 from wastenot.pages.figure import Figure
-from wastenot.pages.html_page import render
+from wastenot.pages.page import Numbers, Page
 from wastenot.pages.price import Price
 from wastenot.pages.table import Fold, Table
 
 MOST_TABLE_ROWS = 200
 
 
-def write_report(
-    overview: PlanOverview,
-    path: str | os.PathLike[str],
-    *,
-    price: Price | None = None,
-    made_at: datetime | None = None,
-    command: str | None = None,
-    made_from: Sequence[tuple[str, str]] = (),
-    figures: Sequence[Figure] | None = None,
-) -> None:
-    """Write the page.
+def plan_page(overview: PlanOverview, *, price: Price | None = None, made_from: Sequence[tuple[str, str]] = ()) -> Page:
+    """The page of a plan.
 
     Args:
         overview: what to show.
-        path: the HTML file to create or replace.
         price: of electricity; without it no costs are shown.
-        made_at: date shown on the page; now by default.
-        command: that makes the page again, shown in its foot; without passwords.
-        made_from: what the numbers come from, as (name, text) pairs; shown beside it.
-        figures: of :func:`report_figures`, where they are composed already.
+        made_from: what the numbers come from, as (name, text) pairs.
 
     Raises:
-        BadInputError: the file cannot be written.
         MissingExtraError: the ``report`` extra is not installed.
     """
-    write_text(path, render_page(overview, price, made_at or datetime.now(UTC), command, made_from, figures))
-
-
-def render_page(
-    overview: PlanOverview,
-    price: Price | None,
-    made_at: datetime,
-    command: str | None = None,
-    made_from: Sequence[tuple[str, str]] = (),
-    figures: Sequence[Figure] | None = None,
-) -> str:
-    """The page as text; see :func:`write_report`."""
     plan = overview.plan
-    applicable = applicable_table(plan)
-    return render(
-        "plan.html.j2",
-        plan.origin,
-        report_figures(overview) if figures is None else figures,
-        [
-            *([] if applicable is None else [("applicable", applicable)]),
+    story, applicable = story_of(plan, price), applicable_table(plan)
+    figures = report_figures(overview)
+    return Page(
+        verb="report",
+        brand="energy report",
+        title=(plan.workload, f"on {plan.device}"),
+        origin=plan.origin,
+        effect=story.effect,
+        verdict=story.verdict,
+        panels=story.panels,
+        figures=figures[:-1],
+        tables=[
             ("kernels", kernel_table(plan, MOST_TABLE_ROWS)),
             ("comparison", _folded(comparison_table(overview.comparison))),
             *([] if overview.context is None else [("context", context_table(overview.context))]),
         ],
-        made_at,
+        tone=story.tone,
+        panel_kinds=("plan", "today", "rest"),
+        notes=warnings(plan),
+        about=f"{plan.workload} on {plan.device} · {plan.origin} numbers · changes relative to auto",
         device=plan.device,
-        command=command,
         made_from=(*made_from, ("Plan", plan.digest)),
-        plan=plan,
-        story=story_of(plan, price),
-        numbers=plan_numbers(plan, price),
-        warnings=warnings(plan),
+        numbers=Numbers(
+            "The plan in numbers",
+            "cost, waste, proof, switches, and the plan at each granularity",
+            plan_numbers(plan, price),
+            [] if applicable is None else [("applicable", applicable)],
+        ),
+        before_notes="No plan: ",
+        last_figures=figures[-1:],
     )
 
 

@@ -7,7 +7,7 @@ from wastenot.kernels.page.coverage_text import among, coverage_note
 from wastenot.kernels.page.story import saved_joules
 from wastenot.kernels.page.verdict import is_default
 from wastenot.pages.formatting import SPACE, change, percent, quantity, shortened
-from wastenot.pages.html_page import Card
+from wastenot.pages.page import Card
 from wastenot.pages.price import SECONDS_PER_YEAR, Price, energy_text
 from wastenot.planning.plan import Goal, Plan
 from wastenot.study.plausible import implausible_power

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
-from wastenot.core.files import write_text
 from wastenot.pages.figure import Figure
-from wastenot.pages.html_page import render
-from wastenot.pages.table import Table
+from wastenot.pages.page import Page
 from wastenot.pipelines.page.clocks_figure import clocks_figure
 from wastenot.pipelines.page.drawing import about
 from wastenot.pipelines.page.energy_figure import energy_figure
@@ -39,66 +35,38 @@ def pipeline_figures(overview: PipelineOverview) -> tuple[Figure, ...]:
     )
 
 
-def write_pipeline_page(
-    overview: PipelineOverview,
-    path: str | os.PathLike[str],
-    *,
-    command: str | None = None,
-    made_from: Sequence[tuple[str, str]] = (),
-    made_at: datetime | None = None,
-    figures: Sequence[Figure] | None = None,
-) -> None:
-    """Write the page.
+def pipeline_page(overview: PipelineOverview, *, made_from: Sequence[tuple[str, str]] = ()) -> Page:
+    """The page of a pipeline's plan.
 
     Args:
         overview: what to show, of :func:`wastenot.pipelines.plan.overview.pipeline_overview`.
-        path: the HTML file to create or replace.
-        command: that makes the page again, shown in its foot; ``None`` where it is not known.
-        made_from: what the numbers come from, as (name, text) pairs; shown beside it.
-        made_at: date shown on the page; now by default.
-        figures: of :func:`pipeline_figures`, where they are composed already.
+        made_from: what the numbers come from, as (name, text) pairs.
 
     Raises:
-        BadInputError: the file cannot be written.
         MissingExtraError: the ``report`` extra is not installed.
     """
-    made_at = made_at or datetime.now(UTC)
-    write_text(path, render_pipeline_page(overview, command=command, made_from=made_from, made_at=made_at, figures=figures))
-
-
-def render_pipeline_page(
-    overview: PipelineOverview,
-    *,
-    command: str | None = None,
-    made_from: Sequence[tuple[str, str]] = (),
-    made_at: datetime,
-    figures: Sequence[Figure] | None = None,
-) -> str:
-    """The page as text; see :func:`write_pipeline_page`."""
     plan = overview.plan
     tone, effect, verdict, panels = story_of(overview)
-    tables: list[tuple[str, Table | None]] = [
-        ("stages", stages_table(overview)),
-        ("ranks", ranks_table(overview)),
-        ("stragglers", stragglers_table(overview)),
-        ("frontier", frontier_table(overview)),
-    ]
-    return render(
-        "pipeline.html.j2",
-        plan.origin,
-        pipeline_figures(overview) if figures is None else figures,
-        [(name, table) for name, table in tables if table is not None],
-        made_at,
-        device=plan.device,
-        command=command,
-        made_from=(*made_from, ("Plan", plan.digest)),
+    return Page(
+        verb="pipeline",
+        brand="pipeline plan",
         title=(plan.name, f"in {plan.stages} stages on {plan.device}"),
-        tone=tone,
+        origin=plan.origin,
         effect=effect,
         verdict=verdict,
         panels=panels,
+        figures=pipeline_figures(overview),
+        tables=[
+            ("stages", stages_table(overview)),
+            ("ranks", ranks_table(overview)),
+            ("stragglers", stragglers_table(overview)),
+            ("frontier", frontier_table(overview)),
+        ],
+        tone=tone,
         notes=_notes(overview),
         about=about(overview),
+        device=plan.device,
+        made_from=(*made_from, ("Plan", plan.digest)),
     )
 
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from pathlib import Path
 
 from wastenot.core.errors import BadInputError
-from wastenot.core.files import write_text
 from wastenot.core.origin import Origin
-from wastenot.pages.figure import Figure, export_figures
-from wastenot.pages.html_page import render
-from wastenot.pages.table import Table
+from wastenot.pages.figure import Figure
+from wastenot.pages.page import Page
 from wastenot.profiles.page.comparison_figures import components_figure, contexts_figure, shapes_figure
 from wastenot.profiles.page.description import (
     profiles_table,
@@ -28,63 +23,43 @@ from wastenot.profiles.page.story import story_of
 from wastenot.profiles.result import Profile
 
 
-def write_profile_page(
-    profiles: Sequence[Profile],
-    path: str | os.PathLike[str],
-    *,
-    relative: bool = False,
-    command: str | None = None,
-    made_at: datetime | None = None,
-) -> None:
-    """Write the page.
+def profile_page(profiles: Sequence[Profile], *, relative: bool = False) -> Page:
+    """The page of power profiles.
 
     Args:
         profiles: one, shown in full, or several, shown side by side.
-        path: the HTML file to create or replace.
         relative: show the power of several as a fraction of the largest, instead of watts.
-        command: that makes the page again, shown in its foot; ``None`` where it is not known.
-        made_at: date shown on the page; now by default.
 
     Raises:
-        BadInputError: there is no profile, or the file cannot be written.
+        BadInputError: there is no profile.
         MissingExtraError: the ``report`` extra is not installed.
     """
-    page = render_profile_page(profiles, relative=relative, command=command, made_at=made_at or datetime.now(UTC))
-    write_text(path, page)
-
-
-def render_profile_page(
-    profiles: Sequence[Profile], *, relative: bool = False, command: str | None = None, made_at: datetime
-) -> str:
-    """The page as text; see :func:`write_profile_page`."""
     figures = draw_profiles(profiles, relative=relative)
-    tables: list[tuple[str, Table]]
     if len(profiles) == 1:
         profile = profiles[0]
         made_from = [("Device", f"{profile.device}: {profile.model}"), ("Driver", profile.driver)]
         title, where = (subject(profile), f"on {profile.device}"), subtitle(profile)
-        tables = [("states", state_table(profile))]
+        table = "states", state_table(profile)
     else:
         title = f"{len(profiles)} power profiles", "side by side"
         where = " · ".join(dict.fromkeys(f"{profile.device}, {profile.origin} numbers" for profile in profiles))
         made_from = [("Devices", ", ".join(dict.fromkeys(profile.device for profile in profiles)))]
-        tables = [("profiles", profiles_table(profiles, relative=relative))]
+        table = "profiles", profiles_table(profiles, relative=relative)
     tone, effect, verdict, panels = story_of(profiles)
-    return render(
-        "profile.html.j2",
-        _origin_of(profiles),
-        figures,
-        tables,
-        made_at,
-        command=command,
-        made_from=made_from,
+    return Page(
+        verb="power profile",
+        brand="power profile",
         title=title,
-        tone=tone,
+        origin=_origin_of(profiles),
         effect=effect,
         verdict=verdict,
         panels=panels,
+        figures=figures,
+        tables=[table],
+        tone=tone,
         notes=_notes(profiles),
         about=where,
+        made_from=made_from,
     )
 
 
@@ -118,13 +93,6 @@ def draw_profiles(profiles: Sequence[Profile], *, relative: bool = False) -> tup
         shapes_figure(profiles, relative=relative),
         contexts_figure(profiles),
     )
-
-
-def write_profile_figures(
-    profiles: Sequence[Profile], folder: str | os.PathLike[str], *, relative: bool = False
-) -> list[Path]:
-    """Write the figures of :func:`draw_profiles`; see :func:`wastenot.pages.figure.export_figures`."""
-    return export_figures(draw_profiles(profiles, relative=relative), _origin_of(profiles), folder)
 
 
 def _origin_of(profiles: Sequence[Profile]) -> Origin:

@@ -178,13 +178,14 @@ def engine(
         write_engine(profile, out, command=command)
         files.append(str(out))
     if page is not None or figures is not None:
-        from wastenot.serving.page.engine_page import write_engine_figures, write_engine_page
+        from wastenot.serving.page.engine_page import engine_page
 
+        made = engine_page(profile, context=asked)
         if page is not None:
-            write_engine_page(profile, page, context=asked, command=command)
+            made.write(page, command=command)
             files.append(str(page))
         if figures is not None:
-            files += [str(each) for each in write_engine_figures(profile, figures, context=asked)]
+            files += map(str, made.export(figures))
     if as_json:
         print_json("engine", _document(profile, points, prefills, asked, files))
         return

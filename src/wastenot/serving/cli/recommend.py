@@ -102,19 +102,16 @@ def recommend(
     chosen, unmet = recommended(points, bounds, unit=unit, prices=prices)
     alone = () if clocks is None else recommended(measured, bounds, unit=unit, prices=prices)[0]
     if (page is not None or figures is not None) and chosen:
-        from wastenot.serving.page.recommend_page import write_recommend_figures, write_recommend_page
+        from wastenot.serving.page.recommend_page import recommend_page
         from wastenot.serving.page.recommend_words import Recommended
         from wastenot.study.database import parse_address
-        from wastenot.terminal.output import say, typed_command
+        from wastenot.terminal.output import typed_command
+        from wastenot.terminal.written_page import write_page
 
         typed = typed_command(listed[0]) if len(listed) == 1 else None
         found = Recommended(points, chosen, unmet, bounds, unit, prices, alone)
-        if page is not None:
-            write_recommend_page(found, page, sources=[parse_address(each).label for each in listed], command=typed)
-            say(f"{page}: page written")
-        if figures is not None:
-            write_recommend_figures(found, figures)
-            say(f"{figures}: figure written")
+        made = recommend_page(found, sources=[parse_address(each).label for each in listed])
+        write_page(made, page, figures, command=typed, word="page")
     if as_json:
         print_json("recommend", _document(chosen, unmet, bounds, unit, prices, len(points)))
     elif chosen:

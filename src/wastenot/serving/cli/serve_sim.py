@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wastenot.core.errors import BadInputError
-from wastenot.core.wording import counted
 from wastenot.terminal.options import FiguresOption, JsonOption
 
 if TYPE_CHECKING:
@@ -89,15 +88,11 @@ def serve_sim(
     records = _run(chosen, str(study or scenario.with_suffix(".db")), _shared(processes, ray))
     found = compared(records, asked.parts.objective.minimise)
     if page is not None or figures is not None:
-        from wastenot.serving.page.cluster_page import write_cluster_figures, write_cluster_page
+        from wastenot.serving.page.cluster_page import cluster_page
         from wastenot.terminal.output import typed_command
+        from wastenot.terminal.written_page import write_page
 
-        if page is not None:
-            write_cluster_page(chosen, found, page, command=typed_command(str(scenario)))
-            say(f"{page}: page written")
-        if figures is not None:
-            written = write_cluster_figures(chosen, found, figures)
-            say(f"{figures}: {counted(len(written), 'file')} written")
+        write_page(cluster_page(chosen, found), page, figures, command=typed_command(str(scenario)), word="page")
     document = scenario_document(chosen, found)
     if out is not None:
         from wastenot.core.files import write_text
@@ -227,21 +222,22 @@ def _known(outcome: Outcome, of: Callable[[RunRecord], float | None]) -> dict[st
 
 def scenario_text(scenario: Scenario, found: Sequence[Comparison]) -> RenderableType:
     """What the verb found, for a terminal."""
-    from wastenot.serving.page.cluster_words import about_cluster
+    from wastenot.serving.page.cluster_words import about_cluster, steps_text
     from wastenot.terminal.tables import Group, Text
 
     name, rest = about_cluster(scenario)
-    parts: list[RenderableType] = [Text.assemble((name, "bold"), f" {rest}")]
+    parts: list[RenderableType] = [Text.assemble((name, "bold"), f" {rest} (simulated, {steps_text(scenario)})")]
     for each in found:
         parts += ["", *_comparison_text(scenario, each)]
     return Group(*parts)
 
 
 def _comparison_text(scenario: Scenario, found: Comparison) -> Sequence[RenderableType]:
-    from wastenot.serving.page.cluster_words import notes_on, policies_table, traffic_text
+    from wastenot.serving.page.cluster_words import failure_note, notes_on, policies_table, traffic_text
     from wastenot.terminal.tables import Text, rich_table
 
-    notes = [Text(note, style="yellow" if note.startswith("Failed") else "") for note in notes_on(scenario, found)]
+    failure = failure_note(scenario, found)
+    notes = [Text(note, style="yellow" if note == failure else "") for note in notes_on(scenario, found)]
     return [
         Text.assemble((found.traffic, "bold"), f": {traffic_text(scenario, found)}"),
         "",

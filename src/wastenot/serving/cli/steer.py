@@ -155,10 +155,10 @@ def steer(
             progress=progress,
         )
     if page is not None:
-        from wastenot.serving.page.steer_page import write_steer_page
+        from wastenot.serving.page.steer_page import steer_page
         from wastenot.terminal.output import typed_command
 
-        write_steer_page(found, page, trace=str(trace), command=typed_command(str(engine)))
+        steer_page(found, trace=str(trace)).write(page, command=typed_command(str(engine)))
         say(f"{page}: page written")
     if as_json:
         print_json("steer", steering_document(found, str(engine), str(trace)))

@@ -41,13 +41,13 @@ def steps_text(scenario: Scenario) -> str:
 
 
 def about_cluster(scenario: Scenario) -> tuple[str, str]:
-    """The model, and on what it runs; always with the word that it is simulated."""
+    """The model, and on what it runs."""
     cluster = scenario.cluster
     first = cluster.layouts[0]
     degrees = _listed([str(each.gpus) for each in cluster.layouts])
     engines = f"engines of {degrees} GPU{'' if degrees == '1' else 's'}"
     hosts = f"{counted(cluster.hosts, 'host')} of {counted(cluster.gpus_per_host, 'GPU')}"
-    text = f"on {hosts}, {engines}, {first.device or 'a device without a name'} (simulated, {steps_text(scenario)})"
+    text = f"on {hosts}, {engines}, {first.device or 'a device without a name'}"
     return first.model or "engine", text
 
 
@@ -93,15 +93,19 @@ def verdict_text(scenario: Scenario, found: Comparison) -> str:
     return f"against {found.outcomes[0].policy}, over {traffic_text(scenario, found)} ({steps_text(scenario)}){seers}"
 
 
-def notes_on(scenario: Scenario, found: Comparison) -> list[str]:
-    """What to know before believing the table."""
-    notes = []
+def failure_note(scenario: Scenario, found: Comparison) -> str | None:
+    """Which policies failed, where any did."""
     failed = [each.policy for each in found.outcomes if each.failed]
-    if failed:
-        asked = percent(scenario.parts.run.attain, 0)
-        notes.append(
-            f"Failed, with fewer than {asked} of a class in time: {_listed(failed)}; what they save, readers pay for."
-        )
+    if not failed:
+        return None
+    asked = percent(scenario.parts.run.attain, 0)
+    return f"Failed, with fewer than {asked} of a class in time: {_listed(failed)}; what they save, readers pay for."
+
+
+def notes_on(scenario: Scenario, found: Comparison) -> list[str]:
+    """What to know before believing the table, first of failures."""
+    failure = failure_note(scenario, found)
+    notes = [] if failure is None else [failure]
     first = found.outcomes[0]
     if first.failed:
         notes.append(f"Savings are against {first.policy}, which failed itself: compare energies of those that did not.")

@@ -1,0 +1,204 @@
+"""What all pages share: style, scripts, figures, tables and cards. A page is self-contained and fetches nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from wastenot.core.files import write_text
+from wastenot.core.origin import Origin
+from wastenot.core.version import own_version
+from wastenot.devices.simulated.basis import basis_of
+from wastenot.pages.figure import Figure, export_figures
+from wastenot.pages.formatting import ORIGIN_TEXT
+from wastenot.pages.optional_imports import load
+from wastenot.pages.panel import Panel, Tone
+from wastenot.pages.table import Row, Table
+from wastenot.pages.theme import DARK, LIGHT
+from wastenot.pages.vega_bundle import vega_bundle
+
+_TEMPLATES = ("page.html.j2", "cards.html.j2", "hero.html.j2")
+_STYLES = ("page.css", "hero.css", "tables.css")
+_LONG_TABLE = 60  # rows above which a table scrolls in its own frame
+
+# Characters that could end a script element or begin a comment in it; JSON means the same with them escaped.
+_UNSAFE_IN_SCRIPT = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One headline number: a label, the value, what it means, and whether it is a main one."""
+
+    label: str
+    value: str
+    detail: str
+    main: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """Numbers that are folded away under the headline.
+
+    Attributes:
+        title: of them together.
+        about: which they are.
+        cards: the numbers.
+        tables: (name, table) pairs below them.
+    """
+
+    title: str
+    about: str
+    cards: Sequence[Card]
+    tables: Sequence[tuple[str, Table]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a page shows; every page is laid out alike.
+
+    Attributes:
+        verb: that makes it, for the window's title.
+        brand: what it is of, beside the product's name.
+        title: what it is of, and where.
+        origin: of the numbers on it.
+        effect: the headline.
+        verdict: how sure it is.
+        panels: what follows from it.
+        figures: in the order they are shown.
+        tables: (name, table) pairs, in the order they are shown; those without rows are left out.
+        tone: how sure it is, as a colour.
+        panel_kinds: how prominent each panel is.
+        notes: what to know beforehand.
+        about: what the tables are of.
+        device: that the numbers are of; of a simulated one is said what its constants rest on.
+        made_from: what the numbers come from, as (name, text) pairs.
+        numbers: folded away under the headline.
+        before_notes: words before the notes of rows of tables.
+        last_figures: shown after the tables.
+        cannot_tell: what the page cannot tell, at its end.
+    """
+
+    verb: str
+    brand: str
+    title: tuple[str, str]
+    origin: Origin
+    effect: str
+    verdict: str
+    panels: Sequence[Panel]
+    figures: Sequence[Figure]
+    tables: Sequence[tuple[str, Table | None]]
+    tone: Tone = "neutral"
+    panel_kinds: tuple[str, ...] = ("plan", "rest", "rest")
+    notes: Sequence[str] = ()
+    about: str = ""
+    device: str = ""
+    made_from: Sequence[tuple[str, str]] = ()
+    numbers: Numbers | None = None
+    before_notes: str = ""
+    last_figures: Sequence[Figure] = ()
+    cannot_tell: Sequence[str] = ()
+
+    def html(self, *, command: str | None = None, made_at: datetime | None = None) -> str:
+        """The page as text.
+
+        Args:
+            command: that makes the page again, shown in its foot, without passwords; ``None`` where it is not known.
+            made_at: date shown on it; now by default.
+
+        Raises:
+            MissingExtraError: the ``report`` extra is not installed.
+        """
+        made_at = made_at or datetime.now(UTC)
+        jinja = load("jinja2")
+        environment = jinja.Environment(
+            loader=jinja.DictLoader({name: _resource(name) for name in _TEMPLATES}),
+            autoescape=True,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            undefined=jinja.StrictUndefined,
+        )
+        page: str = environment.get_template("page.html.j2").render(
+            page=self,
+            origin_text="; ".join(filter(None, (ORIGIN_TEXT[self.origin], basis_of(self.device)))),
+            tables=_for_page(self.tables),
+            number_tables=() if self.numbers is None else _for_page(self.numbers.tables),
+            made_on=f"{made_at:%Y-%m-%d %H:%M} {made_at.tzname() or ''}".rstrip(),
+            version=own_version(),
+            style="".join(map(_resource, _STYLES)),
+            script=_resource("page.js") + _resource("controls.js"),
+            command=command,
+            bundle=vega_bundle(),
+            specifications=script_json(_drawings((*self.figures, *self.last_figures))),
+            themes=script_json({"light": LIGHT, "dark": DARK}),
+        )
+        return page
+
+    def write(self, path: str | os.PathLike[str], *, command: str | None = None, made_at: datetime | None = None) -> None:
+        """Write the page to an HTML file, which is created or replaced; see :meth:`html`.
+
+        Raises:
+            BadInputError: the file cannot be written.
+            MissingExtraError: the ``report`` extra is not installed.
+        """
+        write_text(path, self.html(command=command, made_at=made_at))
+
+    def export(self, folder: str | os.PathLike[str]) -> list[Path]:
+        """Write the figures; see :func:`wastenot.pages.figure.export_figures`."""
+        return export_figures((*self.figures, *self.last_figures), self.origin, folder)
+
+
+def script_json(value: object) -> str:
+    """JSON that is safe inside a ``script`` element, whatever names are in it.
+
+    Raises:
+        ValueError: a number in it is not finite.
+    """
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).translate(_UNSAFE_IN_SCRIPT)
+
+
+def _drawings(figures: Sequence[Figure]) -> dict[str, Any]:
+    """The specifications of all figures, with the data that they share written once."""
+    datasets: dict[str, Any] = {}
+    drawings: dict[str, dict[str, Any]] = {}
+    for figure in figures:
+        for form, specification in (("wide", figure.specification), ("narrow", figure.narrow)):
+            if specification is not None:
+                datasets |= specification.get("datasets", {})
+                bare = {name: value for name, value in specification.items() if name != "datasets"}
+                drawings.setdefault(figure.name, {})[form] = bare
+    return {"datasets": datasets, "figures": drawings}
+
+
+def _for_page(tables: Sequence[tuple[str, Table | None]]) -> list[dict[str, Any]]:
+    return [_rows_for_page(name, table) for name, table in tables if table is not None]
+
+
+def _rows_for_page(name: str, table: Table) -> dict[str, Any]:
+    """A table with its rows in groups, those in sight and those folded away, as the template iterates over them."""
+    shown = len(table.rows) if table.fold is None else table.fold.shown
+    return {
+        "name": name,
+        "table": table,
+        "groups": _groups(table.rows[:shown]),
+        "folded": _groups(table.rows[shown:]),
+        "long": len(table.rows) > _LONG_TABLE,
+    }
+
+
+def _groups(rows: Sequence[Row]) -> list[tuple[str | None, list[Row]]]:
+    groups: list[tuple[str | None, list[Row]]] = []
+    for row in rows:
+        if not groups or groups[-1][0] != row.group:
+            groups.append((row.group, []))
+        groups[-1][1].append(row)
+    return groups
+
+
+def _resource(name: str) -> str:
+    return files("wastenot.pages").joinpath("templates", name).read_text(encoding="utf-8")
