@@ -31,7 +31,7 @@ from wastenot.serving.cluster.model import (
     SetClock,
     Start,
 )
-from wastenot.serving.cluster.simulation import core
+from wastenot.serving.cluster.simulation import core, records
 from wastenot.serving.cluster.simulation.simulate import Answers, simulate_cluster, simulate_cluster_in_parts
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.loads import LogNormal, poisson
@@ -89,7 +89,7 @@ def run(instances: int, rate_per_s: float, router: Router) -> None:
     requests = poisson(instances * rate_per_s, REQUESTS / (instances * rate_per_s), PROMPT, OUTPUT, seed=1)
     inside, spent_s = core.run, [0.0]
 
-    def timed(state: core.State, until_s: float) -> int:
+    def timed(state: records.State, until_s: float) -> int:
         began = process_time()
         why = inside(state, until_s)
         spent_s[0] += process_time() - began

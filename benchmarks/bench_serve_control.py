@@ -25,7 +25,7 @@ from benchmarks.verdict import Verdict
 from testbed.stand_in.fixtures import start_stand_in
 from wastenot.serving.control.control import control, held
 from wastenot.serving.control.instance import Instance, Rules
-from wastenot.serving.control.recent_readings import Heard
+from wastenot.serving.control.instance_reading import Heard
 from wastenot.serving.control.sources import DirectSource, followed
 
 SERVERS, SECONDS = 100, 20.0

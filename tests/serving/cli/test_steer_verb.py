@@ -90,7 +90,10 @@ def test_the_page_shows_the_time_line(served, tmp_path):
     [
         (["steer", "none.json", "--trace", "trace.csv"], "none.json"),
         (["steer", "engine.json", "--trace", "none.csv"], "none.csv: cannot be read"),
-        ([*GIVEN, "--policy", "best"], "--policy best: is none of greatest, fixed, throttllem, greenllm, wastenot, oracle"),
+        (
+            [*GIVEN, "--policy", "best"],
+            "--policy best: is none of greatest, fixed, throttllem, greenllm, wastenot, by-metrics, oracle",
+        ),
         ([*GIVEN, "--load", "50%", "--rate", "3"], "give one of them"),
         ([*GIVEN, "--rate", "0"], "--rate 0: must be above 0"),
         ([*GIVEN, "--rate", "inf"], "--rate inf: must be above 0, and finite"),

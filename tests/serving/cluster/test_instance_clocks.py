@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wastenot.serving.cluster.clock_rules import decode_s, greatest, lowest_in_time, rule_at
+from wastenot.serving.cluster.clock_rules import decode_s, rule_at
 from wastenot.serving.cluster.frontiers import InstanceFrontier
 from wastenot.serving.cluster.ladders import PATIENCE, ladder, ladder_frontier
 from wastenot.serving.cluster.mixes import mix_of
@@ -51,14 +51,3 @@ def test_ladders_keep_deadlines_for_less_than_fixed_clocks_do(three_clocks: Engi
         assert keeps
         assert power_w == pytest.approx(known.power_w[level], rel=0.03)
         assert power_w < 1.01 * min(watts for good, watts in (trial.run(each, rate) for each in fixed) if good)
-
-
-def test_the_lowest_clock_in_time_is_the_lowest(three_clocks: Engine) -> None:
-    deadlines = Deadlines(tbt_s=0.03)
-    rule = lowest_in_time(three_clocks, 500.0, deadlines, within=1.0)
-    time_s = decode_s(three_clocks, 500.0)
-    for batch, setting in enumerate(rule.by_batch):
-        in_time = np.flatnonzero(time_s[:, batch] <= 0.03)
-        assert setting == (in_time[0] if len(in_time) else 2)
-    assert rule.prompts == 2
-    assert (greatest(three_clocks).by_batch == 2).all()

@@ -15,7 +15,7 @@ from wastenot.serving.bench.latency_counts import LatencyCounts
 from wastenot.serving.bench.server_reading import ServerReading
 from wastenot.serving.control.control import control
 from wastenot.serving.control.instance import Instance, Rules, ladder
-from wastenot.serving.control.recent_readings import Heard
+from wastenot.serving.control.instance_reading import Heard
 from wastenot.serving.control.recommender import Recommender, together
 from wastenot.serving.model.profile_file import read_engine
 
@@ -103,8 +103,10 @@ def test_all_gpus_of_a_server_follow_its_load(controlled):
     follow(instance, Server(), 20.0)
     assert instance.state == "controlled" and instance.setting.core_mhz < 1980.0
     assert [gpu.clocks.asked[-1] for gpu in gpus] == [instance.setting] * 2
-    assert instance.load.prompt_tokens == pytest.approx(500.0) and instance.load.output_tokens == pytest.approx(100.0)
-    assert 5.0 < instance.load.rate_per_s < 10.0  # on the safe side of chance
+    assert instance.policy.load.prompt_tokens == pytest.approx(
+        500.0
+    ) and instance.policy.load.output_tokens == pytest.approx(100.0)
+    assert 5.0 < instance.policy.load.rate_per_s < 10.0  # on the safe side of chance
     assert next(event.kind for event in events) == "controlled"
 
 
@@ -195,7 +197,7 @@ def test_missed_deadlines_raise_the_clock_and_slack_lowers_it(controlled):
         tbt = tuple(now + part * passed for now, part in zip(base.tbt.counts, (0.8, 0.8, 1, 1, 1, 1), strict=True))
         at = last + late
         instance.hear(Heard(0, 1000.0 + at, replace(reading, tbt=LatencyCounts(EDGES, tbt))), 1000.0 + at)
-        counts.append(instance.feedback.steps)
+        counts.append(instance.policy.feedback.steps)
     assert counts == [1, 3, 7, 15, 23] and instance.index > before
     good = replace(reading, tbt=LatencyCounts(EDGES, tbt))
     for late in range(1, 100):
@@ -204,7 +206,7 @@ def test_missed_deadlines_raise_the_clock_and_slack_lowers_it(controlled):
             good, output_tokens=good.output_tokens + more, tbt=LatencyCounts(EDGES, tuple(each + more for each in tbt))
         )
         instance.hear(Heard(0, 1000.0 + at + late, moved), 1000.0 + at + late)
-    assert instance.feedback.steps == 20  # one for each 30 s
+    assert instance.policy.feedback.steps == 20  # one for each 30 s
 
 
 def test_a_higher_clock_is_asked_for_at_once_and_a_lower_one_after_three_readings(controlled):
@@ -230,8 +232,8 @@ def test_of_several_readings_that_wait_the_last_counts(controlled):
     instances = [of(devices=()), of(devices=())]
     stops = iter([False, True])
     control(instances, heard, stop=lambda: next(stops))
-    assert [len(each.recent.readings) for each in instances] == [1, 1] and heard.empty()
-    assert instances[0].recent.latest == Server().at(98.0)
+    assert [len(each.policy.recent.readings) for each in instances] == [1, 1] and heard.empty()
+    assert instances[0].policy.recent.latest == Server().at(98.0)
 
 
 def test_a_gpu_that_refuses_leaves_all_to_the_driver_and_is_asked_again_later(controlled):
@@ -286,7 +288,7 @@ def test_instances_are_recommended_for_all_servers_together(controlled):
     for each in servers:
         follow(each, Server(rate_per_s=1.0), 60.0)
     load = together(servers)
-    assert 4.0 < load.rate_per_s < sum(each.load.rate_per_s for each in servers)
+    assert 4.0 < load.rate_per_s < sum(each.policy.load.rate_per_s for each in servers)
     recommender.look(1060.0)
     assert recommender.latest.instances == 1
     (event,) = (each for each in events if each.kind == "recommendation")

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import importlib.util
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,3 +33,24 @@ def test_a_function_is_compiled_even_where_it_cannot_be_kept(monkeypatch: pytest
 def test_without_numba_it_stays_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled, "COMPILED", False)
     assert compiled.compiled(twice) is twice
+
+
+def test_what_was_kept_is_compiled_again_once_a_file_that_it_uses_has_changed(tmp_path: Path) -> None:
+    if not compiled.COMPILED:
+        pytest.skip("needs Numba")
+    module, used = tmp_path / "kept_by_numba.py", tmp_path / "used.py"
+    module.write_text("def one_more(number):\n    return number + 1\n")
+    used.write_text("")
+
+    def hits() -> int:
+        spec = importlib.util.spec_from_file_location(module.stem, module)
+        assert spec is not None and spec.loader is not None
+        fresh = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(fresh)
+        function: Any = compiled.compiled(fresh.one_more, uses=[str(used)])
+        assert function(1) == 2
+        return sum(function.stats.cache_hits.values())
+
+    assert [hits(), hits()] == [0, 1]
+    os.utime(used, ns=(1, 1))
+    assert [hits(), hits()] == [0, 1]

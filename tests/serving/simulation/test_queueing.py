@@ -8,13 +8,11 @@ from hypothesis import given, settings, strategies
 
 from testbed.random_serving import Whims, drawn
 from wastenot.core.setting import Setting
-from wastenot.serving.model.deadlines import LITERATURE
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.loads import LogNormal, poisson
 from wastenot.serving.model.tables import EngineTables
-from wastenot.serving.simulation import core
 from wastenot.serving.simulation.policy import Fixed
-from wastenot.serving.simulation.simulate import _costs, _number, _rules, _state, simulate
+from wastenot.serving.simulation.simulate import simulate
 
 SERVICE_S, POWER_W, IDLE_W = 0.02, 200.0, 50.0
 
@@ -78,16 +76,3 @@ def test_requests_tokens_time_and_energy_are_conserved(seed: int) -> None:
         assert len(view.running_context) <= case.engine.most_running
         if not len(view.running_context) and not len(view.waiting_tokens):
             assert view.free_blocks == case.engine.cache_blocks
-
-
-@settings(max_examples=100, deadline=None)
-@given(strategies.integers(1000, 1_000_000))
-def test_after_a_run_the_engine_is_empty(seed: int) -> None:
-    case = drawn(seed)
-    rules = _rules(case.requests, case.engine, LITERATURE, None)
-    state = _state(case.requests, case.engine, rules, 0, None, case.first_token_s, None)
-    assert core.run(_costs(case.engine), rules, state, False) == core.DONE
-    assert _number(state, "free") == case.engine.cache_blocks
-    assert not any(_number(state, name) for name in ("running", "prefilling", "preempted", "context", "fresh"))
-    assert not np.any(state.due)
-    assert (np.asarray(state.ends) == -1).all()

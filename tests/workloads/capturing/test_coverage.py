@@ -161,7 +161,8 @@ def test_what_the_trace_lacks_is_said():
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a compiler")
-def test_what_compiled_code_runs_outside_the_dispatcher_is_missing():
+def test_what_compiled_code_runs_outside_the_dispatcher_is_missing(monkeypatch):
+    monkeypatch.setenv("SETUPTOOLS_USE_DISTUTILS", "stdlib")  # whichever of the two another test has loaded
     linear = torch.nn.Linear(32, 32)
     compiled = torch.compile(lambda x: torch.nn.functional.gelu(linear(x)).sum())
 

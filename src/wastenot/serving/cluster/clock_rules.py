@@ -7,7 +7,6 @@ import numpy as np
 from wastenot.core.arrays import FloatArray
 from wastenot.serving.cluster.frontiers import InstanceFrontier
 from wastenot.serving.cluster.model import ClockRule
-from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.policies.costs import StepCosts
 
@@ -21,22 +20,6 @@ def rule_at(frontier: InstanceFrontier, rate_per_s: float) -> ClockRule:
     """The rule of the first level of load that takes a rate; beyond capacity, the greatest clock."""
     level = int(np.searchsorted(frontier.rate_per_s * (1 + 1e-9), rate_per_s))
     return frontier.rule[level] if level < len(frontier.rule) else greatest(frontier.engine)
-
-
-def lowest_in_time(engine: Engine, context: float, deadlines: Deadlines, *, within: float = 0.8) -> ClockRule:
-    """The lowest clock at which each batch has its tokens in time, and the greatest while there are prompts (throttLL'eM).
-
-    Args:
-        engine: of the instance.
-        context: tokens in the cache of a request, on average.
-        deadlines: to be kept.
-        within: share of the time between tokens that a step may take.
-    """
-    tokens_s = decode_s(engine, context)
-    good = tokens_s <= within * deadlines.tbt_s
-    top = len(engine.tables.settings) - 1
-    lowest = np.where(good.any(axis=0), good.argmax(axis=0), top).astype(np.intp)
-    return ClockRule(lowest, top)
 
 
 def decode_s(engine: Engine, context: float) -> FloatArray:

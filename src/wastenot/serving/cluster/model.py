@@ -7,7 +7,7 @@ belongs to a *pool*; requests of a class go to the pools that the routes name fo
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -17,6 +17,7 @@ from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.serving.cluster.classes import CLASSES, RequestClasses
 from wastenot.serving.model.deadlines import LITERATURE, Deadlines
 from wastenot.serving.model.engine import Engine
+from wastenot.serving.simulation.policy import Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,17 @@ class ClockRule:
         return cls(np.full(engine.most_running + 1, setting, dtype=np.intp), setting)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Steered:
+    """The clock of an instance is steered by a policy of its own, which is asked as that of a single engine is.
+
+    Attributes:
+        make: the policy of one instance.
+    """
+
+    make: Callable[[], Policy]
+
+
 # ---- what a controller may ask for -------------------------------------------------------------------------------------
 
 
@@ -112,7 +124,7 @@ class Start:
 
     layout: int
     pool: int
-    clock: ClockRule | None = None
+    clock: ClockRule | Steered | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +167,10 @@ class Assign:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SetClock:
-    """An instance follows another rule."""
+    """An instance follows another rule, or has another policy."""
 
     instance: int
-    clock: ClockRule
+    clock: ClockRule | Steered
 
 
 @dataclass(frozen=True, slots=True)

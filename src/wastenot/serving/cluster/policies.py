@@ -9,12 +9,13 @@ from functools import partial
 from wastenot.planning.tariff import Tariff
 from wastenot.serving.cluster.best_static import best_static
 from wastenot.serving.cluster.controllers.dynamo import Dynamo
-from wastenot.serving.cluster.controllers.fixed import multi_pool, single_pool, throttled
+from wastenot.serving.cluster.controllers.fixed import multi_pool, single_pool, steered
 from wastenot.serving.cluster.controllers.parking import Parking
 from wastenot.serving.cluster.demand import Demand
 from wastenot.serving.cluster.model import Cluster, Controller, Router
 from wastenot.serving.cluster.profiles import Profiles
 from wastenot.serving.cluster.scenario_load import LoadParts
+from wastenot.serving.policies.by_name import maker_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,6 +77,14 @@ def _calibrated(given: Given) -> Demand:
     return Demand(known.busiest_per_s[None]) if known.forecast is None else Demand.of(known.forecast)
 
 
+def _steered(title: str, name: str) -> Callable[[Given], Controller]:
+    def controller(given: Given) -> Controller:
+        peak_per_s = given.load.known.peak_per_s
+        return steered(given.profiles, peak_per_s, title, maker_of(name), head_room=given.head_room)
+
+    return controller
+
+
 def _best_static(given: Given, *, by_deadline: bool = False) -> Controller:
     return best_static(given.load.requests, given.cluster, share=given.share, router=given.router, by_deadline=by_deadline)
 
@@ -90,8 +99,20 @@ POLICIES: Mapping[str, Policy] = {
         "a pool for each class that fills an instance, otherwise the same",
     ),
     "throttllem": Policy(
-        lambda given: throttled(given.profiles, given.load.known.peak_per_s, head_room=given.head_room),
-        "single-pool with the lowest clock that has each batch's tokens in time, after throttLL'eM (HPCA'25)",
+        _steered("throttLL'eM", "throttllem"),
+        "single-pool with the lowest clock at which all requests there keep their deadlines, after throttLL'eM (HPCA'25)",
+    ),
+    "greenllm": Policy(
+        _steered("GreenLLM", "greenllm"),
+        "single-pool with clocks by each instance's queue of prompts and by two loops over its tokens, after GreenLLM",
+    ),
+    "price": Policy(
+        _steered("price", "price"),
+        "single-pool with the clock that costs each instance least at the prices of the moment, as `steer` has it",
+    ),
+    "by-metrics": Policy(
+        _steered("by metrics", "by-metrics"),
+        "single-pool with the clock that each instance's metrics ask for, as `serve-control` sets it",
     ),
     "scale-instances": Policy(_dynamo("ScaleInstances", instances=True), "multi-pool with instances started and stopped"),
     "scale-degrees": Policy(_dynamo("ScaleDegrees", shards=True), "multi-pool with parallel degrees that change"),

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import numpy as np
 
+from wastenot import serving
 from wastenot.core.arrays import FloatArray
 from wastenot.core.blas import single_threaded
 from wastenot.core.errors import BadInputError
 from wastenot.core.progress import Progress
 from wastenot.planning.tariff import Tariff
-from wastenot.serving import model as serving
 from wastenot.serving.cluster.classes import COUNT
 from wastenot.serving.cluster.model import Cluster, ClusterServed, InstanceState
 from wastenot.serving.cluster.oracle import step_bound
@@ -199,9 +199,10 @@ def runs_of(scenario: Scenario) -> tuple[Run, ...]:
 @lru_cache(maxsize=1)
 def _code_sha256() -> str:
     """Of the simulator, its engines and its controllers: a change of them may change any run."""
-    digest = hashlib.sha256()
-    for file in sorted(Path(serving.__file__).parent.rglob("*.py")):
-        digest.update(file.read_bytes())
+    digest, room = hashlib.sha256(), Path(serving.__file__).parent
+    for part in ("model", "policies", "simulation", "cluster"):
+        for file in sorted((room / part).rglob("*.py")):
+            digest.update(file.read_bytes())
     return digest.hexdigest()
 
 

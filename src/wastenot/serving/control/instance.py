@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -21,19 +20,16 @@ from wastenot.core.errors import DeviceError, WastenotError, first_line
 from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.protocol import Device
 from wastenot.serving.bench.server_reading import ServerReading
-from wastenot.serving.cluster.seen_load import SeenLoad, bound_s, rule_of
 from wastenot.serving.control.events import Event, Tell
-from wastenot.serving.control.feedback import JUDGED_OVER_S, Feedback
-from wastenot.serving.control.recent_readings import Heard, Recent
+from wastenot.serving.control.instance_reading import Heard
 from wastenot.serving.model.deadlines import LITERATURE, Deadlines
 from wastenot.serving.model.engine import Engine
+from wastenot.serving.policies.by_metrics import LEAST_READINGS, ByMetrics
 
 State = Literal["unknown", "controlled", "default"]
 
 STALE_S = 8.0
 """Age of the last good reading from which on the clocks are left to the driver; the defaults are back within 10 s."""
-_GOOD_READINGS = 2  # before clocks are set
-_LOWER_AFTER = 3  # readings in a row that want a lower clock; a higher one is asked for at once
 _SAME_S = 0.01  # between times of one and the same reading, computed from its age
 _RETRY_S = 30.0  # before a device that refused is asked again
 
@@ -69,9 +65,7 @@ class Instance:
         why: it is left to the default clocks.
         setting: chosen for its devices.
         index: of that setting in the engine's tables.
-        recent: what was heard of it.
-        load: that it was last seen to have.
-        feedback: of its measured latencies.
+        policy: that chooses it, by what was heard.
         latency_s: from asking for its latest reading until its clock was set.
         sets: of clocks, so far.
     """
@@ -85,12 +79,9 @@ class Instance:
     why: str = "not heard of yet"
     setting: Setting = AUTO
     index: int = -1
-    recent: Recent = field(default_factory=Recent)
-    load: SeenLoad | None = None
-    feedback: Feedback = field(default_factory=Feedback)
+    policy: ByMetrics = field(init=False)
     latency_s: float | None = None
     sets: int = 0
-    _wanted: deque[int] = field(default_factory=lambda: deque(maxlen=_LOWER_AFTER))
     _good: int = 0
     _last_good_s: float = 0.0
     _moved_s: float = 0.0
@@ -101,7 +92,8 @@ class Instance:
 
     def __post_init__(self) -> None:
         self._last_good_s = self._moved_s = time.monotonic()
-        self.index = len(self.engine.tables.settings) - 1
+        self.policy = ByMetrics(self.rules.headroom)
+        self.index = self.policy.begin(self.engine, self.rules.deadlines)
         self._ladder = ladder(self.engine, self.devices)
 
     # ---- readings ------------------------------------------------------------------------------------------------------
@@ -130,14 +122,14 @@ class Instance:
         if age_s >= self.rules.stale_s:
             self._fault = f"its metrics are {age_s:.0f} s old"
             return False
-        readings = self.recent.readings
+        readings = self.policy.recent.readings
         return not readings or heard.at_s > readings[-1][0] + _SAME_S
 
     def _take(self, heard: Heard, reading: ServerReading, now_s: float) -> None:
-        before = self.recent.latest
+        before = self.policy.recent.latest
         self._fault, self._last_good_s = "", heard.at_s
         self._good += 1
-        if self.recent.add(heard.at_s, reading):
+        if self.policy.hear(heard.at_s, reading):
             self._good, self._moved_s = 1, heard.at_s
             self._to_default("its counters began anew: the server was started again")
             return
@@ -145,30 +137,17 @@ class Instance:
             self._moved_s = heard.at_s
         if heard.at_s - self._moved_s >= self.rules.stale_s:
             self._to_default("requests run, and its metrics have not moved")
-        elif self._good >= _GOOD_READINGS and now_s >= self._retry_s:
+        elif self._good >= LEAST_READINGS and now_s >= self._retry_s:
             self._control(heard.at_s, reading, now_s)
 
     # ---- clocks --------------------------------------------------------------------------------------------------------
 
     def _control(self, at_s: float, reading: ServerReading, now_s: float) -> None:
-        top = len(self._ladder) - 1
-        self.load = self.recent.load(self.engine)
         if self.state != "controlled":
             self.state, self.why = "controlled", ""
-            self.feedback.restart()
+            self.policy.restart()
             self.tell(Event("controlled", f"{self.name}: its metrics are good; its clocks are chosen by them", self.name))
-        waiting = reading.waiting / reading.engines
-        rule = rule_of(self.load, self.engine, self.rules.deadlines, waiting=waiting, headroom=self.rules.headroom)
-        long_prompt = 0.0 if self.load is None else self.load.long_prompt_tokens
-        ttft_s = self.rules.deadlines.ttft_s[-1] if self.load is None else bound_s(self.rules.deadlines, long_prompt)
-        lately = self.recent.since(JUDGED_OVER_S)
-        self.feedback.see(at_s, reading, lately, self.rules.deadlines, ttft_s, top)
-        batch = min(round(reading.running), len(rule.by_batch) - 1)
-        chosen = int(rule.by_batch[batch])
-        if waiting > 0.0:
-            chosen = max(chosen, rule.prompts)
-        self._wanted.append(min(chosen + self.feedback.steps, top))
-        self._set(max(self._wanted), reading, now_s)
+        self._set(self.policy.decide(), reading, now_s)
         self.latency_s = time.monotonic() - at_s
 
     def _set(self, index: int, reading: ServerReading, now_s: float) -> None:
@@ -187,9 +166,9 @@ class Instance:
                 return
         self.setting = wanted
         self.sets += 1
-        would = "would be " if self.rules.dry_run else ""
-        load = "" if self.load is None else f", {self.load.rate_per_s:.2g} requests/s at most"
-        up = f", {self.feedback.steps} up for missed deadlines" if self.feedback.steps else ""
+        would, seen, steps = "would be " if self.rules.dry_run else "", self.policy.load, self.policy.feedback.steps
+        load = "" if seen is None else f", {seen.rate_per_s:.2g} requests/s at most"
+        up = f", {steps} up for missed deadlines" if steps else ""
         self.tell(
             Event(
                 "clock",
@@ -197,7 +176,7 @@ class Instance:
                 self.name,
                 {
                     "core_mhz": wanted.core_mhz, "running": reading.running, "waiting": reading.waiting,
-                    "rate_per_s": None if self.load is None else self.load.rate_per_s, "steps_up": self.feedback.steps,
+                    "rate_per_s": None if seen is None else seen.rate_per_s, "steps_up": steps,
                     "dry_run": self.rules.dry_run,
                 },
             )
@@ -207,8 +186,7 @@ class Instance:
         """Leave the clocks to the driver, and say why once."""
         told = self.state == "default"
         self.state, self.setting, self.index = "default", AUTO, len(self._ladder) - 1
-        self.feedback.restart()
-        self._wanted.clear()
+        self.policy.restart()
         self._undo()
         if told:
             return

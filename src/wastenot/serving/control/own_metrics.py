@@ -25,7 +25,7 @@ def control_registry(instances: Sequence[Instance]) -> Any:
 
 
 def _age(instance: Instance) -> float | None:
-    readings = instance.recent.readings
+    readings = instance.policy.recent.readings
     return time.monotonic() - readings[-1][0] if readings else None
 
 
@@ -35,12 +35,12 @@ _GAUGES: tuple[tuple[str, str, Callable[[Instance], float | None]], ...] = (
     ("wastenot_serve_clock_target_hertz", "Core clock that is asked for, or would be; no series while it is the driver's",
      lambda each: None if each.setting.core_mhz is None else _HERTZ_PER_MHZ * each.setting.core_mhz),
     ("wastenot_serve_steps_up", "Settings above the profile's choice, since measured latencies missed the deadlines",
-     lambda each: float(each.feedback.steps)),
+     lambda each: float(each.policy.feedback.steps)),
     ("wastenot_serve_reading_age_seconds", "Age of the latest reading of the server's metrics", _age),
     ("wastenot_serve_latency_seconds", "From asking for the latest reading until its clock was set",
      lambda each: each.latency_s),
     ("wastenot_serve_requests_per_second", "Requests that come, at most, as the clock is chosen for",
-     lambda each: None if each.load is None else each.load.rate_per_s),
+     lambda each: None if each.policy.load is None else each.policy.load.rate_per_s),
 )  # fmt: skip
 
 

@@ -12,8 +12,8 @@ from wastenot.serving.cluster.recommended import Recommended, recommended
 from wastenot.serving.cluster.seen_load import SeenLoad
 from wastenot.serving.control.events import Event, Tell
 from wastenot.serving.control.instance import Instance, Rules, words
-from wastenot.serving.control.recent_readings import LENGTHS_OVER_S, RATE_OVER_S
 from wastenot.serving.model.engine import Engine
+from wastenot.serving.policies.recent_readings import LENGTHS_OVER_S, RATE_OVER_S
 
 EVERY_S = 5.0
 """Between two looks at the load."""
@@ -80,11 +80,11 @@ def together(instances: Sequence[Instance]) -> SeenLoad | None:
 
     Requests are counted over all instances before chance is allowed for, so that many of them need no more than they do.
     """
-    heard = [(each, each.load) for each in instances if each.state == "controlled" and each.load is not None]
+    heard = [(each, each.policy.load) for each in instances if each.state == "controlled" and each.policy.load is not None]
     rates: list[tuple[float, SeenLoad]] = []
     total = []
     for seconds in (RATE_OVER_S, LENGTHS_OVER_S):
-        counts = [each.recent.come(seconds) for each, _ in heard]
+        counts = [each.policy.recent.come(seconds) for each, _ in heard]
         come = sum(count for count, _ in counts)
         rate = sum(count / over_s for count, over_s in counts)
         total.append(rate * (1.0 + (2.0 * math.sqrt(come) + 1.0) / come) if come > 0.0 else 0.0)

@@ -20,7 +20,7 @@ from wastenot.serving.bench.metric_samples import Sample
 from wastenot.serving.bench.scraping import NAMES
 from wastenot.serving.bench.server import aiohttp_or_error
 from wastenot.serving.bench.server_reading import METRIC_NAMES, ServerReading, reading_of, reading_of_page
-from wastenot.serving.control.recent_readings import Heard
+from wastenot.serving.control.instance_reading import Heard
 
 _TIMEOUT_S = 3.0
 _PATHS = ("/metrics", "/prometheus/metrics")

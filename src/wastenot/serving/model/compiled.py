@@ -7,7 +7,8 @@ functions share a large one, compiling that takes longer than all else, so :func
 # mypy: disable-error-code="no-untyped-call, override, misc, untyped-decorator, unused-ignore"
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar, cast
 
 try:
@@ -28,20 +29,27 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-def compiled(function: Callable[P, R], **options: Any) -> Callable[P, R]:
+def compiled(function: Callable[P, R], *, uses: Sequence[str] = (), **options: Any) -> Callable[P, R]:
     """The function, compiled at its first call; what was compiled is kept for the next process.
 
     Args:
         function: of arrays and numbers.
+        uses: other files whose functions it calls: what is kept is of no use once one of them has changed. Numba itself
+            watches only the file that the function stands in.
         options: of Numba's ``njit``, beside its cache.
     """
     if not COMPILED:
         return function
     options |= {"no_cfunc_wrapper": True}  # nobody calls it from C
     try:
-        return cast("Callable[P, R]", njit(cache=True, **options)(function))
+        dispatcher: Any = njit(cache=True, **options)(function)
     except RuntimeError:  # no folder to keep it in can be written to
         return cast("Callable[P, R]", njit(**options)(function))
+    if uses:
+        kept = dispatcher._cache._cache_file
+        stamps = [(stat.st_mtime_ns, stat.st_size) for stat in map(os.stat, uses)]
+        kept._source_stamp = (kept._source_stamp, *stamps)
+    return cast("Callable[P, R]", dispatcher)
 
 
 def compiled_inside(function: Callable[P, R], **options: Any) -> Callable[P, R]:

@@ -16,19 +16,17 @@ from wastenot.serving.model.lengths import log_normal_lengths
 from wastenot.serving.model.loads import at_rate
 from wastenot.serving.model.requests import Requests
 from wastenot.serving.policies.best_fixed import best_fixed, fixed_clocks
+from wastenot.serving.policies.by_name import maker_of
 from wastenot.serving.policies.oracle import run_oracle
-from wastenot.serving.policies.price import Price
-from wastenot.serving.policies.throttle import Throttle
-from wastenot.serving.policies.two_loops import TwoLoops
 from wastenot.serving.simulation.policy import Fixed, Policy
 from wastenot.serving.simulation.served import Served
 from wastenot.serving.simulation.simulate import simulate
 
-PolicyName = Literal["greatest", "fixed", "throttllem", "greenllm", "wastenot", "oracle"]
+PolicyName = Literal["greatest", "fixed", "throttllem", "greenllm", "wastenot", "by-metrics", "oracle"]
 POLICY_NAMES: Final[tuple[PolicyName, ...]] = get_args(PolicyName)
 
-DEFAULT_POLICIES: Final = POLICY_NAMES[:-1]
-"""All but the oracle, which takes minutes."""
+DEFAULT_POLICIES: Final = POLICY_NAMES[:-2]
+"""All but the one that sees metrics alone, and the oracle, which takes minutes."""
 
 _BIN_S = 0.25  # of time lines
 _TRIED_S = 600.0  # of a trace, by which the budget of a step is chosen
@@ -166,6 +164,7 @@ TITLES: Final[dict[PolicyName, str]] = {
     "throttllem": "throttLL'eM",
     "greenllm": "GreenLLM",
     "wastenot": "wastenot",
+    "by-metrics": "by metrics",
     "oracle": "oracle",
 }
 
@@ -177,9 +176,7 @@ def _policy(
         return Fixed()
     if name == "fixed":
         return Fixed(best_fixed(fixed_clocks(requests, engine, deadlines), share).setting)
-    if name == "throttllem":
-        return Throttle(inflate=1.0 + length_error)
-    return TwoLoops() if name == "greenllm" else Price()
+    return maker_of("price" if name == "wastenot" else name, length_error=length_error)()
 
 
 def _duration_s(trace: Requests) -> float:

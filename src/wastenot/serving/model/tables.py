@@ -11,11 +11,10 @@ import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-import numpy as np
-
 from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
 from wastenot.core.setting import Setting
+from wastenot.serving.model.interpolation import bilinear, fraction, interval_of
 
 Source = Literal["measured", "fitted", "kernels"]
 Evidence = Literal["measured", "simulated", "forecast"]
@@ -83,11 +82,9 @@ class EngineTables:
         Raises:
             OutsideProfileError: beyond the tables.
         """
-        at = (
-            _place("prefill", "new tokens", tokens, self.prefill_tokens),
-            _place("prefill", "tokens before them", past, self.past_tokens),
-        )
-        cost = StepCost(_bilinear(self.prefill_time_s[setting], *at), _bilinear(self.prefill_energy_j[setting], *at))
+        tables = self.prefill_time_s[setting], self.prefill_energy_j[setting]
+        rows, columns = ("new tokens", tokens, self.prefill_tokens), ("tokens before them", past, self.past_tokens)
+        cost = _cost("prefill", tables, rows, columns)
         if math.isnan(cost.time_s):
             raise _unknown(f"a prefill step of {tokens:g} tokens on top of {past:g} ones")
         return cost
@@ -98,11 +95,9 @@ class EngineTables:
         Raises:
             OutsideProfileError: beyond the tables.
         """
-        at = (
-            _place("decode", "sequences", batch, self.batches),
-            _place("decode", "tokens in the cache", context, self.context_tokens),
-        )
-        cost = StepCost(_bilinear(self.decode_time_s[setting], *at), _bilinear(self.decode_energy_j[setting], *at))
+        tables = self.decode_time_s[setting], self.decode_energy_j[setting]
+        rows, columns = ("sequences", batch, self.batches), ("tokens in the cache", context, self.context_tokens)
+        cost = _cost("decode", tables, rows, columns)
         if math.isnan(cost.time_s):
             raise _unknown(f"a decode step of {batch:g} sequences with {context:g} tokens in the cache each")
         return cost
@@ -126,33 +121,27 @@ class EngineTables:
         )
 
 
-def _place(step: str, what: str, value: float, knots: FloatArray) -> tuple[int, float]:
-    """The interval between knots that a value lies in, and how far along."""
-    if not knots[0] <= value <= knots[-1]:
-        raise OutsideProfileError(
-            f"a {step} step with {value:g} {what} is outside the profile, which covers {knots[0]:g} to {knots[-1]:g}; "
-            "profile the engine there too"
-        )
-    if len(knots) == 1:
-        return 0, 0.0
-    index = min(int(np.searchsorted(knots, value, side="right")) - 1, len(knots) - 2)
-    return index, float((value - knots[index]) / (knots[index + 1] - knots[index]))
+def _cost(
+    step: str,
+    tables: tuple[FloatArray, FloatArray],
+    rows: tuple[str, float, FloatArray],
+    columns: tuple[str, float, FloatArray],
+) -> StepCost:
+    """Time and energy of a step by what its rows and columns are, the value of each, and their knots; NaN if not known."""
+    places = []
+    for what, value, knots in (rows, columns):
+        interval = interval_of(knots, 0, len(knots), value, 0)
+        if interval < 0:
+            raise OutsideProfileError(
+                f"a {step} step with {value:g} {what} is outside the profile, which covers {knots[0]:g} to {knots[-1]:g}; "
+                "profile the engine there too"
+            )
+        places.append((interval, float(fraction(knots, 0, len(knots), value, interval))))
+    (i, along), (j, across) = places
+    down = tables[0].shape[1]
+    time_s, energy_j = (float(bilinear(each.reshape(-1), i * down + j, down, 1, along, across)) for each in tables)
+    return StepCost(time_s, energy_j)
 
 
 def _unknown(step: str) -> OutsideProfileError:
     return OutsideProfileError(f"{step} is outside the profile, which has no such steps; profile the engine there too")
-
-
-def _bilinear(values: FloatArray, row: tuple[int, float], column: tuple[int, float]) -> float:
-    (i, along), (j, across) = row, column
-    if along == 1.0:
-        return _between(values[i + 1], j, across)
-    upper = _between(values[i], j, across)
-    return upper if along == 0.0 else upper * (1 - along) + _between(values[i + 1], j, across) * along
-
-
-def _between(values: FloatArray, j: int, across: float) -> float:
-    """Linear between two knots; on a knot, the one beyond it does not count (it may be NaN)."""
-    if across == 0.0:
-        return float(values[j])
-    return float(values[j + 1] if across == 1.0 else values[j] * (1 - across) + values[j + 1] * across)

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from wastenot.core.arrays import FloatArray
-from wastenot.serving.model.compiled import compiled
+from wastenot.serving.model import interpolation
+from wastenot.serving.model.compiled import compiled, compiled_inside
+from wastenot.serving.model.step_table import USES, filled, fraction, interval_of
 from wastenot.serving.model.tables import EngineTables
 
 
@@ -19,30 +21,23 @@ class StepCosts:
     """
 
     tables: EngineTables
-    decode_s: FloatArray = field(init=False, repr=False)
-    decode_j: FloatArray = field(init=False, repr=False)
-    prefill_s: FloatArray = field(init=False, repr=False)
-    prefill_j: FloatArray = field(init=False, repr=False)
+    _decode: tuple[FloatArray, FloatArray] = field(init=False, repr=False)
+    _prefill: tuple[FloatArray, FloatArray] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         tables = self.tables
-        for name, values in (
-            ("decode_s", tables.decode_time_s),
-            ("decode_j", tables.decode_energy_j),
-            ("prefill_s", tables.prefill_time_s),
-            ("prefill_j", tables.prefill_energy_j),
-        ):
-            object.__setattr__(self, name, _filled(values))
+        object.__setattr__(self, "_decode", (_by_cell(tables.decode_time_s), _by_cell(tables.decode_energy_j)))
+        object.__setattr__(self, "_prefill", (_by_cell(tables.prefill_time_s), _by_cell(tables.prefill_energy_j)))
 
     def decode(self, batch: FloatArray | float, context: FloatArray | float) -> tuple[FloatArray, FloatArray]:
         """Steps that decode ``batch`` sequences of ``context`` tokens on average."""
         tables = self.tables
-        return _at((self.decode_s, self.decode_j), batch, tables.batches, context, tables.context_tokens)
+        return _at(self._decode, batch, tables.batches, context, tables.context_tokens)
 
     def prefill(self, tokens: FloatArray | float, past: FloatArray | float) -> tuple[FloatArray, FloatArray]:
         """Steps that prefill ``tokens`` on top of ``past`` ones."""
         tables = self.tables
-        return _at((self.prefill_s, self.prefill_j), tokens, tables.prefill_tokens, past, tables.past_tokens)
+        return _at(self._prefill, tokens, tables.prefill_tokens, past, tables.past_tokens)
 
     def mixed(
         self, tokens: FloatArray | float, past: FloatArray | float, batch: FloatArray | float, context: FloatArray | float
@@ -59,79 +54,40 @@ class StepCosts:
         )
 
 
-def _filled(values: FloatArray) -> FloatArray:
-    """Cells that are not known as the last known one before them says; the engine itself never takes such steps."""
-    values = np.ascontiguousarray(values, dtype=float)
-    if not np.isnan(values).any():
-        return values
-    filled = values.copy()
-    for axis in (2, 1):
-        moved = np.moveaxis(filled, axis, 0)
-        for index in range(1, len(moved)):
-            moved[index] = np.where(np.isnan(moved[index]), moved[index - 1], moved[index])
-    return filled
+def _by_cell(values: FloatArray) -> FloatArray:
+    """A table with all cells known, of shape (cells, settings)."""
+    known = filled(values)
+    return np.ascontiguousarray(known.reshape(len(known), -1).T)
 
 
 def _at(
     tables: tuple[FloatArray, FloatArray], row: FloatArray | float, rows: FloatArray, column: FloatArray | float,
     columns: FloatArray,
 ) -> tuple[FloatArray, FloatArray]:  # fmt: skip
-    """Two tables, of shape (settings, rows, columns), between their knots."""
-    if np.ndim(row) or np.ndim(column):
-        one, other = np.broadcast_arrays(np.asarray(row, dtype=float), np.asarray(column, dtype=float))
-        shape = one.shape
-    else:
-        one, other, shape = np.array([row], dtype=float), np.array([column], dtype=float), ()
-    times, energies = _interpolate(*tables, one.ravel(), rows, other.ravel(), columns)
-    return times.reshape(-1, *shape), energies.reshape(-1, *shape)
+    """Two tables, of shape (cells, settings), between their knots."""
+    one, other = np.broadcast_arrays(np.asarray(row, dtype=float), np.asarray(column, dtype=float))
+    times, energies = np.empty((2, one.size, tables[0].shape[1]))
+    _interpolate(*tables, one.ravel(), rows, other.ravel(), columns, times, energies)
+    return np.ascontiguousarray(times.T).reshape(-1, *one.shape), np.ascontiguousarray(energies.T).reshape(-1, *one.shape)
+
+
+_bilinear = compiled_inside(interpolation.bilinear)
 
 
 def _interpolated(
-    first: FloatArray, second: FloatArray, row: FloatArray, rows: FloatArray, column: FloatArray, columns: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    settings, count = first.shape[0], len(row)
-    times, energies = np.empty((settings, count)), np.empty((settings, count))
-    for place in range(count):
-        i, j, along, across = 0, 0, 0.0, 0.0
-        if len(rows) > 1:
-            value = min(max(row[place], rows[0]), rows[-1])
-            i = min(np.searchsorted(rows, value, side="right") - 1, len(rows) - 2)
-            along = (value - rows[i]) / (rows[i + 1] - rows[i])
-        if len(columns) > 1:
-            value = min(max(column[place], columns[0]), columns[-1])
-            j = min(np.searchsorted(columns, value, side="right") - 1, len(columns) - 2)
-            across = (value - columns[j]) / (columns[j + 1] - columns[j])
-        below, right = min(i + 1, len(rows) - 1), min(j + 1, len(columns) - 1)
-        for setting in range(settings):
-            for table, result in ((first, times), (second, energies)):
-                upper = table[setting, i, j] * (1 - across) + table[setting, i, right] * across
-                lower = table[setting, below, j] * (1 - across) + table[setting, below, right] * across
-                result[setting, place] = upper * (1 - along) + lower * along
-    return times, energies
+    first: FloatArray, second: FloatArray, row: FloatArray, rows: FloatArray, column: FloatArray, columns: FloatArray,
+    times: FloatArray, energies: FloatArray,
+) -> None:  # fmt: skip
+    """Values at each of some rows and columns, shape (points,), into arrays of shape (points, settings)."""
+    i = j = 0
+    down, width = len(rows), len(columns)
+    for point in range(len(row)):
+        one = min(max(row[point], rows[0]), rows[down - 1])
+        other = min(max(column[point], columns[0]), columns[width - 1])
+        i, j = interval_of(rows, 0, down, one, i), interval_of(columns, 0, width, other, j)
+        along, across = fraction(rows, 0, down, one, i), fraction(columns, 0, width, other, j)
+        times[point] = _bilinear(first, i * width + j, width, 1, along, across)
+        energies[point] = _bilinear(second, i * width + j, width, 1, along, across)
 
 
-def _interpolated_by_numpy(
-    first: FloatArray, second: FloatArray, row: FloatArray, rows: FloatArray, column: FloatArray, columns: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    at, across = _place(row, rows), _place(column, columns)
-    return _between(first, at, across), _between(second, at, across)
-
-
-_compiled = compiled(_interpolated)
-_interpolate = _interpolated_by_numpy if _compiled is _interpolated else _compiled
-
-
-def _place(value: FloatArray | float, knots: FloatArray) -> tuple[np.ndarray, FloatArray]:
-    within: FloatArray = np.asarray(np.clip(np.asarray(value, dtype=float), knots[0], knots[-1]))
-    if len(knots) == 1:
-        return np.zeros(within.shape, dtype=np.intp), np.zeros(within.shape)
-    index = np.minimum(np.searchsorted(knots, within, side="right") - 1, len(knots) - 2)
-    return index, (within - knots[index]) / (knots[index + 1] - knots[index])
-
-
-def _between(values: FloatArray, row: tuple[np.ndarray, FloatArray], column: tuple[np.ndarray, FloatArray]) -> FloatArray:
-    (i, along), (j, across) = row, column
-    below, right = np.minimum(i + 1, values.shape[1] - 1), np.minimum(j + 1, values.shape[2] - 1)
-    upper = values[:, i, j] * (1 - across) + values[:, i, right] * across
-    lower = values[:, below, j] * (1 - across) + values[:, below, right] * across
-    return np.asarray(upper * (1 - along) + lower * along)
+_interpolate = compiled(_interpolated, uses=USES)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from wastenot.serving.model.compiled import compiled, compiled_inside
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.requests import Requests
+from wastenot.serving.model.step_table import USES, StepTable, decode_within, filled_table, mixed_within
 from wastenot.serving.policies.chain import prices_of_chain
 from wastenot.serving.policies.costs import StepCosts
 from wastenot.serving.policies.price import Price
@@ -104,17 +106,7 @@ def run_oracle(
     return best[1], best[2]
 
 
-class _Tables(NamedTuple):
-    """The tables of an engine as compiled functions take them."""
-
-    tokens: FloatArray
-    past: FloatArray
-    prefill_s: FloatArray
-    prefill_j: FloatArray
-    batches: FloatArray
-    contexts: FloatArray
-    decode_s: FloatArray
-    decode_j: FloatArray
+_compiled = partial(compiled, uses=USES)
 
 
 class _Load(NamedTuple):
@@ -164,15 +156,7 @@ class _Search:
         self.stretch_s, self.together = max(STRETCH_S, stays_s), stays_s > 0
         costs = StepCosts(engine.tables)
         tables = engine.tables
-        self.tables = _Tables(
-            *(
-                np.ascontiguousarray(each, dtype=float)
-                for each in (
-                    tables.prefill_tokens, tables.past_tokens, costs.prefill_s, costs.prefill_j,
-                    tables.batches, tables.context_tokens, costs.decode_s, costs.decode_j,
-                )
-            )
-        )  # fmt: skip
+        self.tables = filled_table(tables)
         prompt, output = (np.asarray(each, dtype=np.int64) for each in (requests.prompt_tokens, requests.output_tokens))
         self.load = _Load(
             np.asarray(requests.arrival_s, dtype=float),
@@ -237,49 +221,16 @@ class _Search:
 
 
 @compiled_inside
-def _place(knots: FloatArray, value: float) -> tuple[int, float]:
-    """The interval between knots that a value lies in, and how far along; beyond them, the edge."""
-    if len(knots) == 1:
-        return 0, 0.0
-    i = min(max(int(np.searchsorted(knots, value, side="right")) - 1, 0), len(knots) - 2)
-    return i, min(max((value - knots[i]) / (knots[i + 1] - knots[i]), 0.0), 1.0)
-
-
-@compiled_inside
-def _between(values: FloatArray, setting: int, i: int, along: float, j: int, across: float) -> float:
-    below, right = min(i + 1, values.shape[1] - 1), min(j + 1, values.shape[2] - 1)
-    upper = values[setting, i, j] * (1 - across) + values[setting, i, right] * across
-    lower = values[setting, below, j] * (1 - across) + values[setting, below, right] * across
-    return float(upper * (1 - along) + lower * along)
-
-
-@compiled_inside
-def _step(tables: _Tables, setting: int, tokens: float, past: float, batch: int, context: float) -> tuple[float, float]:
+def _step(table: StepTable, setting: int, tokens: float, past: float, batch: int, context: float) -> tuple[float, float]:
     """Time and energy of a step of any kind."""
-    time_s, energy_j = 0.0, 0.0
     if tokens > 0:
-        i, along = _place(tables.tokens, float(tokens + batch))
-        j, across = _place(tables.past, past)
-        time_s, energy_j = (
-            _between(tables.prefill_s, setting, i, along, j, across),
-            _between(tables.prefill_j, setting, i, along, j, across),
-        )
-        if batch == 0:
-            return time_s, energy_j
-    i, along = _place(tables.batches, float(batch))
-    j, across = _place(tables.contexts, context)
-    full_s = _between(tables.decode_s, setting, i, along, j, across)
-    full_j = _between(tables.decode_j, setting, i, along, j, across)
-    if tokens == 0:
-        return full_s, full_j
-    empty_s = _between(tables.decode_s, setting, i, along, 0, 0.0)
-    empty_j = _between(tables.decode_j, setting, i, along, 0, 0.0)
-    return max(time_s, empty_s) + full_s - empty_s, max(energy_j, empty_j) + full_j - empty_j
+        return mixed_within(table, setting, float(tokens), past, float(batch), context)
+    return decode_within(table, setting, float(batch), context)
 
 
 @compiled_inside
 def _advance(  # noqa: PLR0912, PLR0915 - the simulator's loop
-    tables: _Tables, load: _Load, rules: _Rules, state: _State, k: int, until_s: float, decode: int, prefill: int,
+    tables: StepTable, load: _Load, rules: _Rules, state: _State, k: int, until_s: float, decode: int, prefill: int,
     settings: IndexArray,
 ) -> tuple[bool, bool, float, float]:  # fmt: skip
     """Run an engine to the end of a stretch, and note the setting of each step where there is room for it.
@@ -420,13 +371,13 @@ def _empty(ways: int, most: int) -> _State:
     )
 
 
-@compiled
+@_compiled
 def _search(  # noqa: PLR0912 - one loop over stretches, ways and clocks
-    tables: _Tables, load: _Load, rules: _Rules, choice: IndexArray, prefill_clocks: IndexArray, stretches: int,
+    tables: StepTable, load: _Load, rules: _Rules, choice: IndexArray, prefill_clocks: IndexArray, stretches: int,
     stretch_s: float, beam: int, together: bool,
 ) -> tuple[IndexArray, IndexArray, IndexArray, int]:  # fmt: skip
     """The best ways through the load: where each came from, its clocks, by stretch; and the last stretch, -1 if too few."""
-    total, highest = len(load.arrival_s), tables.decode_s.shape[0] - 1
+    total, highest = len(load.arrival_s), len(tables.idle_power_w) - 1
     most = beam * 3 * len(prefill_clocks)
     here, there = _empty(beam, rules.most_running), _empty(most, rules.most_running)
     parent, decode, prefill = (
@@ -486,8 +437,8 @@ def _search(  # noqa: PLR0912 - one loop over stretches, ways and clocks
     return parent, decode, prefill, -1
 
 
-@compiled
-def _settings(tables: _Tables, load: _Load, rules: _Rules, way: IndexArray, stretch_s: float) -> IndexArray:
+@_compiled
+def _settings(tables: StepTable, load: _Load, rules: _Rules, way: IndexArray, stretch_s: float) -> IndexArray:
     """The setting of each step along a way."""
     state = _empty(1, rules.most_running)
     settings = np.zeros(load.output.sum() + load.prompt.sum(), dtype=np.int64)

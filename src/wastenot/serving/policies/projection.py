@@ -9,26 +9,17 @@ cache, so a stretch lasts as long as its steps do on average between its first a
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from wastenot.core.arrays import FloatArray
-from wastenot.serving.model.compiled import compiled, compiled_inside
+from wastenot.serving.model.compiled import compiled
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
+from wastenot.serving.model.step_table import USES, StepTable, decode_within, mixed_within
 from wastenot.serving.simulation.policy import View
-
-
-class Grid(NamedTuple):
-    """The times of an engine's steps at one setting."""
-
-    tokens: FloatArray
-    past: FloatArray
-    prefill_s: FloatArray
-    batches: FloatArray
-    contexts: FloatArray
-    decode_s: FloatArray
 
 
 class Limits(NamedTuple):
@@ -41,19 +32,6 @@ class Limits(NamedTuple):
     chunked: bool
     overhead_s: float
     tbt_s: float
-
-
-def grid_of(engine: Engine, setting: int) -> Grid:
-    """The times at a setting."""
-    tables = engine.tables
-    return Grid(
-        np.asarray(tables.prefill_tokens, dtype=float),
-        np.asarray(tables.past_tokens, dtype=float),
-        np.ascontiguousarray(tables.prefill_time_s[setting], dtype=float),
-        np.asarray(tables.batches, dtype=float),
-        np.asarray(tables.context_tokens, dtype=float),
-        np.ascontiguousarray(tables.decode_time_s[setting], dtype=float),
-    )
 
 
 def limits_of(engine: Engine, deadlines: Deadlines) -> Limits:
@@ -69,12 +47,13 @@ def limits_of(engine: Engine, deadlines: Deadlines) -> Limits:
     )
 
 
-def keeps(view: View, grid: Grid, limits: Limits, deadlines: Deadlines, *, inflate: float = 1.0) -> bool:
+def keeps(view: View, table: StepTable, setting: int, limits: Limits, deadlines: Deadlines, *, inflate: float = 1.0) -> bool:
     """Whether all that is there now keeps its deadlines if the engine stays at one setting.
 
     Args:
         view: of the engine.
-        grid: its times at the setting.
+        table: what its steps cost, with every cell known.
+        setting: that it stays at.
         limits: of the engine.
         deadlines: to be kept.
         inflate: what predicted lengths are multiplied with, to be on the safe side of their errors.
@@ -84,7 +63,8 @@ def keeps(view: View, grid: Grid, limits: Limits, deadlines: Deadlines, *, infla
     end_to_end = np.inf if deadlines.end_to_end_s is None else deadlines.end_to_end_s
     prompts = view.waiting_prompt.astype(np.intp)
     return _keeps(
-        grid,
+        table,
+        setting,
         limits,
         view.now_s,
         view.running_context.astype(float),
@@ -98,37 +78,10 @@ def keeps(view: View, grid: Grid, limits: Limits, deadlines: Deadlines, *, infla
     )
 
 
-@compiled_inside
-def _between(values: FloatArray, rows: FloatArray, columns: FloatArray, row: float, column: float) -> float:
-    """A table between its knots; beyond them, as at the last."""
-    i, along = 0, 0.0
-    if len(rows) > 1:
-        i = min(max(int(np.searchsorted(rows, row)) - 1, 0), len(rows) - 2)
-        along = min(max((row - rows[i]) / (rows[i + 1] - rows[i]), 0.0), 1.0)
-    j, across = 0, 0.0
-    if len(columns) > 1:
-        j = min(max(int(np.searchsorted(columns, column)) - 1, 0), len(columns) - 2)
-        across = min(max((column - columns[j]) / (columns[j + 1] - columns[j]), 0.0), 1.0)
-    below, right = min(i + 1, len(rows) - 1), min(j + 1, len(columns) - 1)
-    upper = values[i, j] * (1 - across) + values[i, right] * across
-    lower = values[below, j] * (1 - across) + values[below, right] * across
-    return float(upper * (1 - along) + lower * along)
-
-
-@compiled_inside
-def _mixed_s(grid: Grid, tokens: float, past: float, batch: int, context: float) -> float:
-    """As :meth:`EngineTables.mixed` has it."""
-    together = _between(grid.prefill_s, grid.tokens, grid.past, tokens + batch, past)
-    if batch == 0:
-        return together
-    empty = _between(grid.decode_s, grid.batches, grid.contexts, float(batch), grid.contexts[0])
-    full = _between(grid.decode_s, grid.batches, grid.contexts, float(batch), context)
-    return max(together, empty) + full - empty
-
-
-@compiled
+@partial(compiled, uses=USES)
 def _keeps(  # noqa: PLR0912, PLR0915 - one loop over the steps, as the engine makes them
-    grid: Grid,
+    table: StepTable,
+    setting: int,
     limits: Limits,
     now_s: float,
     running_context: FloatArray,
@@ -170,12 +123,12 @@ def _keeps(  # noqa: PLR0912, PLR0915 - one loop over the steps, as the engine m
             beside = batch if limits.chunked else 0
             mean = total / batch if batch > 0 else 0.0
             past = max(attention / tokens - tokens / 2, 0.0)
-            step_s = limits.overhead_s + _mixed_s(grid, tokens, past, beside, mean)
+            step_s = limits.overhead_s + mixed_within(table, setting, tokens, past, float(beside), mean)[0]
             steps = 1.0 if beside > 0 else 0.0
         elif batch > 0:  # as many as nothing leaves before
             steps, beside = left[:batch].min(), batch
-            begin_s = _between(grid.decode_s, grid.batches, grid.contexts, float(batch), total / batch)
-            step_s = _between(grid.decode_s, grid.batches, grid.contexts, float(batch), total / batch + steps - 1)
+            begin_s = decode_within(table, setting, float(batch), total / batch)[0]
+            step_s = decode_within(table, setting, float(batch), total / batch + steps - 1)[0]
             now_s += (steps - 1) * (limits.overhead_s + 0.5 * (begin_s + step_s))
             step_s += limits.overhead_s
         else:

@@ -17,7 +17,8 @@ import numpy as np
 
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
-from wastenot.serving.policies.projection import Grid, Limits, grid_of, keeps, limits_of
+from wastenot.serving.model.step_table import StepTable, filled_table
+from wastenot.serving.policies.projection import Limits, keeps, limits_of
 from wastenot.serving.simulation.policy import Choice, View
 
 
@@ -35,23 +36,23 @@ class Throttle:
     name: str = "throttLL'eM"
     _deadlines: Deadlines = field(init=False)
     _limits: Limits = field(init=False)
-    _grids: tuple[Grid, ...] = field(init=False)
+    _table: StepTable = field(init=False)
+    _greatest: int = field(init=False)
 
     def begin(self, engine: Engine, deadlines: Deadlines) -> int:
         """Nothing is there yet, and the lowest clock keeps all of that."""
         self._deadlines, self._limits = deadlines, limits_of(engine, deadlines)
-        self._grids = tuple(grid_of(engine, setting) for setting in range(len(engine.tables.settings)))
+        self._table, self._greatest = filled_table(engine.tables), len(engine.tables.settings) - 1
         return self.floor
 
     def choose(self, view: View) -> Choice:
         """The lowest clock whose projection keeps all deadlines; the greatest where none does."""
-        greatest = len(self._grids) - 1
         if self._lost(view):
-            return Choice(greatest)
-        low, high = min(self.floor, greatest), greatest
+            return Choice(self._greatest)
+        low, high = min(self.floor, self._greatest), self._greatest
         while low < high:
             middle = (low + high) // 2
-            if keeps(view, self._grids[middle], self._limits, self._deadlines, inflate=self.inflate):
+            if keeps(view, self._table, middle, self._limits, self._deadlines, inflate=self.inflate):
                 high = middle
             else:
                 low = middle + 1

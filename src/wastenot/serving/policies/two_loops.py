@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
+from wastenot.serving.policies.costs import StepCosts
 from wastenot.serving.simulation.policy import Choice, View
 
 _BUCKET = 0.03  # relative width of what the profile is looked up by
@@ -50,6 +50,7 @@ class TwoLoops:
     floor: int = 0
     name: str = "GreenLLM"
     _engine: Engine = field(init=False)
+    _costs: StepCosts = field(init=False)
     _deadlines: Deadlines = field(init=False)
     _base: int = field(init=False)
     _offset: int = field(init=False)
@@ -66,7 +67,7 @@ class TwoLoops:
         """The profile that the coarse loop looks tokens per second up in."""
         if not 0 < self.low < self.high or min(self.coarse_s, self.fine_s, self.watched_s) <= 0:
             raise BadInputError("`low` must be below `high`, and periods longer than 0")
-        self._engine, self._deadlines = engine, deadlines
+        self._engine, self._deadlines, self._costs = engine, deadlines, StepCosts(engine.tables)
         self._base, self._offset, self._seen = 0, 0, (0, 0)
         self._coarse_due_s = self._fine_due_s = 0.0
         self._tokens, self._since_s, self._last, self._gaps, self._table = 0.0, 0.0, (0, 0.0, 0), deque(), {}
@@ -119,11 +120,9 @@ class TwoLoops:
     def _profiled(self, per_s: float, context: float) -> int:
         """The setting of least energy per token that makes so many tokens per second within the bound between tokens."""
         tables = self._engine.tables
-        inside = float(np.clip(context, tables.context_tokens[0], tables.context_tokens[-1]))
+        times, energies = self._costs.decode(tables.batches, np.full(len(tables.batches), context))
         best, best_j = self._greatest, math.inf
-        for setting in range(self._greatest + 1):
-            time_s = _at_context(tables.decode_time_s[setting], tables.context_tokens, inside)
-            energy_j = _at_context(tables.decode_energy_j[setting], tables.context_tokens, inside)
+        for setting, (time_s, energy_j) in enumerate(zip(times, energies, strict=True)):
             rate = tables.batches / time_s
             needed = float(np.interp(per_s, rate, tables.batches))  # sequences that make so many tokens
             if per_s > rate[-1] or np.interp(needed, tables.batches, time_s) > self.high * self._deadlines.tbt_s:
@@ -149,25 +148,13 @@ class TwoLoops:
 
     def _for_prompts(self, view: View) -> int:
         """The setting of least energy at which each waiting prompt is through in time, in the order in which they wait."""
-        tables, step = self._engine.tables, float(self._engine.most_step_tokens)
+        step = float(self._engine.most_step_tokens)
         due_s = view.waiting_arrival_s + self._deadlines.ttft_of(view.waiting_prompt.astype(np.intp)) - view.now_s
-        behind, least = np.cumsum(view.waiting_tokens), float(tables.prefill_tokens[0])
-        best, best_j = self._greatest, math.inf
-        for setting in range(self._greatest + 1):
-            whole = tables.prefill(setting, max(min(step, behind[-1]), least))
-            steps, rest = divmod(behind, step)
-            rest_s = np.interp(np.maximum(rest, least), tables.prefill_tokens, tables.prefill_time_s[setting][:, 0])
-            rest_j = float(np.interp(max(rest[-1], least), tables.prefill_tokens, tables.prefill_energy_j[setting][:, 0]))
-            energy_j = steps[-1] * whole.energy_j + (rest_j if rest[-1] else 0.0)
-            if (steps * whole.time_s + np.where(rest > 0, rest_s, 0.0) <= due_s).all() and energy_j < best_j:
-                best, best_j = setting, float(energy_j)
-        return best
-
-
-def _at_context(values: FloatArray, contexts: FloatArray, context: float) -> FloatArray:
-    """A table of batches by contexts, at one context; shape (batches,)."""
-    left = int(np.searchsorted(contexts, context, side="right")) - 1
-    if left == len(contexts) - 1:
-        return values[:, left]
-    slope = (values[:, left + 1] - values[:, left]) / (contexts[left + 1] - contexts[left])
-    return np.asarray(slope * (context - contexts[left]) + values[:, left])
+        behind = np.cumsum(view.waiting_tokens)
+        steps, rest = np.divmod(behind, step)
+        whole_s, whole_j = self._costs.prefill(min(step, behind[-1]), 0.0)
+        rest_s, rest_j = self._costs.prefill(rest, np.zeros(len(rest)))
+        lasts_s = steps * whole_s[:, None] + np.where(rest > 0, rest_s, 0.0)
+        energy_j = steps[-1] * whole_j + (rest_j[:, -1] if rest[-1] else 0.0)
+        in_time = (lasts_s <= due_s).all(axis=1)
+        return int(np.where(in_time, energy_j, np.inf).argmin()) if in_time.any() else self._greatest

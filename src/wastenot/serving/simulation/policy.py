@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from wastenot.core.arrays import FloatArray
+from wastenot.core.errors import BadInputError
+from wastenot.serving.bench.server_reading import ServerReading
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
 
@@ -32,6 +35,7 @@ class View:
         waiting_prompt: all prompt tokens of each; shape (waiting,).
         waiting_output: tokens it will be answered with, as predicted; shape (waiting,).
         waiting_arrival_s: when each came; shape (waiting,).
+        reading: what the engine says of itself, as a running server does by its metrics; ``None`` where it says nothing.
     """
 
     now_s: float
@@ -49,6 +53,7 @@ class View:
     waiting_prompt: FloatArray
     waiting_output: FloatArray
     waiting_arrival_s: FloatArray
+    reading: Callable[[], ServerReading] | None = field(default=None, kw_only=True)
 
 
 class Choice(NamedTuple):
@@ -79,6 +84,17 @@ class Policy(Protocol):
 
     def choose(self, view: View) -> Choice:
         """The setting to ask for now."""
+
+
+def check_setting(setting: int, engine: Engine, policy: Policy) -> None:
+    """Refuse a setting that is none.
+
+    Raises:
+        BadInputError: it is none.
+    """
+    settings = len(engine.tables.settings)
+    if not 0 <= setting < settings:
+        raise BadInputError(f"the policy '{policy.name}' asks for setting {setting}; there are settings 0 to {settings - 1}")
 
 
 @dataclass(slots=True)

@@ -24,25 +24,27 @@ With nothing to do, the engine idles until the next request comes, and the clock
 Requests whose prompts were prefilled elsewhere (``first_token_s``) come with their caches: they are admitted in their turn
 where the batch and the cache have room, take no part of a step's prompts, and decode from that step on.
 
-The steps themselves are made by :mod:`wastenot.serving.simulation.core`.
+An engine is a cluster of one: its steps are made by :mod:`wastenot.serving.cluster.simulation.core`, one by one.
 """
 
 from __future__ import annotations
 
 import math
-from types import SimpleNamespace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
-from wastenot.serving.model.compiled import COMPILED
+from wastenot.serving.cluster.model import Action, ChangeTimes, ClockRule, Cluster, ClusterView, Router, Start, Steered
+from wastenot.serving.cluster.simulation import records
+from wastenot.serving.cluster.simulation.simulate import ClusterRun, column_of, row_of, values_of
 from wastenot.serving.model.deadlines import LITERATURE, Deadlines
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.requests import Requests
-from wastenot.serving.simulation import core
-from wastenot.serving.simulation.policy import Fixed, Policy, View
-from wastenot.serving.simulation.served import GAP_EDGES_S, Served, Timeline
+from wastenot.serving.simulation.policy import Fixed, Policy, check_setting
+from wastenot.serving.simulation.served import Served, Timeline
 
 _MOST_BINS = 1_000_000
 
@@ -74,19 +76,64 @@ def simulate(
         OutsideProfileError: a step that the tables do not cover.
     """
     _check(requests, engine, first_token_s)
-    costs = _costs(engine)
-    rules = _rules(requests, engine, deadlines, timeline_s)
-    setting = policy.begin(engine, deadlines)
-    _check_setting(setting, engine, policy)
-    state = _state(requests, engine, rules, setting, predicted_tokens, first_token_s, timeline_s)
-    asks = not isinstance(policy, Fixed)
-    while (why := core.run(costs, rules, state, asks)) == core.ASK:
-        choice = policy.choose(_view(state))
-        _check_setting(choice.setting, engine, policy)
-        state.answer[0], state.answer[1], state.answer[2] = choice
-    if why == core.OUTSIDE:
-        _refuse(engine, state)
-    return _served(requests, engine, rules, state)
+    cluster = Cluster((engine,), 1, ChangeTimes((0.0,)), engine.gpus, deadlines=deadlines)
+    predict = None if predicted_tokens is None else lambda _: predicted_tokens
+    run = ClusterRun(
+        iter((requests,)), cluster, _Alone(policy), Router.LEAST_REQUESTS, predict, (), 0, math.inf, _ignore, alone=True
+    )
+    _count(run, requests, engine, first_token_s, timeline_s)
+    run.run()
+    return _served(run, requests)
+
+
+@dataclass(frozen=True, slots=True)
+class _Alone:
+    """One instance from the beginning, which a policy steers."""
+
+    policy: Policy
+    period_s: float = math.inf
+
+    @property
+    def name(self) -> str:
+        return self.policy.name
+
+    def begin(self, cluster: Cluster) -> Sequence[Action]:
+        engine, policy = cluster.layouts[0], self.policy
+        if not isinstance(policy, Fixed):
+            return [Start(0, 0, Steered(lambda: policy))]
+        setting = policy.begin(engine, cluster.deadlines)
+        check_setting(setting, engine, policy)
+        return [Start(0, 0, ClockRule.fixed(setting, engine))]
+
+    def control(self, view: ClusterView) -> Sequence[Action]:
+        return ()
+
+
+def _ignore(*_: object) -> None:
+    """Answers are read off the run."""
+
+
+def _count(
+    run: ClusterRun, requests: Requests, engine: Engine, first_token_s: FloatArray | None, timeline_s: float | None
+) -> None:
+    """Have the run count what is reported of an engine alone."""
+    bins, settings, numbers = 0, len(engine.tables.settings), run.numbers
+    if timeline_s is not None:
+        if not 0 < timeline_s < math.inf:
+            raise BadInputError(f"`timeline_s` ({timeline_s:g}) must be above 0")
+        last_s = float(requests.arrival_s[-1]) if len(requests) else 0.0
+        bins = 2 * min(math.ceil(last_s / timeline_s) + 32, _MOST_BINS)
+    numbers.drawn, numbers.drawn_s, numbers.settings = bins, timeline_s or 0.0, settings
+    numbers.calendar = int(requests.output_tokens.max(initial=1)) + 2
+    run.arrays = run.arrays._replace(
+        handed_s=column_of(np.zeros(0) if first_token_s is None else first_token_s.astype(np.float64)),
+        longest_s=column_of(np.zeros(len(requests))),
+        preemptions=column_of(np.zeros(len(requests), dtype=np.int64)),
+        gaps=column_of(np.zeros(2 * int(numbers.calendar), dtype=records.GAP)),
+        setting_s=column_of(np.zeros(settings)),
+        drawn=column_of(np.zeros(bins, dtype=records.DRAWN)),
+        drawn_setting_s=column_of(np.zeros(bins * settings)),
+    )
 
 
 def _check(requests: Requests, engine: Engine, first_token_s: FloatArray | None) -> None:
@@ -109,149 +156,37 @@ def _check(requests: Requests, engine: Engine, first_token_s: FloatArray | None)
             raise BadInputError("`first_token_s`: a cache cannot come before the first token that was made with it")
 
 
-def _check_setting(setting: int, engine: Engine, policy: Policy) -> None:
-    settings = len(engine.tables.settings)
-    if not 0 <= setting < settings:
-        raise BadInputError(f"the policy '{policy.name}' asks for setting {setting}; there are settings 0 to {settings - 1}")
-
-
-def _column(values: np.ndarray) -> core.Column:
-    """An array for compiled code; otherwise a list of numbers or of objects, which Python is faster with."""
-    if COMPILED:
-        return np.ascontiguousarray(values)
-    if names := values.dtype.names:
-        return [SimpleNamespace(**dict(zip(names, row, strict=True))) for row in values.tolist()]
-    return values.tolist()
-
-
-def _values(column: core.Column, name: str) -> np.ndarray:
-    """One field of all records."""
-    return np.asarray(column[name] if COMPILED else [getattr(row, name) for row in column])
-
-
-def _costs(engine: Engine) -> core.Costs:
-    tables = engine.tables
-    return core.Costs(*(_column(np.asarray(getattr(tables, name), dtype=np.float64).ravel()) for name in core.Costs._fields))
-
-
-def _number(state: core.State, name: str) -> float:
-    """One of the numbers of a run."""
-    return float(_values(state.counters, name)[0])
-
-
-def _rules(requests: Requests, engine: Engine, deadlines: Deadlines, timeline_s: float | None) -> core.Rules:
-    bins = 0
-    if timeline_s is not None:
-        if not 0 < timeline_s < math.inf:
-            raise BadInputError(f"`timeline_s` ({timeline_s:g}) must be above 0")
-        last_s = float(requests.arrival_s[-1]) if len(requests) else 0.0
-        bins = 2 * min(math.ceil(last_s / timeline_s) + 32, _MOST_BINS)
-    return core.Rules(
-        len(requests),
-        len(engine.tables.settings),
-        int(engine.block_tokens),
-        int(engine.most_running),
-        int(engine.most_step_tokens),
-        bool(engine.chunked),
-        float(engine.overhead_s),
-        float(engine.switch_s),
-        float(deadlines.tbt_s),
-        int(requests.output_tokens.max(initial=1)) + 2,
-        len(GAP_EDGES_S),
-        bins,
-    )
-
-
-def _state(
-    requests: Requests,
-    engine: Engine,
-    rules: core.Rules,
-    setting: int,
-    predicted_tokens: FloatArray | None,
-    first_token_s: FloatArray | None,
-    timeline_s: float | None,
-) -> core.State:
-    count, batch = len(requests), min(rules.most_running, len(requests)) + 1
-    each = np.zeros(count, dtype=core.REQUEST)
-    each["arrival_s"], each["prompt"], each["output"] = requests.arrival_s, requests.prompt_tokens, requests.output_tokens
-    each["predicted"] = requests.output_tokens if predicted_tokens is None else predicted_tokens
-    each["to_prefill"] = requests.prompt_tokens
-    each["prefilled"] = 0 if requests.cached_tokens is None else requests.cached_tokens
-    each["finish_s"] = math.nan
-    each["first_s"] = each["last_s"] = math.nan if first_token_s is None else first_token_s
-    each["handed"] = each["made"] = first_token_s is not None
-    counters = np.zeros(1, dtype=core.COUNTERS)
-    counters["effective_s"] = math.inf
-    counters["again_s"] = counters["hold_s"] = -math.inf
-    counters["setting"] = counters["asked"] = setting
-    counters["first"] = counters["last"] = -1
-    counters["news"], counters["free"], counters["bin_s"] = 1, engine.cache_blocks, timeline_s or 0.0
-    return core.State(
-        counters=_column(counters),
-        requests=_column(each),
-        batch=_column(np.zeros(batch, dtype=core.SLOT)),
-        ends=_column(np.full(rules.calendar, -1, dtype=np.int64)),
-        due=_column(np.zeros(rules.block_tokens, dtype=np.int64)),
-        gaps=_column(np.zeros(2 * rules.calendar, dtype=core.GAP)),
-        gap_edges_s=_column(GAP_EDGES_S.astype(np.float64)),
-        gap_counts=_column(np.zeros(rules.gap_bins + 1, dtype=np.int64)),
-        setting_s=_column(np.zeros(rules.settings)),
-        bins=_column(np.zeros(rules.bins, dtype=core.BIN)),
-        bin_setting_s=_column(np.zeros(rules.bins * rules.settings)),
-        told=_column(np.zeros(7)),
-        answer=_column(np.zeros(3)),
-    )
-
-
-def _view(state: core.State) -> View:
-    now_s, setting, asked, steps, free, runs, waits = map(float, state.told)
-    running, waiting = np.empty((6, int(runs))), np.empty((4, int(waits)))
-    core.look(state, running, waiting)
-    return View(now_s, int(setting), int(asked), int(steps), int(free), *running, *waiting)
-
-
-def _refuse(engine: Engine, state: core.State) -> None:
-    """Say of which step the tables know nothing."""
-    tables = engine.tables
-    setting, tokens, batch = (int(_number(state, name)) for name in ("setting", "step_tokens", "step_batch"))
-    past, context = _number(state, "attention_past"), _number(state, "attention_context")
-    if tokens and batch:
-        tables.mixed(setting, tokens, past, batch, context)
-    elif tokens:
-        tables.prefill(setting, tokens, past)
-    else:
-        tables.decode(setting, batch, context)
-    raise AssertionError("the tables cover a step that the simulator could not make")
-
-
-def _served(requests: Requests, engine: Engine, rules: core.Rules, state: core.State) -> Served:
+def _served(run: ClusterRun, requests: Requests) -> Served:
+    arrays, numbers, only = run.arrays, run.numbers, row_of(run.arrays.instances, 0)
+    end_s = float(only.now_s)
     return Served(
         requests,
-        _values(state.requests, "first_s"),
-        _values(state.requests, "finish_s"),
-        _values(state.requests, "late"),
-        _values(state.requests, "longest_s"),
-        _values(state.requests, "preemptions"),
-        _number(state, "now_s"),
-        {kind: _number(state, f"{kind}_j") for kind in core.KINDS},
-        {kind: _number(state, f"{kind}_s") for kind in core.KINDS},
-        {kind: int(_number(state, f"{kind}_steps")) for kind in core.KINDS if kind != "idle"},
-        np.asarray(state.setting_s),
-        int(_number(state, "switches")),
-        np.asarray(state.gap_counts, dtype=np.intp),
-        int(_number(state, "setting")),
-        _timeline(rules, state) if rules.bins else None,
+        values_of(arrays.answers, "first_s"),
+        values_of(arrays.answers, "finish_s"),
+        values_of(arrays.answers, "late").astype(np.intp),
+        np.asarray(arrays.longest_s, dtype=np.float64),
+        np.asarray(arrays.preemptions, dtype=np.intp),
+        end_s,
+        {kind: float(getattr(numbers, f"{kind}_j")) for kind in records.KINDS},
+        {kind: float(getattr(numbers, f"{kind}_s")) for kind in records.KINDS},
+        {kind: int(getattr(numbers, f"{kind}_steps")) for kind in records.KINDS if kind != "idle"},
+        np.asarray(arrays.setting_s, dtype=np.float64),
+        int(numbers.switches),
+        np.asarray(arrays.gap_counts, dtype=np.intp),
+        int(only.setting),
+        _timeline(run, end_s) if numbers.drawn else None,
     )
 
 
-def _timeline(rules: core.Rules, state: core.State) -> Timeline:
-    bin_s = _number(state, "bin_s")
-    used = math.ceil(_number(state, "now_s") / bin_s)
+def _timeline(run: ClusterRun, end_s: float) -> Timeline:
+    numbers, drawn = run.numbers, run.arrays.drawn
+    bin_s = float(numbers.drawn_s)
+    used = math.ceil(end_s / bin_s)
     energy_j, running_s, waiting_s, gap_s, longest_s, tokens, gaps = (
-        _values(state.bins, name)[:used]
+        values_of(drawn, name)[:used]
         for name in ("energy_j", "running_s", "waiting_s", "gap_s", "longest_s", "tokens", "gaps")
     )
-    setting_s = np.asarray(state.bin_setting_s, dtype=np.float64).reshape(rules.bins, -1)[:used]
+    setting_s = np.asarray(run.arrays.drawn_setting_s, dtype=np.float64).reshape(int(numbers.drawn), -1)[:used]
     lasted_s = setting_s.sum(axis=1)
     return Timeline(
         bin_s,

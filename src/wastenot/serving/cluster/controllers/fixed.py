@@ -6,17 +6,27 @@ Nothing changes but what a failed host takes along: its instances are started ag
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.serving.cluster.classes import COUNT
-from wastenot.serving.cluster.clock_rules import lowest_in_time
-from wastenot.serving.cluster.model import Action, ClockRule, Cluster, ClusterView, InstanceState, Route, Router, Start
+from wastenot.serving.cluster.model import (
+    Action,
+    ClockRule,
+    Cluster,
+    ClusterView,
+    InstanceState,
+    Route,
+    Router,
+    Start,
+    Steered,
+)
 from wastenot.serving.cluster.profiles import Profiles
 from wastenot.serving.cluster.sizing import Sizing, sized
+from wastenot.serving.simulation.policy import Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +38,14 @@ class Placed:
         layout: which.
         count: of them.
         setting: of their clocks; ``None`` is the greatest.
-        clock: a rule that they follow instead.
+        clock: a rule that they follow instead, or what steers each of them.
     """
 
     pool: int
     layout: int
     count: int
     setting: int | None = None
-    clock: ClockRule | None = None
+    clock: ClockRule | Steered | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -121,21 +131,20 @@ def single_pool(profiles: Profiles, peak_per_s: FloatArray, *, head_room: float 
     return Fixed("SinglePool", (Placed(0, layout, count),), ((0,),) * COUNT)
 
 
-def throttled(profiles: Profiles, peak_per_s: FloatArray, *, head_room: float = 0.0) -> Fixed:
-    """The single pool with the lowest clock that has each batch's tokens in time, after throttLL'eM (HPCA'25).
+def steered(
+    profiles: Profiles, peak_per_s: FloatArray, name: str, make: Callable[[], Policy], *, head_room: float = 0.0
+) -> Fixed:
+    """The single pool, each instance with a policy of its own.
 
     Args:
         profiles: of the cluster.
         peak_per_s: of each class, all at once; shape (9,).
+        name: for tables and pictures.
+        make: the policy of one instance.
         head_room: of the capacity, above the peak.
     """
     plan = single_pool(profiles, peak_per_s, head_room=head_room)
-    cluster = profiles.cluster
-    context = profiles.mix(peak_per_s).context
-    placed = tuple(
-        replace(each, clock=lowest_in_time(cluster.layouts[each.layout], context, cluster.deadlines)) for each in plan.placed
-    )
-    return replace(plan, name="throttLL'eM", placed=placed)
+    return replace(plan, name=name, placed=tuple(replace(each, clock=Steered(make)) for each in plan.placed))
 
 
 def multi_pool(profiles: Profiles, peak_per_s: FloatArray, *, head_room: float = 0.0) -> Fixed:

@@ -1,7 +1,7 @@
 """A cluster under a load: engines behind a router, with a controller that starts, stops and steers them.
 
-Each instance answers the requests that it is sent as the engine of :mod:`wastenot.serving.simulation.simulate` would,
-with a policy that looks its clock up in the instance's :class:`ClockRule`. Around it:
+Each instance answers the requests that it is sent as the engine of :mod:`wastenot.serving.simulation.simulate` would, with a
+policy of its own (:class:`Steered`) or with one that looks its clock up in the instance's :class:`ClockRule`. Around it:
 
 - A request comes to the router and goes to an instance at once: to the first pool of its class (as predicted) in which an
   instance serves whose cache can hold it and which has room; where none has room, to the first that can. Of several that the
@@ -28,7 +28,7 @@ import heapq
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
@@ -36,6 +36,7 @@ import numpy as np
 
 from wastenot.core.arrays import BoolArray, FloatArray, IndexArray
 from wastenot.core.errors import BadInputError
+from wastenot.serving.bench.server_reading import ServerReading
 from wastenot.serving.cluster import classes
 from wastenot.serving.cluster.model import (
     Action,
@@ -55,13 +56,18 @@ from wastenot.serving.cluster.model import (
     Router,
     SetClock,
     Start,
+    Steered,
     Stop,
     Wake,
 )
-from wastenot.serving.cluster.simulation import core
+from wastenot.serving.cluster.simulation import core, instances, records, router, trees
 from wastenot.serving.model.compiled import COMPILED
 from wastenot.serving.model.engine import Engine
+from wastenot.serving.model.interpolation import bilinear, fraction, interval_of
 from wastenot.serving.model.requests import Requests
+from wastenot.serving.model.step_table import Column
+from wastenot.serving.simulation.metrics import FIRST_EDGES_S, PROMPT_EDGES, Counted, reading
+from wastenot.serving.simulation.policy import Policy, View, check_setting
 from wastenot.serving.simulation.served import GAP_EDGES_S
 
 _PATIENCE_S = 3600.0
@@ -105,7 +111,7 @@ def simulate_cluster(
     def keep(_: Requests, answers: Answers) -> None:
         whole.append(answers)
 
-    served = _Run(iter((requests,)), cluster, controller, router, told, failures, seed, bin_s, keep).served()
+    served = ClusterRun(iter((requests,)), cluster, controller, router, told, failures, seed, bin_s, keep).served()
     return replace(served, **whole[0]._asdict()) if whole else served
 
 
@@ -152,13 +158,13 @@ def simulate_cluster_in_parts(
         OutsideProfileError: a step that the tables do not cover.
     """
     _check(cluster, controller, failures, bin_s)
-    return _Run(iter(parts), cluster, controller, router, predict, failures, seed, bin_s, answered).served()
+    return ClusterRun(iter(parts), cluster, controller, router, predict, failures, seed, bin_s, answered).served()
 
 
 def make_ready(cluster: Cluster) -> None:
     """Have the simulator compiled, so that processes that are started later need not, each for itself."""
     controller = cast("Controller", None)  # there are no requests to control
-    core.make_ready(_Run(iter(()), cluster, controller, Router.LEAST_REQUESTS, None, (), 0, 1.0, print).s)
+    core.make_ready(ClusterRun(iter(()), cluster, controller, Router.LEAST_REQUESTS, None, (), 0, 1.0, print).arrays)
 
 
 def _check(cluster: Cluster, controller: Controller, failures: Sequence[Failure], bin_s: float) -> None:
@@ -197,7 +203,8 @@ def _check_fit(requests: Requests, cluster: Cluster, before: int) -> None:
 # ---- columns: arrays where the core is compiled, lists where it is not ---------------------------------------------
 
 
-def _column(values: np.ndarray) -> core.Column:
+def column_of(values: np.ndarray) -> Column:
+    """An array for compiled code; otherwise a list of numbers or of objects, which Python is faster with."""
     if COMPILED:
         return np.ascontiguousarray(values)
     if names := values.dtype.names:
@@ -205,17 +212,17 @@ def _column(values: np.ndarray) -> core.Column:
     return values.tolist()
 
 
-def _values(column: core.Column, name: str) -> np.ndarray:
+def values_of(column: Column, name: str) -> np.ndarray:
     """One field of all records."""
     return np.asarray(column[name] if COMPILED else [getattr(row, name) for row in column])
 
 
-def _row(column: core.Column, at: int) -> Any:
+def row_of(column: Column, at: int) -> Any:
     """A record, its fields as attributes."""
     return column.view(np.recarray)[at] if COMPILED else column[at]
 
 
-def _assign(column: core.Column, name: str, at: np.ndarray, values: np.ndarray) -> None:
+def _assign(column: Column, name: str, at: np.ndarray, values: np.ndarray) -> None:
     """One field of some records."""
     if COMPILED:
         column[name][at] = values
@@ -224,10 +231,10 @@ def _assign(column: core.Column, name: str, at: np.ndarray, values: np.ndarray) 
         setattr(column[place], name, value)
 
 
-def _longer(column: core.Column, more: np.ndarray) -> core.Column:
+def _longer(column: Column, more: np.ndarray) -> Column:
     if not len(column):
-        return _column(more)
-    return np.concatenate([column, more]) if COMPILED else column + _column(more)
+        return column_of(more)
+    return np.concatenate([column, more]) if COMPILED else column + column_of(more)
 
 
 # ---- layouts as the core has them ----------------------------------------------------------------------------------
@@ -253,15 +260,16 @@ def _rows(engine: Engine) -> FloatArray:
     For each batch from 0 on; shape (settings, most_running + 1, contexts, 4).
     """
     tables = engine.tables
-    costs = np.stack([tables.decode_time_s, tables.decode_energy_j], axis=-1)
-    knots, batch = tables.batches, np.arange(engine.most_running + 1)
-    i = np.clip(np.searchsorted(knots, batch, side="right") - 1, 0, max(len(knots) - 2, 0))
-    beyond = np.minimum(i + 1, len(knots) - 1)
-    width = np.where(beyond > i, knots[beyond] - knots[i], 1.0)
-    along = ((batch - knots[i]) / width)[None, :, None, None]
-    lower, upper = costs[:, i], costs[:, beyond]
-    rows = np.where(along == 0.0, lower, np.where(along == 1.0, upper, lower * (1 - along) + upper * along))
-    rows[:, (batch < knots[0]) | (batch > knots[-1])] = math.nan  # on a knot, the other one does not count: it may be NaN
+    knots, width = tables.batches, len(tables.context_tokens)
+    rows = np.full((len(tables.settings), engine.most_running + 1, width, 2), math.nan)
+    for quantity, values in enumerate((tables.decode_time_s, tables.decode_energy_j)):
+        cells = values.reshape(len(values), -1).T  # each with all settings
+        for batch in range(engine.most_running + 1):
+            interval = interval_of(knots, 0, len(knots), batch, 0)
+            if interval >= 0:
+                along = fraction(knots, 0, len(knots), batch, interval)
+                for context in range(width):
+                    rows[:, batch, context, quantity] = bilinear(cells, interval * width + context, width, 1, along, 0.0)
     more = np.full_like(rows, math.nan)
     more[:, :, :-1] = np.diff(rows, axis=2) / np.diff(tables.context_tokens)[:, None]
     return np.concatenate([rows, more], axis=-1)
@@ -275,13 +283,13 @@ def _places(knots: FloatArray) -> IndexArray:
     return np.where(known, places, -1)
 
 
-def _layouts(cluster: Cluster) -> tuple[np.ndarray, FloatArray, IndexArray]:
-    """The layouts' records, and the tables and intervals that they point to."""
+def _layouts(cluster: Cluster, alone: bool) -> tuple[np.ndarray, FloatArray, IndexArray]:
+    """The layouts' records, and the tables and intervals that they point to; a single engine needs no rows."""
     tables, places = _Tables(), _Tables()
     deadlines = cluster.deadlines
     tables.add(np.asarray(deadlines.ttft_s, dtype=np.float64))
     places.add(np.asarray(deadlines.prompt_below, dtype=np.int64))
-    layouts = np.zeros(len(cluster.layouts), dtype=core.LAYOUT)
+    layouts = np.zeros(len(cluster.layouts), dtype=records.LAYOUT)
     for lay, engine in zip(layouts, cluster.layouts, strict=True):
         of = engine.tables
         for name in ("overhead_s", "switch_s", "gpus", "cache_blocks", "block_tokens", "most_running", "most_step_tokens"):
@@ -290,7 +298,10 @@ def _layouts(cluster: Cluster) -> tuple[np.ndarray, FloatArray, IndexArray]:
         greatest = float(np.nanmax(clocks)) if not np.isnan(clocks).all() else 0.0
         lay["chunked"], lay["last_tokens"] = engine.chunked, int(of.prefill_tokens[-1])
         lay["contexts"], lay["tokens"], lay["pasts"] = len(of.context_tokens), len(of.prefill_tokens), len(of.past_tokens)
-        lay["decode_at"], lay["contexts_at"] = tables.add(_rows(engine)), tables.add(of.context_tokens)
+        lay["decode_at"] = 0 if alone else tables.add(_rows(engine))
+        lay["contexts_at"] = tables.add(of.context_tokens)
+        lay["steps_at"] = tables.add(np.stack([of.decode_time_s, of.decode_energy_j], axis=-1))
+        lay["batches"], lay["batches_at"] = len(of.batches), tables.add(of.batches)
         lay["prefill_at"] = tables.add(np.stack([of.prefill_time_s, of.prefill_energy_j], axis=-1))
         lay["tokens_at"], lay["pasts_at"] = tables.add(of.prefill_tokens), tables.add(of.past_tokens)
         lay["idle_at"], lay["clock_at"] = (
@@ -312,7 +323,8 @@ class _Instance:
         layout: its engine.
         pool: that it belongs to.
         host: that its GPUs are in.
-        rule: of its clock.
+        clock: the rule that it follows, or what it is steered by.
+        policy: that steers it.
         state: what it is doing.
         since_s: since when.
         room: its place in arrays of which each instance in use has a part; -1 where it has none.
@@ -322,10 +334,11 @@ class _Instance:
     layout: int
     pool: int
     host: int
-    rule: ClockRule
+    clock: ClockRule | Steered
     state: InstanceState
     since_s: float
     room: int
+    policy: Policy | None = None
     after: InstanceState | _Resharding | None = None
 
 
@@ -373,7 +386,7 @@ def _added(counts: IndexArray, at: IndexArray) -> IndexArray:
     return np.bincount(at, minlength=size) + np.pad(counts, (0, size - len(counts)))
 
 
-class _Run:
+class ClusterRun:
     """Hosts, instances and their states; what is between them and their requests is the core's."""
 
     def __init__(
@@ -387,7 +400,10 @@ class _Run:
         seed: int,
         bin_s: float,
         answered: Callable[[Requests, Answers], object],
+        *,
+        alone: bool = False,
     ) -> None:
+        self.alone = alone
         self.later, self.cluster, self.controller = later, cluster, controller
         self.predict, self.router, self.bin_s, self.answered = predict, router, bin_s, answered
         self.parts: list[Requests] = []
@@ -414,148 +430,226 @@ class _Run:
             heapq.heappush(self.timers, (failure.at_s, 2 * order, failure))
             if failure.back_s is not None:
                 heapq.heappush(self.timers, (failure.back_s, 2 * order + 1, failure))
-        self.s = self._state(seed)
+        self.arrays = self._state(seed)
 
-    def _state(self, seed: int) -> core.State:
+    def _state(self, seed: int) -> records.State:
         cluster = self.cluster
-        layouts, tables, places = _layouts(cluster)
+        layouts, tables, places = _layouts(cluster, self.alone)
         deadlines = cluster.deadlines
-        numbers = np.zeros(1, dtype=core.NUMBERS)
-        n = numbers[0]
-        n["bin_s"] = n["bin_end_s"] = self.bin_s
-        n["tbt_s"], n["late_share"] = deadlines.tbt_s, 1 - deadlines.share
-        n["end_to_end_s"] = math.inf if deadlines.end_to_end_s is None else deadlines.end_to_end_s
-        n["more"], n["give_up_s"] = 1, math.inf
-        n["spare"] = n["unplaced"] = n["last_unplaced"] = -1
-        n["predicts"], n["router"], n["drawn"] = self.predict is not None, int(self.router), seed & 0xFFFFFFFF
-        n["ttft_classes"], n["gap_bins"], n["leaves"] = len(deadlines.ttft_s), len(GAP_EDGES_S), 1
-        n["prompt_below_0"], n["prompt_below_1"] = cluster.classes.prompt_below
-        n["output_below_0"], n["output_below_1"] = cluster.classes.output_below
-        n["calendar_room"] = max(each.most_running for each in cluster.layouts) + 1
-        n["rule_room"] = self.rule_room = int(n["calendar_room"]) + core.BACKLOGS
-        n["due_room"] = max(each.block_tokens for each in cluster.layouts)
+        numbers = self._first_numbers(seed)
+        calendar_room = int(numbers["calendar_room"][0])
+        self.rule_room = int(numbers["rule_room"][0])
         none = np.zeros(0, dtype=np.int64)
-        lines = np.zeros(3 * classes.COUNT * len(deadlines.ttft_s), dtype=core.LINE)
+        lines = np.zeros(3 * classes.COUNT * len(deadlines.ttft_s), dtype=records.LINE)
         lines["first"] = lines["last"] = -1
-        return core.State(
-            numbers=_column(numbers),
-            layouts=_column(layouts),
-            instances=_column(np.zeros(0, dtype=core.INSTANCE)),
-            slots=_column(np.zeros(0, dtype=core.SLOT)),
-            pools=_column(np.zeros(0, dtype=core.POOL)),
-            lines=_column(lines),
-            kinds=_column(np.zeros(classes.COUNT, dtype=core.KIND)),
-            bins=_column(np.zeros(16, dtype=core.BIN)),
-            tables=_column(tables),
-            places=_column(places),
-            ends=_column(none),
-            due=_column(np.zeros(0, dtype=np.int32)),
-            rules=_column(np.zeros(0, dtype=np.int16)),
-            events=_column(np.full(2, math.inf)),
-            loads=_column(np.full(2, math.inf)),
-            members=_column(none),
-            routes=_column(none),
-            gap_edges_s=_column(GAP_EDGES_S.astype(np.float64)),
-            gap_counts=_column(np.zeros(len(GAP_EDGES_S) + 1, dtype=np.int64)),
-            scratch=_column(np.zeros(int(n["calendar_room"]), dtype=np.int64)),
-            arrival_s=_column(np.zeros(0)),
-            prompt=_column(none),
-            cached=_column(none),
-            output=_column(none),
-            predicted=_column(np.zeros(0)),
-            answers=_column(np.zeros(0, dtype=core.ANSWER)),
+        return records.State(
+            numbers=column_of(numbers),
+            layouts=column_of(layouts),
+            instances=column_of(np.zeros(0, dtype=records.INSTANCE)),
+            slots=column_of(np.zeros(0, dtype=records.SLOT)),
+            pools=column_of(np.zeros(0, dtype=records.POOL)),
+            lines=column_of(lines),
+            kinds=column_of(np.zeros(classes.COUNT, dtype=records.KIND)),
+            bins=column_of(np.zeros(16, dtype=records.BIN)),
+            tables=column_of(tables),
+            places=column_of(places),
+            ends=column_of(none),
+            due=column_of(np.zeros(0, dtype=np.int32)),
+            rules=column_of(np.zeros(0, dtype=np.int16)),
+            events=column_of(np.full(2, math.inf)),
+            loads=column_of(np.full(2, math.inf)),
+            members=column_of(none),
+            routes=column_of(none),
+            gap_edges_s=column_of(GAP_EDGES_S.astype(np.float64)),
+            gap_counts=column_of(np.zeros(len(GAP_EDGES_S) + 1, dtype=np.int64)),
+            own_gap_counts=column_of(none),
+            first_edges_s=column_of(FIRST_EDGES_S),
+            first_counts=column_of(none),
+            prompt_edges=column_of(PROMPT_EDGES),
+            prompt_counts=column_of(none),
+            scratch=column_of(np.zeros(calendar_room, dtype=np.int64)),
+            arrival_s=column_of(np.zeros(0)),
+            prompt=column_of(none),
+            cached=column_of(none),
+            output=column_of(none),
+            predicted=column_of(np.zeros(0)),
+            answers=column_of(np.zeros(0, dtype=records.ANSWER)),
+            handed_s=column_of(np.zeros(0)),
+            longest_s=column_of(np.zeros(0)),
+            preemptions=column_of(none),
+            gaps=column_of(np.zeros(0, dtype=records.GAP)),
+            setting_s=column_of(np.zeros(0)),
+            told=column_of(np.zeros(8)),
+            running=column_of(np.zeros(6 * calendar_room)),
+            waiting=column_of(np.zeros(256)),
+            answer=column_of(np.zeros(3)),
+            drawn=column_of(np.zeros(0, dtype=records.DRAWN)),
+            drawn_setting_s=column_of(np.zeros(0)),
         )
 
+    def _first_numbers(self, seed: int) -> np.ndarray:
+        cluster, deadlines = self.cluster, self.cluster.deadlines
+        one = np.zeros(1, dtype=records.NUMBERS)
+        numbers = one[0]
+        numbers["bin_s"] = numbers["bin_end_s"] = self.bin_s
+        numbers["tbt_s"], numbers["late_share"] = deadlines.tbt_s, 1 - deadlines.share
+        numbers["end_to_end_s"] = math.inf if deadlines.end_to_end_s is None else deadlines.end_to_end_s
+        numbers["more"], numbers["give_up_s"], numbers["alone"] = 1, math.inf, self.alone
+        numbers["spare"] = numbers["unplaced"] = numbers["last_unplaced"] = -1
+        numbers["predicts"], numbers["router"], numbers["random"] = (
+            self.predict is not None,
+            int(self.router),
+            seed & 0xFFFFFFFF,
+        )
+        numbers["ttft_classes"], numbers["gap_bins"], numbers["leaves"] = len(deadlines.ttft_s), len(GAP_EDGES_S), 1
+        numbers["first_bins"], numbers["prompt_bins"] = len(FIRST_EDGES_S) + 1, len(PROMPT_EDGES) + 1
+        numbers["prompt_below_0"], numbers["prompt_below_1"] = cluster.classes.prompt_below
+        numbers["output_below_0"], numbers["output_below_1"] = cluster.classes.output_below
+        numbers["calendar_room"] = max(each.most_running for each in cluster.layouts) + 1
+        numbers["rule_room"] = int(numbers["calendar_room"]) + records.BACKLOGS
+        numbers["due_room"] = max(each.block_tokens for each in cluster.layouts)
+        return one
+
     @property
-    def _numbers(self) -> Any:
-        return _row(self.s.numbers, 0)
+    def numbers(self) -> Any:
+        """The numbers of the run."""
+        return row_of(self.arrays.numbers, 0)
 
     # ---- the run
 
     def served(self) -> ClusterServed:
         """Run, and what came of it."""
-        n = self._numbers
+        self.run()
+        return self._served(float(self.numbers.now_s))
+
+    def run(self) -> None:
+        """Go on until all requests are answered, or nothing can be done for those that are left."""
+        numbers = self.numbers
         self._act(0.0, self.controller.begin(self.cluster), begins=True)
         visits, visit_s, stuck_s = 0, self.controller.period_s, math.inf
         while True:
-            self._arrange(float(n.now_s))
+            self._arrange(float(numbers.now_s))
             until_s = min(visit_s, self.timers[0][0] if self.timers else math.inf)
-            why = core.run(self.s, until_s)
-            if why == core.DONE:
+            why = self._run(until_s)
+            if why == records.DONE:
                 break
-            if why == core.UNTIL:
+            if why == records.UNTIL:
                 if until_s == math.inf:
                     break
-                n.now_s = until_s
+                numbers.now_s = until_s
                 self._cover(until_s)
                 if self.timers and self.timers[0][0] == until_s:
                     self._fail_or_back(until_s)
                     continue
-                idle = n.next == n.requests and not n.more and n.left == n.unplaced_count
+                idle = numbers.next == numbers.requests and not numbers.more and numbers.left == numbers.unplaced_count
                 stuck_s = min(stuck_s, until_s) if idle else math.inf
                 if until_s - stuck_s > _PATIENCE_S:
                     break
                 visits += 1
                 visit_s = (visits + 1) * self.controller.period_s
                 self._act(until_s, self.controller.control(self._view(until_s)))
-            elif why == core.EMPTY:
-                self._emptied(int(n.which), float(n.now_s))
-            elif why == core.READY:
-                self._begin(int(n.which), float(n.now_s))
-            elif why == core.SLOTS:
+            elif why == records.EMPTY:
+                self._emptied(int(numbers.which), float(numbers.now_s))
+            elif why == records.READY:
+                self._begin(int(numbers.which), float(numbers.now_s))
+            elif why == records.SLOTS:
                 self._more_slots()
-            elif why == core.MORE:
+            elif why == records.MORE:
                 self._next_part()
-            elif why == core.BINS:
-                self._cover(2 * len(self.s.bins) * self.bin_s)
+            elif why == records.BINS:
+                self._cover(2 * len(self.arrays.bins) * self.bin_s)
             else:
-                self._refuse(int(n.which))
-        return self._served(float(n.now_s))
+                self._refuse(int(numbers.which))
+
+    def _run(self, until_s: float) -> int:
+        """As :func:`core.run`, and policies are asked on the way."""
+        while (why := core.run(self.arrays, until_s)) == records.ASK:
+            each = self.instances[int(self.arrays.told[0])]
+            policy, answer = each.policy, self.arrays.answer
+            assert policy is not None, "only instances that are steered are asked for"
+            choice = policy.choose(self._look_into())
+            check_setting(choice.setting, self.cluster.layouts[each.layout], policy)
+            answer[0], answer[1], answer[2] = choice
+        return why
+
+    def _look_into(self) -> View:
+        """An instance as its policy sees it."""
+        arrays = self.arrays
+        number, now_s, setting, asked, made, free, runs, waits = map(float, arrays.told)
+        if 4 * waits > len(arrays.waiting):
+            self.arrays = arrays = arrays._replace(waiting=column_of(np.zeros(8 * int(waits))))
+            instances.look_into(arrays, int(number))
+        running, waiting = (
+            np.array(values[: rows * int(count)], dtype=np.float64).reshape(rows, -1)
+            for values, rows, count in ((arrays.running, 6, runs), (arrays.waiting, 4, waits))
+        )
+        told = partial(self._reading, int(number))
+        return View(now_s, int(setting), int(asked), int(made), int(free), *running, *waiting, reading=told)
+
+    def _reading(self, number: int) -> ServerReading:
+        """What an instance says of itself."""
+        instance, arrays, engine = (
+            row_of(self.arrays.instances, number),
+            self.arrays,
+            self.cluster.layouts[self.instances[number].layout],
+        )
+        gaps, first, prompts = (
+            np.asarray(counts[number * width : (number + 1) * width], dtype=np.intp)
+            for counts, width in (
+                (arrays.own_gap_counts, len(GAP_EDGES_S) + 1),
+                (arrays.first_counts, len(FIRST_EDGES_S) + 1),
+                (arrays.prompt_counts, len(PROMPT_EDGES) + 1),
+            )
+        )
+        counted = Counted(gaps, first, prompts, int(instance.prompt_tokens))
+        return reading(
+            engine, int(instance.running), int(instance.waiting + instance.prefilling), int(instance.free), counted
+        )
 
     def _next_part(self) -> None:
         """The requests that come next; those whose part is answered go."""
         self._hand_over(False)
-        n, part = self._numbers, next(self.later, None)
+        numbers, part = self.numbers, next(self.later, None)
         if part is None:
-            n.more = 0
+            numbers.more = 0
             return
         if not len(part):
             return
-        _check_fit(part, self.cluster, int(n.requests))
+        _check_fit(part, self.cluster, int(numbers.requests))
         if part.arrival_s[0] < self.last_s:
             raise BadInputError("a part of the requests begins before the one before it ends; hand them over in order")
         self.last_s = float(part.arrival_s[-1])
         self.parts.append(part)
         self._cover(self.last_s)
-        answers = np.zeros(len(part), dtype=core.ANSWER)
+        answers = np.zeros(len(part), dtype=records.ANSWER)
         answers["sent_s"] = answers["first_s"] = answers["finish_s"] = math.nan
-        answers["instance"] = core.PENDING
+        answers["instance"] = records.PENDING
         cached = np.zeros(len(part), dtype=np.int64) if part.cached_tokens is None else part.cached_tokens
-        s = self.s
-        self.s = s._replace(
-            arrival_s=_longer(s.arrival_s, part.arrival_s.astype(np.float64, copy=False)),
-            prompt=_longer(s.prompt, part.prompt_tokens.astype(np.int64, copy=False)),
-            cached=_longer(s.cached, cached.astype(np.int64, copy=False)),
-            output=_longer(s.output, part.output_tokens.astype(np.int64, copy=False)),
-            answers=_longer(s.answers, answers),
+        arrays = self.arrays
+        self.arrays = arrays._replace(
+            arrival_s=_longer(arrays.arrival_s, part.arrival_s.astype(np.float64, copy=False)),
+            prompt=_longer(arrays.prompt, part.prompt_tokens.astype(np.int64, copy=False)),
+            cached=_longer(arrays.cached, cached.astype(np.int64, copy=False)),
+            output=_longer(arrays.output, part.output_tokens.astype(np.int64, copy=False)),
+            answers=_longer(arrays.answers, answers),
         )
         if self.predict is not None:
             told = np.asarray(self.predict(part), dtype=np.float64)
-            self.s = self.s._replace(predicted=_longer(s.predicted, told))
-        n.requests += len(part)
-        n.left += len(part)
+            self.arrays = self.arrays._replace(predicted=_longer(arrays.predicted, told))
+        numbers.requests += len(part)
+        numbers.left += len(part)
 
     def _hand_over(self, all_of_them: bool) -> None:
         """Parts of the requests that are answered."""
         while self.parts:
-            part, s = self.parts[0], self.s
+            part, arrays = self.parts[0], self.arrays
             count = len(part)
-            head = s.answers[:count]
-            instance = _values(head, "instance").astype(np.intp)
-            if not all_of_them and (instance == core.PENDING).any():
+            head = arrays.answers[:count]
+            instance = values_of(head, "instance").astype(np.intp)
+            if not all_of_them and (instance == records.PENDING).any():
                 return
-            sent_s, first_s, finish_s = (_values(head, name).copy() for name in ("sent_s", "first_s", "finish_s"))
-            late = _values(head, "late").astype(np.intp)
+            sent_s, first_s, finish_s = (values_of(head, name).copy() for name in ("sent_s", "first_s", "finish_s"))
+            late = values_of(head, "late").astype(np.intp)
             answers = Answers(np.maximum(instance, -1), sent_s, first_s, finish_s, late)
             at = (part.arrival_s / self.bin_s).astype(np.intp) * classes.COUNT
             at += self.cluster.classes.of(part.prompt_tokens, part.output_tokens)
@@ -563,37 +657,37 @@ class _Run:
             self.missed = _added(self.missed, at[self._missed(part, answers)])
             self.answered(part, answers)
             del self.parts[0]
-            self._numbers.gone += count
-            self.s = s._replace(
-                arrival_s=s.arrival_s[count:],
-                prompt=s.prompt[count:],
-                cached=s.cached[count:],
-                output=s.output[count:],
-                predicted=s.predicted[count:],
-                answers=s.answers[count:],
+            self.numbers.gone += count
+            self.arrays = arrays._replace(
+                arrival_s=arrays.arrival_s[count:],
+                prompt=arrays.prompt[count:],
+                cached=arrays.cached[count:],
+                output=arrays.output[count:],
+                predicted=arrays.predicted[count:],
+                answers=arrays.answers[count:],
             )
 
     def _cover(self, until_s: float) -> None:
         """The timeline reaches beyond a time."""
-        missing = int(until_s / self.bin_s) + 3 - len(self.s.bins)
+        missing = int(until_s / self.bin_s) + 3 - len(self.arrays.bins)
         if missing > 0:
-            more = np.zeros(max(missing, len(self.s.bins)), dtype=core.BIN)
-            self.s = self.s._replace(bins=_longer(self.s.bins, more))
+            more = np.zeros(max(missing, len(self.arrays.bins)), dtype=records.BIN)
+            self.arrays = self.arrays._replace(bins=_longer(self.arrays.bins, more))
 
     def _more_slots(self) -> None:
-        had = len(self.s.slots)
-        more = np.zeros(max(had, 1024), dtype=core.SLOT)
+        had = len(self.arrays.slots)
+        more = np.zeros(max(had, 1024), dtype=records.SLOT)
         more["after"] = np.arange(had + 1, had + len(more) + 1)
         more["after"][-1] = -1
-        self.s = self.s._replace(slots=_longer(self.s.slots, more))
-        self._numbers.spare = had
+        self.arrays = self.arrays._replace(slots=_longer(self.arrays.slots, more))
+        self.numbers.spare = had
 
     def _refuse(self, which: int) -> None:
         """Say of which step the tables know nothing."""
-        c = _row(self.s.instances, which)
+        instance = row_of(self.arrays.instances, which)
         tables = self.cluster.layouts[self.instances[which].layout].tables
-        setting, tokens, batch = int(c.setting), int(c.step_tokens), int(c.step_batch)
-        past, context = float(c.past_tokens), float(c.mean_context)
+        setting, tokens, batch = int(instance.setting), int(instance.step_tokens), int(instance.step_batch)
+        past, context = float(instance.past_tokens), float(instance.mean_context)
         if tokens and batch:
             tables.mixed(setting, tokens, past, batch, context)
         elif tokens:
@@ -603,19 +697,19 @@ class _Run:
         raise AssertionError("the tables cover a step that the simulator could not make")
 
     def _view(self, now_s: float) -> ClusterView:
-        count, s, n = len(self.instances), self.s, self._numbers
-        seen = [_column(np.zeros(count, dtype=np.int64)) for _ in range(5)]
-        core.look(s, now_s, *seen)
+        count, arrays, numbers = len(self.instances), self.arrays, self.numbers
+        seen = [column_of(np.zeros(count, dtype=np.int64)) for _ in range(5)]
+        core.look(arrays, now_s, *seen)
         running, waiting, waiting_tokens, context, setting = (np.asarray(each, dtype=np.intp) for each in seen)
-        at_router = [_column(np.zeros(classes.COUNT, dtype=np.int64)) for _ in range(3)]
-        if n.unplaced_count:
-            core.give_up(s, now_s)
-            core.look_held(s, now_s, *at_router)
+        at_router = [column_of(np.zeros(classes.COUNT, dtype=np.int64)) for _ in range(3)]
+        if numbers.unplaced_count:
+            router.give_up(arrays, now_s)
+            router.look_held(arrays, now_s, *at_router)
         held, held_tokens, held_late = (np.asarray(each, dtype=np.intp) for each in at_router)
         state, layout, pool, host = self.known[:, :count].copy()
-        kinds = {name: _values(s.kinds, name).copy() for name in core.KIND.names or ()}
+        kinds = {name: values_of(arrays.kinds, name).copy() for name in records.KIND.names or ()}
         for name in kinds:
-            _assign(s.kinds, name, np.arange(classes.COUNT), np.zeros(classes.COUNT, dtype=core.KIND[name]))
+            _assign(arrays.kinds, name, np.arange(classes.COUNT), np.zeros(classes.COUNT, dtype=records.KIND[name]))
         return ClusterView(
             now_s,
             state,
@@ -633,7 +727,7 @@ class _Run:
             kinds["output_tokens"],
             kinds["finished"],
             kinds["missed"],
-            int(n.unplaced_count),
+            int(numbers.unplaced_count),
             held,
             held_tokens,
             held_late,
@@ -654,63 +748,65 @@ class _Run:
         ready = np.bincount(pool[members], minlength=count)
         begins = np.concatenate([[0], np.cumsum(ready)[:-1]])
         leaves = 1 << np.ceil(np.log2(np.maximum(ready, 1))).astype(np.int64)
-        trees = np.concatenate([[0], np.cumsum(2 * leaves)])
+        tree_at = np.concatenate([[0], np.cumsum(2 * leaves)])
         leaf = np.arange(len(members)) - begins[pool[members]]
-        loads = np.full(int(trees[-1]), math.inf)
-        name = "tokens_left" if self._numbers.router == core.LEAST_TOKENS else "requests"
-        pools = np.zeros(count, dtype=core.POOL)
+        loads = np.full(int(tree_at[-1]), math.inf)
+        name = "tokens_left" if self.numbers.router == records.LEAST_TOKENS else "requests"
+        pools = np.zeros(count, dtype=records.POOL)
         for limit, of_pools in (("room", self.room), ("hold", self.hold)):
             pools[limit] = np.iinfo(np.int64).max
             pools[limit][: len(of_pools)] = of_pools[:count]
-        full = _values(self.s.instances, "waiting_tokens")[members] >= pools["hold"][pool[members]]
-        load = np.where(full, math.inf, _values(self.s.instances, name)[members])
-        loads[trees[pool[members]] + leaves[pool[members]] + leaf] = load
-        pools["tree_at"], pools["leaves"], pools["members_at"], pools["ready"] = trees[:-1], leaves, begins, ready
+        full = values_of(self.arrays.instances, "waiting_tokens")[members] >= pools["hold"][pool[members]]
+        load = np.where(full, math.inf, values_of(self.arrays.instances, name)[members])
+        loads[tree_at[pool[members]] + leaves[pool[members]] + leaf] = load
+        pools["tree_at"], pools["leaves"], pools["members_at"], pools["ready"] = tree_at[:-1], leaves, begins, ready
         everyone = np.arange(len(self.instances))
-        _assign(self.s.instances, "leaf", everyone, np.full(len(everyone), -1))
-        _assign(self.s.instances, "leaf", members, leaf)
-        _assign(self.s.instances, "pool", everyone, pool)
+        _assign(self.arrays.instances, "leaf", everyone, np.full(len(everyone), -1))
+        _assign(self.arrays.instances, "leaf", members, leaf)
+        _assign(self.arrays.instances, "pool", everyone, pool)
         routes = np.full((classes.COUNT, count), -1, dtype=np.int64)
         for kind in range(classes.COUNT):
             named = range(count) if self.routes is None else self.routes[kind]
             routes[kind, : len(named)] = named
-        loads_column = _column(loads)
+        loads_column = column_of(loads)
         for each in range(count):
-            core.grow_tree(loads_column, int(trees[each]), int(leaves[each]))
-        self._numbers.pools = count
-        self.s = self.s._replace(
-            pools=_column(pools),
+            trees.grow_tree(loads_column, int(tree_at[each]), int(leaves[each]))
+        self.numbers.pools = count
+        self.arrays = self.arrays._replace(
+            pools=column_of(pools),
             loads=loads_column,
-            members=_column(members.astype(np.int64)),
-            routes=_column(routes.ravel()),
+            members=column_of(members.astype(np.int64)),
+            routes=column_of(routes.ravel()),
         )
-        core.place(self.s, now_s)
+        router.place(self.arrays, now_s)
 
     # ---- instances come, change and go
 
-    def _new(self, layout: int, pool: int, host: int, rule: ClockRule | None, state: InstanceState, now_s: float) -> int:
+    def _new(
+        self, layout: int, pool: int, host: int, clock: ClockRule | Steered | None, state: InstanceState, now_s: float
+    ) -> int:
         """One more instance; its number."""
         engine, number = self.cluster.layouts[layout], len(self.instances)
-        rule = ClockRule.fixed(len(engine.tables.settings) - 1, engine) if rule is None else rule
+        clock = ClockRule.fixed(len(engine.tables.settings) - 1, engine) if clock is None else clock
         if not self.rooms:
             self._more_rooms()
         room = self.rooms.pop()
-        self.instances.append(_Instance(layout, pool, host, rule, state, now_s, room))
-        if number >= len(self.s.instances):
+        self.instances.append(_Instance(layout, pool, host, clock, state, now_s, room))
+        if number >= len(self.arrays.instances):
             self._more_instances()
         if number >= self.known.shape[1]:
             self.known = np.concatenate([self.known, np.zeros_like(self.known)], axis=1)
         self.known[:, number] = state, layout, pool, host
-        c = _row(self.s.instances, number)
-        c.layout, c.pool, c.room, c.rule, c.leaf, c.doing = (
+        instance = row_of(self.arrays.instances, number)
+        instance.layout, instance.pool, instance.room, instance.rule, instance.leaf, instance.doing = (
             layout,
             pool,
             room,
-            room * int(self._numbers.rule_room),
+            room * int(self.numbers.rule_room),
             -1,
-            core.AWAY,
+            records.AWAY,
         )
-        self._set_rule(number, rule)
+        self._set_clock(number, clock)
         self.free[host] -= engine.gpus
         self.on_host[host] += 1
         if self.on_host[host] == 1:
@@ -719,36 +815,51 @@ class _Run:
         return number
 
     def _more_rooms(self) -> None:
-        n = self._numbers
-        had = len(self.s.due) // int(n.due_room)
+        numbers = self.numbers
+        had = len(self.arrays.due) // int(numbers.due_room)
         more = max(had, 8)
-        self.s = self.s._replace(
-            ends=_longer(self.s.ends, np.zeros(more * int(n.calendar_room), dtype=np.int64)),
-            due=_longer(self.s.due, np.zeros(more * int(n.due_room), dtype=np.int32)),
-            rules=_longer(self.s.rules, np.zeros(more * int(n.rule_room), dtype=np.int16)),
+        self.arrays = self.arrays._replace(
+            ends=_longer(self.arrays.ends, np.zeros(more * int(numbers.calendar_room), dtype=np.int64)),
+            due=_longer(self.arrays.due, np.zeros(more * int(numbers.due_room), dtype=np.int32)),
+            rules=_longer(self.arrays.rules, np.zeros(more * int(numbers.rule_room), dtype=np.int16)),
         )
         self.rooms.extend(range(had + more - 1, had - 1, -1))
 
     def _more_instances(self) -> None:
-        had = len(self.s.instances)
-        instances = _longer(self.s.instances, np.zeros(max(had, 8), dtype=core.INSTANCE))
+        had = len(self.arrays.instances)
+        instances = _longer(self.arrays.instances, np.zeros(max(had, 8), dtype=records.INSTANCE))
         count = len(instances)
         leaves = 1 << (count - 1).bit_length()
         events = np.full(2 * leaves, math.inf)
-        events[leaves : leaves + had] = self.s.events[int(self._numbers.leaves) :][:had]
-        column = _column(events)
-        core.grow_tree(column, 0, leaves)
-        self._numbers.leaves = leaves
-        self.s = self.s._replace(instances=instances, events=column)
+        events[leaves : leaves + had] = self.arrays.events[int(self.numbers.leaves) :][:had]
+        column = column_of(events)
+        trees.grow_tree(column, 0, leaves)
+        self.numbers.leaves = leaves
+        more, arrays = count - had, self.arrays
+        self.arrays = arrays._replace(
+            instances=instances,
+            events=column,
+            own_gap_counts=_longer(arrays.own_gap_counts, np.zeros(more * (len(GAP_EDGES_S) + 1), dtype=np.int64)),
+            first_counts=_longer(arrays.first_counts, np.zeros(more * (len(FIRST_EDGES_S) + 1), dtype=np.int64)),
+            prompt_counts=_longer(arrays.prompt_counts, np.zeros(more * (len(PROMPT_EDGES) + 1), dtype=np.int64)),
+        )
 
-    def _set_rule(self, number: int, rule: ClockRule) -> None:
-        at, room, rules = int(_row(self.s.instances, number).rule), self.rule_room, self.s.rules
+    def _set_clock(self, number: int, clock: ClockRule | Steered) -> None:
+        each, rule = self.instances[number], clock
+        engine = self.cluster.layouts[each.layout]
+        each.clock, each.policy = clock, None
+        if isinstance(rule, Steered):
+            each.policy = rule.make()
+            begins = each.policy.begin(engine, self.cluster.deadlines)
+            check_setting(begins, engine, each.policy)
+            rule = ClockRule.fixed(begins, engine)
+        row_of(self.arrays.instances, number).steered = each.policy is not None
+        at, room, rules = int(row_of(self.arrays.instances, number).rule), self.rule_room, self.arrays.rules
         whole = np.empty(room, dtype=np.int16)
-        batches, backlog = len(rule.by_batch), (*rule.backlog, *(rule.backlog or (rule.prompts,))[-1:] * core.BACKLOGS)
-        whole[:batches], whole[batches : -core.BACKLOGS] = rule.by_batch, 0
-        whole[-core.BACKLOGS :] = (rule.prompts, *backlog)[: core.BACKLOGS]
+        batches, backlog = len(rule.by_batch), (*rule.backlog, *(rule.backlog or (rule.prompts,))[-1:] * records.BACKLOGS)
+        whole[:batches], whole[batches : -records.BACKLOGS] = rule.by_batch, 0
+        whole[-records.BACKLOGS :] = (rule.prompts, *backlog)[: records.BACKLOGS]
         rules[at : at + room] = whole if COMPILED else whole.tolist()
-        self.instances[number].rule = rule
 
     def _turn(self, number: int, state: InstanceState, now_s: float) -> None:
         """An instance is in another state from now on."""
@@ -757,7 +868,7 @@ class _Run:
         self._span(each, now_s)
         was, each.state, each.since_s = each.state, state, now_s
         self.known[0, number] = state
-        _row(self.s.instances, number).state = int(state)
+        row_of(self.arrays.instances, number).state = int(state)
         self.stale = True
         if was in _IN_USE and state not in _IN_USE:
             self.on_host[each.host] -= 1
@@ -777,11 +888,11 @@ class _Run:
     def _begin(self, number: int, now_s: float) -> None:
         """An instance serves from now on."""
         self._turn(number, _SERVING, now_s)
-        core.begin(self.s, number, now_s)
+        core.begin(self.arrays, number, now_s)
 
     def _away(self, number: int, state: InstanceState, now_s: float, until_s: float = math.inf) -> None:
         """An instance that has nothing to do is in a state in which it serves nobody, until a time."""
-        core.leave(self.s, number, now_s, until_s)
+        core.leave(self.arrays, number, now_s, until_s)
         self._turn(number, state, now_s)
 
     def _emptied(self, number: int, now_s: float) -> None:
@@ -802,12 +913,12 @@ class _Run:
             self._away(number, _OFF, now_s)
         for layout in action.layouts:
             number = self._new(layout, action.pool, host, None, _RESHARDING, now_s)
-            core.leave(self.s, number, now_s, now_s + self.cluster.changes.reshard_s)
+            core.leave(self.arrays, number, now_s, now_s + self.cluster.changes.reshard_s)
 
     def _drain(self, number: int, after: InstanceState | _Resharding | None, now_s: float) -> None:
         self.instances[number].after = after
         self._turn(number, _DRAINING, now_s)
-        if not _row(self.s.instances, number).requests:
+        if not row_of(self.arrays.instances, number).requests:
             self._emptied(number, now_s)
 
     def _fail_or_back(self, now_s: float) -> None:
@@ -826,7 +937,7 @@ class _Run:
         for number, each in enumerate(self.instances):
             if each.host != host or each.state not in _IN_USE:
                 continue
-            rerouted += core.fail(self.s, number, now_s)
+            rerouted += core.fail(self.arrays, number, now_s)
             self._turn(number, _FAILED, now_s)
         self.log.append(LoggedAction(now_s, failure, rerouted=rerouted))
         self.stale = True
@@ -878,8 +989,8 @@ class _Run:
             case SetClock():
                 each = self._of(action.instance, *_IN_USE)
                 self._check_rule(action.clock, each.layout)
-                self._set_rule(action.instance, action.clock)
-                core.heed(self.s, action.instance, now_s)
+                self._set_clock(action.instance, action.clock)
+                core.heed(self.arrays, action.instance, now_s)
             case Route():
                 self._set_route(action)
 
@@ -896,10 +1007,10 @@ class _Run:
         if route.give_up_s is not None and not route.give_up_s >= 0:
             raise _RefusedError("requests given up before they are late")
         self.routes, self.room, self.hold, self.stale = route.pools, route.room, route.hold, True
-        n = self._numbers
-        n.by_deadline, n.holds = route.by_deadline, bool(route.hold) or route.give_up_s is not None
-        n.give_up_s = math.inf if route.give_up_s is None else route.give_up_s
-        n.router = int(self.router if route.router is None else route.router)
+        numbers = self.numbers
+        numbers.by_deadline, numbers.holds = route.by_deadline, bool(route.hold) or route.give_up_s is not None
+        numbers.give_up_s = math.inf if route.give_up_s is None else route.give_up_s
+        numbers.router = int(self.router if route.router is None else route.router)
 
     def _of(self, number: int, *states: InstanceState) -> _Instance:
         """An instance that is in one of these states."""
@@ -919,8 +1030,8 @@ class _Run:
             raise _RefusedError(f"there is no layout {layout}")
         return self.cluster.layouts[layout]
 
-    def _check_rule(self, rule: ClockRule, layout: int) -> None:
-        if self.checked.get(layout) is rule:
+    def _check_rule(self, rule: ClockRule | Steered, layout: int) -> None:
+        if self.checked.get(layout) is rule or isinstance(rule, Steered):
             return
         engine = self.cluster.layouts[layout]
         settings = len(engine.tables.settings)
@@ -947,7 +1058,7 @@ class _Run:
         if begins:
             self._begin(number, now_s)
         else:
-            core.leave(self.s, number, now_s, now_s + self.cluster.changes.start_s[action.layout])
+            core.leave(self.arrays, number, now_s, now_s + self.cluster.changes.start_s[action.layout])
 
     def _begin_reshard(self, action: Reshard, now_s: float) -> None:
         self._check_pool(action.pool)
@@ -968,9 +1079,9 @@ class _Run:
 
     def _served(self, end_s: float) -> ClusterServed:
         self._cover(end_s)
-        s, n, changes = self.s, self._numbers, self.cluster.changes
+        arrays, numbers, changes = self.arrays, self.numbers, self.cluster.changes
         for number, each in enumerate(self.instances):
-            core.settle(s, number, end_s)
+            core.settle(arrays, number, end_s)
             if each.state in _IN_USE:
                 self._span(each, end_s)
         for since_s in self.failed.values():
@@ -987,7 +1098,7 @@ class _Run:
             "off": changes.off_power_w * gpus[:, _OFF],
             "hosts": changes.host_power_w * self.host_spans.over(edges_s),
         }
-        energy_j = {kind: float(getattr(n, f"{kind}_j")) for kind in core.KINDS}
+        energy_j = {kind: float(getattr(numbers, f"{kind}_j")) for kind in records.KINDS}
         energy_j |= {kind: float(each.sum()) for kind, each in used.items()}
         self._hand_over(True)
         none, never = np.zeros(0, dtype=np.intp), np.zeros(0)
@@ -1000,8 +1111,8 @@ class _Run:
             none,
             end_s,
             energy_j,
-            np.asarray(s.gap_counts, dtype=np.intp),
-            int(n.switches),
+            np.asarray(arrays.gap_counts, dtype=np.intp),
+            int(numbers.switches),
             self._timeline(edges_s, gpus, sum(used.values(), np.zeros(bins))),
             self.log,
         )
@@ -1017,11 +1128,11 @@ class _Run:
         return np.asarray(~kept)
 
     def _timeline(self, edges_s: FloatArray, gpus: FloatArray, used_j: FloatArray) -> ClusterTimeline:
-        s, bins = self.s, len(used_j)
+        arrays, bins = self.arrays, len(used_j)
         width_s = np.diff(edges_s)
         lasted_s = np.where(width_s > 0, width_s, 1.0)
         energy_j = used_j.copy()
-        drawn_j, clock = _values(s.bins, "energy_j"), _values(s.bins, "clock")
+        drawn_j, clock = values_of(arrays.bins, "energy_j"), values_of(arrays.bins, "clock")
         energy_j += drawn_j[:bins]
         energy_j[-1] += drawn_j[bins:].sum()  # rounded into the bin after the end
         at_work = gpus[:, _SERVING] + gpus[:, _DRAINING]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from wastenot.serving.bench.latency_counts import LatencyCounts
 from wastenot.serving.bench.server_reading import ServerReading
@@ -17,24 +16,6 @@ RATE_OVER_S = 10.0
 LENGTHS_OVER_S = 120.0
 """Over which lengths are averaged: they change slowly."""
 _LEAST_REQUESTS = 5.0  # from which lengths are believed
-
-
-class Heard(NamedTuple):
-    """What a source heard of an instance.
-
-    Attributes:
-        instance: its index.
-        at_s: when it was so, by ``time.monotonic``.
-        reading: of its server; ``None`` where it could not be read.
-        why: it could not.
-        nonsense: whether it answered, and what it said cannot be.
-    """
-
-    instance: int
-    at_s: float
-    reading: ServerReading | None
-    why: str = ""
-    nonsense: bool = False
 
 
 @dataclass(slots=True)

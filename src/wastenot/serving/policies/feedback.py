@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wastenot.serving.bench.server_reading import ServerReading
-from wastenot.serving.control.recent_readings import quantile_since
 from wastenot.serving.model.deadlines import Deadlines
+from wastenot.serving.policies.recent_readings import quantile_since
 
 JUDGED_OVER_S = 5.0
 """Over which latencies are judged, or since the last change where that is later."""

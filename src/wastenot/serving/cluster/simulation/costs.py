@@ -1,0 +1,85 @@
+"""What steps cost, by the tables of all layouts in one array."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wastenot.serving.cluster.simulation.records import State
+from wastenot.serving.model.step_table import Column, bilinear, fraction, inlined, interval_of
+
+
+@inlined
+def decode_cost(
+    tables: Column, layout: Any, setting: int, batch: int, context: float, hint: int
+) -> tuple[float, float, float, float, int, int]:
+    """Time and energy of a decode step, what each one after it takes more, how many there are in this cell, and which."""
+    knots, last = layout.contexts_at, layout.contexts - 1
+    column = interval_of(tables, knots, last + 1, context, hint)
+    if column < 0:
+        return np.nan, np.nan, np.nan, np.nan, 1, hint
+    at = layout.decode_at + ((setting * (layout.most_running + 1) + batch) * layout.contexts + column) * 4
+    beyond, steps = context - tables[knots + column], 1
+    step_s, step_j, more_s, more_j = tables[at], tables[at + 1], tables[at + 2], tables[at + 3]
+    if last > 0:
+        left = tables[knots + column + 1] - context
+        steps = int(left) + 1
+        if left == 0.0:  # on the last knot, the cell before it does not count: it may be NaN
+            step_s, step_j, beyond = tables[at + 4], tables[at + 5], 0.0
+    if beyond > 0.0:
+        step_s += more_s * beyond
+        step_j += more_j * beyond
+    return step_s, step_j, more_s, more_j, steps, column
+
+
+@inlined
+def prefill_cost(tables: Column, places: Column, layout: Any, setting: int, tokens: int, past: float) -> tuple[float, float]:
+    """Time and energy of a step that prefills, with no number of tokens but whole ones; NaN beyond the tables."""
+    if tokens > layout.last_tokens:
+        return np.nan, np.nan
+    row = places[layout.places_at + tokens]
+    column = interval_of(tables, layout.pasts_at, layout.pasts, past, 0)
+    if row < 0 or column < 0:
+        return np.nan, np.nan
+    down = 2 * layout.pasts
+    at = layout.prefill_at + (setting * layout.tokens + row) * down + 2 * column
+    along = fraction(tables, layout.tokens_at, layout.tokens, tokens, row)
+    across = fraction(tables, layout.pasts_at, layout.pasts, past, column)
+    return bilinear(tables, at, down, 2, along, across), bilinear(tables, at + 1, down, 2, along, across)
+
+
+@inlined
+def decode_cost_alone(tables: Column, layout: Any, instance: Any, batch: int, context: float) -> tuple[float, float]:
+    """Time and energy of a decode step between the knots of batches, too."""
+    row = interval_of(tables, layout.batches_at, layout.batches, batch, instance.row)
+    column = interval_of(tables, layout.contexts_at, layout.contexts, context, instance.place)
+    if row < 0 or column < 0:
+        return np.nan, np.nan
+    instance.row, instance.place = row, column
+    down = 2 * layout.contexts
+    at = layout.steps_at + (instance.setting * layout.batches + row) * down + 2 * column
+    along = fraction(tables, layout.batches_at, layout.batches, batch, row)
+    across = fraction(tables, layout.contexts_at, layout.contexts, context, column)
+    return bilinear(tables, at, down, 2, along, across), bilinear(tables, at + 1, down, 2, along, across)
+
+
+@inlined
+def prompts_cost(state: State, layout: Any, instance: Any, context: float) -> tuple[float, float]:
+    """Time and energy of a step with prompts."""
+    tables, tokens, batch = state.tables, instance.step_tokens, instance.step_batch
+    together_s, together_j = prefill_cost(
+        tables, state.places, layout, instance.setting, tokens + batch, instance.past_tokens
+    )
+    if not batch:
+        return together_s, together_j
+    if state.numbers[0].alone:
+        empty_s, empty_j = decode_cost_alone(tables, layout, instance, batch, tables[layout.contexts_at])
+        full_s, full_j = decode_cost_alone(tables, layout, instance, batch, context)
+    else:
+        empty = layout.decode_at + (instance.setting * (layout.most_running + 1) + batch) * layout.contexts * 4
+        empty_s, empty_j = tables[empty], tables[empty + 1]
+        full_s, full_j, _, _, _, instance.place = decode_cost(
+            tables, layout, instance.setting, batch, context, instance.place
+        )
+    return max(together_s, empty_s) + full_s - empty_s, max(together_j, empty_j) + full_j - empty_j

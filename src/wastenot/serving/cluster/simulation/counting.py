@@ -1,0 +1,269 @@
+"""What a run counts: gaps between tokens, energy over time, and more of a single engine; and time at idle power."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wastenot.serving.cluster.simulation.compiling import inside
+from wastenot.serving.cluster.simulation.records import IDLE, State
+from wastenot.serving.model.step_table import Column, inlined
+
+
+@inside
+def coarser(state: State) -> None:
+    """The timeline of a single engine in bins twice as wide."""
+    numbers = state.numbers[0]
+    for at in range(numbers.drawn):
+        drawn, one, two, filled = state.drawn[at], 2 * at, 2 * at + 1, 2 * at + 1 < numbers.drawn
+        if not filled:
+            drawn.energy_j = drawn.running_s = drawn.waiting_s = drawn.gap_s = drawn.longest_s = 0.0
+            drawn.tokens = drawn.gaps = 0
+        else:
+            first, second = state.drawn[one], state.drawn[two]
+            drawn.energy_j = first.energy_j + second.energy_j
+            drawn.running_s = first.running_s + second.running_s
+            drawn.waiting_s = first.waiting_s + second.waiting_s
+            drawn.gap_s = first.gap_s + second.gap_s
+            drawn.longest_s = max(first.longest_s, second.longest_s)
+            drawn.tokens, drawn.gaps = first.tokens + second.tokens, first.gaps + second.gaps
+        for each in range(numbers.settings):
+            state.drawn_setting_s[at * numbers.settings + each] = (
+                state.drawn_setting_s[one * numbers.settings + each] + state.drawn_setting_s[two * numbers.settings + each]
+                if filled
+                else 0.0
+            )
+    numbers.drawn_s *= 2
+
+
+@inside
+def drawn_at(numbers: Any, at_s: float) -> int:
+    """The bin of a time in the timeline of a single engine."""
+    at = int(at_s / numbers.drawn_s)
+    if (at + 1) * numbers.drawn_s <= at_s:  # rounded into the one that ends there
+        at += 1
+    return at
+
+
+@inside
+def draw(state: State, instance: Any, end_s: float, power_w: float) -> None:
+    """Into the timeline of a single engine: from now to ``end_s``, while nothing begins or goes."""
+    numbers = state.numbers[0]
+    while end_s >= numbers.drawn_s * numbers.drawn:
+        coarser(state)
+    begin_s, waiting = instance.now_s, 0 if instance.doing == IDLE else instance.waiting + instance.prefilling
+    while begin_s < end_s:
+        at = drawn_at(numbers, begin_s)
+        until_s = min((at + 1) * numbers.drawn_s, end_s)
+        lasted_s = until_s - begin_s
+        state.drawn[at].energy_j += power_w * lasted_s
+        state.drawn_setting_s[at * numbers.settings + instance.setting] += lasted_s
+        state.drawn[at].running_s += instance.running * lasted_s
+        state.drawn[at].waiting_s += waiting * lasted_s
+        begin_s = until_s
+    if instance.doing == IDLE:
+        return
+    later = numbers.next
+    while later < numbers.requests and state.arrival_s[later] < end_s:  # those that come meanwhile
+        begin_s = max(state.arrival_s[later], instance.now_s)
+        while begin_s < end_s:
+            at = drawn_at(numbers, begin_s)
+            until_s = min((at + 1) * numbers.drawn_s, end_s)
+            state.drawn[at].waiting_s += until_s - begin_s
+            begin_s = until_s
+        later += 1
+
+
+@inside
+def draw_tokens(state: State, now_s: float, tokens: int) -> None:
+    """Into the timeline of a single engine: so many tokens were made now."""
+    numbers = state.numbers[0]
+    if numbers.drawn:
+        state.drawn[min(int(now_s / numbers.drawn_s), numbers.drawn - 1)].tokens += tokens
+
+
+@inside
+def draw_gap(state: State, now_s: float, gap_s: float, tokens: int) -> None:
+    """Into the timeline of a single engine: so many tokens came now, so long after the ones before."""
+    numbers = state.numbers[0]
+    if numbers.drawn:
+        drawn = state.drawn[min(int(now_s / numbers.drawn_s), numbers.drawn - 1)]
+        drawn.gaps += tokens
+        drawn.gap_s += gap_s * tokens
+        drawn.longest_s = max(drawn.longest_s, gap_s)
+
+
+@inlined
+def push_gap(state: State, instance: Any, gap_s: float) -> None:
+    """A gap onto the stack of those that were not exceeded since."""
+    numbers = state.numbers[0]
+    while numbers.stacked and state.gaps[numbers.stacked - 1].gap_s <= gap_s:
+        numbers.stacked -= 1
+    if numbers.stacked == len(state.gaps):  # move those that a request may still ask for to the beginning
+        kept = 0
+        for place in range(numbers.stacked):
+            if state.gaps[place].event > instance.events - numbers.calendar:
+                state.gaps[kept].event, state.gaps[kept].gap_s = state.gaps[place].event, state.gaps[place].gap_s
+                kept += 1
+        numbers.stacked = kept
+    state.gaps[numbers.stacked].event, state.gaps[numbers.stacked].gap_s = instance.events, gap_s
+    numbers.stacked += 1
+
+
+@inside
+def find_longest_gap(state: State, request: Any) -> None:
+    """The longest gap since an event is the first on the stack that is not from before it."""
+    numbers = state.numbers[0]
+    low, high = 0, numbers.stacked
+    while low < high:
+        middle = (low + high) // 2
+        if state.gaps[middle].event < request.since:
+            low = middle + 1
+        else:
+            high = middle
+    if low < numbers.stacked:
+        request.longest_s = max(request.longest_s, state.gaps[low].gap_s)
+
+
+@inlined
+def steps_below(first: float, more: float, begin: int, end: int, bound: float) -> int:
+    """The first step from ``begin`` on that no longer is on the side of a bound that ``begin`` is on; ``end`` if none."""
+    above = first + more * begin >= bound
+    if more == 0.0 or (first + more * (end - 1) >= bound) == above:
+        return end
+    step = min(max(int((bound - first) / more), begin), end)
+    while step > begin and (first + more * (step - 1) >= bound) != above:
+        step -= 1
+    while step < end and (first + more * step >= bound) == above:
+        step += 1
+    return step
+
+
+@inlined
+def note_gap(state: State, number: int, instance: Any, gap_s: float, tokens: int) -> None:
+    """Into the histogram: so many tokens came so long after the ones before."""
+    edges_s, last = state.gap_edges_s, state.numbers[0].gap_bins
+    at = instance.gap_bin  # edges[at - 1] <= gap < edges[at], most often as the last time
+    while at > 0 and gap_s < edges_s[at - 1]:
+        at -= 1
+    while at < last and gap_s >= edges_s[at]:
+        at += 1
+    instance.gap_bin = at
+    state.gap_counts[at] += tokens
+    if instance.steered:
+        state.own_gap_counts[number * (last + 1) + at] += tokens
+
+
+@inlined
+def note_first(state: State, number: int, instance: Any, request: Any) -> None:
+    """Into the histograms of an instance: a request has its first token."""
+    numbers, at = state.numbers[0], 0
+    while at < numbers.first_bins - 1 and request.first_s - request.sent_s > state.first_edges_s[at]:
+        at += 1
+    state.first_counts[number * numbers.first_bins + at] += 1
+    at = 0
+    while at < numbers.prompt_bins - 1 and request.prompt > state.prompt_edges[at]:
+        at += 1
+    state.prompt_counts[number * numbers.prompt_bins + at] += 1
+    instance.prompt_tokens += request.prompt
+
+
+@inside
+def note_gaps(state: State, number: int, instance: Any, first_s: float, more_s: float, end: int) -> None:
+    """Those of all steps of a stretch but the first one."""
+    numbers = state.numbers[0]
+    tokens, step, last, at, edges_s = instance.running, 1, numbers.gap_bins, instance.gap_bin, state.gap_edges_s
+    while step < end:
+        gap_s, after = first_s + more_s * step, end
+        while at > 0 and gap_s < edges_s[at - 1]:
+            at -= 1
+        while at < last and gap_s >= edges_s[at]:
+            at += 1
+        if more_s > 0.0 and at < last:
+            after = steps_below(first_s, more_s, step, end, edges_s[at])
+        elif more_s < 0.0 and at > 0:
+            after = steps_below(first_s, more_s, step, end, edges_s[at - 1])
+        state.gap_counts[at] += tokens * (after - step)
+        if instance.steered:
+            state.own_gap_counts[number * (last + 1) + at] += tokens * (after - step)
+        step = after
+    instance.gap_bin = at
+    last_s, tbt_s = first_s + more_s * (end - 1), numbers.tbt_s
+    first_s += more_s
+    if first_s > tbt_s or last_s > tbt_s:
+        after = steps_below(first_s, more_s, 0, end - 1, np.nextafter(tbt_s, np.inf))  # at the bound is not late
+        instance.late += after if first_s > tbt_s else end - 1 - after
+
+
+@inlined
+def spend(state: State, instance: Any, layout: Any, begin_s: float, end_s: float, energy_j: float) -> None:
+    """Into the timeline."""
+    numbers = state.numbers[0]
+    clock = state.tables[layout.clock_at + instance.setting] * layout.gpus
+    if begin_s >= numbers.bin_begin_s and end_s <= numbers.bin_end_s:
+        state.bins[numbers.bin].energy_j += energy_j
+        state.bins[numbers.bin].clock += clock * (end_s - begin_s)
+    else:
+        spread(state.bins, numbers, clock, begin_s, end_s, energy_j)
+
+
+@inside
+def spread(bins: Column, numbers: Any, clock: float, begin_s: float, end_s: float, energy_j: float) -> None:
+    """Over several bins of the timeline, or into another one than the last time."""
+    last = len(bins) - 1
+    if end_s > numbers.bin_end_s:
+        numbers.bin = min(int(end_s / numbers.bin_s), last)
+        numbers.bin_begin_s, numbers.bin_end_s = numbers.bin * numbers.bin_s, (numbers.bin + 1) * numbers.bin_s
+    power_w = energy_j / (end_s - begin_s) if end_s > begin_s else 0.0
+    at, from_s, left_j = min(int(begin_s / numbers.bin_s), last), begin_s, energy_j
+    while at < last and (at + 1) * numbers.bin_s < end_s:
+        until_s = max((at + 1) * numbers.bin_s, from_s)
+        bins[at].energy_j += power_w * (until_s - from_s)
+        bins[at].clock += clock * (until_s - from_s)
+        left_j -= power_w * (until_s - from_s)
+        at, from_s = at + 1, until_s
+    bins[at].energy_j += left_j
+    bins[at].clock += clock * (end_s - from_s)
+
+
+@inlined
+def take_effect(state: State, instance: Any) -> None:
+    """A clock that was asked for is in effect once its time has come."""
+    if instance.now_s >= instance.effective_s:
+        if instance.setting != instance.asked:
+            state.numbers[0].switches += 1
+        instance.setting, instance.effective_s = instance.asked, np.inf
+
+
+@inside
+def rest(state: State, instance: Any, layout: Any, until_s: float) -> None:
+    """At idle power."""
+    numbers = state.numbers[0]
+    while instance.now_s < until_s:
+        end_s = min(until_s, instance.effective_s) if instance.effective_s > instance.now_s else until_s
+        power_w, lasted_s = state.tables[layout.idle_at + instance.setting], end_s - instance.now_s
+        energy_j = power_w * lasted_s
+        if numbers.alone:
+            if numbers.drawn:
+                draw(state, instance, end_s, power_w)
+            numbers.idle_s += lasted_s
+            state.setting_s[instance.setting] += lasted_s
+        numbers.idle_j += energy_j
+        spend(state, instance, layout, instance.now_s, end_s, energy_j)
+        instance.now_s = end_s
+        take_effect(state, instance)
+
+
+@inlined
+def count_step(state: State, instance: Any) -> None:
+    """A step with prompts of a single engine."""
+    numbers = state.numbers[0]
+    if instance.step_batch:
+        numbers.mixed_s += instance.step_s
+        numbers.mixed_steps += 1
+    else:
+        numbers.prefill_s += instance.step_s
+        numbers.prefill_steps += 1
+    state.setting_s[instance.setting] += instance.step_s
+    draw_tokens(state, instance.now_s, instance.step_batch)

@@ -1,0 +1,482 @@
+"""An instance between two steps: what it does next, and what has come of what it did.
+
+An engine that only decodes makes a *stretch* of steps: nothing comes or goes, the clock stays, and within one cell of its
+tables the time and the energy of a step are affine in its number, so that ``k`` steps from a first one of ``a`` seconds last
+``k * a + b * k * (k - 1) / 2``. A stretch is planned at its beginning and takes place at its end:
+
+    boundary ── plan: k steps, until then ──────────────────► end: tokens, energy, gaps, blocks; next boundary
+                        ▲ a request comes: k is cut to the first boundary at or after it
+
+Steps with prompts are planned one at a time, and so are all of a single engine, whose times are sums of its steps': many of
+these are made in one go (:func:`glide`).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from wastenot.serving.cluster.simulation.compiling import compiled, inside
+from wastenot.serving.cluster.simulation.costs import decode_cost, decode_cost_alone, prompts_cost
+from wastenot.serving.cluster.simulation.counting import (
+    count_step,
+    draw,
+    draw_gap,
+    draw_tokens,
+    note_first,
+    note_gap,
+    note_gaps,
+    push_gap,
+    rest,
+    spend,
+    take_effect,
+)
+from wastenot.serving.cluster.simulation.records import BACKLOGS, DONE_ALREADY, IDLE, LOW, STEP, STRETCH, State
+from wastenot.serving.cluster.simulation.requests import admit, answered, begin_decoding, blocks_of, make_room, stop_decoding
+from wastenot.serving.cluster.simulation.trees import put_leaf
+from wastenot.serving.model.step_table import bilinear, fraction, inlined, interval_of
+
+
+@inlined
+def may_glide(state: State, instance: Any, layout: Any) -> bool:
+    """Whether a single engine only decodes, at a clock that stays, with nothing that is drawn or done between its steps."""
+    if instance.prefilling or instance.fresh or instance.effective_s < np.inf:
+        return False
+    if state.numbers[0].drawn or layout.overhead_s > 0:
+        return False
+    return instance.running > 0 and layout.contexts > 1  # type: ignore[no-any-return]
+
+
+@inside
+def glide(state: State, number: int, instance: Any, layout: Any) -> bool:
+    """Steps of a single engine that only decode, while nothing comes or goes and blocks suffice; whether there was one.
+
+    As such steps are most of all, they are made here with what they have in common looked up once.
+    """
+    numbers, tables = state.numbers[0], state.tables
+    until_s = state.arrival_s[numbers.next] if numbers.next < numbers.requests else np.inf
+    if instance.steered:
+        until_s = min(until_s, instance.again_s)
+    batch, knots = instance.running, layout.contexts_at
+    row = interval_of(tables, layout.batches_at, layout.batches, batch, instance.row)
+    column = interval_of(tables, knots, layout.contexts, instance.context / batch, instance.place)
+    if row < 0 or column < 0:
+        return False
+    down, along = 2 * layout.contexts, fraction(tables, layout.batches_at, layout.batches, batch, row)
+    at = layout.steps_at + (instance.setting * layout.batches + row) * down + 2 * column
+    low, high = tables[knots + column], tables[knots + column + 1]
+    residue, due, steps = (instance.events + 1) % layout.block_tokens, instance.room * numbers.due_room, 0
+    first_end = state.ends[instance.room * numbers.calendar_room] >> 32
+    while True:
+        context = instance.context / batch
+        if not context < high:
+            break
+        if instance.secured != instance.events + 1:
+            if state.due[due + residue] > instance.free:
+                break
+            instance.free -= state.due[due + residue]
+            instance.secured = instance.events + 1
+        across = (context - low) / (high - low)
+        lasted_s = bilinear(tables, at, down, 2, along, across)
+        if not lasted_s >= 0:
+            break
+        instance.now_s += lasted_s
+        state.setting_s[instance.setting] += lasted_s
+        numbers.decode_j += bilinear(tables, at + 1, down, 2, along, across)
+        numbers.decode_s += lasted_s
+        instance.events += 1
+        instance.context += batch
+        steps += 1
+        gap_s = instance.now_s - instance.event_s
+        instance.event_s = instance.now_s
+        if gap_s > numbers.tbt_s:
+            instance.late += 1
+        push_gap(state, instance, gap_s)
+        note_gap(state, number, instance, gap_s, batch)
+        if instance.events == first_end or instance.now_s >= until_s:
+            break
+        residue = residue + 1 if residue + 1 < layout.block_tokens else 0
+    numbers.decode_steps += steps
+    instance.made += steps
+    if steps:
+        instance.exempt = 0
+        finish_those_done(state, number, instance, layout)
+    return steps > 0
+
+
+@inlined
+def lasts(first: float, more: float, steps: int) -> float:
+    """What the first steps of a stretch take together."""
+    return first * steps + more * (0.5 * steps * (steps - 1))
+
+
+@inlined
+def steps_until(first_s: float, more_s: float, most: int, time_s: float) -> int:
+    """Least number of steps, from 1 to ``most``, that last at least so long; ``most`` where even they do not."""
+    if most <= 1 or first_s >= time_s:
+        return 1
+    if lasts(first_s, more_s, most) <= time_s:
+        return most
+    linear = first_s - 0.5 * more_s
+    root = 2 * time_s / (linear + math.sqrt(max(linear * linear + 2 * more_s * time_s, 0.0)))
+    steps = min(max(int(root), 1), most)
+    # The root is rounded: what counts is the sum that the time of the boundary is made of.
+    while steps > 1 and lasts(first_s, more_s, steps - 1) >= time_s:
+        steps -= 1
+    while steps < most and lasts(first_s, more_s, steps) < time_s:
+        steps += 1
+    return steps
+
+
+@inlined
+def with_prompts(state: State, instance: Any, tokens: int) -> int:
+    """The clock that an instance's rule asks for while it has so many tokens of prompts before it."""
+    if instance.steered:
+        return instance.asked  # type: ignore[no-any-return]
+    steps, level = tokens // state.layouts[instance.layout].most_step_tokens, 0
+    while steps and level < BACKLOGS - 1:
+        steps, level = steps >> 1, level + 1
+    return state.rules[instance.rule + state.numbers[0].rule_room - BACKLOGS + level]  # type: ignore[no-any-return]
+
+
+@inlined
+def wanted(state: State, instance: Any) -> int:
+    """The clock that an instance's rule asks for now."""
+    if instance.waiting or instance.prefilling:
+        return with_prompts(state, instance, instance.waiting_tokens)
+    return while_decoding(state, instance, instance.running)
+
+
+@inlined
+def while_decoding(state: State, instance: Any, batch: int) -> int:
+    """The clock that an instance's rule asks for while it decodes so many and no prompt waits."""
+    return instance.asked if instance.steered else state.rules[instance.rule + batch]  # type: ignore[no-any-return]
+
+
+@inlined
+def ask_clock(state: State, instance: Any, layout: Any, setting: int) -> None:
+    """Ask for a clock, which is in effect at once where a switch takes no time."""
+    if setting != instance.asked:
+        instance.asked, instance.effective_s = (
+            setting,
+            np.inf if setting == instance.setting else instance.now_s + layout.switch_s,
+        )
+    if instance.effective_s < np.inf:
+        take_effect(state, instance)
+
+
+@inlined
+def prepare(state: State, instance: Any, layout: Any) -> bool:
+    """What the next step may do, at a boundary; whether the policy that steers the instance is to be asked before it."""
+    if instance.effective_s < np.inf:
+        take_effect(state, instance)
+    instance.step_tokens = 0
+    if instance.requests:
+        if instance.running:
+            make_room(state, instance, layout)
+        if instance.waiting or instance.prefilling:
+            admit(state, instance, layout)
+    if instance.steered:
+        return instance.news != 0 or instance.now_s >= instance.again_s  # type: ignore[no-any-return]
+    ask_clock(state, instance, layout, wanted(state, instance))
+    return False
+
+
+@inlined
+def lead(state: State, instance: Any, layout: Any) -> bool:
+    """The host's time before the next step; whether it is over then, otherwise it counts with each step of a stretch."""
+    lead_s = layout.overhead_s
+    instance.lead_j = 0.0
+    if lead_s > 0:
+        if (
+            state.numbers[0].alone or instance.effective_s <= instance.now_s + lead_s
+        ):  # the clock changes before the step begins
+            instance.doing = STEP
+            rest(state, instance, layout, instance.now_s + lead_s)
+            return True
+        instance.lead_j = lead_s * state.tables[layout.idle_at + instance.setting]
+    return False
+
+
+@inlined
+def plan(state: State, number: int, instance: Any, layout: Any) -> bool:
+    """What the instance does next, from a boundary between two steps on; whether the tables cover it."""
+    if not instance.requests:
+        instance.doing, instance.end_s = IDLE, np.inf
+        if instance.steered and instance.again_s > instance.now_s:
+            instance.end_s = instance.again_s
+        return True
+    holds = instance.steered and instance.running and instance.now_s < instance.hold_s
+    if holds:
+        instance.step_tokens = 0
+    if state.numbers[0].alone and may_glide(state, instance, layout) and glide(state, number, instance, layout):
+        instance.doing, instance.end_s = DONE_ALREADY, instance.now_s
+        return True
+    lead_s, alone = layout.overhead_s, lead(state, instance, layout)
+    instance.step_batch = instance.running if layout.chunked or not instance.step_tokens else 0
+    instance.steps = 1
+    if not cost_next(state, instance, layout, alone):
+        return False
+    if not alone:
+        instance.step_s += lead_s
+    if instance.effective_s < np.inf:
+        instance.steps = steps_until(
+            instance.step_s, instance.step_more_s, instance.steps, instance.effective_s - lead_s - instance.now_s
+        )
+    if instance.steered:
+        instance.steps = steps_until(
+            instance.step_s, instance.step_more_s, instance.steps, instance.again_s - instance.now_s
+        )
+    if holds:
+        instance.steps = steps_until(instance.step_s, instance.step_more_s, instance.steps, instance.hold_s - instance.now_s)
+    instance.end_s = instance.now_s + lasts(instance.step_s, instance.step_more_s, instance.steps)
+    if state.numbers[0].drawn:
+        draw(state, instance, instance.end_s, instance.step_j / instance.step_s if instance.step_s else 0.0)
+    return True
+
+
+@inlined
+def cost_next(state: State, instance: Any, layout: Any, alone: bool) -> bool:
+    """What the next step costs, or a stretch of as many as may be in one go; whether the tables cover it."""
+    context = instance.context / instance.step_batch if instance.step_batch else 0.0
+    if instance.step_tokens:
+        instance.doing = STEP
+        instance.step_s, instance.step_j = prompts_cost(state, layout, instance, context)
+        instance.step_more_s = instance.step_more_j = 0.0
+    elif state.numbers[0].alone:
+        instance.doing = STRETCH
+        instance.step_s, instance.step_j = decode_cost_alone(state.tables, layout, instance, instance.step_batch, context)
+        instance.step_more_s = instance.step_more_j = 0.0
+    else:
+        instance.doing = STRETCH
+        instance.step_s, instance.step_j, instance.step_more_s, instance.step_more_j, steps, instance.place = decode_cost(
+            state.tables, layout, instance.setting, instance.step_batch, context, instance.place
+        )
+        if not alone and instance.step_more_s == instance.step_more_s and instance.step_more_j == instance.step_more_j:
+            first_end = state.ends[instance.room * state.numbers[0].calendar_room] >> 32
+            instance.steps = room_for(state, instance, layout, min(steps, first_end - instance.events))
+    if not instance.step_s >= 0:
+        instance.mean_context = context
+        return False
+    return True
+
+
+@inside
+def room_for(state: State, instance: Any, layout: Any, steps: int) -> int:
+    """How many steps of a stretch the free blocks suffice for; the first one has what it needs."""
+    more = steps - 1
+    if instance.running * blocks_of(more, layout.block_tokens) <= instance.free:
+        return steps
+    needed, at, residue = 0, instance.room * state.numbers[0].due_room, (instance.events + 2) % layout.block_tokens
+    for step in range(1, steps):
+        needed += state.due[at + residue]
+        if needed > instance.free:
+            return step
+        residue = residue + 1 if residue + 1 < layout.block_tokens else 0
+    return steps
+
+
+@inlined
+def decoded(state: State, number: int, instance: Any, now_s: float) -> None:
+    """Each decoding request has one more token now."""
+    numbers = state.numbers[0]
+    instance.events += 1
+    instance.exempt = 0
+    instance.context += instance.running
+    common, gap_s = instance.running - instance.fresh, now_s - instance.event_s
+    if common:
+        if gap_s > numbers.tbt_s:
+            instance.late += 1
+        note_gap(state, number, instance, gap_s, common)
+        if numbers.alone:
+            push_gap(state, instance, gap_s)
+            draw_gap(state, now_s, gap_s, common)
+    if instance.fresh:
+        slot = instance.first_fresh
+        while slot >= 0:
+            request = state.slots[slot]
+            if now_s - request.last_s > numbers.tbt_s:
+                request.late += 1
+            request.late_before = instance.late
+            note_gap(state, number, instance, now_s - request.last_s, 1)
+            if numbers.alone:
+                request.longest_s, request.since = max(request.longest_s, now_s - request.last_s), instance.events + 1
+                draw_gap(state, now_s, now_s - request.last_s, 1)
+            slot = request.fresh_after
+        instance.fresh, instance.first_fresh = 0, -1
+
+
+@inside
+def finish_those_done(state: State, number: int, instance: Any, layout: Any) -> None:
+    """Those that have all of their tokens."""
+    numbers = state.numbers[0]
+    heap = instance.room * numbers.calendar_room
+    while instance.running and state.ends[heap] >> 32 == instance.events:
+        slot = state.ends[heap] & LOW
+        request = state.slots[slot]
+        stop_decoding(state, instance, layout, request, 0)
+        answered(state, number, instance, request, slot)
+
+
+@inside
+def after_stretch(state: State, number: int, instance: Any, layout: Any, steps: int, end_s: float) -> None:
+    """The steps of a stretch have taken place."""
+    numbers = state.numbers[0]
+    running, step_s = instance.running, instance.step_s
+    idle_j, energy_j = instance.lead_j * steps, lasts(instance.step_j, instance.step_more_j, steps)
+    numbers.idle_j += idle_j
+    numbers.decode_j += energy_j
+    spend(state, instance, layout, instance.now_s, end_s, idle_j + energy_j)
+    if numbers.alone:
+        numbers.decode_s += step_s
+        numbers.decode_steps += 1
+        state.setting_s[instance.setting] += step_s
+        draw_tokens(state, end_s, running)
+    decoded(state, number, instance, instance.now_s + step_s)
+    if steps > 1:
+        note_gaps(state, number, instance, step_s, instance.step_more_s, steps)
+        more, at, block = steps - 1, instance.room * numbers.due_room, layout.block_tokens
+        turns = more // block
+        needed, residue = turns * running, (instance.events + 1) % block
+        for _ in range(more - turns * block):
+            needed += state.due[at + residue]
+            residue = residue + 1 if residue + 1 < block else 0
+        instance.free -= needed
+        instance.events += more
+        instance.secured = instance.events
+        instance.context += more * running
+    instance.tokens_left -= steps * running
+    instance.made += steps
+    instance.now_s = instance.event_s = end_s
+
+
+@inlined
+def first_or_next_token(state: State, number: int, instance: Any, layout: Any, request: Any, slot: int) -> None:
+    """A prompt is complete: the request has a token, its first or, after a preemption, its next."""
+    numbers = state.numbers[0]
+    request.made += 1
+    instance.tokens_left -= 1
+    if request.made == 1:
+        request.first_s = instance.now_s
+        if instance.steered:
+            note_first(state, number, instance, request)
+    else:  # it was preempted
+        gap_s = instance.now_s - request.last_s
+        if gap_s > numbers.tbt_s:
+            request.late += 1
+        note_gap(state, number, instance, gap_s, 1)
+        if numbers.alone:
+            request.longest_s = max(request.longest_s, gap_s)
+            draw_gap(state, instance.now_s, gap_s, 1)
+    request.last_s = instance.now_s
+    if numbers.alone:
+        draw_tokens(state, instance.now_s, 1)
+    if request.made == request.output:
+        instance.free += request.blocks
+        answered(state, number, instance, request, slot)
+    else:
+        begin_decoding(state, instance, layout, request, slot, instance.step_batch == 0)
+
+
+@inside
+def after_step(state: State, number: int, instance: Any, layout: Any) -> None:
+    """A step with prompts has taken place."""
+    numbers = state.numbers[0]
+    numbers.idle_j += instance.lead_j
+    if instance.step_batch:
+        numbers.mixed_j += instance.step_j
+    else:
+        numbers.prefill_j += instance.step_j
+    spend(state, instance, layout, instance.now_s, instance.end_s, instance.lead_j + instance.step_j)
+    instance.now_s = instance.end_s
+    instance.made += 1
+    if numbers.alone:
+        count_step(state, instance)
+    if instance.step_batch:
+        instance.tokens_left -= instance.running
+        decoded(state, number, instance, instance.now_s)
+        instance.event_s = instance.now_s
+        finish_those_done(state, number, instance, layout)
+    instance.tokens_left -= instance.step_tokens
+    slot, last = instance.first_prefilling, -1
+    while slot >= 0:
+        request = state.slots[slot]
+        after = request.after
+        request.prefilled += request.chunk
+        instance.waiting_tokens -= request.chunk
+        if request.prefilled < request.to_prefill:
+            last, slot = slot, after
+            continue
+        if last >= 0:
+            state.slots[last].after = after
+        else:
+            instance.first_prefilling = after
+        if after < 0:
+            instance.last_prefilling = last
+        instance.prefilling -= 1
+        first_or_next_token(state, number, instance, layout, request, slot)
+        slot = after
+
+
+@inside
+def by_joining(state: State, instance: Any) -> None:
+    """Slots of decoding requests, in the order in which they began to, into ``scratch``."""
+    heap = instance.room * state.numbers[0].calendar_room
+    for index in range(instance.running):
+        slot, at = state.ends[heap + index] & LOW, index
+        while at > 0 and state.slots[state.scratch[at - 1]].place > state.slots[slot].place:
+            state.scratch[at] = state.scratch[at - 1]
+            at -= 1
+        state.scratch[at] = slot
+
+
+@compiled
+def look_into(state: State, number: int) -> None:
+    """Tell what the policy of an instance is to see."""
+    instance = state.instances[number]
+    runs, waits = instance.running, instance.waiting + instance.prefilling
+    state.told[0], state.told[1], state.told[2] = number, instance.now_s, instance.setting
+    state.told[3] = instance.asked if instance.effective_s < np.inf else instance.setting
+    state.told[4], state.told[5], state.told[6], state.told[7] = instance.made, instance.free, runs, waits
+    by_joining(state, instance)
+    for at in range(runs):
+        request = state.slots[state.scratch[at]]
+        events = instance.events - request.joined
+        made = request.made + events
+        state.running[at] = request.to_prefill + events
+        state.running[runs + at] = max(request.predicted - made, 1.0)
+        state.running[2 * runs + at] = made
+        state.running[3 * runs + at] = request.arrival_s
+        state.running[4 * runs + at] = request.first_s
+        state.running[5 * runs + at] = instance.event_s if events else request.last_s
+    if 4 * waits > len(state.waiting):
+        return
+    at = 0
+    for first in (instance.first_prefilling, instance.head):
+        slot = first
+        while slot >= 0:
+            request = state.slots[slot]
+            state.waiting[at] = 0 if request.handed else request.to_prefill - request.prefilled
+            state.waiting[waits + at] = request.prompt
+            state.waiting[2 * waits + at] = request.predicted
+            state.waiting[3 * waits + at] = request.arrival_s
+            at, slot = at + 1, request.after
+
+
+@inlined
+def cut(state: State, number: int, now_s: float) -> None:
+    """What an instance does ends at the first boundary from now on."""
+    numbers = state.numbers[0]
+    instance = state.instances[number]
+    if instance.doing == STRETCH:
+        if instance.steps > 1:
+            steps = steps_until(instance.step_s, instance.step_more_s, instance.steps, now_s - instance.now_s)
+            if steps < instance.steps:
+                instance.steps = steps
+                instance.end_s = instance.now_s + lasts(instance.step_s, instance.step_more_s, steps)
+                put_leaf(state.events, 0, numbers.leaves, number, instance.end_s)
+    elif instance.doing == IDLE and instance.end_s > now_s:
+        instance.end_s = now_s
+        put_leaf(state.events, 0, numbers.leaves, number, now_s)

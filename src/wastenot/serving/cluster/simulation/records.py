@@ -1,0 +1,209 @@
+"""What a simulated cluster is made of: records of numbers, and the arrays of them that compiled code works on."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wastenot.serving.model.compiled import by_address
+from wastenot.serving.model.step_table import Column
+
+IDLE, STRETCH, STEP, AWAY, DONE_ALREADY = range(5)  # what an instance does until its next event; away ones are not in here
+DONE, UNTIL, EMPTY, READY, SLOTS, BINS, OUTSIDE, MORE, ASK = range(9)  # why run() returns
+SERVING, DRAINING = 2, 3  # states, as in the model
+LEAST_REQUESTS, POWER_OF_TWO, LEAST_TOKENS, LEAST_ENERGY = 0, 1, 2, 3
+LOOKED_AT = 8
+"""Instances that are compared for a request by the energy that it adds."""
+BEGUN, IN_TIME, LATE = 0, 1, 2
+"""Requests that wait at the router, in the order in which they are sent: those whose answers were begun before their host
+failed, those that can still have their first token in time, and those that cannot."""
+PENDING, GIVEN_UP = -1, -2
+"""Instead of the instance that answered a request."""
+BACKLOGS = 8
+"""Of prompts that rules tell apart: less than one step's worth, less than 2, 4, … 64, and more."""
+KINDS = ("prefill", "decode", "mixed", "idle")
+TICKET = 1 << 32
+"""A key of a heap is an event times this, and a slot."""
+LOW = TICKET - 1
+
+
+def _record(floats: str, integers: str, small: str = "") -> np.dtype[Any]:
+    kinds = ((floats, np.float64), (integers, np.int64), (small, np.int32))
+    return np.dtype([(name, kind) for names, kind in kinds for name in names.split()])
+
+
+NUMBERS = _record(
+    "bin_s bin_begin_s bin_end_s tbt_s late_share end_to_end_s prefill_j decode_j mixed_j idle_j now_s give_up_s "
+    "prefill_s decode_s mixed_s idle_s drawn_s",
+    "requests gone more next left spare unplaced last_unplaced unplaced_count predicts router random routed bin which "
+    "leaves gap_bins first_bins prompt_bins ttft_classes prompt_below_0 prompt_below_1 output_below_0 output_below_1 pools "
+    "switches calendar_room due_room rule_room by_deadline holds held "
+    "asked alone calendar stacked prefill_steps decode_steps mixed_steps drawn settings",
+)
+"""The numbers of a run. ``requests`` so far, those from ``gone`` on in the arrays, and whether there are ``more``;
+``left``: requests that are not answered yet; ``spare``: the first free slot; ``unplaced``: the
+first request that waits at the router; ``bin``: of the timeline, now; ``leaves``: of the tree of events; ``which``: the
+instance that :func:`run` returned for; ``…_room``: places of an instance in arrays of which each has a part;
+``by_deadline``: whether requests carry theirs, and instances prefill them in its order; ``holds``: whether the router holds
+requests back, ``held`` ones in lists by class and deadline, all that wait at the router being ``unplaced_count``.
+
+``asked``: whether the policy of ``which`` was asked, and its answer is to be heeded.
+
+``alone``: a single engine, which makes its steps one by one and counts more: time and steps by kind; ``stacked`` gaps, of
+which requests may ask for the last ``calendar`` events; a timeline of ``drawn`` bins, each of ``drawn_s``, by setting of
+``settings``."""
+
+LAYOUT = _record(
+    "overhead_s switch_s",
+    "gpus cache_blocks block_tokens most_running most_step_tokens chunked decode_at contexts_at contexts prefill_at "
+    "tokens_at tokens pasts_at pasts places_at last_tokens idle_at clock_at steps_at batches_at batches",
+)
+"""An engine; ``…_at`` is where its numbers begin in the tables, ``places_at`` in the intervals of numbers of tokens. Decode
+steps are there by batch (``decode_at``) and by the knots alone (``steps_at``)."""
+
+INSTANCE = _record(
+    "now_s end_s event_s effective_s step_s step_more_s step_j step_more_j lead_j tokens_left past_tokens mean_context "
+    "again_s hold_s",
+    "waiting_tokens context rule made joins prompt_tokens",
+    "layout state doing steps requests waiting head tail prefilling first_prefilling last_prefilling running "
+    "fresh first_fresh free events secured exempt late gap_bin place setting asked room step_tokens "
+    "step_batch tickets pool leaf steered news row",
+)
+"""An instance since ``now_s``: what it does lasts until ``end_s``. ``step_s``, ``step_j``: of the first of ``steps``, and
+``…_more_…`` of each one after it; ``lead_j``: at idle power before each; ``requests`` there: ``waiting`` ones in a list from
+``head``, preempted ones first, those whose prompts are being prefilled in another one, and ``running`` ones in a heap by
+their last events; ``secured``: the event for which they have blocks; ``exempt`` of those due by their residue, since they
+just joined. ``steered``: by a policy, which is asked at boundaries with ``news`` and from ``again_s`` on, and holds prompts
+back until ``hold_s``; ``made``: steps so far; ``joins``: requests that began to decode so far; ``prompt_tokens``: of those
+with a first token while it is steered."""
+
+SLOT = _record(
+    "arrival_s first_s last_s predicted due_s sent_s longest_s",
+    "since",
+    "number kind prompt output to_prefill prefilled chunk made joined blocks took late_before late ticket after "
+    "fresh_after place handed preemptions",
+)
+"""A request in the cluster, by its ``number``. ``kind``: its class as predicted; ``made``, ``joined``: tokens and events
+when it began to decode; ``took``: the event for which it took a block; ``place``: in the order in which requests began to
+decode; ``ticket``: in the order in which the instance got them; ``due_s``: of its first token, where requests are ordered by
+it; 0 where its answer was begun, infinite once it is late; ``handed``: its cache comes with it; ``since``: the first event
+whose gap is on the stack for it."""
+
+POOL = _record("", "tree_at leaves members_at ready room hold")
+"""Instances of a pool that serve: ``ready`` of them, from ``members_at``, their loads in a tree. ``room``: requests that
+each may have for there to be room for one more; ``hold``: tokens of prompts that wait on one at and above which it gets no
+further request, and its load is infinite."""
+
+LINE = _record("", "first last blocked")
+"""Requests of a class as predicted and a bound on the first token that wait at the router, the oldest first; one of these
+each for ``BEGUN``, ``IN_TIME`` and ``LATE`` ones. ``blocked``: no instance takes any of them now."""
+
+ANSWER = _record("sent_s first_s finish_s", "", "instance late")
+"""What became of a request."""
+
+KIND = _record("output_tokens", "arrivals prompt_tokens finished missed given_up")
+"""Requests of a class since the controller's last visit."""
+
+BIN = _record("energy_j clock", "")
+"""A bin of the timeline; ``clock``: MHz times GPUs times seconds."""
+
+DRAWN = _record("energy_j running_s waiting_s gap_s longest_s", "tokens gaps")
+"""A bin of the timeline of a single engine."""
+
+GAP = _record("gap_s", "event")
+"""A gap between tokens that was not exceeded since; the longest first."""
+
+
+@by_address
+class State(NamedTuple):
+    """A run.
+
+    Attributes:
+        numbers: a single record.
+        layouts: one each.
+        instances: each that ever was.
+        slots: requests in the cluster, and free ones in a list.
+        pools: one each.
+        lines: three for each class and bound on the first token.
+        kinds: one for each class.
+        bins: of the timeline.
+        tables: of all layouts, and the bounds on the time to the first token.
+        places: intervals of whole numbers of tokens in the tables; bounds of prompts' classes.
+        ends: last events of decoding requests with their slots, a heap for each instance.
+        due: requests that need a block, by residue of the event, for each instance.
+        rules: settings by batch, then by steps' worth of prompts, for each instance.
+        events: a tree over instances of when something happens to them.
+        loads: a tree for each pool.
+        members: of the pools.
+        routes: pools by class, -1 after the last.
+        gap_edges_s: of the histogram of gaps between tokens.
+        gap_counts: that histogram.
+        own_gap_counts: the same for each instance, as far as it is steered.
+        first_edges_s: upper ends of the ranges of times from an instance to the first token, but for the last.
+        first_counts: requests by range, likewise.
+        prompt_edges: the same of prompts' tokens.
+        prompt_counts: requests by range, likewise.
+        scratch: as long as the largest batch.
+        arrival_s: of requests.
+        prompt: likewise.
+        cached: tokens of each that are not to be prefilled.
+        output: likewise.
+        predicted: likewise; empty where nothing is predicted.
+        answers: one for each request.
+        handed_s: of a single engine, when each request had its first token elsewhere; empty where none had.
+        longest_s: likewise, the longest gap of each request.
+        preemptions: likewise, of each.
+        gaps: likewise, a stack.
+        setting_s: likewise, time at each setting.
+        told: to a policy: its instance, the time, the setting, the one asked for, steps, free blocks, and how many requests
+            run and wait.
+        running: of those that run, in the order in which they began to, six rows of numbers one after the other.
+        waiting: of those that wait, four rows; empty where they have no room here.
+        answer: of a policy: the setting, when it wants to be asked again, until when it holds prompts back.
+        drawn: likewise, bins of the timeline.
+        drawn_setting_s: likewise, by bin and setting.
+    """
+
+    numbers: Column
+    layouts: Column
+    instances: Column
+    slots: Column
+    pools: Column
+    lines: Column
+    kinds: Column
+    bins: Column
+    tables: Column
+    places: Column
+    ends: Column
+    due: Column
+    rules: Column
+    events: Column
+    loads: Column
+    members: Column
+    routes: Column
+    gap_edges_s: Column
+    gap_counts: Column
+    own_gap_counts: Column
+    first_edges_s: Column
+    first_counts: Column
+    prompt_edges: Column
+    prompt_counts: Column
+    scratch: Column
+    arrival_s: Column
+    prompt: Column
+    cached: Column
+    output: Column
+    predicted: Column
+    answers: Column
+    handed_s: Column
+    longest_s: Column
+    preemptions: Column
+    gaps: Column
+    setting_s: Column
+    told: Column
+    running: Column
+    waiting: Column
+    answer: Column
+    drawn: Column
+    drawn_setting_s: Column

@@ -1,0 +1,466 @@
+"""The router: it chooses an instance for each request, and holds back those that none takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wastenot.serving.cluster.simulation.compiling import compiled, inside
+from wastenot.serving.cluster.simulation.costs import decode_cost, prefill_cost
+from wastenot.serving.cluster.simulation.instances import cut, while_decoding, with_prompts
+from wastenot.serving.cluster.simulation.records import (
+    BEGUN,
+    GIVEN_UP,
+    IDLE,
+    IN_TIME,
+    LATE,
+    LEAST_ENERGY,
+    LOOKED_AT,
+    POWER_OF_TWO,
+    State,
+)
+from wastenot.serving.cluster.simulation.requests import blocks_of, bound_of, tell_load, ttft_s_of
+from wastenot.serving.cluster.simulation.trees import least_leaf
+from wastenot.serving.model.step_table import Column, inlined
+
+
+@inlined
+def scattered(value: int) -> int:
+    """32 bits that look random, of 32 bits; products stay below 2**63, with and without the compiler alike."""
+    value = (value * 747796405 + 2891336453) & 0xFFFFFFFF
+    value = (((value >> ((value >> 28) + 4)) ^ value) * 277803737) & 0xFFFFFFFF
+    return (value >> 22) ^ value
+
+
+@inlined
+def fits(state: State, number: int, request: Any) -> bool:
+    """Whether the cache of an instance can hold all of a request."""
+    layout = state.layouts[state.instances[number].layout]
+    return blocks_of(request.prompt + request.output, layout.block_tokens) <= layout.cache_blocks  # type: ignore[no-any-return]
+
+
+@inside
+def least_that_fits(state: State, pool: Any, request: Any) -> int:
+    """The instance with the least load of those whose cache can hold a request; -1 where there is none."""
+    best, least = -1, np.inf
+    for member in range(pool.ready):
+        load = state.loads[pool.tree_at + pool.leaves + member]
+        if load < least and fits(state, state.members[pool.members_at + member], request):
+            best, least = state.members[pool.members_at + member], load
+    return best
+
+
+@inside
+def added_energy(state: State, number: int, request: Any) -> float:
+    """Energy that a step of an instance takes more with one more request; infinite where deadlines would hardly be kept.
+
+    Waiting requests count as if they decoded already, at the clock of the instance's rule for so many. The first token comes
+    after the step under way and all prompts before it, prefilled in steps as large as may be.
+    """
+    numbers = state.numbers[0]
+    instance = state.instances[number]
+    layout = state.layouts[instance.layout]
+    batch = instance.requests + 1
+    if batch > layout.most_running:
+        return np.inf
+    setting, tokens = (
+        while_decoding(state, instance, batch),
+        instance.waiting_tokens + request.to_prefill - request.prefilled,
+    )
+    low, high = state.tables[layout.contexts_at], state.tables[layout.contexts_at + layout.contexts - 1]
+    context = min(max((instance.context + tokens + request.prefilled) / batch, low), high)
+    step_s, step_j, _, _, _, _ = decode_cost(state.tables, layout, setting, batch, context, instance.place)
+    if instance.requests:
+        before = min(max((instance.context + instance.waiting_tokens) / instance.requests, low), high)
+        _, before_j, _, _, _, _ = decode_cost(state.tables, layout, setting, instance.requests, before, instance.place)
+    else:
+        before_j = state.tables[layout.idle_at + setting] * step_s
+    at_once = min(tokens, layout.most_step_tokens)
+    prompt_s, _ = prefill_cost(state.tables, state.places, layout, with_prompts(state, instance, tokens), at_once, 0.0)
+    first_s = prompt_s * ((tokens + at_once - 1) // at_once) + (instance.step_s if instance.doing != IDLE else 0.0)
+    if step_s + layout.overhead_s <= numbers.tbt_s and first_s <= ttft_s_of(state, request):
+        return step_j - before_j
+    return np.inf
+
+
+@inside
+def least_energy(state: State, pool: Any, request: Any) -> int:
+    """The instance to which a request adds least energy, of all in a small pool, of some drawn at random in a large one.
+
+    Where none keeps the deadlines, the one with the fewest requests; -1 where there is none that can hold it and has room.
+    """
+    numbers = state.numbers[0]
+    best, least_j, short, fewest = -1, np.inf, -1, np.inf
+    for member in range(min(pool.ready, LOOKED_AT)):
+        place = member
+        if pool.ready > LOOKED_AT:
+            numbers.random = scattered((numbers.random + numbers.routed) & 0xFFFFFFFF)
+            numbers.routed += 1
+            place = numbers.random % pool.ready
+        number = state.members[pool.members_at + place]
+        instance = state.instances[number]
+        if not fits(state, number, request) or instance.requests >= pool.room or instance.waiting_tokens >= pool.hold:
+            continue
+        added_j = added_energy(state, number, request)
+        if added_j < least_j:
+            best, least_j = number, added_j
+        if state.instances[number].requests < fewest:
+            short, fewest = number, float(state.instances[number].requests)
+    return best if best >= 0 else short
+
+
+@inside
+def chosen(state: State, request: Any) -> int:
+    """The instance for a request; -1 where there is none."""
+    numbers, full = state.numbers[0], -1
+    for place in range(numbers.pools):
+        which_pool = state.routes[request.kind * numbers.pools + place]
+        if which_pool < 0:
+            break
+        pool = state.pools[which_pool]
+        if state.loads[pool.tree_at + 1] == np.inf:  # nobody serves, or all have as many prompts as they may have
+            continue
+        if numbers.router == LEAST_ENERGY:
+            number = least_energy(state, pool, request)
+            if number >= 0:
+                return number
+        if numbers.router == POWER_OF_TWO:
+            numbers.random = scattered((numbers.random + numbers.routed) & 0xFFFFFFFF)
+            numbers.routed += 1
+            one = state.members[pool.members_at + numbers.random % pool.ready]
+            other = state.members[pool.members_at + scattered(numbers.random ^ 0x5BD1E995) % pool.ready]
+            number = other if state.instances[other].requests < state.instances[one].requests else one
+            if state.instances[number].waiting_tokens >= pool.hold:
+                number = state.members[pool.members_at + least_leaf(state.loads, pool.tree_at, pool.leaves)]
+        else:
+            number = state.members[pool.members_at + least_leaf(state.loads, pool.tree_at, pool.leaves)]
+        if not fits(state, number, request):
+            number = least_that_fits(state, pool, request)
+            if number < 0:
+                continue
+        if state.instances[number].requests < pool.room:
+            return number
+        if full < 0:
+            full = number
+    return full
+
+
+@inside
+def insert_by_deadline(state: State, instance: Any, slot: int, request: Any) -> None:
+    """A request waits before all that are due later, of which there is one."""
+    before, at = -1, instance.head
+    while state.slots[at].due_s <= request.due_s:
+        before, at = at, state.slots[at].after
+    request.after = at
+    if before >= 0:
+        state.slots[before].after = slot
+    else:
+        instance.head = slot
+
+
+@inside
+def send(state: State, slot: int, number: int, now_s: float) -> None:
+    """A request goes to an instance."""
+    request, instance = state.slots[slot], state.instances[number]
+    request.ticket, request.after, request.sent_s = instance.tickets, -1, now_s
+    instance.tickets += 1
+    if state.numbers[0].by_deadline and instance.tail >= 0 and request.due_s < state.slots[instance.tail].due_s:
+        insert_by_deadline(state, instance, slot, request)
+    elif instance.tail >= 0:
+        state.slots[instance.tail].after = slot
+        instance.tail = slot
+    else:
+        instance.head = instance.tail = slot
+    instance.waiting += 1
+    instance.requests += 1
+    instance.news = 1
+    instance.waiting_tokens += request.to_prefill - request.prefilled
+    instance.tokens_left += request.to_prefill - request.prefilled + request.predicted - request.made
+    tell_load(state, number, instance)
+    cut(state, number, now_s)
+
+
+@inside
+def route(state: State, slot: int, now_s: float) -> bool:
+    """Send a request to an instance; whether there was one."""
+    number = chosen(state, state.slots[slot])
+    if number < 0:
+        return False
+    send(state, slot, number, now_s)
+    return True
+
+
+@inlined
+def wait_at_router(state: State, slot: int) -> None:
+    """A request that nobody takes waits at the router."""
+    numbers = state.numbers[0]
+    numbers.unplaced_count += 1
+    if numbers.holds:
+        numbers.held += 1
+        line_up(state, slot, BEGUN if state.slots[slot].made else IN_TIME)
+        return
+    state.slots[slot].after = -1
+    if numbers.last_unplaced >= 0:
+        state.slots[numbers.last_unplaced].after = slot
+    else:
+        numbers.unplaced = slot
+    numbers.last_unplaced = slot
+
+
+@inside
+def line_up(state: State, slot: int, which: int) -> None:
+    """A request waits behind those of its kind that came before it."""
+    request = state.slots[slot]
+    line = state.lines[3 * (request.kind * state.numbers[0].ttft_classes + bound_of(state, request)) + which]
+    before, after = line.last, -1
+    if before >= 0 and state.slots[before].arrival_s > request.arrival_s:  # its host failed
+        before, after = -1, line.first
+        while state.slots[after].arrival_s <= request.arrival_s:
+            before, after = after, state.slots[after].after
+    link(state, line, before, slot)
+    request.after = after
+    if after < 0:
+        line.last = slot
+
+
+@inlined
+def link(state: State, line: Any, before: int, slot: int) -> None:
+    """What comes after a request in a line, or first."""
+    if before >= 0:
+        state.slots[before].after = slot
+    else:
+        line.first = slot
+
+
+@inside
+def unlink(state: State, line: Any, before: int, slot: int) -> None:
+    """A request waits in its line no longer."""
+    link(state, line, before, state.slots[slot].after)
+    if line.last == slot:
+        line.last = before
+
+
+@inlined
+def due_s_of(state: State, slot: int) -> float:
+    """When a request's first token is due."""
+    request = state.slots[slot]
+    return request.arrival_s + ttft_s_of(state, request)  # type: ignore[no-any-return]
+
+
+@inside
+def tokens_before(state: State, instance: Any, request: Any) -> int:
+    """Of prompts that an instance would prefill before that of one more request."""
+    if not state.numbers[0].by_deadline:
+        return instance.waiting_tokens  # type: ignore[no-any-return]
+    tokens, due_s = 0, request.arrival_s + ttft_s_of(state, request)
+    for first in (instance.first_prefilling, instance.head):
+        slot = first
+        while slot >= 0:
+            other = state.slots[slot]
+            if other.due_s <= due_s:
+                tokens += other.to_prefill - other.prefilled
+            slot = other.after
+    return tokens
+
+
+@inside
+def first_token_s(state: State, number: int, request: Any, now_s: float) -> float:
+    """When a request would about have its first token if an instance got it now; NaN beyond the tables.
+
+    After the step under way and all prompts before it, in steps as large as may be at the clock of the rule.
+    """
+    instance = state.instances[number]
+    layout = state.layouts[instance.layout]
+    own, batch = request.to_prefill - request.prefilled, instance.running if layout.chunked else 0
+    tokens, setting = (
+        tokens_before(state, instance, request) + own,
+        with_prompts(state, instance, instance.waiting_tokens + own),
+    )
+    at_once = max(layout.most_step_tokens - batch, 1)
+    full = (tokens - 1) // at_once
+    full_s, _ = prefill_cost(state.tables, state.places, layout, setting, at_once + batch, 0.0)
+    last_s, _ = prefill_cost(state.tables, state.places, layout, setting, tokens - full * at_once + batch, 0.0)
+    more_s = layout.overhead_s
+    if batch:
+        low, high = state.tables[layout.contexts_at], state.tables[layout.contexts_at + layout.contexts - 1]
+        step_s, _, _, _, _, _ = decode_cost(
+            state.tables, layout, setting, batch, min(max(instance.context / batch, low), high), instance.place
+        )
+        empty_s = state.tables[layout.decode_at + (setting * (layout.most_running + 1) + batch) * layout.contexts * 4]
+        more_s += step_s - empty_s
+        full_s = max(full_s, empty_s)
+        last_s = max(last_s, empty_s)
+    if full:
+        last_s += full * (full_s + more_s)
+    under_way_s = 0.0 if instance.doing == IDLE else max(min(instance.end_s - now_s, instance.step_s), 0.0)
+    return now_s + under_way_s + last_s + more_s  # type: ignore[no-any-return]
+
+
+@inside
+def takes(state: State, kind: int) -> bool:
+    """Whether an instance of a pool on the route of a class takes requests now."""
+    pools = state.numbers[0].pools
+    for place in range(pools):
+        which_pool = state.routes[kind * pools + place]
+        if which_pool < 0:
+            return False
+        if state.loads[state.pools[which_pool].tree_at + 1] < np.inf:
+            return True
+    return False
+
+
+@inside
+def most_urgent(state: State) -> int:
+    """The line whose first request is to be sent next; -1 where there is none that somebody takes."""
+    for which in range(3):
+        best, least_s = -1, np.inf
+        for at in range(which, len(state.lines), 3):
+            line = state.lines[at]
+            if line.first >= 0 and not line.blocked:
+                due_s = due_s_of(state, line.first)
+                if due_s < least_s:
+                    best, least_s = at, due_s
+        if best >= 0:
+            return best
+    return -1
+
+
+@inside
+def release(state: State, now_s: float) -> None:
+    """Send those that are held to instances, as far as these have room, by deadline; what is late comes last."""
+    numbers = state.numbers[0]
+    if numbers.give_up_s < np.inf:
+        give_up(state, now_s)
+    for at in range(len(state.lines)):
+        state.lines[at].blocked = 0
+    while numbers.held:
+        at = most_urgent(state)
+        if at < 0:
+            return
+        line, before, number = state.lines[at], -1, -1
+        slot = line.first
+        if takes(state, state.slots[slot].kind):
+            while slot >= 0:  # a cache may be too small for some
+                number = chosen(state, state.slots[slot])
+                if number >= 0:
+                    break
+                before, slot = slot, state.slots[slot].after
+        if number < 0:
+            line.blocked = 1
+            continue
+        request, which, due_s = state.slots[slot], at % 3, due_s_of(state, slot)
+        unlink(state, line, before, slot)
+        if which == IN_TIME and first_token_s(state, number, request, now_s) > due_s:
+            line_up(state, slot, LATE)
+            continue
+        numbers.held -= 1
+        numbers.unplaced_count -= 1
+        if numbers.by_deadline:
+            request.due_s = 0.0 if which == BEGUN else due_s if which == IN_TIME else np.inf
+        send(state, slot, number, now_s)
+
+
+@compiled
+def give_up(state: State, now_s: float) -> None:
+    """Those that are held and have been late for so long that nobody waits for them any more."""
+    numbers = state.numbers[0]
+    for at in range(len(state.lines)):
+        line = state.lines[at]
+        while at % 3 != BEGUN and line.first >= 0 and due_s_of(state, line.first) + numbers.give_up_s <= now_s:
+            slot = line.first
+            request = state.slots[slot]
+            unlink(state, line, -1, slot)
+            state.answers[request.number - numbers.gone].instance = GIVEN_UP
+            state.kinds[request.kind].given_up += 1
+            numbers.held -= 1
+            numbers.unplaced_count -= 1
+            numbers.left -= 1
+            request.after = numbers.spare
+            numbers.spare = slot
+
+
+@compiled
+def place(state: State, now_s: float) -> None:
+    """Send those that wait at the router to instances, in their order, as far as there are some now."""
+    numbers = state.numbers[0]
+    if numbers.held:
+        release(state, now_s)
+    slot = numbers.unplaced
+    numbers.unplaced = numbers.last_unplaced = -1
+    while slot >= 0:
+        after = state.slots[slot].after
+        numbers.unplaced_count -= 1
+        if not route(state, slot, now_s):
+            wait_at_router(state, slot)
+        slot = after
+    if numbers.held and not numbers.holds:
+        unhold(state)
+
+
+@inside
+def unhold(state: State) -> None:
+    """Those that are held wait first come, first served from now on."""
+    numbers = state.numbers[0]
+    for _ in range(numbers.held):
+        first = -1
+        for at in range(len(state.lines)):
+            slot = state.lines[at].first
+            if slot >= 0 and (first < 0 or state.slots[slot].arrival_s < state.slots[state.lines[first].first].arrival_s):
+                first = at
+        line = state.lines[first]
+        slot = line.first
+        unlink(state, line, -1, slot)
+        numbers.held -= 1
+        numbers.unplaced_count -= 1
+        wait_at_router(state, slot)
+
+
+@compiled
+def look_held(state: State, now_s: float, held: Column, tokens: Column, late: Column) -> None:
+    """What waits at the router, by class: requests, tokens of their prompts, and those that are late."""
+    for at in range(-1, len(state.lines)):
+        slot = state.numbers[0].unplaced if at < 0 else state.lines[at].first
+        while slot >= 0:
+            request = state.slots[slot]
+            held[request.kind] += 1
+            tokens[request.kind] += request.to_prefill - request.prefilled
+            late[request.kind] += not request.made and due_s_of(state, slot) < now_s
+            slot = request.after
+
+
+@inside
+def arrive(state: State) -> None:
+    """The next request."""
+    numbers = state.numbers[0]
+    at, slot = numbers.next - numbers.gone, numbers.spare
+    request = state.slots[slot]
+    request.number = numbers.next
+    numbers.next += 1
+    numbers.spare = request.after
+    request.arrival_s, request.prompt, request.output = state.arrival_s[at], state.prompt[at], state.output[at]
+    request.predicted = state.predicted[at] if numbers.predicts else float(request.output)
+    request.to_prefill, request.prefilled, request.made, request.late, request.took = (
+        request.prompt,
+        state.cached[at],
+        0,
+        0,
+        -1,
+    )
+    if numbers.alone:
+        request.longest_s, request.preemptions, request.handed, request.kind = 0.0, 0, 0, 0
+        if len(state.handed_s):
+            request.handed = request.made = 1
+            request.first_s = request.last_s = state.handed_s[at]
+        send(state, slot, 0, request.arrival_s)
+        return
+    size = 0 if request.prompt < numbers.prompt_below_0 else 1 if request.prompt < numbers.prompt_below_1 else 2
+    length = 0 if request.predicted < numbers.output_below_0 else 1 if request.predicted < numbers.output_below_1 else 2
+    request.kind = 3 * size + length
+    request.due_s = request.arrival_s + ttft_s_of(state, request) if numbers.by_deadline else 0.0
+    kind = state.kinds[request.kind]
+    kind.arrivals += 1
+    kind.prompt_tokens += request.prompt
+    kind.output_tokens += request.predicted
+    if not route(state, slot, request.arrival_s):
+        wait_at_router(state, slot)
