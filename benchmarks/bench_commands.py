@@ -89,7 +89,7 @@ def _import(folder: Path) -> None:
 def _scenario(folder: Path, *gone: str) -> None:
     """The example's cluster and policies, a minute of its traffic, one seed."""
     _without(*gone)(folder)
-    example = (ROOT / "src" / "wastenot" / "stack" / "serving" / "cluster" / "example.toml").read_text(encoding="utf-8")
+    example = (ROOT / "src" / "wastenot" / "serving" / "cluster" / "example.toml").read_text(encoding="utf-8")
     for was, becomes in (
         ('"data/serving/llama-8b-sim-h200.json"', f'"{ENGINE}"'),
         ("duration_s = 600.0", "duration_s = 60.0"),
