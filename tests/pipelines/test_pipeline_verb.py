@@ -84,7 +84,7 @@ def test_stragglers_as_people_write_them(program):
 
 def test_the_page(program, monkeypatch):
     drawn = []  # tests/cli/test_pipeline_report.py has the files of the figures
-    monkeypatch.setattr("wastenot.pages.figure.export_figures", lambda *given: drawn.append(given) or [given[2]])
+    monkeypatch.setattr("wastenot.pages.page.export_figures", lambda *given: drawn.append(given) or [given[2]])
     ran = program("pipeline", "profile.csv", *GIVEN, "--report", "page.html", "--figures", "figures")
     assert ran.code == 0, ran.err
     assert "profile.csv" in (program.folder / "page.html").read_text()
