@@ -86,8 +86,10 @@ def _interpolated(
         other = min(max(column[point], columns[0]), columns[width - 1])
         i, j = interval_of(rows, 0, down, one, i), interval_of(columns, 0, width, other, j)
         along, across = fraction(rows, 0, down, one, i), fraction(columns, 0, width, other, j)
-        times[point] = _bilinear(first, i * width + j, width, 1, along, across)
-        energies[point] = _bilinear(second, i * width + j, width, 1, along, across)
+        of_first = _bilinear(first, i * width + j, width, 1, along, across)
+        of_second = _bilinear(second, i * width + j, width, 1, along, across)
+        for setting in range(len(of_first)):  # assigned as a whole, an array compiles five times as long
+            times[point, setting], energies[point, setting] = of_first[setting], of_second[setting]
 
 
 _interpolate = compiled(_interpolated, uses=USES)

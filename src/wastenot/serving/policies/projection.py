@@ -62,14 +62,16 @@ def keeps(view: View, table: StepTable, setting: int, limits: Limits, deadlines:
     left = np.maximum(np.ceil((view.running_left + made) * inflate - made), 1.0)
     end_to_end = np.inf if deadlines.end_to_end_s is None else deadlines.end_to_end_s
     prompts = view.waiting_prompt.astype(np.intp)
+    room = np.zeros(len(prompts))  # for those that will have been prefilled
     return _keeps(
         table,
         setting,
         limits,
         view.now_s,
-        view.running_context.astype(float),
-        left,
-        view.running_arrival_s + end_to_end,
+        len(made),
+        np.concatenate([view.running_context, room]),
+        np.concatenate([left, room]),
+        np.concatenate([view.running_arrival_s + end_to_end, room]),
         view.waiting_tokens.astype(float),
         np.maximum(view.waiting_prompt - view.waiting_tokens, 0.0),
         np.maximum(np.ceil(view.waiting_output * inflate), 1.0),
@@ -78,30 +80,34 @@ def keeps(view: View, table: StepTable, setting: int, limits: Limits, deadlines:
     )
 
 
-@partial(compiled, uses=USES)
+@partial(compiled, uses=USES, error_model="numpy", _nrt=False)
 def _keeps(  # noqa: PLR0912, PLR0915 - one loop over the steps, as the engine makes them
     table: StepTable,
     setting: int,
     limits: Limits,
     now_s: float,
-    running_context: FloatArray,
-    running_left: FloatArray,
-    running_due_s: FloatArray,
+    batch: int,
+    context: FloatArray,
+    left: FloatArray,
+    due: FloatArray,
     to_prefill: FloatArray,
     prefilled: FloatArray,
     output: FloatArray,
     first_due_s: FloatArray,
     last_due_s: FloatArray,
 ) -> bool:
-    """Steps until all that is there is done or a deadline is missed."""
-    batch, prompts = len(running_left), len(to_prefill)
-    context, left, due = np.empty(batch + prompts), np.empty(batch + prompts), np.empty(batch + prompts)
-    context[:batch], left[:batch], due[:batch] = running_context, running_left, running_due_s
-    to_prefill, prefilled = to_prefill.copy(), prefilled.copy()
+    """Steps until all that is there is done or a deadline is missed.
+
+    What is there is changed on the way; ``context``, ``left`` and ``due`` of those that decode have room for all.
+    """
+    prompts = len(to_prefill)
     waited_s = 0.0  # since the last token of those that decode
     head, admitted, held = 0, 0, 0.0  # the first prompt not done, the first not admitted, blocks of those between
     while batch > 0 or head < prompts:
-        total = context[:batch].sum()
+        total, least = 0.0, np.inf
+        for each in range(batch):
+            total += context[each]
+            least = min(least, left[each])
         free = limits.blocks - (total / limits.block_tokens + 0.5 * batch) - held
         room = limits.most_step_tokens - (batch if limits.chunked else 0)
         tokens, attention, first, chunk = 0.0, 0.0, head, 0.0
@@ -126,7 +132,7 @@ def _keeps(  # noqa: PLR0912, PLR0915 - one loop over the steps, as the engine m
             step_s = limits.overhead_s + mixed_within(table, setting, tokens, past, float(beside), mean)[0]
             steps = 1.0 if beside > 0 else 0.0
         elif batch > 0:  # as many as nothing leaves before
-            steps, beside = left[:batch].min(), batch
+            steps, beside = least, batch
             begin_s = decode_within(table, setting, float(batch), total / batch)[0]
             step_s = decode_within(table, setting, float(batch), total / batch + steps - 1)[0]
             now_s += (steps - 1) * (limits.overhead_s + 0.5 * (begin_s + step_s))
