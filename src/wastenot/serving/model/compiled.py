@@ -3,9 +3,9 @@
 Numba hands the fields of a named tuple from function to function one by one, each array as seven numbers. Where many
 functions share a large one, compiling that takes longer than all else, so :func:`by_address` hands over its address instead.
 
-It also optimises each function and makes machine code of it, callees included, whoever calls it: the innermost once for each
-floor above them. Functions that Python never calls (:func:`compiled_inside`) are left as they are lowered until they are part
-of one that it does call, which takes a third less time in all.
+It also optimises each function and makes machine code of it, callees included, whoever calls it: the innermost once for
+each floor above them. Functions that Python never calls (:func:`compiled_inside`) are left as they are lowered until they
+are part of one that it does call, which takes a third less time in all.
 """
 
 # mypy: disable-error-code="no-untyped-call, override, misc, untyped-decorator, unused-ignore"
