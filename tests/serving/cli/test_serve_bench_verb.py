@@ -15,7 +15,7 @@ import pytest
 from testbed.stand_in_meter import ENERGY, served
 from testbed.stand_in_server import Behaviour, stand_in_server, virtual_server
 from wastenot.core.errors import DeviceError
-from wastenot.meters import devices
+from wastenot.meters import devices, sampler
 from wastenot.serving.bench import caveats, loops
 from wastenot.serving.tables.store import ServingStore
 from wastenot.study.store import open_study
@@ -37,7 +37,8 @@ def server():
 
 
 @pytest.fixture
-def punctual_server():
+def punctual_server(monkeypatch):
+    monkeypatch.setattr(sampler, "_COMPLETE_S", 0.1)  # real seconds, for a window that ends in virtual ones
     with virtual_server(Behaviour(ttft_s=0.01, gap_s=0.01)) as running:
         yield running
 
@@ -109,16 +110,18 @@ def test_wastenot_monitor_is_a_meter_for_another_machine(wastenot, server):
     assert point["power_w"] == pytest.approx(78.0, rel=0.1)  # idle: nothing runs on it
 
 
-def test_a_sweep_into_a_study_is_resumed_shown_and_leads_on(wastenot, server):
-    first = wastenot("serve-bench", server.url, "--batch", "2", "--device", "sim:h200", "--study", "s.db", *QUICK)
+def test_a_sweep_into_a_study_is_resumed_shown_and_leads_on(wastenot, punctual_server):
+    first = wastenot("serve-bench", punctual_server.url, "--batch", "2", "--device", "sim:h200", "--study", "s.db", *QUICK)
     assert first.code == 0, first.err
     assert "energy of 1 GPU (NVIDIA H200) by sim:h200 (simulated)" in first.err
     assert "stand-in on 1 × NVIDIA H200, load 20 in, 20 out (simulated)" in first.out
-    asked = len(server.requests)
-    again = wastenot("serve-bench", server.url, "--batch", "2", "--device", "sim:h200", "--study", "s.db", *QUICK, "--json")
-    assert "1 of them measured before" in again.err and len(server.requests) - asked < 5
+    asked = len(punctual_server.requests)
+    again = wastenot(
+        "serve-bench", punctual_server.url, "--batch", "2", "--device", "sim:h200", "--study", "s.db", *QUICK, "--json"
+    )
+    assert "1 of them measured before" in again.err and len(punctual_server.requests) - asked < 5
     (point,) = json.loads(again.out)["points"]
-    more = wastenot("serve-bench", server.url, "--batch", "2,4", "--device", "sim:h200", "--study", "s.db", *QUICK)
+    more = wastenot("serve-bench", punctual_server.url, "--batch", "2,4", "--device", "sim:h200", "--study", "s.db", *QUICK)
     assert more.code == 0 and "next: wastenot recommend s.db --itl" in more.err
     store = ServingStore(open_study(wastenot.folder / "s.db"))
     assert [each.max_running for each in store.points()] == [2, 4]
@@ -128,9 +131,9 @@ def test_a_sweep_into_a_study_is_resumed_shown_and_leads_on(wastenot, server):
     assert "1 of 1 point of http://127.0.0.1" in shown.out and "finished" in shown.out
 
 
-def test_clocks_are_measured_beside_the_drivers_own(wastenot, server):
+def test_clocks_are_measured_beside_the_drivers_own(wastenot, punctual_server):
     ran = wastenot(
-        "serve-bench", server.url, "--batch", "2,4", "--device", "sim:h200", "--core", "1500,1980", *QUICK, "--json"
+        "serve-bench", punctual_server.url, "--batch", "2,4", "--device", "sim:h200", "--core", "1500,1980", *QUICK, "--json"
     )
     assert ran.code == 0, ran.err
     points = json.loads(ran.out)["points"]
