@@ -45,9 +45,9 @@ LENGTHS = 50_000
 """Requests whose lengths the oracle's frontiers are made with."""
 ALL = (
     "single-pool", "multi-pool", "scale-instances", "scale-degrees", "scale-clocks", "dynamollm", "throttllem",
-    "best-static", "best-static-by-deadline", "wastenot",
+    "best-static", "best-static-by-deadline", "parking",
 )  # fmt: skip
-FEW = ("single-pool", "dynamollm", "best-static", "best-static-by-deadline", "wastenot")
+FEW = ("single-pool", "dynamollm", "best-static", "best-static-by-deadline", "parking")
 TRACE = 'kind = "trace"\nfile = "{data}/AzureLLMInferenceTrace_conv.csv"\n'
 LOADS: dict[str, tuple[int, tuple[str, ...], str]] = {
     "hour": (12, ALL, TRACE + "rate_per_s = 40.0\nhistory_s = 600.0"),
@@ -125,7 +125,7 @@ def judge(verdict: Verdict, load: str) -> dict[str, Any]:
                 print(f"  {load}: {records[run.policy].requests:,} requests, {there.cluster.gpus} GPUs (simulated)")
             print(row_of(records[run.policy], records["single-pool"].energy_j, time.perf_counter() - begun), flush=True)
         oracle_j = estimate_j(there)
-    ours, dynamo = records["wastenot"], records["dynamollm"]
+    ours, dynamo = records["parking"], records["dynamollm"]
     print(f"    oracle: no policy under {ours.bound_j / 1e6:.1f} MJ; with free changes about {oracle_j / 1e6:.1f} MJ")
     static_j = min(records[each].energy_j for each in FEW if each.startswith("best-static"))
     verdict.at_least(f"{load}: ours attains, in the class with the least", ours.worst_class, SHARE)
@@ -160,7 +160,7 @@ def knobs(verdict: Verdict) -> None:
     """What start-up times and head-room cost, on the Monday of ``week``."""
     rows: list[dict[str, Any]] = []
     cases = [("dynamollm", 420.0, each) for each in HEAD_ROOMS] + [("dynamollm", each, 0.2) for each in STARTS_S[:-1]]
-    cases += [("wastenot", each, 0.2) for each in STARTS_S]
+    cases += [("parking", each, 0.2) for each in STARTS_S]
     for policy, start_s, head_room in cases:
         with tempfile.TemporaryDirectory() as folder:
             there = scenario("week", Path(folder), more=MONDAY, start_s=start_s, head_room=head_room)
@@ -182,7 +182,7 @@ def knobs(verdict: Verdict) -> None:
             f"{record.attainment:.2%} in time, worst class {record.worst_class:.2%}{' FAILED' if record.failed else ''}",
             flush=True,
         )
-        if policy == "wastenot":
+        if policy == "parking":
             verdict.at_least(f"ours, starts of {start_s:g} s: attains in the class with the least", record.worst_class, 0.99)
     keep(KNOBS, [plain(each) for each in rows])
 

@@ -10,7 +10,7 @@ from wastenot.serving.cluster.policies import POLICIES
 from wastenot.serving.cluster.runs import RunRecord, run_scenario
 from wastenot.serving.cluster.scenario import example, parse_scenario
 
-COMPARED = ("single-pool", "multi-pool", "scale-clocks", "best-static", "wastenot")
+COMPARED = ("single-pool", "multi-pool", "scale-clocks", "best-static", "parking")
 
 
 def runs_with(router: Router) -> tuple[RunRecord, ...]:

@@ -118,7 +118,7 @@ def policies(case: Case) -> dict[str, Policy]:
         "throttLL'eM, floor chosen before": floored(case, lambda floor: Throttle(inflate=1 + LENGTH_ERROR, floor=floor)),
         "GreenLLM": TwoLoops(),
         "GreenLLM, floor chosen before": floored(case, lambda floor: TwoLoops(floor=floor)),
-        "wastenot": Price(),
+        "price": Price(),
     }
 
 
@@ -136,7 +136,7 @@ def beside_oracle(case: Case) -> dict[str, PolicyResult]:
     predicted = log_normal_lengths(part.output_tokens, sigma=LENGTH_ERROR, seed=JUDGE)
     runs = {
         "greatest clock": simulate(part, case.engine, Fixed(), deadlines=LITERATURE),
-        "wastenot": simulate(part, case.engine, Price(), deadlines=LITERATURE, predicted_tokens=predicted),
+        "price": simulate(part, case.engine, Price(), deadlines=LITERATURE, predicted_tokens=predicted),
         "oracle": run_oracle(part, case.engine, LITERATURE, share=SHARE)[1],
     }
     return {name: result_of(name, served, case.engine, LITERATURE) for name, served in runs.items()}
@@ -144,7 +144,7 @@ def beside_oracle(case: Case) -> dict[str, PolicyResult]:
 
 def check(verdict: Verdict, name: str, by: dict[str, PolicyResult], part: dict[str, PolicyResult]) -> None:
     """What is asked of ours."""
-    greatest, ours, fixed = by["greatest clock"], by["wastenot"], by["fixed clock, in hindsight"]
+    greatest, ours, fixed = by["greatest clock"], by["price"], by["fixed clock, in hindsight"]
     verdict.at_least(f"{name}: attainment of the greatest clock", greatest.attainment, SHARE)
     verdict.at_least(f"{name}: ours attains", ours.attainment, SHARE)
     more = (fixed.energy_j - ours.energy_j) / greatest.energy_j
@@ -152,7 +152,7 @@ def check(verdict: Verdict, name: str, by: dict[str, PolicyResult], part: dict[s
     for rival in ("throttLL'eM, floor chosen before", "GreenLLM, floor chosen before"):
         if by[rival].attainment >= SHARE:
             verdict.at_least(f"{name}: ours saves more than {rival} by", 1 - ours.energy_j / by[rival].energy_j, 0.0)
-    verdict.at_most(f"{name}: energy of ours over the oracle's", part["wastenot"].energy_j / part["oracle"].energy_j, 1.05)
+    verdict.at_most(f"{name}: energy of ours over the oracle's", part["price"].energy_j / part["oracle"].energy_j, 1.05)
 
 
 def main(verdict: Verdict) -> None:

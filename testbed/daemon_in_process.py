@@ -12,7 +12,7 @@ from wastenot.devices.clockd import server as server_module
 from wastenot.devices.clockd.leases import Leases
 from wastenot.devices.clockd.policy import Peer, Policy
 from wastenot.devices.clockd.server import Server
-from wastenot.devices.common.driver import DriverError
+from wastenot.devices.common.gpu_driver import DriverError
 from wastenot.devices.nvidia.clocks import NvidiaSetter
 
 UUIDS = ("GPU-aaaaaaaa-0000", "GPU-bbbbbbbb-1111")

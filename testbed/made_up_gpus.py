@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from wastenot.core import vendors
 from wastenot.core.errors import BadInputError
 from wastenot.devices.common.control import clocks_of
-from wastenot.devices.common.driver import Examined, NoSuchGpuError, ReadOnlyError, refusal
+from wastenot.devices.common.gpu_driver import Examined, NoSuchGpuError, ReadOnlyError, refusal
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Identity
 

@@ -19,7 +19,7 @@ from wastenot.core.vendors import commands, undo_commands
 from wastenot.devices.clockd.leases import Leases, RefusedError
 from wastenot.devices.clockd.policy import Bounds, Peer, Policy, Rule
 from wastenot.devices.common import journal, machine
-from wastenot.devices.common.driver import setters_here
+from wastenot.devices.common.gpu_driver import setters_here
 from wastenot.devices.common.journal import Restore
 from wastenot.devices.common.rights import Rights
 from wastenot.devices.open import device_of_study, open_device

@@ -13,7 +13,7 @@ from wastenot.cli.main import run as run_command
 from wastenot.core.errors import BadInputError, CannotRunError, ClocksRefusedError, DeviceError
 from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.common import journal
-from wastenot.devices.common.driver import DriverError, GpuLostError, ReadOnlyError
+from wastenot.devices.common.gpu_driver import DriverError, GpuLostError, ReadOnlyError
 from wastenot.devices.nvidia.nvml import Nvml
 from wastenot.devices.open import open_device
 from wastenot.meters.tasks import find_tasks

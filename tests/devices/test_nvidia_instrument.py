@@ -13,7 +13,7 @@ from testbed import raw_runs
 from testbed.stand_in.fixtures import start_stand_in
 from wastenot.core.errors import BadInputError, CannotRunError, DeviceError
 from wastenot.devices.common import power_poller
-from wastenot.devices.common.driver import GpuLostError
+from wastenot.devices.common.gpu_driver import GpuLostError
 from wastenot.devices.common.power_poller import PowerPoller
 from wastenot.devices.instrument import RoundTrip, burst_of
 from wastenot.devices.nvidia.published import power_sensor

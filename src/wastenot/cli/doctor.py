@@ -14,7 +14,7 @@ from wastenot.terminal.options import JsonOption, check_seconds
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from wastenot.devices.common.driver import Examined
+    from wastenot.devices.common.gpu_driver import Examined
     from wastenot.devices.common.journal import Journal
     from wastenot.devices.common.machine import FoundTorch, Machine
     from wastenot.devices.protocol import Device
@@ -37,7 +37,7 @@ def doctor(
     Then its GPUs, their sensors and how fast they are, whether clocks can be set, and which permission to ask for if not.
     """
     from wastenot.cli.first_step import first_step
-    from wastenot.devices.common.driver import driver_of
+    from wastenot.devices.common.gpu_driver import driver_of
     from wastenot.devices.common.machine import look
     from wastenot.devices.simulated.basis import basis_of, preset_names
     from wastenot.terminal.output import print_json

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from wastenot.core.install import install_line, installer
 
 if TYPE_CHECKING:
-    from wastenot.devices.common.driver import Examined
+    from wastenot.devices.common.gpu_driver import Examined
     from wastenot.devices.common.machine import Machine
 
 DEMO = "wastenot demo"

@@ -41,7 +41,7 @@ class Vendor:
         deferred: the flags that take effect when the driver is loaded again.
         reset_by_hand: what resets the clocks of all cards.
         switching: what is published of its cards' switching times.
-        driver: the module in ``devices`` that is a :class:`wastenot.devices.common.driver.Driver`; ``None`` where there is
+        driver: the module that is a :class:`wastenot.devices.common.gpu_driver.GpuDriver`; ``None`` where there is
             none yet, and the following have no meaning.
         id_prefix: what unique IDs of its cards begin with, and no other vendor's do.
         binding: the module by which Python speaks to its driver, and the name of the distribution.

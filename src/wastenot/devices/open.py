@@ -89,7 +89,7 @@ def open_gpu(name: str, *, allow_clock_control: bool = False, restore: Restore |
         MissingExtraError: the driver or its Python binding is not installed.
         DeviceError: the GPU or its driver failed, or another GPU could not be restored.
     """
-    from wastenot.devices.common.driver import driver_of
+    from wastenot.devices.common.gpu_driver import driver_of
     from wastenot.devices.common.recovery import put_right
 
     vendor = vendor_named(name)

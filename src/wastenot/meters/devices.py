@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from wastenot.core.errors import BadInputError, DeviceError
 from wastenot.core.vendors import Vendor, with_drivers
-from wastenot.devices.common.driver import names_here
+from wastenot.devices.common.gpu_driver import names_here
 from wastenot.devices.protocol import Device
 
 DeviceOrName = str | Device

@@ -21,7 +21,7 @@ from wastenot.devices.common.clocks import LeasedClocks
 from wastenot.devices.common.control import control_here
 from wastenot.devices.common.daemon_clocks import _BEATS, DaemonClocks
 from wastenot.devices.common.daemon_connection import Connection
-from wastenot.devices.common.driver import setter_of
+from wastenot.devices.common.gpu_driver import setter_of
 from wastenot.devices.nvidia.clocks import NvidiaSetter
 from wastenot.devices.nvidia.nvml import Nvml
 from wastenot.devices.open import open_gpu

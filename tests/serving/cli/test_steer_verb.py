@@ -65,7 +65,7 @@ def test_deadlines_that_the_greatest_clock_does_not_keep_are_said_so(served):
 
 
 def test_all_of_the_requests_may_be_asked_to_be_in_time(served):
-    ran = served(*GIVEN, "--share", "100%", "--policy", "wastenot", "--ttft", "3s", "--json")
+    ran = served(*GIVEN, "--share", "100%", "--policy", "price", "--ttft", "3s", "--json")
     assert ran.code == 0, ran.err
     assert json.loads(ran.out)["policies"][1]["attains"] is True
 
@@ -79,7 +79,7 @@ def test_requests_out_of_order_are_said_to_be_moved(served, tmp_path):
 
 def test_the_page_shows_the_time_line(served, tmp_path):
     pytest.importorskip("altair")
-    ran = served(*GIVEN, "--policy", "wastenot", "--policy", "oracle", "--first", "5s", "--page", "steer.html")
+    ran = served(*GIVEN, "--policy", "price", "--policy", "oracle", "--first", "5s", "--page", "steer.html")
     assert ran.code == 0 and "steer.html: page written" in ran.err
     page = (tmp_path / "steer.html").read_text()
     assert all(text in page for text in ("serving-timeline", "Energy and deadlines by policy", "trace.csv", "oracle"))
@@ -92,7 +92,7 @@ def test_the_page_shows_the_time_line(served, tmp_path):
         (["steer", "engine.json", "--trace", "none.csv"], "none.csv: cannot be read"),
         (
             [*GIVEN, "--policy", "best"],
-            "--policy best: is none of greatest, fixed, throttllem, greenllm, wastenot, by-metrics, oracle",
+            "--policy best: is none of greatest, fixed, throttllem, greenllm, price, by-metrics, oracle",
         ),
         ([*GIVEN, "--load", "50%", "--rate", "3"], "give one of them"),
         ([*GIVEN, "--rate", "0"], "--rate 0: must be above 0"),

@@ -63,7 +63,7 @@ def records(first):
         fails = {"failed": True, "by_class": late, "attainment": 0.96} if seed else {}
         found += [
             base,
-            _cheaper(base, "wastenot", share),
+            _cheaper(base, "parking", share),
             _cheaper(base, "dynamollm", 0.6, **fails),
             _cheaper(base, "best-static", 0.5),
         ]
@@ -73,16 +73,16 @@ def records(first):
 def test_a_policy_that_fails_has_its_saving_in_brackets(records):
     (found,) = compared(records)
     table = policies_table(found)
-    assert [row.texts[0] for row in table.rows] == ["single-pool", "wastenot", "dynamollm", "best-static"]
+    assert [row.texts[0] for row in table.rows] == ["single-pool", "parking", "dynamollm", "best-static"]
     saved = {row.texts[0]: row.texts[2].replace("\N{NO-BREAK SPACE}", " ") for row in table.rows}
-    assert saved["wastenot"] == "25.0 %, 20.0 to 30.0" and saved["dynamollm"] == "(40.0 %, 40.0 to 40.0) failed"
+    assert saved["parking"] == "25.0 %, 20.0 to 30.0" and saved["dynamollm"] == "(40.0 %, 40.0 to 40.0) failed"
     worst = {row.texts[0]: row.texts[5].replace("\N{NO-BREAK SPACE}", " ") for row in table.rows}
-    assert worst["dynamollm"] == "95.00 % MM" and worst["wastenot"].startswith("100.00 %")
+    assert worst["dynamollm"] == "95.00 % MM" and worst["parking"].startswith("100.00 %")
 
 
 def test_the_headline_is_neither_of_a_failed_policy_nor_of_hindsight(scenario, records, first):
     (found,) = compared(records)
-    assert effect_text(found).startswith("wastenot saves 25.0")
+    assert effect_text(found).startswith("Policy parking saves 25.0")
     assert "best-static, chosen in hindsight, saves 50.0" in verdict_text(scenario, found)
     assert any("fewer than 99" in note and "dynamollm" in note for note in notes_on(scenario, found))
     (none,) = compared([replace(each, failed=True) for each in records])

@@ -15,7 +15,7 @@ from wastenot.core.errors import ClocksRefusedError, DeviceError, WastenotError
 from wastenot.core.setting import Setting
 from wastenot.devices.clockd.policy import Bounds, Gpu, Peer, Policy
 from wastenot.devices.common.clocks import LeasedClocks
-from wastenot.devices.common.driver import ClockSetter, DriverError, NoSuchGpuError
+from wastenot.devices.common.gpu_driver import ClockSetter, DriverError, NoSuchGpuError
 from wastenot.devices.common.journal import Holder
 from wastenot.devices.common.recovery import recover
 

@@ -20,7 +20,7 @@ from wastenot.devices.clockd.policy import Policy, read_policy
 from wastenot.devices.clockd.server import Server
 from wastenot.devices.common import process_lock
 from wastenot.devices.common.daemon_protocol import socket_path
-from wastenot.devices.common.driver import setters_here
+from wastenot.devices.common.gpu_driver import setters_here
 from wastenot.devices.common.journal import state_folder
 from wastenot.devices.common.rights import forbidden
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from wastenot.core.errors import ClocksRefusedError
 from wastenot.core.processes import Terminated
 from wastenot.core.setting import AUTO, Setting
-from wastenot.devices.common.driver import ClockSetter, Kind, NoPermissionError, NotSupportedError, refusal
+from wastenot.devices.common.gpu_driver import ClockSetter, Kind, NoPermissionError, NotSupportedError, refusal
 from wastenot.devices.common.journal import Holder, Restore
 from wastenot.devices.common.lease import Lease
 from wastenot.devices.common.rights import forbidden

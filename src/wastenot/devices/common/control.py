@@ -11,7 +11,7 @@ from wastenot.devices.common.clocks import LeasedClocks, SharedClocks
 from wastenot.devices.common.daemon_clocks import DaemonClocks
 from wastenot.devices.common.daemon_connection import Connection
 from wastenot.devices.common.daemon_protocol import SOCKET_VARIABLE, socket_path
-from wastenot.devices.common.driver import ClockSetter
+from wastenot.devices.common.gpu_driver import ClockSetter
 from wastenot.devices.common.journal import Restore
 from wastenot.devices.common.rights import Rights, rights_here
 

@@ -18,7 +18,7 @@ from wastenot.core.errors import ClocksRefusedError, DeviceError, WastenotError
 from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.common.clocks import SharedClocks
 from wastenot.devices.common.daemon_connection import Connection, LeaseLostError, Welcome
-from wastenot.devices.common.driver import ClockSetter
+from wastenot.devices.common.gpu_driver import ClockSetter
 from wastenot.devices.common.journal import Holder
 from wastenot.devices.common.rights import forbidden
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from wastenot.core.processes import Terminated
 from wastenot.devices.common import journal
-from wastenot.devices.common.driver import Kind
+from wastenot.devices.common.gpu_driver import Kind
 from wastenot.devices.common.journal import Holder, Restore
 
 

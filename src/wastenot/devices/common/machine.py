@@ -10,7 +10,7 @@ from pathlib import Path
 from wastenot.core.errors import WastenotError
 from wastenot.core.vendors import Vendor, with_drivers
 from wastenot.devices.common.control import Control, control_that_works
-from wastenot.devices.common.driver import Examined, driver_of
+from wastenot.devices.common.gpu_driver import Examined, driver_of
 from wastenot.devices.common.journal import Journal, journals
 from wastenot.devices.common.rights import Rights, rights_here
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from wastenot.core.errors import DeviceError, WastenotError
 from wastenot.devices.common import journal
-from wastenot.devices.common.driver import ClockSetter, setter_of
+from wastenot.devices.common.gpu_driver import ClockSetter, setter_of
 from wastenot.devices.common.journal import Journal
 from wastenot.devices.common.rights import forbidden
 

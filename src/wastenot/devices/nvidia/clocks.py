@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from wastenot.devices.common.driver import DriverError, Kind, NotSupportedError
+from wastenot.devices.common.gpu_driver import DriverError, Kind, NotSupportedError
 from wastenot.devices.common.journal import Restore
 from wastenot.devices.nvidia.nvml import Nvml
 

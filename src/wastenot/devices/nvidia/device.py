@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from wastenot.core.errors import BadInputError
 from wastenot.devices.common.control import clocks_of
-from wastenot.devices.common.driver import NoSuchGpuError
+from wastenot.devices.common.gpu_driver import NoSuchGpuError
 from wastenot.devices.common.journal import Restore
 from wastenot.devices.common.wall_time import WallTime
 from wastenot.devices.instrument import Instrument

@@ -1,4 +1,4 @@
-"""NVIDIA's driver: a :class:`wastenot.devices.common.driver.Driver`."""
+"""NVIDIA's driver: a :class:`wastenot.devices.common.gpu_driver.GpuDriver`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from wastenot.devices.nvidia.clocks import NvidiaSetter
 from wastenot.devices.nvidia.nvml import Nvml, text_of
 
 if TYPE_CHECKING:
-    from wastenot.devices.common.driver import Examined
+    from wastenot.devices.common.gpu_driver import Examined
     from wastenot.devices.common.journal import Restore
     from wastenot.devices.nvidia.device import NvidiaDevice
 

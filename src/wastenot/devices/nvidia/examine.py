@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wastenot.core.vendors import bare_unique_id
-from wastenot.devices.common.driver import Examined
+from wastenot.devices.common.gpu_driver import Examined
 from wastenot.devices.nvidia.clocks import NvidiaSetter
 from wastenot.devices.nvidia.nvml import Nvml, text_of
 from wastenot.devices.nvidia.published import ARCHITECTURES, power_sensor

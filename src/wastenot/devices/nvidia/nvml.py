@@ -8,7 +8,7 @@ from typing import Any
 
 from wastenot.core.errors import MissingExtraError, WastenotError
 from wastenot.core.install import install_line
-from wastenot.devices.common.driver import (
+from wastenot.devices.common.gpu_driver import (
     DriverError,
     GpuLostError,
     NoPermissionError,

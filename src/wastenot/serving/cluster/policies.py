@@ -124,8 +124,8 @@ POLICIES: Mapping[str, Policy] = {
         "the same in one pool whose engines prefill by deadline, as ours do",
         hindsight=True,
     ),
-    "wastenot": Policy(
-        lambda given: Parking(given.profiles, _calibrated(given), "wastenot", tariff=given.tariff),
+    "parking": Policy(
+        lambda given: Parking(given.profiles, _calibrated(given), "parking", tariff=given.tariff),
         "ours: one pool by deadline, instances parked and woken, clocks that climb with the backlog of prompts",
     ),
 }

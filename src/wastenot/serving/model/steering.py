@@ -22,7 +22,7 @@ from wastenot.serving.simulation.policy import Fixed, Policy
 from wastenot.serving.simulation.served import Served
 from wastenot.serving.simulation.simulate import simulate
 
-PolicyName = Literal["greatest", "fixed", "throttllem", "greenllm", "wastenot", "by-metrics", "oracle"]
+PolicyName = Literal["greatest", "fixed", "throttllem", "greenllm", "price", "by-metrics", "oracle"]
 POLICY_NAMES: Final[tuple[PolicyName, ...]] = get_args(PolicyName)
 
 DEFAULT_POLICIES: Final = POLICY_NAMES[:-2]
@@ -163,8 +163,8 @@ TITLES: Final[dict[PolicyName, str]] = {
     "fixed": "best fixed clock (hindsight)",
     "throttllem": "throttLL'eM",
     "greenllm": "GreenLLM",
-    "wastenot": "wastenot",
-    "by-metrics": "by metrics",
+    "price": "price policy",
+    "by-metrics": "metrics policy",
     "oracle": "oracle",
 }
 
@@ -176,7 +176,7 @@ def _policy(
         return Fixed()
     if name == "fixed":
         return Fixed(best_fixed(fixed_clocks(requests, engine, deadlines), share).setting)
-    return maker_of("price" if name == "wastenot" else name, length_error=length_error)()
+    return maker_of(name, length_error=length_error)()
 
 
 def _duration_s(trace: Requests) -> float:

@@ -82,7 +82,7 @@ def effect_text(found: Comparison) -> str:
         return f"No policy saves {OBJECTIVES[found.objective].noun} and keeps the deadlines as {first.policy} does"
     worst = percent(best.over(lambda run: run.worst_class).least, 2)
     of = OBJECTIVES[found.objective].noun
-    return f"{best.policy} saves {percent(best.saved.mean, 1)} of the {of}, {worst} in time in the worst class"
+    return f"Policy {best.policy} saves {percent(best.saved.mean, 1)} of the {of}, {worst} in time in the worst class"
 
 
 def verdict_text(scenario: Scenario, found: Comparison) -> str:

@@ -58,7 +58,9 @@ def effect_text(found: Steering) -> str:
 def sentence_name(run: Steered) -> str:
     """A policy's name at the beginning of a sentence."""
     name = run.result.policy
-    return name if run.name in ("wastenot", "throttllem") else name[:1].upper() + name[1:]
+    if run.name in ("price", "by-metrics"):
+        return f"The {name}"
+    return name if run.name == "throttllem" else name[:1].upper() + name[1:]
 
 
 def verdict_text(found: Steering) -> str:

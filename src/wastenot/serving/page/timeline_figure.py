@@ -41,8 +41,8 @@ def timeline_figures(found: Steering) -> tuple[Figure, ...]:
 
 
 def _shown(found: Steering) -> list[Steered]:
-    """The greatest clock, the policy that saves most in time, and ours."""
-    wanted = dict.fromkeys((found.runs[0].name, best_of(found).name, "wastenot"))
+    """The greatest clock, the policy that saves most in time, and the price policy."""
+    wanted = dict.fromkeys((found.runs[0].name, best_of(found).name, "price"))
     return [run for run in found.runs if run.name in wanted and run.served.timeline is not None]
 
 

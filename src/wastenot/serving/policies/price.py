@@ -57,7 +57,7 @@ class Price:
         part: of the requests that may miss their deadlines, those that are meant to.
     """
 
-    name: str = "ours"
+    name: str = "price policy"
     part: float = 0.25
     _steering: _Steering | None = field(default=None, init=False, repr=False)
 

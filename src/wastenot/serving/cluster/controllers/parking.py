@@ -106,7 +106,7 @@ class Parking:
 
     profiles: Profiles
     demand: Demand
-    name: str = "ours"
+    name: str = "parking"
     margin: float = 0.05
     head_room: float = 0.15
     reserve: float = 0.1

@@ -1,6 +1,6 @@
 """What a vendor's package implements: lock, lease, journal, claim, recovery and the daemon then are the same for all.
 
-A vendor's module, which :attr:`wastenot.core.vendors.Vendor.driver` names, is a :class:`Driver`. It finds the vendor's
+A vendor's module, which :attr:`wastenot.core.vendors.Vendor.driver` names, is a :class:`GpuDriver`. It finds the vendor's
 cards, opens one as a :class:`wastenot.devices.protocol.Device`, and gives a :class:`ClockSetter` of each: the few calls that
 change it. The device's clocks are :func:`wastenot.devices.common.control.clocks_of` of that setter, and nothing else calls
 it.
@@ -124,7 +124,7 @@ class Examined:
     torch_index: int | None
 
 
-class Driver(Protocol):
+class GpuDriver(Protocol):
     """A vendor's driver.
 
     Every function may raise MissingExtraError, where the driver or its Python binding is not installed, and DriverError.
@@ -162,10 +162,10 @@ class Driver(Protocol):
         """
 
 
-def driver_of(vendor: Vendor) -> Driver:
+def driver_of(vendor: Vendor) -> GpuDriver:
     """The driver of a vendor that has one."""
     assert vendor.driver is not None
-    return cast(Driver, import_module(vendor.driver))
+    return cast(GpuDriver, import_module(vendor.driver))
 
 
 def setter_of(unique_id: str) -> ClockSetter:
