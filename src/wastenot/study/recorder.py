@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from sqlalchemy import Connection, insert, select, update
 
@@ -14,13 +14,8 @@ from wastenot.core.setting import Setting
 from wastenot.study.coverage import Point
 from wastenot.study.lease import Lease
 from wastenot.study.schema import imports, kernels, measurements, trials
+from wastenot.study.sweep import NUMBERS, SETTING
 from wastenot.study.sweep_log import add_excluded, finish_sweep
-
-_SETTING = ("core_mhz", "memory_mhz", "power_limit_w")
-_NUMBERS = (
-    "time_s", "energy_j", "time_se_s", "energy_se_j", "effective_core_mhz", "effective_memory_mhz", "calls", "temperature_c",
-)  # fmt: skip
-_HOW = ("window_s", "throttled_share", "memory_power_w", "how", "stopped")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +54,11 @@ class Measurement:
     how: str
     stopped: str
     flags: tuple[str, ...]
+
+
+_NUMBERS = tuple(column.name for column in NUMBERS if column.name not in SETTING)
+_HOW = tuple(each.name for each in fields(Measurement) if each.name not in {"kernel", "setting", "flags", *_NUMBERS})
+"""How measurements came about: columns of a table of their own."""
 
 
 class Recorder:
@@ -154,7 +154,7 @@ def insert_measurements(connection: Connection, import_id: int, first: int, made
     rows, hows = [], []
     for position, (kernel_id, one) in enumerate(made, first):
         key = {"import_id": import_id, "position": position}
-        row = {name: getattr(one.setting, name) for name in _SETTING} | {name: getattr(one, name) for name in _NUMBERS}
+        row = {name: getattr(one.setting, name) for name in SETTING} | {name: getattr(one, name) for name in _NUMBERS}
         rows.append(key | {"kernel_id": kernel_id} | row)
         hows.append(key | {name: getattr(one, name) for name in _HOW} | {"flags": "; ".join(one.flags)})
     connection.execute(insert(measurements), rows)
@@ -163,7 +163,7 @@ def insert_measurements(connection: Connection, import_id: int, first: int, made
 
 def read_measurements(connection: Connection, workload_id: int) -> tuple[Measurement, ...]:
     """The measurements of a workload that wastenot made itself, in the order they were made."""
-    names = (*_SETTING, *_NUMBERS)
+    names = (*SETTING, *_NUMBERS)
     same = (trials.c.import_id == measurements.c.import_id) & (trials.c.position == measurements.c.position)
     query = (
         select(
@@ -178,7 +178,7 @@ def read_measurements(connection: Connection, workload_id: int) -> tuple[Measure
     )
     found = []
     for kernel, *values, flags in connection.execute(query):
-        fields = dict(zip((*names, *_HOW), values, strict=True))
-        setting = Setting(*(fields.pop(name) for name in _SETTING))
-        found.append(Measurement(kernel=kernel, setting=setting, flags=tuple(flags.split("; ")) if flags else (), **fields))
+        of = dict(zip((*names, *_HOW), values, strict=True))
+        setting = Setting(*(of.pop(name) for name in SETTING))
+        found.append(Measurement(kernel=kernel, setting=setting, flags=tuple(flags.split("; ")) if flags else (), **of))
     return tuple(found)
