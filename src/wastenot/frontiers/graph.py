@@ -10,6 +10,7 @@ parts may mix their ways (the linear time-cost trade-off: Fulkerson, Management 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -112,7 +113,8 @@ class Graph:
         waiting_w: power that each worker draws while no part keeps it busy; shape (workers,).
 
     Raises:
-        BadInputError: there is a cycle, a part without ways, an edge to a part that is not there, or a bad number.
+        BadInputError: there is a cycle, a part without ways, an edge to a part that is not there, a bad number, or two parts
+            that could run at once on a worker that draws power while it waits.
     """
 
     def __init__(
@@ -134,6 +136,7 @@ class Graph:
         self._listed: dict[tuple[int, Effort | None], Frontier] = {}
         self._check()
         self._dag = Dag(len(self.kind), self.edges, self.delay_s)
+        self._check_workers()
         power = np.concatenate([self.waiting_w, [0.0]])[self.worker]  # what a part's worker would draw if it waited
         self._power_w = power
         inner = {index: each for index, each in enumerate(self.kinds) if isinstance(each, Graph)}
@@ -429,6 +432,18 @@ class Graph:
             if len(wrong_at):
                 index = int(wrong_at[0])
                 raise BadInputError(f"`{name}`[{index}]: {numbers[index]:g} must be a finite number of at least 0")
+
+    def _check_workers(self) -> None:
+        """Whether each worker that draws power while it waits does one thing at a time, as that is counted once."""
+        for worker in np.flatnonzero(self.waiting_w > 0.0):
+            places = np.sort(self._dag.place[self.worker == worker])
+            for earlier, later in itertools.pairwise(places.tolist()):
+                if not self._dag.leads(earlier, later):
+                    one, other = sorted(int(self._dag.order[each]) for each in (earlier, later))
+                    raise BadInputError(
+                        f"`edges`: parts {one} and {other} keep worker {worker} busy, and neither waits for the other; "
+                        "add an edge between them, or give them workers of their own"
+                    )
 
     def _ways_at(self, taken: IndexArray) -> IndexArray:
         """The ways at positions in the table, in the caller's order of parts."""

@@ -64,6 +64,19 @@ class Dag:
     def __len__(self) -> int:
         return len(self.order)
 
+    def leads(self, earlier: int, later: int) -> bool:
+        """Whether a part waits, through others or not, for an earlier one; both by their places."""
+        seen, found = {later}, [later]
+        while found:
+            part = found.pop()
+            before = self.earlier[self.into[part] : self.into[part + 1]]
+            if (before == earlier).any():
+                return True
+            fresh = set(before[before > earlier].tolist()) - seen  # levels rise along edges, and places with levels
+            seen |= fresh
+            found += fresh
+        return False
+
     def _bounds(self, first: int) -> Iterator[tuple[int, int]]:
         return ((int(self.start[level]), int(self.start[level + 1])) for level in range(first, self.levels))
 
