@@ -83,7 +83,7 @@ def test_run_does_everything(toy, monkeypatch):
     command = ("run", "few.json", "--device", "sim:toy.toml", "--core-step", "900", "--repeats", "2", "--out", "all")
     ran = toy(*command)
     assert ran.code == 0, ran.err
-    assert "\nPromised  " in ran.out and "\nVerdict   " in ran.out and "\nPage      file:" in ran.out
+    assert "\nToday     " in ran.out and "\nVerdict   " in ran.out and "\nPage      file:" in ran.out
     assert {path.name for path in folder.iterdir()} == {"study.db", "plan.json"}
     (given,) = report.call_args_list
     assert given.args[1] == Path("all/report.html") and given.kwargs["figures"] == Path("all/figures")

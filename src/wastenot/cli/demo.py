@@ -31,6 +31,7 @@ def demo(
     from wastenot.kernels import verbs as api
     from wastenot.kernels.cli.ending import ending
     from wastenot.kernels.cli.whole_loop import create_folder
+    from wastenot.kernels.page.files import Files
     from wastenot.meters.tasks import find_tasks
     from wastenot.pages.optional_imports import check_report
     from wastenot.pages.price import DEFAULT_PRICE
@@ -69,7 +70,8 @@ def demo(
         _tell("Apply     a training job under the plan, as far as clocks switch today, proved against the default ones")
         proof = apply_in_demo(plan, _DEVICE, out, with_page=with_page)
     _tell("")
-    for line in [*ending(plan), *proof]:
+    now, whole = ending(plan, Files(str(study_file), out / "plan.json"))
+    for line in (*now, *proof, *whole):
         _tell(line)
     if with_page:
         _show_pages(page, out / PAGE_OF_THE_JOB, no_open=no_open)

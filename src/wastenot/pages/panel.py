@@ -53,26 +53,19 @@ class Story:
 
     Attributes:
         tone: how sure it is.
-        effect: what the plan does, such as ``Saves 7.88 % of the energy, 0.24 % faster``.
+        effect: what can be had today, such as ``Saves 1.79 % of the energy, 0.15 % faster``.
         verdict: how that is known, and whether the limit was kept; goes on where ``effect`` ends.
-        plan: the plan's numbers.
-        today: what of it can be set today.
-        rest: what the rest of it needs.
+        panels: three things that follow, in the order they are shown.
+        bound: what the whole plan would do, a sentence; ``None`` where it can be had today.
     """
 
     tone: Tone
     effect: str
     verdict: str
-    plan: Panel
-    today: Panel
-    rest: Panel
+    panels: tuple[Panel, Panel, Panel]
+    bound: str | None = None
 
     @property
     def sentence(self) -> str:
         """Effect and verdict as one sentence."""
         return f"{self.effect}: {self.verdict}"
-
-    @property
-    def panels(self) -> tuple[Panel, Panel, Panel]:
-        """The three panels, in the order they are shown."""
-        return self.plan, self.today, self.rest

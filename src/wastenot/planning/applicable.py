@@ -12,6 +12,7 @@ from wastenot.core.errors import BadInputError, InfeasibleError
 from wastenot.core.setting import Setting
 from wastenot.core.vendors import commands
 from wastenot.planning.dwell import count_switches, unit_settings
+from wastenot.planning.headline import Interval
 from wastenot.planning.switching import SwitchTime, switch_time
 from wastenot.workloads.identity import Granularity
 from wastenot.workloads.order import switches
@@ -53,6 +54,8 @@ class ApplicableRow(Part):
         setting: where nothing changes, the clocks to set, else ``None``.
         commands: that set them, where the device's vendor is known.
         reason: why there is no plan, else ``None``.
+        energy_change_interval: as the headline states it, where it does.
+        time_change_interval: likewise.
     """
 
     granularity: Granularity
@@ -67,6 +70,8 @@ class ApplicableRow(Part):
     setting: OneSetting | None
     commands: Annotated[tuple[str, ...], Field(strict=False)]
     reason: str | None
+    energy_change_interval: Interval | None = None
+    time_change_interval: Interval | None = None
 
 
 class Applicable(Part):
@@ -166,6 +171,8 @@ def _row(plan: Plan, switching: SwitchTime, memory_mhz: float | None, schedule: 
         setting=None if setting is None else _written(setting),
         commands=() if setting is None else commands(plan.device, setting, memory_mhz),
         reason=None,
+        energy_change_interval=headline.energy_change_interval,
+        time_change_interval=headline.time_change_interval,
     )
 
 

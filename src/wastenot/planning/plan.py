@@ -22,6 +22,7 @@ from wastenot.planning.dwell import Switches, count_switches
 from wastenot.planning.headline import Headline, Interval, headline_of
 from wastenot.planning.objective import DEFAULT_CONFIDENCE, KINDS, Objective, ObjectiveKind, Scope
 from wastenot.planning.schedule import Schedule
+from wastenot.planning.today import Today, today_of
 from wastenot.study.coverage import Coverage
 from wastenot.workloads.identity import EnergyState, Granularity, ModelRun, WorkloadKey
 from wastenot.workloads.shape import Shape
@@ -274,6 +275,11 @@ class Plan(Part):
         return headline_of(self)
 
     @property
+    def today(self) -> Today:
+        """What of the plan can be applied today, with switches as slow as they are."""
+        return today_of(self)
+
+    @property
     def carbon(self) -> Carbon | None:
         """What the headline is worth in CO2e, where the plan is to emit little."""
         goal = self.objective
@@ -312,6 +318,12 @@ class Plan(Part):
             del values["objective"]["carbon"]
         if values["objective"]["basis"] == "measured":
             del values["objective"]["basis"]
+        rungs = [] if self.schedule is None else values["schedule"]["rungs"]
+        rows = [] if self.applicable is None else values["applicable"]["rows"]
+        for part in (*rungs, *rows):  # files written before they were stated lack them
+            for interval in ("energy_change_interval", "time_change_interval"):
+                if part[interval] is None:
+                    del part[interval]
         if values["switches"]["shortest_dwell_s"] is None:
             del values["switches"]["shortest_dwell_s"], values["switches"]["shortest_dwell_unit"]
         return values

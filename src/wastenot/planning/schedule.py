@@ -16,6 +16,7 @@ from pydantic import Field, model_validator
 
 from wastenot.core.documents import Finite, Name, NotNegative, Part, Positive
 from wastenot.core.setting import Setting
+from wastenot.planning.headline import Interval
 from wastenot.planning.switching import SwitchTime
 
 
@@ -58,6 +59,8 @@ class Rung(Part):
         energy_j: of an iteration.
         time_change: T/T_auto − 1.
         energy_change: E/E_auto − 1, negative is saved.
+        time_change_interval: that holds the true change with 95 %; of the first rung of plans corrected for noise.
+        energy_change_interval: likewise.
     """
 
     segments: Annotated[tuple[Segment, ...], Field(min_length=1, strict=False)]
@@ -65,6 +68,8 @@ class Rung(Part):
     energy_j: Positive
     time_change: Finite
     energy_change: Finite
+    time_change_interval: Interval | None = None
+    energy_change_interval: Interval | None = None
 
     @property
     def switches(self) -> int:

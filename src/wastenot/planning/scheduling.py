@@ -17,13 +17,15 @@ from wastenot.core.errors import InfeasibleError
 from wastenot.core.setting import AUTO, Setting
 from wastenot.frontiers.schedule import Schedule as Found, Scheduler
 from wastenot.frontiers.switched_work import Stay, SwitchedWork, Totals
-from wastenot.planning.noise.expectation import excess_of_calls
+from wastenot.planning.headline import LEVEL
+from wastenot.planning.noise.expectation import errors_of_ratio, excess_of_calls
 from wastenot.planning.objective import DEFAULT_CONFIDENCE, Objective, Scope
 from wastenot.planning.schedule import MarkerTime, Rung, Schedule, Segment
 from wastenot.planning.switching import SwitchTime
 from wastenot.planning.timeline import Timeline, timeline
 
 if TYPE_CHECKING:
+    from wastenot.planning.noise.posteriors import Posteriors
     from wastenot.planning.planner import Planner
 
 RUNGS = 6  # between a schedule and the default clocks, at most
@@ -186,18 +188,39 @@ class _Scheduling:
         """
         if not self.corrects:
             return 0.0
-        posteriors = self.planner.posteriors
-        assert posteriors is not None
-        counts = self.line.counts(setting, *self.rows.shape)
-        had, kernel = np.nonzero(counts)
-        runs, base = counts[had, kernel], posteriors.index(self.rows[0, kernel])
-        rows = posteriors.index(np.where(self.rows[had, kernel] >= 0, self.rows[had, kernel], self.rows[0, kernel]))
+        posteriors, runs, kernel, base, rows = self._runs(setting)
         _, variance, common = excess_of_calls(posteriors.time_s, base, rows, slowdown)
         doubted_s = self._doubted[0] if setting.any() else 0.0
         own = float(np.square(np.bincount(kernel, runs * np.sqrt(variance))).sum())
         together = np.square(runs @ common).sum()
         z = NormalDist().inv_cdf(self.objective.confidence or DEFAULT_CONFIDENCE)
         return doubted_s + z * math.sqrt(own + float(together) + doubted_s**2)
+
+    def _runs(self, setting: IndexArray) -> tuple[Posteriors, FloatArray, IndexArray, IndexArray, IndexArray]:
+        """How often each kernel runs at each setting: runs, kernels, and rows of the posteriors, at auto and then."""
+        posteriors = self.planner.posteriors
+        assert posteriors is not None
+        counts = self.line.counts(setting, *self.rows.shape)
+        had, kernel = np.nonzero(counts)
+        rows = np.where(self.rows[had, kernel] >= 0, self.rows[had, kernel], self.rows[0, kernel])
+        return posteriors, counts[had, kernel], kernel, posteriors.index(self.rows[0, kernel]), posteriors.index(rows)
+
+    def _with_intervals(self, rung: Rung, setting: IndexArray) -> Rung:
+        """The rung of a schedule with what its errors leave of its changes, those of one kernel taken for one error."""
+        if not self.corrects:
+            return rung
+        posteriors, runs, kernel, base, rows = self._runs(setting)
+        doubted = self._doubted if setting.any() else (0.0, 0.0)
+        z = NormalDist().inv_cdf(0.5 + 0.5 * LEVEL)
+        intervals = []
+        for posterior, change, doubt in zip(
+            (posteriors.time_s, posteriors.energy_j), (rung.time_change, rung.energy_change), doubted, strict=True
+        ):
+            variance, common = errors_of_ratio(posterior, base, rows, 1.0 + change)
+            own = np.square(np.bincount(kernel, runs * np.sqrt(np.maximum(variance, 0.0)))).sum()
+            error = math.sqrt(float(own + np.square(runs @ common).sum()) + doubt**2) / float(runs @ posterior.mean[base])
+            intervals.append((change - z * error, change + z * error))
+        return rung.model_copy(update={"time_change_interval": intervals[0], "energy_change_interval": intervals[1]})
 
     # ---- choosing --------------------------------------------------------------------------------------------
 
@@ -207,6 +230,7 @@ class _Scheduling:
         except InfeasibleError:
             return None
         rungs = [self._rung(each) for each in self._rungs(found)]
+        rungs[0] = self._with_intervals(rungs[0], found.setting)
         slowdown = self.objective.max_slowdown
         bound = min(found.lower_bound_j + (self._doubted[1] if found.setting.any() else 0.0), rungs[0].energy_j)
         return Schedule(

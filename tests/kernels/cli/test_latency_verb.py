@@ -48,7 +48,7 @@ def test_a_file_is_given_to_a_plan(folder, capsys):
     import_sweep(folder / "sweep.csv", "other.db", device="another")
     assert run([*QUICK, "--out", "l.json"]) == 0
     assert "--latency l.json" in capsys.readouterr().err
-    assert run(["plan", "--study", "s.db", "--latency", "l.json"]) == 0
+    assert run(["plan", "--study", "s.db", "--latency", "l.json", "-v"]) == 0
     assert "as measured" in capsys.readouterr().out
     assert run(["plan", "--study", "other.db", "--latency", "l.json"]) == 2
     assert "--latency: l.json: is of 'sim:v100'" in capsys.readouterr().err

@@ -105,9 +105,9 @@ def test_a_plan_of_another_sweep_is_refused(cases):
 def test_the_numbers_state_energy_cost_and_proof(demo):
     found = {card.label: card for card in plan_numbers(demo.plan, Price(0.25, "EUR"))}
     assert found["Certificate"].value == "best of those given"
-    assert plain(found["1,000 iterations"].value) == "0.0998 kWh saved"
+    assert plain(found["1,000 iterations"].value) == "0.0302 kWh saved"
     assert plain(found["1,000 iterations"].detail).startswith(
-        "0.0249 EUR at 0.25 EUR per kWh; they use 0.970 kWh, 0.243 EUR"
+        "0.00754 EUR at 0.25 EUR per kWh; they use 0.970 kWh, 0.243 EUR"
     )
     assert plain(found["Largest time saving"].value) == "0.20 %"
     assert found["Clock switches"].value == "846 an iteration"
@@ -122,8 +122,8 @@ def test_a_gpu_year_is_8760_hours_at_the_default_clocks(demo):
     plan = demo.plan
     found = {card.label: card for card in plan_numbers(plan, Price(0.25, "EUR"))}["A GPU-year"]
     watts = plan.baseline.energy_j / plan.baseline.time_s
-    saved_kwh = -plan.headline.energy_change * watts * 8.760
-    assert plain(found.value) == f"{saved_kwh:.0f} kWh saved"
+    saved_kwh = -plan.today.energy_change * watts * 8.760
+    assert plain(found.value) == f"{saved_kwh:.1f} kWh saved"
     assert "8,760 h" in found.detail and f"{saved_kwh * 0.25:.1f} EUR at 0.25 EUR per kWh" in plain(found.detail)
     assert f"{watts * 8.760:,.0f} kWh" in plain(found.detail)
 
@@ -153,18 +153,20 @@ def test_what_can_be_applied_is_stated_beside_the_potential(demo_sweep, coarse_s
     words = f"core {setting.core_mhz:g} / memory {setting.memory_mhz:g} MHz"
     assert plain(whole.texts[-1]) == f"yes: {words}"
     assert "assumed until you measure it and pass --switch-time" in table.note
-    today = story_of(made, None).today
-    assert today.value == f"{percent(-first.energy_change)} saved"
-    assert "by a schedule of" in plain(today.text) and "nvidia-smi -i 0 -lgc 0," in today.lines[-1].text
+    story = story_of(made, None)
+    (today, _, _) = story.panels
+    assert today.value == f"a schedule of {first.switches} switches" and "nvidia-smi -i 0 -lgc 0," in today.lines[-2].text
+    assert f"save {percent(-first.energy_change)} of the energy" in story.effect
     assert kernel_table(made).note is None or "to be expected of that" in kernel_table(made).note
 
     quick = plan(coarse_sweep, Objective("waste", 0.02), switch_time_s=1e-9)
     assert plain(applicable_table(quick).rows[0].texts[-1]) == "yes"
     story = story_of(quick, None)
     switches = quick.applicable.rows[0].switches_per_iteration
-    assert switches > 100 and story.today.value == "the whole plan"
-    assert f"in {switches} switches an iteration" in story.today.text
-    assert story.rest.value == "nothing more"
+    _, today, rest = story.panels
+    assert switches > 100 and today.value == "the whole plan"
+    assert f"in {switches} switches an iteration" in today.text
+    assert rest.value == "nothing more"
 
 
 def test_a_memory_clock_that_waits_for_the_driver_is_said_to():
@@ -174,10 +176,10 @@ def test_a_memory_clock_that_waits_for_the_driver_is_said_to():
     sweep = dataclasses.replace(make_sweep([Kernel("one", 2), Kernel("two", 3)], 9), device="NVIDIA H200")
     made = plan(sweep, Objective("energy"))
     assert made.applicable.rows[-1].commands[1].startswith("nvidia-smi -i 0 -lmcd ")
-    today = story_of(made, None).today
+    today = story_of(made, None).panels[0]
     assert "takes effect when the driver is loaded again" in today.note
     assert today.undo == ("nvidia-smi -i 0 -rgc", "nvidia-smi -i 0 -rmcd")
-    other = story_of(plan(dataclasses.replace(sweep, device="RTX 3080 Ti"), Objective("energy")), None).today
+    other = story_of(plan(dataclasses.replace(sweep, device="RTX 3080 Ti"), Objective("energy")), None).panels[0]
     assert "loaded again" not in other.note
     assert other.undo == ("nvidia-smi -i 0 -rgc", "nvidia-smi -i 0 -rmc")
 
@@ -191,8 +193,9 @@ def test_a_plan_that_cannot_be_applied_at_any_granularity_says_so():
     made = plan(sweep, Objective("waste", 0.9999 * fastest, as_measured=True))
     assert made.applicable.finest is None
     story = story_of(made, None)
-    assert story.today.value == "nothing yet" and "no such plan with one setting" in story.today.text
-    assert story.rest.value == "all of it"
+    today, _, rest = story.panels
+    assert today.value == "nothing yet" and "no such plan with one setting" in today.text
+    assert rest.value == "all of it"
     assert "by the numbers as measured, " in applicable_table(made).rows[-1].note
 
 

@@ -1,37 +1,46 @@
-"""The last lines of verbs that do everything in one go: what was promised, whether it held, what could be set today."""
+"""The last lines of verbs that do everything: what can be had today, what the whole plan would do, and whether it did."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from wastenot.kernels.page.files import Files
     from wastenot.planning.plan import Plan
 
 
-def ending(plan: Plan) -> list[str]:
-    """The promise, the verdict where the plan was measured again, and what could be set today."""
-    from wastenot.kernels.page.verdict import applicable_today, limit_verdict, limit_words, scheduled_today
+def ending(plan: Plan, files: Files) -> tuple[list[str], list[str]]:
+    """What can be had today, and how; and what the whole plan would do, with the verdict where it was measured again."""
+    from wastenot.kernels.page.applicable_panels import apply_command
+    from wastenot.kernels.page.verdict import limit_verdict, limit_words
     from wastenot.pages.formatting import change, percent
+    from wastenot.planning.today import applicable_today
 
-    headline, expected, lines = plan.headline, plan.expected, []
+    headline, expected, today, now, whole = plan.headline, plan.expected, plan.today, [], []
+    within = ""
+    if today.energy_change_interval is not None:
+        low, high = today.energy_change_interval
+        within = f" ({percent(-high)} to {percent(-low)})"
+    how = "" if today.rung is None else f", by a schedule: {apply_command(files)}"
+    if today.sets_something:
+        now.append(f"Today     {percent(-today.energy_change)} of the energy saved{within}{how}")
+    else:
+        now.append("Today     nothing to set")
+    finest = applicable_today(plan).finest
+    if finest is not None and finest.commands and finest.energy_change is not None:
+        name = "or       " if today.rung is not None else "         "
+        now.append(f"{name} {percent(-finest.energy_change)}, with one setting: {'; '.join(finest.commands)}")
+        if plan.origin == "simulated":
+            now.append("          (sweep the real card before you set its clocks)")
+    bound = "" if today.whole else ", if switching were instant"
     if expected is not None:
         low, high = expected.energy_change_interval
         limit = plan.objective.max_slowdown
         allowed = "" if limit is None else f", {'no slower' if limit == 0.0 else limit_words(limit)}"
-        lines.append(
-            f"Promised  {percent(-expected.energy_change)} energy saved ({percent(-high)} to {percent(-low)}){allowed}"
-        )
+        saved = f"{percent(-expected.energy_change)} ({percent(-high)} to {percent(-low)})"
+        whole.append(f"{'Promised' if today.whole else 'At most '}  {saved}{bound}{allowed}")
     if headline.source == "validation":
         verdict = (limit_verdict(plan) or "no slowdown limit was set").partition(":")[0]
         saved = f"{percent(-headline.energy_change)} saved, time {change(headline.time_change)}"
-        lines.append(f"Verdict   {verdict}: {saved} ({plan.origin})")
-    rung = scheduled_today(plan)
-    if rung is not None:
-        lines.append(f"Today     {percent(-rung.energy_change)}, by its schedule: wastenot apply PLAN.json -- COMMAND")
-    finest = applicable_today(plan).finest
-    if finest is not None and finest.commands and finest.energy_change is not None:
-        name = "Today    " if rung is None else "or       "
-        lines.append(f"{name} {percent(-finest.energy_change)}, with one setting: {'; '.join(finest.commands)}")
-        if plan.origin == "simulated":
-            lines.append("          (sweep the real card before you set its clocks)")
-    return lines
+        whole.append(f"Verdict   {verdict}: {saved}{bound} ({plan.origin})")
+    return now, whole

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from wastenot.core.setting import Setting
-    from wastenot.kernels.page.story import Files
+    from wastenot.kernels.page.files import Files
     from wastenot.pages.panel import Panel, Story, Tone
     from wastenot.pages.price import Price
     from wastenot.planning.comparison import Comparison, WholeFrontier
@@ -43,6 +43,7 @@ def plan(
     goal: PlanOptions,
     price_options: PriceOptions,
     out: OutOption = None,
+    in_full: Annotated[bool, typer.Option("--verbose", "-v", help="Also show how, each kernel, and all numbers.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Find the clocks of least energy within a slowdown limit.
@@ -50,7 +51,7 @@ def plan(
     Where the study knows how noisy it is, the plan keeps the limit with 95 % confidence. It comes with a certificate: a
     lower bound on the energy of any plan that does.
     """
-    from wastenot.kernels.page.story import Files
+    from wastenot.kernels.page.files import Files
     from wastenot.terminal.output import console, print_json, say
 
     price = price_options.price()
@@ -61,7 +62,7 @@ def plan(
     if as_json:
         print_json("plan", made.document())
     else:
-        console().print(plan_text(made, price, Files(source.study, out)))
+        console().print(plan_text(made, price, Files(source.study, out), in_full=in_full))
 
 
 def frontier(
@@ -162,8 +163,8 @@ def diff(
         console().print(Group("", rich_table(context_table(change))))
 
 
-def plan_text(plan: Plan, price: Price, files: Files | None = None) -> RenderableType:
-    """The plan's story as its page tells it: the verdict, what to set today, what the rest needs; then the details."""
+def plan_text(plan: Plan, price: Price, files: Files, *, in_full: bool) -> RenderableType:
+    """What of the plan can be had today, what the whole of it would do, and what to do next; in full, the details, too."""
     from wastenot.kernels.page.story import story_of
     from wastenot.kernels.page.summary import plan_numbers, warnings
     from wastenot.kernels.page.tables import applicable_table, kernel_table
@@ -173,12 +174,15 @@ def plan_text(plan: Plan, price: Price, files: Files | None = None) -> Renderabl
     state = "" if plan.state == "ssp" else f"energies of {STATE_DESCRIPTIONS[plan.state]}"
     head = headline(plan.workload, plan.device, plan.origin, state)
     notes = [Paragraph(Text(f"note: {warning}", style="yellow")) for warning in warnings(plan)]
+    story = story_of(plan, price, files)
+    if not in_full:
+        return Group(Paragraph(head), *_sentences(story), *notes, Paragraph(Text(_next_step(plan, files))))
     numbers = ((each.label, f"{each.value}: {each.detail}") for each in plan_numbers(plan, price))
     applicable = applicable_table(plan)
     tables = [kernel_table(plan, brief=True), *([] if applicable is None else [applicable])]
     return Group(
         Paragraph(head),
-        story_text(story_of(plan, price, files)),
+        story_text(story),
         *notes,
         *([""] if notes else []),
         Text("The plan in numbers", style="bold"),
@@ -187,12 +191,31 @@ def plan_text(plan: Plan, price: Price, files: Files | None = None) -> Renderabl
     )
 
 
-def story_text(story: Story) -> RenderableType:
-    """What a plan says in ten seconds: the verdict, then the plan, what to set today, and what the rest needs."""
-    from wastenot.terminal.tables import Group, Paragraph, Text
+def _next_step(plan: Plan, files: Files) -> str:
+    """What to do with a plan, and where the rest of it is told."""
+    from wastenot.kernels.page.applicable_panels import apply_command, setting_commands
 
-    verdict = Text(f"{story.sentence}.", style=f"bold {_COLOURS[story.tone]}".rstrip())
-    return Group(Paragraph(verdict), "", *map(_panel_text, story.panels))
+    today, steps = plan.today, ["-v shows how, and each kernel"]
+    if today.row is not None and (commands := setting_commands(plan, today.row)):
+        steps.insert(0, " and ".join(commands))
+    elif today.sets_something:
+        written = "" if files.plan is not None else f"--out {files.plan_text} writes the plan, then "
+        steps.insert(0, written + apply_command(files))
+    return f"Next: {'; '.join(steps)}"
+
+
+def story_text(story: Story) -> RenderableType:
+    """What a plan says in ten seconds: what can be had today, what the whole of it would do, and how."""
+    from wastenot.terminal.tables import Group
+
+    return Group(*_sentences(story), "", *map(_panel_text, story.panels))
+
+
+def _sentences(story: Story) -> list[RenderableType]:
+    from wastenot.terminal.tables import Paragraph, Text
+
+    sentences: list[RenderableType] = [Paragraph(Text(f"{story.sentence}.", style=f"bold {_COLOURS[story.tone]}".rstrip()))]
+    return sentences if story.bound is None else [*sentences, Paragraph(Text(f"{story.bound}."))]
 
 
 def _panel_text(panel: Panel) -> RenderableType:

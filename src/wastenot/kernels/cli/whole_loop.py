@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,6 +26,7 @@ from wastenot.terminal.options import (
 )
 
 if TYPE_CHECKING:
+    from wastenot.kernels.page.files import Files
     from wastenot.pages.price import Price
     from wastenot.planning.comparison import Comparison
     from wastenot.planning.plan import Plan
@@ -119,31 +121,37 @@ def run(
         plan.write(folder / "plan.json")
         comparison = compare_with(planner, as_measured=as_measured)
         if not as_json:
-            _show(plan, comparison, price)
-        files = api.report(
+            _show(plan, comparison, price, folder)
+        pages = api.report(
             study, folder / "report.html", plan=plan, figures=folder / "figures", price=price, planner=planner,
             command=command,
         )  # fmt: skip
     say(f"{folder}: study.db, plan.json, report.html and figures/ written")
     if as_json:
-        written = [folder / "study.db", folder / "plan.json", *files]
+        written = [folder / "study.db", folder / "plan.json", *pages]
         print_json("run", {
             "files": list(map(str, written)), "sweep": outcome_values(outcome), "plan": plan.document(),
             "comparison": as_values(comparison),
         })  # fmt: skip
     else:
-        typer.echo("\n" + "\n".join([*ending(plan), _next(plan, folder, device)]))
+        typer.echo("\n" + "\n".join([*chain(*ending(plan, _files(folder))), _next(plan, folder, device)]))
 
 
-def _show(plan: Plan, comparison: Comparison, price: Price) -> None:
+def _show(plan: Plan, comparison: Comparison, price: Price, folder: Path) -> None:
     from wastenot.kernels.cli.plan import comparison_text, plan_text
     from wastenot.kernels.cli.validate import measured_beside_promised
     from wastenot.terminal.output import console
 
-    console().print(plan_text(plan, price))
+    console().print(plan_text(plan, price, _files(folder), in_full=True))
     if plan.validation is not None:
         console().print("", measured_beside_promised(plan), sep="\n")
     console().print("", comparison_text(comparison), sep="\n")
+
+
+def _files(folder: Path) -> Files:
+    from wastenot.kernels.page.files import Files
+
+    return Files(str(folder / "study.db"), folder / "plan.json")
 
 
 def _next(plan: Plan, folder: Path, device: str) -> str:

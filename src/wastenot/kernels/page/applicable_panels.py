@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from wastenot.core.setting import Setting, format_mhz
 from wastenot.core.vendors import VENDORS, notes_on, undo_commands, vendor_of
 from wastenot.core.wording import counted
-from wastenot.kernels.page.verdict import applicable_today, energy_words, is_default, pace, scheduled_today, short_percent
+from wastenot.kernels.page.files import Files
+from wastenot.kernels.page.verdict import energy_words, is_default, pace, short_percent
 from wastenot.pages.formatting import SPACE, change, percent, quantity
 from wastenot.pages.panel import Line, Panel
 from wastenot.planning.applicable import NEAR, Applicable, ApplicableRow
 from wastenot.planning.plan import Plan
 from wastenot.planning.schedule import Rung
 from wastenot.planning.switching import SwitchTime
+from wastenot.planning.today import applicable_today, scheduled_today
 from wastenot.workloads.identity import GRANULARITIES, Granularity
 
 GRANULARITY_WORDS: dict[Granularity, str] = {
@@ -21,53 +23,55 @@ GRANULARITY_WORDS: dict[Granularity, str] = {
     "pass": "clocks for each pass",
     "iteration": "one setting for the whole iteration",
 }
-_TODAY, _REST = "Applicable today", "What the rest needs"
+_TODAY, _HOW, _REST = "Applicable today", "How to apply it today", "What faster switching would add"
 _MORE = "What a saving needs"
 _SEEN = 5e-5  # changes below this are shown as none
 
 
-def today_panel(plan: Plan) -> Panel:
-    """What can be set today: the finest granularity that the device can switch for."""
+def today_panel(plan: Plan, files: Files) -> Panel:
+    """How to apply what can be had today: the whole plan, its schedule, or the finest granularity that can be switched."""
     if is_default(plan):
         return Panel(_TODAY, "nothing to set", "beyond the default clocks, which the card runs at anyway.")
-    found = applicable_today(plan)
-    row, rung = found.finest, scheduled_today(plan)
-    if rung is not None and (row is None or row is not found.rows[0]):
-        return _scheduled_panel(plan, rung, row)
+    today, row = plan.today, applicable_today(plan).finest
+    if today.rung is not None:
+        return _scheduled_panel(plan, today.rung, row, files)
     if row is None:
         return Panel(_TODAY, "nothing yet", _why_nothing(plan))
-    if row.setting is not None and row.setting.setting.is_auto:
+    if not today.sets_something:
         better = "since no single setting for the whole iteration does better than the default clocks."
         return Panel(_TODAY, "nothing to set", better)
-    own = row is found.rows[0]
-    main, other = _gain(plan, *_changes(plan, row, own))
-    if not own and not _shows(plan, row):
-        return Panel(
-            _TODAY, "next to nothing", f"which is less than a run can show: {main} {other}, with {_way(plan, row)}."
-        )
-    run = _commands(plan, row)
+    if not today.whole and not _shows(plan, row):
+        return Panel(_HOW, "not worth it", f"which is less than a run can show, with {_way(plan, row)}.")
+    run = setting_commands(plan, row)
+    how = "the whole plan" if today.whole else GRANULARITY_WORDS[row.granularity]
     return Panel(
-        _TODAY,
-        "the whole plan" if own else main,
-        f"{_own_way(row)}." if own else f"{other}, with {_way(plan, row)}.",
+        _TODAY if today.whole else _HOW,
+        how,
+        f"{_own_way(row)}." if today.whole else f"{_way(plan, row).removeprefix(how).lstrip(':, ')}.",
         commands=run,
         undo=undo_commands(run),
         note=_before_setting(plan, row, run),
     )
 
 
-def _scheduled_panel(plan: Plan, rung: Rung, one: ApplicableRow | None) -> Panel:
+def apply_command(files: Files) -> str:
+    """What follows a plan's schedule."""
+    return f"wastenot apply {files.plan_text} -- python train.py"
+
+
+def _scheduled_panel(plan: Plan, rung: Rung, one: ApplicableRow | None, files: Files) -> Panel:
     """A schedule, and what one setting would give instead."""
-    main, other = _gain(plan, rung.energy_change, rung.time_change)
-    lines = [Line("To apply it", "wastenot apply PLAN.json -- COMMAND follows it, keeps the limit, and says what it saves")]
+    lines = [Line("Run", f"{apply_command(files)} follows it, keeps the limit, and says what it saves")]
+    if files.plan is None:
+        lines.insert(0, Line("Write it", f"wastenot plan --study {files.study_text} --out {files.plan_text}"))
     if one is not None and one.setting is not None and not one.setting.setting.is_auto and _shows(plan, one):
-        run = _commands(plan, one)
+        run = setting_commands(plan, one)
         commands = "" if not run else f": {'; '.join(run)}"
-        lines.append(Line("One setting instead", f"{' '.join(_gain(plan, *_changes(plan, one, own=False)))}{commands}"))
+        lines.append(Line("One setting instead", f"{' '.join(gain_words(plan, *_changes(plan, one, own=False)))}{commands}"))
     return Panel(
-        _TODAY,
-        main,
-        f"{other}, by a schedule of {counted(rung.switches, 'switch')} an iteration, as slow as they are; {_known(plan)}.",
+        _HOW,
+        f"a schedule of {counted(rung.switches, 'switch')}",
+        f"an iteration, at today's switching speed; {_known(plan)}.",
         lines=tuple(lines),
     )
 
@@ -97,7 +101,7 @@ def rest_panel(plan: Plan) -> Panel:
         needs = "; ".join(filter(None, (more, _needs(row, found))))
         lines.append(Line(GRANULARITY_WORDS[row.granularity].capitalize(), needs))
     lines.append(Line("A switch today", _short_switch_time(found.switching)))
-    return Panel(_REST, first, "if clocks switched faster; the plan counts switches as free.", lines=tuple(lines))
+    return Panel(_REST, first, "if clocks switched fast enough for it.", lines=tuple(lines))
 
 
 def describe_switch_time(switching: SwitchTime) -> str:
@@ -146,7 +150,7 @@ def _changes(plan: Plan, row: ApplicableRow, own: bool) -> tuple[float, float]:
     return shown.energy_change + late[0], shown.time_change + late[1]
 
 
-def _gain(plan: Plan, energy_change: float, time_change: float) -> tuple[str, str]:
+def gain_words(plan: Plan, energy_change: float, time_change: float) -> tuple[str, str]:
     """What the plan is for, in two or three words, and what it does besides."""
     energy = f"{percent(abs(energy_change))} {'saved' if energy_change <= 0.0 else 'more energy'}"
     if plan.objective.saves_time:
@@ -203,7 +207,7 @@ def _shows(plan: Plan, row: ApplicableRow) -> bool:
     return -(time_change if plan.objective.saves_time else energy_change) >= NEAR
 
 
-def _commands(plan: Plan, row: ApplicableRow) -> tuple[str, ...]:
+def setting_commands(plan: Plan, row: ApplicableRow) -> tuple[str, ...]:
     """What to run; the first vendor's commands where the device's name tells no vendor."""
     if row.commands or row.setting is None or vendor_of(plan.device) is not None:
         return row.commands

@@ -15,7 +15,7 @@ from wastenot.kernels.page.labelled_points import (
     draw_points,
 )
 from wastenot.kernels.page.plan_figure import SAVED, WIDE, plan_figure, saved, slowdown
-from wastenot.kernels.page.verdict import applicable_today, is_default, scheduled_today
+from wastenot.kernels.page.verdict import is_default
 from wastenot.kernels.plan.overview import PlanOverview
 from wastenot.kernels.plan.staircase import Curve
 from wastenot.pages.figure import NARROW_WIDTH, Figure, inline, layered, series_color, tooltips
@@ -23,6 +23,7 @@ from wastenot.pages.formatting import percent, quantity
 from wastenot.pages.optional_imports import load
 from wastenot.planning.objective import DEFAULT_CONFIDENCE
 from wastenot.planning.plan import Plan
+from wastenot.planning.today import applicable_today, scheduled_today
 from wastenot.workloads.identity import Granularity
 
 _COLORS = {"kernel": "#2f6fde", "pass": "#e08a00", "iteration": "#0f9b8e"}

@@ -43,7 +43,7 @@ def plan_page(overview: PlanOverview, *, price: Price | None = None, made_from: 
         title=(plan.workload, f"on {plan.device}"),
         origin=plan.origin,
         effect=story.effect,
-        verdict=story.verdict,
+        verdict=story.verdict if story.bound is None else f"{story.verdict}. {story.bound}",
         panels=story.panels,
         figures=figures[:-1],
         tables=[
@@ -52,7 +52,7 @@ def plan_page(overview: PlanOverview, *, price: Price | None = None, made_from: 
             *([] if overview.context is None else [("context", context_table(overview.context))]),
         ],
         tone=story.tone,
-        panel_kinds=("plan", "today", "rest"),
+        panel_kinds=("plan", "today", "rest") if story.bound is None else ("today", "plan", "rest"),
         notes=warnings(plan),
         about=f"{plan.workload} on {plan.device} · {plan.origin} numbers · changes relative to auto",
         device=plan.device,

@@ -1,27 +1,19 @@
-"""What a plan says in ten seconds: what it saves and whether that held, what can be set today, and what the rest needs."""
+"""What a plan says in ten seconds: what can be had today and how, what the plan would do, and what the rest needs."""
 
 from __future__ import annotations
 
-import shlex
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import replace
 
-from wastenot.kernels.page.applicable_panels import GRANULARITY_WORDS, rest_panel, today_panel
-from wastenot.kernels.page.verdict import is_default, limit_words, origin_of_validation, verdict_of
+from wastenot.kernels.page.applicable_panels import GRANULARITY_WORDS, gain_words, rest_panel, today_panel
+from wastenot.kernels.page.files import Files
+from wastenot.kernels.page.verdict import is_default, known_of, limit_words, origin_of_validation, range_of, verdict_of
 from wastenot.pages.formatting import MINUS, SPACE, change, number, percent, quantity
 from wastenot.pages.panel import Line, Panel, Story
 from wastenot.pages.price import SECONDS_PER_YEAR, Price, energy_text
 from wastenot.planning.headline import Interval
 from wastenot.planning.plan import Plan
-from wastenot.study.database import parse_address
 
-
-@dataclass(frozen=True, slots=True)
-class Files:
-    """Where a plan and the study that it is made from are, to be named in commands; ``None`` where that is not known."""
-
-    study: str | None = None
-    plan: Path | None = None
+_BOUND = "Upper bound, if switching were instant"
 
 
 def story_of(plan: Plan, price: Price | None, files: Files | None = None) -> Story:
@@ -33,12 +25,28 @@ def story_of(plan: Plan, price: Price | None, files: Files | None = None) -> Sto
         files: to name in commands.
     """
     tone, effect, verdict = verdict_of(plan)
-    return Story(tone, effect, verdict, _plan_panel(plan, price, files or Files()), today_panel(plan), rest_panel(plan))
+    files = files or Files()
+    now, rest = today_panel(plan, files), rest_panel(plan)
+    if plan.today.whole:
+        return Story(tone, effect, verdict, (_plan_panel(plan, price, files), now, rest))
+    now = replace(now, lines=(*now.lines, *_year(plan, price)))
+    return Story(tone, effect, verdict, (now, _bound_panel(plan, files), rest), bound_of(plan))
+
+
+def bound_of(plan: Plan) -> str:
+    """What the plan would do if switching were instant, in one sentence."""
+    main, other = gain_words(plan, plan.headline.energy_change, plan.headline.time_change)
+    return f"{_BOUND}: {main} {other}; {_known(plan)}"
+
+
+def _known(plan: Plan) -> str:
+    """How sure that is: as measured, or the range that is expected."""
+    return range_of(plan, plan.headline) if plan.headline.source == "promise" else known_of(plan)[1]
 
 
 def saved_joules(plan: Plan) -> float:
-    """What an iteration saves, by the plan's headline."""
-    return 0.0 - plan.headline.energy_change * plan.baseline.energy_j
+    """What an iteration saves with what can be applied today."""
+    return 0.0 - plan.today.energy_change * plan.baseline.energy_j
 
 
 def units_in_words(plan: Plan) -> str:
@@ -49,7 +57,7 @@ def units_in_words(plan: Plan) -> str:
 
 
 def _plan_panel(plan: Plan, price: Price | None, files: Files) -> Panel:
-    baseline, saved_j = plan.baseline, saved_joules(plan)
+    baseline, saved_j = plan.baseline, -plan.headline.energy_change * plan.baseline.energy_j
     title = f"This plan: {'the default clocks' if is_default(plan) else units_in_words(plan)}"
     at_default = f"the default clocks take {quantity(baseline.energy_j, 'J')} and {quantity(baseline.time_s, 's')}"
     if is_default(plan):
@@ -59,9 +67,15 @@ def _plan_panel(plan: Plan, price: Price | None, files: Files) -> Panel:
         value = f"{quantity(abs(saved_s), 's')} {'less' if saved_s >= 0.0 else 'more'}"
     else:
         value = f"{quantity(abs(saved_j), 'J')} {'less' if saved_j >= 0.0 else 'more'}"
-    return Panel(
-        title, value, f"an iteration; {at_default}.", lines=(*_certainty(plan, files), *_year(plan, price), *_carbon(plan))
-    )
+    lines = (*_certainty(plan, files), *_year(plan, price), *_carbon(plan))
+    return Panel(title, value, f"an iteration; {at_default}.", lines=lines)
+
+
+def _bound_panel(plan: Plan, files: Files) -> Panel:
+    """The plan itself, where the device switches too slowly for it."""
+    main, other = gain_words(plan, plan.headline.energy_change, plan.headline.time_change)
+    words = f"{other}, with {units_in_words(plan)}; {_known(plan)}."
+    return Panel(_BOUND, main, words, lines=(*_certainty(plan, files), *_carbon(plan)))
 
 
 def _certainty(plan: Plan, files: Files) -> list[Line]:
@@ -113,10 +127,8 @@ def _validate(plan: Plan, files: Files) -> str:
     """The command that measures a plan again; in capitals what the reader is to fill in."""
     # Without the file the reader has to write one first.
     written = "" if files.plan is not None else "plan --out PLAN.json, then wastenot "
-    study = "STUDY.db" if files.study is None else shlex.quote(parse_address(files.study).label)
-    path = "PLAN.json" if files.plan is None else shlex.quote(str(files.plan))
     control = "" if plan.device.startswith("sim:") else " --allow-clock-control"
-    return f"wastenot {written}validate --study {study} --plan {path}{control}"
+    return f"wastenot {written}validate --study {files.study_text} --plan {files.plan_text}{control}"
 
 
 def _year(plan: Plan, price: Price | None) -> list[Line]:

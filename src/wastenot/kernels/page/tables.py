@@ -10,7 +10,6 @@ from wastenot.core.vendors import notes_on
 from wastenot.core.wording import counted
 from wastenot.kernels.model.context import ContextChange, KernelInContext
 from wastenot.kernels.page.applicable_panels import describe_switch_time, setting_words
-from wastenot.kernels.page.verdict import scheduled_today
 from wastenot.pages.formatting import change, fraction_of_whole, percent, quantity
 from wastenot.pages.table import Column, Fold, Row, Table, Value
 from wastenot.planning.applicable import ApplicableRow
@@ -18,6 +17,7 @@ from wastenot.planning.comparison import Comparison, ComparisonRow
 from wastenot.planning.objective import Objective
 from wastenot.planning.plan import Assignment, Plan
 from wastenot.planning.schedule import Rung
+from wastenot.planning.today import scheduled_today
 
 _STATE_NAMES = {"ssp": "alone, steady", "sse": "alone, first", "context": "in context", "natural": "natural clocks"}
 

@@ -1,13 +1,14 @@
-"""What a plan does, how that is known, and whether its slowdown limit was kept, as one sentence."""
+"""What of a plan can be had today, how that is known, and whether its slowdown limit was kept, as one sentence."""
 
 from __future__ import annotations
 
 from wastenot.core.origin import Origin
+from wastenot.core.wording import counted
 from wastenot.pages.formatting import SPACE, change, percent
 from wastenot.pages.panel import Tone
-from wastenot.planning.applicable import NEAR, Applicable, alone
+from wastenot.planning.headline import Headline
 from wastenot.planning.plan import Plan
-from wastenot.planning.schedule import Rung
+from wastenot.planning.today import Today, applicable_today
 
 _FROM: dict[Origin, str] = {
     "measured": "",
@@ -19,45 +20,63 @@ _SEEN = 5e-5  # changes below this are shown as none
 
 
 def verdict_of(plan: Plan) -> tuple[Tone, str, str]:
-    """How sure a plan is: the tone, what the plan does, and how that is known."""
+    """What of a plan can be had today: how sure that is, what it does, and how that is known."""
     if is_default(plan):
         return "neutral", "Nothing to set, the default clocks stay", _why_default(plan)
-    match plan.headline.source:
-        case "validation":
-            tone, known = _of_validation(plan)
-        case "promise":
-            tone, known = _of_promise(plan)
-        case _:
-            known = (
-                f"by the {_adjective(plan)}numbers{_of_part(plan)} as they stand, which promise nothing{_switching(plan)}"
-            )
-            tone = "as-measured"
-    return tone, effect(plan), known
+    today = plan.today
+    tone, known = known_of(plan)
+    if today.whole:
+        return tone, effect(plan), f"{range_of(plan, today)}; {known}".removeprefix("; ")
+    if not today.sets_something:
+        return "neutral", "Nothing to apply today", _why_nothing_today(plan)
+    if plan.headline.source == "validation":  # of what cannot be had today, but by the same numbers
+        again, known = _before_validation(plan)
+        tone = again if tone == "kept" else tone
+    return tone, effect(plan, today), "; ".join(filter(None, (_way(today), range_of(plan, today), known)))
+
+
+def known_of(plan: Plan) -> tuple[Tone, str]:
+    """How sure a plan is, and how its numbers are known, with switching free where they have it so."""
+    if plan.headline.source == "validation":
+        return _of_validation(plan)
+    return _before_validation(plan)
+
+
+def _before_validation(plan: Plan) -> tuple[Tone, str]:
+    if plan.expected is not None and plan.objective.corrected:
+        return _of_promise(plan)
+    return "as-measured", f"by the {_adjective(plan)}numbers{_of_part(plan)} as they stand, which promise nothing"
+
+
+def _way(today: Today) -> str:
+    """How it is applied, in a few words."""
+    if today.rung is not None:
+        return f"by a schedule of {counted(today.rung.switches, 'switch')} an iteration"
+    assert today.row is not None
+    return "by one setting for the whole iteration" if today.row.setting is not None else "by clocks for each pass"
+
+
+def range_of(plan: Plan, told: Today | Headline) -> str:
+    """What the true change of what the plan is for lies in; nothing where that is not known."""
+    interval = told.time_change_interval if plan.objective.saves_time else told.energy_change_interval
+    if interval is None:
+        return ""
+    what = "time" if plan.objective.saves_time else "energy"
+    return f"{what} {change(interval[0])} to {change(interval[1])} with 95{SPACE}%"
+
+
+def _why_nothing_today(plan: Plan) -> str:
+    found = applicable_today(plan)
+    if found.finest is None and plan.applicable is None:
+        return "the device switches too slowly for this plan; plan by pass or iteration"
+    if found.finest is None:
+        return "the device switches too slowly for this plan, and there is no such plan with one setting"
+    return "clocks switch too slowly for this plan, and no single setting does better than the default clocks"
 
 
 def is_default(plan: Plan) -> bool:
     """Whether a plan leaves every kernel at the default clocks."""
     return all(row.setting.is_auto for row in plan.assignments)
-
-
-def applicable_today(plan: Plan) -> Applicable:
-    """What of the plan could be set today; of a plan made without it only whether the plan itself could be."""
-    return plan.applicable or alone(plan)
-
-
-def scheduled_today(plan: Plan) -> Rung | None:
-    """The plan's schedule, where it changes settings and does more than one setting for the whole iteration would."""
-    if plan.schedule is None:
-        return None
-    best = plan.schedule.rungs[0]
-    if best.switches == 0:
-        return None
-    one = next((row for row in applicable_today(plan).rows if row.setting is not None), None)
-    if plan.objective.saves_time:
-        held = 0.0 if one is None or one.time_change is None else min(0.0, one.time_change)
-        return best if best.time_change < held - NEAR else None
-    held = 0.0 if one is None or one.energy_change is None else min(0.0, one.energy_change)
-    return best if best.energy_change < held - NEAR else None
 
 
 def origin_of_validation(plan: Plan) -> Origin:
@@ -66,26 +85,33 @@ def origin_of_validation(plan: Plan) -> Origin:
     return "simulated" if on_simulator else plan.origin
 
 
-def effect(plan: Plan) -> str:
-    """What a plan does to energy and time, such as ``Saves 7.88 % of the energy, 0.24 % faster``."""
-    headline = plan.headline
-    before = {"validation": "", "promise": "Expected to ", "measurements": "Seems to "}[headline.source]
-    if plan.origin == "forecast" and headline.source != "validation":
+def effect(plan: Plan, today: Today | None = None) -> str:
+    """What a plan does to energy and time, such as ``Saves 7.88 % of the energy, 0.24 % faster``.
+
+    Args:
+        plan: of whose headline to tell.
+        today: what of it to tell instead.
+    """
+    told = plan.headline if today is None else today
+    source = plan.headline.source
+    if today is not None and source == "validation":
+        source = "promise" if plan.expected is not None and plan.objective.corrected else "measurements"
+    before = {"validation": "", "promise": "Expected to ", "measurements": "Seems to "}[source]
+    if plan.origin == "forecast" and source != "validation":
         before = "Forecast to "
 
     def verb(word: str) -> str:
         return before + word if before else f"{word.capitalize()}s"
 
     if plan.objective.saves_time:
-        what = pace(headline.time_change)
-        return f"{verb('run')} {what}, {energy_words(headline.energy_change)}"
-    if abs(headline.energy_change) < _SEEN:
+        return f"{verb('run')} {pace(told.time_change)}, {energy_words(told.energy_change)}"
+    if abs(told.energy_change) < _SEEN:
         saved = f"{verb('save')} no energy"
-    elif headline.energy_change < 0.0:
-        saved = f"{verb('save')} {percent(-headline.energy_change)} of the energy"
+    elif told.energy_change < 0.0:
+        saved = f"{verb('save')} {percent(-told.energy_change)} of the energy"
     else:
-        saved = f"{verb('use')} {percent(headline.energy_change)} more energy"
-    return f"{saved}, {pace(headline.time_change)}"
+        saved = f"{verb('use')} {percent(told.energy_change)} more energy"
+    return f"{saved}, {pace(told.time_change)}"
 
 
 def pace(time_change: float) -> str:
@@ -136,7 +162,7 @@ def energy_words(energy_change: float) -> str:
 def _of_validation(plan: Plan) -> tuple[Tone, str]:
     """Measured again: whether the limit was kept."""
     headline, limit = plan.headline, plan.objective.max_slowdown
-    measured = f"measured{_FROM[origin_of_validation(plan)]}{_switching(plan)}"
+    measured = f"measured{_FROM[origin_of_validation(plan)]}"
     if limit is None:
         return "neutral", f"{measured}; no slowdown limit was set"
     allowed = f"({limit_words(limit)})"
@@ -152,7 +178,6 @@ def _of_promise(plan: Plan) -> tuple[Tone, str]:
     limit, confidence = plan.objective.max_slowdown, plan.objective.confidence
     part = _of_part(plan)
     source = f", from {_adjective(plan)}numbers{part}" if part or plan.origin != "measured" else ""
-    source += _switching(plan)
     if limit is None or confidence is None:
         return (
             "promised",
@@ -160,11 +185,6 @@ def _of_promise(plan: Plan) -> tuple[Tone, str]:
         )
     sure = f"{limit_words(limit)} is promised with {short_percent(confidence)} confidence"
     return "promised", f"{sure}{source}; not measured again yet"
-
-
-def _switching(plan: Plan) -> str:
-    """That a plan cannot be had with switches as slow as the device's."""
-    return "" if applicable_today(plan).rows[0].fits else ", with free switching (not possible today)"
 
 
 def _of_part(plan: Plan) -> str:

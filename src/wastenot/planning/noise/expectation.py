@@ -43,13 +43,21 @@ def _expected_change(
     """
     whole, total = float(count @ posterior.mean[base]), float(count @ posterior.mean[chosen]) + 0.5 * optimism
     ratio = total / whole
-    variance = (
-        posterior.variance[chosen] + ratio**2 * posterior.variance[base] - 2.0 * ratio * posterior.with_baseline[chosen]
-    )
-    common = count @ (posterior.common[chosen] - ratio * posterior.common[base])
+    variance, shared = errors_of_ratio(posterior, base, chosen, ratio)
+    common = count @ shared
     error = math.sqrt(max(0.0, float(count**2 @ variance + common @ common)) + 0.25 * optimism**2) / whole
     reach = NormalDist().inv_cdf(0.5 + 0.5 * LEVEL) * error
     return _Change(total, ratio - 1.0, (ratio - 1.0 - reach, ratio - 1.0 + reach))
+
+
+def errors_of_ratio(
+    posterior: Posterior, base: IndexArray, chosen: IndexArray, ratio: float
+) -> tuple[FloatArray, FloatArray]:
+    """Variance of what each chosen row is above ``ratio`` times its baseline, and its loadings of common errors."""
+    variance = (
+        posterior.variance[chosen] + ratio**2 * posterior.variance[base] - 2.0 * ratio * posterior.with_baseline[chosen]
+    )
+    return variance, posterior.common[chosen] - ratio * posterior.common[base]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
