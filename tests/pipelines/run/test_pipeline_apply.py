@@ -33,7 +33,7 @@ def plan():
 
 
 def run_iterations(applied, steps, period_s, iterations):
-    """Run a rank's part as planned; returns when each iteration began, and the instructions that never ran at their clocks."""
+    """Run a rank's part as planned; when each iteration began, and the instructions that never ran at their clocks."""
     began_s, begun_s, never = time.monotonic(), [], []
     gpu = applied.gpus[0]
     for iteration in range(iterations):
