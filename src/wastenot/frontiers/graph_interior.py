@@ -1,8 +1,32 @@
 """The relaxation of a graph by an interior-point method (Mehrotra's predictor-corrector, SIAM J. Optimization 2, 1992).
 
-In the Newton system starts and ends of parts are joined by a conductance for each dependency and for each part: a weighted
-graph Laplacian. Starts are eliminated by hand (each touches its own end and the ends that it waits for); the ends, in order
-of time, have few others near them, so that the rest is a band matrix, factorised in time (parts × band²).
+The linear program. Part i starts at s_i and ends at e_i; segment g of its lower hull, ℓ_g seconds long, is used for x_g of
+them and costs c_g < 0 a second. Each inequality has a slack u ≥ 0 (``unused``) and a multiplier p ≥ 0 (``price``, in watts):
+
+    minimise  Σ c_g x_g                        over events y = (s, e, w) and 0 ≤ x ≤ ℓ
+    part i    e_i − s_i − Σ x_g(i) − base_i       = u        base_i: its shortest time
+    edge i→j  s_j − e_i − delay_ij                = u
+    last i    w − e_i                             = u        only where ending early saves energy: w is the end of all,
+    whole     deadline − x_end − w                = u        and x_end one more segment, with c_end = −end_w
+
+or A y − B x − b = u, where no row of A has more than one +1 and one −1: A is the incidence matrix of a graph of events.
+The Lagrangian's gradient vanishes where Aᵀp = 0 (prices are a flow that is conserved at every event; ``unbalanced``) and
+c + Bᵀp − l + h = 0 (``skewed``; l and h are the multipliers of x ≥ 0 and x ≤ ℓ). Complementarity wants u p, x l and (ℓ − x)
+h to be 0; the method drives all of them down together, to a common target that shrinks (``aim``).
+
+A Newton step. dx, du, dl and dh are eliminated by hand, which leaves
+
+    (Aᵀ K⁻¹ A) dy = Aᵀ K⁻¹ r + Aᵀp        K = u / p + B Θ⁻¹ Bᵀ, diagonal        Θ = l / x + h / (ℓ − x)
+
+a graph Laplacian with conductances 1 / K: a tight constraint conducts, a slack one (large u, small p) hardly does, and
+neither does a part with a segment that is used in part, which gives way like a spring (hence ``spring``, ``stiffness``).
+
+    e_1 ──edge──┐                        e_1 ── e_2
+    e_2 ──edge──┼─ s_j ──part── e_j  ⇒    │   ╳   │       any two neighbours a, b of s_j: conductance k_a k_b / Σ k,
+    e_3 ──edge──┘                        e_3 ── e_j       Σ over all edges at s_j (the star-mesh transform)
+
+With every start eliminated in this way only ends are left. In order of time each has few others near it, so that the matrix
+is a band, factorised in time (ends × band²): 384 parts of a pipeline of 8 × 24 have a band of 16.
 """
 
 from __future__ import annotations
@@ -20,9 +44,21 @@ from wastenot.frontiers.graph_relaxation import GraphProblem, Relaxed, Segments,
 from wastenot.frontiers.graph_times import Dag
 
 _MOST_ITERATIONS = 100
+"""Newton steps. Random pipelines of 48 to 384 parts, as the tests have them, take 10 to 35: most where the deadline is the
+least time. To stop here is no error: the bound of what was found is valid (:func:`flow_bound`), only looser."""
+
 _STEP = 0.995
+"""Fraction of the way to the nearest bound that a step may go. At 1 a variable would become 0 and its complementarity
+product could not be centred again; values of 0.9 to 1 are usual (Nocedal and Wright, *Numerical Optimization*, section
+14.2)."""
+
 _REGULARISED = 1e-13
+"""Of a diagonal entry before starts are eliminated, added to it after. Elimination subtracts terms that may nearly cancel
+it, with rounding errors of some 1e-16 of it each; 1e-13 outweighs hundreds of these, so that Cholesky finds no negative
+pivot. The direction changes by as little, and the next iteration computes its residuals anew."""
+
 _STIFFEST = 1e-60
+"""Floor of ``spring``, so that conductances and their products (1e120 at most) stay finite."""
 
 
 class _Events(NamedTuple):
@@ -34,7 +70,7 @@ class _Events(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Values for each constraint: of parts, edges, and, where ending early counts, last parts and the end of the whole."""
+    """Values for each row of the program above: parts, edges, and, where ending early counts, last parts and the whole."""
 
     part: FloatArray
     edge: FloatArray
@@ -55,9 +91,10 @@ def _summed(index: IndexArray, values: FloatArray, count: int) -> FloatArray:
 
 
 class Laplacian:
-    """The Newton matrix of a graph, laid out once.
+    """The Newton matrix of a graph: which product of conductances goes into which cell of the band is worked out once.
 
-    A part that waits for none starts at 0, and a last part ends at the deadline, unless ending early counts.
+    Some events are fixed and no unknowns: a part that waits for none starts at 0, and a last part ends at the deadline,
+    unless ending early counts.
 
     Attributes:
         band: how far apart neighbours are among the ends that are unknown.
@@ -79,6 +116,7 @@ class Laplacian:
         what = np.concatenate([own, parts + np.arange(len(dag.earlier))])
         by_start = np.argsort(start, kind="stable")
         start, node, what = start[by_start], node[by_start], what[by_start]
+        # All pairs of neighbours of the same start, each once: an entry and those of its start that come after it.
         count = np.bincount(start, minlength=parts)
         after = np.cumsum(count)[start]
         others = after - np.arange(len(start)) - 1
@@ -93,7 +131,8 @@ class Laplacian:
         self.band = int(apart.max(initial=0))
         self._first, self._second, self._start = what[first], what[second], start[first]
         self._cell = apart * self.unknown + np.minimum(one, two)
-        self._twice = np.where(apart == 0, 2.0, 1.0)  # parallel edges
+        # Parallel edges: both of the pair are the same end, and k_a k_b + k_b k_a fall onto its diagonal cell.
+        self._twice = np.where(apart == 0, 2.0, 1.0)
         self._touch, self._touched, self._of = what, place[node], start
 
     @property
@@ -102,11 +141,14 @@ class Laplacian:
         return (self.band + 1) * self.unknown
 
     def factorised(self, conductance: _Rows) -> _Factor:
-        """The matrix for some conductances, ready to solve with."""
+        """The matrix for some conductances, ready to solve with.
+
+        Its diagonal is the Schur complement Σ k − Σ k² / (Σ k at the start), off it −k_a k_b / (Σ k at the start).
+        """
         dag, unknown = self.dag, self.unknown
         each = np.concatenate([conductance.part, conductance.edge])
         at_start = conductance.part + _summed(dag.later, conductance.edge, len(dag))
-        at_start[~self.waits] = 1.0
+        at_start[~self.waits] = 1.0  # fixed at 0: not eliminated, only kept from dividing by 0
         at_end = conductance.part + _summed(dag.earlier, conductance.edge, len(dag))
         if self.ends_early:
             at_end[dag.without_later] += conductance.last
@@ -118,6 +160,8 @@ class Laplacian:
         band[0] += at_end[self._end_of] - _summed(self._touched, each[self._touch] ** 2 / at_start[self._of], unknown)
         band[0] = np.maximum(band[0], 0.0) + _REGULARISED * at_end[self._end_of]
         factor = cholesky_banded(band, overwrite_ab=True, lower=True, check_finite=False) if unknown else band
+        # The end of the whole touches all last parts: its row would fill the band. It is a border of the band matrix M
+        # instead: with c its column, y = M⁻¹ g − w M⁻¹ c, where ``coupled`` is M⁻¹ c, and its own row then gives w.
         coupled = np.zeros(0)
         if self.ends_early:
             last = np.zeros(len(dag))
@@ -161,7 +205,11 @@ class _Factor:
 
 
 def _shortest_band(dag: Dag, known: np.ndarray, one: IndexArray, two: IndexArray) -> IndexArray:
-    """The place of each unknown end, of several orders the one with the narrowest band."""
+    """The place of each unknown end, of several orders the one with the narrowest band.
+
+    Orders tried: by levels from the start of the graph, from its end, by both, and reverse Cuthill-McKee. Which is best
+    depends on the schedule's shape; they are tried once for each graph.
+    """
     unknown = np.flatnonzero(~known)
     level = np.repeat(np.arange(dag.levels), np.diff(dag.start))
     from_end = dag.latest_s(np.ones(len(dag)), 0.0)
@@ -186,7 +234,7 @@ def _shortest_band(dag: Dag, known: np.ndarray, one: IndexArray, two: IndexArray
 
 @dataclass(eq=False)
 class _Point:
-    """An iterate: events, unused time of each constraint and its price, how far each segment is used, and prices of that."""
+    """An iterate: y, u, p, x, l and h of the program above. All but the events stay above 0."""
 
     events: _Events
     unused: _Rows
@@ -222,6 +270,7 @@ class _Run:
         self.laplacian, self.problem, self.dag = laplacian, problem, problem.dag
         self.segments = Segments.of(problem)
         self.base = problem.table.time_s[problem.klass, 0]
+        # So that a part takes 1 and a segment's rate is −1 on average: tolerances and the first point then fit any graph.
         self.unit_s = float(self.base.mean())
         self.unit_j = float(np.abs(self.segments.rate).mean()) * self.unit_s if len(self.segments.rate) else 1.0
         length = self.segments.length / self.unit_s
@@ -236,7 +285,7 @@ class _Run:
     # ---- the constraints ---------------------------------------------------------------------------------------
 
     def _moved(self, events: _Events) -> _Rows:
-        """What moving events does to each constraint."""
+        """The left sides of all constraints: A y."""
         dag, last = self.dag, self.dag.without_later
         early = self.laplacian.ends_early
         return _Rows(
@@ -247,7 +296,7 @@ class _Run:
         )
 
     def _gathered(self, price: _Rows) -> _Events:
-        """The transpose: what prices add up to at each event."""
+        """Aᵀp: the flow that each event gains, 0 at those that are fixed."""
         dag, parts = self.dag, len(self.dag)
         start = _summed(dag.later, price.edge, parts) - price.part
         end = price.part - _summed(dag.earlier, price.edge, parts)
@@ -261,7 +310,7 @@ class _Run:
         return _Events(start, end, whole)
 
     def _added(self, by_segment: FloatArray) -> _Rows:
-        """Sums over the segments of each constraint."""
+        """Sums over the segments of each constraint: B x."""
         dag, own = self.dag, len(self.segments.owner)
         return _Rows(
             _summed(self.segments.owner, by_segment[:own], len(dag)),
@@ -271,10 +320,12 @@ class _Run:
         )
 
     def _spread(self, rows: _Rows) -> FloatArray:
+        """Bᵀp: the price of each segment's constraint."""
         return np.concatenate([rows.part[self.segments.owner], rows.whole])
 
     @property
     def _limit(self) -> _Rows:
+        """The right sides: b."""
         early = self.laplacian.ends_early
         dag = self.dag
         return _Rows(
@@ -287,6 +338,12 @@ class _Run:
     # ---- iterations --------------------------------------------------------------------------------------------
 
     def _first(self) -> _Point:
+        """A point well inside the bounds, not feasible: all parts at their fastest, stretched to the deadline.
+
+        Half of each segment is used, and all prices are the median rate, about what a second will turn out to be worth.
+        Slacks and multipliers have a floor, a tenth of a part's mean time and of that price, as steps from close to a bound
+        are short. The halves and tenths were chosen by hand.
+        """
         dag, base = self.dag, self.base / self.unit_s
         start = dag.earliest_s(self.base) / self.unit_s
         end = start + base
@@ -325,6 +382,7 @@ class _Run:
             cost = abs(float(self.rate @ at.used)) + 1e-9
             far = max(float(np.abs(each).max(initial=0.0)) for each in wrong) / self.deadline
             off = max(float(np.abs(unbalanced.start).max()), float(np.abs(unbalanced.end).max()))
+            # A flow is made conserved exactly in :meth:`_result`; times only guide the rounding to real ways.
             if gap <= tolerance * cost and far <= 1e-9 and off <= 1e-6 * max(float(at.price.part.max()), 1e-9):
                 break
             try:
@@ -339,6 +397,12 @@ class _Run:
     def _stepped(
         self, at: _Point, wrong: list[FloatArray], unbalanced: _Events, skewed: FloatArray, room: FloatArray, mean: float
     ) -> _Point:
+        """One predictor-corrector step: two solves with one factorisation.
+
+        The predictor aims at complementarity products of 0. How far it gets decides the corrector's target: the mean product
+        times (mean after the predictor / mean now)³, Mehrotra's heuristic, at least 1e-6 of it. The corrector also takes off
+        the products of the predictor's changes (du dp, dx dl, dx dh), which Newton's linearisation leaves out.
+        """
         stiffness = at.low / at.used + at.high / room
         softness = self._added(1.0 / stiffness)
         spring = _Rows(*(soft + u / p for soft, u, p in zip(softness, at.unused, at.price, strict=True)))
@@ -347,7 +411,7 @@ class _Run:
         def step(
             rows: _Rows, low: FloatArray, high: FloatArray
         ) -> tuple[_Events, _Rows, _Rows, FloatArray, FloatArray, FloatArray]:
-            """The Newton step for products of unused time and prices that should change by so much."""
+            """The Newton step that changes u p by ``rows``, x l by ``low`` and (ℓ − x) h by ``high``, to first order."""
             tilted = -skewed + low / at.used - high / room
             right = [
                 -err + add + r / p
@@ -394,6 +458,7 @@ class _Run:
         )
 
     def _result(self, at: _Point) -> Relaxed:
+        """The solution, with a bound that holds however far the iteration got: its prices, made a conserved flow."""
         problem, dag = self.problem, self.dag
         watts = self.unit_j / self.unit_s
         last = at.price.last if self.laplacian.ends_early else at.price.part[dag.without_later]

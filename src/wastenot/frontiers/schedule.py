@@ -2,7 +2,19 @@
 
 At a price of time the cheapest schedule is found by dynamic programming (:mod:`wastenot.frontiers.stays`), without what
 couples the end of a round to its beginning, so that its cost is a lower bound; the price is that at which the budget is
-just kept. Schedules on either side of the budget are then combined: where two differ between calls on which they agree,
+just kept (Lagrangian relaxation of the budget):
+
+    energy                               At price p (J/s) the cheapest schedule has the least energy + p · weight: none lies
+      │ fast ●                           below the line of slope −p through it. So none within the budget takes less energy
+      │       ╲   ○ combined             than where this line crosses the budget, cost(p) − p · budget.
+      │        ╲
+      │  bound  ╳                        At the best p two schedules are cheapest, `fast` within the budget and `slow` over
+      │         ┊╲                       it, and −p is the slope of the line through both.
+      │         ┊  ● slow
+      └─────────┴─────────── weight      `_price` and `_bracket` look for p, `combined` and `moved` then close the gap.
+              budget
+
+Schedules on either side of the budget are then combined: where two differ between calls on which they agree,
 each such stretch is exchanged by itself (:mod:`wastenot.frontiers.exchange`), and what time is left is spent on moving
 changes from call to call.
 """
@@ -24,16 +36,30 @@ from wastenot.frontiers.pareto import Groups, pareto_points
 from wastenot.frontiers.stays import Start, Stays
 from wastenot.frontiers.switched_work import ROUNDING, SwitchedWork, Totals
 
-_FIRST_PRICES = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)  # of the mean power of the work
+# Chosen by hand so that a schedule takes about a second. They decide how near schedules come to the bound, never whether it
+# holds.
+
+_FIRST_PRICES = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
+"""Of about the mean power of the work, E / T: the price of time where energy goes as 1 / T. A decade on either side, and
+0."""
 _HIGHEST_PRICE = 1e5
+"""Of the same power: a schedule that saves 1e-5 of the time may cost as much energy again, so that only time decides."""
 _MOST_STEPS = 6
+"""Each looks at four prices between `slow` and `fast`, which leaves at most 0.3 of their interval: after six, 0.0007."""
 _MOST_ROUNDS = 4
+"""Of a search among a few settings that is then checked against all of them."""
 _SAME = 1e-9
-_PARTNERS = 3  # schedules on either side of a budget that are combined
+"""Relative, of costs that differ by rounding alone."""
+_PARTNERS = 3
+"""Schedules on either side of a budget that are combined: nine pairs."""
 _ANCHOR_BINS = 4
-_ANCHOR_CELLS = 40_000_000  # of calls × settings² × anchors, at most
-_FEW_STAYS = 32  # in a round, where its ends matter
+"""Parts of the least stay in which the stay across the cut may end: the bound lets that stay be short by one of them."""
+_ANCHOR_CELLS = 40_000_000
+"""Of calls × settings² × anchors, at most."""
+_FEW_STAYS = 32
+"""In a round, up to which its ends matter: leaving one of more stays free is a small part of the whole."""
 _ANCHOR_GAP = 0.001
+"""Fraction of the energy within which a schedule is good enough for the dearer methods to stop."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -241,6 +267,8 @@ class Scheduler:
             slow, fast = _sides(near, budget_s)
             if slow is None or fast is None:
                 break
+            # Where both cost the same. If nothing is cheaper there, that is the price wanted, else what is cheaper takes the
+            # place of one of them: the cutting-plane method on the dual, which is concave and piecewise linear in p.
             price = (fast.energy_j - slow.energy_j) / (slow.weight_s - fast.weight_s)
             if not slow.price < price < fast.price:
                 price = 0.5 * (slow.price + fast.price)
@@ -312,7 +340,12 @@ class Scheduler:
     def _anchor(self, best: _Found, budget_s: float, gap_tolerance: float) -> None:
         """A better bound where a round has few stays: the stay at the cut has one setting, and lasts long enough in all.
 
-        That stay ends some time after the cut; for each setting, and for each range of that time, the round is solved.
+        That stay ends some time after the cut; for each setting, and for each range of that time, the round is solved:
+
+            ──── before ────┤ cut ├─ after ──┤         after in [k, k + 1) quarters of the least stay, thus
+                                                       before at least the least stay − (k + 1) quarters
+
+        The least of all these is a bound, and settings whose open round already costs too much need not be looked at.
         """
         work, upto_s = self._work(budget_s)
         line = max(self._lines, key=lambda each: each.least_j(budget_s))

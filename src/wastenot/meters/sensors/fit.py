@@ -5,6 +5,14 @@ deviations of first and last executions, so only the former are searched for; th
 (variable projection: Golub and Pereyra, SIAM J. Numer. Anal. 10, 1973). Standard errors account for all of them, and for
 correlated errors of readings of the same run (the sandwich estimator of White, Econometrica 48, 1980, clustered by run).
 
+    search      x = window or lag, delay, lags of power, drift, jump          7 nonlinear parameters, some fixed
+    for each x  readings = D(x) · powers + noise                              `design_matrix`; powers by linear least squares
+    minimise    |(readings − D(x) powers) · weight / noise|² + |(x − guess) / prior|²
+    again       noise and weights from the residuals                          up to 3 rounds
+
+    rough_fit ──► window and middle's age on a grid ──► fit_channel ─┬─ long window ──► _coarse_fit: mean or lag?
+                                                                     └─ short window ─► _fine_fit from several windows
+
 A window or lag of many executions averages over their shape: all readings are used, and both kinds of response are tried. A
 window of few executions sees the shape of each, which is unknown; then only readings near the edges of bursts are used,
 where power is known on one side: idle before the first execution, and after the last one a decay that is a sum of
@@ -28,39 +36,42 @@ from wastenot.meters.sensors.model import BurstReadings, Knots, Load, SensorPara
 FINE_EXECUTIONS = 4.0
 """Number of executions below which a window sees their shape."""
 
+# Where no reason is given, the values below were chosen by hand, and how results depend on each was not recorded.
+# `python -m benchmarks sensor` judges them together, on the presets' sensors and 12 others with 5 seeds each.
+
 # The least-squares fit.
-_HUBER = 2.5  # in noise standard deviations, above which a reading's weight falls
-_DEVIATION_PRIOR = 0.5  # standard deviation of deviations from the level, as a fraction of it
-_DRIFT_PRIOR = 0.1  # standard deviation of the drift of power over the time, as a fraction of it
-_LAG_PRIOR = 1.2  # standard deviation of the logarithm of a lag, around its guess
-_FRACTION_PRIOR = 1.0  # standard deviation of the logit of the slow lag's fraction
-_FIXED = 1e-3  # standard deviation of parameters that stay at their guess
-_SHORTEST_LAG_S = 1e-7
-_SCALES = np.array([0.1, 0.1, 0.5, 0.5, 0.5, 0.1, 0.1])
-_DIFFERENCE_STEP = 1e-5  # larger than usual: sums of squares of times leave fewer digits
-_MAX_LOG_CHANGE = 3.0  # of window and lags in one fit
-_MAX_LOG_CHANGE_SLOW = 1.1  # of the lags of power, where only the sensor's own is long enough to be determined
+_HUBER = 2.5  # in noise standard deviations, above which a reading's weight falls; of normal noise, 1.2 % are beyond
+_DEVIATION_PRIOR = 0.5  # standard deviation of deviations from the level, as a fraction of the range of readings
+_DRIFT_PRIOR = 0.1  # standard deviation of the drift of power over the time, likewise
+_LAG_PRIOR = 1.2  # standard deviation of the logarithm of a lag, around its guess: a factor of 3.3 either way
+_FRACTION_PRIOR = 1.0  # standard deviation of the logit of the slow lag's fraction: 0.3 means 0.14 to 0.54
+_FIXED = 1e-3  # standard deviation of parameters that stay at their guess: they keep their place in the Jacobian
+_SHORTEST_LAG_S = 1e-7  # so that its logarithm is finite; far below any sensor's window
+_SCALES = np.array([0.1, 0.1, 0.5, 0.5, 0.5, 0.1, 0.1])  # of x for `least_squares`: a tenth of a window, half a log of a lag
+_DIFFERENCE_STEP = 1e-5  # relative; usual is √eps = 1.5e-8, but sums of squares of times leave fewer digits
+_MAX_LOG_CHANGE = 3.0  # of window and lags in one fit: a factor of 20; one that ends there is not determined
+_MAX_LOG_CHANGE_SLOW = 1.1  # of the lags of power where only the sensor's own is long enough to be determined: a factor of 3
 
 # Choices around it.
-_MAX_READINGS = 4000  # in a fit
+_MAX_READINGS = 4000  # in a fit; this and the next two bound its time
 _SEARCH_READINGS = 600
 _PATH_READINGS = 500  # that a path of the delay is found from
 _SHAPE_KNOTS = 8  # in an execution
-_OTHER_SHAPE_KNOTS = (8, 11, 14)
+_OTHER_SHAPE_KNOTS = (8, 11, 14)  # no multiples: a window that happens to suit one of them does not suit all
 _SMOOTHED_READINGS = 9  # averaged to find an onset
 _SEARCH_WINDOWS, _SEARCH_DELAYS = 24, 400
 _MIN_SIMILAR = 32  # readings at the usual pace, below which pace is not looked at
 _SIMILAR_PACE = 0.03  # fraction by which a burst's executions may be slower or faster than most
-_SLOW_LAG_S = 1e-3
+_SLOW_LAG_S = 1e-3  # with the next, a first guess of how power follows demand; the priors above are around it
 _SLOW_FRACTION = 0.3
 _SAME_LOG = 0.1  # log difference of windows below which two fits are the same
 _RIVAL_RESIDUAL = 1.25  # times the best residual, below which another first fit remains a candidate
 _WINDOW_FACTORS = np.array([1.0, 0.7, 0.5, 0.35, 0.25])  # times the rough window, which a drifting delay makes too long
 _FINE_WINDOW_FACTORS = (1.0, 0.5, 0.25, 0.12, 0.06, 0.03)
-_LAG_PER_WINDOW = 0.4  # the lag that is most like a window
+_LAG_PER_WINDOW = 0.4  # the lag most like a window: least squares of the responses to a step give 0.395
 _LONG_BURST_QUANTILE = 0.7  # of burst durations: for this long demand may deviate
 _READINGS_PER_KNOT, _MIN_KNOTS, _MAX_KNOTS = 16, 4, 24
-_NO_LAG_S = 1e-7
+_NO_LAG_S = 1e-7  # of power: far below what a long window resolves, and the closed forms stay finite
 _RESPONSE_ERROR = 0.003  # of a fitted response, as a fraction of power
 _MIN_DECISIVE = 10  # readings on which two fits differ, for these to decide
 _KEPT_FRACTION = 0.8  # of readings that fits are compared by
@@ -69,7 +80,7 @@ _KEPT_FRACTION = 0.8  # of readings that fits are compared by
 _MIN_STEADY = 12
 _STEADY_AFTER = 8.0  # slow lags, or executions, after which power is steady
 _HARMONICS = 8
-_MAD_TO_SD = 1.4826
+_MAD_TO_SD = 1.4826  # 1 / Φ⁻¹(3/4): the standard deviation of a normal variable by its median absolute deviation
 _NOISE_READINGS = 3000
 
 
@@ -166,6 +177,7 @@ def rough_fit(channel: ChannelReadings, period_s: float, longest_s: float, rng: 
     # The middle of the window is determined far better than its length: fine steps of it, with several windows around it.
     windows = np.geomspace(0.002 * period_s, longest_s, _SEARCH_WINDOWS)
     step_s = max(0.25 * period_s, longest_s / _SEARCH_DELAYS)
+    # Then five grids around the best: 13 windows within a smaller factor, 13 ages within 1.5 steps, which shrink to a third.
     best = _grid_search(readings, channel.load, windows, np.arange(0.0, longest_s, step_s))
     for factor in (8.0, 4.0, 2.0, 1.5, 1.2):
         windows = np.geomspace(best.span_s / factor, best.span_s * factor, 13)
@@ -176,7 +188,11 @@ def rough_fit(channel: ChannelReadings, period_s: float, longest_s: float, rng: 
 
 
 def _grid_search(readings: BurstReadings, load: Load, windows_s: FloatArray, ages_s: FloatArray) -> SensorParameters:
-    """The window, and its middle's age, that explain readings best for a load that switches instantly."""
+    """The window, and its middle's age, that explain readings best for a load that switches instantly.
+
+    Readings are then idle + (busy − idle) · the fraction of the window that was busy. Of all levels, the sum of squares that
+    such a line explains is (fraction · reading)² / fraction², both less their means: one product for each window and age.
+    """
     edges = np.stack([load.begin_s, load.end_s], axis=1).ravel()
     worked = np.concatenate([[0.0], np.cumsum(np.diff(edges) * (np.arange(len(edges) - 1) % 2 == 0))])
     power = readings.power_w - readings.power_w.mean()
@@ -235,7 +251,8 @@ def fit_channel(
         new = [abs(math.log(fit.parameters.span_s / rival.parameters.span_s)) > _SAME_LOG for rival in rivals]
         if all(new) and _median_residual_w(fit) < _RIVAL_RESIDUAL * _median_residual_w(fits[0]):
             rivals.append(fit)
-    # They used different readings and shapes; rivals are compared on the same.
+    # They used different readings and shapes; rivals are compared on the same. A residual counts as 4 standard deviations at
+    # most, of which 1.5 times the median (1.48 of normal noise) is an estimate.
     widest_s = max(fit.parameters.span_s for fit in rivals)
     compared = [
         _fine_fit(channel, fit.parameters, widest_s, noise_w, rng, half, rounds=2, from_s=fit.parameters.span_s)
@@ -272,7 +289,11 @@ def _averaged_over_shapes(
 
 
 def _onset_s(channel: ChannelReadings, rough: SensorParameters) -> float:
-    """About when after a burst's beginning readings begin to rise: at first with the square of the time."""
+    """About when after a burst's beginning readings begin to rise: at first with the square of the time.
+
+    Power rises linearly at first (a lag's response to a step), thus its mean over a window that reaches back before the
+    onset t₀ rises as (t − t₀)². Let t₁ be at 0.1 and t₃ at 0.3 of the rise: (t₃ − t₀) / (t₁ − t₀) = √3, which gives t₀.
+    """
     load = channel.load
     within_s = rough.delay_s + 2.0 * rough.span_s + load.execution_s
     since = np.where(channel.before_next_s < load.execution_s, -channel.before_next_s, channel.after_begin_s)
@@ -291,6 +312,7 @@ def _onset_s(channel: ChannelReadings, rough: SensorParameters) -> float:
 def _coarse_fit(channel: ChannelReadings, rough: SensorParameters, noise_w: float, rng: np.random.Generator) -> SensorFit:
     """The better of a mean over a window and a first-order lag, each with its own path of the delay."""
     usable, load = channel.similar_pace, channel.load
+    # How far from an edge readings still show it: half as far again as the rough fit says, and ten lags of power.
     reach_s = 1.5 * (rough.reach_s + rough.delay_s) + 10.0 * _SLOW_LAG_S
     near = channel.to_edge_s < reach_s
     if not np.any(near & usable):
@@ -401,7 +423,9 @@ def _fit_parameters(
     ``start`` is a guess of everything, which the prior of the lags is centred on; the fast lag stays at its guess unless
     ``fast``, and the delay does not drift unless ``drifts``.
     """
-    # Parameters of which 0 is a likely value are offset by 1, since finite differences are relative.
+    # x: log window or lag, delay, log fast lag, log slow lag, logit of the slow fraction, drift, jump. Delay, drift and jump
+    # are in units of the scales below, from their start. Where 0 is a likely value it is offset by 1: finite differences are
+    # relative.
     guess = np.array([np.log(start.span_s), 1.0, np.log(max(start.fast_s, _SHORTEST_LAG_S)), np.log(start.slow_s),
                       np.log(start.slow_fraction / (1.0 - start.slow_fraction)), 1.0, 1.0])  # fmt: skip
     jumped = bool(np.any(readings.jumps))
@@ -411,7 +435,7 @@ def _fit_parameters(
     scale_s = start.span_s + max(start.delay_s, 0.0)
     half_s = max(0.5 * float(np.ptp(readings.moment_s)), 1e-9)
     when = (readings.moment_s - _centre_of(readings)) / half_s
-    drift = np.stack([when, when**2 - 1.0 / 3.0], axis=1)
+    drift = np.stack([when, when**2 - 1.0 / 3.0], axis=1)  # Legendre's polynomials, orthogonal to a constant level
     power_range = max(float(np.ptp(readings.power_w)), 1e-6)
 
     def to_parameters(x: FloatArray) -> SensorParameters:
@@ -432,6 +456,7 @@ def _fit_parameters(
         """The linear unknowns, and the weighted residuals."""
         columns = design_matrix(readings, load, to_parameters(x), knots)
         design = np.column_stack([np.ones(len(columns)), columns[:, :1], drift, columns[:, :1] * drift, columns[:, 1:]])
+        # Columns: idle, busy − idle, the drift of both, deviations. Priors are rows of the same least squares; 1e-6 is none.
         ridge = np.concatenate([[1e-6, 1e-6], np.full(4, noise / (_DRIFT_PRIOR * power_range)),
                                 np.full(knots.columns, noise / (_DEVIATION_PRIOR * power_range))])  # fmt: skip
         stacked = np.vstack([design * weight[:, None], np.diag(ridge)])
@@ -450,7 +475,9 @@ def _fit_parameters(
         values, residual = solve_powers(x)
         residual_w = residual[: len(weight)] * noise / weight
         noise = max(_MAD_TO_SD * float(np.median(np.abs(residual_w - np.median(residual_w)))), 1e-3 * noise_w)
-        # Where the model is nearly exact, outliers have another cause, such as a stale sample: they get no weight.
+        # These multiply rows, so that they act squared. A fine fit takes the root of Huber's weights, which makes it Huber's
+        # loss. A coarse fit takes them as they are: where the model is nearly exact, outliers have another cause, such as a
+        # stale sample.
         weight = np.minimum(1.0, _HUBER * noise / np.maximum(np.abs(residual_w), 1e-12)) ** (0.5 if fast else 1.0)
     variance = _variances(np.asarray(solution.jac, dtype=float), residuals(x), run)
     parameters = to_parameters(x)
@@ -473,6 +500,8 @@ def _fit_parameters(
 def _variances(jacobian: FloatArray, residual: FloatArray, run: IndexArray) -> FloatArray:
     """Of each parameter; the larger of the scatter's and the clustered estimate, which few runs make too small."""
     parameters = jacobian.shape[1]
+    # Sandwich: bread · meat · bread. Meat sums the scores of each run before squaring, so that errors within a run may be
+    # correlated; n / (n − 1) of n runs corrects for their being few.
     bread = np.linalg.pinv(jacobian.T @ jacobian)
     clusters = np.unique(run, return_inverse=True)[1]
     scores = np.zeros((int(clusters.max()) + 1, parameters))
@@ -519,7 +548,7 @@ def reading_noise(
         design = np.column_stack([np.ones(len(phase)), np.cos(angle), np.sin(angle)])
         if len(chosen) > 3 * design.shape[1]:
             power = power - design @ np.linalg.lstsq(design, power, rcond=None)[0]
-    # Between neighbours, so that a slow drift does not count as noise.
+    # Between neighbours, so that a slow drift does not count as noise; differences of two have twice the variance.
     return float(_MAD_TO_SD * np.median(np.abs(np.diff(power))) / np.sqrt(2.0))
 
 

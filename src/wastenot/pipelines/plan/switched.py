@@ -3,9 +3,16 @@
     planned for each instruction   |1400|1700|1400|1700|1400|     instructions shorter than a switch
     as a driver can do it          |     1600     |   1500  |     settings that last, within the same deadline
 
-On each rank a dynamic programme over its instructions (:mod:`wastenot.frontiers.stays`) finds the cheapest settings that
-last long enough and leave no instruction later than planned. That makes some of them faster; the time won is then spent
-where it saves most, stay by stay, as far as the whole pipeline still keeps the deadline.
+    1  `of`        replan the graph with a reserve on each instruction that is slowed down; times and gaps of that plan
+    2  `first`     on each rank a dynamic programme (:mod:`wastenot.frontiers.stays`): the cheapest settings that last, with
+                   no instruction slower than in 1; some become faster, and time is won
+    3  `on_time`   a late or early switch slows critical instructions down: raise the slower side until the deadline is kept
+    4  `improved`  spend the time won where it saves most energy per second: slow stays down while the deadline is kept
+    5  `exactly`   the plan of these settings, without reserve, checked against the deadline as a fraction
+
+Ranks are coupled by dependencies alone, so 2 takes them one by one; 3 to 5 look at the longest path of the whole graph. No
+step proves that it found the best: :func:`with_switching` tries several margins and two plans to begin with, and keeps the
+best.
 """
 
 from __future__ import annotations
@@ -35,18 +42,37 @@ from wastenot.planning.switching import SwitchTime
 RESERVE = 0.004
 """Fraction of an instruction's time that one which is slowed down may take longer without the deadline being missed.
 
-No more than :data:`_LATE` of a switch, for that is about what one that is late or early costs."""
+No more than :data:`_LATE` of a switch, for that is about what one that is late or early costs. Set by hand, once raised from
+0.25 %: with it 63 of 64 simulated jobs kept their slowdown to 0.1 points where executions vary by 0.3 %
+(`docs/pipelines-recipes.md`)."""
 
-_IN_TIME = 1.645  # standard deviations: 95 % of switches are done before the next one
-_OFF = 0.3  # standard deviations of a switch's latency by which what is fast is met by a slow clock, on average
-_UNKNOWN = 0.2  # of its speed that an instruction loses at a setting that it was not measured at
-_LATE = 0.2  # of a switch's latency: the whole of it at a setting that is slower by about as much
+_IN_TIME = 1.645
+"""Standard deviations: the 95 % quantile of a normal variable. Latencies are log-normal, so that a stay of exp(1.645 ·
+jitter) medians outlasts 95 % of the switches to it."""
+
+_OFF = 0.3
+"""Standard deviations of a switch's latency during which a fast instruction meets a slow clock, on average.
+
+Drivers request a faster clock 1 standard deviation early and a slower one 0.5 late (``rank_execution.CAUTION``). With Z
+normal, the faster one comes too late by E[(Z − 1)⁺] = 0.08 and the slower one too early by E[(Z − 0.5)⁺] = 0.20: 0.28 for
+a slow stay, which has one switch of each. It is charged to both, which is on the safe side."""
+
+_UNKNOWN = 0.2
+"""Of its speed that an instruction loses at a setting that it was not measured at; chosen by hand."""
+
+_LATE = 0.2
+"""Of a switch's latency: one that comes late by all of it leaves the instruction at a setting that is slower by a fifth or
+so. Chosen by hand."""
+
 _MARGINS = (0.0, 1.645, 6.0, 12.0, 30.0, 100.0, 1e6)
 """Standard deviations by which ways may be slower than they seem next to the default clocks, tried until the plan is as sure
-to keep its slowdown as was asked; at the last one only the default clocks are left for what is critical."""
+to keep its slowdown as was asked; at the last one only the default clocks are left for what is critical. The second is the
+95 % quantile for one way by itself, the others were chosen by hand."""
 
-_STEPS = (1, 2, 4)  # settings by which a stay is slowed down at once
-_MOST_PARTS = 30_000_000  # of all plans that are tried while one is improved; about 10 s
+_STEPS = (1, 2, 4)  # settings by which a stay is slowed down at once; several, to get past one that saves nothing by itself
+_MOST_PARTS = 30_000_000
+"""Parts × plans that are tried while one is improved: about 10 s, but counted, so that a busy machine finds the same
+plan."""
 
 
 @single_threaded()
@@ -67,6 +93,7 @@ def with_switching(made: PlannedPipeline, switching: SwitchTime, *, reserve: flo
     if max(switching.core_s, switching.memory_s, switching.stall_s, switching.memory_stall_s) == 0.0:
         return made
     found: PlannedPipeline | None = None
+    # Where no slowdown is allowed, margin 0 keeps that with an even chance at best, so that it is not worth trying.
     hopeless = made.plan.promise is not None and not made.plan.max_slowdown and made.plan.until_s is None
     for margin in _MARGINS[hopeless:]:
         for effort in (Effort(steps=0), None):  # a worse plan to begin with can end as the better one
@@ -191,7 +218,7 @@ class _Problem:
         )
 
     def first(self) -> IndexArray:
-        """Settings that last, with no instruction later than planned; shape (instructions,)."""
+        """Settings that last, with no instruction slower than planned; shape (instructions,)."""
         found = np.empty(len(self.time_s), dtype=np.intp)
         for begin, end in pairwise(self.ranks.tolist()):
             here = slice(begin, end)
@@ -201,7 +228,13 @@ class _Problem:
         return found
 
     def _lasting(self, here: slice, allowed: BoolArray) -> IndexArray:
-        """The cheapest settings of a rank that last, of those allowed."""
+        """The cheapest settings of a rank that last, of those allowed.
+
+        A stay's length is that of gaps, from the begin of an instruction to that of the next, waiting included: a switch may
+        happen while the rank waits. The schedule is a loop, since iterations follow each other. First it is solved with the
+        loop cut open, where the stay across the cut may turn out too short; if so, once more for each setting of that stay,
+        with half of the least stay on either side of the cut.
+        """
         time_s, cost_j = self.time_s[here], self.cost_j[here]
         work = SwitchedWork.of(
             np.where(allowed, self.gap_s[here, None], np.inf),
@@ -223,7 +256,12 @@ class _Problem:
         return np.asarray(found, dtype=np.intp)
 
     def improved(self, setting: IndexArray) -> IndexArray:
-        """Spend what time is left where it saves most: stays are slowed down as far as the deadline is kept."""
+        """Spend what time is left where it saves most: stays are slowed down as far as the deadline is kept.
+
+        Greedy by energy saved per second of longer work. A move fails at once if the stay's own instructions, given the
+        earliest starts and latest ends as they are, would not be done in time; only the others take the longest path of the
+        whole graph.
+        """
         rows, left = np.arange(len(setting)), _MOST_PARTS // len(self.part_time_s)
         tried: set[tuple[int, int, int]] = set()
         begin_s, latest_s = self._room(setting)
@@ -260,7 +298,11 @@ class _Problem:
         return setting
 
     def on_time(self, setting: IndexArray) -> IndexArray:
-        """Without switches that keep what is critical from being on time: the slower side is raised to the faster."""
+        """Without switches that keep what is critical from being on time: the slower side is raised to the faster.
+
+        One stay each time, that with the least energy added per second no longer lost, until the makespan is within the
+        deadline.
+        """
         setting = setting.copy()
         for _ in range(len(setting)):
             times, lost_s = self._times(setting)
@@ -303,7 +345,12 @@ class _Problem:
         return bool((self.dag.earliest_s(placed) + placed).max() <= self.within_s)
 
     def _times(self, setting: IndexArray) -> tuple[FloatArray, FloatArray]:
-        """Times of all parts, and what of it instructions lose by switches beside them that are late or early."""
+        """Times of all parts, and what of it instructions lose by switches beside them that are late or early.
+
+        On the faster side of a switch, ``off_s`` seconds run at the slower setting, which costs 1 − own time / slower time
+        of them. Where the rank waits long before the second instruction, the switch is over by then: 10 ``off_s`` is 3
+        standard deviations.
+        """
         rows, times = np.arange(len(setting)), self.part_time_s.copy()
         own_s = self.time_s[rows, setting]
         lost_s = np.zeros(len(setting))
@@ -332,7 +379,7 @@ class _Problem:
                 if critical[begin:end].any() and setting[begin] + 1 < len(self.settings)
                 and np.isfinite(self.time_s[begin:end, setting[begin] + 1]).all()
             ]  # fmt: skip
-            if not slower:
+            if not slower:  # nothing critical can be faster: the plan as if switching took no time
                 return replanned(self.made, self.made.solved.way)
             for begin, end in slower:
                 setting[begin:end] += 1
@@ -404,7 +451,7 @@ def _charges(profile: PipelineProfile, margin: float) -> dict[tuple[int, str], F
 
 
 def _switch_j(settings: Sequence[Setting], switching: SwitchTime, time_s: FloatArray, cost_j: FloatArray) -> FloatArray:
-    """What a switch costs by being early or late, in about: a fraction of its latency at the other power."""
+    """About what a switch costs by being early or late: ``jitter`` of its latency at the other setting's power."""
     known = np.isfinite(time_s)
     seconds = np.where(known, time_s, 0.0).sum(axis=0)
     power_w = np.where(known, cost_j, 0.0).sum(axis=0) / np.maximum(seconds, 1e-12)

@@ -1,7 +1,19 @@
 """The batch of an engine as a birth-death chain that a clock steers: what a second and what a running request are worth.
 
-Requests come at a rate and go at a rate that the clock decides. The policy of least mean cost of such a chain is found by
-policy iteration; each policy's mean cost and values have closed forms (Puterman, *Markov Decision Processes*, section 8.6).
+          λ         λ         λ               λ
+      0  ───►   1  ───►   2  ───►   …   ───►  N        requests in the batch
+         ◄───      ◄───      ◄───       ◄───
+          μ₁(a)     μ₂(a)     μ₃(a)           μ_N(a)   departures at setting a; a second in state n costs c_n(a) watts
+
+A policy picks a setting for each state. With g its mean cost a second and h(n) the cost still to come from n on, relative to
+the mean, the difference d(n) = h(n + 1) − h(n) is what one request more costs, and Poisson's equation reads
+
+    g = c_n + λ d(n) − μ_n d(n − 1)            without the first difference in state N, without the second in state 0
+
+Improve: in each state take the setting with the least c_n(a) − μ_n(a) d(n − 1), as λ is the same for all: its cost less the
+worth of the requests that leave. Evaluate the new policy, and repeat until no choice changes (policy iteration: Puterman,
+*Markov Decision Processes*, section 8.6). Evaluation takes no linear system. Detailed balance gives the shares of time,
+π_n ∝ Π λ / μ_k over k ≤ n, thus g = Σ π_n c_n, and the equation above then gives each d from its neighbour.
 """
 
 from __future__ import annotations
@@ -37,8 +49,10 @@ def prices_of_chain(arrivals_per_s: float, departures_per_s: FloatArray, cost_ra
     """
     states = cost_rate.shape[1]
     every = np.arange(states)
-    choice = np.argmax(departures_per_s, axis=0)
+    choice = np.argmax(departures_per_s, axis=0)  # the fastest: if any policy keeps the batch short, it does
     mean, request = _evaluate(arrivals_per_s, departures_per_s[choice, every], cost_rate[choice, every])
+    # Each round is a strictly better policy, of which there are finitely many, so the loop ends by itself; 50 is a stop for
+    # gains that are rounding alone, as is 1e-9 of the mean. Chosen by hand.
     for _ in range(50):
         worth = cost_rate - departures_per_s * np.concatenate([[0.0], request])
         better = np.argmin(worth, axis=0)
@@ -52,11 +66,13 @@ def prices_of_chain(arrivals_per_s: float, departures_per_s: FloatArray, cost_ra
 
 def _evaluate(arrivals_per_s: float, departures_per_s: FloatArray, cost_rate: FloatArray) -> tuple[float, FloatArray]:
     """Mean cost of a policy, and what each further request costs under it."""
+    # In logarithms: at a light load the shares of large batches underflow.
     log_share = np.concatenate([[0.0], np.cumsum(np.log(arrivals_per_s / departures_per_s[1:]))])
     share = np.exp(log_share - log_share.max())
     share /= share.sum()
     mean, mode = float(share @ cost_rate), int(share.argmax())
-    # The equation of balance, from both ends towards the state the chain is in most: the directions in which errors shrink.
+    # Poisson's equation from both ends towards the mode: a rounding error of d(k) reaches d(n) times π_k / π_n, on the way
+    # up (factors μ / λ) as on the way down (λ / μ), so it shrinks wherever the chain is in n more than in k.
     above, leave = (cost_rate - mean).tolist(), departures_per_s.tolist()
     request, last = [0.0] * (len(share) - 1), 0.0
     for state in range(mode):

@@ -4,6 +4,13 @@ What a request more in the batch costs from then on comes from the engine's own 
 is a birth-death chain that the clock steers, solved anew as the load changes (``chain.py``). A missed deadline has a price,
 too, which rises as the share that may be missed is used up (``misses.py``). At these prices:
 
+    every 5 s      rate, prompts and answers seen lately ──► chain, risks ──► prices      (`renewed`)
+    each look      no prompt waits:  watts of each clock with this batch                   (`quiet_w`)
+                   prompts wait:     joules of each clock until none waits, as a power     (`with_queue`, `of_projection`)
+                   ──► the cheapest clock that is not below what misses so far leave       (`floor`)
+
+A look is at each step while prompts wait, else when a request came, began to decode or went, or a second later.
+
 - While no prompt waits, each clock costs its power, less what the requests it answers in a second are worth, plus what the
   next prompt may spoil that comes upon it (``risks.py``): a clock takes ``switch_s`` to change, so the first steps of a
   prompt run at the one it meets. How much a late token matters depends on how many each running request may still have.
@@ -36,16 +43,23 @@ from wastenot.serving.policies.risks import WITHIN, Risks
 from wastenot.serving.policies.unavoidable import Unavoidable
 from wastenot.serving.simulation.policy import Choice, View
 
+# Chosen by hand while the policy was tried on the first ten minutes of Azure's trace of November 2023; how results depend on
+# each was not recorded. `docs/steer.md` judges on the other fifty minutes.
+
 RENEW_S = 5.0
-"""After which prices are computed anew."""
+"""After which prices are computed anew: short beside the minute over which the rate of arrivals is averaged
+(``load.py``)."""
 FIRST_REQUESTS = 10
-"""Requests that are served at the greatest clock, while the load is not known."""
+"""Requests that are served at the greatest clock, while the load is not known. The relative error of a rate from n arrivals
+is 1 / √n, here a third."""
 MOST_STEPS = 64
-"""That are projected; a longer queue is prefilled at the greatest clock."""
+"""That are projected; a longer queue is prefilled at the greatest clock. It bounds the time of a decision, as each step is a
+pass over all clocks. 64 full steps of about 50 ms (8 billion parameters on an H200, 2,048 tokens) are 3.2 s, more than any
+prompt may wait for its first token by default: the last of so long a queue are late at any clock."""
 SAFE = 0.01
 """Late steps that an arrival may bring more than at the greatest clock."""
 ENOUGH = 0.002
-"""Of the mean power: a clock that costs so little less is not switched to."""
+"""Of the mean cost of a second: a clock that costs so little less is not switched to."""
 
 
 @dataclass(slots=True)
@@ -107,7 +121,11 @@ class _Prices:
         return float(self.chain.request[min(int(batch), len(self.chain.request)) - 1]) if batch >= 1 else 0.0
 
     def arrival(self, batch: float, context: float) -> tuple[FloatArray, FloatArray]:
-        """Late steps that an arrival brings, and how likely it is to be held back, by setting."""
+        """Late steps that an arrival brings, and how likely it is to be held back, by setting.
+
+        Looked up once for batches of the same first four binary digits (at most 1/8 apart) and contexts of the same 128
+        tokens.
+        """
         near = 2 ** max(math.floor(math.log2(batch)) - 3, 0)
         key = int(batch // near * near), int(context / 128)
         if key not in self.late:
@@ -157,7 +175,17 @@ class _Steering:
         return Choice(best, view.now_s if waits else view.now_s + 1.0, hold_s)
 
     def renewed(self, now_s: float) -> _Prices:
-        """Prices at the load seen so far."""
+        """Prices at the load seen so far.
+
+        The chain's state is the batch n. At setting a, a decode step of n requests lasts t_n(a), and each of them leaves
+        after ``output`` of its own steps, so that requests leave at n / (output · t_n(a)), times the share of the time that
+        prompts leave for decoding. A second costs
+
+            power + λ · price of a miss · (first tokens + requests spoilt that one arrival brings) + a penalty for slow steps
+
+        The penalty, the highest power and ten misses for each arrival, keeps the chain from settings whose plain decode
+        steps break the time between tokens.
+        """
         engine, load, rate = self.engine, self.load, self.load.rate(now_s)
         prompts, outputs = _some(load.prompts, 48, 1024.0), np.maximum(_some(load.outputs, 32, 128.0) * load.ratio, 1.0)
         output = float(outputs.mean())
@@ -169,12 +197,14 @@ class _Steering:
         time_s = time_s + engine.overhead_s
         whole_s = risks.whole_s()
         busy = risks.busy()
+        # At 1 nothing would ever leave, and the chain could not be solved; 0.9 by hand.
         decoding = 1 - min(rate * float(whole_s.mean()), 0.9)
         power_w = np.where(batch > 0, energy_j / time_s, engine.tables.idle_power_w[:, None])
         leave = np.where(batch > 0, batch / (output * time_s) * decoding, 1.0)
-        typical = min(8, states - 1)
+        typical = min(8, states - 1)  # where energy per token is read off; by hand, and only the price of a miss uses it
         request_j = float(risks.whole_j().mean() + output * energy_j[self.greatest, typical] / typical)
         price_j = self.misses.price_j(request_j)
+        # Risks, slow to compute, are found at batches of 0, 1, 2, 4 … 1,024 and interpolated linearly.
         knots = np.unique(np.minimum([0.0, *2.0 ** np.arange(11)], states - 1.0))
         first = np.stack([np.interp(batch, knots, row) for row in risks.first_tokens(knots)])
         spoilt = self.spoilt(risks.arrival(knots)[0], outputs, time_s[:, knots.astype(np.intp)], rate) * (knots > 0)
@@ -189,13 +219,20 @@ class _Steering:
         )  # fmt: skip
 
     def spoilt(self, late: FloatArray, outputs: FloatArray, step_s: FloatArray, rate: float) -> FloatArray:
-        """Share of the requests that get more late tokens than they may have, at a clock kept for good."""
+        """Share of the requests that get more late tokens than they may have, at a clock kept for good.
+
+        Late tokens of a request are Poisson with m = arrivals while it decodes × late steps of each; the regularised gamma
+        function Q(k + 1, m) is the chance of at most k of them.
+        """
         allowed = self.deadlines.late_allowed(outputs)
         expected = rate * late[..., None] * outputs * step_s[..., None]
         return np.asarray((1 - gammaincc(allowed + 1, np.maximum(expected, 1e-12))).mean(axis=-1))
 
     def spoilt_now(self, view: View, late: FloatArray, step_s: FloatArray) -> FloatArray:
-        """Running requests that a late token spoils at each clock: all that will have used up theirs without it."""
+        """Running requests that a late token spoils at each clock: all that will have used up theirs without it.
+
+        One with k late tokens left is spoilt by this one if exactly k more come: a Poisson probability, e^−m m^k / k!.
+        """
         left = self.misses.left(view, self.load)
         expected = self.load.rate(view.now_s) * (late * step_s)[:, None] * view.running_left * self.load.ratio
         expected = np.maximum(expected, 1e-12)
@@ -223,7 +260,12 @@ class _Steering:
         return safe + round(max(left_out - 1.0, 0.0) * (self.greatest - safe))
 
     def quiet_w(self, view: View, prices: _Prices, batch: float, context: float) -> tuple[FloatArray, FloatArray]:
-        """Watts of each clock with a batch and no prompt waiting: in all, and for all but deadlines."""
+        """Watts of each clock with a batch and no prompt waiting: in all, and for all but deadlines.
+
+        The first is the improvement step of the chain (``chain.py``) with the batch and the context that there are: power,
+        less requests that leave in a second × worth of one, plus what the next prompt puts at risk: first tokens, later
+        tokens, and where it is held back, the power above this clock's that holding costs for the time of a switch.
+        """
         miss_w = prices.risks.rate_per_s * self.misses.price_j(prices.request_j)
         risk_w = miss_w * prices.first_tokens[:, min(int(batch), prices.first_tokens.shape[1] - 1)]
         if not batch:
@@ -243,10 +285,22 @@ class _Steering:
         energy_w = power_w - batch / (prices.output * step_s) * prices.decoding * prices.worth(batch)
         stays = int(np.argmin(late + often))
         raise_w = prices.risks.rate_per_s * often * self.engine.switch_s * (power_w[stays] - power_w).clip(0)
+        # 1e9 W: out of the question, yet finite, so that the greatest clock (never slow) is left where all others are.
         return energy_w + risk_w + late_w + raise_w + slow * 1e9, energy_w
 
     def with_queue(self, view: View, prices: _Prices, *, hold: bool) -> FloatArray:  # noqa: PLR0915 - one projection
-        """What each clock costs until no prompt waits, above what the time is worth otherwise; as a power."""
+        """What each clock costs until no prompt waits, above what the time is worth otherwise; as a power.
+
+        All clocks are projected side by side, one entry of each array for each; the batch and the prompts in a step are the
+        same for all, only times differ:
+
+            now     effective_s                                no prompt waits
+             │ steps at the clock of now │ steps at the one asked for │
+             ├──────┬──────┬──────┬──────┼────┬────┬────┬────┤        energy, first tokens past their deadlines (`missed`),
+             0             chunks of prompts beside decoding          steps longer than the time between tokens (`late`)
+
+        With ``hold``, the engine only decodes until ``effective_s`` and prefills everything at the clock asked for.
+        """
         engine, deadlines = self.engine, self.deadlines
         settings = np.arange(self.greatest + 1)
         effective_s = np.full(len(settings), view.now_s + engine.switch_s)
@@ -255,7 +309,7 @@ class _Steering:
         todo = view.waiting_tokens.tolist()
         past = (view.waiting_prompt - view.waiting_tokens).clip(0).tolist()
         bound_s = deadlines.ttft_of(view.waiting_prompt.astype(np.intp))
-        limit_s = view.waiting_arrival_s + bound_s - 0.001
+        limit_s = view.waiting_arrival_s + bound_s - 0.001  # a millisecond of margin; by hand
         early_s = limit_s - self.misses.caution() * bound_s
         batch, context = float(len(view.running_made)), float(view.running_context.sum())
         running, rate, bound = batch, prices.risks.rate_per_s, (WITHIN + 1) / 2 * deadlines.tbt_s - engine.overhead_s
@@ -298,7 +352,7 @@ class _Steering:
             energy_j, late, decoded, context = energy_j + step_j[use], late + tight, decoded + beside, context + beside
             for index in begun:
                 missed = missed + np.maximum(now_s > limit_s[index], fuller * (now_s + more_s > limit_s[index]))
-                missed = missed + 0.5 * (now_s > early_s[index])
+                missed = missed + 0.5 * (now_s > early_s[index])  # within what caution keeps free: half a miss; by hand
                 context += past[index]
             batch += len(begun)
         if not engine.chunked and running:  # those that decode wait for all of it, and a step
@@ -320,12 +374,20 @@ class _Steering:
         context: float,
         effective_s: FloatArray,
     ) -> FloatArray:
-        """The cost of a projection until no prompt waits, and of the time that a clock stays on afterwards."""
+        """The cost of a projection until no prompt waits, and of the time that a clock stays on afterwards.
+
+        Joules used − what the time and the tokens decoded meanwhile are worth + price × (deadlines missed + those of prompts
+        that come and find the queue too long + requests spoilt), and what the clock costs more than the best one for at
+        least the time of a switch after the queue is empty. Divided by the shortest projection, so that clocks compare like
+        powers.
+        """
         batch = max(batch, 1.0)
         lasts_s = end_s - view.now_s
         after_w, energy_w = self.quiet_w(view, prices, batch, context / batch)
         price_j = self.misses.price_j(prices.request_j)
-        grows = np.minimum(1 / (1 - np.minimum(prices.busy, 0.9)), 5.0)  # more prompts come until the queue is empty
+        # More prompts come until the queue is empty: at utilisation ρ a backlog lasts 1 / (1 − ρ) as long (busy period of an
+        # M/G/1 queue). The bounds of 0.9 and 5 keep it finite near saturation; by hand.
+        grows = np.minimum(1 / (1 - np.minimum(prices.busy, 0.9)), 5.0)
         longer_s = (lasts_s * grows)[:, None]
         behind_s = (longer_s + prices.shared_s[:, None] + prices.whole_s - prices.limit_s).clip(0)
         behind = prices.risks.rate_per_s * np.minimum(behind_s, longer_s).mean(axis=1)

@@ -4,6 +4,12 @@
     5 s       instances that serve: the number of least power for the load of the moment, the others parked or woken
     a step    prompts by deadline; the clock: low, and climbing with the backlog of prompts
 
+    instances      off ──start (minutes)──► serving ◄──park / wake (tens of ms)──► parked ──stop──► off
+                       `_resize`, 5 min               `_steer`, 5 s                    `_resize`
+
+    n serve        the least power of n instances at rate / n each, plus parked ones, among those n that could take the rate
+                   and its head-room (`_fewest_watts`, from the frontiers of power by rate)
+
 All classes share one pool: by deadline, short prompts need not wait for long ones, and one pool evens out the load better
 than several. A parked instance is back in tens of milliseconds and a new one in minutes, so mistakes of the forecast cost
 little where some are parked. More serve as soon as more are needed, fewer only when fewer were enough for a while. When
@@ -44,42 +50,58 @@ from wastenot.serving.cluster.objective import start_outweighed_s
 from wastenot.serving.cluster.pools import PoolPlan, planned, power_by_count
 from wastenot.serving.cluster.profiles import Profiles
 
+# Where no reason is given, chosen by hand while the controller was tried in the simulator; how results depend on each was
+# not recorded. `docs/dynamollm.md` has the results: a whole week, and flash crowds with three seeds.
+
 PATIENCE = 0.6
-"""Of the time to the first token that prompts which wait may take of an instance before it is an emergency."""
+"""Of the longest bound on the time to the first token that prompts which wait may take of an instance before it is an
+emergency."""
 REMEMBERED_S = 600.0
-"""Time over which misses are counted."""
+"""Time constant over which misses, and the work of a request, are forgotten."""
 NEAR = 0.02
-"""A load that is so little above a level is taken for it."""
+"""A load that is so little above a level is taken for it; by default levels are a twelfth of the capacity apart, or a
+sixth."""
 WINDOWS_S = (20.0, 60.0)
-"""Over which the load of the moment is averaged."""
+"""Over which the load of the moment is averaged; the higher mean counts, so that it is quick to rise and slow to fall. Of λ
+requests a second the shorter mean has a relative error of 1 / √(20 λ): 5 % at 20 a second."""
 FEW = 200.0
-"""Requests of a class of which a miss more or less says little."""
+"""Requests of a class of which a miss more or less says little: in fewer, a miss counts as one of so many, which is half of
+the misses that 99 % leave."""
 ANSWERS = 2.0
 """Work of an answer's token, in tokens of prompts."""
 FEW_CAME = 1000.0
-"""Requests that say half of how much work a request is."""
+"""Requests that say half of how much work a request is: so many of the planned work are added to those that came."""
 ENOUGH = 5000.0
-"""Requests answered lately that say how many deadlines are missed."""
+"""Requests answered lately that say how many deadlines are missed: of 1 % that may be, 50 with a standard error of 7."""
 USED = (0.0, 0.4, 1.0)
-"""Of the misses that are allowed: where the load is taken for less, for more by the margin, and for far more than it is."""
+"""Of the misses that are allowed: where the load is taken for less, for more by the margin, and for far more than it is.
+With the default margin it is multiplied with 0.95, 1.05 and 1.20, linearly in between (:meth:`_raised`)."""
 HOLD_STEPS = (32, 4)
-"""Steps' worth of prompts that wait on an instance before it gets no more: so that clocks can climb, and in an emergency."""
+"""Steps' worth of prompts that wait on an instance before it gets no more: so that clocks can climb, and in an emergency.
+Rules have levels from 1, 2, 4 … 64 steps on, and ladders that begin to climb at once or at 2 steps are at their top at 16 or
+32. In an emergency clocks are at their top in any case, and what the router holds goes to whoever has room first, an
+instance that just came included; 4 steps keep an instance busy until its next event, when more is released to it."""
 LATE = 0.05
 """Of the requests that came since the last visit: if so many that are held are late, it is an emergency at once."""
 MISSED = 0.05
-"""Of the requests answered between two visits, or of ``FEW``: if so many missed a deadline twice, it is an emergency."""
+"""Of the requests answered between two visits, or of ``FEW``: if so many missed a deadline twice, it is an emergency. Raised
+from 2 % for fewer alarms in calm hours."""
 EMERGENCY_S = 10.0
-"""Over which the load of the moment is averaged in an emergency."""
+"""Over which the load of the moment is averaged in an emergency: two visits."""
 CHANCE = 3.0
-"""Standard deviations of independent arrivals over this time that may be chance."""
+"""Standard deviations of independent arrivals over this time that may be chance. A Poisson count N varies by √N, so that a
+rate over T seconds varies by √(rate / T). At a load that is just what instances can take, one visit in 740 is beyond 3:
+about one an hour."""
 EMERGENCY_ROOM = 0.5
-"""Of the load that instances could take in an emergency, above that of the moment."""
+"""Of the load that instances could take in an emergency, above that of the moment: those that are started have what was held
+meanwhile to catch up with. Raised from 0.25 by hand."""
 PLAN_S = 300.0
-"""Between two looks at how many instances are to be there."""
+"""Between two looks at how many instances are to be there: a slot of the forecast (``forecast.SLOT_S``)."""
 BURSTS_S = 1800.0
 """Time over which bursts are remembered."""
 UNSEEN = 1.3
-"""Of the usual load, a burst that is to be expected before some time has shown what bursts there are."""
+"""Of the usual load, a burst that is to be expected before a quarter of an hour has shown what bursts there are: it counts
+as seen ``BURSTS_S / 2`` before the begin."""
 DAY_S = 86_400.0
 """Whose load the layout is chosen for."""
 _ALIKE = Tariff.hourly(1.0)
@@ -171,7 +193,7 @@ class Parking:
 
     @property
     def _heavier(self) -> float:
-        """Work of a request as they came lately, over that of those that the plan was made for."""
+        """Work of a request as they came lately, over that of those that the plan was made for; near 1 while few came."""
         work, count = self._came
         return (work / self._usual_work + FEW_CAME) / (count + FEW_CAME)  # type: ignore[no-any-return]
 
@@ -198,7 +220,10 @@ class Parking:
         return max(self._fewest_watts(rate, upper, self._most, 0.0), 1)
 
     def _note_burst(self, now_s: float) -> None:
-        """The load of the moment beside that of some minutes; the greatest such ratio comes first."""
+        """The load of the moment beside that of some minutes; the greatest such ratio comes first.
+
+        A sliding maximum: a ratio is dropped once a later one is as great, so that ratios fall along the deque.
+        """
         usual = float(self.demand.recent(PLAN_S).sum())
         if now_s >= PLAN_S and usual > 0:
             ratio = float(self.demand.recent(WINDOWS_S[0]).sum()) / usual
@@ -227,7 +252,14 @@ class Parking:
         return count
 
     def _resize(self, view: ClusterView, least: int) -> Iterator[Action]:
-        """Start what will be needed by the time that it serves; stop what stays parked longer than a start is worth."""
+        """Start what will be needed by the time that it serves; stop what stays parked longer than a start is worth.
+
+            now ──────── start_s ──── + PLAN_S ─────────────── pays_s ──── + PLAN_S
+            ├── peak: start what is missing ──┤                                   │
+            ├── peak: stop the parked instances that not even this needs ─────────┤
+
+        For an instance that is needed again before ``pays_s``, another start would take more energy than staying parked.
+        """
         changes, layout = self.profiles.cluster.changes, self._plan.layout
         start_s = changes.start_s[layout]
         soon = max(self._there(self.demand.peak(view.now_s, view.now_s + start_s + PLAN_S)), least)
@@ -273,7 +305,7 @@ class Parking:
         return int(power.argmin()) if np.isfinite(power).any() else most
 
     def _held(self, now_s: float, target: int) -> int:
-        """The most instances that were needed lately."""
+        """The most instances that were needed in the last ``lasts_s``: a sliding maximum, as of bursts."""
         needed = self._needed
         while needed and (needed[0][0] <= now_s - self.lasts_s or needed[0][1] <= target):
             needed.popleft()
@@ -297,7 +329,11 @@ class Parking:
         return engine.tables.prefill(len(engine.tables.settings) - 1, tokens).time_s / tokens
 
     def _raised(self) -> float:
-        """What the load of the moment is multiplied with: less than 1 while hardly any deadline is missed, else more."""
+        """What the load of the moment is multiplied with: less than 1 while hardly any deadline is missed, else more.
+
+        1 + margin × f, where f rises from −1 at no miss through 1 at 0.4 of those allowed to 4 at all of them, by the class
+        that misses most. Before ``ENOUGH`` requests were answered, no miss yet says little, and f begins nearer to 1.
+        """
         finished, missed = self._outcome
         allowed = 1 - self.profiles.cluster.deadlines.share
         used = float((missed / np.maximum(finished, FEW)).max()) / allowed  # of the misses that are allowed to a class
@@ -305,7 +341,7 @@ class Parking:
         return 1 + self.margin * float(np.interp(used, USED, (2 * unknown - 1, 1.0, 4.0)))
 
     def _clock(self, serving: IndexArray, rate: float, count: int, alarm: bool) -> Iterator[Action]:
-        """The rule for the rate that each instance has."""
+        """The rule for the rate that each instance has; asked for again only where the level changed."""
         known = self._known(count)
         level = len(known.rate_per_s) if alarm else int(np.searchsorted(known.rate_per_s * (1 + NEAR), rate))
         rule = greatest(known.engine) if alarm else rule_at(known, rate / (1 + NEAR))

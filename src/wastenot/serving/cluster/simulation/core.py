@@ -1,11 +1,27 @@
 """Engines behind a router, compiled: each follows the rules of :mod:`wastenot.serving.simulation.simulate`.
 
-Each instance has one time at which something happens to it (``instances.py``), all of them are leaves of a tree whose root
-is the next one, and a request costs a handful of events however long its answer is. Requests that are in the cluster lie in
-*slots*, which are used again; the arrays over all requests are read once at their arrival and written once at their end.
+A discrete-event simulation with two sources of events: requests that arrive, in an array by time, and instances, each with
+one time ``end_s`` at which what it does is over (``instances.py``). A tournament tree has the least of these times at its
+root, ``events[1]``; a change of one leaf takes log₂(instances) comparisons (``trees.py``):
 
-:func:`run` goes on until a time at which something else is due, or until something rare happens that is not decided here.
-Without Numba the same code runs on lists, slower.
+    arrival_s[next]             events[1] = 4.2                  the earlier of both is next; if equal, the request
+         │                     ┌──────┴──────┐
+         │                    4.2           5.0
+         │                 ┌───┴───┐     ┌───┴───┐
+         │                9.1     4.2   5.0      ∞                leaves: end_s of instance 0, 1, 2, 3 (idle)
+         ▼                         ▼
+      `arrive`                 `advance`(1)
+      router: a slot,          what it did has taken place (tokens, energy, answers) ─► held requests are released
+      an instance, `cut`       ─► what it does next is planned, up to a new end_s
+
+An instance that only decodes makes many steps in one event, so that a long answer costs no more events than a short one.
+
+Requests that are in the cluster lie in *slots*, which are used again; the arrays over all requests are read once at their
+arrival and written once at their end. Lists of requests are chains of slot numbers through ``after``, ended by −1.
+
+:func:`run` continues until a time at which something else is due (a controller's visit, a host that fails: :mod:`simulate
+<wastenot.serving.cluster.simulation.simulate>` does these), or until something rare happens that is not decided here. It
+then returns why, leaves all state where it is, and is called again. Without Numba the same code runs on lists, slower.
 """
 
 from __future__ import annotations
@@ -58,7 +74,7 @@ from wastenot.serving.model.step_table import Column, inlined
 
 @inside
 def advance(state: State, number: int) -> int:
-    """What an instance did until now has taken place; what it does next."""
+    """What an instance did until now has taken place; what it does next. ``DONE``, or else what :func:`run` returns for."""
     numbers = state.numbers[0]
     instance = state.instances[number]
     numbers.which = number
@@ -193,7 +209,7 @@ def settle(state: State, number: int, now_s: float) -> None:
 
 @compiled
 def heed(state: State, number: int, now_s: float) -> None:
-    """An instance has another rule for its clock, which it looks at at its next boundary."""
+    """An instance has another rule for its clock, which it heeds at its next boundary: a stretch of steps ends there."""
     instance = state.instances[number]
     instance.news = 1
     if instance.doing != AWAY and (instance.steered or wanted(state, instance) != instance.asked):
@@ -206,6 +222,7 @@ def progress(state: State, number: int, now_s: float) -> int:
     instance = state.instances[number]
     if instance.doing != STRETCH:
         return 0
+    # `steps_until` rounds up, to a boundary at or after now; the last of these steps counts only if it ended by now.
     steps = steps_until(instance.step_s, instance.step_more_s, instance.steps, now_s - instance.now_s)
     if instance.now_s + lasts(instance.step_s, instance.step_more_s, steps) > now_s:
         steps -= 1
@@ -232,7 +249,7 @@ def fail(state: State, number: int, now_s: float) -> int:
         )
     if instance.doing == IDLE:
         rest(state, instance, layout, now_s)
-    else:  # the step that it was in
+    else:  # the step that it was in: its energy, as far as it got; its tokens are lost
         step_s, step_j = instance.step_s + done * instance.step_more_s, instance.step_j + done * instance.step_more_j
         share = max(now_s - instance.now_s, 0.0) / step_s if step_s > 0 else 0.0
         numbers.idle_j += instance.lead_j * share

@@ -1,4 +1,16 @@
-"""What a run counts: gaps between tokens, energy over time, and more of a single engine; and time at idle power."""
+"""What a run counts: gaps between tokens, energy over time, and more of a single engine; and time at idle power.
+
+Three devices keep counting from costing more than the simulation:
+
+- The gaps of a stretch of steps are affine in the step, so that its histogram takes one addition for each bin that they
+  cross rather than for each step (:func:`note_gaps`).
+- A timeline's bin and an instance's bin of the histogram are most often those of the last time, and are looked at first.
+- The longest gap of a request since it joined comes from a stack that all requests share (:func:`push_gap`, a single engine
+  only). A gap pops those that are no longer than it: every request that saw them sees it, too.
+
+      gaps so far    5  3  4  2  4  1                 on the stack, by event    5 (1st)   4 (5th)   1 (6th)
+      a request that joined after the 2nd event       the first on the stack from after then: 4
+"""
 
 from __future__ import annotations
 
@@ -13,7 +25,7 @@ from wastenot.serving.model.step_table import Column, inlined
 
 @inside
 def coarser(state: State) -> None:
-    """The timeline of a single engine in bins twice as wide."""
+    """The timeline of a single engine in bins twice as wide: it has as many, however long the run turns out to be."""
     numbers = state.numbers[0]
     for at in range(numbers.drawn):
         drawn, one, two, filled = state.drawn[at], 2 * at, 2 * at + 1, 2 * at + 1 < numbers.drawn
@@ -96,7 +108,7 @@ def draw_gap(state: State, now_s: float, gap_s: float, tokens: int) -> None:
 
 @inlined
 def push_gap(state: State, instance: Any, gap_s: float) -> None:
-    """A gap onto the stack of those that were not exceeded since."""
+    """A gap onto the stack of those that were not reached or exceeded since."""
     numbers = state.numbers[0]
     while numbers.stacked and state.gaps[numbers.stacked - 1].gap_s <= gap_s:
         numbers.stacked -= 1
@@ -128,7 +140,11 @@ def find_longest_gap(state: State, request: Any) -> None:
 
 @inlined
 def steps_below(first: float, more: float, begin: int, end: int, bound: float) -> int:
-    """The first step from ``begin`` on that no longer is on the side of a bound that ``begin`` is on; ``end`` if none."""
+    """The first step from ``begin`` on that no longer is on the side of a bound that ``begin`` is on; ``end`` if none.
+
+    The division may round to a step beside it, so it is only where the search begins: what decides is the
+    gap itself.
+    """
     above = first + more * begin >= bound
     if more == 0.0 or (first + more * (end - 1) >= bound) == above:
         return end
@@ -171,7 +187,7 @@ def note_first(state: State, number: int, instance: Any, request: Any) -> None:
 
 @inside
 def note_gaps(state: State, number: int, instance: Any, first_s: float, more_s: float, end: int) -> None:
-    """Those of all steps of a stretch but the first one."""
+    """Those of all steps of a stretch but the first one, whose gap depends on what was before it."""
     numbers = state.numbers[0]
     tokens, step, last, at, edges_s = instance.running, 1, numbers.gap_bins, instance.gap_bin, state.gap_edges_s
     while step < end:
@@ -210,7 +226,11 @@ def spend(state: State, instance: Any, layout: Any, begin_s: float, end_s: float
 
 @inside
 def spread(bins: Column, numbers: Any, clock: float, begin_s: float, end_s: float, energy_j: float) -> None:
-    """Over several bins of the timeline, or into another one than the last time."""
+    """Over several bins of the timeline, or into another one than the last time.
+
+    The last part gets what is left of the energy rather than its share, so that a timeline's sum is the run's energy but for
+    rounding.
+    """
     last = len(bins) - 1
     if end_s > numbers.bin_end_s:
         numbers.bin = min(int(end_s / numbers.bin_s), last)
@@ -238,7 +258,7 @@ def take_effect(state: State, instance: Any) -> None:
 
 @inside
 def rest(state: State, instance: Any, layout: Any, until_s: float) -> None:
-    """At idle power."""
+    """At idle power until then; a clock that takes effect meanwhile changes that power, and parts the time in two."""
     numbers = state.numbers[0]
     while instance.now_s < until_s:
         end_s = min(until_s, instance.effective_s) if instance.effective_s > instance.now_s else until_s

@@ -1,11 +1,28 @@
 """An instance between two steps: what it does next, and what has come of what it did.
 
 An engine that only decodes makes a *stretch* of steps: nothing comes or goes, the clock stays, and within one cell of its
-tables the time and the energy of a step are affine in its number, so that ``k`` steps from a first one of ``a`` seconds last
-``k * a + b * k * (k - 1) / 2``. A stretch is planned at its beginning and takes place at its end:
+tables the time and the energy of a step are affine in its number: each step adds one token to the context of every request,
+thus one to their mean. So ``k`` steps from a first one of ``a`` seconds last ``k * a + b * k * (k - 1) / 2``. A stretch is
+planned at its beginning and takes place at its end:
 
     boundary ── plan: k steps, until then ──────────────────► end: tokens, energy, gaps, blocks; next boundary
                         ▲ a request comes: k is cut to the first boundary at or after it
+
+``k`` is the least of: steps to the next knot of the context (``decode_cost``), to the first answer that ends, until free
+blocks of the cache run out (:func:`room_for`), until a new clock is in effect, and until a policy wants to be asked or
+releases prompts.
+
+Blocks. A request needs a new block whenever its context is a multiple of ``block_tokens``. All contexts grow by one an event
+(an event is a step that decodes), so that it needs one at events of one residue, for good. ``due`` counts requests by
+residue, and a step asks one counter rather than each request (less ``exempt``: those that have just joined with theirs):
+
+    event            16  17  18  19  20  21  …        block_tokens = 4, a batch of 6
+    residue           0   1   2   3   0   1
+    due[residue]      2   3   0   1   2   3           blocks that the batch needs at the event
+
+Tokens that come late are counted once for all: ``instance.late`` grows by one at each late event, and a request had as many
+as it grew by since the request joined. Only *fresh* requests, whose last token did not come with an event, have a first gap
+of their own and are looked at one by one.
 
 Steps with prompts are planned one at a time, and so are all of a single engine, whose times are sums of its steps': many of
 these are made in one go (:func:`glide`).
@@ -53,7 +70,9 @@ def may_glide(state: State, instance: Any, layout: Any) -> bool:
 def glide(state: State, number: int, instance: Any, layout: Any) -> bool:
     """Steps of a single engine that only decode, while nothing comes or goes and blocks suffice; whether there was one.
 
-    As such steps are most of all, they are made here with what they have in common looked up once.
+    As such steps are most of all, they are made here with what they have in common looked up once: the cell of the tables,
+    and the residue of the event. It ends with the cell, with an answer, where a request comes or the policy is to be asked,
+    or where blocks run out. Where it makes no step, the caller makes one the long way.
     """
     numbers, tables = state.numbers[0], state.tables
     until_s = state.arrival_s[numbers.next] if numbers.next < numbers.requests else np.inf
@@ -114,7 +133,11 @@ def lasts(first: float, more: float, steps: int) -> float:
 
 @inlined
 def steps_until(first_s: float, more_s: float, most: int, time_s: float) -> int:
-    """Least number of steps, from 1 to ``most``, that last at least so long; ``most`` where even they do not."""
+    """Least number of steps, from 1 to ``most``, that last at least so long; ``most`` where even they do not.
+
+    The positive root of a k + b k (k − 1) / 2 = t, in the form 2 t / (l + √(l² + 2 b t)) with l = a − b / 2, which does not
+    cancel where b is small and is t / a where it is 0.
+    """
     if most <= 1 or first_s >= time_s:
         return 1
     if lasts(first_s, more_s, most) <= time_s:
@@ -132,7 +155,10 @@ def steps_until(first_s: float, more_s: float, most: int, time_s: float) -> int:
 
 @inlined
 def with_prompts(state: State, instance: Any, tokens: int) -> int:
-    """The clock that an instance's rule asks for while it has so many tokens of prompts before it."""
+    """The clock that an instance's rule asks for while it has so many tokens of prompts before it.
+
+    The level is the number of binary digits of the backlog in full steps, at most ``BACKLOGS`` − 1: 0, 1, 2–3, … 64 or more.
+    """
     if instance.steered:
         return instance.asked  # type: ignore[no-any-return]
     steps, level = tokens // state.layouts[instance.layout].most_step_tokens, 0
@@ -186,7 +212,11 @@ def prepare(state: State, instance: Any, layout: Any) -> bool:
 
 @inlined
 def lead(state: State, instance: Any, layout: Any) -> bool:
-    """The host's time before the next step; whether it is over then, otherwise it counts with each step of a stretch."""
+    """The host's time before the next step; whether it is over then, otherwise it counts with each step of a stretch.
+
+    It is spent at idle power. Where the clock changes meanwhile, and always with a single engine, it is spent here, by
+    itself; otherwise each step of a stretch is longer by ``overhead_s`` and ``lead_j`` is its energy.
+    """
     lead_s = layout.overhead_s
     instance.lead_j = 0.0
     if lead_s > 0:
@@ -255,6 +285,7 @@ def cost_next(state: State, instance: Any, layout: Any, alone: bool) -> bool:
             state.tables, layout, instance.setting, instance.step_batch, context, instance.place
         )
         if not alone and instance.step_more_s == instance.step_more_s and instance.step_more_j == instance.step_more_j:
+            # The root of a heap: the event at which the first answer ends, in the upper 32 bits of the key.
             first_end = state.ends[instance.room * state.numbers[0].calendar_room] >> 32
             instance.steps = room_for(state, instance, layout, min(steps, first_end - instance.events))
     if not instance.step_s >= 0:
@@ -267,7 +298,7 @@ def cost_next(state: State, instance: Any, layout: Any, alone: bool) -> bool:
 def room_for(state: State, instance: Any, layout: Any, steps: int) -> int:
     """How many steps of a stretch the free blocks suffice for; the first one has what it needs."""
     more = steps - 1
-    if instance.running * blocks_of(more, layout.block_tokens) <= instance.free:
+    if instance.running * blocks_of(more, layout.block_tokens) <= instance.free:  # enough even if all need them at once
         return steps
     needed, at, residue = 0, instance.room * state.numbers[0].due_room, (instance.events + 2) % layout.block_tokens
     for step in range(1, steps):
@@ -338,7 +369,7 @@ def after_stretch(state: State, number: int, instance: Any, layout: Any, steps: 
     if steps > 1:
         note_gaps(state, number, instance, step_s, instance.step_more_s, steps)
         more, at, block = steps - 1, instance.room * numbers.due_room, layout.block_tokens
-        turns = more // block
+        turns = more // block  # in each turn of all residues every request takes one block
         needed, residue = turns * running, (instance.events + 1) % block
         for _ in range(more - turns * block):
             needed += state.due[at + residue]
@@ -422,7 +453,10 @@ def after_step(state: State, number: int, instance: Any, layout: Any) -> None:
 
 @inside
 def by_joining(state: State, instance: Any) -> None:
-    """Slots of decoding requests, in the order in which they began to, into ``scratch``."""
+    """Slots of decoding requests, in the order in which they began to, into ``scratch``.
+
+    By insertion, as only policies that steer an instance ask for it.
+    """
     heap = instance.room * state.numbers[0].calendar_room
     for index in range(instance.running):
         slot, at = state.ends[heap + index] & LOW, index

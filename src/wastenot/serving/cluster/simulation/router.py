@@ -1,4 +1,18 @@
-"""The router: it chooses an instance for each request, and holds back those that none takes."""
+"""The router: it chooses an instance for each request, and holds back those that none takes.
+
+    a request ──► `chosen`: the pools on the route of its class, in order; in each the instance by the router's rule
+                     │                                                    (least load: the root of the pool's tree)
+                     ├─ one takes it ──► `send`: to its end of the queue, or by deadline; its stretch of steps is `cut`
+                     └─ none ──► `wait_at_router`
+                                    ├─ without ``hold``: one list, first come, first served, until `place` is called
+                                    └─ with it: `line_up`; `release` at each event of an instance
+
+Held requests wait in lines: one for each class × bound on the first token × BEGUN, IN_TIME, LATE. All in a line have the
+same bound, so that the oldest is due first, and the most urgent of all is the least of the lines' heads (`most_urgent`): no
+sorting. BEGUN lines go before IN_TIME ones, these before LATE ones. That a request is late is found out when it would be
+sent: if by then its first token would come too late, it moves to the LATE line instead. A line is ``blocked`` for the rest
+of a `release` once nobody takes any of it.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +41,11 @@ from wastenot.serving.model.step_table import Column, inlined
 
 @inlined
 def scattered(value: int) -> int:
-    """32 bits that look random, of 32 bits; products stay below 2**63, with and without the compiler alike."""
+    """32 bits that look random, of 32 bits; products stay below 2**63, with and without the compiler alike.
+
+    A step of a linear congruential generator and the output permutation RXS-M-XS of PCG, with its constants (O'Neill, *PCG*,
+    2014; as a hash: Jarzynski and Olano, JCGT 9, 2020). Runs of one seed repeat.
+    """
     value = (value * 747796405 + 2891336453) & 0xFFFFFFFF
     value = (((value >> ((value >> 28) + 4)) ^ value) * 277803737) & 0xFFFFFFFF
     return (value >> 22) ^ value
@@ -57,6 +75,9 @@ def added_energy(state: State, number: int, request: Any) -> float:
 
     Waiting requests count as if they decoded already, at the clock of the instance's rule for so many. The first token comes
     after the step under way and all prompts before it, prefilled in steps as large as may be.
+
+    An idle instance saves its idle power for the time of the step. Contexts beyond the tables count as their edges: an
+    estimate is wanted, not a refusal.
     """
     numbers = state.numbers[0]
     instance = state.instances[number]
@@ -112,7 +133,11 @@ def least_energy(state: State, pool: Any, request: Any) -> int:
 
 @inside
 def chosen(state: State, request: Any) -> int:
-    """The instance for a request; -1 where there is none."""
+    """The instance for a request; -1 where there is none.
+
+    The first with room on the route; where all pools are full, the one that the first pool with any would have chosen. With
+    `POWER_OF_TWO`, the less loaded of two drawn at random, with replacement (Mitzenmacher, IEEE TPDS 12, 2001).
+    """
     numbers, full = state.numbers[0], -1
     for place in range(numbers.pools):
         which_pool = state.routes[request.kind * numbers.pools + place]
@@ -129,6 +154,7 @@ def chosen(state: State, request: Any) -> int:
             numbers.random = scattered((numbers.random + numbers.routed) & 0xFFFFFFFF)
             numbers.routed += 1
             one = state.members[pool.members_at + numbers.random % pool.ready]
+            # The second draw: bits flipped and hashed again. Any constant would do; this one is MurmurHash2's multiplier.
             other = state.members[pool.members_at + scattered(numbers.random ^ 0x5BD1E995) % pool.ready]
             number = other if state.instances[other].requests < state.instances[one].requests else one
             if state.instances[number].waiting_tokens >= pool.hold:
@@ -268,7 +294,14 @@ def tokens_before(state: State, instance: Any, request: Any) -> int:
 def first_token_s(state: State, number: int, request: Any, now_s: float) -> float:
     """When a request would about have its first token if an instance got it now; NaN beyond the tables.
 
-    After the step under way and all prompts before it, in steps as large as may be at the clock of the rule.
+    After the step under way and all prompts before it, in steps as large as may be at the clock of the rule:
+
+        now ─ rest of the step ─ full ─ full ─ … ─ full ─ last       ``full`` steps of ``at_once`` tokens, and what is left
+
+    Where prompts are prefilled in chunks, a step has room for as many tokens less as there are decoding requests. It takes
+    the longer of its tokens' time and that of decoding alone with empty contexts, plus what contexts add (``more_s``), as in
+    :func:`~wastenot.serving.cluster.simulation.costs.prompts_cost`. Past tokens of the prompts are left out, so it errs on
+    the short side.
     """
     instance = state.instances[number]
     layout = state.layouts[instance.layout]
@@ -367,6 +400,7 @@ def give_up(state: State, now_s: float) -> None:
     numbers = state.numbers[0]
     for at in range(len(state.lines)):
         line = state.lines[at]
+        # Answers that were begun are never given up. The other lines are by deadline: only their heads need a look.
         while at % 3 != BEGUN and line.first >= 0 and due_s_of(state, line.first) + numbers.give_up_s <= now_s:
             slot = line.first
             request = state.slots[slot]
