@@ -87,7 +87,7 @@ def test_run_does_everything(toy, monkeypatch):
     assert {path.name for path in folder.iterdir()} == {"study.db", "plan.json"}
     (given,) = report.call_args_list
     assert given.args[1] == Path("all/report.html") and given.kwargs["figures"] == Path("all/figures")
-    assert given.kwargs["plan"].document() == json.loads((folder / "plan.json").read_text())
+    assert given.kwargs["plan"] == Path("all/plan.json")
     report.return_value[0].touch()
     document = json.loads(toy(*command, "--json").out)
     assert all((toy.folder / file).is_file() for file in document["files"]) and len(document["files"]) == 3

@@ -66,7 +66,7 @@ def demo(
             plan = api.validate(plan, study, target, repeats=_REPEATS, progress=progress)
         plan.write(out / "plan.json")
         if with_page:
-            api.report(study, page, plan=plan, planner=planner, price=DEFAULT_PRICE, command=command)
+            api.report(study, page, plan=out / "plan.json", planner=planner, price=DEFAULT_PRICE, command=command)
         _tell("Apply     a training job under the plan, as far as clocks switch today, proved against the default ones")
         proof = apply_in_demo(plan, _DEVICE, out, with_page=with_page)
     _tell("")

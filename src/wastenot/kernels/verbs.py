@@ -500,6 +500,7 @@ def report(
         MissingExtraError: the ``report`` extra is not installed.
     """
     from wastenot.kernels.model.context import change_in_context
+    from wastenot.kernels.page.files import Files
     from wastenot.kernels.page.page import plan_page
     from wastenot.kernels.page.provenance import provenance, report_call
     from wastenot.kernels.plan.overview import make_overview
@@ -517,7 +518,8 @@ def report(
     context = None if study is None else change_in_context(study, held, made)
     overview = make_overview(held, made, context, planner)
     called = report_call(source, out, plan=plan, workload=workload, figures=figures, price=price)
-    page = plan_page(overview, price=price, made_from=provenance(study, held))
+    files = Files(None if study is None else str(study), Path(plan) if isinstance(plan, str | os.PathLike) else None)
+    page = plan_page(overview, price=price, made_from=provenance(study, held), files=files)
     page.write(out, command=command or called)
     return (Path(out), *([] if figures is None else page.export(figures)))
 

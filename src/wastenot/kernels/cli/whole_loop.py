@@ -123,8 +123,8 @@ def run(
         if not as_json:
             _show(plan, comparison, price, folder)
         pages = api.report(
-            study, folder / "report.html", plan=plan, figures=folder / "figures", price=price, planner=planner,
-            command=command,
+            study, folder / "report.html", plan=folder / "plan.json", figures=folder / "figures", price=price,
+            planner=planner, command=command,
         )  # fmt: skip
     say(f"{folder}: study.db, plan.json, report.html and figures/ written")
     if as_json:

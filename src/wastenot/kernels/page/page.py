@@ -8,6 +8,7 @@ from dataclasses import replace
 from wastenot.core.wording import counted
 from wastenot.kernels.page.curve_figure import curve_figure
 from wastenot.kernels.page.desirability_figure import desirability_figure
+from wastenot.kernels.page.files import Files
 from wastenot.kernels.page.kernels_figure import kernels_figure
 from wastenot.kernels.page.settings_figure import coarse_figure, kernel_figure
 from wastenot.kernels.page.story import story_of
@@ -23,19 +24,26 @@ from wastenot.pages.table import Fold, Table
 MOST_TABLE_ROWS = 200
 
 
-def plan_page(overview: PlanOverview, *, price: Price | None = None, made_from: Sequence[tuple[str, str]] = ()) -> Page:
+def plan_page(
+    overview: PlanOverview,
+    *,
+    price: Price | None = None,
+    made_from: Sequence[tuple[str, str]] = (),
+    files: Files | None = None,
+) -> Page:
     """The page of a plan.
 
     Args:
         overview: what to show.
         price: of electricity; without it no costs are shown.
         made_from: what the numbers come from, as (name, text) pairs.
+        files: to name in commands.
 
     Raises:
         MissingExtraError: the ``report`` extra is not installed.
     """
     plan = overview.plan
-    story, applicable = story_of(plan, price), applicable_table(plan)
+    story, applicable = story_of(plan, price, files), applicable_table(plan)
     figures = report_figures(overview)
     return Page(
         verb="report",
@@ -43,7 +51,7 @@ def plan_page(overview: PlanOverview, *, price: Price | None = None, made_from: 
         title=(plan.workload, f"on {plan.device}"),
         origin=plan.origin,
         effect=story.effect,
-        verdict=story.verdict if story.bound is None else f"{story.verdict}. {story.bound}",
+        verdict=story.verdict,
         panels=story.panels,
         figures=figures[:-1],
         tables=[
