@@ -22,7 +22,7 @@ from wastenot.planning.dwell import Switches, count_switches
 from wastenot.planning.headline import Headline, Interval, headline_of
 from wastenot.planning.objective import DEFAULT_CONFIDENCE, KINDS, Objective, ObjectiveKind, Scope
 from wastenot.planning.schedule import Schedule
-from wastenot.planning.today import Today, today_of
+from wastenot.planning.today import StatedToday, Today, stated_today, today_of
 from wastenot.study.coverage import Coverage
 from wastenot.workloads.identity import EnergyState, Granularity, ModelRun, WorkloadKey
 from wastenot.workloads.shape import Shape
@@ -266,6 +266,7 @@ class Plan(Part):
     tolerance: Tolerance | None = None
     tuned: Tuned | None = None
     stated_headline: Headline | None = Field(default=None, alias="headline")
+    stated_today: StatedToday | None = Field(default=None, alias="today")
     stated_carbon: Carbon | None = Field(default=None, alias="carbon")
     digest: str = ""
 
@@ -297,7 +298,13 @@ class Plan(Part):
 
     def sealed(self) -> Self:
         """The same plan with its headline, and with the digest of its content, by which an edit is noticed."""
-        headed = self.model_copy(update={"stated_headline": self.headline, "stated_carbon": self.carbon})
+        headed = self.model_copy(
+            update={
+                "stated_headline": self.headline,
+                "stated_today": None if self.applicable is None else stated_today(self),
+                "stated_carbon": self.carbon,
+            }
+        )
         return headed.model_copy(update={"digest": headed._digest()})
 
     def document(self) -> dict[str, Any]:
@@ -305,7 +312,7 @@ class Plan(Part):
         values = self.model_dump(mode="json", by_alias=True)
         optional = (
             "model", "shape", "captured_on", "coverage", "expected", "validation", "applicable", "schedule", "potential",
-            "tolerance", "tuned", "headline", "carbon",
+            "tolerance", "tuned", "headline", "today", "carbon",
         )  # fmt: skip
         for part in optional:
             if values[part] is None:
@@ -399,9 +406,9 @@ def _recomputed(plan: Plan) -> Iterator[tuple[tuple[int | str, ...], float, floa
     certified = predicted if expected is None or not plan.objective.corrected else expected
     energy_j, bound_j = certified.energy_j, plan.certificate.lower_bound_j
     yield ("certificate", "gap"), plan.certificate.gap, (energy_j - bound_j) / energy_j
-    if plan.stated_headline is not None:
-        for name in ("energy_change", "time_change"):
-            yield ("headline", name), getattr(plan.stated_headline, name), getattr(plan.headline, name)
+    changes = ("energy_change", "time_change")
+    for part, stated, true in (("headline", plan.stated_headline, plan.headline), ("today", plan.stated_today, plan.today)):
+        yield from () if stated is None else (((part, name), getattr(stated, name), getattr(true, name)) for name in changes)
     if plan.stated_carbon is not None and plan.carbon is not None:
         for name in ("baseline_g", "saved_g", "saved_j", "change"):
             yield ("carbon", name), getattr(plan.stated_carbon, name), getattr(plan.carbon, name)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from wastenot.core.documents import Finite, Part
 from wastenot.planning.applicable import NEAR, Applicable, ApplicableRow, alone
 from wastenot.planning.headline import Interval
 
@@ -39,6 +40,40 @@ class Today:
     def sets_something(self) -> bool:
         """Whether there is more to apply than the default clocks."""
         return self.rung is not None or self.row is not None
+
+
+class StatedToday(Part):
+    """What can be applied today as a plan's file states it.
+
+    Attributes:
+        by: ``plan``, all of it; its ``schedule``; the plan of a coarser granularity, ``pass`` or ``iteration``; ``nothing``.
+        energy_change: as :class:`Today` has it, as are the others.
+    """
+
+    by: Literal["plan", "schedule", "pass", "iteration", "nothing"]
+    energy_change: Finite
+    energy_change_interval: Interval | None
+    time_change: Finite
+    time_change_interval: Interval | None
+
+
+def stated_today(plan: Plan) -> StatedToday:
+    """What of a plan can be applied today, for its file."""
+    today = today_of(plan)
+    by: Literal["plan", "schedule", "pass", "iteration", "nothing"] = "nothing"
+    if today.whole:
+        by = "plan"
+    elif today.rung is not None:
+        by = "schedule"
+    elif today.row is not None:
+        by = "iteration" if today.row.setting is not None else "pass"
+    return StatedToday(
+        by=by,
+        energy_change=today.energy_change,
+        energy_change_interval=today.energy_change_interval,
+        time_change=today.time_change,
+        time_change_interval=today.time_change_interval,
+    )
 
 
 def today_of(plan: Plan) -> Today:

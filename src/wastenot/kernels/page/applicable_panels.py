@@ -63,7 +63,7 @@ def _scheduled_panel(plan: Plan, rung: Rung, one: ApplicableRow | None, files: F
     """A schedule, and what one setting would give instead."""
     lines = [Line("Run", f"{apply_command(files)} follows it, keeps the limit, and says what it saves")]
     if files.plan is None:
-        lines.insert(0, Line("Write it", f"wastenot plan --study {files.study_text} --out {files.plan_text}"))
+        lines.insert(0, Line("Write it", f"wastenot plan with the options of this plan and --out {files.plan_text}"))
     if one is not None and one.setting is not None and not one.setting.setting.is_auto and _shows(plan, one):
         run = setting_commands(plan, one)
         commands = "" if not run else f": {'; '.join(run)}"
