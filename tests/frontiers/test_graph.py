@@ -117,6 +117,14 @@ def test_bad_numbers_are_named(changed: dict[str, list[float]], named: str) -> N
         Graph([choice([(1.0, 1.0)])], **{name: np.array(value) for name, value in (given | changed).items()})  # type: ignore[arg-type]
 
 
+def test_a_worker_that_draws_power_does_one_thing_at_a_time() -> None:
+    kind, edges, parts = [choice([(1.0, 1.0)])], np.array([[0, 2], [2, 1], [0, 3]]), np.zeros(4, dtype=np.intp)
+    with pytest.raises(BadInputError, match="parts 1 and 3 keep worker 0 busy"):
+        Graph(kind, parts, edges, worker=np.array([0, 0, -1, 0]), waiting_w=np.array([1.0]))
+    Graph(kind, parts, edges, worker=np.array([0, 0, -1, 0]), waiting_w=np.array([0.0]))
+    Graph(kind, parts, edges, worker=np.array([0, 0, -1, 1]), waiting_w=np.array([1.0, 1.0]))  # 1 waits for 0 through 2
+
+
 def test_work_of_several_kernels_goes_slower_than_its_least_energy_where_waiting_costs() -> None:
     kernel = choice([(1.0, 4.0), (2.0, 3.0), (4.0, 3.5)])  # the last saves nothing but the power of waiting
     graph = Graph([sequence(kernel, repeat(kernel, 2))], np.array([0]), np.empty((0, 2)), waiting_w=np.array([2.0]))
