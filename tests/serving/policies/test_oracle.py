@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +14,8 @@ from wastenot.core.errors import BadInputError
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.requests import Requests
-from wastenot.serving.policies.oracle import Planned, _Search, run_oracle
+from wastenot.serving.model.tables import OutsideProfileError
+from wastenot.serving.policies.oracle import _Search, run_oracle
 from wastenot.serving.policies.price import Price
 from wastenot.serving.simulation.policy import Fixed
 from wastenot.serving.simulation.simulate import simulate
@@ -47,14 +51,42 @@ def test_a_clock_that_must_stay_costs_more(three_clocks: Engine) -> None:
     assert slow.attainment(DEADLINES) >= 0.99
 
 
-def test_plans_as_the_engine_runs(three_clocks: Engine) -> None:
-
+@pytest.mark.parametrize("cache_blocks", [4000, 132])
+def test_plans_as_the_engine_runs(three_clocks: Engine, cache_blocks: int) -> None:
     requests = load(3.0, 20.0, 3)
-    engine = replace(three_clocks, switch_s=0.0, overhead_s=0.001)
+    engine = replace(three_clocks, switch_s=0.0, overhead_s=0.001, cache_blocks=cache_blocks)
     plan = _Search(requests, engine, DEADLINES, 0.0).plan(10.0)
+    served = simulate(requests, engine, plan, deadlines=DEADLINES)
+    assert served.total_energy_j == pytest.approx(plan.energy_j, rel=1e-9)
+    assert (served.preemptions.sum() > 0) == (cache_blocks < 4000)
+    assert len(np.unique(plan.clocks)) > 1, "the plan changes its clock"
 
-    served = simulate(requests, engine, Planned(plan, 0), deadlines=DEADLINES)
-    assert sum(served.steps.values()) == len(plan)
+
+def test_a_plan_is_the_same_with_few_slots_to_begin_with_and_without_the_compiler(three_clocks: Engine) -> None:
+    script = """
+import sys
+sys.modules["numba"] = None
+from tests.serving.conftest import three_clocks
+from tests.serving.policies import test_oracle
+print(repr(test_oracle.small_plan(three_clocks.__wrapped__(), 1)))
+"""
+    root = Path(__file__).parents[3]
+    done = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == repr(small_plan(three_clocks, 64))
+
+
+def small_plan(engine: Engine, slots: int) -> tuple[list[list[int]], float]:
+    search = _Search(load(3.0, 3.0, 3), replace(engine, switch_s=0.0), DEADLINES, 0.0)
+    search.slots = slots
+    plan = search.plan(10.0)
+    return plan.clocks.tolist(), round(plan.energy_j, 6)
+
+
+def test_a_step_that_the_tables_do_not_cover_is_said(three_clocks: Engine) -> None:
+    tables = replace(three_clocks.tables, context_tokens=np.array([1.0, 300.0]))
+    with pytest.raises(OutsideProfileError, match="tokens in the cache is outside the profile"):
+        run_oracle(load(3.0, 5.0, 3), replace(three_clocks, tables=tables), DEADLINES)
 
 
 def test_an_engine_without_chunks_is_refused(three_clocks: Engine) -> None:

@@ -1,34 +1,44 @@
 """An oracle: a plan of clocks made with all requests to come known, for an engine whose clock takes no time to change.
 
-It shows what steering could save at most, near enough: a beam search over the engine's own steps, with the true future, that
+It shows what steering could save at most, near enough: a beam search over runs of the simulator, with the true future, that
 keeps the best few ways to have come so far. What it finds can be had by nobody, and it is not a bound either: there may be a
-better plan. The search is over pairs of clocks for each stretch of 0.1 s, one for steps that only decode and one for steps
-that prefill, and over prices of a missed deadline, for the cheapest plan that still attains. Our own policy with a clock
-that changes at once and lengths that are known stands for another plan. The search does not model preemption.
+better plan. The search is over pairs of clocks for each stretch of 0.1 s, one for an engine that only decodes and one while
+prompts wait or are prefilled, and over prices of a missed deadline, for the cheapest plan that still attains. Our own policy
+with a clock that changes at once and lengths that are known stands for another plan. Preemptions are part of the runs, so
+plans foresee them::
+
+    ways that were kept, copies of a run ── each with each pair of clocks to the end of the next stretch ──► ways tried
+             ▲                                                                                               │
+             └──── the best, by energy so far, deadlines missed, and what is still to be done ◄──────────────┘
 """
 
 from __future__ import annotations
 
-import math
+from bisect import bisect_right
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import NamedTuple
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.core.errors import BadInputError
-from wastenot.serving.model.compiled import compiled, compiled_inside
+from wastenot.serving.cluster.simulation.compiling import compiled, inside
+from wastenot.serving.cluster.simulation.core import run
+from wastenot.serving.cluster.simulation.instances import cut
+from wastenot.serving.cluster.simulation.records import BACKLOGS, LOW, OUTSIDE, SLOTS, State
+from wastenot.serving.cluster.simulation.requests import ttft_s_of
+from wastenot.serving.cluster.simulation.ways import keep_way, resume_way, room_for_ways
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.requests import Requests
-from wastenot.serving.model.step_table import USES, StepTable, decode_within, filled_table, mixed_within
+from wastenot.serving.model.step_table import inlined
 from wastenot.serving.policies.chain import prices_of_chain
 from wastenot.serving.policies.costs import StepCosts
 from wastenot.serving.policies.price import Price
 from wastenot.serving.simulation.policy import Choice, Policy, View
 from wastenot.serving.simulation.served import Served
-from wastenot.serving.simulation.simulate import simulate
+from wastenot.serving.simulation.simulate import before_first_step, simulate
 
 STRETCH_S = 0.1
 BEAM = 12
@@ -42,24 +52,29 @@ class Planned:
     """A policy that follows a plan.
 
     Attributes:
-        settings: of each step, in order; shape (steps,).
+        clocks: of each stretch of time, the setting without prompts and that with them; shape (stretches, 2).
+        ends_s: of each stretch, the next beginning there; the last lasts on; shape (stretches,).
         idle: setting while there is nothing to do.
+        energy_j: that the plan takes until the last answer.
         name: for tables and pictures.
     """
 
-    settings: IndexArray
+    clocks: IndexArray
+    ends_s: FloatArray
     idle: int
+    energy_j: float
     name: str = "oracle"
 
     def begin(self, engine: Engine, deadlines: Deadlines) -> int:
-        """The setting of the first step."""
-        return int(self.settings[0])
+        """The setting of an idle engine."""
+        return self.idle
 
     def choose(self, view: View) -> Choice:
-        """The setting of the step to come; asks to be asked before each."""
+        """The setting of the stretch; asks to be asked at its end."""
         if not len(view.running_made) and not len(view.waiting_tokens):
             return Choice(self.idle)
-        return Choice(int(self.settings[min(view.steps, len(self.settings) - 1)]), view.now_s)
+        stretch = min(bisect_right(self.ends_s, view.now_s), len(self.ends_s) - 1)
+        return Choice(int(self.clocks[stretch, min(len(view.waiting_tokens), 1)]), float(self.ends_s[stretch]))
 
 
 def run_oracle(
@@ -84,87 +99,84 @@ def run_oracle(
     if not engine.chunked:
         raise BadInputError("the oracle plans engines that prefill in chunks only; set `chunked`")
     instant = replace(engine, switch_s=0.0)
-    best: tuple[tuple[bool, float], Policy, Served] | None = None
     search = _Search(requests, instant, deadlines, 0.0 if at_once else engine.switch_s)
-    for price in PRICES:
-        name = "oracle" if at_once else "oracle, with the switching time"
-        plan: Policy = Planned(search.plan(price), int(np.argmin(engine.tables.idle_power_w)), name)
-        served = simulate(requests, instant, plan, deadlines=deadlines)
+    ran: list[tuple[tuple[bool, float], Policy, Served]] = []
+
+    def attainment_of(policy: Policy) -> float:
+        served = simulate(requests, instant, policy, deadlines=deadlines)
         attained = served.attainment(deadlines)
-        rank = (attained < share, served.total_energy_j if attained >= share else -attained)
-        if best is None or rank < best[0]:
-            best = rank, plan, served
-        if attained >= share + 0.5 * (1 - share):
+        ran.append(((attained < share, served.total_energy_j if attained >= share else -attained), policy, served))
+        return attained
+
+    for price in PRICES:
+        plan = replace(search.plan(price), name="oracle" if at_once else "oracle, with the switching time")
+        if attainment_of(plan) >= share + 0.5 * (1 - share):
             break  # a higher price only costs more
     if at_once:
-        served = simulate(requests, instant, Price(), deadlines=deadlines)
-        attained = served.attainment(deadlines)
-        rank = (attained < share, served.total_energy_j if attained >= share else -attained)
-        if best is None or rank < best[0]:
-            best = rank, Price(name="oracle"), served
-    assert best is not None
-    return best[1], best[2]
+        attainment_of(Price(name="oracle"))
+    _, policy, served = min(ran, key=itemgetter(0))
+    return policy, served
 
 
-_compiled = partial(compiled, uses=USES)
+class _Worth(NamedTuple):
+    """What is still to come, in energy.
 
+    Attributes:
+        miss_j: a missed deadline.
+        token_j: a token to be made, by requests that are there.
+        prompt_token_j: a token to be prefilled.
+        prompt_token_s: the time that it takes.
+    """
 
-class _Load(NamedTuple):
-    """Requests, and what each may miss, as compiled functions take them."""
-
-    arrival_s: FloatArray
-    prompt: IndexArray
-    output: IndexArray
-    limit_s: FloatArray
-    allowed: IndexArray
-
-
-class _Rules(NamedTuple):
-    """What a plan is made by."""
-
-    step_tokens: int
-    most_running: int
-    overhead_s: float
-    tbt_s: float
-    idle_w: float
     miss_j: float
     token_j: FloatArray
     prompt_token_j: float
     prompt_token_s: float
 
 
-class _State(NamedTuple):
-    """Ways to have come so far, the first index; what an engine would look like then.
+class _Clocks(NamedTuple):
+    """The clocks that are tried.
 
-    ``number`` holds the time, energy and misses; ``counts`` the first request that is not prefilled, its tokens that are,
-    the batch, tokens in its cache, steps and late steps; the other three, of each request of the batch, which it is, the
-    step that ends it, and the late steps before it began.
+    Attributes:
+        idle: while there is nothing to do.
+        pairs: settings without and with prompts, by requests that decode; without is -1 in pairs that are none.
+        without_prompts: the first pairs, which suffice where there are no prompts.
     """
 
-    number: FloatArray
-    counts: IndexArray
-    which: IndexArray
-    ends: IndexArray
-    before: IndexArray
+    idle: int
+    pairs: IndexArray
+    without_prompts: int
+
+
+class _Tried(NamedTuple):
+    """Ways that were tried in a stretch.
+
+    Attributes:
+        origin: the way that was kept before from which each came.
+        clocks: the pair in the stretch; shape (ways, 2).
+        score: the less, the better.
+        spent_j: at the end of the last step.
+        left: requests that are not answered.
+    """
+
+    origin: IndexArray
+    clocks: IndexArray
+    score: FloatArray
+    spent_j: FloatArray
+    left: IndexArray
 
 
 class _Search:
     """Plans for one load, by the price of a missed deadline."""
 
     def __init__(self, requests: Requests, engine: Engine, deadlines: Deadlines, stays_s: float) -> None:
-        self.engine, self.deadlines = engine, deadlines
-        self.stretch_s, self.together = max(STRETCH_S, stays_s), stays_s > 0
+        self.requests, self.engine = requests, engine
+        self.deadlines = replace(deadlines, share=deadlines.share - 1e-12)  # one late token of ten is allowed
+        self.stretch_s, together = max(STRETCH_S, stays_s), stays_s > 0
+        self.slots = 64  # for requests that are there at once; more once they do not suffice
         costs = StepCosts(engine.tables)
         tables = engine.tables
-        self.tables = filled_table(tables)
         prompt, output = (np.asarray(each, dtype=np.int64) for each in (requests.prompt_tokens, requests.output_tokens))
-        self.load = _Load(
-            np.asarray(requests.arrival_s, dtype=float),
-            prompt,
-            output,
-            requests.arrival_s + deadlines.ttft_of(prompt),
-            deadlines.late_allowed(output).astype(np.int64),
-        )
         rate = len(requests) / max(float(requests.arrival_s[-1]), 1.0)
         context = float(prompt.mean() + (output.astype(float) ** 2).mean() / output.mean() / 2)
         states = int(min(engine.most_running, tables.batches[-1])) + 1
@@ -173,275 +185,149 @@ class _Search:
         time_s = time_s + engine.overhead_s
         whole_s, whole_j = costs.prefill(np.minimum(prompt, engine.most_step_tokens).astype(float), np.zeros(len(prompt)))
         per_token = np.maximum(prompt / engine.most_step_tokens, 1.0)
-        self.prompt_token_s = float((whole_s[-1] * per_token).sum() / prompt.sum())
-        self.prompt_token_j = float((whole_j * per_token).sum(axis=1).min() / prompt.sum())
+        prompt_token_s = float((whole_s[-1] * per_token).sum() / prompt.sum())
+        prompt_token_j = float((whole_j * per_token).sum(axis=1).min() / prompt.sum())
         power_w = np.where(batch > 0, energy_j / time_s, float(tables.idle_power_w.min()))
-        busy = min(rate * self.prompt_token_s * float(prompt.mean()), 0.9)
+        busy = min(rate * prompt_token_s * float(prompt.mean()), 0.9)
         leave = np.where(batch > 0, batch / (output.mean() * time_s) * (1 - busy), 1.0)
         slow = (time_s > deadlines.tbt_s) & (batch > 0)
         chain = prices_of_chain(rate, leave, power_w + slow * 10 * power_w.max())
         worth = np.concatenate([[0.0], np.cumsum(chain.request)])
         worth[1:] /= np.arange(1, states) * output.mean()
-        self.token_j, self.choice = worth, chain.choice.astype(np.int64)
-        self.request_j = float(chain.cost_rate) / rate
+        self.worth = _Worth(float(chain.cost_rate) / rate, worth, prompt_token_j, prompt_token_s)
         settings = len(tables.settings)
-        low = int(self.choice[1 : max(states // 4, 2)].min())
-        count = min((2 if self.together else 1) * MOST_PREFILL_CLOCKS, settings - low)
-        self.prefill_clocks = np.unique(np.linspace(low, settings - 1, count).round()).astype(np.int64)
+        low = int(chain.choice[1 : max(states // 4, 2)].min())
+        count = min((2 if together else 1) * MOST_PREFILL_CLOCKS, settings - low)
+        prefill = np.unique(np.linspace(low, settings - 1, count).round()).astype(np.int64)
+        decode = chain.choice.astype(np.int64)[:, None] + np.arange(-1, 2)
+        decode[0], pairs = decode[1], np.empty((states, len(prefill), 3, 2), dtype=np.int64)
+        pairs[..., 0], pairs[..., 1] = np.where(decode < settings, decode, -1)[:, None, :], prefill[:, None]
+        if together:
+            pairs[..., 0] = np.where(np.arange(3) == 1, prefill[:, None], -1)
+        first = 3 * len(prefill) if together else 3
+        self.clocks = _Clocks(int(np.argmin(tables.idle_power_w)), pairs.reshape(states, -1, 2), first)
 
-    def plan(self, price: float) -> IndexArray:
-        """The setting of each step at a price of a missed deadline."""
-        engine, load = self.engine, self.load
-        rules = _Rules(
-            engine.most_step_tokens, engine.most_running, engine.overhead_s, self.deadlines.tbt_s,
-            float(engine.tables.idle_power_w.min()), price * self.request_j,
-            self.token_j, self.prompt_token_j, self.prompt_token_s,
-        )  # fmt: skip
-        stretches = math.ceil((float(load.arrival_s[-1]) + 60.0) / self.stretch_s)
-        while True:
-            parent, decode, prefill, last = _search(
-                self.tables,
-                load,
-                rules,
-                self.choice,
-                self.prefill_clocks,
-                stretches,
-                self.stretch_s,
-                BEAM,
-                self.together,
-            )
-            if last >= 0:
+    def plan(self, price: float) -> Planned:
+        """The best plan found at a price of a missed deadline, in mean energies of a request."""
+        worth = self.worth._replace(miss_j=price * self.worth.miss_j)
+        one = before_first_step(self.requests, self.engine, self.deadlines, self.slots)
+        most = BEAM * self.clocks.pairs.shape[1]
+        none, never = np.zeros(most, dtype=np.int64), np.zeros(most)
+        tried = _Tried(none, np.zeros((most, 2), dtype=np.int64), never, never.copy(), none + 1)
+        here, there, best = room_for_ways(one, BEAM), room_for_ways(one, BEAM), none[:1].copy()
+        plan: list[tuple[IndexArray, IndexArray]] = []
+        ends_s = [0.0]
+        while tried.left[best].any():
+            ends_s.append(len(ends_s) * self.stretch_s)
+            found = _try_clocks(one, there, here, best, worth, self.clocks, ends_s[-2], ends_s[-1], tried)
+            if found < 0:
+                self.slots *= 2
+                return self.plan(price)
+            if not found:  # the tables cover no way to go on, as the run of the plan will say
+                plan.append((best[:1] * 0, self.clocks.pairs[0, 1:2]))
                 break
-            stretches *= 2
-        way, at = np.zeros((last + 1, 2), dtype=np.int64), 0
-        for stretch in range(last, -1, -1):
-            way[stretch] = decode[stretch, at], prefill[stretch, at]
-            at = int(parent[stretch, at])
-        return np.asarray(_settings(self.tables, load, rules, way, self.stretch_s))
+            best = np.unique(tried.score[:found], return_index=True)[1][:BEAM]  # those with the same score are the same
+            plan.append((tried.origin[best], tried.clocks[best]))
+            here, there = there, here
+        way, clocks = 0, []
+        for origin, pairs in reversed(plan):
+            clocks.append(pairs[way])
+            way = int(origin[way])
+        return Planned(np.array(clocks[::-1]), np.array(ends_s[1:]), self.clocks.idle, float(tried.spent_j[best[0]]))
 
 
-@compiled_inside
-def _step(table: StepTable, setting: int, tokens: float, past: float, batch: int, context: float) -> tuple[float, float]:
-    """Time and energy of a step of any kind."""
-    if tokens > 0:
-        return mixed_within(table, setting, float(tokens), past, float(batch), context)
-    return decode_within(table, setting, float(batch), context)
+@inlined
+def _spent(numbers: Any) -> float:
+    """Energy so far."""
+    return numbers.prefill_j + numbers.decode_j + numbers.mixed_j + numbers.idle_j  # type: ignore[no-any-return]
 
 
-@compiled_inside
-def _advance(  # noqa: PLR0912, PLR0915 - the simulator's loop
-    tables: StepTable, load: _Load, rules: _Rules, state: _State, k: int, until_s: float, decode: int, prefill: int,
-    settings: IndexArray,
-) -> tuple[bool, bool, float, float]:  # fmt: skip
-    """Run an engine to the end of a stretch, and note the setting of each step where there is room for it.
+@compiled
+def _try_clocks(
+    one: State, before: State, here: State, best: IndexArray, worth: _Worth, clocks: _Clocks, now_s: float, until_s: float,
+    tried: _Tried,
+) -> int:  # fmt: skip
+    """Keep the best ways that were tried until now, and take them to the end of the next stretch with each pair of clocks.
 
-    Returns whether it decoded only, whether it prefilled, and the power and tokens per second of the last step.
+    Few ways are kept, so that it is faster to run those once more than to copy all that were tried.
+
+    Returns how many ways were tried, without those that the tables do not cover; -1 where a run has too few slots.
     """
-    now, energy, missed = state.number[k, 0], state.number[k, 1], state.number[k, 2]
-    head, part, batch, context, steps, late = (
-        state.counts[k, 0], state.counts[k, 1], state.counts[k, 2],
-        state.counts[k, 3], state.counts[k, 4], state.counts[k, 5],
-    )  # fmt: skip
-    total = len(load.arrival_s)
-    decoded, prefilled, power, rate = False, False, 0.0, 0.0
-    while now < until_s and (head < total or batch > 0):
-        if batch == 0 and load.arrival_s[head] > now:
-            end = min(until_s, load.arrival_s[head])
-            energy += rules.idle_w * (end - now)
-            now, power, rate = end, 0.0, 0.0
-            continue
-        room, tokens, attention, last, joined = rules.step_tokens - batch, 0, 0.0, head, 0
-        while last < total and load.arrival_s[last] <= now and room > 0 and batch + joined < rules.most_running:
-            done = part if last == head else 0
-            chunk = min(room, load.prompt[last] - done)
-            attention += chunk * (done + chunk / 2)
-            tokens, room, joined = tokens + chunk, room - chunk, joined + 1
-            if done + chunk < load.prompt[last]:
-                break
-            last += 1
-        rest = 0
-        if tokens > 0:
-            filled = 0
-            for index in range(head, last):
-                filled += load.prompt[index] - (part if index == head else 0)
-            rest = tokens - filled + (part if last == head else 0)
-        setting = prefill if tokens > 0 else decode
-        if tokens > 0:
-            prefilled = True
-        else:
-            decoded = True
-        past = max(attention / tokens - tokens / 2, 0.0) if tokens > 0 else 0.0
-        time_s, energy_j = _step(tables, setting, tokens, past, batch, context / batch if batch else 0.0)
-        if steps < len(settings):
-            settings[steps] = setting
-        time_s += rules.overhead_s
-        energy += energy_j + rules.overhead_s * rules.idle_w
-        now += time_s
-        power, rate = energy_j / time_s, batch / time_s
-        steps += 1
-        context += batch
-        if time_s > rules.tbt_s:
-            late += 1
-            for x in range(batch):
-                if late - state.before[k, x] == load.allowed[state.which[k, x]] + 1:
-                    missed += 1.0
-        kept = 0
-        for x in range(batch):
-            index = state.which[k, x]
-            if state.ends[k, x] <= steps:
-                context -= load.prompt[index] + load.output[index] - 1
-            else:
-                state.which[k, kept], state.ends[k, kept], state.before[k, kept] = (
-                    index,
-                    state.ends[k, x],
-                    state.before[k, x],
-                )
-                kept += 1
-        batch = kept
-        for index in range(head, last):
-            lost = now > load.limit_s[index]
-            if lost:
-                missed += 1.0
-            if load.output[index] > 1:
-                state.which[k, batch], state.ends[k, batch] = index, steps + load.output[index] - 1
-                state.before[k, batch] = late + (1 << 40 if lost else 0)
-                batch += 1
-                context += load.prompt[index]
-        head, part = last, rest
-    state.number[k, 0], state.number[k, 1], state.number[k, 2] = now, energy, missed
-    state.counts[k, 0], state.counts[k, 1], state.counts[k, 2] = head, part, batch
-    state.counts[k, 3], state.counts[k, 4], state.counts[k, 5] = context, steps, late
-    return decoded, prefilled, power, rate
-
-
-@compiled_inside
-def _score(load: _Load, rules: _Rules, state: _State, k: int, until_s: float, power: float, rate: float) -> float:
-    """Energy so far, with a price on what was missed, will be missed, and is still to be done."""
-    now, head, batch, steps = state.number[k, 0], state.counts[k, 0], state.counts[k, 2], state.counts[k, 4]
-    left, hurt = 0.0, 0.0
-    late = state.counts[k, 5]
-    for x in range(batch):
-        left += state.ends[k, x] - steps
-        had = late - state.before[k, x]
-        if had > 0:
-            hurt += 0.3 * min(had / (load.allowed[state.which[k, x]] + 1.0), 1.0)
-    waiting, prompts, lost, at = 0, 0.0, 0.0, now
-    index = head
-    while index < len(load.arrival_s) and load.arrival_s[index] <= now:
-        todo = load.prompt[index] - (state.counts[k, 1] if index == head else 0)
-        at += todo * rules.prompt_token_s
-        if at > load.limit_s[index]:
-            lost += 1.0
-        prompts += todo
-        left += load.output[index]
-        waiting += 1
-        index += 1
-    ahead = max(now - until_s, 0.0)
-    token_j = rules.token_j[min(batch + waiting, len(rules.token_j) - 1)]
-    return float(
-        state.number[k, 1] - ahead * power
-        + rules.miss_j * (state.number[k, 2] + lost + hurt)
-        + token_j * (left + ahead * rate)
-        + rules.prompt_token_j * prompts
-    )  # fmt: skip
-
-
-@compiled_inside
-def _copy(source: _State, i: int, target: _State, k: int) -> None:
-    for column in range(3):
-        target.number[k, column] = source.number[i, column]
-    for column in range(6):
-        target.counts[k, column] = source.counts[i, column]
-    for x in range(source.counts[i, 2]):
-        target.which[k, x], target.ends[k, x], target.before[k, x] = (
-            source.which[i, x],
-            source.ends[i, x],
-            source.before[i, x],
-        )
-
-
-@compiled_inside
-def _empty(ways: int, most: int) -> _State:
-    return _State(
-        np.zeros((ways, 3)),
-        np.zeros((ways, 6), dtype=np.int64),
-        np.zeros((ways, most), dtype=np.int64),
-        np.zeros((ways, most), dtype=np.int64),
-        np.zeros((ways, most), dtype=np.int64),
-    )
-
-
-@_compiled
-def _search(  # noqa: PLR0912 - one loop over stretches, ways and clocks
-    tables: StepTable, load: _Load, rules: _Rules, choice: IndexArray, prefill_clocks: IndexArray, stretches: int,
-    stretch_s: float, beam: int, together: bool,
-) -> tuple[IndexArray, IndexArray, IndexArray, int]:  # fmt: skip
-    """The best ways through the load: where each came from, its clocks, by stretch; and the last stretch, -1 if too few."""
-    total, highest = len(load.arrival_s), len(tables.idle_power_w) - 1
-    most = beam * 3 * len(prefill_clocks)
-    here, there = _empty(beam, rules.most_running), _empty(most, rules.most_running)
-    parent, decode, prefill = (
-        np.zeros((stretches, beam), dtype=np.int64),
-        np.zeros((stretches, beam), dtype=np.int64),
-        np.zeros((stretches, beam), dtype=np.int64),
-    )
-    scores, origin, low, high = np.zeros(most), np.zeros(most, np.int64), np.zeros(most, np.int64), np.zeros(most, np.int64)
-    unused, ways = np.zeros(0, dtype=np.int64), 1
-    for stretch in range(stretches):
-        until, found, finished = (stretch + 1) * stretch_s, 0, True
-        for k in range(ways):
-            head, batch, now = here.counts[k, 0], here.counts[k, 2], here.number[k, 0]
-            only = now >= until or (head >= total and batch == 0)
-            quiet = head >= total or load.arrival_s[head] > until
-            centre = choice[min(batch, len(choice) - 1)] if batch > 0 else choice[1]
-            for d in range(3):
-                clock = centre + d - 1
-                if ((only or together) and d != 1) or clock < 0 or clock > highest:
-                    continue
-                for m in range(len(prefill_clocks)):
-                    if m > 0 and (only or (quiet and not together)):
-                        break
-                    if together:
-                        clock = prefill_clocks[m]
-                    _copy(here, k, there, found)
-                    _, prefilled, power, rate = _advance(
-                        tables, load, rules, there, found, until, clock, prefill_clocks[m], unused
-                    )
-                    scores[found] = _score(load, rules, there, found, until, power, rate)
-                    origin[found], low[found], high[found] = k, clock, prefill_clocks[m]
-                    if there.counts[found, 0] < total or there.counts[found, 2] > 0:
-                        finished = False
-                    found += 1
-                    if not prefilled and not together:
-                        break
-        order = np.argsort(scores[:found])
-        ways = 0
-        for index in order:
-            same = False
-            for k in range(ways):
-                if (
-                    abs(here.number[k, 1] - there.number[index, 1]) < 1e-9
-                    and abs(here.number[k, 0] - there.number[index, 0]) < 1e-12
-                ):
-                    same = True
-                    break
-            if same:
+    for to in range(len(best)):
+        resume_way(before, tried.origin[best[to]], one)
+        _go_on(one, clocks.idle, tried.clocks[best[to], 0], tried.clocks[best[to], 1], now_s)
+        keep_way(one, 0, here, to)
+    found = 0
+    for origin in range(len(best)):
+        numbers, instance = here.numbers[origin], here.instances[origin]
+        pairs, score = clocks.pairs[min(instance.running, len(clocks.pairs) - 1)], np.nan
+        tries = len(pairs)
+        if instance.waiting_tokens == instance.step_tokens and (
+            numbers.next == numbers.requests or one.arrival_s[numbers.next] > until_s
+        ):
+            tries = clocks.without_prompts
+        for pair in range(tries):
+            if pairs[pair, 0] < 0:
                 continue
-            _copy(there, index, here, ways)
-            parent[stretch, ways], decode[stretch, ways], prefill[stretch, ways] = origin[index], low[index], high[index]
-            ways += 1
-            if ways == beam:
-                break
-        if finished:
-            return parent, decode, prefill, stretch
-    return parent, decode, prefill, -1
+            resume_way(here, origin, one)
+            why = _go_on(one, clocks.idle, pairs[pair, 0], pairs[pair, 1], until_s)
+            if why == SLOTS:
+                return -1
+            if why == OUTSIDE:
+                continue
+            tried.spent_j[found], tried.left[found] = _spent(one.numbers[0]), one.numbers[0].left
+            last, score = score, _score(one, worth, until_s)
+            if score == last:  # these clocks made no difference
+                continue
+            tried.origin[found], tried.score[found] = origin, score
+            tried.clocks[found, 0], tried.clocks[found, 1] = pairs[pair, 0], pairs[pair, 1]
+            found += 1
+    return found
 
 
-@_compiled
-def _settings(tables: StepTable, load: _Load, rules: _Rules, way: IndexArray, stretch_s: float) -> IndexArray:
-    """The setting of each step along a way."""
-    state = _empty(1, rules.most_running)
-    settings = np.zeros(load.output.sum() + load.prompt.sum(), dtype=np.int64)
-    for stretch in range(len(way)):
-        _advance(tables, load, rules, state, 0, (stretch + 1) * stretch_s, way[stretch, 0], way[stretch, 1], settings)
-    return settings[: state.counts[0, 4]]
+@inside
+def _go_on(one: State, idle: int, decode: int, prefill: int, until_s: float) -> int:
+    """Take a run to the end of a stretch, where its clock is looked up anew; why it stopped."""
+    prompts = len(one.rules) - BACKLOGS
+    for at in range(len(one.rules)):
+        one.rules[at] = decode if at < prompts else prefill
+    one.rules[0] = idle
+    why = run(one, until_s)
+    cut(one, 0, until_s)
+    return why
+
+
+@inside
+def _score(one: State, worth: _Worth, until_s: float) -> float:
+    """Energy until then, with a price on what was missed, on what will be as it seems, and on what is still to be done.
+
+    The step under way is finished first, as what it makes late is certain: its prompts are prefilled, and of its energy and
+    its decoded tokens the share before ``until_s`` counts.
+    """
+    numbers, instance = one.numbers[0], one.instances[0]
+    spent_j, tokens, begin_s = _spent(numbers), instance.tokens_left - instance.waiting_tokens, instance.now_s
+    run(one, np.nextafter(instance.end_s, np.inf))
+    ahead = (instance.now_s - until_s) / (instance.now_s - begin_s) if instance.now_s > until_s else 0.0
+    spent_j = ahead * spent_j + (1 - ahead) * _spent(numbers)
+    tokens = ahead * tokens + (1 - ahead) * (instance.tokens_left - instance.waiting_tokens)
+    missed = 0.0
+    for kind in range(len(one.kinds)):
+        missed += one.kinds[kind].missed
+    for place in range(instance.running):
+        request = one.slots[one.ends[place] & LOW]
+        late, allowed = request.late + instance.late - request.late_before, numbers.late_share * (request.output - 1)
+        if late > allowed or request.first_s - request.arrival_s > ttft_s_of(one, request):
+            missed += 1.0
+        else:
+            missed += 0.3 * late / (allowed + 1.0)
+    first_s = instance.now_s
+    for first in (instance.first_prefilling, instance.head):
+        slot = first
+        while slot >= 0:
+            request = one.slots[slot]
+            first_s += (request.to_prefill - request.prefilled) * worth.prompt_token_s
+            if request.made == 0 and first_s - request.arrival_s > ttft_s_of(one, request):
+                missed += 1.0
+            slot = request.after
+    token_j = worth.token_j[min(instance.requests, len(worth.token_j) - 1)]
+    return float(spent_j + worth.miss_j * missed + token_j * tokens + worth.prompt_token_j * instance.waiting_tokens)

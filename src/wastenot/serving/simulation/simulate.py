@@ -76,14 +76,42 @@ def simulate(
         OutsideProfileError: a step that the tables do not cover.
     """
     _check(requests, engine, first_token_s)
-    cluster = Cluster((engine,), 1, ChangeTimes((0.0,)), engine.gpus, deadlines=deadlines)
-    predict = None if predicted_tokens is None else lambda _: predicted_tokens
-    run = ClusterRun(
-        iter((requests,)), cluster, _Alone(policy), Router.LEAST_REQUESTS, predict, (), 0, math.inf, _ignore, alone=True
-    )
+    run = _run_of(requests, engine, policy, deadlines, predicted_tokens, alone=True)
     _count(run, requests, engine, first_token_s, timeline_s)
     run.run()
     return _served(run, requests)
+
+
+def before_first_step(requests: Requests, engine: Engine, deadlines: Deadlines, slots: int) -> records.State:
+    """The state of a run with all requests to come and at most so many there at once; its clock is as its ``rules`` say.
+
+    Raises:
+        BadInputError: as of :func:`simulate`.
+    """
+    _check(requests, engine, None)
+    run = _run_of(requests, engine, Fixed(0), deadlines, None, alone=False)
+    run.get_ready(slots)
+    arrays, numbers = run.arrays, run.numbers
+    return arrays._replace(
+        instances=arrays.instances[:1],
+        ends=arrays.ends[: int(numbers.calendar_room)],
+        due=arrays.due[: int(numbers.due_room)],
+        rules=arrays.rules[: int(numbers.rule_room)],
+    )
+
+
+def _run_of(
+    requests: Requests,
+    engine: Engine,
+    policy: Policy,
+    deadlines: Deadlines,
+    predicted_tokens: FloatArray | None,
+    alone: bool,
+) -> ClusterRun:
+    cluster = Cluster((engine,), 1, ChangeTimes((0.0,)), engine.gpus, deadlines=deadlines)
+    predict = None if predicted_tokens is None else lambda _: predicted_tokens
+    begins, router = _Alone(policy), Router.LEAST_REQUESTS
+    return ClusterRun(iter((requests,)), cluster, begins, router, predict, (), 0, math.inf, _ignore, alone=alone)
 
 
 @dataclass(frozen=True, slots=True)

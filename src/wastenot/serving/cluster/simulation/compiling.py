@@ -11,7 +11,7 @@ from wastenot.serving.model.step_table import USES
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_PARTS = ("records", "trees", "costs", "counting", "requests", "instances", "router", "core")
+_PARTS = ("records", "trees", "costs", "counting", "requests", "instances", "router", "core", "ways")
 _USES = (*USES, __file__, *(str(Path(__file__).with_name(f"{name}.py")) for name in _PARTS))
 
 

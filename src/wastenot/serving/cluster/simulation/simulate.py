@@ -522,6 +522,14 @@ class ClusterRun:
         self.run()
         return self._served(float(self.numbers.now_s))
 
+    def get_ready(self, slots: int) -> None:
+        """Have the controller begin, all requests come, and room for so many of them in the cluster at once."""
+        self._act(0.0, self.controller.begin(self.cluster), begins=True)
+        self._arrange(0.0)
+        while self.numbers.more:
+            self._next_part()
+        self._more_slots(slots)
+
     def run(self) -> None:
         """Go on until all requests are answered, or nothing can be done for those that are left."""
         numbers = self.numbers
@@ -674,9 +682,9 @@ class ClusterRun:
             more = np.zeros(max(missing, len(self.arrays.bins)), dtype=records.BIN)
             self.arrays = self.arrays._replace(bins=_longer(self.arrays.bins, more))
 
-    def _more_slots(self) -> None:
+    def _more_slots(self, least: int = 1024) -> None:
         had = len(self.arrays.slots)
-        more = np.zeros(max(had, 1024), dtype=records.SLOT)
+        more = np.zeros(max(had, least), dtype=records.SLOT)
         more["after"] = np.arange(had + 1, had + len(more) + 1)
         more["after"][-1] = -1
         self.arrays = self.arrays._replace(slots=_longer(self.arrays.slots, more))
