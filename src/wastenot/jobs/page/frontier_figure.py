@@ -6,7 +6,7 @@ from typing import Any
 
 from wastenot.core.wording import counted
 from wastenot.jobs.model.frontier import Pair
-from wastenot.jobs.page.drawing import NARROW, WIDE, about, energy_unit, scale_of, setting_of, time_unit
+from wastenot.jobs.page.drawing import WIDE, about, energy_unit, scale_of, setting_of, time_unit
 from wastenot.jobs.page.words import cost_text, time_text
 from wastenot.jobs.plan.overview import JobOverview
 from wastenot.pages.figure import Figure, inline, layered, specification_of, tooltips
@@ -34,11 +34,10 @@ def frontier_figure(overview: JobOverview) -> Figure:
     if any(pair.forecast for pair in known):
         pale = "no run with this batch size has reached the target yet, so its epochs are a forecast"
         note += f" Pale: {pale}; it is not on the line."
-    wide, narrow = (specification_of(_chart(overview, known, narrow=each)) for each in (False, True))
-    return Figure("job-frontier", _TITLE, about(overview), note, wide, narrow)
+    return Figure("job-frontier", _TITLE, about(overview), note, specification_of(_chart(overview, known)))
 
 
-def _chart(overview: JobOverview, pairs: list[Pair], *, narrow: bool) -> Any:
+def _chart(overview: JobOverview, pairs: list[Pair]) -> Any:
     alt = load("altair")
     (unit, factor), (joule, share) = (
         time_unit(max(pair.time_s for pair in pairs)), energy_unit(max(pair.energy_j or 0.0 for pair in pairs))
@@ -61,7 +60,7 @@ def _chart(overview: JobOverview, pairs: list[Pair], *, narrow: bool) -> Any:
 
     x = alt.X(
         "x:Q", title=f"time to the target, {unit}", scale=scale_of([factor * pair.time_s for pair in pairs]),
-        axis=alt.Axis(tickCount=4 if narrow else 10),
+        axis=alt.Axis(tickCount=10),
     )  # fmt: skip
     y = alt.Y(
         "y:Q", title=f"energy to the target, {joule}", scale=scale_of([share * (pair.energy_j or 0.0) for pair in pairs])
@@ -102,7 +101,7 @@ def _chart(overview: JobOverview, pairs: list[Pair], *, narrow: bool) -> Any:
     for pair, style, label in marked:
         if pair is not None and pair.energy_j is not None:
             layers += _marked(row(pair, f"{pair.batch_size:,}, {label}"), style, x, y, tip)
-    return layered(*layers).properties(width=NARROW if narrow else WIDE, height=_HEIGHT)
+    return layered(*layers).properties(width=WIDE, height=_HEIGHT)
 
 
 def _sizes(pairs: list[Pair]) -> list[int]:

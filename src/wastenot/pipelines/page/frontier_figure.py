@@ -13,7 +13,6 @@ from wastenot.pipelines.page.drawing import (
     AFTER_COLOR,
     BEFORE_COLOR,
     BOUND_COLOR,
-    NARROW,
     WIDE,
     TimeAxis,
     about,
@@ -51,11 +50,10 @@ def frontier_figure(overview: PipelineOverview) -> Figure:
         )
     if overview.others:
         note += "Points of others are recomputed from the same times and energies. "
-    wide, narrow = (specification_of(_chart(overview, narrow=each)) for each in (False, True))
-    return Figure("pipeline-frontier", _TITLE, about(overview), note.strip(), wide, narrow)
+    return Figure("pipeline-frontier", _TITLE, about(overview), note.strip(), specification_of(_chart(overview)))
 
 
-def _chart(overview: PipelineOverview, *, narrow: bool) -> Any:
+def _chart(overview: PipelineOverview) -> Any:
     alt = load("altair")
     plan, axis = overview.plan, TimeAxis.of(overview)
     before, waiting = before_text(plan), "waiting for a straggler"
@@ -101,13 +99,13 @@ def _chart(overview: PipelineOverview, *, narrow: bool) -> Any:
     x_domain, y_domain = _domains([each for each in [*lines, *marks, *own] if float(str(each["x"])) <= furthest])
     x = alt.X(
         "x:Q", title=f"time of an iteration, {axis.unit}", scale=alt.Scale(domain=x_domain, nice=False),
-        axis=alt.Axis(tickCount=4 if narrow else 10),
+        axis=alt.Axis(tickCount=10),
     )  # fmt: skip
     y = alt.Y("y:Q", title=f"energy of all GPUs, {unit}", scale=alt.Scale(domain=y_domain, nice=True, zero=False))
     tip = tooltips({"series:N": " ", "time:N": "time", "energy:N": "energy", "more:N": "note"})
     shown = {name: color for name, color in colors.items() if any(each["series"] == name for each in lines)}
     legend: dict[str, Any] = {"symbolType": "stroke", "symbolStrokeWidth": 2.5, "symbolSize": 300, "symbolOpacity": 1}
-    legend |= {"columns": 2 if narrow else 0, "columnPadding": 20}
+    legend["columnPadding"] = 20
     color = series_color("series:N", shown | others, **legend)
     named = list(shown | others)
     dashed = alt.Scale(domain=named, range=[[5, 4] if name == waiting else [1, 0] for name in named])
@@ -123,7 +121,7 @@ def _chart(overview: PipelineOverview, *, narrow: bool) -> Any:
         layers += _straggler_marks(marks, x, y, tip)
     layers += _marked([row(before, default_s, default_j)], "dot", x, y, tip)
     layers += _marked(_own_rows(overview, row), "plan", x, y, tip)
-    return layered(*layers).properties(width=NARROW if narrow else WIDE, height=_HEIGHT)
+    return layered(*layers).properties(width=WIDE, height=_HEIGHT)
 
 
 def _curves(lines: Sequence[dict[str, object]], x: Any, y: Any, color: Any, dashes: Any, tip: Any) -> list[Any]:

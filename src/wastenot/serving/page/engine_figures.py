@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from wastenot.pages.figure import NARROW_WIDTH, Figure, inline, layered, specification_of, tooltips
+from wastenot.pages.figure import Figure, inline, layered, specification_of, tooltips
 from wastenot.pages.formatting import SPACE, percent, quantity
 from wastenot.pages.optional_imports import load
 from wastenot.pages.theme import CATEGORIES
@@ -13,7 +13,7 @@ from wastenot.serving.model.operating_points import OperatingPoint, PrefillPoint
 from wastenot.serving.model.profile_file import EngineProfile
 from wastenot.serving.page.engine_words import about, setting_text
 
-_WIDE, _NARROW = 915, NARROW_WIDTH - 60
+_WIDE = 915
 _MOST_SERIES = 6  # batch sizes that are drawn as curves by clock
 
 
@@ -40,15 +40,20 @@ def _latency_figure(points: Sequence[OperatingPoint], subtitle: str) -> Figure:
         "energy, then cost it: the line turns up where static power is paid for longer than lower voltage saves. On the "
         "dark line no point is beaten in both."
     )
-    wide, narrow = (specification_of(_latency_chart(points, narrow=each)) for each in (False, True))
-    return Figure("engine-latency", "Energy per token against time between tokens", subtitle, note, wide, narrow)
+    return Figure(
+        "engine-latency",
+        "Energy per token against time between tokens",
+        subtitle,
+        note,
+        specification_of(_latency_chart(points)),
+    )
 
 
-def _latency_chart(points: Sequence[OperatingPoint], *, narrow: bool) -> Any:
+def _latency_chart(points: Sequence[OperatingPoint]) -> Any:
     alt = load("altair")
     across, up = _log([1e3 * each.latency_s for each in points]), _log([each.energy_per_token_j for each in points])
-    x = alt.X("ms:Q", title="time between tokens, ms", scale=across, axis=_axis(narrow=narrow))
-    y = alt.Y("joules:Q", title="energy per token, J", scale=up, axis=_axis(narrow=False))
+    x = alt.X("ms:Q", title="time between tokens, ms", scale=across, axis=_axis())
+    y = alt.Y("joules:Q", title="energy per token, J", scale=up, axis=_axis())
     several = len({each.gpus for each in points}) > 1
     rows = [_row(each, several) for each in points]
     shade = "gpus" if several else "series"
@@ -75,7 +80,7 @@ def _latency_chart(points: Sequence[OperatingPoint], *, narrow: bool) -> Any:
         )
         for style in ("halo", "small-label")
     ]  # fmt: skip
-    return layered(lines, best, dots, *labels).properties(width=_NARROW if narrow else _WIDE, height=380)
+    return layered(lines, best, dots, *labels).properties(width=_WIDE, height=380)
 
 
 def _clock_figure(points: Sequence[OperatingPoint], subtitle: str) -> Figure | None:
@@ -106,11 +111,13 @@ def _clock_figure(points: Sequence[OperatingPoint], subtitle: str) -> Figure | N
         f"Energy per token as a share of that at {setting_text(greatest)}, for each batch size; the ring is the clock of "
         "least energy. Too low a clock wastes energy, and so does too high a one."
     )
-    wide, narrow = (
-        specification_of(_curves(rows, "energy per token, % of the greatest clock's", "batch", narrow=each))
-        for each in (False, True)
+    return Figure(
+        "engine-clocks",
+        "Energy per token by clock",
+        subtitle,
+        note,
+        specification_of(_curves(rows, "energy per token, % of the greatest clock's", "batch")),
     )
-    return Figure("engine-clocks", "Energy per token by clock", subtitle, note, wide, narrow)
 
 
 def _prefill_figure(points: Sequence[PrefillPoint], subtitle: str) -> Figure | None:
@@ -134,14 +141,16 @@ def _prefill_figure(points: Sequence[PrefillPoint], subtitle: str) -> Figure | N
         if each.tokens in against
     ]
     note = f"Energy of a prompt as a share of that at {setting_text(greatest)}, by its tokens; the ring is the least."
-    wide, narrow = (
-        specification_of(_curves(rows, "energy of a prompt, % of the greatest clock's", "tokens", narrow=each))
-        for each in (False, True)
+    return Figure(
+        "engine-prompts",
+        "Energy of a prompt by clock",
+        subtitle,
+        note,
+        specification_of(_curves(rows, "energy of a prompt, % of the greatest clock's", "tokens")),
     )
-    return Figure("engine-prompts", "Energy of a prompt by clock", subtitle, note, wide, narrow)
 
 
-def _curves(rows: list[dict[str, object]], title: str, series: str, *, narrow: bool) -> Any:
+def _curves(rows: list[dict[str, object]], title: str, series: str) -> Any:
     """A curve over the clock for each series, its least marked."""
     alt = load("altair")
     names = list(dict.fromkeys(str(row["series"]) for row in rows))
@@ -149,12 +158,12 @@ def _curves(rows: list[dict[str, object]], title: str, series: str, *, narrow: b
         "mhz:Q",
         title="core clock, MHz",
         scale=alt.Scale(zero=False, nice=False, padding=14),
-        axis=_axis(narrow=narrow, form=",d"),
+        axis=_axis(form=",d"),
     )
     y = alt.Y("part:Q", title=title, scale=alt.Scale(zero=False))
     color = alt.Color(
         "series:N", title=series, sort=names, scale=alt.Scale(domain=names, range=list(CATEGORIES[: len(names)])),
-        legend=alt.Legend(orient="top", columns=3 if narrow else 0),
+        legend=alt.Legend(orient="top"),
     )  # fmt: skip
     tip = tooltips(
         {
@@ -173,7 +182,7 @@ def _curves(rows: list[dict[str, object]], title: str, series: str, *, narrow: b
         .mark_point(size=130, strokeWidth=2)
         .encode(x=x, y=y, color=color)
     )
-    return layered(lines, dots, least).properties(width=_NARROW if narrow else _WIDE, height=300)
+    return layered(lines, dots, least).properties(width=_WIDE, height=300)
 
 
 def _row(each: OperatingPoint, several: bool) -> dict[str, object]:
@@ -196,5 +205,5 @@ def _log(values: Sequence[float]) -> Any:
     return load("altair").Scale(type="log", domain=[min(values) / room, max(values) * room], nice=False)
 
 
-def _axis(*, narrow: bool, form: str = "~g") -> Any:
-    return load("altair").Axis(tickCount=4 if narrow else 8, format=form)
+def _axis(*, form: str = "~g") -> Any:
+    return load("altair").Axis(tickCount=8, format=form)
