@@ -136,6 +136,20 @@ def tooltips(titles: Mapping[str, str]) -> list[Any]:
     return [load("altair").Tooltip(field, title=title) for field, title in titles.items()]
 
 
+def words(chart: Any, style: str = "label", **place: object) -> list[Any]:
+    """The text of a chart, readable over lines; ``place`` is where it stands beside its point."""
+    return [chart.mark_text(style=each, tooltip=None, **place) for each in ("halo", style)]
+
+
+def beside(style: str, chart: Any, text: str, tooltip: Any) -> list[Any]:
+    """A mark of a style with the text of a field beside it."""
+    named = chart.encode(text=load("altair").Text(text))
+    return [
+        *words(named, align="left", baseline="middle", dx=11, dy=-1),
+        chart.mark_point(style=style).encode(tooltip=tooltip),
+    ]
+
+
 def name_axis(names: Sequence[str], width: int) -> Any:
     """An axis of named rows: the scale is the row index and labels are looked up, so names may repeat and keep their order.
 

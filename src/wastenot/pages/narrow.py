@@ -70,7 +70,7 @@ def _stack(part: _Part) -> None:
         part["columns"] = 1
     if "hconcat" in part:
         row = part.pop("hconcat")
-        part["vconcat"] = [each for each in row if each is row[0] or _mark(each) != "text"]
+        part["vconcat"] = [each for each in row if each is row[0] or each.get("mark", {}).get("type") != "text"]
         for each in part["vconcat"][1:]:
             _share_axis(row[0], each)
     for each in _inner(part):
@@ -79,11 +79,11 @@ def _stack(part: _Part) -> None:
 
 def _share_axis(first: _Part, other: _Part) -> None:
     """Give a panel the labels and the title of the vertical axis that stood left of its row."""
-    channels = [unit["encoding"]["y"] for unit in _units(first) if "y" in unit.get("encoding", {})]
+    channels = [unit["encoding"]["y"] for unit in _units(first) if "y" in unit["encoding"]]
     labelled = max(filter(_has_labels, channels), key=lambda channel: "axis" in channel, default=None)
     title = next((each["title"] for each in channels if each.get("title")), None)
     for unit in _units(other):
-        channel = unit.get("encoding", {}).get("y", {})
+        channel = unit["encoding"].get("y", {})
         if labelled is not None and channel and not _has_labels(channel):
             channel |= {"axis": copy.deepcopy(labelled.get("axis", {})), "title": labelled.get("title")}
         if title is not None and "title" in channel and not channel["title"]:
@@ -107,12 +107,13 @@ def _fit(panel: _Part, datasets: _Part, room: int) -> None:
     if square:
         panel["height"] = width
     for unit in units:
-        encoding = unit.get("encoding", {})
-        _use_short_text(unit, datasets)
+        encoding, rows = unit["encoding"], _rows(unit, datasets)
+        if rows and "short" in rows[0] and "field" in encoding.get("text", {}):
+            encoding["text"]["field"] = "short"
         _thin_ticks(encoding, width)
         for channel in encoding.values():
             if isinstance(channel, dict) and isinstance(channel.get("legend"), dict):
-                _fit_legend(channel, datasets.get(_data_name(unit), []), width)
+                _fit_legend(channel, width)
         for name in ("x", "x2"):
             if "value" in encoding.get(name, {}):
                 encoding[name]["value"] = round(encoding[name]["value"] * width / before)
@@ -122,19 +123,19 @@ def _fit(panel: _Part, datasets: _Part, room: int) -> None:
 
 def _names_of(unit: _Part) -> float:
     """Pixels that are set aside for the names of rows."""
-    axis = unit.get("encoding", {}).get("y", {}).get("axis") or {}
+    axis = unit["encoding"].get("y", {}).get("axis") or {}
     return float(axis.get("minExtent", 0.0)) if axis.get("labelExpr") else 0.0
 
 
 def _axis_width(unit: _Part, datasets: _Part) -> int:
     """Pixels that the vertical axis takes, where there is one; numbers are given as much everywhere, to stand in line."""
-    channel = unit.get("encoding", {}).get("y", {})
+    channel = unit["encoding"].get("y", {})
     if "field" not in channel or channel.get("axis", {}) is None or _names_of(unit) > _MOST_NAMES:
         return 0
     title = _TITLE if channel.get("title", channel["field"]) else 0
     axis = channel.setdefault("axis", {})
     if channel.get("type") in ("nominal", "ordinal"):
-        rows = datasets.get(_data_name(unit), [])
+        rows = _rows(unit, datasets)
         longest = max((_text_width(str(row.get(channel["field"], ""))) for row in rows), default=0.0)
         axis["labelLimit"] = min(axis.get("labelLimit", _MOST_NAMES), _MOST_NAMES)
         names = axis.get("minExtent", min(longest, axis["labelLimit"]))
@@ -149,11 +150,11 @@ def _name_above(panel: _Part, units: list[_Part], datasets: _Part, width: int) -
     panel["height"] = {"step": _ROW}
     longest = 0.0
     for unit in units:
-        encoding, mark = unit["encoding"], _mark_of(unit)
+        encoding, mark = unit["encoding"], unit["mark"]
         if "y" not in encoding:
             mark["opacity"] = _BEHIND_NAMES
         elif mark["type"] == "text":
-            rows = datasets.get(_data_name(unit), [])
+            rows = _rows(unit, datasets)
             longest = max(longest, *(_text_width(str(row.get(encoding["text"]["field"], "")), 11) for row in rows))
             mark |= {"align": "right", "dx": 0, "yOffset": -_NAME_RISE}
             encoding["x"] = {"value": width}
@@ -167,13 +168,6 @@ def _name_above(panel: _Part, units: list[_Part], datasets: _Part, width: int) -
             }  # fmt: skip
 
 
-def _use_short_text(unit: _Part, datasets: _Part) -> None:
-    text = unit.get("encoding", {}).get("text", {})
-    rows = datasets.get(_data_name(unit), [])
-    if "field" in text and rows and "short" in rows[0]:
-        text["field"] = "short"
-
-
 def _thin_ticks(encoding: _Part, width: int) -> None:
     channel = encoding.get("x", {})
     if "tickCount" in (channel.get("axis") or {}):
@@ -183,14 +177,14 @@ def _thin_ticks(encoding: _Part, width: int) -> None:
         channel["title"] = lines if len(lines) > 1 else lines[0]
 
 
-def _fit_legend(channel: _Part, rows: list[_Part], width: int) -> None:
+def _fit_legend(channel: _Part, width: int) -> None:
     """A legend above or below its panel, in columns that it has room for."""
     legend = channel["legend"]
     if legend.get("orient", "right") in ("left", "right"):
         legend |= {"orient": "bottom", "direction": "horizontal"}
     if "gradientLength" in legend:
         legend["gradientLength"] = min(legend["gradientLength"], width - _LEGEND_GAP)
-    names = channel.get("scale", {}).get("domain") or list({row.get(channel["field"]) for row in rows})
+    names = channel["scale"]["domain"]
     if not all(isinstance(name, str) for name in names):
         return
     room = NARROW_WIDTH - _MARGIN
@@ -198,9 +192,9 @@ def _fit_legend(channel: _Part, rows: list[_Part], width: int) -> None:
     legend["columnPadding"] = min(legend.get("columnPadding", 10), _LEGEND_GAP)
     legend["labelLimit"] = min(legend.get("labelLimit", 160), room - _LEGEND_SYMBOL - _LEGEND_GAP)
     symbol = legend["symbolSize"] ** 0.5 + 8
-    widest = max((symbol + min(_text_width(name), legend["labelLimit"]) for name in names), default=1.0)
-    columns = max(int((room + legend["columnPadding"]) / (widest + legend["columnPadding"])), 1)
-    legend["columns"] = min(columns, max(len(names), 1))
+    widest = symbol + max(min(_text_width(name), legend["labelLimit"]) for name in names)
+    columns = int((room + legend["columnPadding"]) / (widest + legend["columnPadding"]))
+    legend["columns"] = max(min(columns, len(names)), 1)
 
 
 # ---- titles --------------------------------------------------------------------------------------------------------------
@@ -219,7 +213,10 @@ def _break_title(part: _Part) -> None:
 
 
 def _lines(text: str, width: float, size: float) -> list[str]:
-    return textwrap.wrap(text, max(int(width / (_LETTER * size)), 8)) or [text]
+    """A text in lines, between its parts where it has some."""
+    if _text_width(text, size) <= width:
+        return [text]
+    return [line for part in text.split(" · ") for line in textwrap.wrap(part, int(width / (_LETTER * size)))]
 
 
 def _text_width(text: str, size: float = 12) -> float:
@@ -263,19 +260,5 @@ def _hand_down_data(part: _Part) -> None:
         _hand_down_data(each)
 
 
-def _mark_of(unit: _Part) -> _Part:
-    """The properties of a unit's mark, which may be changed."""
-    if isinstance(unit["mark"], str):
-        unit["mark"] = {"type": unit["mark"]}
-    mark: _Part = unit["mark"]
-    return mark
-
-
-def _mark(panel: _Part) -> str:
-    """The kind of mark of a panel without layers."""
-    mark = panel.get("mark", "")
-    return str(mark["type"] if isinstance(mark, dict) else mark)
-
-
-def _data_name(unit: _Part) -> str:
-    return str((unit.get("data") or {}).get("name", ""))
+def _rows(unit: _Part, datasets: _Part) -> list[_Part]:
+    return datasets.get(unit["data"]["name"], []) if unit.get("data") else []

@@ -7,7 +7,7 @@ from typing import Any
 from wastenot.jobs.page.drawing import OUTCOME_COLORS, WIDE, about, cost_unit, scale_of, sizes_axis
 from wastenot.jobs.page.words import cost_text
 from wastenot.jobs.plan.overview import JobOverview
-from wastenot.pages.figure import Figure, inline, layered, series_color, specification_of, tooltips
+from wastenot.pages.figure import Figure, inline, layered, series_color, specification_of, tooltips, words
 from wastenot.pages.formatting import percent
 from wastenot.pages.optional_imports import load
 
@@ -90,9 +90,7 @@ def _chart(overview: JobOverview) -> Any:
         )
         layers.append(base.mark_point(style="dot", clip=True).encode(x=x, y=y, tooltip=tip))
         following = base.transform_filter("datum.label != ''")
-        for style in ("halo", "label"):
-            text = following.mark_text(style=style, align="left", dx=9, dy=-9, tooltip=None)
-            layers.append(text.encode(x=x, y=y, text=alt.Text("label:N")))
+        layers += words(following.encode(x=x, y=y, text=alt.Text("label:N")), align="left", dx=9, dy=-9)
         if overview.next is not None:
             chosen = base.transform_filter(alt.datum.size == overview.next.batch_size)
             layers.append(chosen.mark_point(style="plan").encode(x=x, y=y, tooltip=tip))

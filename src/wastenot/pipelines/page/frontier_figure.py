@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from wastenot.pages.figure import Figure, inline, layered, series_color, specification_of, tooltips
+from wastenot.pages.figure import Figure, beside, inline, layered, series_color, specification_of, tooltips
 from wastenot.pages.formatting import percent, quantity
 from wastenot.pages.optional_imports import load
 from wastenot.pipelines.page.drawing import (
@@ -119,8 +119,8 @@ def _chart(overview: PipelineOverview) -> Any:
         layers.append(dots.encode(x=x, y=y, color=color, tooltip=tip))
     if marks:
         layers += _straggler_marks(marks, x, y, tip)
-    layers += _marked([row(before, default_s, default_j)], "dot", x, y, tip)
-    layers += _marked(_own_rows(overview, row), "plan", x, y, tip)
+    for style, rows in (("dot", [row(before, default_s, default_j)]), ("plan", _own_rows(overview, row))):
+        layers += beside(style, alt.Chart(inline(rows)).encode(x=x, y=y), "series:N", tip)
     return layered(*layers).properties(width=WIDE, height=_HEIGHT)
 
 
@@ -154,19 +154,6 @@ def _own_rows(overview: PipelineOverview, row: Any) -> list[dict[str, object]]:
     plan = overview.plan
     saved = percent(-plan.energy_change, 1)
     return [row(AFTER, max(plan.predicted.time_s, plan.until_s or 0.0), plan.predicted.energy_j, f"{saved} saved")]
-
-
-def _marked(rows: Sequence[dict[str, object]], style: str, x: Any, y: Any, tip: Any) -> list[Any]:
-    """A mark with its name beside it."""
-    alt = load("altair")
-    base = alt.Chart(inline(rows))
-    texts = [
-        base.mark_text(style=kind, align="left", baseline="middle", dx=11, dy=-1, tooltip=None).encode(
-            x=x, y=y, text=alt.Text("series:N")
-        )
-        for kind in ("halo", "label")
-    ]
-    return [*texts, base.mark_point(style=style).encode(x=x, y=y, tooltip=tip)]
 
 
 def _domains(rows: Sequence[dict[str, object]]) -> tuple[list[float], list[float]]:

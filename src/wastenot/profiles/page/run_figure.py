@@ -9,7 +9,7 @@ import numpy as np
 
 from wastenot.core.arrays import FloatArray
 from wastenot.devices.instrument import TOTAL
-from wastenot.pages.figure import Figure, inline, layered, series_color, series_opacity, tooltips
+from wastenot.pages.figure import Figure, inline, layered, series_color, series_opacity, tooltips, words
 from wastenot.pages.formatting import quantity
 from wastenot.pages.narrow import NARROW_PANEL
 from wastenot.profiles.page.description import channel_names, shown_before, timed_channels, unit_word
@@ -214,10 +214,7 @@ def _state_labels(profile: Profile, unit: TimeUnit) -> list[Any]:
         row = alt.Chart(inline([{"t": unit.factor * at_s, "text": text}]))
         across = {"left": 3, "right": 0 if flush else -6, "center": 0}[side]
         position = {"align": side, "baseline": "top", "dx": across, "dy": 21 if close else 5}
-        layers += [
-            row.mark_text(style=style, **position).encode(x=alt.X("t:Q"), y=alt.YValue(0), text=alt.Text("text:N"))
-            for style in ("halo", "label")
-        ]
+        layers += words(row.encode(x=alt.X("t:Q"), y=alt.YValue(0), text=alt.Text("text:N")), "label", **position)
         last_s = at_s if side == "left" else last_s
     return layers
 

@@ -60,13 +60,8 @@ def _energy_figure(scenario: Scenario, found: Comparison, suffix: str, title: st
         "Bars are means, lines the range over seeds. Pale bars are of policies that keep the deadlines of fewer than "
         f"{percent(scenario.parts.run.attain, 0)} of a class. The dotted line is a lower bound: no policy needs less."
     )
-    return Figure(
-        f"cluster-energy{suffix}",
-        f"Energy by policy{title}",
-        about(scenario, found),
-        note,
-        specification_of(_energy_chart(found)),
-    )
+    chart = specification_of(_energy_chart(found))
+    return Figure(f"cluster-energy{suffix}", f"Energy by policy{title}", about(scenario, found), note, chart)
 
 
 def _energy_chart(found: Comparison) -> Any:
@@ -109,13 +104,8 @@ def _classes_figure(scenario: Scenario, found: Comparison, suffix: str, title: s
         "Requests that missed a deadline, of each class and policy, the most over seeds; the line is at what may be late. "
         "Classes by prompt and then answer: S, M, L."
     )
-    return Figure(
-        f"cluster-classes{suffix}",
-        f"Late requests by class{title}",
-        about(scenario, found),
-        note,
-        specification_of(_classes_chart(scenario, found)),
-    )
+    chart = specification_of(_classes_chart(scenario, found))
+    return Figure(f"cluster-classes{suffix}", f"Late requests by class{title}", about(scenario, found), note, chart)
 
 
 def _classes_chart(scenario: Scenario, found: Comparison) -> Any:
@@ -147,13 +137,8 @@ def _timeline_figure(scenario: Scenario, found: Comparison, suffix: str, title: 
     note = (
         f"Each policy with seed {seed}. The clock is the ceiling, over GPUs that serve; late are requests by when they came."
     )
-    return Figure(
-        f"cluster-timeline{suffix}",
-        f"Time line{title}",
-        about(scenario, found),
-        note,
-        specification_of(_timeline_chart(scenario, found)),
-    )
+    chart = specification_of(_timeline_chart(scenario, found))
+    return Figure(f"cluster-timeline{suffix}", f"Time line{title}", about(scenario, found), note, chart)
 
 
 def _timeline_chart(scenario: Scenario, found: Comparison) -> Any:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from wastenot.pages.figure import Figure, inline, layered, specification_of, tooltips
+from wastenot.core.setting import Setting
+from wastenot.pages.figure import Figure, inline, layered, specification_of, tooltips, words
 from wastenot.pages.formatting import SPACE, percent, quantity
 from wastenot.pages.optional_imports import load
 from wastenot.pages.theme import CATEGORIES
@@ -74,12 +75,9 @@ def _latency_chart(points: Sequence[OperatingPoint]) -> Any:
     best = frontier.mark_line(style="curve", strokeWidth=2.4).encode(x=x, y=y, order=alt.Order("ms:Q"))
     ends = {(each.gpus, each.batch): row for row, each in zip(rows, points, strict=True)}
     named = [row for (gpus, _), row in ends.items() if gpus == points[0].gpus]
-    labels = [
-        alt.Chart(inline(named)).mark_text(style=style, align="right", dx=-8, dy=4, tooltip=None).encode(
-            x=x, y=y, text=alt.Text("batch:N")
-        )
-        for style in ("halo", "small-label")
-    ]  # fmt: skip
+    labels = words(
+        alt.Chart(inline(named)).encode(x=x, y=y, text=alt.Text("batch:N")), "small-label", align="right", dx=-8, dy=4
+    )
     return layered(lines, best, dots, *labels).properties(width=_WIDE, height=380)
 
 
@@ -90,64 +88,57 @@ def _clock_figure(points: Sequence[OperatingPoint], subtitle: str) -> Figure | N
         return None
     batches = sorted({each.batch for each in clocked})
     chosen = batches[:: -max(-(-len(batches) // _MOST_SERIES), 1)]
-    shown = [each for each in clocked if each.batch in chosen]
-    greatest = max(shown, key=lambda each: each.setting.core_mhz or 0.0).setting
-    against = {each.batch: each.energy_per_token_j for each in shown if each.setting == greatest}
-    rows: list[dict[str, object]] = [
-        {
-            "mhz": each.setting.core_mhz,
-            "part": 100.0 * each.energy_per_token_j / against[each.batch],
-            "series": f"{each.batch:,.0f}",
-            "setting": setting_text(each.setting),
-            "energy": quantity(each.energy_per_token_j, "J", 4),
-            "time": quantity(each.latency_s, "s", 4),
-            "change": percent(each.energy_per_token_j / against[each.batch] - 1.0, 1, sign=True),
-            "least": each.is_least,
-        }
-        for each in shown
-        if each.batch in against
-    ]
+    greatest, rows = _parts_of_greatest(
+        [
+            (each.setting, each.batch, each.energy_per_token_j, each.latency_s, each.is_least)
+            for each in clocked
+            if each.batch in chosen
+        ]
+    )
     note = (
         f"Energy per token as a share of that at {setting_text(greatest)}, for each batch size; the ring is the clock of "
         "least energy. Too low a clock wastes energy, and so does too high a one."
     )
-    return Figure(
-        "engine-clocks",
-        "Energy per token by clock",
-        subtitle,
-        note,
-        specification_of(_curves(rows, "energy per token, % of the greatest clock's", "batch")),
-    )
+    chart = specification_of(_curves(rows, "energy per token, % of the greatest clock's", "batch"))
+    return Figure("engine-clocks", "Energy per token by clock", subtitle, note, chart)
 
 
 def _prefill_figure(points: Sequence[PrefillPoint], subtitle: str) -> Figure | None:
     clocked = [each for each in points if each.setting.core_mhz is not None and each.gpus == min(p.gpus for p in points)]
     if len({each.setting for each in clocked}) < 3:
         return None
-    greatest = max(clocked, key=lambda each: each.setting.core_mhz or 0.0).setting
-    against = {each.tokens: each.energy_j for each in clocked if each.setting == greatest}
-    rows: list[dict[str, object]] = [
-        {
-            "mhz": each.setting.core_mhz,
-            "part": 100.0 * each.energy_j / against[each.tokens],
-            "series": f"{each.tokens:,.0f}",
-            "setting": setting_text(each.setting),
-            "energy": quantity(each.energy_j, "J", 4),
-            "time": quantity(each.time_s, "s", 4),
-            "change": percent(each.energy_j / against[each.tokens] - 1.0, 1, sign=True),
-            "least": each.is_least,
-        }
-        for each in clocked
-        if each.tokens in against
-    ]
-    note = f"Energy of a prompt as a share of that at {setting_text(greatest)}, by its tokens; the ring is the least."
-    return Figure(
-        "engine-prompts",
-        "Energy of a prompt by clock",
-        subtitle,
-        note,
-        specification_of(_curves(rows, "energy of a prompt, % of the greatest clock's", "tokens")),
+    greatest, rows = _parts_of_greatest(
+        [(each.setting, each.tokens, each.energy_j, each.time_s, each.is_least) for each in clocked]
     )
+    note = f"Energy of a prompt as a share of that at {setting_text(greatest)}, by its tokens; the ring is the least."
+    chart = specification_of(_curves(rows, "energy of a prompt, % of the greatest clock's", "tokens"))
+    return Figure("engine-prompts", "Energy of a prompt by clock", subtitle, note, chart)
+
+
+def _parts_of_greatest(
+    points: Sequence[tuple[Setting, float, float, float, bool]],
+) -> tuple[Setting, list[dict[str, object]]]:
+    """The greatest clock, and the energies of each series as parts of that there.
+
+    Args:
+        points: setting, series, energy in J, time in s, and whether it is the least of its series.
+    """
+    greatest = max((setting for setting, *_ in points), key=lambda setting: setting.core_mhz or 0.0)
+    against = {series: energy_j for setting, series, energy_j, *_ in points if setting == greatest}
+    return greatest, [
+        {
+            "mhz": setting.core_mhz,
+            "part": 100.0 * energy_j / against[series],
+            "series": f"{series:,.0f}",
+            "setting": setting_text(setting),
+            "energy": quantity(energy_j, "J", 4),
+            "time": quantity(time_s, "s", 4),
+            "change": percent(energy_j / against[series] - 1.0, 1, sign=True),
+            "least": is_least,
+        }
+        for setting, series, energy_j, time_s, is_least in points
+        if series in against
+    ]
 
 
 def _curves(rows: list[dict[str, object]], title: str, series: str) -> Any:
@@ -161,10 +152,8 @@ def _curves(rows: list[dict[str, object]], title: str, series: str) -> Any:
         axis=_axis(form=",d"),
     )
     y = alt.Y("part:Q", title=title, scale=alt.Scale(zero=False))
-    color = alt.Color(
-        "series:N", title=series, sort=names, scale=alt.Scale(domain=names, range=list(CATEGORIES[: len(names)])),
-        legend=alt.Legend(orient="top"),
-    )  # fmt: skip
+    scale = alt.Scale(domain=names, range=list(CATEGORIES[: len(names)]))
+    color = alt.Color("series:N", title=series, sort=names, scale=scale, legend=alt.Legend(orient="top"))
     tip = tooltips(
         {
             "series:N": series,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wastenot.pages.figure import Figure, inline, layered, specification_of, tooltips
+from wastenot.pages.figure import Figure, inline, layered, series_color, specification_of, tooltips
 from wastenot.pages.formatting import percent, quantity
 from wastenot.pages.optional_imports import load
 from wastenot.pages.theme import CATEGORIES
@@ -58,14 +58,7 @@ def _chart(found: Steering) -> Any:
         title="energy of a token, J",
         scale=alt.Scale(domain=[min(energies) - 0.12 * spread, max(energies) + 0.12 * spread], nice=False, zero=False),
     )
-    colors = policy_colors(found)
-    color = alt.Color(
-        "policy:N",
-        title=None,
-        sort=None,
-        scale=alt.Scale(domain=list(colors), range=list(colors.values())),
-        legend=alt.Legend(orient="top", symbolSize=90, labelLimit=300),
-    )
+    color = series_color("policy:N", policy_colors(found), symbolSize=90, labelLimit=300)
     tip = tooltips({"policy:N": "policy", "in_time:N": "in time", "per_token:N": "energy of a token", "saved:N": "saved"})
     asked = alt.Chart(inline([{"kept": 100.0 * found.share}])).mark_rule(style="rule").encode(x=x)
     points = alt.Chart(inline(rows)).mark_circle(size=150, opacity=0.9).encode(x=x, y=y, color=color, tooltip=tip)

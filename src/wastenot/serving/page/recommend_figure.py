@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wastenot.pages.figure import Figure, inline, layered, specification_of, tooltips
+from wastenot.pages.figure import Figure, inline, layered, specification_of, tooltips, words
 from wastenot.pages.formatting import quantity
 from wastenot.pages.optional_imports import load
 from wastenot.pages.theme import CATEGORIES
@@ -103,12 +103,8 @@ def _chart(found: Recommended) -> Any:
         layers.append(forecast.mark_circle(size=9, opacity=0.6).encode(x=x, y=y, color=color, tooltip=tip))
     layers.append(alt.Chart(inline(measured)).mark_circle(size=42).encode(x=x, y=y, color=color, tooltip=tip))
     if not several_models:
-        layers += [
-            alt.Chart(inline(measured))
-            .mark_text(style=style, align="left", dx=7, dy=-7, tooltip=None)
-            .encode(x=x, y=y, text=alt.Text("batch:N"))
-            for style in ("halo", "small-label")
-        ]
+        numbers = alt.Chart(inline(measured)).encode(x=x, y=y, text=alt.Text("batch:N"))
+        layers += words(numbers, "small-label", align="left", dx=7, dy=-7)
     if rings:
         mark = alt.Chart(inline(rings)).mark_point(size=150, strokeWidth=2.4, filled=False)
         layers.append(mark.encode(x=x, y=y, color=color, tooltip=tip))

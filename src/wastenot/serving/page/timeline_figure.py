@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from wastenot.core.arrays import FloatArray
-from wastenot.pages.figure import Figure, inline, layered, specification_of, tooltips
+from wastenot.pages.figure import Figure, inline, layered, series_color, specification_of, tooltips
 from wastenot.pages.optional_imports import load
 from wastenot.serving.model.comparison import core_clocks_mhz
 from wastenot.serving.model.steering import Steered, Steering
@@ -82,13 +82,7 @@ def _chart(found: Steering, shown: list[Steered], begin_s: float, end_s: float) 
             axis=alt.Axis(labels=last, ticks=last, grid=False, tickCount=12),
         )
         y = alt.Y(f"{field}:Q", title=None, scale=alt.Scale(zero=field != "mhz", nice=True), axis=alt.Axis(tickCount=3))
-        color = alt.Color(
-            "policy:N",
-            title=None,
-            sort=None,
-            scale=alt.Scale(domain=list(colors), range=list(colors.values())),
-            legend=alt.Legend(orient="top", symbolType="stroke", symbolStrokeWidth=3, labelLimit=300),
-        )
+        color = series_color("policy:N", colors, symbolType="stroke", symbolStrokeWidth=3, labelLimit=300)
         shape = {"interpolate": "step-after"} if field == "mhz" else {}
         line = (
             alt.Chart(inline(rows))
