@@ -90,3 +90,12 @@ def test_a_square_stays_square_and_the_width_is_known_to_what_depends_on_it():
     form = narrow_form(specification_of(chart))
     assert form["width"] == form["height"] < NARROW_WIDTH
     assert [each["value"] for each in form["params"]] == [form["width"]]
+
+
+def test_a_column_of_words_beside_bars_is_left_out():
+    alt = load("altair")
+    words = (
+        alt.Chart(inline(ROWS)).mark_text().encode(y=alt.Y("y:Q", axis=None), text="text:N").properties(width=90, height=90)
+    )
+    form = narrow_form(specification_of(alt.hconcat(panel(), words)))
+    assert len(form["vconcat"]) == 1
