@@ -14,12 +14,11 @@ from wastenot.core.errors import BadInputError
 from wastenot.core.files import write_bytes
 from wastenot.core.origin import Origin
 from wastenot.pages.formatting import ORIGIN_TEXT
+from wastenot.pages.narrow import narrow_form
 from wastenot.pages.optional_imports import load
 from wastenot.pages.theme import LIGHT
 
 PNG_SCALE = 2.0
-NARROW_WIDTH = 340
-"""Pixels that a narrow figure may take, axes and labels included: what a phone leaves of a page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +30,7 @@ class Figure:
         title: what it shows.
         subtitle: its workload and device, and where the numbers come from.
         note: how to read it and what is left out, or why there is no figure.
-        specification: Vega-Lite; ``None`` if there is nothing to draw.
-        narrow: the same for a narrow page, at most ``NARROW_WIDTH`` pixels wide: one panel in a row. Without one, the page
-            lets readers scroll sideways. Files are always of ``specification``.
+        specification: Vega-Lite, for wide pages and for files; ``None`` if there is nothing to draw.
     """
 
     name: str
@@ -41,7 +38,11 @@ class Figure:
     subtitle: str
     note: str
     specification: dict[str, Any] | None
-    narrow: dict[str, Any] | None = None
+
+    @property
+    def narrow(self) -> dict[str, Any] | None:
+        """The same for narrow pages; see :mod:`wastenot.pages.narrow`."""
+        return None if self.specification is None else narrow_form(self.specification)
 
 
 def specification_of(chart: Any | None) -> dict[str, Any] | None:
@@ -133,6 +134,20 @@ def series_opacity(field: str, opacities: Mapping[str, float]) -> Any:
 def tooltips(titles: Mapping[str, str]) -> list[Any]:
     """What to show of a mark under the pointer: the title of each field."""
     return [load("altair").Tooltip(field, title=title) for field, title in titles.items()]
+
+
+def words(chart: Any, style: str = "label", **place: object) -> list[Any]:
+    """The text of a chart, readable over lines; ``place`` is where it stands beside its point."""
+    return [chart.mark_text(style=each, tooltip=None, **place) for each in ("halo", style)]
+
+
+def beside(style: str, chart: Any, text: str, tooltip: Any) -> list[Any]:
+    """A mark of a style with the text of a field beside it."""
+    named = chart.encode(text=load("altair").Text(text))
+    return [
+        *words(named, align="left", baseline="middle", dx=11, dy=-1),
+        chart.mark_point(style=style).encode(tooltip=tooltip),
+    ]
 
 
 def name_axis(names: Sequence[str], width: int) -> Any:

@@ -163,7 +163,7 @@ def script_json(value: object) -> str:
 
 
 def _drawings(figures: Sequence[Figure]) -> dict[str, Any]:
-    """The specifications of all figures, with the data that they share written once."""
+    """Both forms of all figures, with the data that they share written once."""
     datasets: dict[str, Any] = {}
     drawings: dict[str, dict[str, Any]] = {}
     for figure in figures:

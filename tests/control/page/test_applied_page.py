@@ -13,7 +13,7 @@ from wastenot.control.page.passes_figure import means_by_pass
 from wastenot.control.page.story import plus_minus, story_of
 from wastenot.control.page.tables import events_table, gpus_table
 from wastenot.control.status import Estimate, Event, Summary
-from wastenot.pages.figure import NARROW_WIDTH
+from wastenot.pages.narrow import NARROW_WIDTH
 
 MADE = datetime(2026, 1, 2, tzinfo=UTC)
 

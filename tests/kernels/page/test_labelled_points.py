@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from wastenot.kernels.page.labelled_points import LETTER_WIDTH, Frame, LabelledPoint, draw_labels
+from wastenot.kernels.page.labelled_points import LETTER_WIDTH, NO_LABEL, Frame, Label, LabelledPoint, draw_labels
 from wastenot.pages.figure import specification_of
 
 FRAME = Frame((0.0, 100.0), (0.0, 100.0), 1000, 400)
@@ -12,17 +12,19 @@ FAR = "a label of some length"
 
 
 def point(x, y, label=FAR):
-    return LabelledPoint("dot", x, y, label, "a plan", "1 J")
+    return LabelledPoint("dot", x, y, Label(label) if label else NO_LABEL, "a plan", "1 J")
 
 
 def places(marks, lines=()):
     """Where each label begins, in pixels, by its text."""
     found = {}
-    for layer in draw_labels(marks, FRAME, lines):
+    for layer in draw_labels(marks, [FRAME], lines):
         chart = specification_of(layer)
         if chart["mark"]["type"] == "text":
-            (rows,) = chart["datasets"].values()
-            found[rows[0]["text"]] = chart["encoding"]["x"]["value"], chart["encoding"]["y"]["value"]
+            ((row,),) = chart["datasets"].values()
+            (x, y), mark = FRAME.pixel(row["x"], row["y"]), chart["mark"]
+            length = LETTER_WIDTH * len(row["text"]) if mark["align"] == "right" else 0.0
+            found[row["text"]] = x + mark["dx"] - length, y + mark["dy"]
     return found
 
 

@@ -23,8 +23,9 @@ from wastenot.kernels.plan import staircase
 from wastenot.kernels.plan.overview import Levelling, make_overview
 from wastenot.kernels.run.interleaved import Interval
 from wastenot.kernels.run.transfer import Transfer, TransferRow
-from wastenot.pages.figure import NARROW_WIDTH, vega_lite_version
+from wastenot.pages.figure import vega_lite_version
 from wastenot.pages.formatting import change
+from wastenot.pages.narrow import NARROW_WIDTH
 from wastenot.pages.optional_imports import load
 from wastenot.pages.theme import LIGHT
 from wastenot.planning.planner import Planner, plan

@@ -9,7 +9,8 @@ import pytest
 
 from testbed.drawn_sweeps import NASTY
 from testbed.small_pipelines import NAMES, hastily, planned
-from wastenot.pages.figure import NARROW_WIDTH, export_figures
+from wastenot.pages.figure import export_figures
+from wastenot.pages.narrow import NARROW_WIDTH
 from wastenot.pipelines.page.clocks_figure import clocks_figure
 from wastenot.pipelines.page.energy_figure import energy_figure
 from wastenot.pipelines.page.frontier_figure import frontier_figure

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wastenot.control.marker import ITERATION
-from wastenot.control.page.time_line_figure import NARROW, WIDTH, subtitle
+from wastenot.control.page.time_line_figure import WIDTH, subtitle
 from wastenot.control.status import Instant, Summary
 from wastenot.pages.figure import Figure, inline, layered, series_color, specification_of, tooltips
 from wastenot.pages.formatting import quantity
@@ -42,8 +42,7 @@ def close_up_figure(summary: Summary) -> Figure:
         f"The last at the plan's clocks, {lasts} of the first GPU. Above: its passes. "
         "Below: the clock requested, ahead of time by what the GPU takes to switch; no line where it is left to the driver."
     )
-    wide, narrow = (specification_of(_chart(window, narrow=each)) for each in (False, True))
-    return Figure("applied-close-up", title, subtitle(summary), note, wide, narrow)
+    return Figure("applied-close-up", title, subtitle(summary), note, specification_of(_chart(window)))
 
 
 def last_iterations(instants: Sequence[Instant]) -> _Window | None:
@@ -61,30 +60,29 @@ def _requested(instant: Instant) -> bool:
     return (instant.target_core_mhz, instant.target_memory_mhz, instant.target_power_limit_w) != (None, None, None)
 
 
-def _chart(window: _Window, *, narrow: bool) -> Any:
+def _chart(window: _Window) -> Any:
     alt = load("altair")
     factor, unit = (1e3, "ms") if window.ends_s - window.begins_s < 3.0 else (1.0, "s")
     domain = [0.0, factor * (window.ends_s - window.begins_s)]
 
     def x(*, title: bool) -> Any:
-        axis = alt.Axis(tickCount=4 if narrow else 10, labels=title, grid=title)
+        axis = alt.Axis(tickCount=10, labels=title, grid=title)
         return alt.X("t:Q", title=f"time, {unit}" if title else None, scale=alt.Scale(domain=domain, nice=False), axis=axis)
 
-    width = NARROW if narrow else WIDTH
-    strip = _strip(window, factor, x(title=False), unit, narrow=narrow).properties(width=width, height=_STRIP)
+    strip = _strip(window, factor, x(title=False), unit).properties(width=WIDTH, height=_STRIP)
     names = [("target_core_mhz", "core, MHz")]
     if any(each.target_memory_mhz is not None for each in window.instants):
         names.append(("target_memory_mhz", "memory, MHz"))
     panels = [
         _steps(window, name, title, factor, x(title=index == len(names) - 1), unit).properties(
-            width=width, height=_CLOCKS if len({getattr(each, name) for each in window.instants}) > 1 else _ONE_CLOCK
+            width=WIDTH, height=_CLOCKS if len({getattr(each, name) for each in window.instants}) > 1 else _ONE_CLOCK
         )
         for index, (name, title) in enumerate(names)
     ]
     return alt.vconcat(strip, *panels, spacing=8)
 
 
-def _strip(window: _Window, factor: float, x: Any, unit: str, *, narrow: bool) -> Any:
+def _strip(window: _Window, factor: float, x: Any, unit: str) -> Any:
     """A bar for each pass."""
     alt = load("altair")
     marked = [(each.at_s, each.marker) for each in window.instants if each.marker is not None]
@@ -101,7 +99,7 @@ def _strip(window: _Window, factor: float, x: Any, unit: str, *, narrow: bool) -
     ]
     names = list(dict.fromkeys(str(row["pass"]) for row in rows))
     colors = {name: CATEGORIES[index % len(CATEGORIES)] for index, name in enumerate(names)}
-    color = series_color("pass:N", colors, columns=3 if narrow else 0, columnPadding=18, symbolSize=60)
+    color = series_color("pass:N", colors, columnPadding=18, symbolSize=60)
     return (
         alt.Chart(inline(rows))
         .mark_bar(height=_STRIP - 6)

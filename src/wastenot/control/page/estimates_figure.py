@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from wastenot.control.page.story import bound_text
-from wastenot.control.page.time_line_figure import NARROW, WIDTH, Axis, subtitle
+from wastenot.control.page.time_line_figure import WIDTH, Axis, subtitle
 from wastenot.control.status import Moment, Status, Summary
 from wastenot.pages.figure import Figure, inline, layered, specification_of, tooltips
 from wastenot.pages.optional_imports import load
@@ -28,11 +28,10 @@ def estimates_figure(summary: Summary) -> Figure:
         "Time and energy of an iteration at the rung of the moment against the default clocks, with the 95 % interval as a "
         f"band. Red: the slowdown bound of {bound}. Dotted: what the plan predicts. Early ones may reach beyond the figure."
     )
-    wide, narrow = (specification_of(_chart(summary.status, known, narrow=each)) for each in (False, True))
-    return Figure("applied-estimates", title, subtitle(summary), note, wide, narrow)
+    return Figure("applied-estimates", title, subtitle(summary), note, specification_of(_chart(summary.status, known)))
 
 
-def _chart(status: Status, known: Sequence[Moment], *, narrow: bool) -> Any:
+def _chart(status: Status, known: Sequence[Moment]) -> Any:
     alt = load("altair")
     axis = Axis.of(max(status.elapsed_s, known[-1].at_s))
     time = _rows(known, "time_change", axis)
@@ -40,12 +39,11 @@ def _chart(status: Status, known: Sequence[Moment], *, narrow: bool) -> Any:
     panels = []
     if time:
         levels = [("bound", status.max_slowdown), ("predicted", status.predicted_time_change)]
-        panels.append(_panel(time, "time, %", _TIME, levels, axis, narrow=narrow, title=not energy))
+        panels.append(_panel(time, "time, %", _TIME, levels, axis, title=not energy))
     if energy:
         levels = [("predicted", status.predicted_energy_change)]
-        panels.append(_panel(energy, "energy, %", _ENERGY, levels, axis, narrow=narrow, title=True))
-    width = NARROW if narrow else WIDTH
-    return alt.vconcat(*(panel.properties(width=width, height=_HEIGHT) for panel in panels), spacing=16)
+        panels.append(_panel(energy, "energy, %", _ENERGY, levels, axis, title=True))
+    return alt.vconcat(*(panel.properties(width=WIDTH, height=_HEIGHT) for panel in panels), spacing=16)
 
 
 def _rows(known: Sequence[Moment], name: str, axis: Axis) -> list[dict[str, float]]:
@@ -74,14 +72,13 @@ def _panel(
     levels: Sequence[tuple[str, float]],
     axis: Axis,
     *,
-    narrow: bool,
     title: bool,
 ) -> Any:
     alt = load("altair")
     marked = [row["value"] for row in rows] + [100 * level for _, level in levels]
     reach = _MARGIN * (rows[-1]["high"] - rows[-1]["low"])
     y_scale = alt.Scale(domain=[min(marked) - reach, max(marked) + reach], zero=False, nice=True)
-    x, y = axis.x(narrow=narrow, title=title), alt.Y("value:Q", title=name, scale=y_scale)
+    x, y = axis.x(title=title), alt.Y("value:Q", title=name, scale=y_scale)
     base = alt.Chart(inline(rows))
     tooltip = tooltips({"value:Q": name, "low:Q": "from", "high:Q": "to", "t:Q": axis.unit})
     band = base.mark_rect(color=color, opacity=0.22, clip=True).encode(

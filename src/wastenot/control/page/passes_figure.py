@@ -8,10 +8,10 @@ from typing import Any
 from wastenot.control.marker import ITERATION
 from wastenot.control.page.time_line_figure import COLORS, DEFAULT, PLAN, arm_color, subtitle
 from wastenot.control.status import Moment, Summary
-from wastenot.pages.figure import NARROW_WIDTH, Figure, inline, layered, specification_of, tooltips
+from wastenot.pages.figure import Figure, inline, layered, specification_of, tooltips
 from wastenot.pages.optional_imports import load
 
-_WIDTH, _NARROW = 370, NARROW_WIDTH - 100
+_WIDTH = 370
 _ORDER = ("embedding", "forward", "loss", "backward", "optimizer")  # others come before, as they were met
 _FEWEST = 3  # readings behind a mean
 _BAR = 11
@@ -28,8 +28,7 @@ def passes_figure(summary: Summary) -> Figure:
         "Means of the first GPU's readings while its job was in the pass. Where a pass is shorter than its sensor averages "
         "over, what neighbouring passes draw is mixed in."
     )
-    wide, narrow = (specification_of(_chart(rows, narrow=each)) for each in (False, True))
-    return Figure("applied-passes", title, subtitle(summary), note, wide, narrow)
+    return Figure("applied-passes", title, subtitle(summary), note, specification_of(_chart(rows)))
 
 
 def means_by_pass(moments: Sequence[Moment], last_rung: int) -> list[dict[str, object]]:
@@ -54,7 +53,7 @@ def means_by_pass(moments: Sequence[Moment], last_rung: int) -> list[dict[str, o
     return rows
 
 
-def _chart(rows: Sequence[dict[str, object]], *, narrow: bool) -> Any:
+def _chart(rows: Sequence[dict[str, object]]) -> Any:
     alt = load("altair")
     names = list(dict.fromkeys(row["pass"] for row in rows))
     panels = []
@@ -71,9 +70,9 @@ def _chart(rows: Sequence[dict[str, object]], *, narrow: bool) -> Any:
         x = alt.X(
             f"{field}:Q", title=title, scale=alt.Scale(domain=[0.0, 1.14 * most], nice=False), axis=alt.Axis(tickCount=5)
         )
-        bars = base.mark_bar(height=_BAR).encode(x=x, color=arm_color(narrow=narrow))
+        bars = base.mark_bar(height=_BAR).encode(x=x, color=arm_color())
         text = base.mark_text(style="small-label", align="left", dx=4).encode(
             x=x, text=alt.Text(f"{field}:Q", format=",.0f")
         )
-        panels.append(layered(bars, text).properties(width=_NARROW if narrow else _WIDTH, height=alt.Step(_BAR + 4)))
-    return (alt.vconcat if narrow else alt.hconcat)(*panels, spacing=24)
+        panels.append(layered(bars, text).properties(width=_WIDTH, height=alt.Step(_BAR + 4)))
+    return alt.hconcat(*panels, spacing=24)

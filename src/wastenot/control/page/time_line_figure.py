@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from wastenot.control.status import Event, Moment, Summary
-from wastenot.pages.figure import NARROW_WIDTH, Figure, inline, layered, series_color, specification_of, tooltips
+from wastenot.pages.figure import Figure, inline, layered, series_color, specification_of, tooltips
 from wastenot.pages.formatting import quantity
+from wastenot.pages.narrow import NARROW_PANEL
 from wastenot.pages.optional_imports import load
 
-WIDTH, NARROW = 915, NARROW_WIDTH - 60
+WIDTH = 915
 PLAN, DEFAULT = "plan's clocks", "default clocks"
 COLORS = {PLAN: "#2f6fde", DEFAULT: "#e08a00"}
 _SAVED = "#0f9b8e"
@@ -36,14 +37,14 @@ class Axis:
         name, factor = ("s", 1.0) if seconds < 300.0 else ("min", 1 / 60) if seconds < 10_800.0 else ("h", 1 / 3600)
         return cls(name, factor, max(seconds * factor, 1e-9))
 
-    def x(self, *, narrow: bool, title: bool = True) -> Any:
+    def x(self, *, title: bool = True) -> Any:
         """The channel of the moments, ``t``."""
         alt = load("altair")
         return alt.X(
             "t:Q",
             title=f"time since the start, {self.unit}" if title else None,
             scale=alt.Scale(domain=[0.0, self.end], nice=False),
-            axis=alt.Axis(tickCount=4 if narrow else 10, labels=title, grid=True),
+            axis=alt.Axis(tickCount=10, labels=title, grid=True),
         )
 
 
@@ -73,21 +74,21 @@ def time_line_figure(summary: Summary) -> Figure:
         note += "The bar at its end is the 95 % interval, all GPUs together. "
     if events:
         note += "Numbered lines: what happened, listed below."
-    wide, narrow = (specification_of(_chart(summary, axis, events, narrow=each)) for each in (False, True))
-    return Figure("applied-time-line", title, subtitle(summary), note.strip(), wide, narrow)
+    return Figure(
+        "applied-time-line", title, subtitle(summary), note.strip(), specification_of(_chart(summary, axis, events))
+    )
 
 
-def _chart(summary: Summary, axis: Axis, events: Sequence[tuple[int, Event]], *, narrow: bool) -> Any:
+def _chart(summary: Summary, axis: Axis, events: Sequence[tuple[int, Event]]) -> Any:
     alt = load("altair")
     last = summary.status.rungs - 1
     rows = [_row(moment, axis, last) for moment in summary.time_line]
-    panels = [_power_panel(rows, axis, narrow=narrow), _clock_panel(rows, axis, narrow=narrow)]
+    panels = [_power_panel(rows, axis), _clock_panel(rows, axis)]
     if any("saved" in row for row in rows):
-        panels.append(_saved_panel(summary, rows, axis, narrow=narrow))
-    width = NARROW if narrow else WIDTH
+        panels.append(_saved_panel(summary, rows, axis))
     heights = (_POWER_HEIGHT, _CLOCK_HEIGHT, _SAVED_HEIGHT)
     drawn = [
-        layered(*layers, *_event_lines(events, axis, width, numbers=index == 0)).properties(width=width, height=height)
+        layered(*layers, *_event_lines(events, axis, numbers=index == 0)).properties(width=WIDTH, height=height)
         for index, (layers, height) in enumerate(zip(panels, heights, strict=False))
     ]
     return alt.vconcat(*drawn, spacing=16).resolve_scale(color="shared")
@@ -108,23 +109,21 @@ def _row(moment: Moment, axis: Axis, last_rung: int) -> dict[str, object]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def arm_color(*, narrow: bool) -> Any:
+def arm_color() -> Any:
     """A colour for the plan's clocks, and one for the default ones."""
-    return series_color(
-        "arm:N", COLORS, columns=1 if narrow else 0, columnPadding=22, symbolOpacity=1, symbolSize=60, labelLimit=300
-    )
+    return series_color("arm:N", COLORS, columnPadding=22, symbolOpacity=1, symbolSize=60, labelLimit=300)
 
 
-def _power_panel(rows: Sequence[dict[str, object]], axis: Axis, *, narrow: bool) -> list[Any]:
+def _power_panel(rows: Sequence[dict[str, object]], axis: Axis) -> list[Any]:
     alt = load("altair")
     read = [row for row in rows if "power" in row]
     return [
         alt.Chart(inline(read))
         .mark_circle(size=16 if len(read) < 1500 else 9, opacity=0.65, stroke=None, clip=True)
         .encode(
-            x=axis.x(narrow=narrow, title=False),
+            x=axis.x(title=False),
             y=alt.Y("power:Q", title="power, W", scale=_most_of([float(str(row["power"])) for row in read])),
-            color=arm_color(narrow=narrow),
+            color=arm_color(),
             tooltip=tooltips({"power:Q": "W", "t:Q": axis.unit, "marker:N": "at", "rung:Q": "rung", "arm:N": " "}),
         )
     ]
@@ -142,7 +141,7 @@ def _most_of(values: Sequence[float]) -> Any:
     return alt.Scale(domain=[low - margin, high + margin], zero=False, nice=True)
 
 
-def _clock_panel(rows: Sequence[dict[str, object]], axis: Axis, *, narrow: bool) -> list[Any]:
+def _clock_panel(rows: Sequence[dict[str, object]], axis: Axis) -> list[Any]:
     """Clocks in effect as dots, those requested as short level lines, each until the next moment."""
     alt = load("altair")
     read = [row for row in rows if "core" in row]
@@ -159,14 +158,14 @@ def _clock_panel(rows: Sequence[dict[str, object]], axis: Axis, *, narrow: bool)
             asked.append({"t": row["t"], "core": row["target"]})
     if asked and "end" not in asked[-1]:
         asked[-1]["end"] = rows[-1]["t"]
-    x = axis.x(narrow=narrow, title=not any("saved" in row for row in rows))
+    x = axis.x(title=not any("saved" in row for row in rows))
     dots = (
         alt.Chart(inline(read))
         .mark_circle(size=16 if len(read) < 1500 else 9, opacity=0.65, stroke=None, clip=True)
         .encode(
             x=x,
             y=y,
-            color=arm_color(narrow=narrow),
+            color=arm_color(),
             tooltip=tooltips({"core:Q": "MHz in effect", "target:Q": "MHz requested", "t:Q": axis.unit, "marker:N": "at"}),
         )
     )
@@ -174,14 +173,14 @@ def _clock_panel(rows: Sequence[dict[str, object]], axis: Axis, *, narrow: bool)
     return [dots, lines] if asked else [dots]
 
 
-def _saved_panel(summary: Summary, rows: Sequence[dict[str, object]], axis: Axis, *, narrow: bool) -> list[Any]:
+def _saved_panel(summary: Summary, rows: Sequence[dict[str, object]], axis: Axis) -> list[Any]:
     alt = load("altair")
     estimate = summary.status.proof.saved_j
     known = [row for row in rows if "saved" in row]
     last = max(abs(float(str(row["saved"]))) for row in known)
     factor, unit = (1e-6, "MJ") if last >= 1e6 else (1e-3, "kJ") if last >= 1e4 else (1.0, "J")
     scaled = [{"t": row["t"], "saved": round(factor * float(str(row["saved"])), 5)} for row in known]
-    x = axis.x(narrow=narrow)
+    x = axis.x()
     y = alt.Y("saved:Q", title=f"saved, {unit}", scale=alt.Scale(zero=True))
     line = (
         alt.Chart(inline(scaled))
@@ -200,19 +199,23 @@ def _saved_panel(summary: Summary, rows: Sequence[dict[str, object]], axis: Axis
     return [line, bar]
 
 
-def _event_lines(events: Sequence[tuple[int, Event]], axis: Axis, width: int, *, numbers: bool) -> list[Any]:
+def _event_lines(events: Sequence[tuple[int, Event]], axis: Axis, *, numbers: bool) -> list[Any]:
     """A line for each event; the first panel has their numbers above, as far as they do not touch."""
     if not events:
         return []
     alt = load("altair")
-    rows: list[dict[str, object]] = []
-    last_px = -_NEIGHBOURS_PX
-    for number, event in events:
-        t = axis.factor * event.at_s
-        at_px = int(t / axis.end * width)
-        free = at_px - last_px >= _NEIGHBOURS_PX
-        last_px = at_px if free else last_px
-        rows.append({"t": round(t, 5), "number": str(number) if free else "", "text": event.text, "kind": event.kind})
+    at = [axis.factor * event.at_s for _, event in events]
+    shown, shown_on_phones = (_apart([t / axis.end * width for t in at]) for width in (WIDTH, NARROW_PANEL))
+    rows: list[dict[str, object]] = [
+        {
+            "t": round(t, 5),
+            "number": str(number) if index in shown else "",
+            "short": str(number) if index in shown_on_phones else "",
+            "text": event.text,
+            "kind": event.kind,
+        }
+        for index, (t, (number, event)) in enumerate(zip(at, events, strict=True))
+    ]
     chart = alt.Chart(inline(rows))
     tooltip = tooltips({"number:N": "number", "kind:N": "what", "text:N": "details"})
     rules = chart.mark_rule(style="rule").encode(x=alt.X("t:Q"), tooltip=tooltip)
@@ -224,3 +227,12 @@ def _event_lines(events: Sequence[tuple[int, Event]], axis: Axis, width: int, *,
             x=alt.X("t:Q"), y=alt.YValue(0), text=alt.Text("number:N")
         ),
     ]
+
+
+def _apart(places_px: Sequence[float]) -> list[int]:
+    """Indices of places that are far enough from the one before for a number."""
+    kept: list[int] = []
+    for index, place in enumerate(places_px):
+        if not kept or place - places_px[kept[-1]] >= _NEIGHBOURS_PX:
+            kept.append(index)
+    return kept

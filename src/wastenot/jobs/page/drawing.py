@@ -11,11 +11,10 @@ from wastenot.jobs.model.objective import in_seconds
 from wastenot.jobs.page.words import setting_text
 from wastenot.jobs.plan.overview import JobOverview
 from wastenot.jobs.tables.records import JobTerms
-from wastenot.pages.figure import NARROW_WIDTH
 from wastenot.pages.formatting import SPACE
 from wastenot.pages.optional_imports import load
 
-WIDE, NARROW = 915, NARROW_WIDTH - 60
+WIDE = 915
 OUTCOME_COLORS = {
     "reached": "#2f6fde",
     "stopped": "#e08a00",
@@ -67,13 +66,10 @@ def scale_of(values: Sequence[float], *, room: float = 0.06) -> Any:
     return alt.Scale(domain=[low - 1.5 * room * spread, high + 1.5 * room * spread], nice=False, zero=False)
 
 
-def sizes_axis(
-    field: str, sizes: Sequence[int], *, narrow: bool, channel: str = "X", title: str | None = "batch size"
-) -> Any:
+def sizes_axis(field: str, sizes: Sequence[int], *, channel: str = "X", title: str | None = "batch size") -> Any:
     """An axis of batch sizes, evenly spaced by their logarithms, with a tick at each as far as there is room."""
     alt = load("altair")
-    most = 7 if narrow else 16
-    every = max(1, -(-len(sizes) // most))
+    every = max(1, -(-len(sizes) // 16))
     room = (sizes[-1] / sizes[0]) ** 0.06 if len(sizes) > 1 else 1.5
     return getattr(alt, channel)(
         f"{field}:Q",

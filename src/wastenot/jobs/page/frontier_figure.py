@@ -6,10 +6,10 @@ from typing import Any
 
 from wastenot.core.wording import counted
 from wastenot.jobs.model.frontier import Pair
-from wastenot.jobs.page.drawing import NARROW, WIDE, about, energy_unit, scale_of, setting_of, time_unit
+from wastenot.jobs.page.drawing import WIDE, about, energy_unit, scale_of, setting_of, time_unit
 from wastenot.jobs.page.words import cost_text, time_text
 from wastenot.jobs.plan.overview import JobOverview
-from wastenot.pages.figure import Figure, inline, layered, specification_of, tooltips
+from wastenot.pages.figure import Figure, beside, inline, layered, specification_of, tooltips, words
 from wastenot.pages.formatting import quantity
 from wastenot.pages.optional_imports import load
 from wastenot.pages.theme import CATEGORIES
@@ -34,11 +34,10 @@ def frontier_figure(overview: JobOverview) -> Figure:
     if any(pair.forecast for pair in known):
         pale = "no run with this batch size has reached the target yet, so its epochs are a forecast"
         note += f" Pale: {pale}; it is not on the line."
-    wide, narrow = (specification_of(_chart(overview, known, narrow=each)) for each in (False, True))
-    return Figure("job-frontier", _TITLE, about(overview), note, wide, narrow)
+    return Figure("job-frontier", _TITLE, about(overview), note, specification_of(_chart(overview, known)))
 
 
-def _chart(overview: JobOverview, pairs: list[Pair], *, narrow: bool) -> Any:
+def _chart(overview: JobOverview, pairs: list[Pair]) -> Any:
     alt = load("altair")
     (unit, factor), (joule, share) = (
         time_unit(max(pair.time_s for pair in pairs)), energy_unit(max(pair.energy_j or 0.0 for pair in pairs))
@@ -61,7 +60,7 @@ def _chart(overview: JobOverview, pairs: list[Pair], *, narrow: bool) -> Any:
 
     x = alt.X(
         "x:Q", title=f"time to the target, {unit}", scale=scale_of([factor * pair.time_s for pair in pairs]),
-        axis=alt.Axis(tickCount=4 if narrow else 10),
+        axis=alt.Axis(tickCount=10),
     )  # fmt: skip
     y = alt.Y(
         "y:Q", title=f"energy to the target, {joule}", scale=scale_of([share * (pair.energy_j or 0.0) for pair in pairs])
@@ -85,12 +84,7 @@ def _chart(overview: JobOverview, pairs: list[Pair], *, narrow: bool) -> Any:
     fastest = [min((p for p in pairs if p.batch_size == size), key=lambda p: p.time_s) for size in sizes]
     # A pair that is marked has its batch size in the mark's own label.
     named = alt.Chart(inline([row(pair) for pair in fastest if pair not in (overview.default, overview.next_pair)]))
-    names = [
-        named.mark_text(style=style, align="right", dx=-8, fontSize=11, tooltip=None).encode(
-            x=x, y=y, text=alt.Text("size:N")
-        )
-        for style in ("halo", "small-label")
-    ]
+    names = words(named.encode(x=x, y=y, text=alt.Text("size:N")), "small-label", align="right", dx=-8, fontSize=11)
     layers = [by_size]
     if len(overview.pareto) > 1:
         pareto = alt.Chart(inline([row(pair) for pair in overview.pareto]))
@@ -101,22 +95,10 @@ def _chart(overview: JobOverview, pairs: list[Pair], *, narrow: bool) -> Any:
         marked = [(overview.default, "plan", "the default, and next")]
     for pair, style, label in marked:
         if pair is not None and pair.energy_j is not None:
-            layers += _marked(row(pair, f"{pair.batch_size:,}, {label}"), style, x, y, tip)
-    return layered(*layers).properties(width=NARROW if narrow else WIDE, height=_HEIGHT)
+            mark = alt.Chart(inline([row(pair, f"{pair.batch_size:,}, {label}")])).encode(x=x, y=y)
+            layers += beside(style, mark, "label:N", tip)
+    return layered(*layers).properties(width=WIDE, height=_HEIGHT)
 
 
 def _sizes(pairs: list[Pair]) -> list[int]:
     return sorted({pair.batch_size for pair in pairs})
-
-
-def _marked(row: dict[str, object], style: str, x: Any, y: Any, tip: Any) -> list[Any]:
-    """A mark with its name beside it."""
-    alt = load("altair")
-    base = alt.Chart(inline([row]))
-    texts = [
-        base.mark_text(style=kind, align="left", baseline="middle", dx=11, dy=-1, tooltip=None).encode(
-            x=x, y=y, text=alt.Text("label:N")
-        )
-        for kind in ("halo", "label")
-    ]
-    return [*texts, base.mark_point(style=style).encode(x=x, y=y, tooltip=tip)]

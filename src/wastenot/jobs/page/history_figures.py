@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wastenot.jobs.page.drawing import NARROW, OUTCOME_COLORS, WIDE, about, sizes_axis
+from wastenot.jobs.page.drawing import OUTCOME_COLORS, WIDE, about, sizes_axis
 from wastenot.jobs.page.words import cost_text, runs_of, setting_text, time_text
 from wastenot.jobs.plan.overview import JobOverview
 from wastenot.pages.figure import Figure, inline, layered, series_color, specification_of, tooltips
@@ -22,11 +22,10 @@ def history_figure(overview: JobOverview) -> Figure:
     note = "In the order in which runs began; the default is the faint line."
     if overview.changed_at:
         note += " Upright lines: epochs are no longer what they were from there on."
-    wide, narrow = (specification_of(_history(overview, narrow=each)) for each in (False, True))
-    return Figure("job-history", title, about(overview), note, wide, narrow)
+    return Figure("job-history", title, about(overview), note, specification_of(_history(overview)))
 
 
-def _history(overview: JobOverview, *, narrow: bool) -> Any:
+def _history(overview: JobOverview) -> Any:
     alt = load("altair")
     rows: list[dict[str, object]] = [
         {
@@ -42,7 +41,7 @@ def _history(overview: JobOverview, *, narrow: bool) -> Any:
         for each in overview.history
     ]
     sizes = sorted({*overview.terms.batch_sizes, *(each.run.batch_size for each in overview.history)})
-    x, y = _run_axis(overview, narrow=narrow), sizes_axis("size", sizes, narrow=narrow, channel="Y")
+    x, y = _run_axis(overview), sizes_axis("size", sizes, channel="Y")
     there = {name: color for name, color in OUTCOME_COLORS.items() if any(row["outcome"] == name for row in rows)}
     tip = tooltips(
         {
@@ -52,12 +51,12 @@ def _history(overview: JobOverview, *, narrow: bool) -> Any:
     )  # fmt: skip
     default = alt.Chart(inline([{"size": overview.terms.default}])).mark_rule(style="rule").encode(y=y)
     dots = alt.Chart(inline(rows)).mark_circle(size=60, opacity=0.85)
-    color = series_color("outcome:N", there, symbolSize=80, columns=3 if narrow else 0)
+    color = series_color("outcome:N", there, symbolSize=80)
     changes: list[dict[str, object]] = [{"run": number - 0.5} for number in overview.changed_at]
     if changes:
         default = layered(default, alt.Chart(inline(changes)).mark_rule(style="rule").encode(x=x))
     drawn = layered(default, dots.encode(x=x, y=y, color=color, tooltip=tip))
-    return drawn.properties(width=NARROW if narrow else WIDE, height=_HEIGHT)
+    return drawn.properties(width=WIDE, height=_HEIGHT)
 
 
 def regret_figure(overview: JobOverview) -> Figure:
@@ -74,11 +73,10 @@ def regret_figure(overview: JobOverview) -> Figure:
     )
     if overview.default is not None and not overview.default.forecast and not overview.changed_at:
         note += " The other line is what always running the default is expected to have cost, in the same unit."
-    wide, narrow = (specification_of(_regret(overview, narrow=each)) for each in (False, True))
-    return Figure("job-regret", title, about(overview), note, wide, narrow)
+    return Figure("job-regret", title, about(overview), note, specification_of(_regret(overview)))
 
 
-def _regret(overview: JobOverview, *, narrow: bool) -> Any:
+def _regret(overview: JobOverview) -> Any:
     alt = load("altair")
     assert overview.cheapest is not None
     terms, reached = overview.terms, 0
@@ -97,20 +95,18 @@ def _regret(overview: JobOverview, *, narrow: bool) -> Any:
     colors = {_OURS: "#2f6fde"} | ({} if extra is None else {_DEFAULT: "#e08a00"})
     tip = tooltips({"series:N": " ", "run:Q": "run", "text:N": "regret"})
     base = alt.Chart(inline(rows)).encode(
-        x=_run_axis(overview, narrow=narrow),
+        x=_run_axis(overview),
         y=alt.Y("regret:Q", title="regret, in runs of the cheapest pair", scale=alt.Scale(zero=True, nice=True)),
-        color=series_color(
-            "series:N", colors, symbolType="stroke", symbolStrokeWidth=2.5, labelLimit=300, columns=1 if narrow else 0
-        ),
+        color=series_color("series:N", colors, symbolType="stroke", symbolStrokeWidth=2.5, labelLimit=300),
     )
     line = base.mark_line(strokeWidth=2)
     points = base.mark_point(size=60, filled=True, opacity=0).encode(tooltip=tip)
-    return layered(line, points).properties(width=NARROW if narrow else WIDE, height=_HEIGHT)
+    return layered(line, points).properties(width=WIDE, height=_HEIGHT)
 
 
-def _run_axis(overview: JobOverview, *, narrow: bool) -> Any:
+def _run_axis(overview: JobOverview) -> Any:
     alt = load("altair")
     numbers = [each.run.number for each in overview.history]
     first, last = min(numbers), max(numbers)
-    axis = alt.Axis(tickCount=min(5 if narrow else 12, last - first + 1), tickMinStep=1, format=",d", grid=False)
+    axis = alt.Axis(tickCount=min(12, last - first + 1), tickMinStep=1, format=",d", grid=False)
     return alt.X("run:Q", title="run", scale=alt.Scale(domain=[first - 0.5, last + 0.5], nice=False), axis=axis)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from wastenot.jobs.page.drawing import NARROW, OUTCOME_COLORS, WIDE, about, cost_unit, scale_of, sizes_axis
+from wastenot.jobs.page.drawing import OUTCOME_COLORS, WIDE, about, cost_unit, scale_of, sizes_axis
 from wastenot.jobs.page.words import cost_text
 from wastenot.jobs.plan.overview import JobOverview
-from wastenot.pages.figure import Figure, inline, layered, series_color, specification_of, tooltips
+from wastenot.pages.figure import Figure, inline, layered, series_color, specification_of, tooltips, words
 from wastenot.pages.formatting import percent
 from wastenot.pages.optional_imports import load
 
@@ -28,11 +28,10 @@ def sizes_figure(overview: JobOverview) -> Figure:
             " Lines: 95 % interval of the expected cost of a run that gets there; of batch sizes without a run, what is "
             "forecast from their neighbours."
         )
-    wide, narrow = (specification_of(_chart(overview, narrow=each)) for each in (False, True))
-    return Figure("job-sizes", _TITLE, about(overview), note, wide, narrow)
+    return Figure("job-sizes", _TITLE, about(overview), note, specification_of(_chart(overview)))
 
 
-def _chart(overview: JobOverview, *, narrow: bool) -> Any:
+def _chart(overview: JobOverview) -> Any:
     alt = load("altair")
     terms = overview.terms
     runs = [each for each in overview.history if each.cost]
@@ -43,7 +42,7 @@ def _chart(overview: JobOverview, *, narrow: bool) -> Any:
     shown = [min(max(value, min(middle) / 5.0), furthest) for each in overview.outlook for value in (each.low, each.high)]
     unit, factor = cost_unit(terms, max(costs or middle))
     scale = scale_of([factor * value for value in [*costs, *shown, *(min(each, furthest) for each in middle)]])
-    x = sizes_axis("size", terms.batch_sizes, narrow=narrow)
+    x = sizes_axis("size", terms.batch_sizes)
     y = alt.Y("cost:Q", title=f"cost of a run, {unit}", scale=scale)
     layers: list[Any] = []
     expected: list[dict[str, object]] = [
@@ -76,7 +75,7 @@ def _chart(overview: JobOverview, *, narrow: bool) -> Any:
         there = {name: color for name, color in OUTCOME_COLORS.items() if any(row["outcome"] == name for row in rows)}
         tip = tooltips({"run:Q": "run", "outcome:N": "outcome", "epochs:Q": "epochs", "text:N": "cost"})
         dots = alt.Chart(inline(rows)).mark_circle(size=46, clip=True)
-        color = series_color("outcome:N", there, symbolSize=80, columns=3 if narrow else 0)
+        color = series_color("outcome:N", there, symbolSize=80)
         faint = alt.condition("datum.before", alt.value(0.15), alt.value(0.55))
         layers.append(dots.encode(x=x, y=y, color=color, opacity=faint, tooltip=tip))
     if expected:
@@ -91,13 +90,11 @@ def _chart(overview: JobOverview, *, narrow: bool) -> Any:
         )
         layers.append(base.mark_point(style="dot", clip=True).encode(x=x, y=y, tooltip=tip))
         following = base.transform_filter("datum.label != ''")
-        for style in ("halo", "label"):
-            text = following.mark_text(style=style, align="left", dx=9, dy=-9, tooltip=None)
-            layers.append(text.encode(x=x, y=y, text=alt.Text("label:N")))
+        layers += words(following.encode(x=x, y=y, text=alt.Text("label:N")), align="left", dx=9, dy=-9)
         if overview.next is not None:
             chosen = base.transform_filter(alt.datum.size == overview.next.batch_size)
             layers.append(chosen.mark_point(style="plan").encode(x=x, y=y, tooltip=tip))
-    return layered(*layers).properties(width=NARROW if narrow else WIDE, height=_HEIGHT)
+    return layered(*layers).properties(width=WIDE, height=_HEIGHT)
 
 
 def _label(overview: JobOverview, size: int) -> str:

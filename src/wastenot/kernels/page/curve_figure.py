@@ -8,8 +8,10 @@ from typing import Any
 
 from wastenot.kernels.page.labelled_points import (
     LETTER_WIDTH,
+    NO_LABEL,
     RULE_LABEL_HEIGHT,
     Frame,
+    Label,
     LabelledPoint,
     draw_labels,
     draw_points,
@@ -18,8 +20,9 @@ from wastenot.kernels.page.plan_figure import SAVED, WIDE, plan_figure, saved, s
 from wastenot.kernels.page.verdict import is_default
 from wastenot.kernels.plan.overview import PlanOverview
 from wastenot.kernels.plan.staircase import Curve
-from wastenot.pages.figure import NARROW_WIDTH, Figure, inline, layered, series_color, tooltips
+from wastenot.pages.figure import Figure, inline, layered, series_color, tooltips
 from wastenot.pages.formatting import percent, quantity
+from wastenot.pages.narrow import NARROW_PANEL
 from wastenot.pages.optional_imports import load
 from wastenot.planning.objective import DEFAULT_CONFIDENCE
 from wastenot.planning.plan import Plan
@@ -28,7 +31,7 @@ from wastenot.workloads.identity import Granularity
 
 _COLORS = {"kernel": "#2f6fde", "pass": "#e08a00", "iteration": "#0f9b8e"}
 _DASHES = {"global": [1, 0], "local": [5, 3]}
-_AXIS_ROOM = 68  # pixels that the y axis and its title take
+_HEIGHT = 330
 _STRAIGHT = 5e-5  # change of time that is shown as none
 
 
@@ -50,8 +53,8 @@ def curve_figure(overview: PlanOverview) -> Figure:
     note += f"colours of the lines, {_kind_of_fastest(overview)}."
     for reason in overview.why_no_curve:
         note += f" No line for the {reason}."
-    chart, narrow = (_chart(overview, curves, narrow=each) if curves else None for each in (False, True))
-    return plan_figure(overview.plan, "relaxed-waste", "Energy saved against the slowdown allowed", note, chart, narrow)
+    chart = _chart(overview, curves) if curves else None
+    return plan_figure(overview.plan, "relaxed-waste", "Energy saved against the slowdown allowed", note, chart)
 
 
 def _clocks_for(overview: PlanOverview) -> str:
@@ -74,15 +77,15 @@ def _what_bars_are(overview: PlanOverview) -> str:
     return f"; hollow as promised, filled as measured{bars}" if headline.source == "validation" else bars
 
 
-def _chart(overview: PlanOverview, curves: Sequence[Curve], *, narrow: bool) -> Any:
+def _chart(overview: PlanOverview, curves: Sequence[Curve]) -> Any:
     alt = load("altair")
-    marks = _marks(overview, narrow=narrow)
-    frame = _frame(curves, marks, narrow=narrow)
+    marks = _marks(overview)
+    frame = _frame(curves, marks)
     series = [_series(curve, overview.plan) for curve in curves]
     x = alt.X(
         "x:Q",
         title="slowdown allowed, %",
-        axis=alt.Axis(tickCount=6 if narrow else 12),
+        axis=alt.Axis(tickCount=12),
         scale=alt.Scale(domain=list(frame.x), nice=False),
     )
     y = alt.Y("y:Q", title=SAVED, scale=alt.Scale(domain=list(frame.y), nice=False))
@@ -91,9 +94,8 @@ def _chart(overview: PlanOverview, curves: Sequence[Curve], *, narrow: bool) -> 
         {_series(curve, overview.plan): _COLORS[_granularity(curve, overview.plan)] for curve in curves},
         symbolType="stroke",
         symbolStrokeWidth=2.5,
-        symbolSize=250 if narrow else 500,
-        columnPadding=14 if narrow else 24,
-        columns=3 if narrow else 0,
+        symbolSize=500,
+        columnPadding=24,
     )
     dashes = alt.Scale(domain=series, range=[_DASHES[curve.scope] for curve in curves])
     widths = alt.Scale(type="ordinal", domain=series, range=[2.4 if curve.scope == "global" else 1.2 for curve in curves])
@@ -116,7 +118,7 @@ def _chart(overview: PlanOverview, curves: Sequence[Curve], *, narrow: bool) -> 
     sampled = {_series(curve, overview.plan) for curve in curves if not curve.exact}
     dots = alt.Chart(inline([row for row in rows if row["series"] in sampled])).mark_circle(size=15, opacity=1)
     layers = [*_rules(overview, frame), lines, dots.encode(x=x, y=y, color=color), targets]
-    layers += draw_labels(marks, frame, [_steps(curve) for curve in curves])
+    layers += draw_labels(marks, (replace(frame, width=NARROW_PANEL), frame), [_steps(curve) for curve in curves])
     layers += draw_points(marks, x, y)
     return layered(*layers).properties(width=frame.width, height=frame.height)
 
@@ -130,7 +132,7 @@ def _steps(curve: Curve) -> list[tuple[float, float]]:
     return corners
 
 
-def _frame(curves: Sequence[Curve], marks: Sequence[LabelledPoint], *, narrow: bool) -> Frame:
+def _frame(curves: Sequence[Curve], marks: Sequence[LabelledPoint]) -> Frame:
     """Axes that hold all curves, marks and intervals, with some room."""
     points = [(slowdown(point.max_slowdown), saved(point.energy_change)) for curve in curves for point in curve.points]
     points += [(mark.x, mark.y) for mark in marks]
@@ -138,9 +140,8 @@ def _frame(curves: Sequence[Curve], marks: Sequence[LabelledPoint], *, narrow: b
     ys = [y for _, y in points] + [end for mark in marks for end in mark.y_interval or ()]
     left, right, low, high = min(0.0, *xs), max(*xs, 1.0), min(0.0, *ys), max(1.0, *ys)
     below = 0.08 * (high - low) if low < 0.0 else 0.0
-    width, height = (NARROW_WIDTH - _AXIS_ROOM, 300) if narrow else (WIDE, 340)
-    above = (2 * RULE_LABEL_HEIGHT + 10) / height * (high - low)
-    return Frame((left - 0.03 * (right - left), right), (low - below, high + above), width, height)
+    above = (2 * RULE_LABEL_HEIGHT + 10) / _HEIGHT * (high - low)
+    return Frame((left - 0.03 * (right - left), right), (low - below, high + above), WIDE, _HEIGHT)
 
 
 def _rules(overview: PlanOverview, frame: Frame) -> list[Any]:
@@ -152,7 +153,7 @@ def _rules(overview: PlanOverview, frame: Frame) -> list[Any]:
     for bound, text in named.items():
         rule = alt.Chart(inline([{"x": slowdown(bound), "text": text}]))
         layers.append(rule.mark_rule(style="rule").encode(x=alt.X("x:Q")))
-        at_left = frame.pixel(slowdown(bound), 0.0)[0] > frame.width - LETTER_WIDTH * len(text)
+        at_left = frame.pixel(slowdown(bound), 0.0)[0] / frame.width > 1.0 - LETTER_WIDTH * len(text) / NARROW_PANEL
         place = {"align": "right" if at_left else "left", "dx": -4 if at_left else 4, "baseline": "top"}
         height = 4 + (0 if bound == 0.0 else RULE_LABEL_HEIGHT)  # the room above all curves
         layers.append(
@@ -163,37 +164,36 @@ def _rules(overview: PlanOverview, frame: Frame) -> list[Any]:
     return layers
 
 
-def _marks(overview: PlanOverview, *, narrow: bool) -> list[LabelledPoint]:
+def _marks(overview: PlanOverview) -> list[LabelledPoint]:
     plan, headline = overview.plan, overview.plan.headline
     today = applicable_today(plan).finest
     own = today is not None and today.granularity == plan.granularity
-    marks = [_fastest_mark(curve, overview, narrow=narrow) for curve in overview.curves if curve.scope == "global"]
+    marks = [_fastest_mark(curve, overview) for curve in overview.curves if curve.scope == "global"]
     furthest = min((mark.x for mark in marks), default=0.0)
     # The finest granularity comes first, and nothing is faster: one label says it for all.
-    marks = [replace(mark, label="" if index or mark.x > furthest else mark.label) for index, mark in enumerate(marks)]
+    marks = [replace(mark, label=NO_LABEL if index or mark.x > furthest else mark.label) for index, mark in enumerate(marks)]
     rung = scheduled_today(plan)
     if rung is not None and not own:
-        text = f"applicable today{'' if narrow else ', by its schedule'}: {percent(-rung.energy_change)} saved"
+        text = _label("applicable today", ", by its schedule", rung.energy_change)
         marks.append(_mark("applicable", overview, rung.time_change, rung.energy_change, text, "applicable today"))
     elif today is not None and not own and today.energy_change is not None and today.time_change is not None:
         energy_change = today.energy_change + (today.late_energy_change or 0.0)
         time_change = today.time_change + (today.late_time_change or 0.0)
         if today.setting is None or not today.setting.setting.is_auto:
-            by = "" if narrow else f", by {today.granularity}"
-            text = f"applicable today{by}: {percent(-energy_change)} saved"
+            text = _label("applicable today", f", by {today.granularity}", energy_change)
             marks.append(_mark("applicable", overview, time_change, energy_change, text, "applicable today"))
     expected = plan.expected
     if headline.source == "validation" and expected is not None:
         marks.append(
             _mark(
-                "promise", overview, expected.time_change, expected.energy_change, "", "this plan, as promised",
+                "promise", overview, expected.time_change, expected.energy_change, NO_LABEL, "this plan, as promised",
                 expected.time_change_interval, expected.energy_change_interval,
             )
         )  # fmt: skip
     word = {"validation": "measured", "promise": "expected", "measurements": "as measured"}[headline.source]
-    text = f"this plan{', applicable today' if own and not narrow else ''}: {percent(-headline.energy_change)} saved"
+    text = _label("this plan", ", applicable today" if own else "", headline.energy_change)
     if is_default(plan):
-        text = "this plan: the default clocks"
+        text = Label("this plan: the default clocks")
     marks.append(
         _mark(
             "plan", overview, headline.time_change, headline.energy_change, text, f"this plan, {word}",
@@ -203,13 +203,17 @@ def _marks(overview: PlanOverview, *, narrow: bool) -> list[LabelledPoint]:
     return marks
 
 
-def _fastest_mark(curve: Curve, overview: PlanOverview, *, narrow: bool) -> LabelledPoint:
+def _label(what: str, more: str, energy_change: float) -> Label:
+    return Label(what, more, f": {percent(-energy_change)} saved")
+
+
+def _fastest_mark(curve: Curve, overview: PlanOverview) -> LabelledPoint:
     fastest = curve.fastest
     faster = fastest.time_change < -_STRAIGHT
     expected = "fastest expected" if overview.plan.objective.corrected else "fastest"
-    text = "no plan is faster than the default clocks"
+    text = Label("no plan is faster than the default clocks")
     if faster:
-        text = f"{expected}: {percent(-fastest.time_change)}{'' if narrow else ' less time'}"
+        text = Label(f"{expected}: {percent(-fastest.time_change)}", " less time")
     granularity = _granularity(curve, overview.plan)
     mark = _mark("dot", overview, fastest.time_change, fastest.energy_change, text, f"fastest plan by {granularity}")
     return replace(mark, color=_COLORS[granularity])
@@ -220,7 +224,7 @@ def _mark(
     overview: PlanOverview,
     time_change: float,
     energy_change: float,
-    label: str,
+    label: Label,
     about: str,
     time_interval: tuple[float, float] | None = None,
     energy_interval: tuple[float, float] | None = None,

@@ -9,7 +9,7 @@ from typing import Any
 from wastenot.kernels.page.plan_figure import SAVED, SLOWDOWN, plan_figure, saved, slowdown
 from wastenot.kernels.page.tables import describe_objective
 from wastenot.kernels.plan.overview import PlanOverview
-from wastenot.pages.figure import NARROW_WIDTH, Figure, inline, layered
+from wastenot.pages.figure import Figure, inline, layered
 from wastenot.pages.formatting import change
 from wastenot.pages.optional_imports import load
 from wastenot.planning.comparison import ComparisonRow
@@ -18,7 +18,7 @@ Desirability = Callable[[float, float], float | None]
 
 _CELLS = 48  # of a map, each way
 _OVERLAP = 1.15  # of a cell into the next, which hides the seams between them
-_SIZE, _NARROW_SIZE = 384, NARROW_WIDTH - 70
+_SIZE = 384
 _LABEL_DISTANCE = 0.06  # of the reach: labels of plans closer than this would overlap
 _LEAST_REACH, _MOST_REACH = 0.05, 0.60
 
@@ -42,11 +42,10 @@ def desirability_figure(overview: PlanOverview) -> Figure:
         f"the most energy that can be saved at each slowdown{each}; the diamond is this plan."
     )
     title = "What EDP optimises and what waste optimises"
-    chart, narrow = (_chart(overview, narrow=each) for each in (False, True))
-    return plan_figure(overview.plan, "desirability", title, note, chart, narrow)
+    return plan_figure(overview.plan, "desirability", title, note, _chart(overview))
 
 
-def _chart(overview: PlanOverview, *, narrow: bool) -> Any:
+def _chart(overview: PlanOverview) -> Any:
     alt = load("altair")
     rows = _plans(overview)
     headline = overview.plan.headline
@@ -56,10 +55,10 @@ def _chart(overview: PlanOverview, *, narrow: bool) -> Any:
     ]
     reach = (_reach([time for time, _ in changes]), _reach([energy for _, energy in changes]))
     maps = [
-        _map(overview, rows, "EDP", edp_desirability, _CELLS, reach, legend=False, narrow=narrow),
-        _map(overview, rows, "Waste, strict", waste_desirability, 2, reach, legend=True, narrow=narrow),
+        _map(overview, rows, "EDP", edp_desirability, _CELLS, reach, legend=False),
+        _map(overview, rows, "Waste, strict", waste_desirability, 2, reach, legend=True),
     ]
-    side_by_side = alt.vconcat(*maps, spacing=20) if narrow else alt.hconcat(*maps, spacing=34)
+    side_by_side = alt.hconcat(*maps, spacing=34)
     return side_by_side.resolve_scale(color="independent")
 
 
@@ -89,14 +88,11 @@ def _map(
     reach: tuple[float, float],
     *,
     legend: bool,
-    narrow: bool,
 ) -> Any:
     alt = load("altair")
     most = 100 * edp_desirability(-reach[0], -reach[1])
     scale = alt.Scale(domain=[-most, 0, most], range="diverging", interpolate="rgb", clamp=True)
-    size = _NARROW_SIZE if narrow else _SIZE
-    place = {"orient": "bottom" if narrow else "right", "gradientLength": size - 80}
-    key = alt.Legend(gradientThickness=12, format=".0f", **place) if legend else None
+    key = alt.Legend(gradientThickness=12, gradientLength=_SIZE - 80, format=".0f") if legend else None
     x = alt.X("x:Q", title=SLOWDOWN, scale=_scale(reach[0]))
     y = alt.Y("y:Q", title=SAVED, scale=_scale(reach[1]))
     color = alt.Color("score:Q", title="desirability, %", scale=scale, legend=key)
@@ -107,7 +103,7 @@ def _map(
     )
     labels = _rejected_labels(reach) if legend else []
     return layered(field, *labels, *_axes(), *_overlay(overview, rows, reach, x, y)).properties(
-        width=size, height=size, title=alt.TitleParams(title, anchor="start", fontSize=13, offset=8)
+        width=_SIZE, height=_SIZE, title=alt.TitleParams(title, anchor="start", fontSize=13, offset=8)
     )
 
 

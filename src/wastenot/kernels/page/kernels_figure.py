@@ -11,14 +11,14 @@ from wastenot.core.setting import format_mhz
 from wastenot.core.wording import counted
 from wastenot.kernels.page.plan_figure import REACH, plan_figure
 from wastenot.kernels.plan.overview import KernelTotal, PlanOverview
-from wastenot.pages.figure import NARROW_WIDTH, Figure, inline, layered, name_axis, series_color, tooltips
+from wastenot.pages.figure import Figure, inline, layered, name_axis, series_color, tooltips
 from wastenot.pages.formatting import change, percent, quantity, shortened
 from wastenot.pages.optional_imports import load
 from wastenot.pages.theme import CATEGORIES
 
 MOST_BARS, _LEAST_BARS = 20, 8
 _ENOUGH = 0.95  # of all joules saved or added, beyond which kernels are added together
-_STEP, _NARROW_STEP = 24, 42  # height of a bar with its margins, in pixels
+_STEP = 24  # height of a bar with its margins, in pixels
 _NAME_WIDTH, _ENERGY_WIDTH, _TIME_WIDTH, _CLOCKS_WIDTH = 200, 350, 230, 110
 _ROOM = 0.55  # of the longest bar, for the text after it
 _SEVERAL, _NO_PASS = "several passes", "kernels"
@@ -69,8 +69,9 @@ def kernels_figure(overview: PlanOverview) -> Figure:
         note += (
             f" The last bar adds the other {len(others)} kernels together, {share} of the saving; the table has them all."
         )
-    chart, narrow = _wide(bars, overview), _narrow(bars)
-    return plan_figure(overview.plan, "kernels", "Where the plan saves energy, and where it takes time", note, chart, narrow)
+    return plan_figure(
+        overview.plan, "kernels", "Where the plan saves energy, and where it takes time", note, _chart(bars, overview)
+    )
 
 
 def _bars(kernels: Sequence[KernelTotal]) -> list[_Bar]:
@@ -100,13 +101,13 @@ def _clocks(kernel: KernelTotal) -> str:
     return f"{format_mhz(setting.core_mhz)} / {format_mhz(setting.memory_mhz)}{limit}"
 
 
-def _wide(bars: Sequence[_Bar], overview: PlanOverview) -> Any:
+def _chart(bars: Sequence[_Bar], overview: PlanOverview) -> Any:
     """Joules saved, time added and clocks, side by side."""
     alt = load("altair")
     rows = _rows(bars, overview.plan.baseline.time_s)
     names = [shortened(bar.name, 30) for bar in bars]
     y = alt.Y("index:O", title=None, axis=name_axis(names, _NAME_WIDTH))
-    color = _color(bars, legend=True, columns=0)
+    color = _color(bars)
     energy = _panel(rows, "saved", "energy saved per iteration, J", y, color)
     time = _panel(rows, "added", "slowdown, % of the iteration", alt.Y("index:O", axis=None), color)
     plain = alt.ViewBackground(stroke=None)
@@ -124,65 +125,43 @@ def _wide(bars: Sequence[_Bar], overview: PlanOverview) -> Any:
     )
 
 
-def _narrow(bars: Sequence[_Bar]) -> Any:
-    """Joules saved, each bar below its kernel's name and clocks, with its change of time as text."""
-    alt = load("altair")
-    rows = _rows(bars, 1.0)
-    for row, bar in zip(rows, bars, strict=True):
-        row["name"] = shortened(bar.name, 28)
-        row["saved_text"] = f"{row['saved_text']}, time {row['added_text']}"
-    width = NARROW_WIDTH - 30
-    below = 9
-    y = alt.Y("index:O", axis=None)
-    panel = _panel(rows, "saved", "energy saved per iteration, J", y, _color(bars, legend=True, columns=3), below, 1.1)
-    chart = alt.Chart(inline(rows))
-    names = chart.mark_text(style="label", align="left", dy=below - 18).encode(x=alt.XValue(0), y=y, text=alt.Text("name:N"))
-    clocks = chart.mark_text(style="small-label", align="right", dy=below - 18)
-    layers = layered(panel, names, clocks.encode(x=alt.XValue(width), y=y, text=alt.Text("clocks:N")))
-    return layers.properties(width=width, height=alt.Step(_NARROW_STEP), view=alt.ViewBackground(stroke=None))
-
-
-def _panel(
-    rows: Sequence[dict[str, Any]], what: str, title: str, y: Any, color: Any, below: float = 0.0, room: float = _ROOM
-) -> Any:
+def _panel(rows: Sequence[dict[str, Any]], what: str, title: str, y: Any, color: Any) -> Any:
     """Bars from zero with intervals where they are known, and text after them."""
     alt = load("altair")
     low = min(0.0, *(row[f"{what}_low"] for row in rows))
     high = max(0.0, *(row[f"{what}_high"] for row in rows))
     reach = (high - low) or 1.0
-    scale = alt.Scale(domain=[low - 0.02 * reach, high + room * reach], nice=False)
+    scale = alt.Scale(domain=[low - 0.02 * reach, high + _ROOM * reach], nice=False)
     axis = alt.Axis(ticks=False, domain=False, tickCount=5, labelBound=True)
     x = alt.X(f"{what}:Q", title=title, scale=scale, axis=axis)
     chart = alt.Chart(inline(rows))
     tooltip = tooltips(
         {"kernel:N": "kernel", "pass:N": "pass", "clocks:N": "core / memory", "saved_tip:N": "energy", "added_tip:N": "time"}
     )
-    bar = chart.mark_bar(height=13, cornerRadiusEnd=1.5, yOffset=below).encode(x=x, y=y, color=color, tooltip=tooltip)
+    bar = chart.mark_bar(height=13, cornerRadiusEnd=1.5).encode(x=x, y=y, color=color, tooltip=tooltip)
     known = [row for row in rows if row[f"{what}_low"] < row[f"{what}_high"] and row["errors"]]
     intervals = [
         alt.Chart(inline(known))
-        .mark_rule(style="interval", yOffset=below)
+        .mark_rule(style="interval")
         .encode(x=alt.X(f"{what}_from:Q", title=title, scale=scale, axis=axis), x2=alt.X2(f"{what}_to:Q"), y=y)
     ]
-    zero = (
-        alt.Chart(inline([{"zero": 0.0}])).mark_rule(style="rule", opacity=0.0 if below else 1.0).encode(x=alt.X("zero:Q"))
-    )
-    text = chart.mark_text(style="small-label", align="left", dx=5, dy=below).encode(
+    zero = alt.Chart(inline([{"zero": 0.0}])).mark_rule(style="rule").encode(x=alt.X("zero:Q"))
+    text = chart.mark_text(style="small-label", align="left", dx=5).encode(
         x=alt.X(f"{what}_high:Q", title=title, scale=scale, axis=axis), y=y, text=alt.Text(f"{what}_text:N")
     )
     return layered(zero, bar, *(intervals if known else []), text)
 
 
-def _color(bars: Sequence[_Bar], *, legend: bool, columns: int) -> Any:
+def _color(bars: Sequence[_Bar]) -> Any:
     """A colour for each pass, in the order of the bars; none of their own where there are no passes."""
     alt = load("altair")
     names = [name for name in dict.fromkeys(bar.pass_name for bar in bars) if name != _SEVERAL]
-    if names == [_NO_PASS] or not legend:
+    if names == [_NO_PASS]:
         return alt.ColorValue(CATEGORIES[0])
     colors = {name: CATEGORIES[index % len(CATEGORIES)] for index, name in enumerate(names)}
     if any(bar.pass_name == _SEVERAL for bar in bars):
         colors[_SEVERAL] = "#7a8699"
-    return series_color("pass:N", colors, columns=columns, symbolType="square", labelLimit=150)
+    return series_color("pass:N", colors, symbolType="square", labelLimit=150)
 
 
 def _column_title(text: str) -> Any:

@@ -6,10 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 from wastenot.pages.figure import inline, tooltips
 from wastenot.pages.formatting import change, percent
+from wastenot.pages.narrow import NARROW_WIDTH
 from wastenot.pages.optional_imports import load
 
 LETTER_WIDTH = 6.4
@@ -29,13 +30,35 @@ _MISLEADS = 40.0  # what it costs to be nearer to another point, likewise
 
 
 @dataclass(frozen=True, slots=True)
+class Label:
+    """The text of a label, the middle of which narrow pages leave out."""
+
+    begin: str
+    middle: str = ""
+    end: str = ""
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return f"{self.begin}{self.middle}{self.end}"
+
+    @property
+    def short(self) -> str:
+        """What narrow pages show."""
+        return f"{self.begin}{self.end}"
+
+
+NO_LABEL = Label("")
+
+
+@dataclass(frozen=True, slots=True)
 class LabelledPoint:
     """A point with its label and intervals, in per cent; ``color`` is that of its line, if it belongs to one."""
 
     style: str
     x: float
     y: float
-    label: str
+    label: Label
     about: str
     energy: str
     x_interval: tuple[float, float] | None = None
@@ -87,75 +110,107 @@ def _written(interval: tuple[float, float] | None, *, signed: bool) -> str:
     return f" ({low} to {high})"
 
 
-def draw_labels(marks: Sequence[LabelledPoint], frame: Frame, lines: Sequence[Sequence[tuple[float, float]]]) -> list[Any]:
+def draw_labels(
+    marks: Sequence[LabelledPoint], frames: Sequence[Frame], lines: Sequence[Sequence[tuple[float, float]]]
+) -> list[Any]:
     """The labels beside their points, those of later points first to choose their place.
 
     Args:
         marks: the points.
-        frame: of the panel.
+        frames: the panel in each of its sizes; a label is as far from its point in all of them.
         lines: of the panel, in per cent, which labels keep off where they can.
     """
     alt = load("altair")
-    points = [frame.pixel(mark.x, mark.y) for mark in marks]
-    taken = [(x - _POINT_REACH, y - _POINT_REACH, x + _POINT_REACH, y + _POINT_REACH) for x, y in points]
-    drawn = [[frame.pixel(*point) for point in line] for line in lines]
+    panels = [_Panel.of(frame, marks, lines) for frame in frames]
     layers = []
-    for mark in reversed([mark for mark in marks if mark.label]):
-        others = [point for other, point in zip(marks, points, strict=True) if other is not mark]
-        box = _free_place(mark, frame, taken, drawn, others)
-        taken.append(box)
-        left, height = box[0], 0.5 * (box[1] + box[3])
-        layers += _leader(mark, frame, box)
-        place = {"x": alt.XValue(left), "y": alt.YValue(height)}
-        text = alt.Chart(inline([{"text": mark.label}])).encode(**place, text=alt.Text("text:N"))
-        weight = {"fontWeight": "bold"} if mark.style == "plan" else {}
+    for mark in reversed([mark for mark in marks if mark.label != NO_LABEL]):
+        place = _free_place(mark, panels)
+        for panel in panels:
+            panel.taken.append(panel.box(mark, place))
+        layers += _leader(mark, panels[0], place)
+        row = {"x": mark.x, "y": mark.y, "text": mark.label.text, "short": mark.label.short}
+        text = alt.Chart(inline([row])).encode(x=alt.X("x:Q"), y=alt.Y("y:Q"), text=alt.Text("text:N"))
+        drawn: dict[str, Any] = {"baseline": "middle", "align": place.align, "dx": place.dx, "dy": place.dy}
+        drawn |= {"fontWeight": "bold"} if mark.style == "plan" else {}
         style = "good-label" if mark.style == "applicable" else "label"
-        layers.append(text.mark_text(style="halo", align="left", baseline="middle", **weight))
-        layers.append(text.mark_text(style=style, align="left", baseline="middle", fontSize=12, **weight))
+        layers.append(text.mark_text(style="halo", **drawn))
+        layers.append(text.mark_text(style=style, fontSize=12, **drawn))
     return layers
 
 
 _Box = tuple[float, float, float, float]  # left, top, right, bottom
 
 
-def _leader(mark: LabelledPoint, frame: Frame, box: _Box) -> list[Any]:
-    """A thin line from a point to its label, where that is not right beside it."""
-    alt = load("altair")
-    x, y = frame.pixel(mark.x, mark.y)
-    end = _nearest_in(box, x, y)
-    if math.dist((x, y), end) <= _GAP + 2:
-        return []
-    ends = {"x": alt.XValue(x), "y": alt.YValue(y), "x2": alt.X2Value(end[0]), "y2": alt.Y2Value(end[1])}
-    return [alt.Chart(inline([{"leader": 0}])).mark_rule(style="leader").encode(**ends)]
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a label begins (``left``) or ends (``right``), and its middle, in pixels from its point."""
+
+    align: Literal["left", "right"]
+    dx: float
+    dy: float
 
 
-def _free_place(
-    mark: LabelledPoint,
-    frame: Frame,
-    taken: Sequence[_Box],
-    lines: Sequence[Sequence[tuple[float, float]]],
-    others: Sequence[tuple[float, float]],
-) -> _Box:
-    """The box of a label that overlaps least, and is nearest to its point."""
-    x, y = frame.pixel(mark.x, mark.y)
-    length = LETTER_WIDTH * len(mark.label)
-    best, least = (0.0, 0.0, length, float(_LABEL_HEIGHT)), math.inf
+@dataclass(frozen=True, slots=True)
+class _Panel:
+    """A panel in one of its sizes: its points, what of it is taken, and its lines, in pixels."""
+
+    frame: Frame
+    points: dict[LabelledPoint, tuple[float, float]]
+    taken: list[_Box]
+    lines: Sequence[Sequence[tuple[float, float]]]
+
+    @classmethod
+    def of(cls, frame: Frame, marks: Sequence[LabelledPoint], lines: Sequence[Sequence[tuple[float, float]]]) -> _Panel:
+        points = {mark: frame.pixel(mark.x, mark.y) for mark in marks}
+        around = [(x - _POINT_REACH, y - _POINT_REACH, x + _POINT_REACH, y + _POINT_REACH) for x, y in points.values()]
+        return cls(frame, points, around, [[frame.pixel(*point) for point in line] for line in lines])
+
+    def length(self, mark: LabelledPoint) -> float:
+        return LETTER_WIDTH * len(mark.label.short if self.frame.width <= NARROW_WIDTH else mark.label.text)
+
+    def box(self, mark: LabelledPoint, place: _Place) -> _Box:
+        x, y = self.points[mark]
+        left = x + place.dx - (self.length(mark) if place.align == "right" else 0.0)
+        middle = y + place.dy
+        return left, middle - 0.5 * _LABEL_HEIGHT, left + self.length(mark), middle + 0.5 * _LABEL_HEIGHT
+
+    def cost(self, mark: LabelledPoint, place: _Place) -> float:
+        """How bad a place is, in pixels of distance; infinite outside the panel."""
+        box, (x, y) = self.box(mark, place), self.points[mark]
+        if not 2 * RULE_LABEL_HEIGHT <= box[1] <= box[3] <= self.frame.height - 2:
+            return math.inf
+        distance = math.dist((x, y), _nearest_in(box, x, y))
+        others = [point for other, point in self.points.items() if other is not mark]
+        cost = distance + _MISLEADS * any(math.dist(each, _nearest_in(box, *each)) < distance for each in others)
+        cost += _TOUCHES * sum(_overlap(box, other) for other in self.taken)
+        return cost + _CROSSED * sum(_length_inside(box, line) for line in self.lines)
+
+
+def _free_place(mark: LabelledPoint, panels: Sequence[_Panel]) -> _Place:
+    """The place of a label that overlaps least, and is nearest to its point."""
+    (x, _), length, width = panels[0].points[mark], panels[0].length(mark), panels[0].frame.width
+    places = []
     for step in sorted(range(-_MOST_LINES, _MOST_LINES + 1), key=abs):
         for further in _PLACES_ACROSS:
             for start in (x + _GAP + further, x - _GAP - further - length):
-                left = max(2.0, min(start, frame.width - length - 2.0))
-                middle = y + _LABEL_HEIGHT * step
-                box = (left, middle - 0.5 * _LABEL_HEIGHT, left + length, middle + 0.5 * _LABEL_HEIGHT)
-                if not 2 * RULE_LABEL_HEIGHT <= box[1] <= box[3] <= frame.height - 2:
-                    continue
-                distance = math.dist((x, y), _nearest_in(box, x, y))
-                cost = distance + _MISLEADS * any(math.dist(each, _nearest_in(box, *each)) < distance for each in others)
-                cost += _TOUCHES * sum(_overlap(box, other) for other in taken)
-                if cost < least:
-                    cost += _CROSSED * sum(_length_inside(box, line) for line in lines)
-                if cost < least:
-                    best, least = box, cost
-    return best
+                left = max(2.0, min(start, width - length - 2.0))
+                # Where the text is longer on a wide page, it goes away from its point.
+                before = left + length < x
+                dx = left + length - x if before else left - x
+                places.append(_Place("right" if before else "left", dx, float(_LABEL_HEIGHT * step)))
+    return min(places, key=lambda place: sum(panel.cost(mark, place) for panel in panels))
+
+
+def _leader(mark: LabelledPoint, panel: _Panel, place: _Place) -> list[Any]:
+    """A thin line from a point to its label, where that is not right beside it."""
+    alt = load("altair")
+    x, y = panel.points[mark]
+    end = _nearest_in(panel.box(mark, place), x, y)
+    if math.dist((x, y), end) <= _GAP + 2:
+        return []
+    line = alt.Chart(inline([{"x": mark.x, "y": mark.y}]))
+    line = line.mark_rule(style="leader", x2Offset=end[0] - x, y2Offset=end[1] - y)
+    return [line.encode(x=alt.X("x:Q"), y=alt.Y("y:Q"), x2=alt.X2("x:Q"), y2=alt.Y2("y:Q"))]
 
 
 def _nearest_in(box: _Box, x: float, y: float) -> tuple[float, float]:

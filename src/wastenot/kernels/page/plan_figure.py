@@ -20,10 +20,10 @@ REACH = NormalDist().inv_cdf(0.5 + 0.5 * LEVEL)
 """Standard errors from a value to the end of its 95 % interval."""
 
 
-def plan_figure(plan: Plan, name: str, title: str, note: str, chart: Any | None, narrow: Any | None = None) -> Figure:
+def plan_figure(plan: Plan, name: str, title: str, note: str, chart: Any | None) -> Figure:
     """A figure of an Altair chart, or of none; the subtitle always says where the numbers come from."""
     subtitle = f"{plan.workload} on {plan.device} · {plan.origin} numbers"
-    return Figure(name, title, subtitle, note, specification_of(chart), specification_of(narrow))
+    return Figure(name, title, subtitle, note, specification_of(chart))
 
 
 def slowdown(time_change: float) -> float:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from wastenot.core.setting import Setting, format_mhz
@@ -13,18 +11,14 @@ from wastenot.core.wording import counted
 from wastenot.kernels.page.clipping import Gathered, Point, Window, window_around
 from wastenot.kernels.page.plan_figure import REACH, SAVED, SLOWDOWN, WIDE, plan_figure, saved, slowdown
 from wastenot.kernels.plan.overview import PlanOverview, SettingMap, SettingPoint
-from wastenot.pages.figure import NARROW_WIDTH, Figure, inline, layered, tooltips
+from wastenot.pages.figure import Figure, inline, layered, tooltips
 from wastenot.pages.formatting import change, fraction_of_whole, percent, shortened
 from wastenot.pages.optional_imports import load
 
 MOST_COARSE_MAPS = 4
 _LEAST_FRACTION = 0.005  # of the energy: a pass below it is not worth a map
 _WIDTH_FOR_LABEL = 250  # of a map in pixels, below which its corner cannot hold a label
-_NARROW = (NARROW_WIDTH - 82, 180)
-_BETWEEN = " · "  # parts of a subtitle, which take a line each in narrow maps
-_LEGEND_COLUMNS = 4  # in narrow maps
 _TITLE_WIDTH = 260  # of the legend
-_LABELS_WIDTH = 36  # of the y axis in narrow maps, so that they are below each other
 _VAST = 1e3  # per cent, from which an axis has labels such as 2k
 _MOST_NAMED = 4  # settings of an arrow that its tooltip names
 
@@ -50,7 +44,7 @@ def coarse_figure(overview: PlanOverview) -> Figure:
         note += f" Smaller passes are not shown: {names} ({together} of the energy together)."
     size = {1: (WIDE, 400), 3: (262, 240)}.get(len(maps), (420, 290))
     chart = _maps_chart(maps, columns=3 if len(maps) == 3 else 2, size=size)
-    return _with_narrow(plan_figure(overview.plan, "settings-coarse", title, note, chart))
+    return plan_figure(overview.plan, "settings-coarse", title, note, chart)
 
 
 def kernel_figure(overview: PlanOverview) -> Figure:
@@ -72,25 +66,7 @@ def kernel_figure(overview: PlanOverview) -> Figure:
         else f"The diamond is the setting that the plan gives the kernel. {_how_to_read(overview, maps)}"
     )
     size = (WIDE, 400) if len(maps) == 1 else (262, 195)
-    return _with_narrow(plan_figure(overview.plan, "settings-kernel", title, note, _maps_chart(maps, columns=3, size=size)))
-
-
-def _with_narrow(figure: Figure) -> Figure:
-    """The figure with its maps below each other for narrow pages: the same specification with other sizes."""
-    narrow: dict[str, Any] = json.loads(json.dumps({**(figure.specification or {}), "datasets": {}}))
-    narrow["datasets"] = (figure.specification or {})["datasets"]
-    if "concat" in narrow:
-        narrow["columns"] = 1
-    for each in narrow.get("concat", [narrow]):
-        each["width"], each["height"] = _NARROW
-        each["title"]["subtitle"] = each["title"]["subtitle"].split(_BETWEEN)
-        each["layer"] = [layer for layer in each["layer"] if layer["mark"].get("style") != "good-label"]
-        for layer in each["layer"]:
-            if "axis" in layer["encoding"].get("y", {}):
-                layer["encoding"]["y"]["axis"] |= {"minExtent": _LABELS_WIDTH, "maxExtent": _LABELS_WIDTH}
-            if layer["encoding"].get("color", {}).get("legend"):
-                layer["encoding"]["color"]["legend"]["columns"] = _LEGEND_COLUMNS
-    return replace(figure, narrow=narrow)
+    return plan_figure(overview.plan, "settings-kernel", title, note, _maps_chart(maps, columns=3, size=size))
 
 
 def _others(overview: PlanOverview) -> str:
@@ -210,7 +186,7 @@ def _map_chart(each: SettingMap, families: list[str], size: tuple[int, int]) -> 
     plan = plan.encode(x=x, y=y, tooltip=tooltips({"who:N": " ", "time_text:N": "time", "energy_text:N": "energy"}))
     outside = window.gather(places, [_family(point.setting) for point in each.points])
     name = shortened(each.name, max(12, size[0] // 8))
-    subtitle = _BETWEEN.join([f"{fraction_of_whole(each.energy_fraction)} of energy", *_outside_text(outside, each.points)])
+    subtitle = " · ".join([f"{fraction_of_whole(each.energy_fraction)} of energy", *_outside_text(outside, each.points)])
     title = alt.TitleParams(name, subtitle=subtitle, anchor="start", fontSize=13, subtitleFontSize=11, offset=8)
     layers = [*_corner(window, size), line, *bars, dots, plan, *_arrows(outside, each.points, x, y, colour)]
     return layered(*layers).properties(width=size[0], height=size[1], title=title)

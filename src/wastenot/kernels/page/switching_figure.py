@@ -6,12 +6,12 @@ from typing import Any
 
 from wastenot.kernels.page.plan_figure import SAVED, saved
 from wastenot.kernels.plan.overview import PlanOverview
-from wastenot.pages.figure import NARROW_WIDTH, Figure, inline, layered, specification_of
+from wastenot.pages.figure import Figure, inline, layered, specification_of
 from wastenot.pages.formatting import percent, quantity
 from wastenot.pages.optional_imports import load
 
 _TITLE = "What saving is left at each switching time"
-_WIDTH, _NARROW, _HEIGHT = 760, NARROW_WIDTH - 70, 260
+_WIDTH, _HEIGHT = 760, 260
 _LEAST_S = 1e-4  # where switches that take no time are drawn, on an axis of logarithms
 _LINE, _OWN = "#2f6fde", "#e08a00"
 
@@ -31,11 +31,10 @@ def switching_figure(overview: PlanOverview) -> Figure:
         "A schedule changes settings only as often as switches allow, at the least energy within the plan's limit. Line: "
         f"all switches take the time below and arrive on time. {own}What is higher further left is what vendors could give."
     )
-    wide, narrow = (specification_of(_chart(overview, narrow=each)) for each in (False, True))
-    return Figure("switching", _TITLE, subtitle, note, wide, narrow)
+    return Figure("switching", _TITLE, subtitle, note, specification_of(_chart(overview)))
 
 
-def _chart(overview: PlanOverview, *, narrow: bool) -> Any:
+def _chart(overview: PlanOverview) -> Any:
     alt, curve = load("altair"), overview.switching
     assert curve is not None
     rows = [
@@ -74,4 +73,4 @@ def _chart(overview: PlanOverview, *, narrow: bool) -> Any:
             mark.mark_rule(color=_OWN, strokeDash=[4, 3]).encode(x=x, y=alt.YValue(0), y2=alt.Y2Value(_HEIGHT)),
             mark.mark_point(filled=True, size=130, color=_OWN, shape="diamond"),
         ]
-    return layered(*layers).properties(width=_NARROW if narrow else _WIDTH, height=_HEIGHT)
+    return layered(*layers).properties(width=_WIDTH, height=_HEIGHT)

@@ -6,11 +6,11 @@ from typing import Any
 
 from wastenot.kernels.page.plan_figure import SAVED, SLOWDOWN, saved, slowdown
 from wastenot.kernels.run.transfer import Transfer
-from wastenot.pages.figure import NARROW_WIDTH, Figure, inline, specification_of
+from wastenot.pages.figure import Figure, inline, specification_of
 from wastenot.pages.formatting import percent
 from wastenot.pages.optional_imports import load
 
-_WIDTH, _NARROW, _STEP = 420, NARROW_WIDTH - 80, 34
+_WIDTH, _STEP = 420, 34
 _COLORS = {SLOWDOWN: "#e08a00", SAVED: "#2f6fde"}
 
 
@@ -43,11 +43,10 @@ def transfer_figure(transfer: Transfer, name: str, title: str, labels: tuple[str
         "Points: means; bars: range over all pairs of a run of the plan and a run at auto."
     )
     subtitle = f"{transfer.planned} on {transfer.device} · {transfer.origin} numbers"
-    wide, narrow = (specification_of(_chart(rows, labels, axis, narrow=each)) for each in (False, True))
-    return Figure(name, title, subtitle, note, wide, narrow)
+    return Figure(name, title, subtitle, note, specification_of(_chart(rows, labels, axis)))
 
 
-def _chart(rows: list[dict[str, object]], labels: tuple[str, ...], axis: str, *, narrow: bool) -> Any:
+def _chart(rows: list[dict[str, object]], labels: tuple[str, ...], axis: str) -> Any:
     alt = load("altair")
     charts = []
     for what, color in _COLORS.items():
@@ -60,6 +59,6 @@ def _chart(rows: list[dict[str, object]], labels: tuple[str, ...], axis: str, *,
         points = base.mark_point(filled=True, size=110, color=color).encode(
             x=alt.X("value:Q", title=what, scale=scale), tooltip=[alt.Tooltip("text:N", title=what)]
         )
-        charts.append((bars + points).properties(width=_NARROW if narrow else _WIDTH, height=alt.Step(_STEP)))
-    together = alt.vconcat(*charts) if narrow else alt.hconcat(*charts)
+        charts.append((bars + points).properties(width=_WIDTH, height=alt.Step(_STEP)))
+    together = alt.hconcat(*charts)
     return together.resolve_scale(x="independent")

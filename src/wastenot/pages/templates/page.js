@@ -8,11 +8,9 @@
   const small = window.matchMedia("(max-width: 860px)"); // where page.css lets the margins go
 
   const drawOne = (element, theme, form) => {
-    const drawings = figures[element.dataset.figure];
-    const narrow = form === "narrow" && "narrow" in drawings;
-    element.classList.toggle("narrow", narrow);
+    element.classList.toggle("narrow", form === "narrow");
     return window
-      .vegaEmbed(element, { ...drawings[narrow ? "narrow" : "wide"], datasets }, {
+      .vegaEmbed(element, { ...figures[element.dataset.figure][form], datasets }, {
         mode: "vega-lite",
         renderer: "svg",
         config: themes[theme],

@@ -8,7 +8,7 @@ from wastenot.pages.figure import Figure, inline, layered, specification_of, too
 from wastenot.pages.formatting import percent
 from wastenot.pages.optional_imports import load
 from wastenot.pipelines.model.schedule import NAMES
-from wastenot.pipelines.page.drawing import NARROW, WIDE, about, instruction_text, mhz_text
+from wastenot.pipelines.page.drawing import WIDE, about, instruction_text, mhz_text
 from wastenot.pipelines.page.schedule_figure import clock_color
 from wastenot.pipelines.plan.overview import PipelineOverview
 
@@ -31,11 +31,10 @@ def clocks_figure(overview: PipelineOverview) -> Figure:
         note += " Instructions that change clocks inside stand at their mean over time."
     if left:
         note += " Grey, at the right: left to the GPU."
-    wide, narrow = (specification_of(_chart(overview, narrow=each)) for each in (False, True))
-    return Figure("pipeline-clocks", _TITLE, about(overview), note, wide, narrow)
+    return Figure("pipeline-clocks", _TITLE, about(overview), note, specification_of(_chart(overview)))
 
 
-def _chart(overview: PipelineOverview, *, narrow: bool) -> Any:
+def _chart(overview: PipelineOverview) -> Any:
     alt = load("altair")
     known = [each for each in overview.clocks if each.core_mhz is not None]
     names = [name for name in NAMES if any(each.name == name for each in overview.clocks)]
@@ -47,7 +46,7 @@ def _chart(overview: PipelineOverview, *, narrow: bool) -> Any:
     stages = overview.plan.stages
     height = int(max(min(_ROW * stages, _MOST_HEIGHT), 60))
     every = max(1, -(-stages * 12 // height))
-    width = NARROW if narrow else (WIDE - 24 * (len(names) - 1)) // len(names)
+    width = (WIDE - 24 * (len(names) - 1)) // len(names)
     panels = []
     for index, name in enumerate(names):
         rows = [
@@ -62,17 +61,16 @@ def _chart(overview: PipelineOverview, *, narrow: bool) -> Any:
             for each in overview.clocks
             if each.name == name
         ]
-        last = not narrow or index == len(names) - 1
         axis = alt.Axis(
             values=list(range(0, stages, every)), labelExpr="'stage ' + datum.value", ticks=False, domain=False, grid=True,
-            labels=narrow or not index, labelPadding=6,
+            labels=not index, labelPadding=6,
         )  # fmt: skip
         title = {"text": instruction_text(name), "fontSize": 12, "fontWeight": "normal"}
         base = (
             alt.Chart(inline(rows))
             .encode(
-                x=alt.X("x:Q", title="core clock, MHz" if last else None, scale=scale,
-                        axis=alt.Axis(tickCount=4 if narrow else 6, labels=last, format=",.0f")),
+                x=alt.X("x:Q", title="core clock, MHz", scale=scale,
+                        axis=alt.Axis(tickCount=6, format=",.0f")),
                 y=alt.Y("stage:Q", title=None, axis=axis, scale=alt.Scale(domain=[stages - 0.5, -0.5], nice=False)),
                 size=alt.Size("share:Q", legend=None, scale=alt.Scale(type="linear", domain=[0, 1], range=[14, 330])),
                 tooltip=tooltips({"stage:Q": "stage", "clock:N": "core clock", "times:N": "micro-batches"}),
@@ -85,5 +83,4 @@ def _chart(overview: PipelineOverview, *, narrow: bool) -> Any:
             word = alt.Chart(inline([{"x": round(auto, 1)}])).mark_text(style="small-label", baseline="bottom", dy=-3)
             layers.append(word.encode(x=alt.X("x:Q", scale=scale), y=alt.YValue(0), text=alt.TextValue("auto")))
         panels.append(layered(*layers).properties(width=width, height=height, title=title))
-    joined = alt.vconcat(*panels, spacing=10) if narrow else alt.hconcat(*panels, spacing=24)
-    return joined.resolve_scale(color="shared", size="shared")
+    return alt.hconcat(*panels, spacing=24).resolve_scale(color="shared", size="shared")

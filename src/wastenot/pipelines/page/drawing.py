@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from wastenot.core.wording import counted
-from wastenot.pages.figure import NARROW_WIDTH
 from wastenot.pages.formatting import SPACE
 from wastenot.pages.optional_imports import load
 from wastenot.pipelines.plan.overview import PipelineOverview
 from wastenot.pipelines.plan.plan import PipelinePlan
 
-WIDE, NARROW = 915, NARROW_WIDTH - 60
+WIDE = 915
 BEFORE_COLOR, AFTER_COLOR, BOUND_COLOR = "#e08a00", "#2f6fde", "#0f9b8e"
 AFTER = "this plan"
 INSTRUCTION_TEXT = {

@@ -7,7 +7,7 @@ from typing import Any
 from wastenot.pages.figure import Figure, inline, series_color, specification_of, tooltips
 from wastenot.pages.formatting import percent, quantity
 from wastenot.pages.optional_imports import load
-from wastenot.pipelines.page.drawing import AFTER, AFTER_COLOR, BEFORE_COLOR, NARROW, WIDE, about, before_text
+from wastenot.pipelines.page.drawing import AFTER, AFTER_COLOR, BEFORE_COLOR, WIDE, about, before_text
 from wastenot.pipelines.plan.overview import PipelineOverview
 
 _HEIGHT, _BARS = 230, 0.38
@@ -15,17 +15,16 @@ _HEIGHT, _BARS = 230, 0.38
 
 def energy_figure(overview: PipelineOverview) -> Figure:
     """A pair of bars for each rank."""
-    wide, narrow = (specification_of(_chart(overview, narrow=each)) for each in (False, True))
     gpus = overview.plan.gpus_per_stage
     each = "one GPU a rank" if gpus == 1 else f"{gpus} GPUs a rank"
     note = (
         f"Energy of an iteration, {each}: left at the {before_text(overview.plan)}, right under the plan; the pale part on "
         "top is drawn while waiting. Ranks that waited most have most to give."
     )
-    return Figure("pipeline-energy", "Energy of each rank", about(overview), note, wide, narrow)
+    return Figure("pipeline-energy", "Energy of each rank", about(overview), note, specification_of(_chart(overview)))
 
 
-def _chart(overview: PipelineOverview, *, narrow: bool) -> Any:
+def _chart(overview: PipelineOverview) -> Any:
     alt = load("altair")
     before = before_text(overview.plan)
     names = [f"{before}, working", f"{before}, waiting", f"{AFTER}, working", f"{AFTER}, waiting"]
@@ -53,7 +52,7 @@ def _chart(overview: PipelineOverview, *, narrow: bool) -> Any:
                 )
                 low += energy_j
     ranks = len(overview.plan.ranks)
-    every = max(1, -(-ranks // (8 if narrow else 32)))
+    every = max(1, -(-ranks // 32))
     axis = alt.Axis(
         values=[rank + 0.5 for rank in range(0, ranks, every)], labelExpr="floor(datum.value)",
         ticks=False, grid=False, labelPadding=6,
@@ -67,8 +66,8 @@ def _chart(overview: PipelineOverview, *, narrow: bool) -> Any:
             x2=alt.X2("x2:Q"),
             y=alt.Y("y:Q", title=f"energy of an iteration, {unit}", scale=alt.Scale(zero=True, nice=True)),
             y2=alt.Y2("y2:Q"),
-            color=series_color("series:N", colors, columns=1 if narrow else 0, columnPadding=18, symbolSize=80),
+            color=series_color("series:N", colors, columnPadding=18, symbolSize=80),
             tooltip=shown,
         )
-        .properties(width=NARROW if narrow else WIDE, height=_HEIGHT)
+        .properties(width=WIDE, height=_HEIGHT)
     )

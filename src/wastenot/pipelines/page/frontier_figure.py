@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from wastenot.pages.figure import Figure, inline, layered, series_color, specification_of, tooltips
+from wastenot.pages.figure import Figure, beside, inline, layered, series_color, specification_of, tooltips
 from wastenot.pages.formatting import percent, quantity
 from wastenot.pages.optional_imports import load
 from wastenot.pipelines.page.drawing import (
@@ -13,7 +13,6 @@ from wastenot.pipelines.page.drawing import (
     AFTER_COLOR,
     BEFORE_COLOR,
     BOUND_COLOR,
-    NARROW,
     WIDE,
     TimeAxis,
     about,
@@ -51,11 +50,10 @@ def frontier_figure(overview: PipelineOverview) -> Figure:
         )
     if overview.others:
         note += "Points of others are recomputed from the same times and energies. "
-    wide, narrow = (specification_of(_chart(overview, narrow=each)) for each in (False, True))
-    return Figure("pipeline-frontier", _TITLE, about(overview), note.strip(), wide, narrow)
+    return Figure("pipeline-frontier", _TITLE, about(overview), note.strip(), specification_of(_chart(overview)))
 
 
-def _chart(overview: PipelineOverview, *, narrow: bool) -> Any:
+def _chart(overview: PipelineOverview) -> Any:
     alt = load("altair")
     plan, axis = overview.plan, TimeAxis.of(overview)
     before, waiting = before_text(plan), "waiting for a straggler"
@@ -101,13 +99,13 @@ def _chart(overview: PipelineOverview, *, narrow: bool) -> Any:
     x_domain, y_domain = _domains([each for each in [*lines, *marks, *own] if float(str(each["x"])) <= furthest])
     x = alt.X(
         "x:Q", title=f"time of an iteration, {axis.unit}", scale=alt.Scale(domain=x_domain, nice=False),
-        axis=alt.Axis(tickCount=4 if narrow else 10),
+        axis=alt.Axis(tickCount=10),
     )  # fmt: skip
     y = alt.Y("y:Q", title=f"energy of all GPUs, {unit}", scale=alt.Scale(domain=y_domain, nice=True, zero=False))
     tip = tooltips({"series:N": " ", "time:N": "time", "energy:N": "energy", "more:N": "note"})
     shown = {name: color for name, color in colors.items() if any(each["series"] == name for each in lines)}
     legend: dict[str, Any] = {"symbolType": "stroke", "symbolStrokeWidth": 2.5, "symbolSize": 300, "symbolOpacity": 1}
-    legend |= {"columns": 2 if narrow else 0, "columnPadding": 20}
+    legend["columnPadding"] = 20
     color = series_color("series:N", shown | others, **legend)
     named = list(shown | others)
     dashed = alt.Scale(domain=named, range=[[5, 4] if name == waiting else [1, 0] for name in named])
@@ -121,9 +119,9 @@ def _chart(overview: PipelineOverview, *, narrow: bool) -> Any:
         layers.append(dots.encode(x=x, y=y, color=color, tooltip=tip))
     if marks:
         layers += _straggler_marks(marks, x, y, tip)
-    layers += _marked([row(before, default_s, default_j)], "dot", x, y, tip)
-    layers += _marked(_own_rows(overview, row), "plan", x, y, tip)
-    return layered(*layers).properties(width=NARROW if narrow else WIDE, height=_HEIGHT)
+    for style, rows in (("dot", [row(before, default_s, default_j)]), ("plan", _own_rows(overview, row))):
+        layers += beside(style, alt.Chart(inline(rows)).encode(x=x, y=y), "series:N", tip)
+    return layered(*layers).properties(width=WIDE, height=_HEIGHT)
 
 
 def _curves(lines: Sequence[dict[str, object]], x: Any, y: Any, color: Any, dashes: Any, tip: Any) -> list[Any]:
@@ -156,19 +154,6 @@ def _own_rows(overview: PipelineOverview, row: Any) -> list[dict[str, object]]:
     plan = overview.plan
     saved = percent(-plan.energy_change, 1)
     return [row(AFTER, max(plan.predicted.time_s, plan.until_s or 0.0), plan.predicted.energy_j, f"{saved} saved")]
-
-
-def _marked(rows: Sequence[dict[str, object]], style: str, x: Any, y: Any, tip: Any) -> list[Any]:
-    """A mark with its name beside it."""
-    alt = load("altair")
-    base = alt.Chart(inline(rows))
-    texts = [
-        base.mark_text(style=kind, align="left", baseline="middle", dx=11, dy=-1, tooltip=None).encode(
-            x=x, y=y, text=alt.Text("series:N")
-        )
-        for kind in ("halo", "label")
-    ]
-    return [*texts, base.mark_point(style=style).encode(x=x, y=y, tooltip=tip)]
 
 
 def _domains(rows: Sequence[dict[str, object]]) -> tuple[list[float], list[float]]:

@@ -9,7 +9,7 @@ import numpy as np
 from wastenot.pages.figure import Figure, inline, layered, series_color, specification_of, tooltips
 from wastenot.pages.formatting import quantity
 from wastenot.pages.optional_imports import load
-from wastenot.pipelines.page.drawing import AFTER, AFTER_COLOR, BEFORE_COLOR, NARROW, WIDE, TimeAxis, about, before_text
+from wastenot.pipelines.page.drawing import AFTER, AFTER_COLOR, BEFORE_COLOR, WIDE, TimeAxis, about, before_text
 from wastenot.pipelines.plan.overview import PipelineOverview, TimeLine
 
 _MOST_STEPS = 240  # above which power is averaged over equal parts of the iteration
@@ -27,11 +27,12 @@ def power_figure(overview: PipelineOverview) -> Figure:
         f"{quantity(overview.plan.waiting_w, 'W', 3)} each while waiting. "
         "The area under a line is the energy of an iteration; between the lines, what is saved."
     )
-    wide, narrow = (specification_of(_chart(overview, axis, narrow=each)) for each in (False, True))
-    return Figure("pipeline-power", "Power over an iteration", about(overview), note, wide, narrow)
+    return Figure(
+        "pipeline-power", "Power over an iteration", about(overview), note, specification_of(_chart(overview, axis))
+    )
 
 
-def _chart(overview: PipelineOverview, axis: TimeAxis, *, narrow: bool) -> Any:
+def _chart(overview: PipelineOverview, axis: TimeAxis) -> Any:
     alt = load("altair")
     before = before_text(overview.plan)
     colors = {before: BEFORE_COLOR, AFTER: AFTER_COLOR}
@@ -42,7 +43,7 @@ def _chart(overview: PipelineOverview, axis: TimeAxis, *, narrow: bool) -> Any:
         for name, line in ((before, overview.before), (AFTER, overview.after))
         for row in _rows(name, line, axis, factor, unit)
     ]
-    x = axis.x("x", (0.0, round(axis.end, 9)), ticks=4 if narrow else 10, labels=True)
+    x = axis.x("x", (0.0, round(axis.end, 9)), ticks=10, labels=True)
     y = alt.Y("y:Q", title=f"power of all GPUs, {unit}", scale=alt.Scale(zero=True, nice=True), stack=None)
     color = series_color(
         "series:N", colors, symbolType="stroke", symbolStrokeWidth=2.5, symbolSize=300, symbolOpacity=1, columnPadding=22
@@ -61,7 +62,7 @@ def _chart(overview: PipelineOverview, axis: TimeAxis, *, narrow: bool) -> Any:
             own.mark_text(style="small-label", align="right", baseline="top", dx=-4, dy=3)
             .encode(x=x, y=alt.YValue(0), text=alt.Text("text:N"))
         )  # fmt: skip
-    return layered(*layers).properties(width=NARROW if narrow else WIDE, height=_HEIGHT)
+    return layered(*layers).properties(width=WIDE, height=_HEIGHT)
 
 
 def _rows(name: str, line: TimeLine, axis: TimeAxis, factor: float, unit: str) -> list[dict[str, object]]:

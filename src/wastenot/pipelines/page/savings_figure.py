@@ -9,7 +9,7 @@ from wastenot.core.wording import counted
 from wastenot.pages.figure import Figure, inline, layered, specification_of, tooltips
 from wastenot.pages.formatting import percent
 from wastenot.pages.optional_imports import load
-from wastenot.pipelines.page.drawing import AFTER_COLOR, NARROW, WIDE, about, before_text
+from wastenot.pipelines.page.drawing import AFTER_COLOR, WIDE, about, before_text
 from wastenot.pipelines.plan.overview import PipelineOverview
 from wastenot.pipelines.plan.savings import Saving
 
@@ -22,7 +22,6 @@ def savings_figure(overview: PipelineOverview) -> Figure | None:
     savings = overview.savings
     if savings is None or not (savings.micro_batches or savings.stages or savings.imbalance):
         return None
-    wide, narrow = (specification_of(_chart(overview, narrow=each)) for each in (False, True))
     at = counted(savings.at_micro_batches, "micro-batch")
     subtitle = f"{about(overview)} put together in other ways, a forecast"
     note = (
@@ -31,10 +30,10 @@ def savings_figure(overview: PipelineOverview) -> Figure | None:
         f"last, which takes longer than the mean, {at}. Diamond: this pipeline's own number. "
         "Errors of the numbers are left aside."
     )
-    return Figure("pipeline-savings", _TITLE, subtitle, note, wide, narrow)
+    return Figure("pipeline-savings", _TITLE, subtitle, note, specification_of(_chart(overview)))
 
 
-def _chart(overview: PipelineOverview, *, narrow: bool) -> Any:
+def _chart(overview: PipelineOverview) -> Any:
     alt = load("altair")
     savings = overview.savings
     assert savings is not None
@@ -46,12 +45,12 @@ def _chart(overview: PipelineOverview, *, narrow: bool) -> Any:
     panels = [each for each in panels if each[1]]
     every = [each.saved for _, points, _ in panels for each in points]
     domain = [min(0.0, 100.0 * min(every)), 100.0 * max(every) * 1.1 or 1.0]
-    width = NARROW if narrow else (WIDE - 50 - _GAP * (len(panels) - 1)) // len(panels)
+    width = (WIDE - 50 - _GAP * (len(panels) - 1)) // len(panels)
     drawn = [
-        _panel(title, points, domain, relative=relative, first=narrow or not index).properties(width=width, height=_HEIGHT)
+        _panel(title, points, domain, relative=relative, first=not index).properties(width=width, height=_HEIGHT)
         for index, (title, points, relative) in enumerate(panels)
     ]
-    return alt.vconcat(*drawn, spacing=14) if narrow else alt.hconcat(*drawn, spacing=_GAP)
+    return alt.hconcat(*drawn, spacing=_GAP)
 
 
 def _panel(title: str, points: Sequence[Saving], domain: list[float], *, relative: bool, first: bool) -> Any:

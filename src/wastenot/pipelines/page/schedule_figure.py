@@ -8,10 +8,10 @@ from typing import Any
 
 from wastenot.pages.figure import Figure, inline, layered, specification_of, tooltips
 from wastenot.pages.formatting import percent, quantity
+from wastenot.pages.narrow import PANEL_WIDTH
 from wastenot.pages.optional_imports import load
 from wastenot.pipelines.page.drawing import (
     AFTER,
-    NARROW,
     WIDE,
     TimeAxis,
     about,
@@ -23,7 +23,7 @@ from wastenot.pipelines.plan.overview import Box, PipelineOverview, TimeLine
 from wastenot.pipelines.plan.plan import Clocks
 
 _TITLE = "The schedule, before and after"
-_MOST_IN_ROW_WIDE, _MOST_IN_ROW_NARROW = 110, 40  # boxes beyond which a whole row is a blur
+_MOST_IN_ROW = 110  # boxes beyond which a whole row is a blur
 _SHOWN_IN_ROW = 44  # boxes of a row in a close-up
 _MOST_IN_WINDOW = 1_000
 _ROW_PX, _LEAST_ROW_PX, _MOST_HEIGHT_PX = 26, 5, 420
@@ -48,8 +48,7 @@ class _Window:
 def schedule_figure(overview: PipelineOverview) -> Figure:
     """The schedule at the default clocks above, under the plan below, on the same time axis."""
     axis = TimeAxis.of(overview)
-    wide, narrow = (specification_of(_chart(overview, axis, narrow=each)) for each in (False, True))
-    parts = "" if len(_windows(overview, axis, _MOST_IN_ROW_WIDE)) == 1 else (
+    parts = "" if len(_windows(overview, axis)) == 1 else (
         "The schedule is long: its beginning, a part of its middle and its end are shown, at one scale. "
     )  # fmt: skip
     grey = " Grey: clocks left to the GPU, or work of the same time at every clock." if _has_grey(overview) else ""
@@ -61,18 +60,18 @@ def schedule_figure(overview: PipelineOverview) -> Figure:
         f"room; empty is waiting.{grey} Red underline: the critical path, where later is slower. What waited before runs at "
         "lower clocks now, which needs less energy at no cost in time."
     )
-    return Figure("pipeline-schedule", _TITLE, about(overview), note, wide, narrow)
+    return Figure("pipeline-schedule", _TITLE, about(overview), note, specification_of(_chart(overview, axis)))
 
 
 def _has_grey(overview: PipelineOverview) -> bool:
     return any(box.core_mhz is None for line in (overview.before, overview.after) for box in line.boxes)
 
 
-def _windows(overview: PipelineOverview, axis: TimeAxis, most_in_row: int) -> tuple[_Window, ...]:
+def _windows(overview: PipelineOverview, axis: TimeAxis) -> tuple[_Window, ...]:
     """The whole axis if its boxes can be told apart, otherwise its beginning, middle and end."""
     boxes, ranks = len(overview.after.boxes), len(overview.plan.ranks)
     in_row = boxes / ranks
-    if in_row <= most_in_row:
+    if in_row <= _MOST_IN_ROW:
         return (_Window("", 0.0, axis.end),)
     shown = min(max(float(_SHOWN_IN_ROW), 2.2 * ranks), _MOST_IN_WINDOW / ranks)
     width = axis.end * min(shown / in_row, 0.3)
@@ -84,25 +83,26 @@ def _windows(overview: PipelineOverview, axis: TimeAxis, most_in_row: int) -> tu
     )
 
 
-def _chart(overview: PipelineOverview, axis: TimeAxis, *, narrow: bool) -> Any:
+def _chart(overview: PipelineOverview, axis: TimeAxis) -> Any:
     alt = load("altair")
-    windows = _windows(overview, axis, _MOST_IN_ROW_NARROW if narrow else _MOST_IN_ROW_WIDE)
-    width = (NARROW if narrow else WIDE) if narrow or len(windows) == 1 else (WIDE - 2 * _GAP) // len(windows)
+    windows = _windows(overview, axis)
+    width = WIDE if len(windows) == 1 else (WIDE - 2 * _GAP) // len(windows)
     lines = ((before_text(overview.plan), overview.before), (AFTER, overview.after))
     span = _span([box for _, line in lines for box in line.boxes])
     rows = []
     for place, (name, line) in enumerate(lines):
         title = f"{name}: {quantity(line.lasts_s, 's', 4)}, {quantity(line.energy_j, 'J', 4)}"
         title += f", GPUs wait {percent(line.waiting, 1)} of the time"
-        above = title if narrow or len(windows) == 1 else ""  # over three panels it would push them apart
+        above = title if len(windows) == 1 else ""  # over three panels it would push them apart
         panels = [
             _panel(overview, line, axis, window, span, width, above if index == 0 else "", last=place == 1,
-                   first=index == 0 or narrow, narrow=narrow)
+                   first=index == 0)
             for index, window in enumerate(windows)
         ]  # fmt: skip
-        joined = alt.vconcat(*panels, spacing=6) if narrow else alt.hconcat(*panels, spacing=_GAP)
+        joined = alt.hconcat(*panels, spacing=_GAP)
         rows.append(joined if above else joined.properties(title=_title(title)))
-    return alt.vconcat(*rows, spacing=14).resolve_scale(color="shared", x="independent")
+    both = alt.vconcat(*rows, spacing=14).resolve_scale(color="shared", x="independent")
+    return both.add_params(alt.param(name=PANEL_WIDTH, value=width))
 
 
 def _span(boxes: Sequence[Box]) -> tuple[float, float] | None:
@@ -133,7 +133,6 @@ def _panel(
     *,
     first: bool,
     last: bool,
-    narrow: bool,
 ) -> Any:
     alt = load("altair")
     ranks = len(overview.plan.ranks)
@@ -141,7 +140,7 @@ def _panel(
     domain = (round(window.begin, 9), round(window.end, 9))
     shown = [box for box in line.boxes if box.end_s * axis.factor > window.begin and box.begin_s * axis.factor < window.end]
     whole = window.name == ""
-    ticks = (4 if narrow else 10) if whole or narrow else 4
+    ticks = 10 if whole else 4
 
     def x(field: str) -> Any:
         return axis.x(field, domain, ticks=ticks, labels=last)
@@ -155,11 +154,10 @@ def _panel(
     def y(field: str) -> Any:
         return alt.Y(f"{field}:Q", title=None, scale=alt.Scale(domain=[ranks, 0], nice=False), axis=y_axis)
 
-    layers = [*_boxes(shown, axis, x, y, span, px_of_unit=width / (window.end - window.begin))]
+    layers = [*_boxes(shown, axis, x, y, span, window=window, width=width)]
     layers += _critical(shown, axis, x, y)
     layers += _ends(overview, line, axis, x, window)
-    texts = [*(title.split(": ", 1) if narrow and title else [title]), window.name]
-    return layered(*layers).properties(width=width, height=height, title=_title(*filter(None, texts)))
+    return layered(*layers).properties(width=width, height=height, title=_title(*filter(None, (title, window.name))))
 
 
 def _title(*lines: str) -> dict[str, object]:
@@ -167,7 +165,14 @@ def _title(*lines: str) -> dict[str, object]:
 
 
 def _boxes(
-    boxes: Sequence[Box], axis: TimeAxis, x: _Channel, y: _Channel, span: tuple[float, float] | None, *, px_of_unit: float
+    boxes: Sequence[Box],
+    axis: TimeAxis,
+    x: _Channel,
+    y: _Channel,
+    span: tuple[float, float] | None,
+    *,
+    window: _Window,
+    width: int,
 ) -> list[Any]:
     """Boxes of a clock in its colour, the others grey; what they say stands once for all that take the same way."""
     alt = load("altair")
@@ -214,10 +219,11 @@ def _boxes(
         colored = base.transform_filter("isValid(datum.core)")
         layers.append(colored.mark_rect(style="box", **edge).encode(color=clock_color(span), **placed))
     wide = alt.datum.h > 0.5
-    middle = base.transform_filter(wide).transform_filter(f"(datum.x2 - datum.x) * {px_of_unit:.6g} > {_LABEL_PX}")
+    lasts = window.end - window.begin
+    middle = base.transform_filter(wide).transform_filter(f"(datum.x2 - datum.x) * {PANEL_WIDTH} > {_LABEL_PX * lasts:.6g}")
     middle = middle.transform_calculate(center="0.5 * (datum.x + datum.x2)", across="0.5 * (datum.top + datum.bottom)")
     at = {"x": x("center"), "y": y("across"), "text": alt.Text("batch:N")}
-    if any(px_of_unit * axis.factor * box.time_s > _LABEL_PX and box.clocks for box in boxes):
+    if any(width * axis.factor * box.time_s > _LABEL_PX * lasts and box.clocks for box in boxes):
         for strong, style in ((True, "label-on-strong"), (False, "label-on-pale")):
             one = middle.transform_filter(f"{'' if strong else '!'}datum.strong")
             layers.append(one.mark_text(style=style, baseline="middle", clip=True, tooltip=None).encode(**at))

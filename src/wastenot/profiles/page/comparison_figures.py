@@ -10,16 +10,14 @@ from wastenot.devices.instrument import TOTAL
 from wastenot.pages.figure import Figure, inline, layered, name_axis, specification_of, tooltips
 from wastenot.pages.formatting import change, percent, quantity, shortened
 from wastenot.profiles.page.description import channel_names, shown_before, steady, subject, timed_channels, watts
-from wastenot.profiles.page.drawing import BLUE, NARROW, altair, color_of
+from wastenot.profiles.page.drawing import BLUE, altair, color_of
 from wastenot.profiles.result import Profile
 
 _STEP = 34  # height of a bar with its margins, in pixels
-_NAME_WIDTH, _ALL_WIDTH, _LINES_HEIGHT = 225, 700, 230
+_NAME_WIDTH, _ALL_WIDTH, _LINES_WIDTH, _LINES_HEIGHT = 225, 700, 410, 230
 _LONGEST_NAME = 36
 _MOST_LINES = 8
 _LETTER, _WIDEST_NAME = 6.2, 330  # pixels
-_NARROW_NAME, _NARROW_LETTERS = 130, 17  # of a name on a narrow page: pixels, and letters
-_NARROW_BARS = NARROW + 56 - _NARROW_NAME - 14
 _ALONE = "alone, SSP"
 _ROOM = 1.57  # of the width, in which text stands right of every bar
 
@@ -56,10 +54,9 @@ def components_figure(profiles: Sequence[Profile], *, relative: bool = False) ->
     rows = [f"{index}" for index in range(len(profiles))]
     width = max((_ALL_WIDTH - 14 * len(names)) // len(names), 110)
     panels = [_bars(profiles, name, names, scale, rows, width, first=name == names[0]) for name in names]
-    below = [_bars(profiles, name, names, scale, rows, _NARROW_BARS, first=True) for name in names]
     return Figure(
         "profiles-components", "Power of components, side by side", _subtitle(profiles), note,
-        specification_of(alt.hconcat(*panels, spacing=14)), specification_of(alt.vconcat(*below, spacing=14)),
+        specification_of(alt.hconcat(*panels, spacing=14)),
     )  # fmt: skip
 
 
@@ -79,12 +76,11 @@ def shapes_figure(profiles: Sequence[Profile], *, relative: bool = False) -> Fig
     alt = altair()
     scale = _scale(profiles, names, relative)
     labels = _labels(shown)
-    panels = [_lines(shown, labels, name, scale, 410) for name in names]
+    panels = [_lines(shown, labels, name, scale) for name in names]
     # Two panels in a row.
     rows = [alt.hconcat(*panels[start : start + 2], spacing=24) for start in range(0, len(panels), 2)]
-    below = [_lines(shown, labels, name, scale, NARROW) for name in names]
-    wide, narrow = (alt.vconcat(*each, spacing=18).resolve_scale(color="shared") for each in (rows, below))
-    return Figure(stem, title, _subtitle(profiles), note, specification_of(wide), specification_of(narrow))
+    chart = alt.vconcat(*rows, spacing=18).resolve_scale(color="shared")
+    return Figure(stem, title, _subtitle(profiles), note, specification_of(chart))
 
 
 def _all_channels(profiles: Sequence[Profile]) -> list[str]:
@@ -154,9 +150,7 @@ def _bars(
         )
     most = max(max(value["high"], value["sse"] or 0.0) for value in values)  # type: ignore[call-overload]
     x = alt.X("p:Q", title=scale.unit, scale=alt.Scale(domain=[0.0, 1.36 * most], nice=False), axis=alt.Axis(tickCount=4))
-    y = alt.Y(
-        "row:O", title=None, sort=rows, scale=alt.Scale(domain=rows), axis=_label_axis(labels, width) if first else None
-    )
+    y = alt.Y("row:O", title=None, sort=rows, scale=alt.Scale(domain=rows), axis=_label_axis(labels) if first else None)
     base = alt.Chart(inline(values)).encode(y=y)
     color = color_of(name, tuple(names))
     tooltip = tooltips({"label:N": " ", "says:N": name, "sse:Q": "SSE"})
@@ -180,14 +174,12 @@ def _bars(
     )
 
 
-def _label_axis(labels: list[str], panel_width: int) -> Any:
-    if panel_width == _NARROW_BARS:
-        return name_axis([shortened(label, _NARROW_LETTERS) for label in labels], _NARROW_NAME)
+def _label_axis(labels: list[str]) -> Any:
     width = min(max(_NAME_WIDTH, round(_LETTER * max(map(len, labels)))), _WIDEST_NAME)
     return name_axis(labels, width)
 
 
-def _lines(profiles: Sequence[Profile], labels: list[str], name: str, scale: _Scale, width: int) -> Any:
+def _lines(profiles: Sequence[Profile], labels: list[str], name: str, scale: _Scale) -> Any:
     alt = altair()
     values = []
     for label, profile in zip(labels, profiles, strict=True):
@@ -212,12 +204,12 @@ def _lines(profiles: Sequence[Profile], labels: list[str], name: str, scale: _Sc
         scale=alt.Scale(domain=labels),
         legend=alt.Legend(
             orient="top",
-            columns=1 if width == NARROW else 3,
+            columns=3,
             symbolOpacity=1,
             columnPadding=18,
             symbolType="stroke",
             symbolStrokeWidth=3,
-            labelLimit=NARROW if width == NARROW else 400,
+            labelLimit=400,
         ),
     )
     x = alt.X("share:Q", title="position in the execution, %", scale=alt.Scale(domain=[0, 100]), axis=alt.Axis(tickCount=5))
@@ -227,7 +219,7 @@ def _lines(profiles: Sequence[Profile], labels: list[str], name: str, scale: _Sc
     line = base.mark_line(strokeWidth=2.2).encode(
         y=alt.Y("p:Q", title=title, scale=scaled), tooltip=tooltips({"label:N": " ", "p:Q": title, "share:Q": "%"})
     )
-    return layered(band, line).properties(width=width, height=_LINES_HEIGHT)
+    return layered(band, line).properties(width=_LINES_WIDTH, height=_LINES_HEIGHT)
 
 
 def contexts_figure(profiles: Sequence[Profile]) -> Figure:
@@ -239,22 +231,14 @@ def contexts_figure(profiles: Sequence[Profile]) -> Figure:
         return Figure(stem, title, _subtitle(profiles), note, None)
     alt = altair()
     most = max(steady(profile).channels[TOTAL].mean_w for members in groups.values() for profile in members)
-    wide, narrow = (
-        alt.vconcat(
-            *(
-                _context_panel(kernel, members, most, width, last=kernel == list(groups)[-1])
-                for kernel, members in groups.items()
-            ),
-            spacing=12,
-        )
-        for width in (_ALL_WIDTH, _NARROW_BARS)
-    )
+    last = list(groups)[-1]
+    panels = [_context_panel(kernel, members, most, last=kernel == last) for kernel, members in groups.items()]
     note = (
         "Mean total power and time of an execution in steady state (SSP) when the kernel runs on its own, and of one "
         "execution right after other kernels, with standard errors; changes are against the kernel alone."
     )
     shown = [profile for members in groups.values() for profile in members]
-    return Figure(stem, title, _subtitle(shown), note, specification_of(wide), specification_of(narrow))
+    return Figure(stem, title, _subtitle(shown), note, specification_of(alt.vconcat(*panels, spacing=12)))
 
 
 def _by_kernel(profiles: Sequence[Profile]) -> dict[str, list[Profile]]:
@@ -273,7 +257,7 @@ def _by_kernel(profiles: Sequence[Profile]) -> dict[str, list[Profile]]:
     return both
 
 
-def _context_panel(kernel: str, members: list[Profile], most_w: float, width: int, *, last: bool) -> Any:
+def _context_panel(kernel: str, members: list[Profile], most_w: float, *, last: bool) -> Any:
     alt = altair()
     labels = [_ALONE if not profile.before else shortened(shown_before(profile), _LONGEST_NAME) for profile in members]
     rows = [str(index) for index in range(len(members))]
@@ -299,10 +283,10 @@ def _context_panel(kernel: str, members: list[Profile], most_w: float, width: in
             }
         )
     title = "total power, W" if last else ""
-    scale = alt.Scale(domain=[0.0, (2.4 if width == _NARROW_BARS else 1.62) * most_w], nice=False)
+    scale = alt.Scale(domain=[0.0, 1.62 * most_w], nice=False)
     x = alt.X("p:Q", title=title, scale=scale, axis=alt.Axis(values=_ticks(most_w), labels=last, ticks=False, domain=False))
     base = alt.Chart(inline(values)).encode(
-        y=alt.Y("row:O", title=None, sort=rows, scale=alt.Scale(domain=rows), axis=_label_axis(labels, width))
+        y=alt.Y("row:O", title=None, sort=rows, scale=alt.Scale(domain=rows), axis=_label_axis(labels))
     )
     reference = alt.Chart(inline([{"p": alone_w}])).mark_rule(style="rule").encode(x=x)
     bars = base.mark_bar(height=15, color=BLUE, cornerRadiusEnd=1.5).encode(
@@ -313,11 +297,11 @@ def _context_panel(kernel: str, members: list[Profile], most_w: float, width: in
         x=alt.X("low:Q", title=title), x2=alt.X2("high:Q")
     )
     texts = base.mark_text(style="label", align="left", fontSize=11).encode(
-        x=alt.XValue(int(width / (2.3 if width == _NARROW_BARS else _ROOM))),
-        text=alt.Text("short:N" if width == _NARROW_BARS else "text:N"),
+        x=alt.XValue(int(_ALL_WIDTH / _ROOM)),
+        text=alt.Text("text:N"),
     )
     return layered(bars, reference, errors, texts).properties(
-        width=width,
+        width=_ALL_WIDTH,
         height=alt.Step(_STEP - 8),
         title=alt.TitleParams(kernel, anchor="start", frame="group", fontSize=12.5, offset=4),
         view=alt.ViewBackground(stroke=None),

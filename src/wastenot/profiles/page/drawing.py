@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 
 from wastenot.core.arrays import FloatArray, IndexArray
-from wastenot.pages.figure import NARROW_WIDTH, Figure, specification_of
+from wastenot.pages.figure import Figure, specification_of
 from wastenot.pages.optional_imports import load
 from wastenot.profiles.page.description import channel_names, subtitle
 from wastenot.profiles.result import Profile
 
 WIDTH = 935
-NARROW = NARROW_WIDTH - 56  # of a panel beside its axis
 BLUE, RED, FAINT = "#2f6fde", "#d6483b", "#7a8699"
 FIT_COLOR = "#e08a00"
 # Total power is blue everywhere; components take the other categories of the theme, in the order of the device's channels.
@@ -41,11 +40,9 @@ def color_of(name: str, names: tuple[str, ...]) -> str:
     return _COLORS[names.index(name) % len(_COLORS)]
 
 
-def profile_figure(
-    profile: Profile, name: str, title: str, note: str, chart: Any | None, narrow: Any | None = None
-) -> Figure:
+def profile_figure(profile: Profile, name: str, title: str, note: str, chart: Any | None) -> Figure:
     """A figure of one profile; the subtitle says what was profiled and where the numbers come from."""
-    return Figure(name, title, subtitle(profile), note, specification_of(chart), specification_of(narrow))
+    return Figure(name, title, subtitle(profile), note, specification_of(chart))
 
 
 def span_of(profile: Profile) -> tuple[float, float]:

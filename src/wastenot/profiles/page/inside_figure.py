@@ -10,7 +10,7 @@ from wastenot.devices.instrument import TOTAL
 from wastenot.pages.figure import Figure, inline, layered, series_color, tooltips
 from wastenot.pages.formatting import quantity
 from wastenot.profiles.page.description import channel_names, subject, timed_channels, unit_word
-from wastenot.profiles.page.drawing import BLUE, FAINT, FIT_COLOR, NARROW, TimeUnit, altair, color_of, profile_figure
+from wastenot.profiles.page.drawing import BLUE, FAINT, FIT_COLOR, TimeUnit, altair, color_of, profile_figure
 from wastenot.profiles.result import Profile, State, UnitPower
 
 _WIDTH, _TOTAL_HEIGHT, _PARTS_HEIGHT = 435, 260, 210
@@ -39,10 +39,10 @@ def inside_figure(profile: Profile) -> Figure:
         note += "Dashed: a polynomial of degree 4 through the dots alone, as in the FinGraV paper. "
     if any(not state.channels[TOTAL].resolved for state in drawn):
         note += "If the sensor does not resolve the shape, only the mean is drawn, with the error of power at any time. "
-    chart, narrow = (_chart(profile, drawn, narrow=each) if drawn else None for each in (False, True))
+    chart = _chart(profile, drawn) if drawn else None
     if chart is None:
         note = "The sensor averages over too long to resolve an execution; see the levels."
-    return profile_figure(profile, "profile-inside", f"Power inside an {unit_word(profile)}", note.strip(), chart, narrow)
+    return profile_figure(profile, "profile-inside", f"Power inside an {unit_word(profile)}", note.strip(), chart)
 
 
 def _shown_states(profile: Profile) -> list[State]:
@@ -53,21 +53,17 @@ def _shown_states(profile: Profile) -> list[State]:
     return list(shown.values())
 
 
-def _chart(profile: Profile, states: list[State], *, narrow: bool) -> Any:
+def _chart(profile: Profile, states: list[State]) -> Any:
     alt = altair()
     parts = [name for name in timed_channels(profile) if name != TOTAL]
     columns = []
-    width = NARROW if narrow else _WIDTH if len(states) > 1 else 2 * _WIDTH + 40
+    width = _WIDTH if len(states) > 1 else 2 * _WIDTH + 40
     for column, state in enumerate(states):
-        panels = [
-            _panel(profile, state, [TOTAL], _TOTAL_HEIGHT, width, first=column == 0 or narrow, title=_title(profile, state))
-        ]
+        panels = [_panel(profile, state, [TOTAL], _TOTAL_HEIGHT, width, first=column == 0, title=_title(profile, state))]
         if any(name in state.channels for name in parts):
-            panels.append(_panel(profile, state, parts, _PARTS_HEIGHT, width, first=column == 0 or narrow, title=None))
+            title = _panel_title(f"{state.name}: components")
+            panels.append(_panel(profile, state, parts, _PARTS_HEIGHT, width, first=column == 0, title=title))
         columns.append(panels)
-    if narrow:
-        below = alt.vconcat(*(panel for panels in columns for panel in panels), spacing=14)
-        return below.resolve_scale(color="independent", y="independent", x="independent")
     rows = [
         alt.hconcat(*(each[row] for each in columns), spacing=24).resolve_scale(y="shared", x="independent", color="shared")
         for row in range(len(columns[0]))
@@ -83,13 +79,14 @@ def _title(profile: Profile, state: State) -> Any:
         what = subject(profile)
     else:
         what = f"{' = '.join(same)}: {unit_word(profile).partition(' of ')[0]} {state.unit}"
-    text = f"{what}, mean {inside.mean_w:.0f} W{known}"
+    return _panel_title(f"{what}, mean {inside.mean_w:.0f} W{known}")
+
+
+def _panel_title(text: str) -> Any:
     return altair().TitleParams(text, anchor="start", frame="group", fontSize=12.5, fontWeight="bold", offset=6)
 
 
-def _panel(
-    profile: Profile, state: State, names: list[str], height: int, width: int, *, first: bool, title: Any | None
-) -> Any:
+def _panel(profile: Profile, state: State, names: list[str], height: int, width: int, *, first: bool, title: Any) -> Any:
     alt = altair()
     unit = TimeUnit.of(state.time_s)
     x = alt.X(
@@ -109,9 +106,8 @@ def _panel(
     layers = []
     for name in names:
         if name in state.channels:
-            layers += _layers(profile, state, name, unit, x, y, y_title, kinds, width)
-    chart = layered(*layers).properties(width=width, height=height)
-    return chart if title is None else chart.properties(title=title)
+            layers += _layers(profile, state, name, unit, x, y, y_title, kinds)
+    return layered(*layers).properties(width=width, height=height, title=title)
 
 
 def _averaged(profile: Profile, state: State) -> bool:
@@ -127,7 +123,6 @@ def _layers(
     y: Any,
     y_title: str,
     kinds: dict[str, str],
-    width: int,
 ) -> list[Any]:
     alt = altair()
     inside: UnitPower = state.channels[name]
@@ -136,7 +131,6 @@ def _layers(
     color = series_color(
         "kind:N",
         kinds,
-        columns=1 if width == NARROW else 0,
         columnPadding=22,
         symbolSize=60,
         symbolOpacity=1,

@@ -13,7 +13,6 @@ from wastenot.profiles.page.description import channel_names, timed_channels
 from wastenot.profiles.page.drawing import (
     BLUE,
     FAINT,
-    NARROW,
     RED,
     TimeUnit,
     altair,
@@ -39,16 +38,16 @@ def method_figure(profile: Profile) -> Figure:
         "were taken as the start of each run. Second: readings of golden runs, and of all other runs. Third: a polynomial "
         f"of degree 4 through the readings of golden runs over the run, from all runs and from the first {FEW_RUNS}."
     )
-    chart = narrow = None
+    chart = None
     if TOTAL not in timed_channels(profile) or averaged:
         note = "The sensor averages over more than an execution, so there is nothing to compare."
     else:
-        chart, narrow = (_chart(profile, narrow=each) for each in (False, True))
+        chart = _chart(profile)
     title = "What synchronising, binning and more runs contribute"
-    return profile_figure(profile, "profile-method", title, note, chart, narrow)
+    return profile_figure(profile, "profile-method", title, note, chart)
 
 
-def _chart(profile: Profile, *, narrow: bool) -> Any:
+def _chart(profile: Profile) -> Any:
     alt = altair()
     span_s = span_of(profile)
     unit = TimeUnit.of(span_s[1])
@@ -58,7 +57,7 @@ def _chart(profile: Profile, *, narrow: bool) -> Any:
     golden, golden_unsynced = synced[logged.golden[synced] == 1], unsynced[logged.golden[unsynced] == 1]
     others = synced[logged.golden[synced] == 0]
     low, high = _power_limits(logged.power_w[np.concatenate([synced, unsynced])])
-    panel = _Panel(unit, span_s, (low, high), NARROW if narrow else _WIDTH)
+    panel = _Panel(unit, span_s, (low, high), _WIDTH)
     sync = [
         panel.dots(logged.unsynchronised_s[golden_unsynced], logged.power_w[golden_unsynced], "not synchronised"),
         panel.dots(logged.moment_s[golden], logged.power_w[golden], "synchronised"),
@@ -71,7 +70,7 @@ def _chart(profile: Profile, *, narrow: bool) -> Any:
     first = panel.drawn(sync, kinds, "Synchronised clocks")
     second = panel.drawn(bins, {"golden runs": (BLUE, 0.6), "other runs": (BLUE, 0.2)}, "Runs in one bin")
     panels = (first, second, _few(profile, panel, golden))
-    together = alt.vconcat(*panels, spacing=14) if narrow else alt.hconcat(*panels, spacing=16)
+    together = alt.hconcat(*panels, spacing=16)
     return together.resolve_scale(color="independent", opacity="independent")
 
 

@@ -9,14 +9,14 @@ import numpy as np
 
 from wastenot.core.arrays import FloatArray
 from wastenot.devices.instrument import TOTAL
-from wastenot.pages.figure import Figure, inline, layered, series_color, series_opacity, tooltips
+from wastenot.pages.figure import Figure, inline, layered, series_color, series_opacity, tooltips, words
 from wastenot.pages.formatting import quantity
+from wastenot.pages.narrow import NARROW_PANEL
 from wastenot.profiles.page.description import channel_names, shown_before, timed_channels, unit_word
 from wastenot.profiles.page.drawing import (
     BLUE,
     FIT_COLOR,
     MOST_POINTS,
-    NARROW,
     WIDTH,
     TimeUnit,
     altair,
@@ -65,30 +65,30 @@ def run_figure(profile: Profile) -> Figure:
     levels = [name for name in channel_names(profile) if name not in names]
     if levels:
         note += f"Not drawn over time: {', '.join(levels)}, averaged over too long. "
-    chart, narrow = (_chart(profile, span_s, shown, narrow=each) if TOTAL in names else None for each in (False, True))
+    chart = _chart(profile, span_s, shown) if TOTAL in names else None
     if chart is None:
         note = "The sensor of total power averages over too long to draw its readings over time; see the levels."
-    return profile_figure(profile, "profile-run", "Power over a run", note.strip(), chart, narrow)
+    return profile_figure(profile, "profile-run", "Power over a run", note.strip(), chart)
 
 
-def _chart(profile: Profile, span_s: tuple[float, float], shown: dict[str, tuple[Any, int]], *, narrow: bool) -> Any:
+def _chart(profile: Profile, span_s: tuple[float, float], shown: dict[str, tuple[Any, int]]) -> Any:
     alt = altair()
     unit = TimeUnit.of(span_s[1])
     x = alt.X(
         "t:Q",
-        title=f"time {'in the run' if narrow else 'since the start of the first execution'}, {unit.name}",
+        title=f"time since the start of the first execution, {unit.name}",
         scale=alt.Scale(domain=[unit.factor * end for end in span_s], nice=False),
-        axis=alt.Axis(tickCount=5 if narrow else 10),
+        axis=alt.Axis(tickCount=10),
     )
-    total = _total_panel(profile, unit, x, shown[TOTAL][0], narrow=narrow)
+    total = _total_panel(profile, unit, x, shown[TOTAL][0])
     parts = [name for name in shown if name != TOTAL]
     if not parts:
         return total
-    below = _parts_panel(profile, unit, x, {name: shown[name][0] for name in parts}, narrow=narrow)
+    below = _parts_panel(profile, unit, x, {name: shown[name][0] for name in parts})
     return alt.vconcat(total, below, spacing=22).resolve_scale(color="independent", opacity="independent")
 
 
-def _total_panel(profile: Profile, unit: TimeUnit, x: Any, rows: Any, *, narrow: bool) -> Any:
+def _total_panel(profile: Profile, unit: TimeUnit, x: Any, rows: Any) -> Any:
     alt = altair()
     logged = profile.logged
     power = logged.power_w[rows]
@@ -112,18 +112,15 @@ def _total_panel(profile: Profile, unit: TimeUnit, x: Any, rows: Any, *, narrow:
         .encode(
             x=x,
             y=y,
-            color=series_color(
-                "kind:O", colors, columns=1 if narrow else 0, columnPadding=22, symbolSize=60, labelLimit=400
-            ),
+            color=series_color("kind:O", colors, columnPadding=22, symbolSize=60, labelLimit=400),
             opacity=series_opacity("kind:O", opacities),
             tooltip=tooltips({"p:Q": "W", "t:Q": unit.name, "run:Q": "run", "kind:N": " "}),
         )
     )
-    width = NARROW if narrow else WIDTH
     fitted = _steps(profile, TOTAL, unit, x, y, _TOTAL_TITLE, FIT_COLOR)
     fitted += _inside_lines(profile, unit, x, y)
-    return layered(*_execution_bounds(profile, unit), dots, *fitted, *_state_labels(profile, unit, width)).properties(
-        width=width, height=_TOTAL_HEIGHT
+    return layered(*_execution_bounds(profile, unit), dots, *fitted, *_state_labels(profile, unit)).properties(
+        width=WIDTH, height=_TOTAL_HEIGHT
     )
 
 
@@ -138,7 +135,7 @@ def _total_power_limits(profile: Profile, power_w: FloatArray) -> list[float]:
     return [max(float(every.min()) - 0.06 * reach, 0.0), float(every.max()) + _LABEL_ROOM * reach]
 
 
-def _parts_panel(profile: Profile, unit: TimeUnit, x: Any, shown: dict[str, Any], *, narrow: bool) -> Any:
+def _parts_panel(profile: Profile, unit: TimeUnit, x: Any, shown: dict[str, Any]) -> Any:
     alt = altair()
     logged, names = profile.logged, channel_names(profile)
     y = alt.Y("p:Q", title=_PARTS_TITLE, scale=alt.Scale(zero=True))
@@ -164,7 +161,7 @@ def _parts_panel(profile: Profile, unit: TimeUnit, x: Any, shown: dict[str, Any]
     )
     fitted = [layer for name in shown for layer in _steps(profile, name, unit, x, y, _PARTS_TITLE, None)]
     parts = layered(*_execution_bounds(profile, unit), points, *fitted)
-    return parts.properties(width=NARROW if narrow else WIDTH, height=_PARTS_HEIGHT)
+    return parts.properties(width=WIDTH, height=_PARTS_HEIGHT)
 
 
 def _execution_bounds(profile: Profile, unit: TimeUnit) -> list[Any]:
@@ -184,11 +181,11 @@ def _execution_bounds(profile: Profile, unit: TimeUnit) -> list[Any]:
     return layers
 
 
-def _state_labels(profile: Profile, unit: TimeUnit, width: int) -> list[Any]:
-    """Labels at the top: warm-up, SSE, SSP; on two lines if they are close."""
+def _state_labels(profile: Profile, unit: TimeUnit) -> list[Any]:
+    """Labels at the top: warm-up, SSE, SSP; on two lines if they are close on a narrow page."""
     alt = altair()
     span = span_of(profile)
-    pixels = width / (span[1] - span[0])
+    pixels = NARROW_PANEL / (span[1] - span[0])
     word = unit_word(profile).partition(" of ")[0]
 
     def label_of(state: State) -> str:
@@ -200,8 +197,8 @@ def _state_labels(profile: Profile, unit: TimeUnit, width: int) -> list[Any]:
         labels.append((0.5 * float(profile.unit_begin_s[0]), profile.before, "center"))
     elif states[0].unit > 1:
         warm_s = float(profile.unit_begin_s[states[0].unit - 1])
-        narrow = pixels * warm_s < _LABEL_WIDTH / 2
-        labels.append((warm_s, "warm-up ", "right") if narrow else (0.5 * warm_s, "warm-up", "center"))
+        short = pixels * warm_s < _LABEL_WIDTH / 2
+        labels.append((warm_s, "warm-up", "right") if short else (0.5 * warm_s, "warm-up", "center"))
     if len(states) > 1 and len({state.unit for state in states}) == 1:
         name = " = ".join(state.name for state in states)
         labels.append((float(profile.unit_begin_s[states[0].unit - 1]), f"{name}: {word} {states[0].unit}", "left"))
@@ -215,11 +212,9 @@ def _state_labels(profile: Profile, unit: TimeUnit, width: int) -> list[Any]:
         # If there is no room to the right, the label ends where the execution does.
         at_s, side = (float(profile.unit_begin_s[-1] + profile.unit_time_s[-1]), "right") if flush else (moment_s, align)
         row = alt.Chart(inline([{"t": unit.factor * at_s, "text": text}]))
-        position = {"align": side, "baseline": "top", "dx": 3 if side == "left" else 0, "dy": 21 if close else 5}
-        layers += [
-            row.mark_text(style=style, **position).encode(x=alt.X("t:Q"), y=alt.YValue(0), text=alt.Text("text:N"))
-            for style in ("halo", "label")
-        ]
+        across = {"left": 3, "right": 0 if flush else -6, "center": 0}[side]
+        position = {"align": side, "baseline": "top", "dx": across, "dy": 21 if close else 5}
+        layers += words(row.encode(x=alt.X("t:Q"), y=alt.YValue(0), text=alt.Text("text:N")), "label", **position)
         last_s = at_s if side == "left" else last_s
     return layers
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from wastenot.pages.figure import (
-    NARROW_WIDTH,
     Figure,
     inline,
     layered,
@@ -25,7 +24,7 @@ from wastenot.serving.cluster.runs import RunRecord
 from wastenot.serving.cluster.scenario import Scenario
 from wastenot.serving.page.cluster_words import about, saved_text
 
-_WIDE, _NARROW, _HEIGHT = 780, NARROW_WIDTH - 110, 92
+_WIDE, _HEIGHT = 780, 92
 _ROW = 26  # of a policy
 _UNITS_S = ((3 * 86_400.0, 86_400.0, "days"), (3 * 3600.0, 3600.0, "hours"), (300.0, 60.0, "minutes"))
 
@@ -61,11 +60,11 @@ def _energy_figure(scenario: Scenario, found: Comparison, suffix: str, title: st
         "Bars are means, lines the range over seeds. Pale bars are of policies that keep the deadlines of fewer than "
         f"{percent(scenario.parts.run.attain, 0)} of a class. The dotted line is a lower bound: no policy needs less."
     )
-    wide, narrow = (specification_of(_energy_chart(found, narrow=each)) for each in (False, True))
-    return Figure(f"cluster-energy{suffix}", f"Energy by policy{title}", about(scenario, found), note, wide, narrow)
+    chart = specification_of(_energy_chart(found))
+    return Figure(f"cluster-energy{suffix}", f"Energy by policy{title}", about(scenario, found), note, chart)
 
 
-def _energy_chart(found: Comparison, *, narrow: bool) -> Any:
+def _energy_chart(found: Comparison) -> Any:
     alt = load("altair")
     rows = [_energy_row(each) for each in found.outcomes]
     names = [each.policy for each in found.outcomes]
@@ -80,8 +79,7 @@ def _energy_chart(found: Comparison, *, narrow: bool) -> Any:
     ranges = alt.Chart(data).mark_rule(style="interval").encode(x=alt.X("least:Q"), x2=alt.X2("most:Q"), y=y)
     least = found.bound_per_token_j
     bound = alt.Chart(inline([] if least is None else [{"energy": least}])).mark_rule(style="rule").encode(x=x)
-    width = _NARROW if narrow else _WIDE
-    return layered(bars, ranges, bound).properties(width=width, height=_ROW * len(rows))
+    return layered(bars, ranges, bound).properties(width=_WIDE, height=_ROW * len(rows))
 
 
 def _energy_row(outcome: Outcome) -> dict[str, object]:
@@ -106,11 +104,11 @@ def _classes_figure(scenario: Scenario, found: Comparison, suffix: str, title: s
         "Requests that missed a deadline, of each class and policy, the most over seeds; the line is at what may be late. "
         "Classes by prompt and then answer: S, M, L."
     )
-    wide, narrow = (specification_of(_classes_chart(scenario, found, narrow=each)) for each in (False, True))
-    return Figure(f"cluster-classes{suffix}", f"Late requests by class{title}", about(scenario, found), note, wide, narrow)
+    chart = specification_of(_classes_chart(scenario, found))
+    return Figure(f"cluster-classes{suffix}", f"Late requests by class{title}", about(scenario, found), note, chart)
 
 
-def _classes_chart(scenario: Scenario, found: Comparison, *, narrow: bool) -> Any:
+def _classes_chart(scenario: Scenario, found: Comparison) -> Any:
     alt = load("altair")
     rows = [
         {"policy": each.policy, "class": name, "late": 100.0 * (1.0 - kept), "kept": percent(kept, 2)}
@@ -121,15 +119,14 @@ def _classes_chart(scenario: Scenario, found: Comparison, *, narrow: bool) -> An
     there = [name for name in NAMES if any(row["class"] == name for row in rows)]
     x = alt.X("late:Q", title="late, %", scale=alt.Scale(type="sqrt", nice=True), axis=alt.Axis(tickCount=6))
     y = alt.Y("class:N", title=None, sort=there, axis=alt.Axis(labelFontSize=12, ticks=False, domain=False, offset=8))
-    legend = {"columns": 2 if narrow else 0, "symbolSize": 90, "labelLimit": 300}
-    color = series_color("policy:N", policy_colors(found), **legend)
+    color = series_color("policy:N", policy_colors(found), symbolSize=90, labelLimit=300)
     offset = alt.YOffset("policy:N", sort=[each.policy for each in found.outcomes])
     tip = tooltips({"policy:N": "policy", "class:N": "class", "kept:N": "in time"})
     limit = alt.Chart(inline([{"late": 100.0 * (1.0 - scenario.parts.run.attain)}])).mark_rule(style="rule").encode(x=x)
     points = alt.Chart(inline(rows)).mark_circle(size=60, opacity=0.95).encode(
         x=x, y=y, yOffset=offset, color=color, tooltip=tip
     )  # fmt: skip
-    return layered(limit, points).properties(width=_NARROW if narrow else _WIDE, height=(_ROW + 6) * len(there))
+    return layered(limit, points).properties(width=_WIDE, height=(_ROW + 6) * len(there))
 
 
 # ---- over time -----------------------------------------------------------------------------------------------------------
@@ -140,11 +137,11 @@ def _timeline_figure(scenario: Scenario, found: Comparison, suffix: str, title: 
     note = (
         f"Each policy with seed {seed}. The clock is the ceiling, over GPUs that serve; late are requests by when they came."
     )
-    wide, narrow = (specification_of(_timeline_chart(scenario, found, narrow=each)) for each in (False, True))
-    return Figure(f"cluster-timeline{suffix}", f"Time line{title}", about(scenario, found), note, wide, narrow)
+    chart = specification_of(_timeline_chart(scenario, found))
+    return Figure(f"cluster-timeline{suffix}", f"Time line{title}", about(scenario, found), note, chart)
 
 
-def _timeline_chart(scenario: Scenario, found: Comparison, *, narrow: bool) -> Any:
+def _timeline_chart(scenario: Scenario, found: Comparison) -> Any:
     alt = load("altair")
     runs = [each.records[0] for each in found.outcomes]
     lasts_s = max(run.duration_s for run in runs)
@@ -165,22 +162,20 @@ def _timeline_chart(scenario: Scenario, found: Comparison, *, narrow: bool) -> A
             "at:Q",
             title=f"{unit} since the beginning" if last else None,
             scale=alt.Scale(domain=[0.0, lasts_s / unit_s], nice=False),
-            axis=alt.Axis(labels=last, ticks=last, grid=False, tickCount=4 if narrow else 12),
+            axis=alt.Axis(labels=last, ticks=last, grid=False, tickCount=12),
         )
         y = alt.Y(
             f"{field}:Q", title=None, scale=alt.Scale(zero=field != "mhz", nice=True),
             axis=alt.Axis(tickCount=3, minExtent=44, maxExtent=44),
         )  # fmt: skip
-        color = series_color(
-            "policy:N", colors, columns=2 if narrow else 0, symbolType="stroke", symbolStrokeWidth=3, labelLimit=300
-        )
+        color = series_color("policy:N", colors, symbolType="stroke", symbolStrokeWidth=3, labelLimit=300)
         line = alt.Chart(data).mark_line(strokeWidth=1.4, opacity=0.9, clip=True, interpolate="step-after")
         heading = alt.TitleParams(panels[field], anchor="start", fontSize=12, fontWeight="normal", offset=4)
         marks = line.encode(x=x, y=y, color=color, tooltip=tip)
         if field == "came":  # the same for all
             one = inline([row for row in rows if row["policy"] == runs[0].policy])
             marks = alt.Chart(one).mark_line(style="curve", clip=True, interpolate="step-after").encode(x=x, y=y)
-        drawn.append(marks.properties(width=_NARROW + 50 if narrow else _WIDE + 50, height=_HEIGHT, title=heading))
+        drawn.append(marks.properties(width=_WIDE + 50, height=_HEIGHT, title=heading))
     return alt.vconcat(*drawn, spacing=10)
 
 

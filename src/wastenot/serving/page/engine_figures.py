@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from wastenot.pages.figure import NARROW_WIDTH, Figure, inline, layered, specification_of, tooltips
+from wastenot.core.setting import Setting
+from wastenot.pages.figure import Figure, inline, layered, specification_of, tooltips, words
 from wastenot.pages.formatting import SPACE, percent, quantity
 from wastenot.pages.optional_imports import load
 from wastenot.pages.theme import CATEGORIES
@@ -13,7 +14,7 @@ from wastenot.serving.model.operating_points import OperatingPoint, PrefillPoint
 from wastenot.serving.model.profile_file import EngineProfile
 from wastenot.serving.page.engine_words import about, setting_text
 
-_WIDE, _NARROW = 915, NARROW_WIDTH - 60
+_WIDE = 915
 _MOST_SERIES = 6  # batch sizes that are drawn as curves by clock
 
 
@@ -40,15 +41,20 @@ def _latency_figure(points: Sequence[OperatingPoint], subtitle: str) -> Figure:
         "energy, then cost it: the line turns up where static power is paid for longer than lower voltage saves. On the "
         "dark line no point is beaten in both."
     )
-    wide, narrow = (specification_of(_latency_chart(points, narrow=each)) for each in (False, True))
-    return Figure("engine-latency", "Energy per token against time between tokens", subtitle, note, wide, narrow)
+    return Figure(
+        "engine-latency",
+        "Energy per token against time between tokens",
+        subtitle,
+        note,
+        specification_of(_latency_chart(points)),
+    )
 
 
-def _latency_chart(points: Sequence[OperatingPoint], *, narrow: bool) -> Any:
+def _latency_chart(points: Sequence[OperatingPoint]) -> Any:
     alt = load("altair")
     across, up = _log([1e3 * each.latency_s for each in points]), _log([each.energy_per_token_j for each in points])
-    x = alt.X("ms:Q", title="time between tokens, ms", scale=across, axis=_axis(narrow=narrow))
-    y = alt.Y("joules:Q", title="energy per token, J", scale=up, axis=_axis(narrow=False))
+    x = alt.X("ms:Q", title="time between tokens, ms", scale=across, axis=_axis())
+    y = alt.Y("joules:Q", title="energy per token, J", scale=up, axis=_axis())
     several = len({each.gpus for each in points}) > 1
     rows = [_row(each, several) for each in points]
     shade = "gpus" if several else "series"
@@ -69,13 +75,10 @@ def _latency_chart(points: Sequence[OperatingPoint], *, narrow: bool) -> Any:
     best = frontier.mark_line(style="curve", strokeWidth=2.4).encode(x=x, y=y, order=alt.Order("ms:Q"))
     ends = {(each.gpus, each.batch): row for row, each in zip(rows, points, strict=True)}
     named = [row for (gpus, _), row in ends.items() if gpus == points[0].gpus]
-    labels = [
-        alt.Chart(inline(named)).mark_text(style=style, align="right", dx=-8, dy=4, tooltip=None).encode(
-            x=x, y=y, text=alt.Text("batch:N")
-        )
-        for style in ("halo", "small-label")
-    ]  # fmt: skip
-    return layered(lines, best, dots, *labels).properties(width=_NARROW if narrow else _WIDE, height=380)
+    labels = words(
+        alt.Chart(inline(named)).encode(x=x, y=y, text=alt.Text("batch:N")), "small-label", align="right", dx=-8, dy=4
+    )
+    return layered(lines, best, dots, *labels).properties(width=_WIDE, height=380)
 
 
 def _clock_figure(points: Sequence[OperatingPoint], subtitle: str) -> Figure | None:
@@ -85,63 +88,60 @@ def _clock_figure(points: Sequence[OperatingPoint], subtitle: str) -> Figure | N
         return None
     batches = sorted({each.batch for each in clocked})
     chosen = batches[:: -max(-(-len(batches) // _MOST_SERIES), 1)]
-    shown = [each for each in clocked if each.batch in chosen]
-    greatest = max(shown, key=lambda each: each.setting.core_mhz or 0.0).setting
-    against = {each.batch: each.energy_per_token_j for each in shown if each.setting == greatest}
-    rows: list[dict[str, object]] = [
-        {
-            "mhz": each.setting.core_mhz,
-            "part": 100.0 * each.energy_per_token_j / against[each.batch],
-            "series": f"{each.batch:,.0f}",
-            "setting": setting_text(each.setting),
-            "energy": quantity(each.energy_per_token_j, "J", 4),
-            "time": quantity(each.latency_s, "s", 4),
-            "change": percent(each.energy_per_token_j / against[each.batch] - 1.0, 1, sign=True),
-            "least": each.is_least,
-        }
-        for each in shown
-        if each.batch in against
-    ]
+    greatest, rows = _parts_of_greatest(
+        [
+            (each.setting, each.batch, each.energy_per_token_j, each.latency_s, each.is_least)
+            for each in clocked
+            if each.batch in chosen
+        ]
+    )
     note = (
         f"Energy per token as a share of that at {setting_text(greatest)}, for each batch size; the ring is the clock of "
         "least energy. Too low a clock wastes energy, and so does too high a one."
     )
-    wide, narrow = (
-        specification_of(_curves(rows, "energy per token, % of the greatest clock's", "batch", narrow=each))
-        for each in (False, True)
-    )
-    return Figure("engine-clocks", "Energy per token by clock", subtitle, note, wide, narrow)
+    chart = specification_of(_curves(rows, "energy per token, % of the greatest clock's", "batch"))
+    return Figure("engine-clocks", "Energy per token by clock", subtitle, note, chart)
 
 
 def _prefill_figure(points: Sequence[PrefillPoint], subtitle: str) -> Figure | None:
     clocked = [each for each in points if each.setting.core_mhz is not None and each.gpus == min(p.gpus for p in points)]
     if len({each.setting for each in clocked}) < 3:
         return None
-    greatest = max(clocked, key=lambda each: each.setting.core_mhz or 0.0).setting
-    against = {each.tokens: each.energy_j for each in clocked if each.setting == greatest}
-    rows: list[dict[str, object]] = [
-        {
-            "mhz": each.setting.core_mhz,
-            "part": 100.0 * each.energy_j / against[each.tokens],
-            "series": f"{each.tokens:,.0f}",
-            "setting": setting_text(each.setting),
-            "energy": quantity(each.energy_j, "J", 4),
-            "time": quantity(each.time_s, "s", 4),
-            "change": percent(each.energy_j / against[each.tokens] - 1.0, 1, sign=True),
-            "least": each.is_least,
-        }
-        for each in clocked
-        if each.tokens in against
-    ]
-    note = f"Energy of a prompt as a share of that at {setting_text(greatest)}, by its tokens; the ring is the least."
-    wide, narrow = (
-        specification_of(_curves(rows, "energy of a prompt, % of the greatest clock's", "tokens", narrow=each))
-        for each in (False, True)
+    greatest, rows = _parts_of_greatest(
+        [(each.setting, each.tokens, each.energy_j, each.time_s, each.is_least) for each in clocked]
     )
-    return Figure("engine-prompts", "Energy of a prompt by clock", subtitle, note, wide, narrow)
+    note = f"Energy of a prompt as a share of that at {setting_text(greatest)}, by its tokens; the ring is the least."
+    chart = specification_of(_curves(rows, "energy of a prompt, % of the greatest clock's", "tokens"))
+    return Figure("engine-prompts", "Energy of a prompt by clock", subtitle, note, chart)
 
 
-def _curves(rows: list[dict[str, object]], title: str, series: str, *, narrow: bool) -> Any:
+def _parts_of_greatest(
+    points: Sequence[tuple[Setting, float, float, float, bool]],
+) -> tuple[Setting, list[dict[str, object]]]:
+    """The greatest clock, and the energies of each series as parts of that there.
+
+    Args:
+        points: setting, series, energy in J, time in s, and whether it is the least of its series.
+    """
+    greatest = max((setting for setting, *_ in points), key=lambda setting: setting.core_mhz or 0.0)
+    against = {series: energy_j for setting, series, energy_j, *_ in points if setting == greatest}
+    return greatest, [
+        {
+            "mhz": setting.core_mhz,
+            "part": 100.0 * energy_j / against[series],
+            "series": f"{series:,.0f}",
+            "setting": setting_text(setting),
+            "energy": quantity(energy_j, "J", 4),
+            "time": quantity(time_s, "s", 4),
+            "change": percent(energy_j / against[series] - 1.0, 1, sign=True),
+            "least": is_least,
+        }
+        for setting, series, energy_j, time_s, is_least in points
+        if series in against
+    ]
+
+
+def _curves(rows: list[dict[str, object]], title: str, series: str) -> Any:
     """A curve over the clock for each series, its least marked."""
     alt = load("altair")
     names = list(dict.fromkeys(str(row["series"]) for row in rows))
@@ -149,13 +149,11 @@ def _curves(rows: list[dict[str, object]], title: str, series: str, *, narrow: b
         "mhz:Q",
         title="core clock, MHz",
         scale=alt.Scale(zero=False, nice=False, padding=14),
-        axis=_axis(narrow=narrow, form=",d"),
+        axis=_axis(form=",d"),
     )
     y = alt.Y("part:Q", title=title, scale=alt.Scale(zero=False))
-    color = alt.Color(
-        "series:N", title=series, sort=names, scale=alt.Scale(domain=names, range=list(CATEGORIES[: len(names)])),
-        legend=alt.Legend(orient="top", columns=3 if narrow else 0),
-    )  # fmt: skip
+    scale = alt.Scale(domain=names, range=list(CATEGORIES[: len(names)]))
+    color = alt.Color("series:N", title=series, sort=names, scale=scale, legend=alt.Legend(orient="top"))
     tip = tooltips(
         {
             "series:N": series,
@@ -173,7 +171,7 @@ def _curves(rows: list[dict[str, object]], title: str, series: str, *, narrow: b
         .mark_point(size=130, strokeWidth=2)
         .encode(x=x, y=y, color=color)
     )
-    return layered(lines, dots, least).properties(width=_NARROW if narrow else _WIDE, height=300)
+    return layered(lines, dots, least).properties(width=_WIDE, height=300)
 
 
 def _row(each: OperatingPoint, several: bool) -> dict[str, object]:
@@ -196,5 +194,5 @@ def _log(values: Sequence[float]) -> Any:
     return load("altair").Scale(type="log", domain=[min(values) / room, max(values) * room], nice=False)
 
 
-def _axis(*, narrow: bool, form: str = "~g") -> Any:
-    return load("altair").Axis(tickCount=4 if narrow else 8, format=form)
+def _axis(*, form: str = "~g") -> Any:
+    return load("altair").Axis(tickCount=8, format=form)

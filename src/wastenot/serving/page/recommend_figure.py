@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wastenot.pages.figure import NARROW_WIDTH, Figure, inline, layered, specification_of, tooltips
+from wastenot.pages.figure import Figure, inline, layered, specification_of, tooltips, words
 from wastenot.pages.formatting import quantity
 from wastenot.pages.optional_imports import load
 from wastenot.pages.theme import CATEGORIES
@@ -12,7 +12,7 @@ from wastenot.serving.model.recommend import configuration_text
 from wastenot.serving.page.recommend_words import Recommended, about
 from wastenot.serving.tables.records import ServingPoint
 
-_WIDE, _NARROW = 915, NARROW_WIDTH - 60
+_WIDE = 915
 _MOST_COLORED = 8  # models with a colour of their own
 
 
@@ -26,12 +26,11 @@ def recommend_figure(found: Recommended) -> Figure:
         + (" Numbers are batch sizes." if one else "")
         + (" Thin lines are other clocks of a measured configuration, forecast." if forecasts else "")
     )
-    wide, narrow = (specification_of(_chart(found, narrow=each)) for each in (False, True))
     title = f"{found.cost_title[:1].upper()}{found.cost_title[1:]} against {found.latency_title}"
-    return Figure("recommendations", title, about(found), note, wide, narrow)
+    return Figure("recommendations", title, about(found), note, specification_of(_chart(found)))
 
 
-def _chart(found: Recommended, *, narrow: bool) -> Any:
+def _chart(found: Recommended) -> Any:
     alt = load("altair")
     known = found.known()
     models = [each.point.model for each in found.chosen]
@@ -66,7 +65,7 @@ def _chart(found: Recommended, *, narrow: bool) -> Any:
     rings = [row(each.latency_s, each.cost, each.point) for each in found.chosen]
     x = alt.X(
         "ms:Q", title=f"{found.latency_title}, ms", scale=_log([1e3 * each[0] for each in known]),
-        axis=alt.Axis(tickCount=4 if narrow else 8, format="~g"),
+        axis=alt.Axis(tickCount=8, format="~g"),
     )  # fmt: skip
     unit = "" if found.unit == "money" else ", J"
     y = alt.Y(
@@ -75,7 +74,7 @@ def _chart(found: Recommended, *, narrow: bool) -> Any:
     colors = [CATEGORIES[index % len(CATEGORIES)] for index in range(len(domain))]
     color = alt.Color(
         "shade:N", title=None, sort=domain, scale=alt.Scale(domain=domain, range=colors),
-        legend=alt.Legend(orient="top", columns=1 if narrow else 3, labelLimit=280) if len(domain) > 1 else None,
+        legend=alt.Legend(orient="top", columns=3, labelLimit=280) if len(domain) > 1 else None,
     )  # fmt: skip
     tip = tooltips(
         {"model:N": "model", "configuration:N": "configuration", "time:N": found.latency_title, "price:N": found.cost_title,
@@ -104,16 +103,12 @@ def _chart(found: Recommended, *, narrow: bool) -> Any:
         layers.append(forecast.mark_circle(size=9, opacity=0.6).encode(x=x, y=y, color=color, tooltip=tip))
     layers.append(alt.Chart(inline(measured)).mark_circle(size=42).encode(x=x, y=y, color=color, tooltip=tip))
     if not several_models:
-        layers += [
-            alt.Chart(inline(measured))
-            .mark_text(style=style, align="left", dx=7, dy=-7, tooltip=None)
-            .encode(x=x, y=y, text=alt.Text("batch:N"))
-            for style in ("halo", "small-label")
-        ]
+        numbers = alt.Chart(inline(measured)).encode(x=x, y=y, text=alt.Text("batch:N"))
+        layers += words(numbers, "small-label", align="left", dx=7, dy=-7)
     if rings:
         mark = alt.Chart(inline(rings)).mark_point(size=150, strokeWidth=2.4, filled=False)
         layers.append(mark.encode(x=x, y=y, color=color, tooltip=tip))
-    return layered(*layers).properties(width=_NARROW if narrow else _WIDE, height=400)
+    return layered(*layers).properties(width=_WIDE, height=400)
 
 
 def _log(values: list[float]) -> Any:

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from wastenot.core.arrays import FloatArray
-from wastenot.pages.figure import NARROW_WIDTH, Figure, inline, layered, specification_of, tooltips
+from wastenot.pages.figure import Figure, inline, layered, series_color, specification_of, tooltips
 from wastenot.pages.optional_imports import load
 from wastenot.serving.model.comparison import core_clocks_mhz
 from wastenot.serving.model.steering import Steered, Steering
 from wastenot.serving.page.policies_figure import policy_colors
 from wastenot.serving.page.steer_words import about, best_of
 
-_WIDE, _NARROW, _HEIGHT = 880, NARROW_WIDTH - 60, 88
+_WIDE, _HEIGHT = 880, 88
 _BINS = 240  # of a picture
 _CLOSE_S = 60.0  # of the stretch that is looked at closely
 _PANELS = {
@@ -60,11 +60,10 @@ def _figure(found: Steering, shown: list[Steered], name: str, title: str, begin_
         "The gap is the longest between two tokens of any request, the first token the slowest of those that came, in per "
         "cent of the bound for its prompt; rules mark the bounds."
     )
-    wide, narrow = (specification_of(_chart(found, shown, begin_s, end_s, narrow=each)) for each in (False, True))
-    return Figure(name, title, about(found), note, wide, narrow)
+    return Figure(name, title, about(found), note, specification_of(_chart(found, shown, begin_s, end_s)))
 
 
-def _chart(found: Steering, shown: list[Steered], begin_s: float, end_s: float, *, narrow: bool) -> Any:
+def _chart(found: Steering, shown: list[Steered], begin_s: float, end_s: float) -> Any:
     alt = load("altair")
     rows = [row for run in shown for row in timeline_rows(found, run, begin_s, end_s)]
     colors = {name: color for name, color in policy_colors(found).items() if any(row["policy"] == name for row in rows)}
@@ -80,18 +79,10 @@ def _chart(found: Steering, shown: list[Steered], begin_s: float, end_s: float, 
             "at:Q",
             title=f"{'minutes' if minutes else 'seconds'} since the beginning" if last else None,
             scale=alt.Scale(domain=[begin_s / unit_s, end_s / unit_s], nice=False),
-            axis=alt.Axis(labels=last, ticks=last, grid=False, tickCount=4 if narrow else 12),
+            axis=alt.Axis(labels=last, ticks=last, grid=False, tickCount=12),
         )
         y = alt.Y(f"{field}:Q", title=None, scale=alt.Scale(zero=field != "mhz", nice=True), axis=alt.Axis(tickCount=3))
-        color = alt.Color(
-            "policy:N",
-            title=None,
-            sort=None,
-            scale=alt.Scale(domain=list(colors), range=list(colors.values())),
-            legend=alt.Legend(
-                orient="top", columns=1 if narrow else 0, symbolType="stroke", symbolStrokeWidth=3, labelLimit=300
-            ),
-        )
+        color = series_color("policy:N", colors, symbolType="stroke", symbolStrokeWidth=3, labelLimit=300)
         shape = {"interpolate": "step-after"} if field == "mhz" else {}
         line = (
             alt.Chart(inline(rows))
@@ -102,7 +93,7 @@ def _chart(found: Steering, shown: list[Steered], begin_s: float, end_s: float, 
         if field in limits:
             layers.insert(0, alt.Chart(inline([{field: limits[field]}])).mark_rule(style="rule").encode(y=y))
         title = alt.TitleParams(_PANELS[field], anchor="start", fontSize=12, fontWeight="normal", offset=4)
-        panels.append(layered(*layers).properties(width=_NARROW if narrow else _WIDE, height=_HEIGHT, title=title))
+        panels.append(layered(*layers).properties(width=_WIDE, height=_HEIGHT, title=title))
     return alt.vconcat(*panels, spacing=10)
 
 

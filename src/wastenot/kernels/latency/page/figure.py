@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from wastenot.kernels.latency.page.tables import NAMES, UNITS
-from wastenot.pages.figure import NARROW_WIDTH, Figure, inline, layered, specification_of, tooltips
+from wastenot.pages.figure import Figure, inline, layered, specification_of, tooltips
 from wastenot.pages.optional_imports import load
 from wastenot.planning.latency import Latency, TargetLatency, What
 
-_CELL, _NARROW_CELL = 64, 46
+_CELL = 64
 _DARK = 0.5  # fraction of the range of colours from which on text is white
 
 
@@ -29,11 +29,10 @@ def _figure(found: Latency, what: What, pairs: list[TargetLatency]) -> Figure:
         "Typical time from the request until it is in effect, in milliseconds. Columns that differ say that the target "
         "matters, rows that differ that the start does. Pairs without a colour cannot be told apart."
     )
-    wide, narrow = (specification_of(_chart(what, pairs, narrow=each)) for each in (False, True))
-    return Figure(f"latency-{what.replace('_', '-')}", title, found.device, note, wide, narrow)
+    return Figure(f"latency-{what.replace('_', '-')}", title, found.device, note, specification_of(_chart(what, pairs)))
 
 
-def _chart(what: What, pairs: list[TargetLatency], *, narrow: bool) -> Any:
+def _chart(what: What, pairs: list[TargetLatency]) -> Any:
     alt = load("altair")
     values = sorted({value for each in pairs for value in (each.start, each.target) if value is not None})
     high = max(each.seconds for each in pairs)
@@ -51,8 +50,7 @@ def _chart(what: What, pairs: list[TargetLatency], *, narrow: bool) -> Any:
         for each in pairs
     ]
     order = [f"{value:g}" for value in values]
-    cell = min(_NARROW_CELL, (NARROW_WIDTH - 90) // max(len(order), 1)) if narrow else _CELL
-    side = cell * len(order)
+    side = _CELL * len(order)
     x = alt.X("target:O", title=f"to, {UNITS[what]}", sort=order, scale=alt.Scale(domain=order), axis=alt.Axis(labelAngle=0))
     y = alt.Y("start:O", title=f"from, {UNITS[what]}", sort=order[::-1], scale=alt.Scale(domain=order[::-1]))
     color = alt.Color("ms:Q", title="ms", scale=alt.Scale(scheme="blues", domain=[0.0, 1e3 * high]), legend=None)

@@ -10,7 +10,6 @@ import numpy as np
 from wastenot.kernels.natural.curves import KernelCurve
 from wastenot.kernels.natural.overview import KernelAtNaturalClocks, Loss, NaturalOverview
 from wastenot.pages.figure import (
-    NARROW_WIDTH,
     Figure,
     inline,
     layered,
@@ -30,7 +29,6 @@ LOSS_NAMES: dict[Loss, str] = {
 }
 LOSS_COLORS = dict(zip(LOSS_NAMES.values(), ("#0f9b8e", "#e08a00", "#d6483b", "#7a8699"), strict=True))
 _WIDTH, _HEIGHT, _NAME_WIDTH, _LOSS_WIDTH, _STEP = 285, 270, 250, 560, 17
-_NARROW_HEIGHT, _NARROW_STEP, _AXIS_ROOM = 200, 40, 56  # a name stands above its row; axis labels and title
 _POINTS = 24
 _LIMIT = (0.0, 1.0)
 
@@ -47,29 +45,33 @@ def curves_figure(overview: NaturalOverview) -> Figure:
         "itself."
     )
     rows = [row for each in overview.kernels for row in _curve_rows(overview.curves[each.kernel], each)]
-    wide, narrow = (specification_of(_curves_chart(rows, _colors_in(overview), narrow=each)) for each in (False, True))
-    return Figure("natural-curves", "Time, power and energy by clock", subtitle(overview), note, wide, narrow)
+    return Figure(
+        "natural-curves",
+        "Time, power and energy by clock",
+        subtitle(overview),
+        note,
+        specification_of(_curves_chart(rows, _colors_in(overview))),
+    )
 
 
-def _curves_chart(rows: Sequence[dict[str, object]], colors: dict[str, str], *, narrow: bool) -> Any:
-    """Panels of time, power and energy: side by side, or below each other."""
+def _curves_chart(rows: Sequence[dict[str, object]], colors: dict[str, str]) -> Any:
+    """Panels of time, power and energy, side by side."""
     alt = load("altair")
     x = alt.X("ghz:Q", title="SM clock, GHz", scale=alt.Scale(zero=False, nice=False, padding=6), axis=alt.Axis(tickCount=6))
     base = alt.Chart(inline(rows)).encode(
         x=x,
-        color=series_color("loses:N", colors, columns=2 if narrow else 0),
+        color=series_color("loses:N", colors),
         detail=alt.Detail("kernel:N"),
         tooltip=tooltips({"kernel:N": "kernel", "ghz_tip:N": "clock", "time_tip:N": "time", "power_tip:N": "power",
                           "energy_tip:N": "energy"}),
     )  # fmt: skip
-    width, height = (NARROW_WIDTH - _AXIS_ROOM, _NARROW_HEIGHT) if narrow else (_WIDTH, _HEIGHT)
     panels = [
         base.mark_line(strokeWidth=1.5, opacity=0.75)
         .encode(y=alt.Y(f"{what}:Q", title=f"{what}, % of that at the default clocks", scale=alt.Scale(zero=False)))
-        .properties(width=width, height=height)
+        .properties(width=_WIDTH, height=_HEIGHT)
         for what in ("time", "power", "energy")
     ]
-    return alt.vconcat(*panels, spacing=14) if narrow else alt.hconcat(*panels, spacing=22)
+    return alt.hconcat(*panels, spacing=22)
 
 
 def _curve_rows(curve: KernelCurve, kernel: KernelAtNaturalClocks) -> list[dict[str, object]]:
@@ -109,21 +111,20 @@ def loss_figure(overview: NaturalOverview) -> Figure:
         "0 % it takes as long as before, at 100 % time and clock multiply to a constant. Bars hold the truth with 95 %. "
         "Beside each: a call at the lowest clock seen, against the default clocks."
     )
-    wide, narrow = (specification_of(_loss_chart(kernels, _colors_in(overview), narrow=each)) for each in (False, True))
-    return Figure(stem, title, subtitle(overview), note, wide, narrow)
+    return Figure(stem, title, subtitle(overview), note, specification_of(_loss_chart(kernels, _colors_in(overview))))
 
 
-def _loss_chart(kernels: Sequence[KernelAtNaturalClocks], colors: dict[str, str], *, narrow: bool) -> Any:
-    """A dot with its interval for each kernel; names left of the rows, or above each where there is no room."""
+def _loss_chart(kernels: Sequence[KernelAtNaturalClocks], colors: dict[str, str]) -> Any:
+    """A dot with its interval for each kernel, names at the left."""
     alt = load("altair")
     rows = [_loss_row(index, each) for index, each in enumerate(kernels)]
     names = name_axis([shortened(each.kernel, 36) for each in kernels], _NAME_WIDTH)
-    y = alt.Y("index:O", title=None, axis=None if narrow else names)
+    y = alt.Y("index:O", title=None, axis=names)
     scale = alt.Scale(domain=[min(-0.1, *(each.slope for each in kernels)), max(1.1, *(each.slope for each in kernels))])
     lost = "time lost for what the clock loses"
     x = alt.X("slope:Q", title=lost, scale=scale, axis=alt.Axis(format="%", tickCount=6))
     chart = alt.Chart(inline(rows))
-    color = series_color("loses:N", colors, columns=2 if narrow else 0)
+    color = series_color("loses:N", colors)
     tooltip = tooltips(
         {
             "kernel:N": "kernel",
@@ -134,23 +135,15 @@ def _loss_chart(kernels: Sequence[KernelAtNaturalClocks], colors: dict[str, str]
             "share_tip:N": "of the energy",
         }
     )
-    below = 10 if narrow else 0
-    bars = chart.mark_rule(strokeWidth=2.2, opacity=0.6, clip=True, strokeDash=[1, 0], yOffset=below).encode(
+    bars = chart.mark_rule(strokeWidth=2.2, opacity=0.6, clip=True, strokeDash=[1, 0]).encode(
         x=alt.X("low:Q", title=lost, scale=scale), x2=alt.X2("high:Q"), y=y, color=color, tooltip=tooltip
     )
-    dots = chart.mark_circle(size=64, opacity=1.0, clip=True, yOffset=below).encode(x=x, y=y, color=color, tooltip=tooltip)
+    dots = chart.mark_circle(size=64, opacity=1.0, clip=True).encode(x=x, y=y, color=color, tooltip=tooltip)
     limits = alt.Chart(inline([{"at": limit} for limit in _LIMIT])).mark_rule(style="rule").encode(x=alt.X("at:Q"))
-    if not narrow:
-        text = chart.mark_text(style="small-label", align="left").encode(
-            x=alt.XValue(_LOSS_WIDTH + 8), y=y, text=alt.Text("text:N")
-        )
-        return layered(limits, bars, dots, text).properties(width=_LOSS_WIDTH, height=alt.Step(_STEP))
-    width = NARROW_WIDTH - 24
-    name = chart.mark_text(style="label", align="left", dy=below - 18).encode(x=alt.XValue(0), y=y, text=alt.Text("name:N"))
-    text = chart.mark_text(style="small-label", align="right", dy=below - 18)
-    return layered(limits, bars, dots, name, text.encode(x=alt.XValue(width), y=y, text=alt.Text("short:N"))).properties(
-        width=width, height=alt.Step(_NARROW_STEP)
+    text = chart.mark_text(style="small-label", align="left").encode(
+        x=alt.XValue(_LOSS_WIDTH + 8), y=y, text=alt.Text("text:N")
     )
+    return layered(limits, bars, dots, text).properties(width=_LOSS_WIDTH, height=alt.Step(_STEP))
 
 
 def _loss_row(index: int, kernel: KernelAtNaturalClocks) -> dict[str, object]:
@@ -159,7 +152,6 @@ def _loss_row(index: int, kernel: KernelAtNaturalClocks) -> dict[str, object]:
     return {
         "index": index,
         "kernel": kernel.kernel,
-        "name": shortened(kernel.kernel, 26),
         "short": f"{change(kernel.energy_at_low, 0)} energy, {change(kernel.time_at_low, 0)} time",
         "loses": LOSS_NAMES[kernel.loses],
         "slope": kernel.slope,

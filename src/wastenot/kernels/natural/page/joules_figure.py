@@ -10,7 +10,6 @@ from wastenot.core.wording import counted
 from wastenot.kernels.natural.overview import NaturalOverview
 from wastenot.kernels.natural.page.curve_figures import subtitle
 from wastenot.pages.figure import (
-    NARROW_WIDTH,
     Figure,
     inline,
     layered,
@@ -24,7 +23,6 @@ from wastenot.pages.optional_imports import load
 
 _MOST_BARS = 40
 _NAME_WIDTH, _WIDTH, _STEP = 250, 560, 19
-_NARROW_STEP = 42  # with a name above each bar
 _KEPT, _SAVED = "used with the plan", "saved by it"
 _COLORS = {_KEPT: "#2f6fde", _SAVED: "#0f9b8e"}
 
@@ -47,14 +45,14 @@ def joules_figure(overview: NaturalOverview) -> Figure:
         tip = {
             "index": index,
             "kernel": name,
-            "name": shortened(name, 24),
             "cap": "none" if mhz is None else f"{format_mhz(mhz)} MHz",
             "tip": f"{quantity(before, 'J')} → {quantity(used, 'J')} ({change(energy, 1)}), time {change(time, 1)}",
         }
         text = f"{fraction_of_whole(before / whole)}" + ("" if mhz is None else f", cap {mhz:.0f} MHz: {change(energy, 1)}")
-        tip["short"] = text.replace("cap ", "")
-        values.append({**tip, "part": _KEPT, "order": 0, "joules": min(used, before), "end": before, "text": text})
-        values.append({**tip, "part": _SAVED, "order": 1, "joules": max(0.0, before - used), "end": before, "text": ""})
+        short = text.replace("cap ", "")
+        kept = {"part": _KEPT, "order": 0, "joules": min(used, before), "end": before, "text": text, "short": short}
+        saved = {"part": _SAVED, "order": 1, "joules": max(0.0, before - used), "end": before, "text": "", "short": ""}
+        values += [{**tip, **kept}, {**tip, **saved}]
     allowed = plan.objective.max_slowdown or 0.0
     note = (
         "All calls of each kernel in one iteration at the default clocks, kernel by kernel, and what caps within the clocks "
@@ -62,32 +60,28 @@ def joules_figure(overview: NaturalOverview) -> Figure:
         "energy, its cap, and what that changes."
     )
     names = [shortened(line[0], 36) for line in lines]
-    wide, narrow = (specification_of(_chart(values, names, lines[0][1], narrow=each)) for each in (False, True))
-    return Figure("natural-joules", "Where the joules go", subtitle(overview), note, wide, narrow)
+    return Figure(
+        "natural-joules",
+        "Where the joules go",
+        subtitle(overview),
+        note,
+        specification_of(_chart(values, names, lines[0][1])),
+    )
 
 
-def _chart(values: Sequence[dict[str, object]], names: Sequence[str], largest_j: float, *, narrow: bool) -> Any:
-    """A bar for each kernel; names and text beside the bars, or above each where there is no room."""
+def _chart(values: Sequence[dict[str, object]], names: Sequence[str], largest_j: float) -> Any:
+    """A bar for each kernel, with its name and text beside it."""
     alt = load("altair")
-    y = alt.Y("index:O", title=None, axis=None if narrow else name_axis(names, _NAME_WIDTH))
-    scale = alt.Scale(domain=[0.0, (1.05 if narrow else 1.55) * largest_j], nice=False)
+    y = alt.Y("index:O", title=None, axis=name_axis(names, _NAME_WIDTH))
+    scale = alt.Scale(domain=[0.0, 1.55 * largest_j], nice=False)
     chart = alt.Chart(inline(values))
-    below = 9 if narrow else 0
-    bars = chart.mark_bar(height=12, yOffset=below).encode(
+    bars = chart.mark_bar(height=12).encode(
         x=alt.X("joules:Q", title="energy of one iteration, J", scale=scale, stack="zero", axis=alt.Axis(tickCount=6)),
         y=y,
         color=series_color("part:N", _COLORS),
         order=alt.Order("order:Q"),
         tooltip=tooltips({"kernel:N": "kernel", "cap:N": "cap", "tip:N": "energy"}),
     )
-    if not narrow:
-        text = chart.mark_text(style="small-label", align="left", dx=5)
-        text = text.encode(x=alt.X("end:Q", scale=scale), y=y, text=alt.Text("text:N"))
-        return layered(bars, text).properties(width=_WIDTH, height=alt.Step(_STEP))
-    width = NARROW_WIDTH - 24
-    first = chart.transform_filter("datum.order == 0")
-    name = first.mark_text(style="label", align="left", dy=below - 18).encode(x=alt.XValue(0), y=y, text=alt.Text("name:N"))
-    text = first.mark_text(style="small-label", align="right", dy=below - 18)
-    return layered(bars, name, text.encode(x=alt.XValue(width), y=y, text=alt.Text("short:N"))).properties(
-        width=width, height=alt.Step(_NARROW_STEP)
-    )
+    text = chart.mark_text(style="small-label", align="left", dx=5)
+    text = text.encode(x=alt.X("end:Q", scale=scale), y=y, text=alt.Text("text:N"))
+    return layered(bars, text).properties(width=_WIDTH, height=alt.Step(_STEP))

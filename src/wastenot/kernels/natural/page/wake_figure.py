@@ -8,7 +8,7 @@ import numpy as np
 
 from wastenot.kernels.natural.overview import NaturalOverview, Wake
 from wastenot.kernels.natural.page.curve_figures import colors_of, subtitle
-from wastenot.pages.figure import NARROW_WIDTH, Figure, inline, layered, series_color, specification_of, tooltips
+from wastenot.pages.figure import Figure, inline, layered, series_color, specification_of, tooltips
 from wastenot.pages.optional_imports import load
 
 _BIN_S, _LONGEST_S = 0.004, 0.2
@@ -28,15 +28,14 @@ def wake_figure(overview: NaturalOverview) -> Figure:
         "runs meanwhile is measured at every clock in between. Points: groups of calls, clocks by counting cycles. Lines: "
         "medians."
     )
-    wide, narrow = (specification_of(_chart(wakes, narrow=each)) for each in (False, True))
-    return Figure(stem, title, subtitle(overview), note, wide, narrow)
+    return Figure(stem, title, subtitle(overview), note, specification_of(_chart(wakes)))
 
 
-def _chart(wakes: list[Wake], *, narrow: bool) -> Any:
+def _chart(wakes: list[Wake]) -> Any:
     """Every group of calls as a point, and the medians as a line for each kernel."""
     alt = load("altair")
     colors = colors_of([wake.kernel for wake in wakes])
-    color = series_color("kernel:N", colors, columns=1 if narrow else _MOST_KERNELS)
+    color = series_color("kernel:N", colors, columns=_MOST_KERNELS)
     x = alt.X("ms:Q", title="since the products ended, ms", scale=alt.Scale(domain=[0, 1e3 * _LONGEST_S]))
     y = alt.Y("ghz:Q", title="SM clock, GHz", scale=alt.Scale(zero=False))
     points = alt.Chart(inline(_points(wakes))).mark_circle(size=14, opacity=0.45, clip=True).encode(x=x, y=y, color=color)
@@ -45,7 +44,7 @@ def _chart(wakes: list[Wake], *, narrow: bool) -> Any:
         .mark_line(strokeWidth=2.2, clip=True)
         .encode(x=x, y=y, color=color, tooltip=tooltips({"kernel:N": "kernel", "ms:Q": "ms", "ghz:Q": "GHz"}))
     )
-    return layered(points, lines).properties(width=NARROW_WIDTH - _AXIS_ROOM if narrow else _WIDTH, height=_HEIGHT)
+    return layered(points, lines).properties(width=_WIDTH, height=_HEIGHT)
 
 
 def _points(wakes: list[Wake]) -> list[dict[str, object]]:
