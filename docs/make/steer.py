@@ -50,11 +50,11 @@ def _oracle(case: dict[str, Any]) -> str:
     part = case.get("beside_oracle")
     if part is None:
         return ""
-    ours, best, greatest = (part["energy_j"][name] for name in ("wastenot", "oracle", "greatest clock"))
-    kept = ", ".join(f"{100 * part['attainment'][name]:.2f} % in time" for name in ("wastenot", "oracle")).split(", ")
+    ours, best, greatest = (part["energy_j"][name] for name in ("price", "oracle", "greatest clock"))
+    kept = ", ".join(f"{100 * part['attainment'][name]:.2f} % in time" for name in ("price", "oracle")).split(", ")
     return (
         f"On the first {part['part_s'] / 60:g} minutes of it the oracle's plan saves {100 * (1 - best / greatest):.1f} % "
-        f"({kept[1]}) and `wastenot` {100 * (1 - ours / greatest):.1f} % ({kept[0]}): {100 * (ours / best - 1):+.1f} % energy "
+        f"({kept[1]}) and `price` {100 * (1 - ours / greatest):.1f} % ({kept[0]}): {100 * (ours / best - 1):+.1f} % energy "
         "against the plan.\n".replace("-", "−")
     )
 
@@ -89,7 +89,7 @@ def minute() -> bytes:
         engine,
         read_trace(BESIDE / "serving" / "AzureLLMInferenceTrace_conv.csv").requests.part(600.0, 1200.0),
         load=0.5,
-        policies=("wastenot",),
+        policies=("price",),
     )
     return figure(steer_page(found).export, "serving-minute")
 

@@ -191,7 +191,8 @@ def _marks(overview: PlanOverview) -> list[LabelledPoint]:
             )
         )  # fmt: skip
     word = {"validation": "measured", "promise": "expected", "measurements": "as measured"}[headline.source]
-    text = _label("this plan", ", applicable today" if own else "", headline.energy_change)
+    named, more = ("this plan", ", applicable today") if own else ("if switching were instant", "")
+    text = _label(named, more, headline.energy_change)
     if is_default(plan):
         text = Label("this plan: the default clocks")
     marks.append(
