@@ -54,7 +54,7 @@ def make_schedule(
         min_dwell_s: the least time between two requests.
         memory_mhz: memory clock in effect by default, where it is known.
     """
-    return _Scheduling(planner, objective, scope, switching, min_dwell_s, memory_mhz).schedule()
+    return Scheduling(planner, objective, scope, switching, min_dwell_s, memory_mhz).schedule()
 
 
 def best_rungs(planner: Planner, objective: Objective, scope: Scope, switchings: Sequence[SwitchTime]) -> list[Rung]:
@@ -63,7 +63,7 @@ def best_rungs(planner: Planner, objective: Objective, scope: Scope, switchings:
     Raises:
         InfeasibleError: none is as fast as asked for at one of them.
     """
-    first = _Scheduling(planner, objective, scope, switchings[0], 0.0, None, ROUGH_GAP)
+    first = Scheduling(planner, objective, scope, switchings[0], 0.0, None, ROUGH_GAP)
     rungs = []
     for switching in switchings:
         each = replace(first, switching=switching)
@@ -71,7 +71,7 @@ def best_rungs(planner: Planner, objective: Objective, scope: Scope, switchings:
             if name in first.__dict__:
                 each.__dict__[name] = first.__dict__[name]
         found = each.objective.least(each)
-        rungs.append(each._rung(found.setting))
+        rungs.append(each.rung(found.setting))
         first.__dict__.update({name: each.__dict__[name] for name in _WHATEVER_SWITCHING if name in each.__dict__})
     return rungs
 
@@ -81,7 +81,19 @@ _WHATEVER_SWITCHING = ("corrects", "costs_by_row", "rows", "settings", "line", "
 
 
 @dataclass(eq=False)
-class _Scheduling:
+class Scheduling:
+    """A plan's costs as its schedule is made from them, and how sure they are; what is asked for is computed once.
+
+    Attributes:
+        planner: of the plan's granularity.
+        objective: of the plan.
+        scope: of the plan.
+        switching: how long the device takes.
+        min_dwell_s: the least time between two requests.
+        memory_mhz: memory clock in effect by default, where it is known.
+        gap: to the bound, at which a schedule is good enough.
+    """
+
     planner: Planner
     objective: Objective
     scope: Scope
@@ -92,10 +104,12 @@ class _Scheduling:
 
     @cached_property
     def corrects(self) -> bool:
+        """Whether the costs are corrected for noise."""
         return self.planner.corrects(self.objective)
 
     @cached_property
     def costs_by_row(self) -> tuple[FloatArray, FloatArray]:
+        """Time and energy of a call at each row."""
         costs = self.planner.believed.costs if self.corrects else self.planner.costs
         return costs.time_s, costs.energy_j
 
@@ -109,10 +123,12 @@ class _Scheduling:
 
     @cached_property
     def settings(self) -> list[Setting]:
+        """That rows are of, auto first."""
         return [AUTO, *(self.planner.costs.setting(int(row[row >= 0][0])) for row in self.rows[1:])]
 
     @cached_property
     def line(self) -> Timeline:
+        """An iteration's calls in order, and the pieces between which a setting may change."""
         costs = self.planner.costs
         return timeline(costs.kernels, self.planner.granularity, self.costs_by_row[0][costs.start[:-1]])
 
@@ -122,11 +138,13 @@ class _Scheduling:
 
     @cached_property
     def slow(self) -> NDArray[np.bool_]:
+        """Whether a change changes the memory clock, too; shape (settings, settings)."""
         memory = np.array([-1.0 if each.memory_mhz is None else each.memory_mhz for each in self._in_effect])
         return np.asarray(memory[:, None] != memory)
 
     @cached_property
     def work(self) -> SwitchedWork:
+        """Pieces with their costs at each setting, and what switches cost."""
         time_s, energy_j = (self._table(each) for each in self.costs_by_row)
         if self.scope == "local" and self.objective.max_slowdown is not None:
             allowed = (1.0 + self.objective.max_slowdown) * time_s[:1]
@@ -165,10 +183,12 @@ class _Scheduling:
 
     @cached_property
     def scheduler(self) -> Scheduler:
+        """The solver of that work."""
         return Scheduler(self.work)
 
     @property
     def auto_s(self) -> float:
+        """Time of an iteration at the default clocks."""
         return float(self.work.ends_s[-1, 0])
 
     # ---- errors ----------------------------------------------------------------------------------------------
@@ -205,7 +225,7 @@ class _Scheduling:
         rows = np.where(self.rows[had, kernel] >= 0, self.rows[had, kernel], self.rows[0, kernel])
         return posteriors, counts[had, kernel], kernel, posteriors.index(self.rows[0, kernel]), posteriors.index(rows)
 
-    def _with_intervals(self, rung: Rung, setting: IndexArray) -> Rung:
+    def with_intervals(self, rung: Rung, setting: IndexArray) -> Rung:
         """The rung of a schedule with what its errors leave of its changes, those of one kernel taken for one error."""
         if not self.corrects:
             return rung
@@ -225,12 +245,13 @@ class _Scheduling:
     # ---- choosing --------------------------------------------------------------------------------------------
 
     def schedule(self) -> Schedule | None:
+        """The schedule with its rungs; ``None`` where none is as fast as asked for."""
         try:
             found = self.objective.least(self)
         except InfeasibleError:
             return None
-        rungs = [self._rung(each) for each in self._rungs(found)]
-        rungs[0] = self._with_intervals(rungs[0], found.setting)
+        rungs = [self.rung(each) for each in self._rungs(found)]
+        rungs[0] = self.with_intervals(rungs[0], found.setting)
         slowdown = self.objective.max_slowdown
         bound = min(found.lower_bound_j + (self._doubted[1] if found.setting.any() else 0.0), rungs[0].energy_j)
         return Schedule(
@@ -325,7 +346,8 @@ class _Scheduling:
         median_s = self.switching.latency_s(self._in_effect[before], self._in_effect[after])
         return median_s * math.exp(0.5 * self.switching.jitter**2)
 
-    def _rung(self, setting: IndexArray) -> Rung:
+    def rung(self, setting: IndexArray) -> Rung:
+        """A setting for each piece, as a rung; shape (pieces,)."""
         work, stays = self.work, self.work.stays(setting)
         parts: list[Stay] = []
         for stay in stays:

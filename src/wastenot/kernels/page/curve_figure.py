@@ -191,7 +191,7 @@ def _marks(overview: PlanOverview) -> list[LabelledPoint]:
             )
         )  # fmt: skip
     word = {"validation": "measured", "promise": "expected", "measurements": "as measured"}[headline.source]
-    named, more = ("this plan", ", applicable today") if own else ("if switching were instant", "")
+    named, more = ("this plan", ", applicable today") if own else ("instant switching", "")
     text = _label(named, more, headline.energy_change)
     if is_default(plan):
         text = Label("this plan: the default clocks")

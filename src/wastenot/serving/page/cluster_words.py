@@ -82,7 +82,8 @@ def effect_text(found: Comparison) -> str:
         return f"No policy saves {OBJECTIVES[found.objective].noun} and keeps the deadlines as {first.policy} does"
     worst = percent(best.over(lambda run: run.worst_class).least, 2)
     of = OBJECTIVES[found.objective].noun
-    return f"Policy {best.policy} saves {percent(best.saved.mean, 1)} of the {of}, {worst} in time in the worst class"
+    saves = f"Policy {best.policy} saves {percent(best.saved.mean, 1)} of the {of}"
+    return f"{saves}; {worst} of requests met their deadlines in the worst class"
 
 
 def verdict_text(scenario: Scenario, found: Comparison) -> str:
@@ -99,7 +100,7 @@ def failure_note(scenario: Scenario, found: Comparison) -> str | None:
     if not failed:
         return None
     asked = percent(scenario.parts.run.attain, 0)
-    return f"Failed, with fewer than {asked} of a class in time: {_listed(failed)}; what they save, readers pay for."
+    return f"Failed, fewer than {asked} of a class met their deadlines: {_listed(failed)}; saved at users' expense."
 
 
 def notes_on(scenario: Scenario, found: Comparison) -> list[str]:
@@ -252,7 +253,7 @@ def panels(scenario: Scenario, found: Comparison) -> tuple[Panel, Panel, Panel]:
     first = found.outcomes[0]
     best = found.best or first
     return (
-        _policy_panel(f"Least {OBJECTIVES[found.objective].noun} in time", best),
+        _policy_panel(f"Lowest {OBJECTIVES[found.objective].noun} that meets the deadlines", best),
         _policy_panel("Compared with", first),
         _asked(scenario, found),
     )

@@ -52,7 +52,7 @@ def effect_text(found: Steering) -> str:
     if best is found.runs[0]:
         return "No policy saves energy and keeps the deadlines as the greatest clock does"
     saved, kept = percent(found.saved(best), 1), percent(best.result.attainment, 2)
-    return f"{sentence_name(best)} saves {saved} of the energy, {kept} in time"
+    return f"{sentence_name(best)} saves {saved} of the energy; {kept} of requests met their deadlines"
 
 
 def sentence_name(run: Steered) -> str:
@@ -75,7 +75,7 @@ def panels(found: Steering) -> tuple[Panel, Panel, Panel]:
     """The policy of least energy, the greatest clock, and what is asked."""
     best, greatest = best_of(found), found.runs[0]
     return (
-        _run_panel("Least energy in time", best),
+        _run_panel("Lowest energy that meets the deadlines", best),
         _run_panel("Greatest clock", greatest),
         _asked(found),
     )
