@@ -17,12 +17,12 @@ from wastenot.core.origin import Origin
 from wastenot.core.setting import Setting
 from wastenot.frontiers.exact import exact_sum
 from wastenot.planning.applicable import Applicable
+from wastenot.planning.applicable_today import StatedToday, Today, stated_today, today_of
 from wastenot.planning.carbon import Carbon, CarbonIntensity, carbon_of
 from wastenot.planning.dwell import Switches, count_switches
 from wastenot.planning.headline import Headline, Interval, headline_of
 from wastenot.planning.objective import DEFAULT_CONFIDENCE, KINDS, Objective, ObjectiveKind, Scope
 from wastenot.planning.schedule import Schedule
-from wastenot.planning.today import StatedToday, Today, stated_today, today_of
 from wastenot.study.coverage import Coverage
 from wastenot.workloads.identity import EnergyState, Granularity, ModelRun, WorkloadKey
 from wastenot.workloads.shape import Shape

@@ -14,7 +14,7 @@ def ending(plan: Plan, files: Files) -> tuple[list[str], list[str]]:
     from wastenot.kernels.page.applicable_panels import apply_command
     from wastenot.kernels.page.verdict import limit_verdict, limit_words
     from wastenot.pages.formatting import change, percent
-    from wastenot.planning.today import applicable_today
+    from wastenot.planning.applicable_today import applicable_today
 
     headline, expected, today, now, whole = plan.headline, plan.expected, plan.today, [], []
     within = ""

@@ -12,10 +12,10 @@ from wastenot.kernels.page.verdict import energy_words, is_default, pace, short_
 from wastenot.pages.formatting import SPACE, change, percent, quantity
 from wastenot.pages.panel import Line, Panel
 from wastenot.planning.applicable import NEAR, Applicable, ApplicableRow
+from wastenot.planning.applicable_today import applicable_today, scheduled_today
 from wastenot.planning.plan import Plan
 from wastenot.planning.schedule import Rung
 from wastenot.planning.switching import SwitchTime
-from wastenot.planning.today import applicable_today, scheduled_today
 from wastenot.workloads.identity import GRANULARITIES, Granularity
 
 GRANULARITY_WORDS: dict[Granularity, str] = {

@@ -24,9 +24,9 @@ from wastenot.pages.figure import Figure, inline, layered, series_color, tooltip
 from wastenot.pages.formatting import percent, quantity
 from wastenot.pages.narrow import NARROW_PANEL
 from wastenot.pages.optional_imports import load
+from wastenot.planning.applicable_today import applicable_today, scheduled_today
 from wastenot.planning.objective import DEFAULT_CONFIDENCE
 from wastenot.planning.plan import Plan
-from wastenot.planning.today import applicable_today, scheduled_today
 from wastenot.workloads.identity import Granularity
 
 _COLORS = {"kernel": "#2f6fde", "pass": "#e08a00", "iteration": "#0f9b8e"}

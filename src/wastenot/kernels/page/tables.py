@@ -13,11 +13,11 @@ from wastenot.kernels.page.applicable_panels import describe_switch_time, settin
 from wastenot.pages.formatting import change, fraction_of_whole, percent, quantity
 from wastenot.pages.table import Column, Fold, Row, Table, Value
 from wastenot.planning.applicable import ApplicableRow
+from wastenot.planning.applicable_today import scheduled_today
 from wastenot.planning.comparison import Comparison, ComparisonRow
 from wastenot.planning.objective import Objective
 from wastenot.planning.plan import Assignment, Plan
 from wastenot.planning.schedule import Rung
-from wastenot.planning.today import scheduled_today
 
 _STATE_NAMES = {"ssp": "alone, steady", "sse": "alone, first", "context": "in context", "natural": "natural clocks"}
 

@@ -6,9 +6,9 @@ from wastenot.core.origin import Origin
 from wastenot.core.wording import counted
 from wastenot.pages.formatting import SPACE, change, percent
 from wastenot.pages.panel import Tone
+from wastenot.planning.applicable_today import Today, applicable_today
 from wastenot.planning.headline import Headline
 from wastenot.planning.plan import Plan
-from wastenot.planning.today import Today, applicable_today
 
 _FROM: dict[Origin, str] = {
     "measured": "",
