@@ -98,7 +98,7 @@ def test_limits_survive_csv_a_recording_and_a_report(tmp_path, monkeypatch, caps
         assert len({limit for limit in replayed.power_limit_w if not np.isnan(limit)}) == settings
         assert replayed.power_limit_w[0] != replayed.power_limit_w[0] and replayed.setting(0) == AUTO
     capsys.readouterr()
-    assert run_command(["plan", "--study", "s.db", "--max-slowdown", "10%", *options]) == 0
+    assert run_command(["plan", "--study", "s.db", "--max-slowdown", "10%", "-v", *options]) == 0
     said = capsys.readouterr().out
     assert "nvidia-smi -i 0 -pl" in said and "Limit, W" in said
     report = ["report", "--study", "s.db", "--max-slowdown", "10%", *options, "--out", "r.html"]

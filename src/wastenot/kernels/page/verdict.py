@@ -62,7 +62,7 @@ def range_of(plan: Plan, told: Today | Headline) -> str:
     if interval is None:
         return ""
     what = "time" if plan.objective.saves_time else "energy"
-    return f"{what} {change(interval[0])} to {change(interval[1])} with 95{SPACE}%"
+    return f"{what} {change(interval[0])} to {change(interval[1])} (95{SPACE}%)"
 
 
 def _why_nothing_today(plan: Plan) -> str:
