@@ -32,10 +32,10 @@ def test_the_documents_of_all_verbs_are_listed():
 
 def test_a_plan_for_people_begins_with_what_can_be_applied_today(study):
     lines = study("plan", "--study", "my.db", "--as-measured", "--out", "mine.json", COLUMNS="200").out.splitlines()
-    assert len(lines) == 4
+    assert len(lines) == 6
     assert lines[1].startswith("Seems to save 14.55\xa0% of the energy, 0.03\xa0% faster: by a schedule of 2")
     assert lines[2].startswith("Upper bound, if switching were instant: ") and "promise nothing" in lines[2]
-    assert lines[3] == "Next: wastenot apply mine.json -- python train.py; -v shows how, and each kernel"
+    assert lines[3:] == ["To apply it:", "  wastenot apply mine.json -- python train.py", "How, and each kernel: -v"]
 
 
 def test_a_plan_for_people_in_full_says_all_that_it_should(study):

@@ -176,7 +176,7 @@ def plan_text(plan: Plan, price: Price, files: Files, *, in_full: bool) -> Rende
     notes = [Paragraph(Text(f"note: {warning}", style="yellow")) for warning in warnings(plan)]
     story = story_of(plan, price, files)
     if not in_full:
-        return Group(Paragraph(head), *_sentences(story), *notes, Paragraph(Text(_next_step(plan, files))))
+        return Group(Paragraph(head), *_sentences(story), *notes, *_next_steps(plan, files))
     numbers = ((each.label, f"{each.value}: {each.detail}") for each in plan_numbers(plan, price))
     applicable = applicable_table(plan)
     tables = [kernel_table(plan, brief=True), *([] if applicable is None else [applicable])]
@@ -191,17 +191,20 @@ def plan_text(plan: Plan, price: Price, files: Files, *, in_full: bool) -> Rende
     )
 
 
-def _next_step(plan: Plan, files: Files) -> str:
-    """What to do with a plan, and where the rest of it is told."""
+def _next_steps(plan: Plan, files: Files) -> list[RenderableType]:
+    """What to do with a plan, commands on lines of their own, and where the rest of it is told."""
     from wastenot.kernels.page.applicable_panels import apply_command, setting_commands
+    from wastenot.terminal.tables import Paragraph, Text
 
-    today, steps = plan.today, ["-v shows how, and each kernel"]
-    if today.row is not None and (commands := setting_commands(plan, today.row)):
-        steps.insert(0, " and ".join(commands))
-    elif today.sets_something:
-        written = "" if files.plan is not None else f"--out {files.plan_text} writes the plan, then "
-        steps.insert(0, written + apply_command(files))
-    return f"Next: {'; '.join(steps)}"
+    today, before = plan.today, ""
+    commands = () if today.row is None else setting_commands(plan, today.row)
+    if commands and plan.origin != "measured":
+        before = f", once you have swept the real card (these numbers are {plan.origin})"
+    elif today.sets_something and not commands:
+        commands = (apply_command(files),)
+        before = "" if files.plan is not None else f", write it to a file with --out {files.plan_text}, then"
+    steps: list[RenderableType] = [] if not commands else [Paragraph(Text(f"To apply it{before}:"))]
+    return [*steps, *(Text(f"  {each}", style="green") for each in commands), Text("How, and each kernel: -v")]
 
 
 def story_text(story: Story) -> RenderableType:
