@@ -139,8 +139,8 @@ def schedule_outcomes(seeded: tuple[str, int]) -> list[Outcome]:
         true += np.array([switching.time_s.sum(), switching.energy_j.sum()])
         time, energy = (true / auto - 1.0).tolist()
         kept, sure = time <= slowdown + 1e-9, (rung.time_change_interval, rung.energy_change_interval)
-        held = (_holds(interval, true) for interval, true in zip(sure, (time, energy), strict=True))
-        found.append(Outcome(seeded[0], "kernel", slowdown, kept, *held, energy, np.nan, np.nan))
+        time_in, energy_in = (_holds(interval, true) for interval, true in zip(sure, (time, energy), strict=True))
+        found.append(Outcome(seeded[0], "kernel", slowdown, kept, time_in, energy_in, energy, np.nan, np.nan))
     return found
 
 
