@@ -4,25 +4,27 @@ import itertools
 from dataclasses import replace
 
 import pytest
-import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from wastenot.core.errors import CannotRunError
-from wastenot.workloads.attention import attention_backend
-from wastenot.workloads.build import build_workload
-from wastenot.workloads.gpt3 import gpt3_kernels
-from wastenot.workloads.kernel import Call, KernelSpec
-from wastenot.workloads.llama import llama_kernels
-from wastenot.workloads.models import Model
-from wastenot.workloads.operations import analytical, elementwise, embeddings, norms, optimizers, reductions, softmaxes
-from wastenot.workloads.operations.analytical import prepare_kernel
-from wastenot.workloads.operations.attention import attention, attention_backward
-from wastenot.workloads.operations.prepare import prepare
-from wastenot.workloads.operations.prepared_call import Buffers, PreparedCall
-from wastenot.workloads.parts import Parts
-from wastenot.workloads.shape import Shape
-from wastenot.workloads.sizes import Sizes
+torch = pytest.importorskip("torch")
+
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+
+from wastenot.core.errors import CannotRunError  # noqa: E402
+from wastenot.workloads.attention import attention_backend  # noqa: E402
+from wastenot.workloads.build import build_workload  # noqa: E402
+from wastenot.workloads.gpt3 import gpt3_kernels  # noqa: E402
+from wastenot.workloads.kernel import Call, KernelSpec  # noqa: E402
+from wastenot.workloads.llama import llama_kernels  # noqa: E402
+from wastenot.workloads.models import Model  # noqa: E402
+from wastenot.workloads.operations import analytical, elementwise, embeddings, norms, optimizers, reductions, softmaxes  # noqa: E402
+from wastenot.workloads.operations.analytical import prepare_kernel  # noqa: E402
+from wastenot.workloads.operations.attention import attention, attention_backward  # noqa: E402
+from wastenot.workloads.operations.prepare import prepare  # noqa: E402
+from wastenot.workloads.operations.prepared_call import Buffers, PreparedCall  # noqa: E402
+from wastenot.workloads.parts import Parts  # noqa: E402
+from wastenot.workloads.shape import Shape  # noqa: E402
+from wastenot.workloads.sizes import Sizes  # noqa: E402
 
 FAMILIES = {
     "gpt3": (gpt3_kernels, Model("tiny", "gpt3", 2, 64, 4, 4, 256, 512, 128, True, "")),
