@@ -1,4 +1,4 @@
-"""Policies of a cluster beside each other, as ``wastenot serve-sim`` runs them: energy, and what became of the deadlines.
+"""Policies of a cluster beside each other, as ``wastenot serve simulate`` runs them: energy and deadlines.
 
     hour         conversation of Azure's trace at 40 requests a second on 96 GPUs: 10 min are known, 50 min judge
     hour-1000    the same on 1,000 GPUs

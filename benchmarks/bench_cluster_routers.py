@@ -1,4 +1,4 @@
-"""Routers beside each other on the example of ``wastenot serve-sim``: what each takes, and what becomes of the deadlines."""
+"""Routers beside each other on the example of ``wastenot serve simulate``: what each takes, and its deadlines met."""
 
 from __future__ import annotations
 

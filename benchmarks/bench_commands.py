@@ -130,7 +130,7 @@ ROWS = (
     Row("help", (*_WASTENOT, "--help"), BARE, beyond_python=True),
     Row("version", (*_WASTENOT, "--version"), BARE, beyond_python=True),
     _completion("wastenot pl", 1),
-    _completion("wastenot plan --study ", 3),
+    _completion("wastenot kernel plan --study ", 3),
     Row("demo", (*_WASTENOT, "demo", "--no-open", "--out", "demo"), 12.0, prepare=_without("demo")),
     Row("serve-sim, first", _SERVE_SIM, 15.0, prepare=lambda at: _scenario(at, "scenario.db", "compiled"),
         environment=_KEPT),

@@ -1,4 +1,4 @@
-"""How long `wastenot import` takes for a CSV file of a million rows: the whole command, as it is typed."""
+"""How long `wastenot study import` takes for a CSV file of a million rows: the whole command, as it is typed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def main(verdict: Verdict) -> None:
         make_csv(file, ROWS)
         study = Path(folder) / "study.db"
         began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-        command = [sys.executable, "-m", "wastenot", "import", file, "--study", study]
+        command = [sys.executable, "-m", "wastenot", "study", "import", file, "--study", study]
         subprocess.run(command, check=True, capture_output=True)
         took_s, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
         assert len(open_study(study).read()) == ROWS

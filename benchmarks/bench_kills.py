@@ -4,7 +4,7 @@
     python -m benchmarks.bench_kills [KILLS] [SEED] [KIND ...]     # adds to data/kills.csv
 
 ``testbed/stand_in/kill_runs.py`` says what the kinds are; of ``wastenot apply``, ``testbed/stand_in/apply_kills.py``, and of
-``wastenot serve-control``, ``testbed/stand_in/serve_kills.py``.
+``wastenot serve control``, ``testbed/stand_in/serve_kills.py``.
 """
 
 from __future__ import annotations

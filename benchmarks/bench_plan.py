@@ -1,4 +1,4 @@
-"""Whole ``wastenot plan`` commands on large studies: seconds, peak memory and the expected saving.
+"""Whole ``wastenot kernel plan`` commands on large studies: seconds, peak memory and the expected saving.
 
     python -m benchmarks.bench_plan make FOLDER [CASE]     # keep the studies, to time or profile commands on them
     python -m benchmarks.bench_plan time STUDY.db ...      # two whole commands each: the default and with --confidence
@@ -114,7 +114,19 @@ def timed(study: Path, *arguments: str) -> tuple[float, float, float, dict[str, 
     """Wall-clock seconds, CPU seconds, peak GB and the plan of one whole command."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "plan.json"
-        command = [sys.executable, "-m", "wastenot", "plan", "--study", str(study), "--json", "--out", str(out), *arguments]
+        command = [
+            sys.executable,
+            "-m",
+            "wastenot",
+            "kernel",
+            "plan",
+            "--study",
+            str(study),
+            "--json",
+            "--out",
+            str(out),
+            *arguments,
+        ]
         began = time.perf_counter()
         running = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         _, status, used = os.wait4(running.pid, 0)

@@ -1,4 +1,4 @@
-"""What the client of ``wastenot serve-bench`` adds to the latencies that it measures, with up to thousands of streams.
+"""What the client of ``wastenot serve bench`` adds to the latencies that it measures, with up to thousands of streams.
 
     nice python -m benchmarks serving-client        about a minute
 

@@ -41,55 +41,61 @@ def commands() -> Iterator[tuple[str, Command]]:
         }
     for name, path in sweeps.items():
         db = ("--study", f"{name}.db")
-        yield "", ("import", str(path), *db, "--device-name", "RTX 3080 Ti", "--workload", name)
+        yield "", ("study", "import", str(path), *db, "--device-name", "RTX 3080 Ti", "--workload", name)
         for bound in ("0", "0.01", "0.02", "0.05", "0.1"):
             for scope in ("global", "local"):
-                yield f"plan {name} {scope} {bound}", ("plan", *db, "--max-slowdown", bound, "--scope", scope)
+                yield f"plan {name} {scope} {bound}", ("kernel", "plan", *db, "--max-slowdown", bound, "--scope", scope)
         for objective in ("edp", "energy", "time"):
-            yield f"plan {name} {objective}", ("plan", *db, "--objective", objective)
-        yield f"plan {name} edp 2 local", ("plan", *db, "--objective", "edp", "--edp-exponent", "2", "--scope", "local")
+            yield f"plan {name} {objective}", ("kernel", "plan", *db, "--objective", objective)
+        yield (
+            f"plan {name} edp 2 local",
+            ("kernel", "plan", *db, "--objective", "edp", "--edp-exponent", "2", "--scope", "local"),
+        )
         iteration = ("--granularity", "iteration", "--clock-tolerance", "30")
-        yield f"plan {name} iteration", ("plan", *db, *iteration)
-        yield f"frontier {name}", ("frontier", *db)
+        yield f"plan {name} iteration", ("kernel", "plan", *db, *iteration)
+        yield f"frontier {name}", ("kernel", "frontier", *db)
         if name in {"synthetic", "share"}:
             for scope in ("global", "local"):
                 confident = ("--confidence", "0.95", "--max-slowdown", "0.02", "--scope", scope)
-                yield f"plan {name} confident {scope}", ("plan", *db, *confident)
+                yield f"plan {name} confident {scope}", ("kernel", "plan", *db, *confident)
         if name == "synthetic":
-            yield "compare synthetic", ("compare", *db)
-            yield "plan synthetic pass", ("plan", *db, "--granularity", "pass")
+            yield "compare synthetic", ("kernel", "frontier", "--compare", *db)
+            yield "plan synthetic pass", ("kernel", "plan", *db, "--granularity", "pass")
         if name in {"share", "v100"}:
-            yield f"calibrate {name}", ("calibrate", *db, "--out", f"{name}.toml")
+            yield f"calibrate {name}", ("device", "calibrate", *db, "--out", f"{name}.toml")
     if BESIDE.is_dir():
         searched = ("--device", "recorded:share.db", "--study", "few.db", "--search", "model", "--share", "0.3")
-        yield "search share", ("sweep", "share.db", *searched, *FAST)
-        yield "plan search", ("plan", "--study", "few.db")
+        yield "search share", ("kernel", "sweep", "share.db", *searched, *FAST)
+        yield "plan search", ("kernel", "plan", "--study", "few.db")
     sim = ("--device", "sim:rtx-3080-ti")
-    yield "sweep", ("sweep", "gpt3-xl", *sim, "--study", "sim.db", "--core-step", "315", *FAST)
-    yield "sweep again", ("sweep", "gpt3-xl", *sim, "--study", "sim.db", "--core-step", "315", *FAST)
-    yield "plan sim", ("plan", "--study", "sim.db", "--out", "plan.json")
-    yield "validate", ("validate", "--study", "sim.db", "--plan", "plan.json", "--repeats", "2")
-    yield "transfer", ("transfer", "--plan", "plan.json", *sim, "--batch", "40,10", "--repeats", "2")
-    yield "refine", ("refine", "--study", "sim.db", *sim, "--repeats", "2")
-    yield "pairs", ("pairs", "--study", "sim.db")
-    context = ("sweep", "gpt3-xl", "--device", "sim:mi300x", "--study", "context.db", "--core", "1300,2100")
+    yield "sweep", ("kernel", "sweep", "gpt3-xl", *sim, "--study", "sim.db", "--core-step", "315", *FAST)
+    yield "sweep again", ("kernel", "sweep", "gpt3-xl", *sim, "--study", "sim.db", "--core-step", "315", *FAST)
+    yield "plan sim", ("kernel", "plan", "--study", "sim.db", "--out", "plan.json")
+    yield "validate", ("kernel", "validate", "--study", "sim.db", "--plan", "plan.json", "--repeats", "2")
+    yield "transfer", ("kernel", "transfer", "--plan", "plan.json", *sim, "--batch", "40,10", "--repeats", "2")
+    yield "refine", ("kernel", "refine", "--study", "sim.db", *sim, "--repeats", "2")
+    yield "pairs", ("kernel", "pairs", "--study", "sim.db")
+    context = ("kernel", "sweep", "gpt3-xl", "--device", "sim:mi300x", "--study", "context.db", "--core", "1300,2100")
     yield "sweep in context", (*context, "--in-context", *FAST)
-    yield "plan context", ("plan", "--study", "context.db", "--energies", "context")
-    yield "", ("import", str(H200), "--study", "h200.db", "--device-name", "H200", "--workload", "gpt3-xl")
-    auto = ("sweep", "gpt3-xl", "--device", "sim:h200", "--study", "auto.db", "--clocks", "auto", *FAST)
+    yield "plan context", ("kernel", "plan", "--study", "context.db", "--energies", "context")
+    yield "", ("study", "import", str(H200), "--study", "h200.db", "--device-name", "H200", "--workload", "gpt3-xl")
+    auto = ("kernel", "sweep", "gpt3-xl", "--device", "sim:h200", "--study", "auto.db", "--clocks", "auto", *FAST)
     yield "sweep auto", auto
-    yield "forecast", ("forecast", "--study", "auto.db", "--draws", "40", "--core-step", "120")
+    yield "forecast", ("kernel", "forecast", "--study", "auto.db", "--draws", "40", "--core-step", "120")
     for kernel, card in (("gemm:4096", "mi300x"), ("gemm:2048", "h200"), ("gemv:8192", "mi300x")):
-        yield f"profile {kernel} {card}", ("profile", kernel, "--device", f"sim:{card}")
-    yield "profile after", ("profile", "gemm:2048", "--device", "sim:mi300x", "--after", "gemv:4096x40")
+        yield f"profile {kernel} {card}", ("profile", "run", kernel, "--device", f"sim:{card}")
+    yield "profile after", ("profile", "run", "gemm:2048", "--device", "sim:mi300x", "--after", "gemv:4096x40")
     for card in ("rtx-3080-ti", "mi300x", "h200"):
-        yield f"sensor {card}", ("sensor", "--device", f"sim:{card}")
+        yield f"sensor {card}", ("device", "sensor", "--device", f"sim:{card}")
     staged = ("--device", "sim:h200", "--stages", "2", "--micro-batches", "4")
-    yield "pipeline", ("pipeline", "gpt3-xl", *staged, "--study", "pipe.db", "--out", "pipe.json")
-    yield "pipeline again", ("pipeline", "--study", "pipe.db", *staged[2:], "--max-slowdown", "0.05", "--frontier", "3")
-    yield "recur", ("recur", "--made-up", "1", "--seeds", "1")
+    yield "pipeline", ("pipeline", "plan", "gpt3-xl", *staged, "--study", "pipe.db", "--out", "pipe.json")
+    yield (
+        "pipeline again",
+        ("pipeline", "plan", "--study", "pipe.db", *staged[2:], "--max-slowdown", "0.05", "--frontier", "3"),
+    )
+    yield "recur", ("job", "replay", "--made-up", "1", "--seeds", "1")
     for phase in ("training", "decode"):
-        yield f"workload {phase}", ("workload", "llama-8b", "--phase", phase)
+        yield f"workload {phase}", ("kernel", "workloads", "llama-8b", "--phase", phase)
 
 
 def run_all() -> tuple[dict[str, object], list[str]]:

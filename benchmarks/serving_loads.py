@@ -20,7 +20,7 @@ from wastenot.serving.model.step_tables import read_step_tables
 
 TRACES = BESIDE / "serving"
 PROFILES = DATA / "serving"
-"""Of engines, made with ``wastenot engine llama-8b --device sim:h200``."""
+"""Of engines, made with ``wastenot serve profile llama-8b --device sim:h200``."""
 SHAPED_S = 600.0
 """Of the trace, from its beginning: may shape a policy and never judges one."""
 

@@ -18,7 +18,7 @@ _NOISE_W, _LONGEST_S = 2.0, 0.5
 
 
 def sensor_of(kernel: str) -> tuple[Updates, SensorFit]:
-    """Period, and response with delay and drift, by the fit of `wastenot sensor` to bursts of 26 ms from rest."""
+    """Period, and response with delay and drift, by the fit of `wastenot device sensor` to bursts of 26 ms from rest."""
     metadata, runs = read_runs(RUNS / f"{kernel}-1.npz")
     in_unit = metadata["executions_in_unit"]
     assert isinstance(in_unit, list)

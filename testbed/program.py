@@ -8,18 +8,20 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from unittest import mock
 
 import typer
 
+from wastenot.cli.help_text import leaves
 from wastenot.cli.main import app, run
 
-COMMANDS: dict[str, Any] = cast("Any", typer.main.get_command(app)).commands
-"""Every verb, by name."""
+COMMANDS: dict[str, Any] = leaves(typer.main.get_command(app))
+"""Every command, by the words that follow ``wastenot``."""
 
 SWEEP = """kernel,count,core_mhz,memory_mhz,time_s,energy_j,pass,block,time_se_s,energy_se_j
 gemm,24,,,0.01,3.0,forward,layer,0.0001,0.01
@@ -34,18 +36,25 @@ loss,1,900,9501,0.019,4.5,loss,,0.0001,0.01
 
 
 _DOCUMENTS = Path(__file__).parents[1] / "docs" / "json.md"
-SCHEMAS = dict(re.findall(r"^\| `([\w-]+)` \| `(wastenot\.[\w-]+/\d+)` \|", _DOCUMENTS.read_text(), re.M))
-"""The schema of each verb's document, as it is documented."""
+SCHEMAS: dict[str, set[str]] = {}
+"""The schemas of each command's documents, as they are documented."""
+for _words, _schema in re.findall(r"^\| `([\w -]+)`[^|]*\| `(wastenot\.[\w-]+/\d+)` \|", _DOCUMENTS.read_text(), re.M):
+    SCHEMAS.setdefault(_words, set()).add(_schema)
 
 
 ESTIMATE = "wastenot.estimate/1"
-"""The schema of what a dry run returns, whichever verb it is of."""
+"""The schema of what a dry run returns, whichever command it is of."""
 
 
-def check_document(verb: str, text: str, *, dry_run: bool = False) -> None:
+def words_of(arguments: Sequence[str]) -> str:
+    """The command that arguments call."""
+    return next((words for words in (" ".join(arguments[:2]), arguments[0]) if words in COMMANDS), "")
+
+
+def check_document(command: str, text: str, *, dry_run: bool = False) -> None:
     """One JSON object and nothing else, whose first key names the schema that is documented."""
-    document = json.loads(text)
-    assert next(iter(document.items())) == ("schema", ESTIMATE if dry_run else SCHEMAS[verb])
+    name, schema = next(iter(json.loads(text).items()))
+    assert name == "schema" and schema in ({ESTIMATE} if dry_run else SCHEMAS[command]), schema
 
 
 @dataclass(frozen=True)
@@ -75,7 +84,7 @@ class Program:
             code = run(list(arguments))
         ran = Ran(code, out.getvalue(), err.getvalue())
         if "--json" in arguments and code == 0:
-            check_document(arguments[0], ran.out, dry_run="--dry-run" in arguments)
+            check_document(words_of(arguments), ran.out, dry_run="--dry-run" in arguments)
         return ran
 
     def process(self, *arguments: str, stdin: str | None = None, **environment: str) -> Ran:

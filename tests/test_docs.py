@@ -6,12 +6,11 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-import typer
-
 import wastenot as wn
 from docs.make.architecture import FLOORS, ROOMS, draw
 from docs.make.page import IMAGES
-from wastenot.cli.main import app
+from testbed.program import COMMANDS, words_of
+from wastenot.cli.help_text import GROUPS
 
 ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "wastenot"
@@ -51,20 +50,22 @@ def _typed(page: Path) -> Iterator[list[str]]:
         words = shlex.split(line, comments=True)
         program = "--" in words
         end = min((words.index(stop) for stop in ("|", ">", "&&", "--") if stop in words), default=len(words))
-        if not {"...", "…", "VERB", "--help"} & set(words):
+        if not {"...", "…", "COMMAND", "--help"} & set(words):
             yield words[:end] + ["--", "program"] * program
 
 
 def test_commands_that_the_documents_show_have_these_options():
     shown = {page: list(_typed(page)) for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]}
     assert len(shown[ROOT / "README.md"]) > 5
-    verbs = typer.main.get_command(app)
     for page, commands in shown.items():
-        for verb, *arguments in (words for words in commands if not words[0].startswith("-")):
-            command = verbs.get_command(None, verb)
-            assert command is not None, f"{page.name}: {verb}"
+        for typed in commands:
+            if typed[0].startswith("-") or (len(typed) == 1 and typed[0] in GROUPS):
+                continue
+            words = words_of(typed)
+            assert words, f"{page.name}: wastenot {' '.join(typed)}"
+            arguments = typed[len(words.split()) :]
             try:
-                command.make_context(verb, arguments)
+                COMMANDS[words].make_context(f"wastenot {words}", arguments)
             except Exception as error:
                 if type(error).__name__ != "MissingParameter":  # a sentence need not name all
-                    raise AssertionError(f"{page.name}: wastenot {verb} {arguments}: {error}") from error
+                    raise AssertionError(f"{page.name}: wastenot {words} {arguments}: {error}") from error

@@ -52,17 +52,17 @@ def test_a_wheel_in_a_clean_environment_works_and_says_how_to_install_the_rest(c
     assert "\nNext: " in shell("wastenot doctor")[1]
     whole = (ROOT / "tests" / "kernels" / "page" / "synthetic-sweep.csv").read_text().splitlines(keepends=True)
     (tmp_path / "sweep.csv").write_text("".join(whole[: 1 + 6 * 82]))  # six kernels
-    assert shell("wastenot import sweep.csv --study s.db --origin synthetic --workload synthetic-sweep")[0] == 0
-    code, said = shell("wastenot plan --study s.db --max-slowdown 2%")
+    assert shell("wastenot study import sweep.csv --study s.db --origin synthetic --workload synthetic-sweep")[0] == 0
+    code, said = shell("wastenot kernel plan --study s.db --max-slowdown 2%")
     assert code == 0 and said.startswith("synthetic-sweep on unknown") and "\N{NO-BREAK SPACE}%" in said, said
-    code, said = shell("wastenot report --study s.db --out r.html")
+    code, said = shell("wastenot report s.db --page r.html")
     assert code == 2 and said.count("\n") == 1 and said.endswith(": pip install 'wastenot[report]'\n"), said
     line = (
         said[said.index("pip install") :].strip().replace("pip install", f"pip install --quiet --constraint {constraints}")
     )
     code, said = shell(line)  # the line as it was given, though no index has wastenot
     assert code == 0, said
-    code, said = shell("wastenot report --study s.db --out r.html")
+    code, said = shell("wastenot report s.db --page r.html")
     assert code == 0 and (tmp_path / "r.html").stat().st_size > 100_000, said
 
 

@@ -10,14 +10,14 @@ from benchmarks import pinned
 
 def test_commands_that_fail_are_named_and_the_others_kept(tmp_path, monkeypatch):
     typed = [
-        ("workload", ("workload", "gpt3-small")),
-        ("plan of nothing", ("plan", "--study", "none.db")),
-        ("", ("import", "none.csv", "--study", "s.db")),
+        ("workload", ("kernel", "workloads", "gpt3-small")),
+        ("plan of nothing", ("kernel", "plan", "--study", "none.db")),
+        ("", ("study", "import", "none.csv", "--study", "s.db")),
     ]
     monkeypatch.setattr(pinned, "commands", lambda: iter(typed))
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
     out = tmp_path / "pinned.json"
-    with pytest.raises(SystemExit, match=r"failed: plan of nothing, import none\.csv --study s\.db$"):
+    with pytest.raises(SystemExit, match=r"failed: plan of nothing, study import none\.csv --study s\.db$"):
         pinned.main("write", str(out))
     found = json.loads(out.read_text())
     assert found.keys() == {"workload", "plan of nothing"}

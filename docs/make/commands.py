@@ -66,13 +66,13 @@ def pictures_by(commands: Commands, drawn: Iterable[tuple[str, str]]) -> dict[st
 
 
 REPORT = Commands(("wastenot demo --out demo", f"{CHROMIUM} demo/report.html"))
-PROFILE = Commands(("wastenot profile gemm:8192 --device sim:mi300x --figures figures",))
+PROFILE = Commands(("wastenot profile run gemm:8192 --device sim:mi300x --figures figures",))
 APPLIED = Commands(
     (
-        "wastenot sweep gpt3-small --device sim:rtx-3080-ti --study small.db",
-        "wastenot plan --study small.db --max-slowdown 2% --out plan.json",
+        "wastenot kernel sweep gpt3-small --device sim:rtx-3080-ti --study small.db",
+        "wastenot kernel plan --study small.db --max-slowdown 2% --out plan.json",
         "wastenot apply plan.json --device sim:rtx-3080-ti --iterations 600 --out run.json",
-        "wastenot report --applied run.json --out run.html --figures figures",
+        "wastenot report run.json --page run.html --figures figures",
     )
 )
 REPRODUCED = Commands(("wastenot reproduce --out paper",))

@@ -18,13 +18,13 @@ WORDS = {
     "apply as root": ("`wastenot apply` of root, without a daemon", "the next command"),
     "program": ("the program that `wastenot apply` runs", "`wastenot apply`, which then ends"),
     "apply and program": ("`wastenot apply` and its program", "the daemon, which lives"),
-    "serve-control": ("`wastenot serve-control`", "the daemon, which lives"),
-    "serve-control as root": ("`wastenot serve-control` of root, without a daemon", "its keeper"),
+    "serve-control": ("`wastenot serve control`", "the daemon, which lives"),
+    "serve-control as root": ("`wastenot serve control` of root, without a daemon", "its keeper"),
     "server": (
         f"a server that it controls (readings of no use after {serve_kills.STALE_S:g} s)",
-        "`wastenot serve-control`",
+        "`wastenot serve control`",
     ),
-    "serve-control and server": ("`wastenot serve-control` and its server", "the daemon, or its keeper"),
+    "serve-control and server": ("`wastenot serve control` and its server", "the daemon, or its keeper"),
 }
 
 

@@ -1,4 +1,4 @@
-"""A training job that comes back: what ``wastenot job`` prints of it, and its figures.
+"""A training job that comes back: what ``wastenot job show`` prints of it, and its figures.
 
 The job is made up (wastenot.jobs.judge.made), its runs are simulated, and what to run was decided as the product
 decides.
@@ -44,7 +44,7 @@ def printed() -> str:
     with redirect_stdout(out), mock.patch.dict(os.environ, {"COLUMNS": "120"}):
         console().print(job_text(example(), runs=RUNS, answers=[]))
     shown = out.getvalue().replace("\N{NO-BREAK SPACE}", " ")
-    return f"```\n$ wastenot job bert-nightly --study jobs.db --runs {RUNS}\n{shown}```\n"
+    return f"```\n$ wastenot job show bert-nightly --study jobs.db --runs {RUNS}\n{shown}```\n"
 
 
 PAGES = (

@@ -214,7 +214,7 @@ def mean_and_most(errors: NDArray[np.float64]) -> str:
 
 
 FIGURES = Commands(
-    ("wastenot natural gpt3-xl --study natural.db --figures figures",), (("natural.db", NATURAL / "gpt3-xl.db.xz"),)
+    ("wastenot kernel natural gpt3-xl --study natural.db --figures figures",), (("natural.db", NATURAL / "gpt3-xl.db.xz"),)
 )
 
 PAGES = (

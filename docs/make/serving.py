@@ -1,6 +1,6 @@
 """Steps of a server on an H200, from data/h200/serving, and figures of a simulated engine.
 
-The engine is data/serving/llama-8b-sim-h200.json, which 'wastenot engine llama-8b --device sim:h200' wrote: simulated.
+The engine is data/serving/llama-8b-sim-h200.json, which 'wastenot serve profile llama-8b --device sim:h200' wrote: simulated.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def engine(name: str) -> bytes:
 
 RECOMMENDED = Commands(
     (
-        "wastenot recommend ml-energy.csv --task lm-arena-chat --model 3.1-8B --itl 50ms --clocks engine.json --figures figures",
+        "wastenot serve recommend ml-energy.csv --task lm-arena-chat --model 3.1-8B --itl 50ms --clocks engine.json --figures figures",
     ),
     (("ml-energy.csv", BESIDE / "serving" / "ml-energy-h100.csv"), ("engine.json", ENGINE)),
 )

@@ -4,7 +4,7 @@ A block that is run stands under a comment, invisible to readers:
 
     <!-- run -->
     ```console
-    $ wastenot workloads
+    $ wastenot kernel workloads
     workload     layers   width ...
     […]
     ```

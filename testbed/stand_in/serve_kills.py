@@ -1,4 +1,4 @@
-"""Kills ``wastenot serve-control`` and the servers that it controls, at random moments, and checks what is left.
+"""Kills ``wastenot serve control`` and the servers that it controls, at random moments, and checks what is left.
 
     python -m testbed.stand_in.serve_kills [KIND] [KILLS] [SEED]
 
@@ -114,7 +114,7 @@ def _kill_one(runs: Runs, rng: random.Random, kind: str) -> dict[str, float]:
 def _control(port: int) -> None:
     os.dup2(2, 1)  # the output is that of the kills
     run(
-        ["serve-control", str(_ENGINE), "--instance", f"http://127.0.0.1:{port}=nvidia:0", "--period", str(_PERIOD_S),
+        ["serve", "control", str(_ENGINE), "--instance", f"http://127.0.0.1:{port}=nvidia:0", "--period", str(_PERIOD_S),
          "--stale-after", str(STALE_S), "--allow-clock-control"]
     )  # fmt: skip
 

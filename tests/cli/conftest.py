@@ -16,7 +16,7 @@ def imported_study(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("imported")
     (folder / "sweep.csv").write_text(SWEEP)
     given = ("--study", "my.db", "--device-name", "Test GPU", "--workload", "tiny")
-    ran = Program(folder)("import", "sweep.csv", *given)
+    ran = Program(folder)("study", "import", "sweep.csv", *given)
     assert ran.code == 0, ran.err
     return folder / "my.db"
 

@@ -12,12 +12,16 @@ from wastenot.sweeping.announce import announcement
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["sweep", "gpt3-small", "--device", "sim:h200", "--study", "s.db"], "= 782 points; 895 measurements with repeats"),
-        (["sweep", "gpt3-small", "--device", "sim:h200", "--study", "s.db", "--clocks", "auto"], "at the default clocks"),
-        (["sweep", "gpt3-small", "--device", "sim:h200", "--study", "s.db", "--search", "model"], "at most 234 points"),
-        (["sweep", "gpt3-small", "--device", "sim:h200", "--study", "s.db", "--budget", "30m"], "it ends after 30"),
-        (["natural", "gpt3-small", "--device", "sim:h200"], "at natural clocks, none set"),
-        (["run", "gpt3-small", "--device", "sim:h200", "--out", "all"], "10 times each = 920 points"),
+        (["kernel", "sweep", "gpt3-small", "--device", "sim:h200", "--study", "s.db"],
+         "= 782 points; 895 measurements with repeats"),
+        (["kernel", "sweep", "gpt3-small", "--device", "sim:h200", "--study", "s.db", "--clocks", "auto"],
+         "at the default clocks"),
+        (["kernel", "sweep", "gpt3-small", "--device", "sim:h200", "--study", "s.db", "--search", "model"],
+         "at most 234 points"),
+        (["kernel", "sweep", "gpt3-small", "--device", "sim:h200", "--study", "s.db", "--budget", "30m"],
+         "it ends after 30"),
+        (["kernel", "natural", "gpt3-small", "--device", "sim:h200"], "at natural clocks, none set"),
+        (["kernel", "run", "gpt3-small", "--device", "sim:h200", "--out", "all"], "10 times each = 920 points"),
     ],
 )  # fmt: skip
 def test_a_dry_run_says_how_long_it_takes_and_writes_nothing(wastenot, arguments, says):

@@ -14,17 +14,17 @@ import pytest
 from wastenot.terminal.completing import devices, kernels, workloads
 
 ASKED = [
-    ("wastenot swe", {"sweep"}),
-    ("wastenot pl", {"plan"}),
-    ("wastenot plan --max-s", {"--max-slowdown"}),
-    ("wastenot plan --objective e", {"edp", "energy"}),
-    ("wastenot sweep gpt3-2", {"gpt3-2.7b"}),
-    ("wastenot sweep gpt3-xl --clocks n", {"natural"}),
-    ("wastenot sweep gpt3-xl --dtype b", {"bf16"}),
-    ("wastenot sweep gpt3-xl --phase d", {"decode"}),
-    ("wastenot run gpt3-xl --device s", {"sim:h200", "sim:mi300x", "sim:rtx-3080-ti", "sim:rtx-a4000", "sim:v100"}),
-    ("wastenot run gpt3-xl --device sim:r", {"sim:rtx-3080-ti", "sim:rtx-a4000"}),
-    ("wastenot profile gpt3-x", {"gpt3-xl:"}),
+    ("wastenot kernel swe", {"sweep"}),
+    ("wastenot kernel pl", {"plan"}),
+    ("wastenot kernel plan --max-s", {"--max-slowdown"}),
+    ("wastenot kernel plan --objective e", {"edp", "energy"}),
+    ("wastenot kernel sweep gpt3-2", {"gpt3-2.7b"}),
+    ("wastenot kernel sweep gpt3-xl --clocks n", {"natural"}),
+    ("wastenot kernel sweep gpt3-xl --dtype b", {"bf16"}),
+    ("wastenot kernel sweep gpt3-xl --phase d", {"decode"}),
+    ("wastenot kernel run gpt3-xl --device s", {"sim:h200", "sim:mi300x", "sim:rtx-3080-ti", "sim:rtx-a4000", "sim:v100"}),
+    ("wastenot kernel run gpt3-xl --device sim:r", {"sim:rtx-3080-ti", "sim:rtx-a4000"}),
+    ("wastenot profile run gpt3-x", {"gpt3-xl:"}),
 ]
 
 needs = {
@@ -59,8 +59,8 @@ def run_in(around, *command):
 
 
 # One of each kind; fish and zsh are asked for all.
-ASKED_OF_BASH = {**dict(ASKED[1:5] + ASKED[-2:]), "wastenot run x --device sim:": ASKED[8][1] | {"sim:my-gpu.toml"},
-                 "wastenot run gpt3-xl --dtype=b": {"bf16"}}  # fmt: skip
+ASKED_OF_BASH = {**dict(ASKED[1:5] + ASKED[-2:]), "wastenot kernel run x --device sim:": ASKED[8][1] | {"sim:my-gpu.toml"},
+                 "wastenot kernel run gpt3-xl --dtype=b": {"bf16"}}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +120,7 @@ def test_zsh(around):
             os.write(terminal, (asked + "\t").encode())
             read_until(terminal, asked.rpartition(" ")[0] + " " + answer)
             os.write(terminal, b"\x15")
-        os.write(terminal, b"wastenot run gpt3-xl --device sim:h\t")
+        os.write(terminal, b"wastenot kernel run gpt3-xl --device sim:h\t")
         read_until(terminal, "--device sim:h200")
     finally:
         os.kill(process, 9)
@@ -162,8 +162,12 @@ def test_completion_is_installed_for_the_shell_that_is_named(wastenot, shell, fi
 @pytest.mark.parametrize(
     "asked",
     [
-        {"_WASTENOT_COMPLETE": "complete_bash", "COMP_WORDS": "wastenot\nrun\nx\n--device\nsim\n:\nh", "COMP_CWORD": "6"},
-        {"_WASTENOT_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "wastenot swe"},
+        {
+            "_WASTENOT_COMPLETE": "complete_bash",
+            "COMP_WORDS": "wastenot\nkernel\nrun\nx\n--device\nsim\n:\nh",
+            "COMP_CWORD": "7",
+        },
+        {"_WASTENOT_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "wastenot kernel swe"},
     ],
 )
 def test_completing_imports_nothing_heavy(around, asked):

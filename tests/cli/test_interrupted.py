@@ -44,7 +44,7 @@ def interrupted(folder, *arguments, when="to measure", study=None):
 
 
 def test_what_was_measured_is_kept_and_the_command_to_resume_is_said(tmp_path):
-    arguments = ["sweep", "gpt3-xl", "--device", "sim:h200", "--core-step", "30", "--study", "s.db"]
+    arguments = ["kernel", "sweep", "gpt3-xl", "--device", "sim:h200", "--core-step", "30", "--study", "s.db"]
     code, said = interrupted(tmp_path, *arguments, study="s.db")
     assert code == 130, said
     assert said[-2:] == [f"s.db: what was measured is kept; resume: wastenot {shlex.join(arguments)}", "interrupted"]
@@ -54,8 +54,8 @@ def test_what_was_measured_is_kept_and_the_command_to_resume_is_said(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "kept"),
     [
-        (["natural", "--device", "sim:h200", "--study", "n.db"], "n.db"),
-        (["run", "gpt3-xl", "--core-step", "60", "--out", "all"], "all/study.db"),
+        (["kernel", "natural", "--device", "sim:h200", "--study", "n.db"], "n.db"),
+        (["kernel", "run", "gpt3-xl", "--core-step", "60", "--out", "all"], "all/study.db"),
     ],
 )
 def test_verbs_that_sweep_and_go_on_say_so_too(wastenot, monkeypatch, arguments, kept):
@@ -84,11 +84,12 @@ def test_a_reproduction_says_what_is_kept(tmp_path):
 @pytest.mark.slow
 def test_a_validation_says_that_nothing_is_kept(wastenot, tmp_path):
     shutil.copy(TOY, tmp_path / "toy.toml")
-    sweep = ["sweep", "gpt3-small", "--device", "sim:toy.toml", "--study", "s.db", "--core-step", "900", "--memory", "9501",
+    sweep = ["kernel", "sweep", "gpt3-small", "--device", "sim:toy.toml", "--study", "s.db", "--core-step", "900",
+             "--memory", "9501",
              "--warm-up", "0.5", "--window", "0.5"]  # fmt: skip
-    for arguments in (sweep, ["plan", "--study", "s.db", "--out", "p.json"]):
+    for arguments in (sweep, ["kernel", "plan", "--study", "s.db", "--out", "p.json"]):
         assert wastenot(*arguments).code == 0
-    validate = ["validate", "--study", "s.db", "--plan", "p.json", "--repeats", "400", "--out", "checked.json"]
+    validate = ["kernel", "validate", "--study", "s.db", "--plan", "p.json", "--repeats", "400", "--out", "checked.json"]
     code, said = interrupted(tmp_path, *validate)
     assert (code, said[-2:]) == (130, ["nothing was kept; to do it again, run the same command", "interrupted"])
     assert not (tmp_path / "checked.json").exists()
@@ -96,10 +97,10 @@ def test_a_validation_says_that_nothing_is_kept(wastenot, tmp_path):
 
 def test_before_anything_is_measured_nothing_is_said_to_be_kept(tmp_path):
     file = tmp_path / "study.db"
-    with pytest.raises(KeyboardInterrupt) as early, kept_if_interrupted(resume_with("wastenot sweep", file)):
+    with pytest.raises(KeyboardInterrupt) as early, kept_if_interrupted(resume_with("wastenot kernel sweep", file)):
         raise KeyboardInterrupt
     file.touch()
-    with pytest.raises(KeyboardInterrupt) as late, kept_if_interrupted(resume_with("wastenot sweep", file)):
+    with pytest.raises(KeyboardInterrupt) as late, kept_if_interrupted(resume_with("wastenot kernel sweep", file)):
         raise KeyboardInterrupt
-    assert early.value.args == (f"{file}: nothing was measured yet; begin again: wastenot sweep",)
-    assert late.value.args == (f"{file}: what was measured is kept; resume: wastenot sweep",)
+    assert early.value.args == (f"{file}: nothing was measured yet; begin again: wastenot kernel sweep",)
+    assert late.value.args == (f"{file}: what was measured is kept; resume: wastenot kernel sweep",)

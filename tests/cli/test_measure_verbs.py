@@ -15,7 +15,8 @@ from wastenot.kernels.cli.sweep import outcome_lines
 from wastenot.sweeping.measure import Drift, SweepOutcome
 from wastenot.workloads.identity import WorkloadKey
 
-SWEEP = ["sweep", "few.json", "--device", "sim:toy.toml", "--study", "s.db", "--core-step", "600", "--memory", "9501",
+SWEEP = ["kernel", "sweep", "few.json", "--device", "sim:toy.toml", "--study", "s.db", "--core-step", "600", "--memory",
+         "9501",
          "--warm-up", "0.5", "--window", "0.5"]  # fmt: skip
 
 
@@ -35,8 +36,8 @@ def validated(tmp_path_factory):
     program = Program(folder)
     for arguments in (
         SWEEP,
-        ["plan", "--study", "s.db", "--out", "plan.json"],
-        ["validate", "--study", "s.db", "--plan", "plan.json", "--repeats", "2", "--out", "checked.json"],
+        ["kernel", "plan", "--study", "s.db", "--out", "plan.json"],
+        ["kernel", "validate", "--study", "s.db", "--plan", "plan.json", "--repeats", "2", "--out", "checked.json"],
     ):
         ran = program(*arguments)
         assert ran.code == 0, ran.err
@@ -60,17 +61,19 @@ def test_validate_and_refine(swept, validated):
     assert "interleaved with the default clocks" in validated[1] and "simulated" in validated[1]
     assert json.loads((swept.folder / "checked.json").read_text())["validation"]["repeats"] == 2
     assert swept("diff", "plan.json", "checked.json").code == 0
-    refined = json.loads(swept("refine", "--study", "s.db", "--device", "sim:toy.toml", "--repeats", "1", "--json").out)
+    refined = json.loads(
+        swept("kernel", "refine", "--study", "s.db", "--device", "sim:toy.toml", "--repeats", "1", "--json").out
+    )
     assert refined["measured"] > 0 and refined["before"] and refined["after"]
 
 
 def test_a_validated_plan_is_reported(swept):
-    page = swept("report", "--study", "s.db", "--plan", "checked.json", "--out", "checked.html", "--json")
+    page = swept("report", "checked.json", "--study", "s.db", "--page", "checked.html", "--json")
     assert page.code == 0, page.err
     text = (swept.folder / "checked.html").read_text(encoding="utf-8")
     assert "SIMULATED" in text.upper()
     foot = text.partition("<footer>")[2]
-    assert "<code>wastenot report --study s.db --plan checked.json --out checked.html --json</code>" in foot
+    assert "<code>wastenot report checked.json --study s.db --page checked.html --json</code>" in foot
     assert json.loads((swept.folder / "checked.json").read_text())["digest"] in foot and "s.db, swept 20" in foot
     assert json.loads(page.out)["plan"]["validation"]["repeats"] == 2
 
@@ -80,7 +83,19 @@ def test_run_does_everything(toy, monkeypatch):
     # Drawing takes longest: the page is looked at above, page and figures together in test_verbs.py.
     report = mock.create_autospec(wn.report, return_value=(folder / "report.html",))
     monkeypatch.setattr("wastenot.kernels.verbs.report", report)
-    command = ("run", "few.json", "--device", "sim:toy.toml", "--core-step", "900", "--repeats", "2", "--out", "all")
+    command = (
+        "kernel",
+        "run",
+        "few.json",
+        "--device",
+        "sim:toy.toml",
+        "--core-step",
+        "900",
+        "--repeats",
+        "2",
+        "--out",
+        "all",
+    )
     ran = toy(*command)
     assert ran.code == 0, ran.err
     assert "\nToday     " in ran.out and "\nVerdict   " in ran.out and "\nPage      file:" in ran.out
@@ -99,25 +114,31 @@ def test_run_does_everything(toy, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["sweep", "gpt3-xxl", "--device", "sim:h200", "--study", "x.db"], "did you mean 'gpt3-xl'"),
-        (["sweep", "gpt3-xl", "--device", "sim:h20", "--study", "x.db"], "did you mean 'h200'"),
-        (["sweep", "gpt3-xl", "--device", "simm:h200", "--study", "x.db"], "did you mean 'sim'"),
-        (["sweep", "gpt3-xl", "--device", "sim:", "--study", "x.db"], "sim:NAME"),
-        (["sweep", "gpt3-xl", "--device", "sim:none.toml", "--study", "x.db"], "none.toml"),
-        (["sweep", "gpt3-xl", "--device", "recorded:none.db", "--study", "x.db"], "none.db"),
-        (["sweep", "gpt3-xl", "--device", "sim:h200", "--study", "x.db", "--batch", "0"], "--batch 0"),
-        (["sweep", "gpt3-xl", "--device", "sim:h200", "--study", "x.db", "--tensor-parallel", "3"], "does not divide"),
-        (["sweep", "gpt3-xl", "--device", "sim:h200", "--study", "x.db", "--core", "1000"], "nearest is"),
-        (["sweep", "gpt3-xl", "--device", "sim:h200", "--study", "x.db", "--memory", "fast"], "5001,9501"),
-        (["sweep", "gpt3-xl", "--device", "sim:h200", "--study", "x.db", "--budget", "soon"], "90s, 45m or 2h"),
-        (["sweep", "gpt3-xl", "--device", "sim:h200", "--study", "x.db", "--window", "0"], "--window"),
-        (["sweep", "gpt3-xl", "--device", "sim:h200", "--study", "x.db", "--search", "model", "--share", "2"], "--share"),
-        (["sweep", "gpt3-xl", "--device", "sim:h200", "--study", "nowhere/x.db"], "nowhere"),
-        (["run", "gpt3-xl", "--device", "sim:h200", "--max-slowdown", "-2"], "-2 would be 200 % faster"),
-        (["run", "gpt3-xl", "--device", "sim:h200", "--out", "sweep.csv"], "sweep.csv"),
-        (["transfer", "--plan", "none.json", "--device", "sim:h200", "--batch", "1"], "none.json"),
-        (["transfer", "--plan", "none.json", "--device", "sim:h200"], "either --batch"),
-        (["validate", "--study", "none.db", "--plan", "none.json"], "none"),
+        (["kernel", "sweep", "gpt3-xxl", "--device", "sim:h200", "--study", "x.db"], "did you mean 'gpt3-xl'"),
+        (["kernel", "sweep", "gpt3-xl", "--device", "sim:h20", "--study", "x.db"], "did you mean 'h200'"),
+        (["kernel", "sweep", "gpt3-xl", "--device", "simm:h200", "--study", "x.db"], "did you mean 'sim'"),
+        (["kernel", "sweep", "gpt3-xl", "--device", "sim:", "--study", "x.db"], "sim:NAME"),
+        (["kernel", "sweep", "gpt3-xl", "--device", "sim:none.toml", "--study", "x.db"], "none.toml"),
+        (["kernel", "sweep", "gpt3-xl", "--device", "recorded:none.db", "--study", "x.db"], "none.db"),
+        (["kernel", "sweep", "gpt3-xl", "--device", "sim:h200", "--study", "x.db", "--batch", "0"], "--batch 0"),
+        (
+            ["kernel", "sweep", "gpt3-xl", "--device", "sim:h200", "--study", "x.db", "--tensor-parallel", "3"],
+            "does not divide",
+        ),
+        (["kernel", "sweep", "gpt3-xl", "--device", "sim:h200", "--study", "x.db", "--core", "1000"], "nearest is"),
+        (["kernel", "sweep", "gpt3-xl", "--device", "sim:h200", "--study", "x.db", "--memory", "fast"], "5001,9501"),
+        (["kernel", "sweep", "gpt3-xl", "--device", "sim:h200", "--study", "x.db", "--budget", "soon"], "90s, 45m or 2h"),
+        (["kernel", "sweep", "gpt3-xl", "--device", "sim:h200", "--study", "x.db", "--window", "0"], "--window"),
+        (
+            ["kernel", "sweep", "gpt3-xl", "--device", "sim:h200", "--study", "x.db", "--search", "model", "--share", "2"],
+            "--share",
+        ),
+        (["kernel", "sweep", "gpt3-xl", "--device", "sim:h200", "--study", "nowhere/x.db"], "nowhere"),
+        (["kernel", "run", "gpt3-xl", "--device", "sim:h200", "--max-slowdown", "-2"], "-2 would be 200 % faster"),
+        (["kernel", "run", "gpt3-xl", "--device", "sim:h200", "--out", "sweep.csv"], "sweep.csv"),
+        (["kernel", "transfer", "--plan", "none.json", "--device", "sim:h200", "--batch", "1"], "none.json"),
+        (["kernel", "transfer", "--plan", "none.json", "--device", "sim:h200"], "either --batch"),
+        (["kernel", "validate", "--study", "none.db", "--plan", "none.json"], "none"),
     ],
 )
 def test_nonsense_is_refused_in_one_line(wastenot, arguments, says):
@@ -129,13 +150,13 @@ def test_nonsense_is_refused_in_one_line(wastenot, arguments, says):
 def test_a_study_of_another_device_is_refused(swept):
     arguments = [word.replace("sim:toy.toml", "sim:rtx-3080-ti") for word in SWEEP]
     assert "name another study" in swept.refuse(*arguments)
-    assert "made on" in swept.refuse("validate", "--study", "s.db", "--plan", "plan.json", "--device", "sim:h200")
+    assert "made on" in swept.refuse("kernel", "validate", "--study", "s.db", "--plan", "plan.json", "--device", "sim:h200")
 
 
 def test_a_broken_preset_names_field_and_reason(toy):
     text = TOY.read_text()
     (toy.folder / "bad.toml").write_text(text.replace("idle_w = 25.0", "idle_w = -25.0"))
-    said = toy.refuse("sweep", "gpt3-small", "--device", "sim:bad.toml", "--study", "x.db")
+    said = toy.refuse("kernel", "sweep", "gpt3-small", "--device", "sim:bad.toml", "--study", "x.db")
     assert "bad.toml: idle_w" in said
 
 
@@ -151,7 +172,19 @@ def test_an_interrupted_sweep_says_what_is_kept_and_resumes(wastenot, monkeypatc
         return measure(*arguments)
 
     monkeypatch.setattr(states, "measure_point", interrupted)
-    command = ["sweep", "gpt3-small", "--device", "sim:h200", "--study", "i.db", "--clocks", "auto", "--window", "0.5"]
+    command = [
+        "kernel",
+        "sweep",
+        "gpt3-small",
+        "--device",
+        "sim:h200",
+        "--study",
+        "i.db",
+        "--clocks",
+        "auto",
+        "--window",
+        "0.5",
+    ]
     ran = wastenot(*command)
     assert ran.code == 130
     assert ran.err.splitlines()[-2:] == [

@@ -11,7 +11,15 @@ from wastenot.terminal.output import wrapped
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 @pytest.mark.parametrize(
-    "arguments", [("workloads",), ("workload", "llama-8b"), ("workload", "gpt3-xl", "--device", "h200")]
+    "arguments",
+    [
+        (
+            "kernel",
+            "workloads",
+        ),
+        ("kernel", "workloads", "llama-8b"),
+        ("kernel", "workloads", "gpt3-xl", "--device", "h200"),
+    ],
 )
 def test_no_line_is_too_long_or_cut(wastenot, arguments, width):
     text = wastenot(*arguments, COLUMNS=str(width)).out
@@ -48,10 +56,8 @@ class _Terminal(io.StringIO):
 
 def test_messages_wrap_at_words_in_a_terminal_and_commands_stay_whole(monkeypatch):
     monkeypatch.setenv("COLUMNS", "50")
-    message = (
-        "study.db: what was measured is kept, all of it; resume: wastenot sweep gpt3-xl --device sim:h200 --study study.db"
-    )
+    message = "study.db: what was measured is kept; resume: wastenot kernel sweep gpt3-xl --device sim:h200 --study study.db"
     assert wrapped(message, io.StringIO()) == message
     *text, command = wrapped(message, _Terminal()).splitlines()
     assert all(len(line) <= 50 for line in text)
-    assert command == "  wastenot sweep gpt3-xl --device sim:h200 --study study.db"
+    assert command == "  wastenot kernel sweep gpt3-xl --device sim:h200 --study study.db"

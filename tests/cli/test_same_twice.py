@@ -29,42 +29,44 @@ COARSE = ("--device", "sim:toy.toml", "--core-step", "600", "--memory", "9501", 
           "--json")  # fmt: skip
 CLOCKS = ("--study", "s.db", *COARSE)
 OF_FEW = ("--study", "few.db", *COARSE)
-PLAN = ("plan", "--study", "s.db", "--max-slowdown", "2%", "--json", "--out", "plan.json")
-PROFILE = ("pipeline", "profile.csv", "--waiting-power", "70W", "--json", "--micro-batches")
-ENGINE = ("engine", "steps.csv", "--model", "mine", "--device", "card", "--out", "engine.json", "--json")
-JOBS = ("recur", "train.csv", "power.csv", "--target", "0.9", "--default", "128", "--json")
+PLAN = ("kernel", "plan", "--study", "s.db", "--max-slowdown", "2%", "--json", "--out", "plan.json")
+PROFILE = ("pipeline", "plan", "profile.csv", "--waiting-power", "70W", "--json", "--micro-batches")
+ENGINE = ("serve", "profile", "steps.csv", "--model", "mine", "--device", "card", "--out", "engine.json", "--json")
+JOBS = ("job", "replay", "train.csv", "power.csv", "--target", "0.9", "--default", "128", "--json")
 
 QUICK = (
-    ("sweep", "few.json", *CLOCKS),
+    ("kernel", "sweep", "few.json", *CLOCKS),
     PLAN,
-    ("export", "sweep.csv", "--study", "s.db", "--json"),
+    ("study", "export", "sweep.csv", "--study", "s.db", "--json"),
     (*PROFILE, "2", "--out", "pipeline.json"),
 )
 DEAR = (
-    ("sweep", "gpt3-small", *CLOCKS),
+    ("kernel", "sweep", "gpt3-small", *CLOCKS),
     PLAN,
-    ("plan", "--study", "s.db", "--objective", "edp", "--granularity", "pass", "--json"),
-    ("pairs", "--study", "s.db", "--device", "sim:h200", "--json"),
-    ("frontier", "--study", "s.db", "--json"),
-    ("forecast", "--study", "s.db", "--gpu", "toy.toml", "--draws", "40", "--json", "--out", "forecast.json"),
-    ("validate", "--study", "s.db", "--plan", "plan.json", "--repeats", "2", "--out", "checked.json", "--json"),
-    ("transfer", "--plan", "plan.json", "--device", "sim:toy.toml", "--batch", "4", "--repeats", "2", "--json"),
-    ("refine", "--study", "s.db", "--device", "sim:toy.toml", "--repeats", "1", "--json"),
-    ("sweep", "few.json", *OF_FEW),
-    ("compare", "--study", "few.db", "--json"),
-    ("iteration", "--study", "few.db", "--power-limit", "200W", "--json"),
-    ("calibrate", "--study", "few.db", "--out", "twin.toml", "--power-limit", "350", "--base", "toy.toml", "--json"),
-    ("pipeline", "gpt3-small", "--stages", "2", "--micro-batches", "3", "--device", "sim:h200", "--partition",
+    ("kernel", "plan", "--study", "s.db", "--objective", "edp", "--granularity", "pass", "--json"),
+    ("kernel", "pairs", "--study", "s.db", "--device", "sim:h200", "--json"),
+    ("kernel", "frontier", "--study", "s.db", "--json"),
+    ("kernel", "forecast", "--study", "s.db", "--gpu", "toy.toml", "--draws", "40", "--json", "--out", "forecast.json"),
+    ("kernel", "validate", "--study", "s.db", "--plan", "plan.json", "--repeats", "2", "--out", "checked.json", "--json"),
+    ("kernel", "transfer", "--plan", "plan.json", "--device", "sim:toy.toml", "--batch", "4", "--repeats", "2", "--json"),
+    ("kernel", "refine", "--study", "s.db", "--device", "sim:toy.toml", "--repeats", "1", "--json"),
+    ("kernel", "sweep", "few.json", *OF_FEW),
+    ("kernel", "frontier", "--compare", "--study", "few.db", "--json"),
+    ("kernel", "iteration", "--study", "few.db", "--power-limit", "200W", "--json"),
+    ("device", "calibrate", "--study", "few.db", "--out", "twin.toml", "--power-limit", "350", "--base", "toy.toml",
+     "--json"),
+    ("pipeline", "plan", "gpt3-small", "--stages", "2", "--micro-batches", "3", "--device", "sim:h200", "--partition",
      "least-energy", "--as-measured", "--max-slowdown", "5%", "--json"),
     (*PROFILE, "4", "--straggler", "20%", "--switch-time", "5ms"),
     (*PROFILE, "4", "--frontier", "4", "--csv", "frontier.csv", "--out", "pipeline.json"),
-    ("profile", "gemm:8192", "--device", "sim:mi300x", "--runs", "60", "--executions", "20", "--json"),
-    ("sensor", "--device", "sim:rtx-3080-ti", "--budget", "20s", "--out", "sensors.json", "--json"),
-    ("latency", "--device", "sim:v100", "--what", "core", "--core", "802.5,1380", "--relative-error", "0.1", "--json"),
+    ("profile", "run", "gemm:8192", "--device", "sim:mi300x", "--runs", "60", "--executions", "20", "--json"),
+    ("device", "sensor", "--device", "sim:rtx-3080-ti", "--budget", "20s", "--out", "sensors.json", "--json"),
+    ("device", "latency", "--device", "sim:v100", "--what", "core", "--core", "802.5,1380", "--relative-error", "0.1",
+     "--json"),
     ENGINE,
-    ("steer", "engine.json", "--trace", "trace.csv", "--step-tokens", "1024", "--json"),
-    ("serve-sim", "scenario.toml", "--seeds", "2", "--processes", "1", "--json", "--out", "cluster.json"),
-    ("recommend", "table.csv", "--itl", "50ms", "--json"),
+    ("serve", "simulate", "engine.json", "--trace", "trace.csv", "--step-tokens", "1024", "--json"),
+    ("serve", "simulate", "scenario.toml", "--seeds", "2", "--processes", "1", "--json", "--out", "cluster.json"),
+    ("serve", "recommend", "table.csv", "--itl", "50ms", "--json"),
     (*JOBS, "--seeds", "2", "--processes", "2"),
 )  # fmt: skip
 

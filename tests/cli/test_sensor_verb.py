@@ -1,4 +1,4 @@
-"""wastenot sensor: how sensors make their readings, to a person, as JSON and as a file."""
+"""wastenot device sensor: how sensors make their readings, to a person, as JSON and as a file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def kept(function):
 
 def test_a_file_that_profiles_take_json_and_a_line_for_each_channel(wastenot, monkeypatch):
     monkeypatch.setattr(identify, "identify_sensors", kept(identify.identify_sensors))
-    ran = wastenot("sensor", "--device", "sim:v100", "--budget", "20s", "--out", "sensors.json", "--json")
+    ran = wastenot("device", "sensor", "--device", "sim:v100", "--budget", "20s", "--out", "sensors.json", "--json")
     assert ran.code == 0, ran
     document = json.loads(ran.out)
     assert list(document) == ["schema", "device", "model", "kernel", "channels"]
@@ -38,10 +38,10 @@ def test_a_file_that_profiles_take_json_and_a_line_for_each_channel(wastenot, mo
     ]  # fmt: skip
     assert total["window_s"] == pytest.approx(find_preset("v100").sensors.power.window_s, rel=0.1) and total["lag_s"] is None
     found = read_sensors(wastenot.folder / "sensors.json")
-    assert found.channel("total").source == "identified by wastenot sensor"
+    assert found.channel("total").source == "identified by wastenot device sensor"
     assert found.channels[0].window_s == total["window_s"]
 
-    ran = wastenot("sensor", "--device", "sim:v100", "--budget", "20s")
+    ran = wastenot("device", "sensor", "--device", "sim:v100", "--budget", "20s")
     assert ran.code == 0, ran
     (line,) = ran.out.splitlines()
     assert line.startswith("total") and "updated every 20" in line and "under load" in line
@@ -49,10 +49,12 @@ def test_a_file_that_profiles_take_json_and_a_line_for_each_channel(wastenot, mo
 
 
 def test_a_sensor_that_lags_and_whose_delay_drifts(wastenot):
-    ran = wastenot("sensor", "--device", "sim:h200", "--out", "sensors.json")
+    ran = wastenot("device", "sensor", "--device", "sim:h200", "--out", "sensors.json")
     assert ran.code == 0, ran
     (line,) = ran.out.splitlines()
     assert "lag 12." in line and "window" not in line and "ms per second" in line
+    shown = " ".join(wastenot("show", "sensors.json").out.split())
+    assert shown.startswith(" ".join(line.split())) and "note: a first-order lag leaves" in shown
     assert "a first-order lag leaves" in ran.err and "samples by a clock of its own" in ran.err
     (channel,) = read_sensors(wastenot.folder / "sensors.json").known("sim:h200")
     assert channel.lag_s == pytest.approx(0.0125, rel=0.1)
@@ -74,5 +76,5 @@ def test_refusals(wastenot, arguments, says):
     preset = find_preset("h200")
     bare = preset.model_copy(update={"sensors": preset.sensors.model_copy(update={"power": None})})
     (wastenot.folder / "bare.toml").write_text(preset_toml(bare))
-    assert says in wastenot.refuse("sensor", *arguments, "--out", "no.json")
+    assert says in wastenot.refuse("device", "sensor", *arguments, "--out", "no.json")
     assert not (wastenot.folder / "no.json").exists()

@@ -10,7 +10,9 @@ import pytest
 
 from testbed.prometheus import prometheus_scraping
 
-SWEEP = "sweep gpt3-small --device sim:rtx-3080-ti --granularity pass --core 1470,1680,1890 --memory 9251 --study s.db"
+SWEEP = (
+    "kernel sweep gpt3-small --device sim:rtx-3080-ti --granularity pass --core 1470,1680,1890 --memory 9251 --study s.db"
+)
 APPLY = "apply plan.json --device sim:rtx-3080-ti --real-time --iterations 100000 --metrics-port 0 --out run.json"
 
 
@@ -30,7 +32,7 @@ def job(tmp_path, monkeypatch):
 def _run_job(tmp_path):
     pytest.importorskip("prometheus_client")
     wastenot(tmp_path, SWEEP)
-    wastenot(tmp_path, "plan --study s.db --granularity pass --max-slowdown 2% --out plan.json")
+    wastenot(tmp_path, "kernel plan --study s.db --granularity pass --max-slowdown 2% --out plan.json")
     command = [sys.executable, "-m", "wastenot", *APPLY.split()]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as running:
         try:

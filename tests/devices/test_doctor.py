@@ -125,14 +125,14 @@ def test_clocks_may_only_be_read(first_lines, seen_by_torch, monkeypatch, rights
     verdict, command = first_lines()
     assert "may be read but not set" in verdict and "without setting any" in verdict
     assert ("WASTENOT_READ_ONLY=1" in verdict) is (rights is READ_ONLY)
-    assert command == "wastenot natural gpt3-xl --device nvidia:0"
+    assert command == "wastenot kernel natural gpt3-xl --device nvidia:0"
 
 
 def test_clocks_may_be_set(first_lines, seen_by_torch, monkeypatch):
     monkeypatch.setattr(machine, "rights_here", lambda: ROOT)
     verdict, command = first_lines()
     assert "may be set" in verdict and "without trying" in verdict
-    assert command == "wastenot sweep gpt3-xl --device nvidia:0 --study gpt3-xl.db --allow-clock-control --dry-run"
+    assert command == "wastenot kernel sweep gpt3-xl --device nvidia:0 --study gpt3-xl.db --allow-clock-control --dry-run"
 
 
 def test_slices_are_left_out(first_lines, seen_by_torch, stand_in):
@@ -159,6 +159,6 @@ def test_clocks_that_a_killed_run_left_come_first(first_lines, seen_by_torch, st
     kill = PROGRAM.format(end="os.kill(os.getpid(), 9)")
     subprocess.run([sys.executable, "-c", kill], check=False, env=stand_in.environment(), stdout=subprocess.DEVNULL)
     verdict, command = first_lines()
-    assert "was killed and left the clocks of a GPU changed" in verdict and command == "wastenot reset"
+    assert "was killed and left the clocks of a GPU changed" in verdict and command == "wastenot device reset"
     monkeypatch.setattr(machine, "rights_here", lambda: READ_ONLY)
-    assert first_lines()[1] == "env -u WASTENOT_READ_ONLY wastenot reset"
+    assert first_lines()[1] == "env -u WASTENOT_READ_ONLY wastenot device reset"

@@ -95,7 +95,7 @@ def test_a_process_number_used_again_or_of_another_boot_is_not_the_owner(folder,
     left_by_an_earlier_version(folder, **fields)
     (found,) = journal.stale()
     assert not found.owner_alive and found.restore == Restore((345.0, 1500.0), None, 650.0)
-    with pytest.raises(DeviceError, match="run wastenot reset"):
+    with pytest.raises(DeviceError, match="run wastenot device reset"):
         journal.begin(UUID, Restore())
     claimed = journal.claim(found)
     journal.end(claimed.path)

@@ -117,7 +117,7 @@ def test_after_a_kill_the_next_command_gives_them_back_whichever_card_it_is_for(
 def test_after_a_kill_reset_gives_them_back(changed, wastenot):
     changed.kill()
     changed.wait()
-    said = wastenot("reset")
+    said = wastenot("device", "reset")
     assert said.returncode == 0 and f"{FIRST}: process {changed.pid}" in said.stderr
     assert state(FIRST) == DEFAULT and journal.journals() == ()
 

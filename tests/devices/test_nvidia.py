@@ -105,7 +105,7 @@ def test_without_a_driver_one_line_says_so(stand_in):
 def test_a_driver_that_fails_exits_with_1_and_bad_input_with_2(stand_in, tmp_path, capsys, function, error, code):
     stand_in.control.fault(function, error)
     arguments = ["gpt3-small", "--device", "nvidia:0", "--clocks", "auto", "--study", str(tmp_path / "s.db")]
-    assert run_command(["sweep", *arguments]) == code
+    assert run_command(["kernel", "sweep", *arguments]) == code
     said = capsys.readouterr()
     assert said.out == "" and said.err.startswith("error: ") and said.err.count("\n") == 1
 
@@ -330,9 +330,9 @@ def test_reset_restores_clocks_and_doctor_reports_them_before(stand_in, wastenot
     )
     assert "were left changed by process" in " ".join(wastenot("doctor", "--seconds", "0.1").stdout.split())
     assert locks(stand_in) != CLEAN
-    done = wastenot("reset")
+    done = wastenot("device", "reset")
     assert done.returncode == 0 and "its clocks are reset" in done.stderr and locks(stand_in) == CLEAN
-    assert "nothing to reset" in wastenot("reset").stderr
+    assert "nothing to reset" in wastenot("device", "reset").stderr
 
 
 def test_a_claim_keeps_others_out_at_the_default_clocks_too(stand_in, device):
@@ -392,12 +392,12 @@ def test_what_becomes_of_the_clocks_is_said_once_they_are_changed(stand_in, name
 
 
 def test_a_sweep_of_settings_is_refused_at_once_without_permission(wastenot, tmp_path):
-    done = wastenot("sweep", "gpt3-xl", "--device", "nvidia:0", "--study", "s.db")
+    done = wastenot("kernel", "sweep", "gpt3-xl", "--device", "nvidia:0", "--study", "s.db")
     assert done.returncode == 2 and "--allow-clock-control" in done.stderr and "--clocks auto" in done.stderr
     assert not (tmp_path / "s.db").exists()
 
 
 def test_a_task_without_a_gpu_for_it_is_one_clear_line(wastenot):
-    done = wastenot("sweep", "gpt3-xl", "--device", "nvidia:0", "--clocks", "auto", "--study", "s.db")
+    done = wastenot("kernel", "sweep", "gpt3-xl", "--device", "nvidia:0", "--clocks", "auto", "--study", "s.db")
     assert done.returncode == 2 and done.stderr.startswith("error:") and "torch" in done.stderr.lower()
     assert issubclass(CannotRunError, DeviceError)

@@ -1,4 +1,4 @@
-"""``wastenot pipeline`` as a user meets it."""
+"""``wastenot pipeline plan`` as a user meets it."""
 
 import csv
 import io
@@ -24,7 +24,7 @@ def plain(text):
 
 
 def test_a_profile_is_planned_in_a_screenful(program):
-    ran = program("pipeline", "profile.csv", *GIVEN, "--out", "plan.json", COLUMNS="80")
+    ran = program("pipeline", "plan", "profile.csv", *GIVEN, "--out", "plan.json", COLUMNS="80")
     assert ran.code == 0, ran.err
     assert ran.err == "plan.json: plan written\n"
     lines = ran.out.splitlines()
@@ -39,7 +39,7 @@ def test_a_profile_is_planned_in_a_screenful(program):
 
 def test_how_long_switching_takes_can_be_given(program):
     def planned(*given):
-        ran = program("pipeline", "profile.csv", "--micro-batches", "4", *GIVEN[2:], *given, "--json")
+        ran = program("pipeline", "plan", "profile.csv", "--micro-batches", "4", *GIVEN[2:], *given, "--json")
         assert ran.code == 0, ran.err
         return json.loads(ran.out)
 
@@ -50,17 +50,17 @@ def test_how_long_switching_takes_can_be_given(program):
     assert (given["switching"]["core_s"], given["switching"]["basis"]) == (0.05, "given")
     assert default == named and default["free"] == given["free"] == free["predicted"]
     assert free["predicted"]["energy_j"] < given["predicted"]["energy_j"] < default["predicted"]["energy_j"]
-    text = plain(program("pipeline", "profile.csv", *GIVEN, "--switch-time", "0").out)
+    text = plain(program("pipeline", "plan", "profile.csv", *GIVEN, "--switch-time", "0").out)
     assert "Switching taken as free;" in text
 
 
 def test_json_is_the_plan_as_it_is_written(program):
-    ran = program("pipeline", "profile.csv", *GIVEN, "--json", "--out", "plan.json")
+    ran = program("pipeline", "plan", "profile.csv", *GIVEN, "--json", "--out", "plan.json")
     assert json.loads(ran.out) == json.loads((program.folder / "plan.json").read_text())
 
 
 def test_the_frontier_as_text_and_as_a_table(program):
-    ran = program("pipeline", "profile.csv", *GIVEN, "--frontier", "4", "--csv", "frontier.csv")
+    ran = program("pipeline", "plan", "profile.csv", *GIVEN, "--frontier", "4", "--csv", "frontier.csv")
     assert ran.code == 0, ran.err
     shown = ran.out.partition("From the fastest plan to that of least energy")[2].splitlines()
     assert len([line for line in shown if "\N{NO-BREAK SPACE}J" in line]) == 4
@@ -71,31 +71,31 @@ def test_the_frontier_as_text_and_as_a_table(program):
 
 def test_stragglers_as_people_write_them(program):
     def until_s(text):
-        ran = program("pipeline", "profile.csv", *GIVEN, "--straggler", text, "--json")
+        ran = program("pipeline", "plan", "profile.csv", *GIVEN, "--straggler", text, "--json")
         assert ran.code == 0, ran.err
         return json.loads(ran.out)["until_s"]
 
     assert until_s("1.2") == pytest.approx(until_s("20%")) == pytest.approx(until_s(f"{until_s('1.2')}s"))
-    said = plain(program("pipeline", "profile.csv", *GIVEN, "--straggler", "20%").out)
+    said = plain(program("pipeline", "plan", "profile.csv", *GIVEN, "--straggler", "20%").out)
     assert "of the energy that waiting for the straggler at the default clocks takes" in said
-    four = plain(program("pipeline", "profile.csv", *GIVEN, "--straggler", "20%", "--data-parallel", "4").out)
+    four = plain(program("pipeline", "plan", "profile.csv", *GIVEN, "--straggler", "20%", "--data-parallel", "4").out)
     assert "3 that wait for the straggler, 6 GPUs: " in four
 
 
 def test_the_page(program, monkeypatch):
     drawn = []  # tests/cli/test_pipeline_report.py has the files of the figures
     monkeypatch.setattr("wastenot.pages.page.export_figures", lambda *given: drawn.append(given) or [given[2]])
-    ran = program("pipeline", "profile.csv", *GIVEN, "--report", "page.html", "--figures", "figures")
+    ran = program("pipeline", "plan", "profile.csv", *GIVEN, "--page", "page.html", "--figures", "figures")
     assert ran.code == 0, ran.err
     assert "profile.csv" in (program.folder / "page.html").read_text()
-    assert "page.html: report written" in ran.err and "figures: 1 figure file written" in ran.err
+    assert "page.html: page written" in ran.err and "figures: 1 figure file written" in ran.err
     [(figures, origin, folder)] = drawn
     assert figures[0].name == "pipeline-schedule" and (origin, folder.name) == ("measured", "figures")
 
 
 def test_a_schedule_in_a_file(program):
     (program.folder / "order.txt").write_text("".join(f"{stage}F0,{stage}B0\n" for stage in range(STAGES)))
-    ran = program("pipeline", "profile.csv", "--waiting-power", "70", "--schedule", "order.txt", "--json")
+    ran = program("pipeline", "plan", "profile.csv", "--waiting-power", "70", "--schedule", "order.txt", "--json")
     assert ran.code == 0, ran.err
     plan = json.loads(ran.out)
     assert (plan["schedule"], plan["micro_batches"]) == ("order", 1)
@@ -118,7 +118,7 @@ def test_a_model_is_measured_once_and_planned_again_from_its_study(program):
     one = json.loads(first.out)
     assert (one["origin"], one["device"], one["baseline_clocks"]) == ("simulated", "sim:h200", "auto")
     assert one["promise"]["probability"] >= 0.95 and one["predicted"]["energy_j"] < one["baseline"]["energy_j"]
-    again = json.loads(program("pipeline", "--study", "s.db", *GIVEN, "--stages", "2", "--json").out)
+    again = json.loads(program("pipeline", "plan", "--study", "s.db", *GIVEN, "--stages", "2", "--json").out)
     assert again["baseline"] == one["baseline"]
     assert again["predicted"]["energy_j"] == pytest.approx(one["predicted"]["energy_j"], rel=2e-3)
 
@@ -127,25 +127,26 @@ def rows_without(condition):
     return "\n".join(line for line in profile_text(STAGES).splitlines() if not condition(line)) + "\n"
 
 
-PLAIN = ["pipeline", "profile.csv", *GIVEN]
-MODEL = ["pipeline", "gpt3-xl", *GIVEN, "--stages", "2", "--device", "sim:h200"]
+PLAIN = ["pipeline", "plan", "profile.csv", *GIVEN]
+MODEL = ["pipeline", "plan", "gpt3-xl", *GIVEN, "--stages", "2", "--device", "sim:h200"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["pipeline", "profile.csv", "--waiting-power", "70"], "--micro-batches: how many"),
-        (["pipeline", "profile.csv", "--micro-batches", "8"], "--waiting-power: profile.csv does not say"),
-        (["pipeline", "none.csv", *GIVEN], "none.csv"),
-        (["pipeline", *GIVEN], "name a model such as gpt3-175b, a CSV file, or a study (--study)"),
-        (["pipeline", "gpt3-xl", *GIVEN, "--stages", "4"], "--device: where are the kernels of gpt3-xl"),
-        (["pipeline", "gpt3-xl", *GIVEN, "--device", "sim:h200"], "--stages: how many"),
-        (["pipeline", "gpt9", *GIVEN, "--stages", "4", "--device", "sim:h200"], "gpt9"),
-        (["pipeline", "gpt3-xl", *GIVEN, "--stages", "99", "--device", "sim:h200"], "99"),
+        (["pipeline", "plan", "profile.csv", "--waiting-power", "70"], "--micro-batches: how many"),
+        (["pipeline", "plan", "profile.csv", "--micro-batches", "8"], "--waiting-power: profile.csv does not say"),
+        (["pipeline", "plan", "none.csv", *GIVEN], "none.csv"),
+        (["pipeline", "plan", *GIVEN], "name a model such as gpt3-175b, a CSV file, or a study (--study)"),
+        (["pipeline", "plan", "gpt3-xl", *GIVEN, "--stages", "4"], "--device: where are the kernels of gpt3-xl"),
+        (["pipeline", "plan", "gpt3-xl", *GIVEN, "--device", "sim:h200"], "--stages: how many"),
+        (["pipeline", "plan", "gpt9", *GIVEN, "--stages", "4", "--device", "sim:h200"], "gpt9"),
+        (["pipeline", "plan", "gpt3-xl", *GIVEN, "--stages", "99", "--device", "sim:h200"], "99"),
         ([*MODEL, "--partition", "6,6,6"], "partition"),
         ([*MODEL, "--partition", "much", "--study", "s.db"], "--partition"),
         ([*MODEL, "--partition", "balance"], "did you mean 'balanced'"),
-        (["pipeline", "gpt3-xl", *GIVEN, "--stages", "4", "--device", "sim:nothing", "--study", "s.db"], "sim:nothing"),
+        (["pipeline", "plan", "gpt3-xl", *GIVEN, "--stages", "4", "--device", "sim:nothing", "--study", "s.db"],
+         "sim:nothing"),
         ([*MODEL, "--max-slowdown", "nan", "--study", "s.db"], "--max-slowdown"),
         ([*MODEL, "--confidence", "0.3", "--study", "s.db"], "--confidence"),
         ([*MODEL, "--schedule", "zb-h2", "--study", "s.db"], "zb-h1"),
@@ -155,10 +156,10 @@ MODEL = ["pipeline", "gpt3-xl", *GIVEN, "--stages", "2", "--device", "sim:h200"]
         ([*PLAIN, "--schedule", "none.txt"], "none.txt"),
         ([*PLAIN, "--chunks", "2"], "--chunks 2"),
         ([*PLAIN, "--schedule", "interleaved", "--chunks", "3"], "--chunks 3"),
-        (["pipeline", "profile.csv", "--waiting-power", "70", "--micro-batches", "0"], "--micro-batches 0"),
-        (["pipeline", "profile.csv", "--waiting-power", "70", "--micro-batches", "1e9"], "--micro-batches"),
-        (["pipeline", "profile.csv", "--waiting-power", "-3", "--micro-batches", "8"], "waiting"),
-        (["pipeline", "profile.csv", "--waiting-power", "nan", "--micro-batches", "8"], "waiting"),
+        (["pipeline", "plan", "profile.csv", "--waiting-power", "70", "--micro-batches", "0"], "--micro-batches 0"),
+        (["pipeline", "plan", "profile.csv", "--waiting-power", "70", "--micro-batches", "1e9"], "--micro-batches"),
+        (["pipeline", "plan", "profile.csv", "--waiting-power", "-3", "--micro-batches", "8"], "waiting"),
+        (["pipeline", "plan", "profile.csv", "--waiting-power", "nan", "--micro-batches", "8"], "waiting"),
         ([*PLAIN, "--max-slowdown", "-5%"], "no plan is done in"),
         ([*PLAIN, "--max-slowdown", "2"], "for 2 % write 2%"),
         ([*PLAIN, "--max-slowdown", "nan"], "--max-slowdown"),
@@ -176,16 +177,17 @@ MODEL = ["pipeline", "gpt3-xl", *GIVEN, "--stages", "2", "--device", "sim:h200"]
         ([*PLAIN, "--granularity", "kernel"], "--granularity: has no effect on profile.csv"),
         ([*PLAIN, "--seed", "1"], "--seed: has no effect"),
         ([*PLAIN, "--dry-run"], "--dry-run: has no effect on profile.csv"),
-        (["pipeline", *GIVEN, "--dry-run"], "--dry-run: says what is measured of a model on a device"),
+        (["pipeline", "plan", *GIVEN, "--dry-run"], "--dry-run: says what is measured of a model on a device"),
         ([*PLAIN, "--out", "no/plan.json"], "no/plan.json"),
         ([*PLAIN, "--out", "profile.csv"], "--out profile.csv: is read; give another file"),
-        ([*PLAIN, "--out", "a", "--report", "a"], "--report a: is what --out writes; give another file"),
+        ([*PLAIN, "--out", "a", "--page", "a"], "--page a: is what --out writes; give another file"),
         ([*PLAIN, "--frontier", "1000000000"], "--frontier 1000000000: must be 10,000 at most"),
         ([*PLAIN, "--out", "/dev/full"], "No space left"),
-        ([*PLAIN, "--report", "no/page.html"], "no/page.html"),
+        ([*PLAIN, "--page", "no/page.html"], "no/page.html"),
         ([*PLAIN, "--figures", "profile.csv"], "profile.csv: is a file"),
-        (["pipeline", "--study", "none.db", *GIVEN, "--stages", "4"], "none.db"),
-        (["pipeline", "--study", "my.db", *GIVEN, "--stages", "4", "--device", "sim:h200"], "--device: has no effect"),
+        (["pipeline", "plan", "--study", "none.db", *GIVEN, "--stages", "4"], "none.db"),
+        (["pipeline", "plan", "--study", "my.db", *GIVEN, "--stages", "4", "--device", "sim:h200"],
+         "--device: has no effect"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_planned_is_refused_in_one_line(program, arguments, says):
@@ -221,8 +223,8 @@ def test_a_bad_profile_is_refused_with_file_and_reason(program, text, says):
 
 def test_a_schedule_that_deadlocks_says_who_waits_for_whom(program):
     (program.folder / "order.txt").write_text("0B0,0F0\n1F0,1B0\n")
-    said = program.refuse("pipeline", "profile.csv", "--waiting-power", "70", "--schedule", "order.txt")
+    said = program.refuse("pipeline", "plan", "profile.csv", "--waiting-power", "70", "--schedule", "order.txt")
     assert "order.txt" in said and "waits for" in said
     (program.folder / "order.txt").write_text("0F0,0B0,0F1,0B1\n1F1,1F0,1B0,1B1\n")
-    said = program.refuse("pipeline", "profile.csv", "--waiting-power", "70", "--schedule", "order.txt")
+    said = program.refuse("pipeline", "plan", "profile.csv", "--waiting-power", "70", "--schedule", "order.txt")
     assert "deadlocks" in said and "rank 0 cannot run" in said

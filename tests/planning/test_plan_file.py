@@ -69,7 +69,7 @@ def test_what_is_not_a_plan_is_refused(tmp_path, content):
 
 
 def test_a_missing_plan_is_refused(tmp_path):
-    with pytest.raises(BadInputError, match="wastenot plan"):
+    with pytest.raises(BadInputError, match="wastenot kernel plan"):
         read_plan(tmp_path / "none.json")
 
 

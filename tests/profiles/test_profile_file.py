@@ -21,7 +21,7 @@ def found():
 @pytest.fixture(scope="module")
 def content(found, tmp_path_factory):
     path = tmp_path_factory.mktemp("profile") / "p.parquet"
-    write_profile(found, path, command="wastenot profile gemm:4096")
+    write_profile(found, path, command="wastenot profile run gemm:4096")
     return path.read_bytes()
 
 
@@ -80,7 +80,7 @@ def test_a_file_written_before_core_clocks_were_counted_is_read(found, written):
 def test_the_file_says_where_it_comes_from(written):
     document = json.loads(pl.read_parquet_metadata(written)[KEY])
     assert document["schema"] == "wastenot.profile/1" and document["origin"] == "simulated"
-    assert document["provenance"]["command"] == "wastenot profile gemm:4096" and document["provenance"]["made_at"]
+    assert document["provenance"]["command"] == "wastenot profile run gemm:4096" and document["provenance"]["made_at"]
     assert pl.read_parquet(written).columns[0] == "channel"
 
 

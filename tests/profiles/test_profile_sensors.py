@@ -1,4 +1,4 @@
-"""Profiles with what wastenot sensor found of the device."""
+"""Profiles with what wastenot device sensor found of the device."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ def test_they_are_taken_in_place_of_the_devices_own_word(tmp_path, capsys):
         run(
             [
                 "profile",
+                "run",
                 "gemm:8192",
                 "--device",
                 "sim:mi300x",
@@ -44,10 +45,10 @@ def test_they_are_taken_in_place_of_the_devices_own_word(tmp_path, capsys):
     )
     total = json.loads(capsys.readouterr().out)["channels"][0]["channel"]
     assert total["window_s"] == 1.9e-5
-    assert total["source"] == "identified by wastenot sensor"
+    assert total["source"] == "identified by wastenot device sensor"
 
 
 def test_those_of_another_device_are_refused(tmp_path, capsys):
     path = _file(tmp_path, device="nvidia:0")
-    assert run(["profile", "gemm:8192", "--device", "sim:mi300x", "--sensors", str(path)]) == 2
+    assert run(["profile", "run", "gemm:8192", "--device", "sim:mi300x", "--sensors", str(path)]) == 2
     assert "these sensors are of nvidia:0" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""``wastenot profile`` and ``wastenot profiles``, as a user runs them."""
+"""``wastenot profile run`` and ``wastenot profile compare``, as a user runs them."""
 
 import json
 import os
@@ -14,8 +14,8 @@ from wastenot.devices.simulated.instrument import SimulatedInstrument
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)), "COLUMNS": "120"}
 ON = ["--device", "sim:mi300x", "--runs", "60"]
-WHOLE = ["profile", "gemm:8192", *ON, "--executions", "20"]
-BROKEN_OFF = ["profile", "gemm:4096", *ON, "--budget", "10s"]
+WHOLE = ["profile", "run", "gemm:8192", *ON, "--executions", "20"]
+BROKEN_OFF = ["profile", "run", "gemm:4096", *ON, "--budget", "10s"]
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,8 @@ def profiled(tmp_path_factory):
 
 def test_profile_tells_what_it_found_and_that_it_is_simulated(profiled):
     wastenot, ran = profiled
-    assert json.loads(wastenot("profiles", "p.parquet", "--json").out)["profiles"][0]["complete"]
+    assert json.loads(wastenot("profile", "compare", "p.parquet", "--json").out)["profiles"][0]["complete"]
+    assert wastenot("show", "p.parquet").out == ran.out
     for word in (
         "SSE",
         "SSP",
@@ -57,17 +58,18 @@ def test_json_is_one_document_and_the_file_says_the_same(profiled):
     sse, ssp = document["states"]
     assert (sse["name"], ssp["name"]) == ("SSE", "SSP") and ssp["unit"] > sse["unit"]
     assert ssp["channels"]["total"]["mean_w"] > sse["channels"]["total"]["mean_w"]
-    again = json.loads(wastenot("profiles", "short.parquet", "--json").out)["profiles"][0]
+    again = json.loads(wastenot("profile", "compare", "short.parquet", "--json").out)["profiles"][0]
     assert again["states"] == document["states"] and again["clocks"] == document["clocks"]
 
 
 def test_profiles_sets_them_side_by_side(profiled):
     wastenot, _ = profiled
-    after = wastenot("profile", "gemm:8192", "--device", "sim:mi300x", "--after", "gemv:4096x20", "--after", "gemm:2048",
+    after = wastenot("profile", "run", "gemm:8192", "--device", "sim:mi300x", "--after", "gemv:4096x20", "--after",
+                     "gemm:2048",
                      "--runs", "60", "--budget", "10s", "--out", "after.parquet")  # fmt: skip
     assert after.code == 0, after.err
     assert "after 20 × gemv-4096, 1 × gemm-2048" in after.out and "in context" in after.out
-    ran = wastenot("profiles", "p.parquet", "after.parquet", "--relative", "--report", "both.html")
+    ran = wastenot("profile", "compare", "p.parquet", "after.parquet", "--relative", "--page", "both.html")
     assert ran.code == 0, ran.err
     assert "2 power profiles" in ran.out and "100.0 ±" in ran.out.replace("\xa0", " ")
     page = (wastenot.folder / "both.html").read_text(encoding="utf-8")
@@ -75,14 +77,15 @@ def test_profiles_sets_them_side_by_side(profiled):
 
 
 def test_turns_are_told_from_what_comes_first(wastenot):
-    ran = wastenot("profile", "gemm:2048", "--device", "sim:mi300x", "--alternate", "gemm:4096", "--executions", "6",
+    ran = wastenot("profile", "run", "gemm:2048", "--device", "sim:mi300x", "--alternate", "gemm:4096", "--executions", "6",
                    "--runs", "60", "--budget", "10s", "--json")  # fmt: skip
     document = json.loads(ran.out)
     assert document["before"] == "1 × gemm-4096" and document["alternating"]
 
 
 def test_kernels_of_workloads_and_outliers(wastenot):
-    ran = wastenot("profile", "gpt3-small:softmax", "--device", "sim:mi300x", "--batch", "8", "--runs", "60", "--outliers",
+    ran = wastenot("profile", "run", "gpt3-small:softmax", "--device", "sim:mi300x", "--batch", "8", "--runs", "60",
+                   "--outliers",
                    "1", "--budget", "10s", "--json")  # fmt: skip
     document = json.loads(ran.out)
     assert (document["kernel"], document["bin_rank"]) == ("softmax", 1)
@@ -98,11 +101,11 @@ def test_interrupted_keeps_what_was_collected(wastenot, monkeypatch):
         return run(*arguments)
 
     monkeypatch.setattr(SimulatedInstrument, "_run", interrupted)
-    ran = wastenot("profile", "gemm:256", "--device", "sim:mi300x", "--runs", "5000", "--executions", "40",
+    ran = wastenot("profile", "run", "gemm:256", "--device", "sim:mi300x", "--runs", "5000", "--executions", "40",
                    "--out", "cut.parquet")  # fmt: skip
     assert ran.code == 130, ran.err
     assert "INCOMPLETE" in ran.out and "stopped early: interrupted" in ran.out and "marked incomplete" in ran.err
-    document = json.loads(wastenot("profiles", "cut.parquet", "--json").out)["profiles"][0]
+    document = json.loads(wastenot("profile", "compare", "cut.parquet", "--json").out)["profiles"][0]
     assert not document["complete"]
 
 
@@ -130,14 +133,14 @@ def test_interrupted_keeps_what_was_collected(wastenot, monkeypatch):
         (["gemm:4096", "--device", "sim:mi300x", "--after", "gemv:64x200000"], "100,000"),
         (["gemm:4096", "--device", "sim:mi300x", "--out", "no/such/p.parquet"], "no/such"),
         (["gemm:4096", "--device", "sim:mi300x", "--out", "p.json"], ".parquet"),
-        (["gemm:4096", "--device", "sim:mi300x", "--report", "no/such/p.html"], "no/such"),
+        (["gemm:4096", "--device", "sim:mi300x", "--page", "no/such/p.html"], "no/such"),
         (["gemm:4096", "--device", "sim:mi300x", "--figures", "sweep.csv"], "give a folder"),
     ],
 )
 def test_nonsense_is_refused_in_one_line_before_anything_is_measured(wastenot, monkeypatch, arguments, says):
     monkeypatch.setattr(SimulatedInstrument, "prepare", lambda *_: pytest.fail("something is measured"))
     before = set(wastenot.folder.iterdir())
-    assert says in wastenot.refuse("profile", *arguments)
+    assert says in wastenot.refuse("profile", "run", *arguments)
     assert set(wastenot.folder.iterdir()) == before
 
 
@@ -146,7 +149,7 @@ def test_without_the_report_extra_it_measures_and_says_what_files_need(wastenot)
     for module in ("polars", "altair", "vl_convert", "jinja2"):
         (blocked / module).mkdir(parents=True)
         (blocked / module / "__init__.py").write_text(f"raise ImportError('no {module}')")
-    needing = (["--out", "p.parquet"], ["--report", "p.html"], ["--figures", "figures"])
+    needing = (["--out", "p.parquet"], ["--page", "p.html"], ["--figures", "figures"])
     code = f"import sys; sys.path.insert(0, {str(blocked)!r}); from wastenot.cli.main import run\n" + "".join(
         f"print(run({[*WHOLE, *arguments]!r}), file=sys.stderr)\n" for arguments in (*needing, [])
     )
@@ -161,5 +164,5 @@ def test_without_the_report_extra_it_measures_and_says_what_files_need(wastenot)
 
 
 def test_a_file_that_is_no_profile_is_refused(wastenot):
-    assert "Parquet" in wastenot.refuse("profiles", "sweep.csv")
-    assert "none.parquet" in wastenot.refuse("profiles", "none.parquet")
+    assert "Parquet" in wastenot.refuse("profile", "compare", "sweep.csv")
+    assert "none.parquet" in wastenot.refuse("profile", "compare", "none.parquet")

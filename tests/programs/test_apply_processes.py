@@ -112,7 +112,7 @@ def test_where_both_are_killed_the_next_command_restores(machine, plan):
         os.kill(each, signal.SIGKILL)
     process.wait()
     assert machine.core_mhz() == PLANNED_MHZ and machine.left
-    code, _, err = machine.run("reset")
+    code, _, err = machine.run("device", "reset")
     assert code == 0 and "is dead" in err and restored(machine)
 
 

@@ -2,46 +2,19 @@
 
 import os
 import time
-from types import SimpleNamespace
 
 import pytest
 
+from testbed.heard_markers import HeardMarkers
 from wastenot.control.session import Session
 from wastenot.control.wire import VARIABLE
-from wastenot.devices.common.wall_time import WallTime
 
 torch = pytest.importorskip("torch")
 
 
-class Driver:
-    """Takes what a controller would."""
-
-    def __init__(self):
-        self.gpus = [SimpleNamespace(time=WallTime(), identity=SimpleNamespace(name="gpu", unique_id="GPU-1"))]
-        self.markers = []
-
-    def mark(self, marker):
-        self.markers.append(marker)
-
-    def due_s(self):
-        return None
-
-    def act(self, now_s):
-        raise AssertionError("nothing is due")
-
-    def end(self, now_s=None, *, ended="job ended", exit_code=None):
-        return SimpleNamespace(model_copy=lambda update: ended)
-
-    def names(self):
-        return [marker.name for marker in self.markers]
-
-    def iterations(self):
-        return [marker.iteration for marker in self.markers if marker.name == "iteration"]
-
-
 @pytest.fixture
 def driver(tmp_path, monkeypatch):
-    driven = Driver()
+    driven = HeardMarkers()
     with Session(driven, tmp_path / "s.sock", lease=False) as session:
         monkeypatch.setenv(VARIABLE, str(session.path))
         yield driven

@@ -89,10 +89,15 @@ def test_what_is_estimated_of_a_kernel_replaces_what_was_estimated_before(study)
 
 
 def test_kernels_not_reached_are_told_from_those_measured(study):
-    with recording(study, Intent("natural", command="wastenot sweep again")) as recorder:
+    with recording(study, Intent("natural", command="wastenot kernel sweep again")) as recorder:
         keep_curve(recorder, "product", [row("product", None)], curve(()))
     coverage = study.summary().workloads[0].coverage
-    assert (coverage.measured, coverage.of, coverage.complete, coverage.command) == (1, 2, False, "wastenot sweep again")
+    assert (coverage.measured, coverage.of, coverage.complete, coverage.command) == (
+        1,
+        2,
+        False,
+        "wastenot kernel sweep again",
+    )
     with pytest.raises(StudyError, match="has not reached 1 of its kernels yet, first 'softmax'"):
         study.read()
 

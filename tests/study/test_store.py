@@ -58,7 +58,7 @@ def test_a_new_place_holds_nothing_yet(study, where):
         open(where, "x").close()  # an empty file is what a killed first import leaves
     assert study.workloads() == ()
     for verb in (study.read, study.summary):
-        with pytest.raises(StudyError, match="holds nothing yet; fill it: wastenot sweep"):
+        with pytest.raises(StudyError, match="holds nothing yet; fill it: wastenot kernel sweep"):
             verb()
     study.add(small_sweep(), source="s")
     assert_same(study.read(), small_sweep())

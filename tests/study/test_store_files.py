@@ -43,7 +43,7 @@ def refusals(where, *, writing=True):
 
 def test_a_missing_study_is_said_and_not_made(path):
     with pytest.raises(
-        StudyError, match=r"there is no study; make one: wastenot sweep .*wastenot import SWEEP.csv --study "
+        StudyError, match=r"there is no study; make one: wastenot kernel sweep .*wastenot study import SWEEP.csv --study "
     ):
         open_study(path)
     for message in refusals(path, writing=False):

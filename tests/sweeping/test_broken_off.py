@@ -73,7 +73,7 @@ def test_a_complete_grid_is_proven(at):
 
 
 def test_a_sweep_out_of_time_is_incomplete_until_it_is_resumed(at):
-    outcome = at.sweep(budget_s=HALF_S, command="wastenot sweep again")
+    outcome = at.sweep(budget_s=HALF_S, command="wastenot kernel sweep again")
     assert outcome.out_of_time
     made = plan(at.study, as_measured=True)
     here = made.coverage
@@ -82,7 +82,9 @@ def test_a_sweep_out_of_time_is_incomplete_until_it_is_resumed(at):
     assert certificate(made).value == "best of those measured"
     assert f"among the {here.measured:,} of {at.points:,} points measured, no" in certificate(made).detail
     note = warnings(made)[0]
-    assert note.startswith("Incomplete: the sweep was broken off") and note.endswith("Resume it: wastenot sweep again")
+    assert note.startswith("Incomplete: the sweep was broken off") and note.endswith(
+        "Resume it: wastenot kernel sweep again"
+    )
     assert compare(at.study).coverage == here
     assert whole_frontier(at.study, [0.0]).coverage == here
     (summary,) = at.study.summary().workloads
@@ -195,7 +197,7 @@ sys.exit(run(words))
 def test_a_sweep_that_is_broken_off_says_so_and_how_to_resume_it(tmp_path, number):
     """The program is sent the signal once it has stored 60 rows, of every kernel one at least."""
     flags = ["--core-step", "300", "--warm-up", "0.2", "--window", "0.5"]
-    command = ["sweep", "gpt3-small", "--device", DEVICE, "--study", "s.db", *flags]
+    command = ["kernel", "sweep", "gpt3-small", "--device", DEVICE, "--study", "s.db", *flags]
     program = subprocess.run(
         [sys.executable, "-c", ENDS_ITSELF, str(int(number)), *command], cwd=tmp_path, stderr=subprocess.PIPE, text=True,
         check=False, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},

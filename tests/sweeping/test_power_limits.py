@@ -83,25 +83,36 @@ def test_limits_go_from_a_sweep_into_a_plan(name, tmp_path):
 def test_limits_survive_csv_a_recording_and_a_report(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     options = ["--granularity", "iteration"]
-    sweep = ["sweep", "gpt3-xl", "--device", "sim:h200", "--study", "s.db", "--power-limit", "550W,600,650", *options]
+    sweep = [
+        "kernel",
+        "sweep",
+        "gpt3-xl",
+        "--device",
+        "sim:h200",
+        "--study",
+        "s.db",
+        "--power-limit",
+        "550W,600,650",
+        *options,
+    ]
     assert run_command(sweep) == 0
     assert "1 iteration × 4 settings" in capsys.readouterr().err
-    assert run_command(["export", "s.csv", "--study", "s.db"]) == 0
-    assert run_command(["import", "s.csv", "--study", "again.db", "--workload", "x"]) == 0
+    assert run_command(["study", "export", "s.csv", "--study", "s.db"]) == 0
+    assert run_command(["study", "import", "s.csv", "--study", "again.db", "--workload", "x"]) == 0
     once, again = (wn.open_study(name).read() for name in ("s.db", "again.db"))
     assert np.array_equal(once.power_limit_w, again.power_limit_w, equal_nan=True)
     # A recording takes the limits it has, by itself or named.
     for flags, settings in (([], 3), (["--power-limit", "600"], 1)):
         into = f"r{settings}.db"
-        assert run_command(["sweep", "s.db", "--device", "recorded:s.db", "--study", into, *options, *flags]) == 0
+        assert run_command(["kernel", "sweep", "s.db", "--device", "recorded:s.db", "--study", into, *options, *flags]) == 0
         replayed = wn.open_study(into).read()
         assert len({limit for limit in replayed.power_limit_w if not np.isnan(limit)}) == settings
         assert replayed.power_limit_w[0] != replayed.power_limit_w[0] and replayed.setting(0) == AUTO
     capsys.readouterr()
-    assert run_command(["plan", "--study", "s.db", "--max-slowdown", "10%", "-v", *options]) == 0
+    assert run_command(["kernel", "plan", "--study", "s.db", "--max-slowdown", "10%", "-v", *options]) == 0
     said = capsys.readouterr().out
     assert "nvidia-smi -i 0 -pl" in said and "Limit, W" in said
-    report = ["report", "--study", "s.db", "--max-slowdown", "10%", *options, "--out", "r.html"]
+    report = ["report", "s.db", "--max-slowdown", "10%", *options, "--page", "r.html"]
     assert run_command(report) == 0
     page = (tmp_path / "r.html").read_text()
     assert "auto, power limits" in page and "and power limit" in page
@@ -118,7 +129,7 @@ def test_limits_survive_csv_a_recording_and_a_report(tmp_path, monkeypatch, caps
 )
 def test_limits_that_make_no_sense_are_refused_in_a_line(flags, says, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert run_command(["sweep", "gpt3-xl", "--device", "sim:h200", "--study", "s.db", *flags]) == 2
+    assert run_command(["kernel", "sweep", "gpt3-xl", "--device", "sim:h200", "--study", "s.db", *flags]) == 2
     assert says in capsys.readouterr().err
     assert not (tmp_path / "s.db").exists()
 

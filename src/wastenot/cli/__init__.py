@@ -1,1 +1,1 @@
-"""The command line: thin verbs over the Python API."""
+"""The command line: thin commands over the Python API."""

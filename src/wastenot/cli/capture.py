@@ -1,4 +1,4 @@
-"""``wastenot capture``: any PyTorch program's step as a workload."""
+"""``wastenot kernel capture``: any PyTorch program's step as a workload."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program that a verb runs: it has the terminal, signals are passed on to it, and its exit code is the verb's."""
+"""A program that a command runs: it has the terminal, signals are passed on to it, and its exit code is the command's."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def _say_next(out: Path) -> None:
     from wastenot.devices.common.machine import look
 
     step = first_step(look())
-    command = step.command if step.command != DEMO else f"wastenot plan --study {out / 'study.db'} --max-slowdown 2%"
+    command = step.command if step.command != DEMO else f"wastenot kernel plan --study {out / 'study.db'} --max-slowdown 2%"
     _tell("")
     _tell(step.verdict)
     typer.echo(f"Next: {command}")

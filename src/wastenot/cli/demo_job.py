@@ -48,7 +48,7 @@ def apply_in_demo(plan: Plan, device: str, out: Path, *, with_page: bool) -> lis
     if with_page:
         from wastenot.control.page.page import applied_page
 
-        made_by = ["wastenot", "report", "--applied", str(out / _SUMMARY), "--out", str(out / PAGE_OF_THE_JOB)]
+        made_by = ["wastenot", "report", str(out / _SUMMARY), "--page", str(out / PAGE_OF_THE_JOB)]
         applied_page(run).write(out / PAGE_OF_THE_JOB, command=shlex.join(made_by))
     _, _, verdict, _ = story_of(run)
     return [f"Applied   {live_text(run.status)}", f"          {verdict}"]

@@ -11,7 +11,7 @@ from wastenot.terminal import completing
 from wastenot.terminal.options import DeviceOption, JsonOption, SeedOption, parse_budget, say_left_changed
 
 if TYPE_CHECKING:
-    from wastenot.meters.sensors.identity import SensorIdentity
+    from wastenot.meters.sensors.identity import SensorIdentity, Sensors
 
 
 def sensor(
@@ -29,7 +29,7 @@ def sensor(
         str, typer.Option("--budget", metavar="TIME", help="Device time to spend at most, such as 60s.")
     ] = "60s",
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE.json", help="Write the result, for wastenot profile --sensors.")
+        Path | None, typer.Option("--out", metavar="FILE.json", help="Write the result, for wastenot profile run --sensors.")
     ] = None,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
@@ -57,14 +57,26 @@ def sensor(
     if as_json:
         print_json("sensor", sensors_document(sensors))
         return
-    for one in sensors.channels:
-        typer.echo(_line(one))
-    # A note about several channels is printed once.
-    for note in dict.fromkeys(note for one in sensors.channels for note in one.notes):
-        names = [one.channel for one in sensors.channels if note in one.notes]
-        say(("" if len(names) == len(sensors.channels) else f"{', '.join(names)}: ") + note)
+    for line in sensor_lines(sensors):
+        typer.echo(line)
+    for note in sensor_notes(sensors):
+        say(note)
     if out is not None:
         say(f"{out}: written")
+
+
+def sensor_lines(sensors: Sensors) -> list[str]:
+    """What is known of each channel."""
+    return [_line(one) for one in sensors.channels]
+
+
+def sensor_notes(sensors: Sensors) -> list[str]:
+    """Notes; one about several channels stands once."""
+    notes = []
+    for note in dict.fromkeys(note for one in sensors.channels for note in one.notes):
+        names = [one.channel for one in sensors.channels if note in one.notes]
+        notes.append(("" if len(names) == len(sensors.channels) else f"{', '.join(names)}: ") + note)
+    return notes
 
 
 def _line(one: SensorIdentity) -> str:

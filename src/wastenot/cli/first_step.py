@@ -35,7 +35,7 @@ def first_step(machine: Machine) -> FirstStep:
     left = [journal for journal in machine.journals if journal.restorable]
     if left:
         count = "a GPU" if len(left) == 1 else f"{len(left)} GPUs"
-        reset = "wastenot reset"
+        reset = "wastenot device reset"
         if machine.rights.forbidden is not None:
             reset = f"env -u WASTENOT_READ_ONLY {reset}"
         return FirstStep(f"A run of wastenot was killed and left the clocks of {count} changed.", reset)
@@ -105,7 +105,7 @@ def _without_torch(machine: Machine, here: str) -> FirstStep:
 def _with_gpu(machine: Machine, here: str, gpu: Examined) -> FirstStep:
     rights = machine.rights
     on = f"{_WORKLOAD} --device {gpu.name}"
-    natural = f"wastenot natural {on}"
+    natural = f"wastenot kernel natural {on}"
     if not gpu.clocks:
         return FirstStep(f"{here}, which offers no choice of clocks: measure without setting any.", natural)
     through_daemon = machine.control.way == "daemon" and gpu.uuid in machine.control.allowed
@@ -118,7 +118,7 @@ def _with_gpu(machine: Machine, here: str, gpu: Examined) -> FirstStep:
     how = "through wastenotd" if through_daemon else "as far as can be known without trying (root)"
     return FirstStep(
         f"{here}: its clocks may be set, {how}. Afterwards they are reset to the driver's defaults.",
-        f"wastenot sweep {on} --study {_WORKLOAD}.db --allow-clock-control --dry-run",
+        f"wastenot kernel sweep {on} --study {_WORKLOAD}.db --allow-clock-control --dry-run",
     )
 
 

@@ -1,4 +1,4 @@
-"""The program ``wastenot``: its verbs, and how errors are shown."""
+"""The program ``wastenot``: its commands, and how errors are shown."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Annotated, Any
 
 import typer
 
-from wastenot.cli import apply, capture, demo, devices, doctor, monitoring, report, studies, tune, workloads
-from wastenot.cli.help_text import Verb, Verbs
+from wastenot.cli import apply, capture, demo, devices, doctor, monitoring, report, show, studies, tune, workloads
+from wastenot.cli.help_text import GROUPS, Command, Commands, Group, leaves
 from wastenot.cli.option_groups import expand_groups
 from wastenot.cli.usage import usage_text
 from wastenot.core.errors import CannotRunError, ClocksRefusedError, DeviceError, WastenotError
 from wastenot.core.processes import Terminated
 from wastenot.jobs import cli as jobs
-from wastenot.jobs.judge import cli as recur
+from wastenot.jobs.judge import cli as replay
 from wastenot.kernels.cli import calibrate, forecast, iteration, latency, natural, pairs, plan, sweep, validate, whole_loop
 from wastenot.pipelines import cli as pipeline
 from wastenot.pipelines.run import cli as straggler
 from wastenot.profiles import cli as profiles
-from wastenot.serving.cli import engine, recommend, serve_bench, serve_control, serve_sim, steer
+from wastenot.serving.cli import engine, recommend, serve_bench, serve_control, simulate
 from wastenot.terminal.completing import complete, name_the_shell
 from wastenot.terminal.flags import flag_of, know_flags
 
@@ -32,65 +32,77 @@ DONE, FAULT, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 _ClickError: type[Exception] = typer.BadParameter.__mro__[2]
 
+_SETTINGS: dict[str, Any] = {
+    "add_completion": False, "pretty_exceptions_enable": False, "rich_markup_mode": None,
+    "context_settings": {"help_option_names": ["-h", "--help"], "max_content_width": 110},
+}  # fmt: skip
 app = typer.Typer(
     name="wastenot",
     help="Find the energy that a GPU wastes while it trains or serves an LLM, and plan the clocks that would save it.",
-    cls=Verbs,
-    add_completion=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    cls=Commands,
+    **{**_SETTINGS, "add_completion": True},
 )
 
-_VERBS: dict[str, Callable[..., None]] = {
+_COMMANDS: dict[str, Callable[..., None]] = {
     "demo": demo.demo,
-    "run": whole_loop.run,
-    "natural": natural.natural,
-    "reproduce": whole_loop.reproduce,
     "doctor": doctor.doctor,
-    "sensor": devices.sensor,
-    "latency": latency.latency,
-    "reset": devices.reset,
-    "import": studies.import_,
-    "show": studies.show,
-    "export": studies.export,
-    "capture": capture.capture,
     "monitor": monitoring.monitor,
-    "profile": profiles.profile,
-    "profiles": profiles.profiles,
-    "sweep": sweep.sweep,
-    "serve-bench": serve_bench.serve_bench,
-    "refine": sweep.refine,
-    "validate": validate.validate,
-    "transfer": validate.transfer,
-    "forecast": forecast.forecast,
-    "calibrate": calibrate.calibrate,
-    "plan": plan.plan,
-    "pipeline": pipeline.pipeline,
     "apply": apply.apply,
-    "straggler": straggler.straggler,
-    "engine": engine.engine,
-    "steer": steer.steer,
-    "serve-sim": serve_sim.serve_sim,
-    "serve-control": serve_control.serve_control,
     "tune": tune.tune,
-    "jobs": jobs.jobs,
-    "job": jobs.job,
-    "recommend": recommend.recommend,
-    "recur": recur.recur,
-    "frontier": plan.frontier,
-    "compare": plan.compare,
-    "diff": plan.diff,
-    "iteration": iteration.iteration,
-    "pairs": pairs.pairs,
+    "show": show.show,
     "report": report.report,
-    "workloads": workloads.workloads,
-    "workload": workloads.workload,
+    "diff": plan.diff,
+    "kernel run": whole_loop.run,
+    "kernel workloads": workloads.workloads,
+    "kernel capture": capture.capture,
+    "kernel sweep": sweep.sweep,
+    "kernel natural": natural.natural,
+    "kernel plan": plan.plan,
+    "kernel frontier": plan.frontier,
+    "kernel forecast": forecast.forecast,
+    "kernel validate": validate.validate,
+    "kernel refine": sweep.refine,
+    "kernel transfer": validate.transfer,
+    "kernel iteration": iteration.iteration,
+    "kernel pairs": pairs.pairs,
+    "profile run": profiles.profile,
+    "profile compare": profiles.profiles,
+    "pipeline plan": pipeline.pipeline,
+    "pipeline straggler": straggler.straggler,
+    "job list": jobs.jobs,
+    "job show": jobs.job,
+    "job replay": replay.replay,
+    "serve bench": serve_bench.serve_bench,
+    "serve profile": engine.engine,
+    "serve recommend": recommend.recommend,
+    "serve simulate": simulate.simulate,
+    "serve control": serve_control.serve_control,
+    "study import": studies.import_,
+    "study export": studies.export,
+    "device sensor": devices.sensor,
+    "device latency": latency.latency,
+    "device calibrate": calibrate.calibrate,
+    "device reset": devices.reset,
+    "reproduce": whole_loop.reproduce,
 }
+"""Every command, by the words that follow ``wastenot``."""
+
+
+def _show_help(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
 _FOLLOWED_BY_A_COMMAND = {"ignore_unknown_options": True, "allow_interspersed_args": False}
-for _name, _verb in _VERBS.items():
-    _settings = _FOLLOWED_BY_A_COMMAND if _name == "monitor" else None
-    app.command(_name, cls=Verb, context_settings=_settings)(expand_groups(_verb))
+_groups: dict[str, typer.Typer] = {"": app}
+for _words, _command in _COMMANDS.items():
+    _group, _, _name = _words.rpartition(" ")
+    if _group not in _groups:
+        _groups[_group] = typer.Typer(name=_group, help=GROUPS[_group], cls=Group, **_SETTINGS)
+        _groups[_group].callback(invoke_without_command=True)(_show_help)
+        app.add_typer(_groups[_group])
+    _settings = _FOLLOWED_BY_A_COMMAND if _words == "monitor" else None
+    _groups[_group].command(_name, cls=Command, context_settings=_settings)(expand_groups(_command))
 
 
 @app.callback(invoke_without_command=True)
@@ -104,19 +116,18 @@ def root(
 
         print(own_version())
         raise typer.Exit
-    if context.invoked_subcommand is None:
-        print(context.get_help())
+    _show_help(context)
 
 
 @cache
-def _command() -> Any:
-    """All verbs and their options, made once: Typer reads the signatures of all verbs for it."""
+def _root() -> Any:
+    """All commands and their options, made once: Typer reads the signatures of all for it."""
     return typer.main.get_command(app)
 
 
 def _flags() -> set[str]:
-    """The flags of all verbs."""
-    return {flag for verb in _command().commands.values() for parameter in verb.params for flag in parameter.opts}
+    """The flags of all commands."""
+    return {flag for command in leaves(_root()).values() for parameter in command.params for flag in parameter.opts}
 
 
 know_flags(_flags)
@@ -140,12 +151,12 @@ def run(arguments: list[str] | None = None) -> int:
         The exit code.
     """
     try:
-        answer = complete(lambda: _command()(prog_name="wastenot"))
+        answer = complete(lambda: _root()(prog_name="wastenot"))
         if answer is not None:
             print(answer)
             return DONE
         arguments = name_the_shell(sys.argv[1:] if arguments is None else arguments)
-        code = _command()(arguments, prog_name="wastenot", standalone_mode=False)
+        code = _root()(arguments, prog_name="wastenot", standalone_mode=False)
         sys.stdout.flush()
     except WastenotError as error:
         refused = isinstance(error, (CannotRunError, ClocksRefusedError))

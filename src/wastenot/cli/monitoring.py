@@ -55,7 +55,7 @@ def monitor(
         typer.Option(
             "--metrics-port",
             metavar="PORT",
-            help="Serve energy and power to Prometheus, and to 'wastenot serve-bench --meter', on this port.",
+            help="Serve energy and power to Prometheus, and to 'wastenot serve bench --meter', on this port.",
         ),
     ] = None,
     metrics_host: Annotated[

@@ -1,4 +1,4 @@
-"""Options that several verbs share, declared once: a dataclass parameter of a verb stands for an option per field."""
+"""Options that several commands share, declared once: a dataclass parameter of a command stands for an option per field."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Callable
 from typing import Any, get_type_hints
 
 
-def expand_groups(verb: Callable[..., None]) -> Callable[..., None]:
-    """A verb as Typer takes it: each dataclass among its parameters is replaced by its fields, which it is built from.
+def expand_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """A command as Typer takes it: each dataclass among its parameters is replaced by its fields, which it is built from.
 
     Args:
-        verb: its parameters, and the fields of the dataclasses, are annotated with ``typer.Option`` or ``Argument``.
+        command: its parameters, and the fields of the dataclasses, are annotated with ``typer.Option`` or ``Argument``.
     """
     parameters: list[inspect.Parameter] = []
     groups: dict[str, tuple[type, list[str]]] = {}
-    for parameter in inspect.signature(verb, eval_str=True).parameters.values():
+    for parameter in inspect.signature(command, eval_str=True).parameters.values():
         group = parameter.annotation
         if not (isinstance(group, type) and dataclasses.is_dataclass(group)):
             parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
@@ -37,9 +37,9 @@ def expand_groups(verb: Callable[..., None]) -> Callable[..., None]:
     def expanded(**values: Any) -> None:
         for name, (group, fields) in groups.items():
             values[name] = group(**{field: values.pop(field) for field in fields})
-        verb(**values)
+        command(**values)
 
-    expanded.__name__, expanded.__doc__, expanded.__module__ = verb.__name__, verb.__doc__, verb.__module__
+    expanded.__name__, expanded.__doc__, expanded.__module__ = command.__name__, command.__doc__, command.__module__
     expanded.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     expanded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return expanded

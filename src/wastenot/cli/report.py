@@ -1,110 +1,135 @@
-"""The verb report: any result as a page."""
+"""``wastenot report``: a study, or a file of results, as a page."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import fields
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wastenot.core.errors import BadInputError
 from wastenot.core.wording import counted
-from wastenot.terminal.options import FiguresOption, JsonOption, PlanOptions, PriceOptions, ReportSource, SweepOptions
+from wastenot.terminal.flags import flag_of
+from wastenot.terminal.options import (
+    EnergiesOption,
+    FiguresOption,
+    JsonOption,
+    PlanOptions,
+    PriceOptions,
+    SweepOptions,
+    WorkloadOption,
+)
+
+if TYPE_CHECKING:
+    from wastenot.cli.result_files import Kind
 
 _NO_PAGES = (".pdf", ".png", ".svg", ".json", ".md", ".csv", ".db")
 
 
 def report(
-    shown: ReportSource,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE.html", help="The page to write.")],
     goal: PlanOptions,
     price_options: PriceOptions,
-    plan: Annotated[
-        Path | None,
-        typer.Option(
-            "--plan", metavar="PLAN.json", help="Show this plan, such as one that validate wrote; by default makes one."
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|STUDY",
+            help="A study, of which a plan is made and shown, or the file of a plan, a run, a profile, ...",
         ),
+    ],
+    page: Annotated[
+        Path | None, typer.Option("--page", metavar="FILE.html", help="The page; by default FILE.html, beside the file.")
     ] = None,
-    applied: Annotated[
-        Path | None,
-        typer.Option(
-            "--applied", metavar="RUN.json", help="Show a run under a plan, from what 'wastenot apply --out' wrote."
-        ),
+    study: Annotated[
+        str | None, typer.Option("--study", metavar="FILE|URL", help="Of a plan: the study that it was made from.")
     ] = None,
-    pipeline: Annotated[
-        Path | None,
-        typer.Option("--pipeline", metavar="PIPELINE.json", help="Show a pipeline's plan, which 'wastenot pipeline' wrote."),
-    ] = None,
+    workload: WorkloadOption = None,
+    energies: EnergiesOption = None,
     figures: FiguresOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a plan, or a run under one, as a self-contained page.
+    """Write any result as a self-contained page.
 
     Headline numbers, figures and tables; it needs no network.
     """
-    from wastenot.core.errors import BadInputError
+    from wastenot.cli.result_files import KINDS, is_study, kind_of
+    from wastenot.terminal.option_rules import check_output
+
+    if page is not None and page.suffix.lower() in _NO_PAGES:
+        raise BadInputError(
+            f"--page {page}: the page is HTML: name it .html; for SVG, PDF and PNG of each figure: --figures DIR"
+        )
+    of_study = is_study(source)
+    kind = "plan" if of_study else kind_of(Path(source))
+    if "://" in source and page is None:
+        raise BadInputError("--page: name the page to write, such as report.html")
+    target = page or Path(source).with_suffix(".html")
+    if page is None:
+        check_output(target, "page")
+    others = {"workload": workload, "energies": energies}
+    if of_study:
+        _refuse({"study": study}, source, "a study itself")
+        measured = SweepOptions(source, workload, energies)
+    elif kind == "plan":
+        _refuse({**_given(goal), **others}, source, "a plan already")
+        if study is None:
+            raise BadInputError(f"{source}: a plan's page shows the measurements, too: give their study (--study)")
+        measured = SweepOptions(study)
+    else:
+        _refuse({**_given(goal), **others, "study": study, **_given(price_options)}, source, KINDS[kind].what)
+        _report_of_a_file(kind, KINDS[kind], Path(source), target, figures, as_json=as_json)
+        return
+    plan = None if of_study else Path(source)
+    _report_of_a_plan(measured, plan, goal, price_options, target, figures, as_json=as_json)
+
+
+def _given(options: PlanOptions | PriceOptions) -> dict[str, object]:
+    """Those of a group's options that are not at their default."""
+    values = ((field.name, getattr(options, field.name), field.default) for field in fields(options))
+    return {name: value for name, value, default in values if value != default}
+
+
+def _refuse(given: dict[str, object], source: str, what: str) -> None:
+    """What a result knows already cannot be asked for."""
+    for name, value in given.items():
+        if value is not None:
+            raise BadInputError(f"{flag_of(name)}: has no effect on {source}, which is {what}; leave it out")
+
+
+def _report_of_a_plan(
+    measured: SweepOptions,
+    plan: Path | None,
+    goal: PlanOptions,
+    price: PriceOptions,
+    page: Path,
+    figures: Path | None,
+    *,
+    as_json: bool,
+) -> None:
     from wastenot.kernels.verbs import report as write_report
     from wastenot.planning.plan import read_plan
     from wastenot.terminal.output import print_json, say, typed_command
 
-    if out.suffix.lower() in _NO_PAGES:
-        raise BadInputError(
-            f"--out {out}: the page is HTML: name it .html; for SVG, PDF and PNG of each figure: --figures DIR"
-        )
-    if applied is not None:
-        _report_of_a_run(applied, out, figures, as_json=as_json)
-        return
-    if pipeline is not None:
-        _report_of_a_pipeline(pipeline, out, figures, as_json=as_json)
-        return
-    price, source = price_options.price(), shown.sweep()
-    if plan is None:
-        made = goal.plan(source.read(goal.granularity))
-    else:
-        _refuse_a_goal_beside_a_plan(source, goal)
-        made = read_plan(plan)
-    command = typed_command(source.study)
-    page, *files = write_report(source.study, out, plan=made, figures=figures, price=price, command=command)
-    say(f"{page}: report written")
+    made = goal.plan(measured.read(goal.granularity)) if plan is None else read_plan(plan)
+    command = typed_command(measured.study)
+    _, *files = write_report(measured.study, page, plan=made, figures=figures, price=price.price(), command=command)
+    say(f"{page}: page written")
     if figures is not None:
         say(f"{figures}: {counted(len(files), 'figure file')} written")
     if as_json:
         print_json("report", {"page": str(page), "figures": list(map(str, files)), "plan": made.document()})
 
 
-def _report_of_a_run(applied: Path, out: Path, figures: Path | None, *, as_json: bool) -> None:
-    from wastenot.control.page.page import applied_page
-    from wastenot.control.status import read_summary
+def _report_of_a_file(kind: str, known: Kind, path: Path, page: Path, figures: Path | None, *, as_json: bool) -> None:
     from wastenot.terminal.output import print_json, typed_command
     from wastenot.terminal.written_page import write_page
 
-    summary = read_summary(applied)
-    files = write_page(applied_page(summary), out, figures, command=typed_command(str(applied)))
+    if known.page is None:
+        raise BadInputError(f"{path}: {known.what}, of which there is no page; 'wastenot show {path}' shows it")
+    files = write_page(known.page(path), page, figures, command=typed_command(str(path)))
     if as_json:
-        run = summary.model_dump(mode="json", by_alias=True)
-        print_json("report", {"page": str(out), "figures": list(map(str, files)), "plan": None, "run": run})
-
-
-def _report_of_a_pipeline(plan: Path, out: Path, figures: Path | None, *, as_json: bool) -> None:
-    from wastenot.pipelines.page.page import pipeline_page
-    from wastenot.pipelines.plan.overview import pipeline_overview
-    from wastenot.pipelines.plan.plan_file import read_pipeline_plan
-    from wastenot.terminal.output import print_json, typed_command
-    from wastenot.terminal.written_page import write_page
-
-    overview = pipeline_overview(read_pipeline_plan(plan))
-    files = write_page(pipeline_page(overview), out, figures, command=typed_command(str(plan)))
-    if as_json:
-        written = {"page": str(out), "figures": list(map(str, files))}
-        print_json("report", {**written, "plan": None, "pipeline": overview.plan.document()})
-
-
-def _refuse_a_goal_beside_a_plan(source: SweepOptions, goal: PlanOptions) -> None:
-    """A plan that is made already knows what it is of and for."""
-    from dataclasses import replace
-
-    from wastenot.core.errors import BadInputError
-
-    if goal != PlanOptions() or source != replace(source, workload=None, energies=None):
-        raise BadInputError(
-            "--plan: the plan in the file has its workload, objective and limit already; leave out what asks for another"
-        )
+        written = {"page": str(page), "figures": list(map(str, files)), "plan": None}
+        key = {"apply": "run", "pipeline": "pipeline"}.get(kind)
+        shown = {} if key is None else {key: json.loads(path.read_text(encoding="utf-8-sig"))}
+        print_json("report", written | shown)

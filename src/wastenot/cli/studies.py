@@ -17,12 +17,8 @@ from wastenot.terminal.options import (
     StudyOption,
     WorkloadOption,
 )
-from wastenot.workloads.identity import WorkloadKey
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from wastenot.study.summary import StudySummary, SweepSummary, WorkloadSummary
     from wastenot.study.sweep import Sweep
 
 
@@ -123,100 +119,6 @@ def _regularity_note(sweep: Sweep) -> str | None:
             f"as '{sweep.kernels[kernel].name}' at {absent}"
         )
     return "; ".join(said) or None
-
-
-def show(study: StudyOption, as_json: JsonOption = False) -> None:
-    """Show what a study contains."""
-    from wastenot.study.store import open_study
-    from wastenot.terminal.output import as_values, console, print_json
-
-    summary = open_study(study).summary()
-    if as_json:
-        document = as_values(summary)
-        others = document.pop("others")
-        print_json("show", document | others)
-    else:
-        console().print(_summary_text(study, summary))
-
-
-def _summary_text(study: str, summary: StudySummary) -> RenderableType:
-    from rich.markup import escape
-
-    from wastenot.serving.cli.cluster_runs import cluster_runs_text
-    from wastenot.serving.cli.serving_points import servers_text
-    from wastenot.study.plausible import implausible_power
-    from wastenot.terminal.tables import Group, plain_table
-
-    table = plain_table(
-        ("workload", "energies", "by", "origin", "passes"),
-        ("kernels", "settings", "rows", "auto time (s)", "auto energy (J)"),
-        less_important=("passes", "rows", "kernels"),
-    )
-    for workload in summary.workloads:
-        table.add_row(
-            escape(workload.name),
-            workload.state,
-            workload.granularity,
-            workload.origin,
-            escape(", ".join(workload.passes)) or "-",
-            f"{workload.kernels:,}",
-            f"{workload.settings:,}",
-            f"{workload.rows:,}",
-            f"{workload.auto_time_s:.6g}",
-            f"{workload.auto_energy_j:.6g}",
-        )
-    imports = [
-        f"  {when.imported_at:%Y-%m-%d %H:%M} UTC  {counted(when.rows, 'row')} from {escape(when.source)} "
-        f"into '{escape(workload.name)}'"
-        for workload in summary.workloads
-        for when in workload.imports
-    ]
-    device = f"device {escape(summary.device)}" if summary.device else "no measurements"
-    head = (
-        f"[bold]{escape(study)}[/]: {device}; schema {summary.schema_version}, created by "
-        f"{escape(summary.created_by)} on {summary.created_at:%Y-%m-%d %H:%M} UTC"
-    )
-    sweeps = [f"  {escape(_sweep_line(workload, sweep))}" for workload in summary.workloads for sweep in workload.sweeps]
-    held = [
-        f"  '{escape(workload.name)}' is being measured by {escape(str(workload.holder))}"
-        for workload in summary.workloads
-        if workload.holder is not None
-    ]
-    others = summary.others
-    names = ", ".join(others["jobs"])
-    jobs = [f"jobs (wastenot jobs --study {escape(study)}): {escape(names)}"] if names else []
-    servers = [*servers_text(others["servers"], others["serving_runs"]), *cluster_runs_text(others["cluster_runs"])]
-    if not summary.workloads:
-        return Group(head, *jobs, *servers)
-    parts: list[RenderableType] = [head, *jobs, *servers, "", table, "", "imports", *imports]
-    doubts = [
-        f"  '{escape(workload.name)}': {doubt}"
-        for workload in summary.workloads
-        if (doubt := implausible_power(workload.auto_time_s, workload.auto_energy_j)) is not None
-    ]
-    parts += ["", "[yellow]doubtful[/]", *doubts] if doubts else []
-    return Group(*parts, *(["", "sweeps", *sweeps] if sweeps else []), *(["", "under way", *held] if held else []))
-
-
-def _sweep_line(workload: WorkloadSummary, sweep: SweepSummary) -> str:
-    """What one sweep set out to do, how far it came, and how to resume it."""
-    key = WorkloadKey(workload.name, workload.state, workload.granularity)
-    what = {
-        "grid": f"grid of {sweep.settings + 1:,} settings with auto",
-        "search": f"search among {counted(sweep.settings, 'setting')}",
-        "auto": "default clocks only",
-        "refine": "a plan's finalists again",
-        "natural": "natural clocks, none set",
-    }[sweep.kind]
-    if sweep.share is not None:
-        what += f" (share {sweep.share:g}, max slowdown {sweep.max_slowdown:g})"
-    how_far = f"{sweep.measured:,} of {sweep.points:,} {'kernels' if sweep.kind == 'natural' else 'points'}"
-    if sweep.finished_at is not None:
-        end = f"finished {sweep.finished_at:%Y-%m-%d %H:%M} UTC"
-    else:
-        end = f"not finished, begun {sweep.started_at:%Y-%m-%d %H:%M} UTC"
-        end += f"; resume it: {sweep.command}" if sweep.command and workload.holder is None else ""
-    return f"'{key}': {what}: {how_far}; {end}"
 
 
 def export(

@@ -21,7 +21,14 @@ from wastenot.cli.watched_run import (
 )
 from wastenot.core.vendors import with_drivers
 from wastenot.terminal import completing, quantities
-from wastenot.terminal.options import JsonOption, MaxSlowdownOption, ShapeOptions, parse_clocks, parse_power_limits
+from wastenot.terminal.options import (
+    JsonOption,
+    MaxSlowdownOption,
+    PageOption,
+    ShapeOptions,
+    parse_clocks,
+    parse_power_limits,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,9 +97,7 @@ def tune(
     summary: Annotated[
         Path | None, typer.Option("--summary", metavar="FILE", help="Write a summary of the run to this file, as JSON.")
     ] = None,
-    report: Annotated[
-        Path | None, typer.Option("--report", metavar="FILE.html", help="Write a page of the run to this file.")
-    ] = None,
+    page: PageOption = None,
     metrics_port: Annotated[
         int | None,
         typer.Option("--metrics-port", metavar="PORT", help="Serve metrics to Prometheus on this port; 0 takes a free one."),
@@ -163,7 +168,7 @@ def tune(
     if dry_run:
         _show_ladders(gpus, ladders, as_json=as_json)
         return
-    shown = ShownOptions(summary, report, metrics_port, interval, quiet)
+    shown = ShownOptions(summary, page, metrics_port, interval, quiet)
     what = _Job(gpus, ladders, max_slowdown, tolerance, parse_budget(budget), seed)
     code, run = 0, None
     if simulated:

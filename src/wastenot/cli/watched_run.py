@@ -18,6 +18,7 @@ import typer
 
 from wastenot.cli.child_program import Child, exit_code, running_program
 from wastenot.terminal import quantities
+from wastenot.terminal.options import PageOption
 
 if TYPE_CHECKING:
     from wastenot.cli.bottom_lines import BottomLines
@@ -36,9 +37,7 @@ class ShownOptions:
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write a summary of the run to this file, as JSON.")
     ] = None
-    report: Annotated[
-        Path | None, typer.Option("--report", metavar="FILE.html", help="Write a page of the run to this file.")
-    ] = None
+    page: PageOption = None
     metrics_port: Annotated[
         int | None,
         typer.Option("--metrics-port", metavar="PORT", help="Serve metrics to Prometheus on this port; 0 takes a free one."),
@@ -194,11 +193,11 @@ def write_outcome(summary: Summary, shown: ShownOptions) -> None:
         if shown.out is not None:
             write_text(shown.out, json_text(document) + "\n")
             say_wastenot(f"{shown.out}: summary written")
-        if shown.report is not None:
+        if shown.page is not None:
             from wastenot.control.page.page import applied_page
 
-            applied_page(summary).write(shown.report, command=shlex.join(["wastenot", *sys.argv[1:]]))
-            say_wastenot(f"{shown.report}: page written")
+            applied_page(summary).write(shown.page, command=shlex.join(["wastenot", *sys.argv[1:]]))
+            say_wastenot(f"{shown.page}: page written")
     except WastenotError as error:  # the job's exit code stays
         say_wastenot(f"error: {error}")
 

@@ -1,4 +1,4 @@
-"""Verbs on workloads: list the models, and show the kernels of one."""
+"""``wastenot kernel workloads``: the models that are known, and the kernels of one."""
 
 from __future__ import annotations
 
@@ -19,29 +19,17 @@ if TYPE_CHECKING:
     from wastenot.workloads.models import Model
 
 
-def workloads(as_json: JsonOption = False) -> None:
-    """List the models whose kernels are known analytically."""
-    from wastenot.terminal.output import as_values, console, print_json
-    from wastenot.workloads.build import list_workloads
-
-    models = list_workloads()
-    if as_json:
-        print_json("workloads", {"workloads": [as_values(model) | {"parameters": model.parameters} for model in models]})
-    else:
-        console().print(_models_text(models))
-
-
-def workload(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME",
-            autocompletion=completing.workloads,
-            help="A model such as gpt3-xl ('wastenot workloads' lists them), a captured workload (.json), or a study.",
-        ),
-    ],
+def workloads(
     shape_options: ShapeOptions,
-    in_study: WorkloadOption = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[NAME]",
+            autocompletion=completing.workloads,
+            help="A model such as gpt3-xl, a captured workload (.json), or a study; without it, all models are listed.",
+        ),
+    ] = None,
+    workload: WorkloadOption = None,
     device: Annotated[
         str | None,
         typer.Option(
@@ -53,21 +41,30 @@ def workload(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the kernels of a model, captured workload or study.
+    """List the models that are known, or show the kernels of one.
 
-    Shapes, FLOPs, bytes, and whether computing or memory bounds them on a GPU.
+    Of a model, a captured workload or a study: shapes, FLOPs, bytes, and whether computing or memory bounds them on a GPU.
     """
     from wastenot.meters.tasks import find_workload
-    from wastenot.terminal.output import console, print_json
+    from wastenot.terminal.output import as_values, console, print_json
     from wastenot.workloads.bound import find_roofline
+    from wastenot.workloads.build import list_workloads
 
+    if name is None:
+        models = list_workloads()
+        if as_json:
+            known = [as_values(model) | {"parameters": model.parameters} for model in models]
+            print_json("workloads", {"workloads": known})
+        else:
+            console().print(_models_text(models))
+        return
     shape = shape_options.shape()
-    built = find_workload(name, shape, in_study)
+    built = find_workload(name, shape, workload)
     roofline = None if device is None else find_roofline(device, built.run.shape.dtype if built.run else shape.dtype)
     if as_json:
         print_json("kernels", _document(built, roofline))
     else:
-        console().print(_workload_text(built, roofline))
+        console().print(workload_text(built, roofline))
 
 
 def _document(built: Workload, roofline: Roofline | None) -> dict[str, Any]:
@@ -113,7 +110,8 @@ def _models_text(models: tuple[Model, ...]) -> RenderableType:
     return table
 
 
-def _workload_text(built: Workload, roofline: Roofline | None) -> RenderableType:
+def workload_text(built: Workload, roofline: Roofline | None = None) -> RenderableType:
+    """The kernels of a workload, for a terminal; with a GPU's roofline also what bounds each."""
     from wastenot.terminal.tables import Group, Text, plain_table
     from wastenot.workloads.named import find_model
 

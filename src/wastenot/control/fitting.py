@@ -28,7 +28,7 @@ def schedule_of(plan: Plan, path: str) -> Schedule:
     """
     schedule: Schedule | None = getattr(plan, "schedule", None)
     if schedule is None:
-        raise BadInputError(f"{path}: has no schedule to carry out; make the plan anew with 'wastenot plan'")
+        raise BadInputError(f"{path}: has no schedule to carry out; make the plan anew with 'wastenot kernel plan'")
     return schedule
 
 

@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from wastenot.control.harmless import Harmless
+
 PASSES = frozenset({"iteration", "forward", "loss", "backward", "optimizer"})
 """What is always marked."""
 
@@ -59,6 +61,7 @@ class Hooks:
             last layer's forward and backward. Otherwise ``backward`` begins where the loss's gradient does.
         on_step: called after each step of an optimizer.
         on_first_step: called after the first step of any, before the model is looked for.
+        harmless: what the hooks are called through, so that no fault of theirs reaches the program.
     """
 
     def __init__(
@@ -70,7 +73,9 @@ class Hooks:
         by_layers: bool = True,
         on_step: Callable[[], None] | None = None,
         on_first_step: Callable[[], None] | None = None,
+        harmless: Harmless | None = None,
     ) -> None:
+        self._harmless = harmless or Harmless()
         self._record, self._torch = record, torch
         self._wanted, self._by_layers = PASSES | set(wanted), by_layers
         self._on_step, self._on_first_step = on_step, on_first_step
@@ -100,20 +105,20 @@ class Hooks:
                 continue
             self._roots.append(model)
             if getattr(model, "_compiled_call_impl", None) is not None:
-                self._handles.append(_AroundCompiled(model, self._model_begins, self._model_ends))
+                self._handles.append(_AroundCompiled(model, self._hook(self._model_begins), self._hook(self._model_ends)))
                 continue
-            self._handles.append(model.register_forward_pre_hook(self._model_begins, with_kwargs=True))
-            self._handles.append(model.register_forward_hook(self._model_ends, always_call=True))
+            self._handles.append(model.register_forward_pre_hook(self._hook(self._model_begins), with_kwargs=True))
+            self._handles.append(model.register_forward_hook(self._hook(self._model_ends), always_call=True))
         if models and not self._layers:
             self._layers = layers_of(models[0], self._torch)
             last = len(self._layers) - 1
             for index, layer in enumerate(self._layers):
                 if index in (0, last) or {f"forward:{index}", f"backward:{last - index}"} & self._wanted:
-                    self._handles.append(layer.register_forward_pre_hook(self._layer_begins(index)))
-                    self._handles.append(layer.register_forward_hook(self._layer_ends(index)))
+                    self._handles.append(layer.register_forward_pre_hook(self._hook(self._layer_begins(index))))
+                    self._handles.append(layer.register_forward_hook(self._hook(self._layer_ends(index))))
         for optimizer in optimizers:
-            self._handles.append(optimizer.register_step_pre_hook(self._step_begins))
-            self._handles.append(optimizer.register_step_post_hook(self._step_ends))
+            self._handles.append(optimizer.register_step_pre_hook(self._hook(self._step_begins)))
+            self._handles.append(optimizer.register_step_post_hook(self._hook(self._step_ends)))
 
     def configure(self, *, wanted: Iterable[str], by_layers: bool) -> None:
         """Change what is marked, before a model is watched."""
@@ -128,9 +133,9 @@ class Hooks:
         from importlib import import_module
 
         optimizer = import_module("torch.optim.optimizer")
-        self._handles.append(optimizer.register_optimizer_step_pre_hook(self._step_begins))
+        self._handles.append(optimizer.register_optimizer_step_pre_hook(self._hook(self._step_begins)))
         ends = self._any_step_ends if find_models else self._step_ends
-        self._handles.append(optimizer.register_optimizer_step_post_hook(ends))
+        self._handles.append(optimizer.register_optimizer_step_post_hook(self._hook(ends)))
 
     def detach(self) -> None:
         """Remove all hooks."""
@@ -151,6 +156,15 @@ class Hooks:
         most = max(sizes, key=lambda name: sizes[name]) if sizes else None
         return Seen(sum(sizes.values()), most, self._tokens or None, len(self._layers))
 
+    def _hook(self, does: Callable[..., None]) -> Callable[..., None]:
+        """A hook as PyTorch calls it: nothing where a graph is compiled, and no fault of ours reaches the program."""
+
+        def hook(*arguments: Any, **named: Any) -> None:
+            if not self._compiling():
+                self._harmless.call(does, *arguments, **named)
+
+        return hook
+
     def _mark(self, *names: str) -> None:
         wanted = [name for name in names if name in self._wanted]
         if wanted:
@@ -162,7 +176,7 @@ class Hooks:
         return bool(model.training) and self._torch.is_grad_enabled()
 
     def _model_begins(self, model: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
-        if self._compiling() or not self._trains(model):
+        if not self._trains(model):
             return
         self._depth += 1
         if self._depth > 1 or self._in_recomputation():
@@ -177,7 +191,7 @@ class Hooks:
         self._mark(*names)
 
     def _model_ends(self, model: Any, arguments: Any, output: Any) -> None:
-        if self._compiling() or not self._trains(model):
+        if not self._trains(model):
             return
         self._depth = max(self._depth - 1, 0)
         if self._depth or self._in_recomputation():
@@ -186,12 +200,10 @@ class Hooks:
         if not self._layers_work and self._by_layers:
             self._mark("loss")
         for tensor in _differentiable(self._torch, output):
-            tensor.register_hook(self._gradient_comes)
+            tensor.register_hook(self._hook(self._gradient_comes))
             break
 
     def _gradient_comes(self, _: Any) -> None:
-        if self._compiling():
-            return
         begins = not self._in_backward
         self._in_backward = True
         if begins and not (self._by_layers and self._layers_work):
@@ -207,7 +219,7 @@ class Hooks:
         last, turn = len(self._layers) - 1, f"forward:{index}"
 
         def begins(_: Any, arguments: tuple[Any, ...]) -> None:
-            if self._compiling() or (not self._depth and not self._in_backward):
+            if not self._depth and not self._in_backward:
                 return
             if self._in_backward:
                 self._backward_comes_to(last - index)
@@ -219,7 +231,7 @@ class Hooks:
                 self._mark(turn)
             if index == 0 and self._by_layers and "embedding_backward" in self._wanted:
                 for tensor in _differentiable(self._torch, arguments):
-                    tensor.register_hook(self._layers_are_back)
+                    tensor.register_hook(self._hook(self._layers_are_back))
                     break
 
         return begins
@@ -228,10 +240,10 @@ class Hooks:
         last = len(self._layers) - 1
 
         def ends(_: Any, __: Any, output: Any) -> None:
-            if self._compiling() or not self._depth or self._in_backward:
+            if not self._depth or self._in_backward:
                 return
             for tensor in _differentiable(self._torch, output):
-                tensor.register_hook(lambda _: self._backward_comes_to(last - index))
+                tensor.register_hook(self._hook(lambda _: self._backward_comes_to(last - index)))
                 break
             if index == last and self._by_layers:
                 self._mark("loss")
@@ -239,7 +251,7 @@ class Hooks:
         return ends
 
     def _backward_comes_to(self, turn: int) -> None:
-        if self._compiling() or turn <= self._turn:
+        if turn <= self._turn:
             return
         self._in_backward, self._turn = True, turn
         if turn == 0 and self._by_layers and self._layers_work:
@@ -248,28 +260,21 @@ class Hooks:
             self._mark(f"backward:{turn}")
 
     def _layers_are_back(self, _: Any) -> None:
-        if not self._compiling():
-            self._mark("embedding_backward")
+        self._mark("embedding_backward")
 
     # ---- the optimizer ---------------------------------------------------------------------------------------
 
     def _step_begins(self, optimizer: Any, *_: Any) -> None:
-        if self._compiling():
-            return
         self._in_backward, self._depth = False, 0
         if not self._fresh:
             self._mark("optimizer")
 
     def _step_ends(self, optimizer: Any, *_: Any) -> None:
-        if self._compiling():
-            return
         self._fresh = True
         if self._on_step is not None:
             self._on_step()
 
     def _any_step_ends(self, optimizer: Any, *_: Any) -> None:
-        if self._compiling():
-            return
         if self._own is None:
             self._own = optimizer
             if self._on_first_step is not None:

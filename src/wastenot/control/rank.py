@@ -12,6 +12,7 @@ import sys
 from contextlib import suppress
 from typing import Any
 
+from wastenot.control.harmless import Harmless
 from wastenot.control.hooks import Hooks
 from wastenot.control.markers import Markers
 from wastenot.control.wire import SEATED_BY, VARIABLE, Line, Message, hello
@@ -25,9 +26,13 @@ class Rank:
     Args:
         path: of the session's socket.
         torch: PyTorch, where the program uses it.
+
+    Attributes:
+        harmless: what the program calls it through: what fails hangs up, and the program goes on.
     """
 
     def __init__(self, path: str, torch: Any = None) -> None:
+        self.harmless = Harmless(self.close)
         self._path, self._torch = path, torch
         self._line: Line | None = None
         self._welcome: Message = {}
@@ -45,7 +50,9 @@ class Rank:
         if self._torch is None or self._hooks is not None:
             return
         self._automatic = True
-        self._hooks = Hooks(self._record, self._torch, on_step=self._stepped, on_first_step=self._configure)
+        self._hooks = Hooks(
+            self._record, self._torch, on_step=self._stepped, on_first_step=self._configure, harmless=self.harmless
+        )
         self._hooks.watch_all_optimizers()
 
     def watch(self, model: Any, optimizer: Any = None) -> None:
@@ -57,7 +64,7 @@ class Rank:
         """
         self._by_hand()
         if self._hooks is None:
-            self._hooks = Hooks(self._record, self._torch, on_step=self._stepped)
+            self._hooks = Hooks(self._record, self._torch, on_step=self._stepped, harmless=self.harmless)
             self._configure()
             if optimizer is None:
                 self._hooks.watch_all_optimizers(find_models=False)
@@ -91,7 +98,7 @@ class Rank:
 
     def instruct_stage(self, name: str, micro_batch: int, stage: int, pipeline_rank: int) -> None:
         """Mark an instruction of one of PyTorch's pipeline stages."""
-        self.instruct(f"{name}:{micro_batch}:{stage}", pipeline_rank)
+        self.harmless.call(self.instruct, f"{name}:{micro_batch}:{stage}", pipeline_rank)
 
     def connect(self) -> Message:
         """Connect to the session, if it is not connected yet.
@@ -117,13 +124,16 @@ class Rank:
     def close(self) -> None:
         """Stop marking and hang up, once the GPU has reached what was marked."""
         self._over = True
-        if self._hooks is not None:
+        if self._hooks is not None and not self.harmless.broken:  # a hook that failed is still being called
             self._hooks.detach()
-        if self._markers is not None:
-            self._markers.close()
-        if self._line is not None:
-            with suppress(OSError):
-                self._line.close()
+        markers, self._markers = self._markers, None
+        try:
+            if markers is not None:
+                markers.close()
+        finally:
+            if self._line is not None:
+                with suppress(OSError):
+                    self._line.close()
 
     # ---- inside ----------------------------------------------------------------------------------------------
 

@@ -109,7 +109,7 @@ class Session:
         self._driver, self._fits, self._lease = driver, fits, lease
         self._patience_s: float | None = patience_s
         self._began_s = time.monotonic()
-        reset = [sys.executable, "-m", "wastenot", "reset"]
+        reset = [sys.executable, "-m", "wastenot", "device", "reset"]
         self._welcome: Message = {"welcome": True, "wanted": list(wanted), "by_layers": by_layers, "reset": reset}
         self._lock = threading.Lock()
         self._offset_s = 0.0

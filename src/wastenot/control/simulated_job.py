@@ -243,7 +243,9 @@ def run_simulated(
     """
     gpus = [_simulated(device)] if isinstance(device, SimulatedDevice) else [_simulated(each) for each in device]
     if plan.schedule is None:
-        raise BadInputError(f"{path or 'the plan'}: has no schedule to carry out; make the plan anew with 'wastenot plan'")
+        raise BadInputError(
+            f"{path or 'the plan'}: has no schedule to carry out; make the plan anew with 'wastenot kernel plan'"
+        )
     subject = Subject(path or plan.workload, plan.digest, plan.workload, "simulated")
     controller = Controller(plan.schedule, gpus, subject, now_s=gpus[0].engine.now_s, seed=seed, dry_run=dry_run)
     summary, _ = run_job(

@@ -61,7 +61,7 @@ def read_document(path: str | os.PathLike[str], model: type[Model], remedy: str)
     Args:
         path: the file.
         model: what it holds; its ``schema`` field names the version.
-        remedy: how to get a good file, such as ``make a plan with 'wastenot plan'``.
+        remedy: how to get a good file, such as ``make a plan with 'wastenot kernel plan'``.
 
     Raises:
         BadInputError: the file cannot be read or breaks a rule of the model; names file, line and field.

@@ -1,6 +1,6 @@
 """What is known of each vendor's GPUs by their names alone, without a driver; and where its driver stands.
 
-A line of :data:`VENDORS` makes a vendor known to every verb. Nothing else outside ``devices`` names one.
+A line of :data:`VENDORS` makes a vendor known to every command. Nothing else outside ``devices`` names one.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class Channel:
         delay_s: time from the end of the window to the reading's timestamp.
         gain: ratio of readings to true power; 1 where it is unknown.
         noise_w: standard deviation of a reading; ``None`` where it is unknown.
-        source: where these values come from, such as ``identified by wastenot sensor`` or ``published``.
+        source: where these values come from, such as ``identified by wastenot device sensor`` or ``published``.
         lag_s: time constant where readings are a first-order lag of power rather than a mean; 0 for a mean.
         delay_error_s: uncertainty of the delay; 0 where it is exact.
         delay_drift: growth of the delay per second (s/s), since its clock is not that of the timestamps.

@@ -103,7 +103,7 @@ def _kinds() -> tuple[str, ...]:
 
 
 def device_of_study(study: str, label: str) -> str:
-    """The name by which the device of a study can be opened, for verbs that were not told another.
+    """The name by which the device of a study can be opened, for commands that were not told another.
 
     Args:
         study: how messages name it.

@@ -1,15 +1,14 @@
-"""``wastenot jobs`` and ``wastenot job``: training jobs that come back, as a study knows them."""
+"""``wastenot job list`` and ``wastenot job show``: training jobs that come back, as a study knows them."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from wastenot.core.wording import counted
 from wastenot.terminal import quantities
-from wastenot.terminal.options import FiguresOption, JsonOption, StudyOption
+from wastenot.terminal.options import FiguresOption, JsonOption, PageOption, StudyOption
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -68,9 +67,7 @@ def job(
         bool,
         typer.Option("--retry-memory", help="Let batch sizes that did not fit into its memory be tried there again."),
     ] = False,
-    page: Annotated[
-        Path | None, typer.Option("--page", metavar="FILE.html", help="Write a page of the job to this file.")
-    ] = None,
+    page: PageOption = None,
     figures: FiguresOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -93,7 +90,7 @@ def job(
         from wastenot.jobs.page.page import job_page
         from wastenot.terminal.written_page import write_page
 
-        write_page(job_page(overview), page, figures, command=typed_command(study), word="page")
+        write_page(job_page(overview), page, figures, command=typed_command(study))
     if as_json:
         print_json("job", job_document(overview, str(source)) | {"answers": [_answer(*each) for each in answers]})
     else:

@@ -38,7 +38,7 @@ PathLike = str | os.PathLike[str]
 
 
 def workload(name: PathLike, **shape: Unpack[ShapeOptions]) -> Workload:
-    """The kernels of a model, or of a file that :func:`wastenot.write_workload` or ``wastenot capture`` wrote.
+    """The kernels of a model, or of a file that :func:`wastenot.write_workload` or ``wastenot kernel capture`` wrote.
 
         >>> import wastenot as wn
         >>> len(wn.workload("gpt3-xl").kernels), wn.workload("llama-8b", phase="decode", batch=16).name

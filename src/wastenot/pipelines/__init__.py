@@ -5,5 +5,5 @@ plan     the clocks of least energy within a slowdown, kept with a confidence, a
 run      a plan at work on the ranks of this machine, and the server that tells pipelines of stragglers
 page     the report on a plan
 judge    a pipeline on simulated GPUs in lockstep
-cli      ``wastenot pipeline``; ``run/cli`` holds ``wastenot straggler``
+cli      ``wastenot pipeline plan``; ``run/cli`` holds ``wastenot pipeline straggler``
 """

@@ -1,4 +1,4 @@
-"""``wastenot pipeline``: clocks for each instruction of a pipeline-parallel training."""
+"""``wastenot pipeline plan``: clocks for each instruction of a pipeline-parallel training."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from wastenot.terminal.options import (
     FiguresOption,
     JsonOption,
     MaxSlowdownOption,
+    PageOption,
     SeedOption,
     WorkloadOption,
     parse_budget,
@@ -161,7 +162,7 @@ def pipeline(
             "--switch-time",
             metavar="TIME|auto",
             help="How long the device takes to switch clocks, such as 30ms: settings last at least as long; 0 plans as if "
-            "it took no time. Default (auto): as measured by 'wastenot latency', else stated or assumed.",
+            "it took no time. Default (auto): as measured by 'wastenot device latency', else stated or assumed.",
         ),
     ] = None,
     waiting_power: Annotated[
@@ -179,9 +180,7 @@ def pipeline(
     csv: Annotated[
         Path | None, typer.Option("--csv", metavar="FILE", help="Write the plans of --frontier as a table.")
     ] = None,
-    report: Annotated[
-        Path | None, typer.Option("--report", metavar="FILE.html", help="Write a page of the plan to this file.")
-    ] = None,
+    page: PageOption = None,
     figures: FiguresOption = None,
     clock_control: ClockControlOptions,
     time_limit: Annotated[
@@ -216,7 +215,7 @@ def pipeline(
         raise BadInputError(f"--frontier {frontier}: must be at least 2")
     if frontier is not None and frontier > MOST_PLANS:
         raise BadInputError(f"--frontier {frontier}: must be {MOST_PLANS:,} at most")
-    shown = frontier or (_SHOWN if report or figures else 0)
+    shown = frontier or (_SHOWN if page or figures else 0)
     layers = model.layers()
     target: Any = device
     if device is not None and source is not None and not source.lower().endswith(".csv"):
@@ -253,7 +252,7 @@ def pipeline(
     if csv is not None:
         write_text(csv, frontier_csv(made.plan))
         say(f"{csv}: frontier written")
-    _write_page(made, report, figures, command)
+    _write_page(made, page, figures, command)
     if as_json:
         print_json("pipeline", made.plan.document())
     else:
@@ -283,8 +282,8 @@ def _typed(study: str | None) -> str:
     return shlex.join(["wastenot", *sys.argv[1:]]) if study is None else typed_command(study)
 
 
-def _write_page(made: PlannedPipeline, report: Path | None, figures: Path | None, command: str) -> None:
-    if report is None and figures is None:
+def _write_page(made: PlannedPipeline, page: Path | None, figures: Path | None, command: str) -> None:
+    if page is None and figures is None:
         return
     from wastenot.pipelines.page.page import pipeline_page
     from wastenot.pipelines.plan.overview import pipeline_overview
@@ -292,7 +291,7 @@ def _write_page(made: PlannedPipeline, report: Path | None, figures: Path | None
     from wastenot.terminal.written_page import write_page
 
     overview = pipeline_overview(made.plan, savings=savings_by_shape(made.profile, made.schedule))
-    write_page(pipeline_page(overview), report, figures, command=command)
+    write_page(pipeline_page(overview), page, figures, command=command)
 
 
 def parse_straggler(text: str | None) -> tuple[float | None, float | None]:

@@ -24,7 +24,7 @@ What = Literal["core", "memory", "power_limit"]
 CLEAR = 3.0
 """Standard errors from 0 at which a cost counts as there; they come from few windows, so that two are not enough."""
 
-_REMEDY = "measure it anew with 'wastenot latency'"
+_REMEDY = "measure it anew with 'wastenot device latency'"
 
 
 class TargetLatency(Part):
@@ -142,7 +142,7 @@ class Latency(Part):
         core, memory, limit = self.of("core"), self.of("memory"), self.of("power_limit")
         core_s = max((each.seconds for each in core), default=assumed.core_s)
         parts = [name for name, found in (("core clock", core), ("memory clock", memory), ("power limit", limit)) if found]
-        source = f"wastenot latency on {self.device}, {self.measured_at[:10]}: {', '.join(parts)}"
+        source = f"wastenot device latency on {self.device}, {self.measured_at[:10]}: {', '.join(parts)}"
         if not core or not memory:
             missing = "memory clock" if core else "core clock" if memory else "clocks"
             source += f"; {missing} {assumed.basis}: {assumed.source}"
@@ -206,7 +206,7 @@ def switching_of(
             where = "`latency`" if isinstance(latency, Latency) else f"`latency`: {os.fspath(latency)}"
             raise BadInputError(
                 f"{where}: is of {quoted(found.device)}, where the measurements are of {quoted(device)}; measure that "
-                "device: wastenot latency --device D, or give --switch-time"
+                "device: wastenot device latency --device D, or give --switch-time"
             )
         return found.switch_time
     if not isinstance(source, str) and source.latency is not None:

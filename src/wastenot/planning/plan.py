@@ -366,7 +366,7 @@ def read_plan(path: str | os.PathLike[str]) -> Plan:
     Raises:
         BadInputError: it is not; the text gives file, line and field.
     """
-    document = read_document(path, Plan, "make the plan anew with 'wastenot plan'")
+    document = read_document(path, Plan, "make the plan anew with 'wastenot kernel plan'")
     plan = document.content
     for field, stated, true in _recomputed(plan):
         if not math.isclose(stated, true, rel_tol=_SAME, abs_tol=_SAME):

@@ -96,7 +96,7 @@ def plan(
             ``local``, each unit must keep it by itself.
         clock_tolerance_mhz: how far a kernel's core clock may be from that of its unit, where a unit has several.
         switch_time_s: that the device takes to switch clocks, where you know it; it decides what can be applied.
-        latency: measured by ``wastenot latency``, where that is not in the study already.
+        latency: measured by ``wastenot device latency``, where that is not in the study already.
         min_dwell_s: the least time between two requests of its schedule.
         device: whose switching times to plan for, by default those of the GPU that the study is of.
 

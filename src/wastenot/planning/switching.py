@@ -1,7 +1,7 @@
 """How long a switch of clocks lasts on a device of which only the name is known.
 
-`wastenot latency` measures it. Until then simulated GPUs state their latencies; of real ones the few that were published are
-assumed, and for all others a round number between those.
+`wastenot device latency` measures it. Until then simulated GPUs state their latencies; of real ones the few that were
+published are assumed, and for all others a round number between those.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class SwitchTime(Part):
     Attributes:
         core_s: to change the core clock, to the slowest target.
         memory_s: to change the memory clock, likewise.
-        basis: ``measured`` by ``wastenot latency``, ``stated`` by the device, ``given`` by the user, or ``assumed`` until it
-            is measured.
+        basis: ``measured`` by ``wastenot device latency``, ``stated`` by the device, ``given`` by the user, or ``assumed``
+            until it is measured.
         source: where the seconds come from.
         core_by_target: to change the core clock, by target in ascending order and interpolated in between; auto counts as
             the highest. Empty where they are not told apart.

@@ -12,7 +12,15 @@ import typer
 
 from wastenot.core.wording import counted
 from wastenot.terminal import completing, quantities
-from wastenot.terminal.options import DeviceOption, FiguresOption, JsonOption, SeedOption, ShapeOptions, parse_budget
+from wastenot.terminal.options import (
+    DeviceOption,
+    FiguresOption,
+    JsonOption,
+    PageOption,
+    SeedOption,
+    ShapeOptions,
+    parse_budget,
+)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -20,8 +28,6 @@ if TYPE_CHECKING:
 
     from wastenot.devices.instrument import Channel
     from wastenot.profiles.result import Profile
-
-ReportOption = Annotated[Path | None, typer.Option("--report", metavar="FILE.html", help="Write a page with all figures.")]
 
 
 def profile(
@@ -37,7 +43,7 @@ def profile(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE.parquet", help="Write the profile to this file.")
     ] = None,
-    report: ReportOption = None,
+    page: PageOption = None,
     figures: FiguresOption = None,
     after: Annotated[
         list[str] | None,
@@ -88,7 +94,9 @@ def profile(
     sensors: Annotated[
         Path | None,
         typer.Option(
-            "--sensors", metavar="FILE.json", help="Sensor properties of the device, written by wastenot sensor --out."
+            "--sensors",
+            metavar="FILE.json",
+            help="Sensor properties of the device, written by wastenot device sensor --out.",
         ),
     ] = None,
     *,
@@ -108,7 +116,7 @@ def profile(
 
     budget_s = parse_budget(budget)
     shape = shape_options.shape()
-    _check_outputs(out, report, figures)
+    _check_outputs(out, page, figures)
     channels: tuple[Channel, ...] = ()
     if sensors is not None:
         from wastenot.meters.sensors.identity import read_sensors
@@ -125,14 +133,14 @@ def profile(
     if as_json:
         print_json("profile", profile_document(profiled, command) | {"file": None if out is None else str(out)})
     else:
-        console().print(_profile_text(profiled))
+        console().print(profile_text(profiled))
     if out is not None:
         say(f"{out}: profile written" + ("" if profiled.complete else ", marked incomplete"))
-    _write_pages([profiled], report, figures, command)
+    _write_pages([profiled], page, figures, command)
     profiled.raise_if_stopped()
 
 
-def _check_outputs(out: Path | None, report: Path | None, figures: Path | None) -> None:
+def _check_outputs(out: Path | None, page: Path | None, figures: Path | None) -> None:
     """Refuse files that cannot be written, before anything is measured."""
     from wastenot.core.errors import BadInputError
     from wastenot.core.files import check_writable
@@ -144,19 +152,21 @@ def _check_outputs(out: Path | None, report: Path | None, figures: Path | None) 
             raise BadInputError(f"--out {out}: a power profile is a file whose name ends in .parquet")
         check_writable(out)
         polars_or_refuse()
-    if report is not None:
-        check_writable(report)
+    if page is not None:
+        check_writable(page)
         load("jinja2")
     if figures is not None and figures.exists() and not figures.is_dir():
         raise BadInputError(f"--figures {figures}: is a file; give a folder")
-    if report is not None or figures is not None:
+    if page is not None or figures is not None:
         load("altair")
         load("vl_convert")
 
 
 def profiles(
-    files: Annotated[list[Path], typer.Argument(metavar="PROFILE.parquet...", help="Written by wastenot profile --out.")],
-    report: ReportOption = None,
+    files: Annotated[
+        list[Path], typer.Argument(metavar="PROFILE.parquet...", help="Written by wastenot profile run --out.")
+    ],
+    page: PageOption = None,
     figures: FiguresOption = None,
     relative: Annotated[
         bool, typer.Option("--relative", help="Show power relative to the largest, as FinGraV draws it, instead of watts.")
@@ -172,7 +182,7 @@ def profiles(
     from wastenot.terminal.output import console, print_json
     from wastenot.terminal.tables import rich_table
 
-    _check_outputs(None, report, figures)
+    _check_outputs(None, page, figures)
     loaded = [read_profile(file) for file in files]
     if as_json:
         print_json(
@@ -181,20 +191,20 @@ def profiles(
         )
     else:
         console().print(_headline_of(loaded), "", rich_table(profiles_table(loaded, relative=relative)), sep="\n")
-    _write_pages(loaded, report, figures, shlex.join(["wastenot", *sys.argv[1:]]), relative=relative)
+    _write_pages(loaded, page, figures, shlex.join(["wastenot", *sys.argv[1:]]), relative=relative)
 
 
 def _write_pages(
-    profiles: Sequence[Profile], report: Path | None, figures: Path | None, command: str, *, relative: bool = False
+    profiles: Sequence[Profile], page: Path | None, figures: Path | None, command: str, *, relative: bool = False
 ) -> None:
-    if report is not None or figures is not None:
+    if page is not None or figures is not None:
         from wastenot.profiles.page.page import profile_page
         from wastenot.terminal.written_page import write_page
 
-        write_page(profile_page(profiles, relative=relative), report, figures, command=command)
+        write_page(profile_page(profiles, relative=relative), page, figures, command=command)
 
 
-def _profile_text(profile: Profile) -> RenderableType:
+def profile_text(profile: Profile) -> RenderableType:
     """States side by side, what their accuracy rests on, and notes."""
     from wastenot.pages.formatting import percent
     from wastenot.profiles.page.description import describe_sensors, difference, facts, shortfall, state_table, subject

@@ -61,7 +61,7 @@ def profile(
         outliers: 0 for the runs that are most alike, 1 for the next bin of execution times, and so on.
         executions: in a run, instead of the search for steady power.
         budget_s: device time after which no more is collected.
-        channels: what is known about the sensors, by name, such as from ``wastenot sensor``; overrides the device's own.
+        channels: what is known about the sensors, by name, as by ``wastenot device sensor``; overrides the device's own.
         shape: how a model is run.
         seed: of a simulated device's noise, and of rests between runs.
         progress: informed of every run.

@@ -32,7 +32,7 @@ _NUMBERS: Final = ("moment_s", "unsynchronised_s", "share", "power_w")
 _WHOLE: Final = ("run", "unit")
 _COLUMNS: Final = ("channel", "run", "golden", "moment_s", "unsynchronised_s", "unit", "share", "power_w")
 _MAGIC: Final = b"PAR1"
-_REMEDY: Final = "make it again with 'wastenot profile --out'"
+_REMEDY: Final = "make it again with 'wastenot profile run --out'"
 
 
 def profile_document(profile: Profile, command: str = "", made_at: datetime | None = None) -> dict[str, Any]:

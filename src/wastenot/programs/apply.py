@@ -12,6 +12,7 @@
         applied.instruction("forward", micro_batch)
         applied.instruction("backward", micro_batch)
 
+Once it has begun, no fault of ours ends the program: it is told once, the clocks are given back, and all goes on.
 Where ``wastenot apply`` has started the program, its session controls the clocks, and this one only reports to it. Of
 several ranks on a machine (torchrun) the first controls the clocks of all, and the others report to it; each rank of a
 pipeline, whose clocks are its own, controls those of its GPU.
@@ -28,12 +29,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from wastenot.control.harmless import Harmless
 from wastenot.control.rank import Rank
 from wastenot.control.wire import VARIABLE, Line
 from wastenot.core.errors import BadInputError, DeviceError
 from wastenot.programs.instrumented import rank_of_this_process
 
 if TYPE_CHECKING:
+    from wastenot.control.driver import Ended
     from wastenot.control.session import Session
     from wastenot.control.status import Status, Summary
     from wastenot.devices.protocol import Device
@@ -48,7 +51,8 @@ class Applied:
     """A plan at work; made by :func:`apply`.
 
     Attributes:
-        summary: what became of it, once the context was left; ``None`` before, and in programs that only report.
+        summary: what became of it, once the context was left; ``None`` before. In a program that only reports to whoever
+            controls the clocks, it is what that one knew then, without a time line; ``None`` if it did not answer.
         pipeline_rank: the rank of a pipeline that this process is; ``None`` where the plan is for none.
         gpus: whose clocks this process controls; none in programs that only report.
     """
@@ -65,10 +69,12 @@ class Applied:
         self.pipeline_rank, self.gpus = pipeline_rank, gpus
         self.summary: Summary | None = None
         self._unwatch: list[Callable[[], None]] = []
+        self._harmless = rank.harmless
+        self._harmless.afterwards = self._give_back
 
     def iteration(self) -> None:
         """Mark the beginning of an iteration by hand; hooks that were found by themselves mark none from then on."""
-        self._rank.mark("iteration")
+        self._harmless.call(self._rank.mark, "iteration")
 
     def phase(self, name: str) -> _Phase:
         """Mark the beginning of a pass by hand, such as ``backward``; it ends where the next one begins.
@@ -78,7 +84,7 @@ class Applied:
         Args:
             name: as in the plan's schedule.
         """
-        self._rank.mark(name)
+        self._harmless.call(self._rank.mark, name)
         return _Phase()
 
     def instruction(self, name: str, micro_batch: int, *, stage: int | None = None) -> _Phase:
@@ -91,27 +97,13 @@ class Applied:
             name: as in the plan: ``forward``, ``backward``, ``recomputation``, ``backward_input``, ``backward_weight``.
             micro_batch: from 0 in each iteration.
             stage: of the model; needed only where the rank holds several (interleaved schedules).
-
-        Raises:
-            BadInputError: the plan is for no pipeline.
         """
-        if self.pipeline_rank is None:
-            raise BadInputError("the plan at work is for no pipeline; mark its passes by applied.phase()")
-        self._rank.instruct(f"{name}:{micro_batch}" + ("" if stage is None else f":{stage}"), self.pipeline_rank)
+        self._harmless.call(self._instruct, f"{name}:{micro_batch}" + ("" if stage is None else f":{stage}"))
         return _Phase()
 
     def watch_pipelining(self) -> None:
-        """Mark what the stages of ``torch.distributed.pipelining`` run, whatever the schedule, until the context is left.
-
-        Raises:
-            BadInputError: the plan is for no pipeline.
-            ImportError: this PyTorch has no pipelining.
-        """
-        if self.pipeline_rank is None:
-            raise BadInputError("the plan at work is for no pipeline; mark its passes by applied.phase()")
-        from wastenot.pipelines.run.torch_pipelining import watch_stages
-
-        self._unwatch.append(watch_stages(self._rank.instruct_stage))
+        """Mark what the stages of ``torch.distributed.pipelining`` run, whatever the schedule, until the context is left."""
+        self._harmless.call(self._watch_stages)
 
     def watch(self, model: Any, optimizer: Any = None) -> None:
         """Mark iterations, passes and layers of a model by hooks.
@@ -120,7 +112,7 @@ class Applied:
             model: a ``torch.nn.Module``, as the program calls it: compiled, or wrapped for several GPUs.
             optimizer: one or several, whose step ends an iteration; by default any optimizer of the program.
         """
-        self._rank.watch(model, optimizer)
+        self._harmless.call(self._rank.watch, model, optimizer)
 
     def status(self) -> Status:
         """What is known of the plan now, with what was saved.
@@ -140,6 +132,43 @@ class Applied:
                 line.close()
         except OSError as error:
             raise DeviceError(f"{self._path}: the session that controls the clocks does not answer: {error}") from error
+
+    def _instruct(self, marker: str) -> None:
+        self._rank.instruct(marker, self._seated())
+
+    def _watch_stages(self) -> None:
+        from wastenot.pipelines.run.torch_pipelining import watch_stages
+
+        self._seated()
+        self._unwatch.append(watch_stages(self._rank.instruct_stage))
+
+    def _seated(self) -> int:
+        if self.pipeline_rank is None:
+            raise BadInputError("the plan at work is for no pipeline; mark its passes by applied.phase()")
+        return self.pipeline_rank
+
+    def _give_back(self) -> None:
+        """After a fault: nothing is reported any more, and clocks that this process controls are the driver's again."""
+        self._end("failed")
+
+    def _end(self, ended: Ended) -> None:
+        if self.summary is not None:
+            return
+        for undo in self._unwatch:
+            undo()
+        if self._session is None:
+            from wastenot.control.status import Summary
+
+            with suppress(DeviceError):
+                self.summary = Summary(status=self.status(), ended=ended, exit_code=None, time_line=())
+            self._rank.close()
+            return
+        try:
+            self._rank.close()
+        finally:
+            self.summary = self._session.end(ended)
+        if self._session.problem is not None:
+            print(f"wastenot: the plan ended early: {self._session.problem}", file=sys.stderr)
 
 
 class _Phase:
@@ -218,24 +247,12 @@ class apply:  # noqa: N801 - reads as a verb, and is one
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Give the clocks back."""
-        assert self._applied is not None
-        for undo in self._applied._unwatch:
-            undo()
-        self._stack.pop_all().close() if self._session is None else self._end(kind)
-
-    def _end(self, kind: type[BaseException] | None) -> None:
-        assert self._session is not None and self._applied is not None
-        try:
-            self._applied._rank.close()
-        finally:
-            self._applied.summary = self._session.end("job ended" if kind is None else "failed")
-            self._stack.close()
-        if self._session.problem is not None:
-            print(f"wastenot: the plan ended early: {self._session.problem}", file=sys.stderr)
-        if self._out is not None:
-            from wastenot.core.files import write_text
-
-            write_text(self._out, self._applied.summary.model_dump_json(by_alias=True, indent=2) + "\n")
+        applied = self._applied
+        assert applied is not None
+        Harmless().call(applied._end, "job ended" if kind is None else "failed")
+        Harmless().call(self._stack.pop_all().close)
+        if self._out is not None and self._session is not None and applied.summary is not None:
+            Harmless().call(_write, self._out, applied.summary)
 
     def _seat(self) -> int | None:
         """The rank of the pipeline that this process is; ``None`` where the plan is for none."""
@@ -320,6 +337,12 @@ class apply:  # noqa: N801 - reads as a verb, and is one
             name = current_gpu(torch)
             return None if name is None else (name,)
         return None
+
+
+def _write(path: str | os.PathLike[str], summary: Summary) -> None:
+    from wastenot.core.files import write_text
+
+    write_text(path, summary.model_dump_json(by_alias=True, indent=2) + "\n")
 
 
 def _number(variable: str, otherwise: int) -> int:

@@ -8,5 +8,5 @@ bench       servers measured: requests sent to them, latencies, energy, the stea
 control     clocks of running servers
 tables      what a study keeps of servers and of simulated clusters
 page        the reports
-cli         ``wastenot engine``, ``recommend``, ``steer``, ``serve-bench``, ``serve-sim``, ``serve-control``
+cli         ``wastenot serve ...``: bench, profile, recommend, simulate, control
 """

@@ -248,7 +248,7 @@ def choose_workload(
     if wanted not in states:
         raise BadInputError(
             f"{study}: workload {quoted(name)}: was not measured with {STATE_DESCRIPTIONS[wanted]}; "
-            f"measure it: wastenot sweep {name} --device DEVICE --study {study}{_HOW_TO_SWEEP[wanted]}"
+            f"measure it: wastenot kernel sweep {name} --device DEVICE --study {study}{_HOW_TO_SWEEP[wanted]}"
         )
     by = {one.key.granularity: one for one in held if one.key.state == wanted}
     if granularity in by:
@@ -256,7 +256,7 @@ def choose_workload(
     if granularity is not None and not finer:
         raise BadInputError(
             f"{study}: workload {quoted(name)}: was measured by {' and by '.join(by)}, not by {granularity}; "
-            f"measure it: wastenot sweep {name} --device DEVICE --study {study} --granularity {granularity}"
+            f"measure it: wastenot kernel sweep {name} --device DEVICE --study {study} --granularity {granularity}"
         )
     return next(by[each] for each in reversed(GRANULARITIES) if each in by)
 

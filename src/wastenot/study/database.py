@@ -193,8 +193,8 @@ class Database:
             raise StudyError(f"{path}: is a folder, not a study; name a file")
         if not path.exists():
             raise StudyError(
-                f"{path}: there is no study; make one: wastenot sweep WORKLOAD --device D --study {path}, or from a file: "
-                f"wastenot import SWEEP.csv --study {path}"
+                f"{path}: there is no study; make one: wastenot kernel sweep WORKLOAD --device D --study {path}, "
+                f"or from a file: wastenot study import SWEEP.csv --study {path}"
             )
 
     def check_makeable(self) -> None:

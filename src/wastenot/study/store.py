@@ -363,13 +363,13 @@ class Study:
         header = catalog.read_header(connection, str(self))
         if header is not None and measured and header.device == catalog.NO_DEVICE:
             raise StudyError(
-                f"{self}: holds no measurements of kernels; look at what it holds: wastenot show --study {self}, or measure "
-                f"a workload: wastenot sweep WORKLOAD --device D --study {self}"
+                f"{self}: holds no measurements of kernels; look at what it holds: wastenot show {self}, or measure "
+                f"a workload: wastenot kernel sweep WORKLOAD --device D --study {self}"
             )
         if header is None:
             raise StudyError(
-                f"{self}: holds nothing yet; fill it: wastenot sweep WORKLOAD --device D --study {self}, or from a file: "
-                f"wastenot import SWEEP.csv --study {self}"
+                f"{self}: holds nothing yet; fill it: wastenot kernel sweep WORKLOAD --device D --study {self}, "
+                f"or from a file: wastenot study import SWEEP.csv --study {self}"
             )
         return header
 
@@ -431,7 +431,7 @@ def _unfinished(workload: WorkloadKey, kernels: tuple[Kernel, ...], kernel_index
     missing = [kernel.name for index, kernel in enumerate(kernels) if index not in set(kernel_index.tolist())]
     return (
         f"the sweep of workload {quoted(str(workload))} has not reached {len(missing)} of its kernels yet, first "
-        f"{quoted(missing[0])}; resume it: run 'wastenot sweep' again with the same arguments"
+        f"{quoted(missing[0])}; resume it: run 'wastenot kernel sweep' again with the same arguments"
     )
 
 

@@ -26,7 +26,7 @@ def announce(*parts: Estimate, shorter: str | None = None, then_s: float = 0.0) 
 
     Args:
         parts: of the work, in order.
-        shorter: what would make it shorter; by default the options of the verb that measures so.
+        shorter: what would make it shorter; by default the options of the command that measures so.
         then_s: how long planning and a report take afterwards.
     """
     from wastenot.terminal.output import say

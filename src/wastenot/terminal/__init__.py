@@ -1,1 +1,1 @@
-"""What all verbs share at the terminal: options, tables, progress and the words of quantities."""
+"""What all commands share at the terminal: options, tables, progress and the words of quantities."""

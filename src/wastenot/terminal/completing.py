@@ -1,4 +1,4 @@
-"""What a shell completes beside verbs, options and choices: names of models, devices and kernels. Imports nothing heavy.
+"""What a shell completes beside commands, options and choices: names of models, devices and kernels. Imports nothing heavy.
 
 Typer talks to bash, zsh and fish. Two things are added: the shell may be named, and ``sim:h200``, three words to bash, is
 completed as one.

@@ -16,7 +16,7 @@ _asked: Callable[[], set[str]] = set
 
 
 def know_flags(flags: Callable[[], set[str]]) -> None:
-    """Have flags looked up among those of the verbs, which are asked for when first needed."""
+    """Have flags looked up among those of the commands, which are asked for when first needed."""
     global _asked  # noqa: PLW0603 - there is one command line in a process
     _asked = flags
 

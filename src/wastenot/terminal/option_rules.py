@@ -1,22 +1,22 @@
-"""What is refused before a verb begins: options that have no effect together, and outputs that could not be written.
+"""What is refused before a command begins: options that have no effect together, and outputs that could not be written.
 
-:data:`RULES` says of each verb which options have an effect only beside which others. Only options that were typed count: a
-default is nobody's mistake.
+:data:`RULES` says of each command which options have an effect only beside which others. Only options that were typed count:
+a default is nobody's mistake.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from wastenot.core.vendors import vendor_named
 from wastenot.planning.objective import KINDS
-from wastenot.terminal.options import SHAPE_OPTIONS, PlanOptions, PriceOptions, ReportSource
+from wastenot.terminal.options import SHAPE_OPTIONS
 
 Values = Mapping[str, Any]
-"""The parameters of a verb by name, as parsed."""
+"""The parameters of a command by name, as parsed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +103,25 @@ def _studied(found: Values) -> str | None:
     return "without a model: what the study holds was measured before"
 
 
+def _all_models(found: Values) -> str | None:
+    return "without a model: all are listed" if found["name"] is None else None
+
+
+def _kernel_frontier(found: Values) -> str | None:
+    finer = found["granularity"] == "kernel" and not found["compare"]
+    return "without --granularity pass or --granularity iteration" if finer else None
+
+
+def _of_a_scenario(found: Values) -> str | None:
+    source = str(found["source"] or "")
+    return f"with {source}, a scenario, which has its own" if source.endswith(".toml") else None
+
+
+def _of_an_engine(found: Values) -> str | None:
+    source = str(found["source"] or "")
+    return f"with {source}, an engine, which is simulated once" if source and not source.endswith(".toml") else None
+
+
 def _quiet_without_file(found: Values) -> str | None:
     return "with --quiet and without --csv: nothing is shown or written" if found["quiet"] and found["csv"] is None else None
 
@@ -115,12 +134,10 @@ _PLANNING = (
     *(needs(" ".join(rules.parameters), "objective", name) for name, rules in KINDS.items() if rules.parameters),
     not_with("confidence", "as_measured"),
 )
-_OF_A_PLAN = " ".join(
-    [field.name for group in (ReportSource, PlanOptions, PriceOptions) for field in fields(group)] + ["plan"]
-)
+_OF_AN_ENGINE = "trace load rate first gpus step_tokens switch_time ttft tbt e2e share length_error seed lenient"
 
 RULES: dict[str, tuple[Rule, ...]] = {
-    "sweep": (
+    "kernel sweep": (
         needs("search core_step core memory power_limit", "clocks", "grid"),
         needs("share max_slowdown", "search", "model"),
         not_with("core_step", "core"),
@@ -132,17 +149,17 @@ RULES: dict[str, tuple[Rule, ...]] = {
         _SHAPE,
         *_MEASURING,
     ),
-    "run": (not_with("confidence", "as_measured"), _SHAPE, *_MEASURING),
-    "natural": (needs(" ".join(("time_limit", "dry_run", *SHAPE_OPTIONS)), "device"), _SHAPE),
-    "refine": _MEASURING,
-    "validate": _MEASURING,
-    "transfer": (needs("sequence_parallel", "tensor_parallel"), *_MEASURING),
-    "sensor": (_SEED,),
-    "profile": (_SEED, Rule(SHAPE_OPTIONS, _primitive)),
+    "kernel run": (not_with("confidence", "as_measured"), _SHAPE, *_MEASURING),
+    "kernel natural": (needs(" ".join(("time_limit", "dry_run", *SHAPE_OPTIONS)), "device"), _SHAPE),
+    "kernel refine": _MEASURING,
+    "kernel validate": _MEASURING,
+    "kernel transfer": (needs("sequence_parallel", "tensor_parallel"), *_MEASURING),
+    "device sensor": (_SEED,),
+    "profile run": (_SEED, Rule(SHAPE_OPTIONS, _primitive)),
     "monitor": (Rule(("interval",), _quiet_without_file), needs("metrics_host", "metrics_port")),
     "tune": (Rule(SHAPE_OPTIONS, _fixed_shape), needs("iterations real_time", "workload")),
-    "plan": _PLANNING,
-    "pipeline": (
+    "kernel plan": _PLANNING,
+    "pipeline plan": (
         needs("csv", "frontier"),
         Rule(
             (
@@ -169,12 +186,8 @@ RULES: dict[str, tuple[Rule, ...]] = {
         not_with("confidence", "as_measured"),
         *_MEASURING,
     ),
-    "report": (
-        not_with(_OF_A_PLAN, "applied", instead="a run has its plan already: leave it out"),
-        not_with(f"{_OF_A_PLAN} applied", "pipeline", instead="it is a plan already: leave it out"),
-        *_PLANNING,
-    ),
-    "serve-bench": (
+    "report": _PLANNING,
+    "serve bench": (
         not_with("device gpus", "meter"),
         needs("meter_gpus", "meter"),
         not_with("core memory power_limit", "meter"),
@@ -183,23 +196,33 @@ RULES: dict[str, tuple[Rule, ...]] = {
         not_with("prompt_tokens output_tokens spread", "trace"),
         needs("lenient", "trace"),
     ),
-    "serve-sim": (not_with("processes", "ray"),),
-    "frontier": (needs("clock_tolerance", "granularity", "pass", "iteration"),),
-    "workload": (_SHAPE,),
+    "serve simulate": (
+        not_with("processes", "ray"),
+        Rule(tuple(_OF_AN_ENGINE.split()), _of_a_scenario),
+        Rule(("study", "seeds", "processes", "ray"), _of_an_engine),
+    ),
+    "kernel frontier": (
+        needs("as_measured", "compare"),
+        not_with("granularity", "compare"),
+        Rule(("clock_tolerance",), _kernel_frontier),
+    ),
+    "kernel workloads": (Rule(("workload", "device", *SHAPE_OPTIONS), _all_models), _SHAPE),
 }
-"""By verb, the options that may have no effect."""
+"""By command, the options that may have no effect."""
 
-_OUTPUTS = ("out", "report", "page", "csv", "figures", "summary")
+_OUTPUTS = ("out", "page", "csv", "figures", "summary")
 _INPUTS = ("source", "sources", "what", "study", "schedule", "engine", "trace", "clocks", "requests", "scenario")
 """Files that an output must not replace."""
-_MAY_LACK_PAGES = ("natural",)  # verbs that do the rest without the extra that pages need, and say so
+_MAY_LACK_PAGES = ("kernel natural",)  # commands that do the rest without the extra that pages need, and say so
 
 
-def check_before_work(verb: str, values: Values, typed: Callable[[str], bool], metavars: Mapping[str, str | None]) -> None:
+def check_before_work(
+    command: str, values: Values, typed: Callable[[str], bool], metavars: Mapping[str, str | None]
+) -> None:
     """Refuse options that have no effect together, and outputs that cannot be written; changes nothing on disk.
 
     Args:
-        verb: its name.
+        command: the words after ``wastenot``.
         values: of its parameters.
         typed: whether a parameter was typed, rather than left at its default.
         metavars: of its parameters; they say which outputs are folders or pages.
@@ -210,7 +233,7 @@ def check_before_work(verb: str, values: Values, typed: Callable[[str], bool], m
     """
     from wastenot.core.errors import BadInputError
 
-    check_rules(RULES.get(verb, ()), values, typed)
+    check_rules(RULES.get(command, ()), values, typed)
     pages = False
     given = [each for name in _INPUTS for each in _each(values.get(name))]
     taken = {Path(each).absolute(): "is read" for each in given if Path(each).is_file()}
@@ -224,7 +247,7 @@ def check_before_work(verb: str, values: Values, typed: Callable[[str], bool], m
                 raise BadInputError(f"{_flag(name)} {target}: {taken[place]}; give another file")
             taken[place] = f"is what {_flag(name)} writes"
             pages |= name == "figures" or metavar.endswith(".html")
-    if pages and verb not in _MAY_LACK_PAGES:
+    if pages and command not in _MAY_LACK_PAGES:
         from wastenot.pages.optional_imports import check_report
 
         check_report()

@@ -1,4 +1,4 @@
-"""Options that mean the same in every verb, singly and in groups, and the values that they are read as."""
+"""Options that mean the same in every command, singly and in groups, and the values that they are read as."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ SwitchTimeOption = Annotated[
         metavar="SECONDS",
         parser=quantities.seconds,
         help="How long the device takes to switch clocks, such as 30ms; decides what can be applied today. Default: as "
-        "measured by 'wastenot latency', else stated or assumed.",
+        "measured by 'wastenot device latency', else stated or assumed.",
     ),
 ]
 MinDwellOption = Annotated[
@@ -125,7 +125,9 @@ SwitchingDeviceOption = Annotated[
 LatencyOption = Annotated[
     Path | None,
     typer.Option(
-        "--latency", metavar="FILE", help="How long switches take, measured by 'wastenot latency'; default: the study's."
+        "--latency",
+        metavar="FILE",
+        help="How long switches take, measured by 'wastenot device latency'; default: the study's.",
     ),
 ]
 OriginOption = Annotated[
@@ -140,6 +142,7 @@ DtypeOption = Annotated[
         help="Data type of activations and weights.",
     ),
 ]
+PageOption = Annotated[Path | None, typer.Option("--page", metavar="FILE.html", help="Write a page to this file.")]
 FiguresOption = Annotated[
     Path | None, typer.Option("--figures", metavar="DIR", help="Write every figure as SVG, PDF and PNG.")
 ]
@@ -164,31 +167,6 @@ class SweepOptions:
         if doubt is not None and doubt.rows < len(sweep):  # of every row the result itself says so
             say(f"warning: {self.study}: {doubt.text}")
         return sweep
-
-
-@dataclass(frozen=True, slots=True)
-class ReportSource:
-    """As :class:`SweepOptions`, where something else than a study may be shown."""
-
-    study: Annotated[
-        str | None, typer.Option("--study", metavar="FILE|URL", help="The study: an SQLite file or a database URL.")
-    ] = None
-    workload: WorkloadOption = None
-    energies: EnergiesOption = None
-
-    def sweep(self) -> SweepOptions:
-        """The sweep of the study.
-
-        Raises:
-            BadInputError: no study is given.
-        """
-        from wastenot.core.errors import BadInputError
-
-        if self.study is None:
-            raise BadInputError(
-                "nothing to show: give a study (--study), the summary of a run (--applied) or a pipeline's plan (--pipeline)"
-            )
-        return SweepOptions(self.study, self.workload, self.energies)
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,7 +357,7 @@ class ClockControlOptions:
     ] = None
 
     def open_device(self, name: str, *, seed: int, workload: WorkloadKey | None) -> Device:
-        """Open the device of a verb; once a real GPU's clocks are changed, say what becomes of them.
+        """Open the device of a command; once a real GPU's clocks are changed, say what becomes of them.
 
         Args:
             name: of the device.

@@ -88,17 +88,17 @@ def typed_command(study: str) -> str:
     return shlex.join(["wastenot", *(argument.replace(study, shown) for argument in sys.argv[1:])])
 
 
-def print_json(verb: str, values: Mapping[str, Any]) -> None:
-    """Print what a verb returns as one JSON document on stdout."""
-    print(json_text(document_of(verb, values)))
+def print_json(kind: str, values: Mapping[str, Any]) -> None:
+    """Print what a command returns as one JSON document on stdout."""
+    print(json_text(document_of(kind, values)))
 
 
-def document_of(verb: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """What a verb returns, after the name of its schema: that of the values, or ``wastenot.VERB/1`` if they name none.
+def document_of(kind: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """What a command returns, after the name of its schema: that of the values, or ``wastenot.KIND/1`` if they name none.
 
     Plans, profiles and other files that are read again name theirs. ``docs/json.md`` lists all.
     """
-    return {"schema": values.get("schema", f"wastenot.{verb}/1"), **values}
+    return {"schema": values.get("schema", f"wastenot.{kind}/1"), **values}
 
 
 def json_text(document: object) -> str:

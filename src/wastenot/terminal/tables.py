@@ -1,4 +1,4 @@
-"""Tables and headlines as a terminal shows them. Imports rich: import it inside the verb that prints."""
+"""Tables and headlines as a terminal shows them. Imports rich: import it inside the command that prints."""
 
 from __future__ import annotations
 

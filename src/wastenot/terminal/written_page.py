@@ -11,9 +11,7 @@ if TYPE_CHECKING:
     from wastenot.pages.page import Page
 
 
-def write_page(
-    page: Page, out: Path | None, figures: Path | None, *, command: str | None, word: str = "report"
-) -> list[Path]:
+def write_page(page: Page, out: Path | None, figures: Path | None, *, command: str | None) -> list[Path]:
     """Write a page, its figures, or both, and say so.
 
     Args:
@@ -21,7 +19,6 @@ def write_page(
         out: the HTML file; ``None`` for none.
         figures: the folder of figure files; ``None`` for none.
         command: that makes the page again.
-        word: what the page is called.
 
     Returns:
         The figure files.
@@ -34,7 +31,7 @@ def write_page(
 
     if out is not None:
         page.write(out, command=command)
-        say(f"{out}: {word} written")
+        say(f"{out}: page written")
     if figures is None:
         return []
     files = page.export(figures)

@@ -9,5 +9,5 @@ def capture_note(captured_on: str | None) -> str | None:
         return None
     return (
         "Captured on the CPU: on CUDA PyTorch runs other operations (attention, optimizers), so these are not the kernels "
-        "that the GPU will run. Capture the step there: wastenot capture FILE.py:FUNCTION --device cuda:0"
+        "that the GPU will run. Capture the step there: wastenot kernel capture FILE.py:FUNCTION --device cuda:0"
     )

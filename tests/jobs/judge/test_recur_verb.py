@@ -1,4 +1,4 @@
-"""``wastenot recur``: policies for jobs that come back, on traces."""
+"""``wastenot job replay``: policies for jobs that come back, on traces."""
 
 import json
 
@@ -14,7 +14,20 @@ def traces(wastenot, tmp_path):
     return wastenot
 
 
-GIVEN = ("recur", "train.csv", "power.csv", "--target", "0.9", "--default", "128", "--seeds", "2", "--processes", "1")
+GIVEN = (
+    "job",
+    "replay",
+    "train.csv",
+    "power.csv",
+    "--target",
+    "0.9",
+    "--default",
+    "128",
+    "--seeds",
+    "2",
+    "--processes",
+    "1",
+)
 
 
 def test_policies_are_shown_side_by_side(traces):
@@ -41,15 +54,18 @@ def test_the_document_has_curves_and_choices(traces):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["recur"], "give two files, TRAIN.csv and POWER.csv, or --made-up N"),
-        (["recur", "train.csv", "none.csv"], "none.csv: No such file or directory"),
-        (["recur", "power.csv", "train.csv"], "power.csv: has no column target_metric"),
-        (["recur", "train.csv", "power.csv"], "--target: digits/mlp has runs to several; give one of 0.5, 0.9"),
+        (["job", "replay"], "give two files, TRAIN.csv and POWER.csv, or --made-up N"),
+        (["job", "replay", "train.csv", "none.csv"], "none.csv: No such file or directory"),
+        (["job", "replay", "power.csv", "train.csv"], "power.csv: has no column target_metric"),
+        (["job", "replay", "train.csv", "power.csv"], "--target: digits/mlp has runs to several; give one of 0.5, 0.9"),
         (
-            ["recur", "train.csv", "power.csv", "--target", "0.7"],
+            ["job", "replay", "train.csv", "power.csv", "--target", "0.7"],
             "--target 0.7: digits/mlp has no runs to it, but to 0.5, 0.9",
         ),
-        (["recur", "train.csv", "power.csv", "--target", "0.9"], "--default: which batch size is run today? one of 16, 32"),
+        (
+            ["job", "replay", "train.csv", "power.csv", "--target", "0.9"],
+            "--default: which batch size is run today? one of 16, 32",
+        ),
         ([*GIVEN, "--default", "8"], "--default 8: digits/mlp was not run at it, but at 16, 32, 64, 128"),
         ([*GIVEN, "--job", "squad"], "--job squad: is not in both files; these are: digits/mlp"),
         ([*GIVEN, "--max-epochs", "2"], "no run of digits/mlp reaches 0.9 within 2 epochs"),

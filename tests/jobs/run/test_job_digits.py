@@ -51,6 +51,8 @@ def test_nights_come_to_cost_less_than_the_default(tmp_path):
     assert spent_for_a_success(stored.runs[-10:]) < spent_for_a_success(stored.runs[:10])
     assert statistics.mode(each.batch_size for each in stored.runs[-10:]) > stored.terms.default
 
-    document = json.loads(run("-m", "wastenot", "job", "digits", "--study", "jobs.db", "--json", "--page", "digits.html"))
+    document = json.loads(
+        run("-m", "wastenot", "job", "show", "digits", "--study", "jobs.db", "--json", "--page", "digits.html")
+    )
     assert document["name"] == "digits"
     assert "digits" in (tmp_path / "digits.html").read_text()

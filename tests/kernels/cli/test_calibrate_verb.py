@@ -1,4 +1,4 @@
-"""wastenot calibrate: from a study to a simulated GPU that the other verbs take."""
+"""wastenot device calibrate: from a study to a simulated GPU that the other verbs take."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ def studies(tmp_path_factory):
     write_sweep(true_sweep(toy_gpu(), core=core), wastenot.folder / "toy.csv")
     write_sweep(true_sweep(toy_gpu(), KERNELS[:2], core), wastenot.folder / "two.csv")
     for name in ("toy", "two"):
-        ran = wastenot("import", f"{name}.csv", "--study", f"{name}.db", "--device-name", "Toy", "--origin", "simulated")
+        ran = wastenot(
+            "study", "import", f"{name}.csv", "--study", f"{name}.db", "--device-name", "Toy", "--origin", "simulated"
+        )
         assert ran.code == 0, ran
     return wastenot.folder
 
@@ -33,19 +35,20 @@ def swept(wastenot, studies):
 
 
 def test_a_twin_that_sweep_takes(swept):
-    ran = swept("calibrate", "--study", "toy.db", "--out", "twin.toml", "--power-limit", "350", "--base", str(TOY))
+    ran = swept("device", "calibrate", "--study", "toy.db", "--out", "twin.toml", "--power-limit", "350", "--base", str(TOY))
     assert ran.code == 0, ran
     assert "held-out points" in ran.out and "held-out kernels" in ran.out and "median" in ran.out
     assert "sim:twin.toml" in ran.err
-    again = swept("sweep", "toy.db", "--device", "sim:twin.toml", "--study", "twin.db", "--core", "840,1950", "--memory",
+    again = swept("kernel", "sweep", "toy.db", "--device", "sim:twin.toml", "--study", "twin.db", "--core", "840,1950",
+                  "--memory",
                   "9501", "--warm-up", "1", "--window", "1")  # fmt: skip
     assert again.code == 0, again
-    shown = json.loads(swept("show", "--study", "twin.db", "--json").out)
+    shown = json.loads(swept("show", "twin.db", "--json").out)
     assert shown["workloads"][0]["kernels"] == len(KERNELS)
 
 
 def test_json(swept):
-    ran = swept("calibrate", "--study", "toy.db", "--out", "twin.toml", "--name", "my-twin", "--json")
+    ran = swept("device", "calibrate", "--study", "toy.db", "--out", "twin.toml", "--name", "my-twin", "--json")
     report = json.loads(ran.out)
     assert (report["name"], report["file"], report["kernels"]) == ("my-twin", "twin.toml", len(KERNELS))
     assert [set(errors) for errors in report["errors"]] == [{"what", "points", "time", "energy"}] * 3
@@ -65,5 +68,5 @@ def test_json(swept):
     ],
 )
 def test_refusals_write_nothing(swept, arguments, says):
-    assert says in swept.refuse("calibrate", *arguments)
+    assert says in swept.refuse("device", "calibrate", *arguments)
     assert not (swept.folder / "no.toml").exists()

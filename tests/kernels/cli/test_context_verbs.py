@@ -6,7 +6,7 @@ import pytest
 
 from testbed.golden import assert_as_agreed
 
-SWEEP = ["sweep", "gpt3-small", "--device", "sim:mi300x", "--study", "s.db", "--core", "1300", "--warm-up", "0.2",
+SWEEP = ["kernel", "sweep", "gpt3-small", "--device", "sim:mi300x", "--study", "s.db", "--core", "1300", "--warm-up", "0.2",
          "--window", "0.2", "--seed", "3"]  # fmt: skip
 
 # kernel, count, core, memory, time, energy, pass, block; in context the light one costs more after the heavy one
@@ -29,7 +29,7 @@ def both(wastenot):
     """A study of both states, by import: every number is known."""
     for state, extra in (("ssp", {}), ("context", {"softmax": 0.06, "dropout": 0.001, "gemm": 0.03})):
         (wastenot.folder / "state.csv").write_text(sweep_csv(extra))
-        ran = wastenot("import", "state.csv", "--study", "my.db", "--device-name", "Test GPU", "--workload", "tiny",
+        ran = wastenot("study", "import", "state.csv", "--study", "my.db", "--device-name", "Test GPU", "--workload", "tiny",
                      "--energies", state)  # fmt: skip
         assert ran.code == 0, ran.err
     return wastenot
@@ -38,24 +38,24 @@ def both(wastenot):
 def test_energies_choose_the_state(both):
     plans = {}
     for name, flags in (("default", []), ("ssp", ["--energies", "ssp"]), ("context", ["--energies", "context"])):
-        ran = both("plan", "--study", "my.db", "--max-slowdown", "0.05", "--json", *flags)
+        ran = both("kernel", "plan", "--study", "my.db", "--max-slowdown", "0.05", "--json", *flags)
         assert ran.code == 0, ran.err
         plans[name] = json.loads(ran.out)
     assert [plans[name]["state"] for name in ("default", "ssp", "context")] == ["ssp", "ssp", "context"]
     assert {plan["workload"] for plan in plans.values()} == {"tiny"}
     extra = plans["context"]["baseline"]["energy_j"] - plans["default"]["baseline"]["energy_j"]
     assert extra == pytest.approx(24 * 0.091)
-    said = both("plan", "--study", "my.db", "--energies", "context").out
+    said = both("kernel", "plan", "--study", "my.db", "--energies", "context").out
     assert "after the one that runs before it" in " ".join(said.split())
-    assert "--at sse" in both.refuse("plan", "--study", "my.db", "--energies", "sse")
-    for verb in (["frontier"], ["compare"]):
+    assert "--at sse" in both.refuse("kernel", "plan", "--study", "my.db", "--energies", "sse")
+    for verb in (["kernel", "frontier"], ["kernel", "frontier", "--compare"]):
         found = json.loads(both(*verb, "--study", "my.db", "--energies", "context", "--json").out)
         assert found["workload"] == "tiny"
 
 
 def test_diff_with_a_study_says_what_context_changes(both):
-    both("plan", "--study", "my.db", "--max-slowdown", "0.05", "--out", "a.json")
-    both("plan", "--study", "my.db", "--max-slowdown", "0.05", "--energies", "context", "--out", "b.json")
+    both("kernel", "plan", "--study", "my.db", "--max-slowdown", "0.05", "--out", "a.json")
+    both("kernel", "plan", "--study", "my.db", "--max-slowdown", "0.05", "--energies", "context", "--out", "b.json")
     assert_as_agreed(both("diff", "a.json", "b.json", "--study", "my.db", "--json"), "diff_context")
     text = " ".join(both("diff", "a.json", "b.json", "--study", "my.db").out.split())
     assert (
@@ -64,15 +64,15 @@ def test_diff_with_a_study_says_what_context_changes(both):
 
 
 def test_the_report_has_a_section_where_there_are_energies_in_context(both):
-    assert both("report", "--study", "my.db", "--energies", "context", "--out", "r.html").code == 0
+    assert both("report", "my.db", "--energies", "context", "--page", "r.html").code == 0
     assert "Where the kernel before changes the plan" in (both.folder / "r.html").read_text(encoding="utf-8")
 
 
 def test_pairs_that_cannot_be_told_are_refused(both):
-    refused = both.refuse("pairs", "--study", "my.db", "--workload", "tiny")
+    refused = both.refuse("kernel", "pairs", "--study", "my.db", "--workload", "tiny")
     assert "name a card with known peaks" in refused
-    assert "--power-limit" in both.refuse("pairs", "--study", "my.db", "--workload", "tiny", "--power-limit", "-3")
-    assert "--most" in both.refuse("pairs", "--study", "my.db", "--workload", "tiny", "--most", "0")
+    assert "--power-limit" in both.refuse("kernel", "pairs", "--study", "my.db", "--workload", "tiny", "--power-limit", "-3")
+    assert "--most" in both.refuse("kernel", "pairs", "--study", "my.db", "--workload", "tiny", "--most", "0")
 
 
 @pytest.mark.slow
@@ -87,12 +87,12 @@ def test_from_sweep_to_pairs_on_a_simulated_gpu(wastenot):
     )
     again = json.loads(wastenot(*SWEEP, "--in-context", "--json").out)
     assert (again["measured"], again["found"]) == (0, first["measured"])
-    found = json.loads(wastenot("pairs", "--study", "s.db", "--most", "3", "--json").out)
+    found = json.loads(wastenot("kernel", "pairs", "--study", "s.db", "--most", "3", "--json").out)
     assert found["origin"] == "simulated" and found["limit_w"] == 750.0 and len(found["pairs"]) == 3
     assert all(pair["saved_j"] >= 0 for pair in found["pairs"]) and found["dependencies"] == "not known"
     assert found["carry_over"]["share"] > 0.05
     assert [loop["name"] for loop in found["loops"]] == ["layer forward", "layer backward"]
-    text = " ".join(wastenot("pairs", "--study", "s.db").out.split())
+    text = " ".join(wastenot("kernel", "pairs", "--study", "s.db").out.split())
     for part in ("numbers: simulated", "headroom", "data dependencies", "light first"):
         assert part in text, part
 

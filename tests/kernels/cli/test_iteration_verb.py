@@ -24,13 +24,13 @@ def swept(wastenot):
     clocks = [None, *range(1200, 1981, 60)]
     rows = "\n".join(row(name, clock) for name in KERNELS for clock in clocks)
     (wastenot.folder / "natural.csv").write_text(HEAD + rows + "\n")
-    ran = wastenot("import", "natural.csv", "--study", "my.db", "--device-name", "Test GPU", "--workload", "tiny")
+    ran = wastenot("study", "import", "natural.csv", "--study", "my.db", "--device-name", "Test GPU", "--workload", "tiny")
     assert ran.code == 0, ran.err
     return wastenot
 
 
 def test_it_predicts_the_iteration_and_two_plans(swept):
-    said = json.loads(swept("iteration", "--study", "my.db", "--json").out)
+    said = json.loads(swept("kernel", "iteration", "--study", "my.db", "--json").out)
     assert said["limited"]
     assert said["power_limit_w"] == pytest.approx(LIMIT_W, rel=1e-6)
     assert said["energy_j"]["value"] / said["time_s"]["value"] == pytest.approx(LIMIT_W, rel=1e-6)
@@ -49,33 +49,33 @@ def test_it_predicts_the_iteration_and_two_plans(swept):
 
 
 def test_it_says_so_in_text(swept):
-    text = " ".join(swept("iteration", "--study", "my.db").out.split())
+    text = " ".join(swept("kernel", "iteration", "--study", "my.db").out.split())
     for part in ("Fastest plan", "Least energy", "the power limit holds it there: 690 W", "were not seen at", "permute"):
         assert part in text
 
 
 def test_a_limit_that_does_not_bind(swept):
-    said = json.loads(swept("iteration", "--study", "my.db", "--power-limit", "5000", "--json").out)
+    said = json.loads(swept("kernel", "iteration", "--study", "my.db", "--power-limit", "5000", "--json").out)
     assert (said["limited"], said["core_mhz"]["value"]) == (False, 1980.0)
     assert said["fastest"]["time_change"]["value"] == pytest.approx(0.0, abs=1e-3)
-    assert "does not hold it down" in swept("iteration", "--study", "my.db", "--power-limit", "5000").out
+    assert "does not hold it down" in swept("kernel", "iteration", "--study", "my.db", "--power-limit", "5000").out
 
 
 def test_a_warmer_gpu_is_slower(swept):
     cold, same, warm = (
-        json.loads(swept("iteration", "--study", "my.db", "--json", *flags).out)
+        json.loads(swept("kernel", "iteration", "--study", "my.db", "--json", *flags).out)
         for flags in ([], ["--temperature", "55"], ["--temperature", "65"])
     )
     assert same["time_s"]["value"] == cold["time_s"]["value"]
     # 1 % more power of all kernels is as 1 % less limit.
-    less = json.loads(swept("iteration", "--study", "my.db", "--json", "--power-limit", str(LIMIT_W / 1.01)).out)
+    less = json.loads(swept("kernel", "iteration", "--study", "my.db", "--json", "--power-limit", str(LIMIT_W / 1.01)).out)
     assert warm["time_s"]["value"] == pytest.approx(less["time_s"]["value"], rel=1e-6)
     assert warm["time_s"]["value"] > cold["time_s"]["value"]
-    assert "--temperature" in swept.refuse("iteration", "--study", "my.db", "--temperature", "nan")
+    assert "--temperature" in swept.refuse("kernel", "iteration", "--study", "my.db", "--temperature", "nan")
 
 
 def test_what_cannot_be_predicted_is_refused(swept):
-    assert "--power-limit" in swept.refuse("iteration", "--study", "my.db", "--power-limit", "-3")
-    assert "draws" in swept.refuse("iteration", "--study", "my.db", "--power-limit", "100")
-    swept("import", "sweep.csv", "--study", "bare.db")
-    assert "clock that it runs at by default is not known" in swept.refuse("iteration", "--study", "bare.db")
+    assert "--power-limit" in swept.refuse("kernel", "iteration", "--study", "my.db", "--power-limit", "-3")
+    assert "draws" in swept.refuse("kernel", "iteration", "--study", "my.db", "--power-limit", "100")
+    swept("study", "import", "sweep.csv", "--study", "bare.db")
+    assert "clock that it runs at by default is not known" in swept.refuse("kernel", "iteration", "--study", "bare.db")

@@ -1,4 +1,4 @@
-"""``wastenot latency``: announced, measured, resumed, kept in a study, and taken by plans."""
+"""``wastenot device latency``: announced, measured, resumed, kept in a study, and taken by plans."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wastenot.planning.latency import read_latency
 from wastenot.study.store import open_study
 from wastenot.study.sweep_file import import_sweep
 
-QUICK = ["latency", "--device", "sim:v100", "--what", "core", "--core", "802.5,1380", "--relative-error", "0.1"]
+QUICK = ["device", "latency", "--device", "sim:v100", "--what", "core", "--core", "802.5,1380", "--relative-error", "0.1"]
 ROWS = "kernel,count,core_mhz,memory_mhz,time_s,energy_j\na,1,,,1,100\na,1,1380,877,1,90\n"
 
 
@@ -35,10 +35,10 @@ def test_it_announces_measures_and_writes_a_file_that_plans_take(folder, capsys)
     found = read_latency("latency-sim-v100.json")
     assert [each.target for each in found.targets] == [802.5, 1380.0]
     assert not list(folder.glob(".*partial")) and open_study("s.db").latency() == found.to_json()
-    assert run(["plan", "--study", "s.db", "--json"]) == 0
+    assert run(["kernel", "plan", "--study", "s.db", "--json"]) == 0
     switching = json.loads(capsys.readouterr().out)["applicable"]["switching"]
     assert switching["basis"] == "measured" and switching["core_s"] == max(each.seconds for each in found.targets)
-    assert run(["plan", "--study", "s.db", "--switch-time", "3ms", "--json"]) == 0
+    assert run(["kernel", "plan", "--study", "s.db", "--switch-time", "3ms", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["applicable"]["switching"]["basis"] == "given"
 
 
@@ -47,10 +47,12 @@ def test_a_file_is_given_to_a_plan(folder, capsys):
     import_sweep(folder / "sweep.csv", "s.db", device="sim:v100")
     import_sweep(folder / "sweep.csv", "other.db", device="another")
     assert run([*QUICK, "--out", "l.json"]) == 0
-    assert "--latency l.json" in capsys.readouterr().err
-    assert run(["plan", "--study", "s.db", "--latency", "l.json", "-v"]) == 0
+    measured = capsys.readouterr()
+    assert "--latency l.json" in measured.err
+    assert run(["show", "l.json"]) == 0 and capsys.readouterr().out == measured.out
+    assert run(["kernel", "plan", "--study", "s.db", "--latency", "l.json", "-v"]) == 0
     assert "as measured" in capsys.readouterr().out
-    assert run(["plan", "--study", "other.db", "--latency", "l.json"]) == 2
+    assert run(["kernel", "plan", "--study", "other.db", "--latency", "l.json"]) == 2
     assert "--latency: l.json: is of 'sim:v100'" in capsys.readouterr().err
     assert run([*QUICK, "--study", "other.db", "--out", "m.json"]) == 2
     assert "holds measurements of 'another'" in capsys.readouterr().err and not (folder / "m.json").exists()
@@ -59,7 +61,7 @@ def test_a_file_is_given_to_a_plan(folder, capsys):
 def test_the_document_is_the_file(folder, capsys):
     assert run([*QUICK, "--json", "--out", "l.json"]) == 0
     text = capsys.readouterr().out
-    check_document("latency", text)
+    check_document("device latency", text)
     document = json.loads(text)
     assert document.pop("files") == ["l.json"] and document == json.loads((folder / "l.json").read_text())
 
@@ -71,16 +73,16 @@ def test_figures_are_written(folder, capsys, svg_only):
 
 
 def test_a_dry_run_says_what_would_be_done_and_changes_nothing(folder, capsys):
-    assert run(["latency", "--device", "sim:h200", "--dry-run"]) == 0
+    assert run(["device", "latency", "--device", "sim:h200", "--dry-run"]) == 0
     text = capsys.readouterr().out
     assert (
         "core clock between 5 values" in text
         and "power limit between 4 values" in text
         and "of virtual device time" in text.replace("\xa0", " ")
     )
-    assert run(["latency", "--device", "sim:h200", "--dry-run", "--json"]) == 0
+    assert run(["device", "latency", "--device", "sim:h200", "--dry-run", "--json"]) == 0
     printed = capsys.readouterr().out
-    check_document("latency", printed, dry_run=True)
+    check_document("device latency", printed, dry_run=True)
     document = json.loads(printed)
     assert [part["what"] for part in document["parts"]] == ["core", "memory", "power_limit"] and document["device_s"] > 60.0
     assert not list(folder.iterdir())
@@ -101,7 +103,7 @@ def test_a_dry_run_says_what_would_be_done_and_changes_nothing(folder, capsys):
     ],
 )
 def test_what_makes_no_sense_is_refused_in_one_line(folder, capsys, arguments, says):
-    assert run(["latency", "--device", "sim:v100", *arguments]) == 2
+    assert run(["device", "latency", "--device", "sim:v100", *arguments]) == 2
     error = capsys.readouterr().err
     assert says in error and error.count("\n") == 1 and not list(folder.iterdir())
 
@@ -109,7 +111,7 @@ def test_what_makes_no_sense_is_refused_in_one_line(folder, capsys, arguments, s
 def test_a_recording_has_no_latency(folder, capsys):
     (folder / "sweep.csv").write_text(f"{ROWS}a,1,900,877,2,95\n")
     import_sweep(folder / "sweep.csv", "s.db", device="a card")
-    assert run(["latency", "--device", "recorded:s.db"]) == 2
+    assert run(["device", "latency", "--device", "recorded:s.db"]) == 2
     assert re.search(r"a recording switches no clocks|nothing to switch", capsys.readouterr().err)
 
 
@@ -128,7 +130,7 @@ def test_an_interrupted_run_says_how_to_resume_and_does(folder, capsys, monkeypa
     monkeypatch.setattr("sys.argv", ["wastenot", *longer, "--out", "l.json"])
     assert run([*longer, "--out", "l.json"]) == 130
     error = capsys.readouterr().err
-    assert "what was measured is kept; resume: wastenot latency --device sim:v100" in error
+    assert "what was measured is kept; resume: wastenot device latency --device sim:v100" in error
     assert (folder / ".l.json.partial").exists() and not (folder / "l.json").exists()
     monkeypatch.setattr(session.Session, "_batch", batches)
     assert run([*longer, "--out", "l.json"]) == 0

@@ -1,4 +1,4 @@
-"""``wastenot natural`` and ``wastenot sweep --clocks natural``: all in one command, resumed, with nothing set."""
+"""``wastenot kernel natural`` and ``wastenot kernel sweep --clocks natural``: in one command, resumed, with nothing set."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from wastenot.study.store import open_study
 
 SMALL = ["llama-8b", "--phase", "decode", "--batch", "8"]  # where nothing is measured
 DRAWS = ["--draws", "40"]  # the fewest there may be
-NATURAL = ["sweep", *SMALL, "--device", "sim:h200", "--study", "s.db", "--clocks", "natural"]
+NATURAL = ["kernel", "sweep", *SMALL, "--device", "sim:h200", "--study", "s.db", "--clocks", "natural"]
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,10 @@ def made(tmp_path_factory):
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("WASTENOT_READ_ONLY", "1")
             with redirect_stdout(io.StringIO()) as out:
-                assert run(["natural", few, "--device", "sim:h200", "--study", "n.db", "--out", "n.html", *DRAWS]) == 0
+                assert (
+                    run(["kernel", "natural", few, "--device", "sim:h200", "--study", "n.db", "--page", "n.html", *DRAWS])
+                    == 0
+                )
     finally:
         os.chdir(before)
     (folder / "printed.txt").write_text(out.getvalue())
@@ -60,7 +63,7 @@ def test_it_measures_plans_forecasts_and_writes_a_page(made):
 
 
 def test_the_document_says_the_same(made, capsys):
-    assert run(["natural", "--study", str(made / "n.db"), "--out", str(made / "n3.html"), *DRAWS, "--json"]) == 0
+    assert run(["kernel", "natural", "--study", str(made / "n.db"), "--page", str(made / "n3.html"), *DRAWS, "--json"]) == 0
     said = capsys.readouterr()
     assert "measured before" not in said.err  # nothing was measured now
     document = json.loads(said.out)
@@ -72,15 +75,15 @@ def test_the_document_says_the_same(made, capsys):
 
 def test_it_says_everywhere_that_no_clock_was_set(made, capsys):
     study = str(made / "n.db")
-    for verb in (["plan"], ["forecast", *DRAWS], ["show"]):
-        assert run([*verb, "--study", study] if verb != ["show"] else ["show", "--study", study]) == 0
+    for verb in (["kernel", "plan"], ["kernel", "forecast", *DRAWS], ["show"]):
+        assert run([*verb, "--study", study] if verb != ["show"] else ["show", study]) == 0
         out = " ".join(capsys.readouterr().out.split())
         assert any(words in out for words in ("No clock was set", "no clocks were set", "natural clocks, none set")), verb
 
 
 def test_rerunning_measures_nothing_again(made, capsys):
     few, study = str(made / "few.json"), str(made / "n.db")
-    command = ["sweep", few, "--device", "sim:h200", "--study", study, "--clocks", "natural"]
+    command = ["kernel", "sweep", few, "--device", "sim:h200", "--study", study, "--clocks", "natural"]
     assert run([*command, "--seconds-each", "1", "--json"]) == 0
     outcome = json.loads(capsys.readouterr().out)
     assert outcome["measured"] == 0 and outcome["found"] == len(open_study(made / "n.db").read().kernels)
@@ -88,7 +91,18 @@ def test_rerunning_measures_nothing_again(made, capsys):
 
 def test_a_budget_ends_it_and_the_next_run_goes_on(tmp_path, capsys):
     few = str(write_few_kernels(tmp_path / "few.json", each=20))
-    command = ["sweep", few, "--device", "sim:h200", "--study", str(tmp_path / "s.db"), "--clocks", "natural", "--json"]
+    command = [
+        "kernel",
+        "sweep",
+        few,
+        "--device",
+        "sim:h200",
+        "--study",
+        str(tmp_path / "s.db"),
+        "--clocks",
+        "natural",
+        "--json",
+    ]
     assert run([*command, "--budget", "4s"]) == 0
     first = json.loads(capsys.readouterr().out)
     assert first["out_of_time"] and first["measured"] >= 1
@@ -104,7 +118,7 @@ def test_a_budget_ends_it_and_the_next_run_goes_on(tmp_path, capsys):
 def test_a_kill_loses_at_most_the_run_in_flight(tmp_path):
     study = tmp_path / "s.db"
     few = str(write_few_kernels(tmp_path / "few.json", each=20))
-    command = ["sweep", few, "--device", "sim:h200", "--study", str(study), "--clocks", "natural"]
+    command = ["kernel", "sweep", few, "--device", "sim:h200", "--study", str(study), "--clocks", "natural"]
     process = subprocess.Popen([sys.executable, "-m", "wastenot", *command], stderr=subprocess.DEVNULL)
     try:
         ends_s = time.monotonic() + 60.0
@@ -124,9 +138,9 @@ def test_a_kill_loses_at_most_the_run_in_flight(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["natural"], "--device: name the GPU to measure"),
-        (["natural", "--study", "none.db"], "none.db: there is no study"),
-        (["natural", *SMALL, "--device", "sim:h200", "--time-limit", "x"], "write a time such as 90s"),
+        (["kernel", "natural"], "--device: name the GPU to measure"),
+        (["kernel", "natural", "--study", "none.db"], "none.db: there is no study"),
+        (["kernel", "natural", *SMALL, "--device", "sim:h200", "--time-limit", "x"], "write a time such as 90s"),
         ([*NATURAL, "--seconds-each", "0"], "above 0"),
         ([*NATURAL, "--granularity", "pass"], "--granularity: natural clocks are those of single kernels"),
         ([*NATURAL, "--in-context"], "--in-context: has no effect with --clocks natural"),
@@ -141,7 +155,7 @@ def test_bad_input_is_one_line_and_changes_nothing(tmp_path, monkeypatch, capsys
 
 
 def test_rows_at_set_clocks_never_join_natural_ones(made, capsys):
-    assert run(["refine", "--study", str(made / "n.db"), "--device", "sim:h200"]) == 2
+    assert run(["kernel", "refine", "--study", str(made / "n.db"), "--device", "sim:h200"]) == 2
     assert "--energies natural: these rows are at clocks that nobody set" in capsys.readouterr().err
     with pytest.raises(BadInputError, match="clocks natural"):
         sweep("llama-8b", "sim:h200", made / "other.db", state="natural", phase="decode", batch=8)
@@ -149,7 +163,10 @@ def test_rows_at_set_clocks_never_join_natural_ones(made, capsys):
 
 def test_a_natural_plan_is_validated_with_clocks_that_are_set(made, capsys):
     plan = str(made / "plan.json")
-    assert run(["plan", "--study", str(made / "n.db"), "--max-slowdown", "0.05", "--out", plan]) == 0
-    assert run(["validate", "--plan", plan, "--study", str(made / "n.db"), "--device", "sim:h200", "--repeats", "3"]) == 0
+    assert run(["kernel", "plan", "--study", str(made / "n.db"), "--max-slowdown", "0.05", "--out", plan]) == 0
+    assert (
+        run(["kernel", "validate", "--plan", plan, "--study", str(made / "n.db"), "--device", "sim:h200", "--repeats", "3"])
+        == 0
+    )
     out = capsys.readouterr().out
     assert "measured again" in out and re.search(r"the limit \([^)]*\) is kept", " ".join(out.split()))

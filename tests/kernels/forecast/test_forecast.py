@@ -416,7 +416,7 @@ def test_rows_at_other_clocks_change_nothing(h200, tmp_path, found):
 
 
 class TestVerb:
-    """``wastenot forecast``."""
+    """``wastenot kernel forecast``."""
 
     @pytest.fixture
     def run(self, h200):

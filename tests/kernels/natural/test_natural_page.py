@@ -117,8 +117,10 @@ def test_every_figure_has_a_form_for_narrow_pages(overview):
 
 
 def test_the_command_that_made_the_page_stands_in_its_foot(overview):
-    made = natural_page(overview).html(command="wastenot natural --study s.db", made_at=datetime(2026, 1, 2, tzinfo=UTC))
-    assert "wastenot natural --study s.db" in made.partition("<footer>")[2].partition("</footer>")[0]
+    made = natural_page(overview).html(
+        command="wastenot kernel natural --study s.db", made_at=datetime(2026, 1, 2, tzinfo=UTC)
+    )
+    assert "wastenot kernel natural --study s.db" in made.partition("<footer>")[2].partition("</footer>")[0]
 
 
 def test_tables_agree_with_the_plans(overview):

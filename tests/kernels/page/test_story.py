@@ -159,9 +159,7 @@ def test_the_page_of_every_kind_renders_and_shows_its_story(kind, monkeypatch):
     monkeypatch.setattr(page_module, "report_figures", lambda _: ())  # these have tests of their own, and take long
     comparison = Comparison(made.workload, made.device, made.origin, "pass", ())
     overview = PlanOverview(made, comparison, (), (), None, (), ())
-    page = page_module.plan_page(overview, price=PRICE).html(
-        made_at=NOON, command="wastenot report --study my.db --out r.html"
-    )
+    page = page_module.plan_page(overview, price=PRICE).html(made_at=NOON, command="wastenot report my.db --page r.html")
     story = story_of(made, PRICE)
     body = page[page.index("<main>") : page.index("</footer>")]
     assert f'<section class="hero {story.tone}">' in body
@@ -171,7 +169,7 @@ def test_the_page_of_every_kind_renders_and_shows_its_story(kind, monkeypatch):
         for command in panel.commands:
             blocks = re.findall(r"<pre><code>([^<]*)</code>", body)
             assert any(command in block.splitlines() for block in blocks), command
-    assert "<code>wastenot report --study my.db --out r.html</code>" in body
+    assert "<code>wastenot report my.db --page r.html</code>" in body
     assert made.digest in body
     text = re.sub(r"<[^>]+>", " ", body)
     assert not re.search(r"\b(None|nan|inf)\b|[0-9]e[−-][0-9]", text), re.findall(r".{30}(?:None|nan|e[−-][0-9])", text)

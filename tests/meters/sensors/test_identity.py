@@ -230,11 +230,11 @@ SENSORS = Sensors("sim:h200", "H200", "gemm-4096", (KNOWN, VAGUE, LAGS))
 def test_files_go_there_and_back(tmp_path):
     write_sensors(SENSORS, tmp_path / "sensors.json")
     assert read_sensors(tmp_path / "sensors.json") == SENSORS
-    assert SENSORS.channel("total") == Channel("total", 0.1, 0.025, 0.03, 1.0, 3.0, "identified by wastenot sensor")
+    assert SENSORS.channel("total") == Channel("total", 0.1, 0.025, 0.03, 1.0, 3.0, "identified by wastenot device sensor")
     with pytest.raises(BadInputError, match=r"memory.*too slow"):
         SENSORS.channel("memory")
     lags = Channel(
-        "lags", 0.1, 0.025, 0.03, 1.0, 3.0, "identified by wastenot sensor", 0.0125, 0.3 * 0.0201, 2e-4, 17.0, 0.0201
+        "lags", 0.1, 0.025, 0.03, 1.0, 3.0, "identified by wastenot device sensor", 0.0125, 0.3 * 0.0201, 2e-4, 17.0, 0.0201
     )
     assert SENSORS.channel("lags") == lags
     unseen = replace(LAGS, sample_s=None, sample_se_s=None).as_channel()

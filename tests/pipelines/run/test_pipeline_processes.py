@@ -200,7 +200,7 @@ def test_a_rank_of_its_own_that_is_killed_leaves_a_journal_and_reset_restores_it
     process.kill()
     process.wait()
     assert machine.left
-    assert machine.run("reset")[0] == 0
+    assert machine.run("device", "reset")[0] == 0
     assert untouched(machine)
 
 

@@ -1,4 +1,4 @@
-"""``wastenot straggler``: the server as a process, and who asks it."""
+"""``wastenot pipeline straggler``: the server as a process, and who asks it."""
 
 import json
 import os
@@ -17,13 +17,13 @@ def served(wastenot, tmp_path, monkeypatch):
     monkeypatch.setenv("WASTENOT_RUNTIME", str(tmp_path / "run"))
     planned_frontier().write(wastenot.folder / "pipeline.json")
     process = subprocess.Popen(
-        [sys.executable, "-m", "wastenot", "straggler", "pipeline.json", "--replicas", "2"],
+        [sys.executable, "-m", "wastenot", "pipeline", "straggler", "pipeline.json", "--replicas", "2"],
         cwd=wastenot.folder, env=dict(os.environ), stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     said = process.stderr.readline()
     assert f"{len(planned_frontier().rungs)} plans, 2 replicas; ranks need WASTENOT_STRAGGLER=" in said
     end_s = time.monotonic() + 60.0
-    while wastenot("straggler", "--status").code != 0:
+    while wastenot("pipeline", "straggler", "--status").code != 0:
         assert time.monotonic() < end_s
         time.sleep(0.05)
     yield process
@@ -32,22 +32,22 @@ def served(wastenot, tmp_path, monkeypatch):
 
 
 def status(wastenot):
-    return json.loads(wastenot("straggler", "--status", "--json").out)
+    return json.loads(wastenot("pipeline", "straggler", "--status", "--json").out)
 
 
 def test_a_server_is_told_shows_what_it_knows_and_is_ended(wastenot, served):
     before = status(wastenot)
     assert before["schema"] == "wastenot.straggler/1" and [one["rung"] for one in before["replicas"]] == [0, 0]
-    assert wastenot("straggler", "--tell", "20%", "--replica", "1", "--for", "60s").out == "told\n"
+    assert wastenot("pipeline", "straggler", "--tell", "20%", "--replica", "1", "--for", "60s").out == "told\n"
     told = status(wastenot)
     assert told["replicas"][1]["told"] == 1.2 and told["replicas"][0]["rung"] > 0 == told["replicas"][1]["rung"]
-    text = wastenot("straggler", "--status").out
+    text = wastenot("pipeline", "straggler", "--status").out
     assert "replica 1: +20.0 % (told), 0 of 2 ranks" in text and "(predicted)" in text
-    assert json.loads(wastenot("straggler", "--clear", "--json").out)["replicas"][1]["told"] is None
+    assert json.loads(wastenot("pipeline", "straggler", "--clear", "--json").out)["replicas"][1]["told"] is None
     assert status(wastenot)["replicas"][0]["rung"] == 0
-    assert wastenot("straggler", "--stop").code == 0
+    assert wastenot("pipeline", "straggler", "--stop").code == 0
     assert served.wait(60) == 0
-    done = wastenot("straggler", "--status")
+    done = wastenot("pipeline", "straggler", "--status")
     assert done.code == 1 and "no straggler server answers" in done.err and done.err.count("\n") == 1
 
 
@@ -62,9 +62,9 @@ def test_a_server_that_was_killed_can_be_started_again_at_the_same_place(wasteno
     path = status(wastenot)["at"]
     served.kill()
     served.wait()
-    assert os.path.exists(path) and wastenot("straggler", "--status").code == 1
+    assert os.path.exists(path) and wastenot("pipeline", "straggler", "--status").code == 1
     again = subprocess.Popen(
-        [sys.executable, "-m", "wastenot", "straggler", "pipeline.json"],
+        [sys.executable, "-m", "wastenot", "pipeline", "straggler", "pipeline.json"],
         cwd=wastenot.folder, env=dict(os.environ), stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
@@ -86,7 +86,7 @@ def test_a_server_that_was_killed_can_be_started_again_at_the_same_place(wasteno
         (("--status", "--for", "3s"), "--for: has no effect without --tell"),
         (("--status", "--replicas", "3"), "--replicas: has no effect without PLAN.json"),
         (("missing.json",), "missing.json: cannot be read"),
-        (("bare.json",), "lists no other plans; make it with 'wastenot pipeline --frontier"),
+        (("bare.json",), "lists no other plans; make it with 'wastenot pipeline plan --frontier"),
         (("pipeline.json", "--replicas", "0"), "--replicas 0: must be 1 at least"),
         (("pipeline.json", "--at", "localhost:0"), "--at localhost:0: who connects over TCP must know a token"),
         (("pipeline.json", "--at", "localhost:0", "--token-file", "open"), "--token-file open: others may read this token"),
@@ -101,5 +101,5 @@ def test_bad_input_is_one_line(wastenot, tmp_path, monkeypatch, arguments, said)
     plan.model_copy(update={"rungs": ()}).sealed().write(wastenot.folder / "bare.json")
     (wastenot.folder / "open").write_text("0123456789abcdef")
     os.chmod(wastenot.folder / "open", 0o644)
-    done = wastenot("straggler", *arguments)
+    done = wastenot("pipeline", "straggler", *arguments)
     assert done.code == 2 and said in done.err and done.err.count("\n") == 1, done.err

@@ -182,5 +182,5 @@ def test_the_headline_is_steady_power_and_says_whether_the_counter_agrees(alone,
 
 
 def test_the_command_that_made_a_page_stands_in_its_foot(alone, drawn_before):
-    page = profile_page([alone]).html(command="wastenot profile gemm:1024", made_at=datetime(2026, 1, 2, tzinfo=UTC))
-    assert "wastenot profile gemm:1024" in page.partition("<footer>")[2].partition("</footer>")[0]
+    page = profile_page([alone]).html(command="wastenot profile run gemm:1024", made_at=datetime(2026, 1, 2, tzinfo=UTC))
+    assert "wastenot profile run gemm:1024" in page.partition("<footer>")[2].partition("</footer>")[0]

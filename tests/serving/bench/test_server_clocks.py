@@ -46,7 +46,7 @@ def points(gpus, server, tmp_path, monkeypatch, capsys):
 
     def run(*arguments):
         with on_stand_in():
-            returned = wastenot(["serve-bench", server.url, "--json", *LENGTHS, *arguments])
+            returned = wastenot(["serve", "bench", server.url, "--json", *LENGTHS, *arguments])
         out, err = capsys.readouterr()
         assert returned == 0, err
         return json.loads(out)["points"]
@@ -56,7 +56,7 @@ def points(gpus, server, tmp_path, monkeypatch, capsys):
 
 def begin(gpus, server, folder, *arguments):
     return subprocess.Popen(
-        [sys.executable, "-m", "testbed.stand_in.program", "serve-bench", server.url, "--json", *LENGTHS, *arguments],
+        [sys.executable, "-m", "testbed.stand_in.program", "serve", "bench", server.url, "--json", *LENGTHS, *arguments],
         env=gpus.environment(STAND_IN_WALL="1", WASTENOT_STATE=str(folder), COLUMNS="120"), cwd=ROOT, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
@@ -121,8 +121,8 @@ def test_several_gpus_are_to_be_named_and_clocks_to_be_allowed(gpus, server, tmp
     gpus.use(monkeypatch)
     monkeypatch.setenv("WASTENOT_STATE", str(tmp_path))
     with on_stand_in():
-        assert wastenot(["serve-bench", server.url]) == 2
+        assert wastenot(["serve", "bench", server.url]) == 2
         assert "--device: this machine has 2 GPUs; name those that serve: --device nvidia:0" in capsys.readouterr().err
-        assert wastenot(["serve-bench", server.url, "--device", "nvidia:0", "--core", "1500"]) == 2
+        assert wastenot(["serve", "bench", server.url, "--device", "nvidia:0", "--core", "1500"]) == 2
         assert "clocks cannot be set" in capsys.readouterr().err
     assert all(gpus.control.state(index).untouched for index in (0, 1))

@@ -1,4 +1,4 @@
-"""``wastenot engine``: profiles of engines from tables of steps."""
+"""``wastenot serve profile``: profiles of engines from tables of steps."""
 
 import json
 
@@ -14,18 +14,20 @@ def table(wastenot, tmp_path):
 
 
 def test_a_profile_is_made_shown_and_shown_again(table, tmp_path):
-    made = table("engine", "steps.csv", "--model", "mine", "--device", "card", "--out", "engine.json")
+    made = table("serve", "profile", "steps.csv", "--model", "mine", "--device", "card", "--out", "engine.json")
     assert made.code == 0, made.err
     assert "mine on card: 1,024 tokens of context (numbers: measured, fitted to steps)" in made.out
     assert "less energy per token at" in made.out and "against 2000\xa0MHz" in made.out
     assert "engine.json: written" in made.err
     assert "decode time" in made.out and "steps held out of the fit" in made.out and "Best choices" in made.out
-    again = table("engine", "engine.json")
+    again = table("serve", "profile", "engine.json")
     assert again.code == 0 and again.out == made.out
 
 
 def test_the_document_has_the_points(table):
-    document = json.loads(table("engine", "steps.csv", "--batch", "1,64", "--core", "950", "--context", "512", "--json").out)
+    document = json.loads(
+        table("serve", "profile", "steps.csv", "--batch", "1,64", "--core", "950", "--context", "512", "--json").out
+    )
     assert document["schema"] == "wastenot.engine-points/1" and document["context"] == 512
     assert {point["batch"] for point in document["points"]} == {1, 64}
     assert {point["setting"]["core_mhz"] for point in document["points"]} == {800, 950, 1100, 1400, 1700, 2000}
@@ -36,34 +38,34 @@ def test_the_document_has_the_points(table):
 
 
 def test_as_measured_there_is_nothing_between(table):
-    document = json.loads(table("engine", "steps.csv", "--as-measured", "--json").out)
+    document = json.loads(table("serve", "profile", "steps.csv", "--as-measured", "--json").out)
     assert document["engines"][0]["source"] == "measured" and not document["errors"]
-    ran = table("engine", "steps.csv", "--as-measured", "--context", "4000")
+    ran = table("serve", "profile", "steps.csv", "--as-measured", "--context", "4000")
     assert ran.code == 2 and "no decode step with 4000 tokens" in ran.err
 
 
 def test_prompts_alone_are_a_profile(table, tmp_path):
     (tmp_path / "prompts.csv").write_text(HEADER + "".join(row("prefill", n, 0, 800) for n in (128, 512, 2048)))
-    ran = table("engine", "prompts.csv", "--page", "prompts.html", "--out", "engine.json")
+    ran = table("serve", "profile", "prompts.csv", "--page", "prompts.html", "--out", "engine.json")
     assert ran.code == 0, ran.err
     assert "Prompts only: there are no decode steps" in ran.out and "there are no decode steps in the table" in ran.out
-    assert table("engine", "engine.json").out == ran.out
+    assert table("serve", "profile", "engine.json").out == ran.out
 
 
 def test_contexts_that_hardly_vary_tell_nothing_of_others(table, tmp_path):
     (tmp_path / "one.csv").write_text(HEADER + "".join(row("decode", b, 3900 + b, 800) for b in (8, 32, 128)))
-    ran = table("engine", "one.csv")
+    ran = table("serve", "profile", "one.csv")
     assert ran.code == 0, ran.err
     assert "3,908 tokens of context (numbers" in ran.out and "nothing is known of others" in ran.out
-    assert table("engine", "one.csv", "--context", "1000").code == 2
+    assert table("serve", "profile", "one.csv", "--context", "1000").code == 2
 
 
 def test_page_and_figures(table, tmp_path, svg_only):
     pytest.importorskip("altair")
-    ran = table("engine", "steps.csv", "--page", "engine.html", "--figures", "figures")
+    ran = table("serve", "profile", "steps.csv", "--page", "engine.html", "--figures", "figures")
     assert ran.code == 0, ran.err
     page = (tmp_path / "engine.html").read_text()
-    assert "Energy per token by clock" in page and "wastenot engine steps.csv" in page
+    assert "Energy per token by clock" in page and "wastenot serve profile steps.csv" in page
     assert {each.stem for each in (tmp_path / "figures").iterdir()} == {"engine-latency", "engine-clocks", "engine-prompts"}
 
 
@@ -106,7 +108,7 @@ def test_bad_input_is_one_line_and_writes_nothing(table, tmp_path, arguments, sa
     (tmp_path / "times.csv").write_text("phase,sequences,tokens,context,core_mhz,time_s\ndecode,64,1,2048,1980,0.02\n")
     (tmp_path / "few.csv").write_text(HEADER + row("decode", 1, 256, 800) + row("decode", 8, 256, 800))
     before = {each: each.read_bytes() for each in tmp_path.iterdir()}
-    ran = table("engine", *arguments)
+    ran = table("serve", "profile", *arguments)
     assert ran.code == 2 and says in ran.err and ran.err.count("\n") == 1 and not ran.out
     assert {each: each.read_bytes() for each in tmp_path.iterdir()} == before
 
@@ -119,13 +121,24 @@ def test_kernels_on_a_device_make_a_profile(table, tmp_path, monkeypatch):
     monkeypatch.setattr(StepShapes, "up_to", classmethod(lambda cls: few))
     monkeypatch.setattr(engine_kernels, "CORE_STEP_MHZ", 600.0)
     ran = table(
-        "engine", "llama-8b", "--device", "sim:h200", "--study", "k.db", "--out", "e.json", "--context", "400", "--json"
+        "serve",
+        "profile",
+        "llama-8b",
+        "--device",
+        "sim:h200",
+        "--study",
+        "k.db",
+        "--out",
+        "e.json",
+        "--context",
+        "400",
+        "--json",
     )
     assert ran.code == 0, ran.err
     made = json.loads(ran.out)["engines"][0]
     assert (made["source"], made["evidence"]) == ("kernels", "simulated")
     assert (tmp_path / "k.db").exists() and (tmp_path / "e.json").exists()
-    again = table("engine", "llama-8b", "--device", "sim:h200", "--study", "k.db", "--context", "400", "--json")
+    again = table("serve", "profile", "llama-8b", "--device", "sim:h200", "--study", "k.db", "--context", "400", "--json")
     assert json.loads(again.out)["points"] == json.loads(ran.out)["points"]  # nothing is measured again
 
 
@@ -146,5 +159,5 @@ def test_kernels_on_a_device_make_a_profile(table, tmp_path, monkeypatch):
     ],
 )
 def test_bad_kernels_are_one_line(table, tmp_path, arguments, says):
-    ran = table("engine", *arguments)
+    ran = table("serve", "profile", *arguments)
     assert ran.code == 2 and says in ran.err and not ran.out

@@ -1,4 +1,4 @@
-"""``wastenot serve-bench`` on a server that keeps to a schedule, with meters that say what a test tells them to."""
+"""``wastenot serve bench`` on a server that keeps to a schedule, with meters that say what a test tells them to."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def meter(server):
 
 
 def test_energy_for_a_token_is_what_the_meter_and_the_server_say(wastenot, server, meter):
-    ran = wastenot("serve-bench", server.url, "--batch", "8,2", "--meter", meter, "--meter-gpus", "0", *QUICK,
+    ran = wastenot("serve", "bench", server.url, "--batch", "8,2", "--meter", meter, "--meter-gpus", "0", *QUICK,
                    "--steady", "2", "--json")  # fmt: skip
     assert ran.code == 0, ran.err
     document = json.loads(ran.out)
@@ -100,7 +100,7 @@ def test_wastenot_monitor_is_a_meter_for_another_machine(wastenot, server):
     try:
         address = monitor.stderr.readline().removeprefix("metrics: ").strip()
         time.sleep(0.5)
-        ran = wastenot("serve-bench", server.url, "--batch", "2", "--meter", address, *QUICK, "--steady", "1.5", "--json")
+        ran = wastenot("serve", "bench", server.url, "--batch", "2", "--meter", address, *QUICK, "--steady", "1.5", "--json")
     finally:
         _, err = monitor.communicate("\n", timeout=60)
     assert ran.code == 0, ran.err
@@ -111,29 +111,43 @@ def test_wastenot_monitor_is_a_meter_for_another_machine(wastenot, server):
 
 
 def test_a_sweep_into_a_study_is_resumed_shown_and_leads_on(wastenot, punctual_server):
-    first = wastenot("serve-bench", punctual_server.url, "--batch", "2", "--device", "sim:h200", "--study", "s.db", *QUICK)
+    first = wastenot(
+        "serve", "bench", punctual_server.url, "--batch", "2", "--device", "sim:h200", "--study", "s.db", *QUICK
+    )
     assert first.code == 0, first.err
     assert "energy of 1 GPU (NVIDIA H200) by sim:h200 (simulated)" in first.err
     assert "stand-in on 1 × NVIDIA H200, load 20 in, 20 out (simulated)" in first.out
     asked = len(punctual_server.requests)
     again = wastenot(
-        "serve-bench", punctual_server.url, "--batch", "2", "--device", "sim:h200", "--study", "s.db", *QUICK, "--json"
+        "serve", "bench", punctual_server.url, "--batch", "2", "--device", "sim:h200", "--study", "s.db", *QUICK, "--json"
     )
     assert "1 of them measured before" in again.err and len(punctual_server.requests) - asked < 5
     (point,) = json.loads(again.out)["points"]
-    more = wastenot("serve-bench", punctual_server.url, "--batch", "2,4", "--device", "sim:h200", "--study", "s.db", *QUICK)
-    assert more.code == 0 and "next: wastenot recommend s.db --itl" in more.err
+    more = wastenot(
+        "serve", "bench", punctual_server.url, "--batch", "2,4", "--device", "sim:h200", "--study", "s.db", *QUICK
+    )
+    assert more.code == 0 and "next: wastenot serve recommend s.db --itl" in more.err
     store = ServingStore(open_study(wastenot.folder / "s.db"))
     assert [each.max_running for each in store.points()] == [2, 4]
     assert store.points()[0].energy_per_token_j == point["energy_per_token_j"]
-    shown = wastenot("show", "--study", "s.db")
+    shown = wastenot("show", "s.db")
     assert "server of" in shown.out and "2 to 4" in shown.out and "simulated" in shown.out
     assert "1 of 1 point of http://127.0.0.1" in shown.out and "finished" in shown.out
 
 
 def test_clocks_are_measured_beside_the_drivers_own(wastenot, punctual_server):
     ran = wastenot(
-        "serve-bench", punctual_server.url, "--batch", "2,4", "--device", "sim:h200", "--core", "1500,1980", *QUICK, "--json"
+        "serve",
+        "bench",
+        punctual_server.url,
+        "--batch",
+        "2,4",
+        "--device",
+        "sim:h200",
+        "--core",
+        "1500,1980",
+        *QUICK,
+        "--json",
     )
     assert ran.code == 0, ran.err
     points = json.loads(ran.out)["points"]
@@ -145,7 +159,7 @@ def test_clocks_are_measured_beside_the_drivers_own(wastenot, punctual_server):
 
 def test_the_first_unstable_batch_is_the_last(wastenot, punctual_server):
     punctual_server.behaviour.most_running = 3
-    ran = wastenot("serve-bench", punctual_server.url, "--batch", "2,8,16,32", "--device", "none", *QUICK)
+    ran = wastenot("serve", "bench", punctual_server.url, "--batch", "2,8,16,32", "--device", "none", *QUICK)
     assert ran.code == 0 and "8 (unstable)" in ran.out
     unstable = r"left out: batch 16, batch 32: batch 8 is unstable: [123]\.\d requests ran on average, \d+ % of the 8 wanted"
     assert re.search(unstable, ran.err)
@@ -157,13 +171,13 @@ def test_without_a_gpu_there_is_latency_alone_and_it_says_why(wastenot, punctual
         raise DeviceError("NVML: no driver")
 
     monkeypatch.setattr(devices, "visible_names", no_gpu)
-    ran = wastenot("serve-bench", punctual_server.url, "--batch", "2", *QUICK)
+    ran = wastenot("serve", "bench", punctual_server.url, "--batch", "2", *QUICK)
     assert ran.code == 0 and "latency only, no energy: NVML: no driver" in ran.err
     assert "mJ a token" not in ran.out and "ITL median" in ran.out
 
 
 def test_requests_at_rates(wastenot, punctual_server):
-    ran = wastenot("serve-bench", punctual_server.url, "--rate", "20,40", "--device", "none", *QUICK, "--json")
+    ran = wastenot("serve", "bench", punctual_server.url, "--rate", "20,40", "--device", "none", *QUICK, "--json")
     assert ran.code == 0, ran.err
     points = json.loads(ran.out)["points"]
     assert [each["rate_per_s"] for each in points] == [20.0, 40.0]
@@ -175,7 +189,8 @@ def test_the_requests_of_a_trace(wastenot, punctual_server):
     trace = wastenot.folder / "mine.csv"
     trace.write_text("\n".join(["arrival_s,prompt_tokens,output_tokens", *rows]))
     ran = wastenot(
-        "serve-bench",
+        "serve",
+        "bench",
         punctual_server.url,
         "--rate",
         "own",
@@ -194,10 +209,11 @@ def test_the_requests_of_a_trace(wastenot, punctual_server):
     # Little's law: each answer takes 0.2 s; the server is asked in step with arrivals, just before one or just after.
     assert 3.0 <= point["mean_running"] <= 4.1
     trace.write_text("\n".join(["arrival_s,prompt_tokens,output_tokens", rows[0], "0.1,7", *rows[2:]]))
-    refused = wastenot.refuse("serve-bench", punctual_server.url, "--device", "none", "--trace", "mine.csv")
+    refused = wastenot.refuse("serve", "bench", punctual_server.url, "--device", "none", "--trace", "mine.csv")
     assert "mine.csv:3: " in refused and "--lenient" in refused
     ran = wastenot(
-        "serve-bench",
+        "serve",
+        "bench",
         punctual_server.url,
         "--batch",
         "2",
@@ -210,7 +226,7 @@ def test_the_requests_of_a_trace(wastenot, punctual_server):
         "--lenient",
     )
     assert ran.code == 0 and "1 line left out, first mine.csv:3: " in ran.err
-    assert "--rate own: needs a trace" in wastenot.refuse("serve-bench", punctual_server.url, "--rate", "own")
+    assert "--rate own: needs a trace" in wastenot.refuse("serve", "bench", punctual_server.url, "--rate", "own")
 
 
 def test_a_server_that_dies_leaves_what_was_measured(wastenot, server, monkeypatch):
@@ -223,20 +239,21 @@ def test_a_server_that_dies_leaves_what_was_measured(wastenot, server, monkeypat
         server.behaviour.fails = 500
 
     threading.Thread(target=die_in_the_second_batch, daemon=True).start()
-    ran = wastenot("serve-bench", server.url, "--batch", "2,4", "--device", "none", "--study", "s.db", *QUICK,
+    ran = wastenot("serve", "bench", server.url, "--batch", "2,4", "--device", "none", "--study", "s.db", *QUICK,
                    "--steady", "4", "--json")  # fmt: skip
     assert ran.code == 1 and "what was measured is kept" in ran.err, [ran.err, ran.out[-3500:]]
     document = json.loads(ran.out)
     assert "broke off" in document["fault"]
     assert ServingStore(open_study(wastenot.folder / "s.db")).runs()[0].finished_at is None
-    shown = wastenot("show", "--study", "s.db")
-    assert "not finished; resume it: wastenot serve-bench" in " ".join(shown.out.split())
+    shown = wastenot("show", "s.db")
+    assert "not finished; resume it: wastenot serve bench" in " ".join(shown.out.split())
 
 
 def test_keys_are_not_kept(wastenot, punctual_server):
     punctual_server.behaviour.key = "Bearer sk-secret"
     ran = wastenot(
-        "serve-bench",
+        "serve",
+        "bench",
         punctual_server.url,
         "--batch",
         "2",
@@ -253,17 +270,17 @@ def test_keys_are_not_kept(wastenot, punctual_server):
 
 
 def test_a_dry_run_measures_and_writes_nothing(wastenot, server):
-    ran = wastenot("serve-bench", server.url, "--device", "none", "--study", "s.db", "--dry-run")
+    ran = wastenot("serve", "bench", server.url, "--device", "none", "--study", "s.db", "--dry-run")
     assert ran.code == 0 and "4 points" in ran.out and "nothing was measured or written" in ran.out
     assert not (wastenot.folder / "s.db").exists()
     asked = len(server.requests)
-    ran = wastenot("serve-bench", server.url, "--device", "none", "--dry-run", "--json")
+    ran = wastenot("serve", "bench", server.url, "--device", "none", "--dry-run", "--json")
     assert json.loads(ran.out)["parts"][0]["todo"] == 4 and len(server.requests) - asked < 5
 
 
 def test_what_cannot_be_is_refused_in_one_line(wastenot, server):
     def refuse(*arguments):
-        return wastenot.refuse("serve-bench", *arguments)
+        return wastenot.refuse("serve", "bench", *arguments)
 
     assert "refuses connections" in refuse("http://127.0.0.1:9", "--study", "s.db")
     assert "--batch 0: write whole numbers" in refuse(server.url, "--batch", "0")

@@ -1,4 +1,4 @@
-"""What ``wastenot serve-control`` refuses before it begins."""
+"""What ``wastenot serve control`` refuses before it begins."""
 
 from pathlib import Path
 
@@ -21,5 +21,5 @@ ENGINE = Path(__file__).parents[3] / "data" / "serving" / "llama-8b-sim-h200.jso
     ],
 )
 def test_what_cannot_be(wastenot, more, code, says):
-    ran = wastenot("serve-control", str(ENGINE), *more)
+    ran = wastenot("serve", "control", str(ENGINE), *more)
     assert ran.code == code and says in ran.err

@@ -1,4 +1,4 @@
-"""``wastenot serve-sim``: policies for a cluster beside each other, kept as they end."""
+"""``wastenot serve simulate``: policies for a cluster beside each other, kept as they end."""
 
 import json
 import os
@@ -21,14 +21,14 @@ def simulated(wastenot, tmp_path):
 
 
 def test_the_example_is_printed_and_can_be_read(wastenot, tmp_path):
-    ran = wastenot("serve-sim", "--example")
+    ran = wastenot("serve", "simulate", "--example")
     assert ran.code == 0 and "[cluster]" in ran.out and "[[traffic]]" in ran.out
-    assert "reads none" in wastenot("serve-sim", "x.toml", "--example").err
-    assert "'wastenot serve-sim --example > scenario.toml' writes one" in wastenot("serve-sim").err
+    assert "reads none" in wastenot("serve", "simulate", "x.toml", "--example").err
+    assert "'wastenot serve simulate --example > scenario.toml' writes one" in wastenot("serve", "simulate").err
 
 
 def test_energy_stands_beside_attainment_and_what_was_kept_is_not_run_again(simulated, tmp_path, monkeypatch):
-    ran = simulated("serve-sim", "mine.toml", "--processes", "1")
+    ran = simulated("serve", "simulate", "mine.toml", "--processes", "1")
     assert ran.code == 0, ran.err
     assert "llama-8b on 1 host of 4 GPUs" in ran.out and "simulated, steps composed of simulated kernels" in ran.out
     assert all(
@@ -36,20 +36,20 @@ def test_energy_stands_beside_attainment_and_what_was_kept_is_not_run_again(simu
     )
     assert (tmp_path / "mine.db").exists()
     monkeypatch.setattr("wastenot.serving.cluster.runs.simulated", None)
-    shown = simulated("show", "--study", "mine.db")
+    shown = simulated("show", "mine.db")
     assert shown.code == 0 and all(text in shown.out for text in ("simulated cluster", "mine", "poisson", "scale-clocks"))
-    listed = json.loads(simulated("show", "--study", "mine.db", "--json").out)["cluster_runs"]
+    listed = json.loads(simulated("show", "mine.db", "--json").out)["cluster_runs"]
     assert [(each["policy"], each["seed"]) for each in listed] == [("scale-clocks", 0), ("single-pool", 0)]
-    again = simulated("serve-sim", "mine.toml", "--processes", "1")
+    again = simulated("serve", "simulate", "mine.toml", "--processes", "1")
     assert again.code == 0 and again.out == ran.out and "mine.db: all runs were kept before" in again.err
-    one = simulated("serve-sim", "mine.toml", "--policy", "scale-clocks")
+    one = simulated("serve", "simulate", "mine.toml", "--policy", "scale-clocks")
     assert one.code == 0 and "single-pool" not in one.out
 
 
 def test_the_document_and_the_page_hold_all_runs(simulated, tmp_path):
     pytest.importorskip("altair")
     ran = simulated(
-        "serve-sim", "mine.toml", "--seeds", "2", "--processes", "1", "--study", "kept.db", "--json",
+        "serve", "simulate", "mine.toml", "--seeds", "2", "--processes", "1", "--study", "kept.db", "--json",
         "--out", "mine.json", "--page", "mine.html", "--figures", "figures",
     )  # fmt: skip
     assert ran.code == 0, ran.err
@@ -76,10 +76,10 @@ def test_the_document_and_the_page_hold_all_runs(simulated, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["serve-sim", "none.toml"], "none.toml: cannot be read"),
-        (["serve-sim", "mine.toml", "--policy", "best"], "--policy best: mine.toml has single-pool, scale-clocks"),
-        (["serve-sim", "mine.toml", "--page", "mine.toml"], "--page mine.toml: is read; give another file"),
-        (["serve-sim", "mine.toml", "--seeds", "0"], "--seeds"),
+        (["serve", "simulate", "none.toml"], "none.toml: cannot be read"),
+        (["serve", "simulate", "mine.toml", "--policy", "best"], "--policy best: mine.toml has single-pool, scale-clocks"),
+        (["serve", "simulate", "mine.toml", "--page", "mine.toml"], "--page mine.toml: is read; give another file"),
+        (["serve", "simulate", "mine.toml", "--seeds", "0"], "--seeds"),
     ],
 )
 def test_what_is_wrong_is_one_line(simulated, tmp_path, arguments, says):
@@ -103,15 +103,15 @@ def test_a_bad_scenario_is_said_by_file_and_key(simulated, tmp_path, old, new, s
     (tmp_path / "bad.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0.0,12\n")
     assert old in SCENARIO
     (tmp_path / "mine.toml").write_text(SCENARIO.replace(old, new))
-    ran = simulated("serve-sim", "mine.toml", "--processes", "1")
+    ran = simulated("serve", "simulate", "mine.toml", "--processes", "1")
     assert ran.code == 2 and says in " ".join(ran.err.split()), ran.err
 
 
 def test_a_run_in_the_study_that_is_damaged_is_said_so(simulated, tmp_path):
-    assert simulated("serve-sim", "mine.toml", "--processes", "1", "--policy", "single-pool").code == 0
+    assert simulated("serve", "simulate", "mine.toml", "--processes", "1", "--policy", "single-pool").code == 0
     with sqlite3.connect(tmp_path / "mine.db") as database:
         database.execute("UPDATE wastenot_cluster_runs SET record = '{}'")
-    ran = simulated("serve-sim", "mine.toml", "--processes", "1", "--policy", "single-pool")
+    ran = simulated("serve", "simulate", "mine.toml", "--processes", "1", "--policy", "single-pool")
     assert ran.code == 2 and "mine.db" in ran.err and "damaged" in ran.err
 
 
@@ -127,7 +127,7 @@ def test_an_interruption_keeps_what_has_ended_and_leaves_no_process(simulated, t
         except sqlite3.OperationalError:
             return 0
 
-    began = [sys.executable, "-c", _BEGUN, "serve-sim", "mine.toml", "--processes", "2"]
+    began = [sys.executable, "-c", _BEGUN, "serve", "simulate", "mine.toml", "--processes", "2"]
     program = subprocess.Popen(began, cwd=tmp_path, start_new_session=True, stderr=subprocess.PIPE, text=True)
     try:
         deadline = time.monotonic() + 240.0

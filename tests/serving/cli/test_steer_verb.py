@@ -1,4 +1,4 @@
-"""``wastenot steer``: policies beside each other on a trace."""
+"""``wastenot serve simulate``: policies beside each other on a trace."""
 
 import json
 
@@ -34,7 +34,7 @@ def served(wastenot, tmp_path):
     return wastenot
 
 
-GIVEN = ("steer", "engine.json", "--trace", "trace.csv", "--step-tokens", "1024")
+GIVEN = ("serve", "simulate", "engine.json", "--trace", "trace.csv", "--step-tokens", "1024")
 
 
 def test_savings_are_shown_beside_attainment(served):
@@ -88,8 +88,8 @@ def test_the_page_shows_the_time_line(served, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["steer", "none.json", "--trace", "trace.csv"], "none.json"),
-        (["steer", "engine.json", "--trace", "none.csv"], "none.csv: cannot be read"),
+        (["serve", "simulate", "none.json", "--trace", "trace.csv"], "none.json"),
+        (["serve", "simulate", "engine.json", "--trace", "none.csv"], "none.csv: cannot be read"),
         (
             [*GIVEN, "--policy", "best"],
             "--policy best: is none of greatest, fixed, throttllem, greenllm, price, by-metrics, oracle",

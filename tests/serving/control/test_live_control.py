@@ -75,6 +75,6 @@ def test_the_environment_may_forbid_it(stand_in, monkeypatch, capsys):
     monkeypatch.setenv("WASTENOT_READ_ONLY", "1")
     with on_stand_in():
         instance = ("--instance", "http://127.0.0.1:1=nvidia:0")
-        assert wastenot(["serve-control", str(ENGINE), *instance, "--allow-clock-control"]) == 2
+        assert wastenot(["serve", "control", str(ENGINE), *instance, "--allow-clock-control"]) == 2
     assert "WASTENOT_READ_ONLY" in capsys.readouterr().err
     assert clean(stand_in)

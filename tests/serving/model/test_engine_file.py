@@ -41,7 +41,7 @@ def made(gpus: int = 1) -> Engine:
 
 def test_reading_back_gives_the_same(tmp_path: Path) -> None:
     profile = EngineProfile((made(1), made(2)), (StatedError("decode time", 1, 0.02, 0.1, 30, "held out"),), ("a caveat",))
-    write_engine(profile, tmp_path / "engine.json", command="wastenot engine")
+    write_engine(profile, tmp_path / "engine.json", command="wastenot serve profile")
     again = read_engine(tmp_path / "engine.json")
     assert (again.errors, again.notes, again.model, again.device) == (profile.errors, profile.notes, "a-model", "sim:h200")
     for one, other in zip(again.engines, profile.engines, strict=True):

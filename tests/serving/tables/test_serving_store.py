@@ -98,11 +98,11 @@ def test_a_row_holds_all_of_a_point(point):
 
 def test_a_run_keeps_its_points_as_they_come_and_knows_what_is_left(store, study):
     wanted = (WantedPoint(8), WantedPoint(16, setting=Setting(1200.0)), WantedPoint(None, 2.0))
-    run = store.begin(wanted, source="http://a:1", command="wastenot serve-bench http://a:1")
+    run = store.begin(wanted, source="http://a:1", command="wastenot serve bench http://a:1")
     run.keep(POINT)
     (stored,) = store.runs()
     assert (stored.wanted, stored.points, stored.finished_at) == (wanted, 1, None)
-    assert stored.command == "wastenot serve-bench http://a:1"
+    assert stored.command == "wastenot serve bench http://a:1"
     run.finish()
     assert store.runs()[0].finished_at is not None
     (summary,) = study.summary().others["servers"]

@@ -1,4 +1,4 @@
-"""``wastenot capture`` as a user runs it."""
+"""``wastenot kernel capture`` as a user runs it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_it_prints_a_table_and_writes_the_file(folder, capsys):
-    assert run(["capture", "train.py:step"]) == 0
+    assert run(["kernel", "capture", "train.py:step"]) == 0
     shown = capsys.readouterr()
     workload = read_workload(folder / "workload.json")
     assert workload.name == "train-step"
@@ -74,7 +74,7 @@ def test_it_prints_a_table_and_writes_the_file(folder, capsys):
 
 
 def test_json_is_one_document(folder, capsys):
-    assert run(["capture", "train.py:step", "--json", "--coverage", "--out", "w.json", "--device", "cpu"]) == 0
+    assert run(["kernel", "capture", "train.py:step", "--json", "--coverage", "--out", "w.json", "--device", "cpu"]) == 0
     document = json.loads(capsys.readouterr().out)
     workload = read_workload(folder / "w.json")
     assert document["file"] == "w.json" and document["calls"] == workload.calls
@@ -85,7 +85,7 @@ def test_json_is_one_document(folder, capsys):
 
 
 def test_coverage_is_said(folder, capsys):
-    assert run(["capture", "train.py:step", "--coverage"]) == 0
+    assert run(["kernel", "capture", "train.py:step", "--coverage"]) == 0
     out = capsys.readouterr().out
     assert "captured operations explain" in out and "missing:" in out
 
@@ -110,7 +110,7 @@ def test_coverage_is_said(folder, capsys):
 def test_what_is_wrong_is_one_line(folder, capsys, arguments, says):
     (folder / "broken.py").write_text("def step(:\n")
     (folder / "text.txt").write_text("words")
-    assert run(["capture", *arguments]) == 2
+    assert run(["kernel", "capture", *arguments]) == 2
     shown = capsys.readouterr()
     errors = [line for line in shown.err.splitlines() if line.startswith("error: ")]
     assert shown.out == "" and len(errors) == 1 and says in errors[0]

@@ -89,11 +89,11 @@ def test_the_verb(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delitem(__import__("sys").modules, "mine", raising=False)
     (tmp_path / "mine.py").write_text(STEP)
-    assert run(["capture", "mine.py:step", "--device", "fake:cpu"]) == 0
+    assert run(["kernel", "capture", "mine.py:step", "--device", "fake:cpu"]) == 0
     assert "captured on the CPU" in " ".join(capsys.readouterr().out.split())
-    assert run(["capture", "mine.py:reading", "--device", "fake:cpu"]) == 2
+    assert run(["kernel", "capture", "mine.py:reading", "--device", "fake:cpu"]) == 2
     assert "mine.py:8: " in (said := capsys.readouterr().err) and "tensors have no data here, so leave out" in said
-    assert run(["capture", "mine.py:step", "--device", "fake:cpu", "--coverage"]) == 2
+    assert run(["kernel", "capture", "mine.py:step", "--device", "fake:cpu", "--coverage"]) == 2
     assert "nothing runs without data" in capsys.readouterr().err
-    assert run(["capture", "mine.py:step", "--device", "fake:tpu9"]) == 2
+    assert run(["kernel", "capture", "mine.py:step", "--device", "fake:tpu9"]) == 2
     assert "--device fake:tpu9: PyTorch cannot use that device" in capsys.readouterr().err

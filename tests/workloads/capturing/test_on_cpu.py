@@ -80,5 +80,5 @@ def test_a_sweep_says_it_once(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write_workload(captured_step("fused").workload, "mine.json")
     quick = ["--clocks", "auto", "--warm-up", "0.1", "--window", "0.1", "--granularity", "pass"]
-    assert run(["sweep", "mine.json", "--device", "sim:h200", "--study", "s.db", *quick]) == 0
+    assert run(["kernel", "sweep", "mine.json", "--device", "sim:h200", "--study", "s.db", *quick]) == 0
     assert capsys.readouterr().err.count("mine.json: Captured on the CPU") == 1

@@ -92,7 +92,7 @@ def test_a_spoilt_file_is_refused_with_line_and_field(document, tmp_path, spoil,
     path.write_text(json.dumps(document, indent=1))
     with pytest.raises(BadInputError, match=says) as refused:
         read_workload(path)
-    assert str(refused.value).startswith(f"{path}:") and "wastenot capture" in str(refused.value)
+    assert str(refused.value).startswith(f"{path}:") and "wastenot kernel capture" in str(refused.value)
     assert "\n" not in str(refused.value)
 
 

@@ -107,7 +107,7 @@ class Journal:
     def remedy(self) -> str:
         """What to do once its owner is dead."""
         mine = self.user == os.geteuid()
-        return "run wastenot reset" if mine else "ask an administrator to run wastenot reset as root"
+        return "run wastenot device reset" if mine else "ask an administrator to run wastenot device reset as root"
 
     @property
     def restorable(self) -> bool:

@@ -336,7 +336,9 @@ class ModelPhysics:
         if kernel.name in preset.kernels:
             return preset.kernels[kernel.name].parameters
         if not preset.ops or kernel.bytes_moved <= 0:
-            known = "only its name is known. Replay its study (recorded:STUDY), or fit a GPU to it: wastenot calibrate"
+            known = (
+                "only its name is known. Replay its study (recorded:STUDY), or fit a GPU to it: wastenot device calibrate"
+            )
             if preset.kernels:
                 known = suggestion(kernel.name, preset.kernels)
             raise CannotRunError(f"{preset.name}: does not know kernel '{kernel.name}'; {known}")

@@ -12,6 +12,7 @@ try:
 except ImportError:
     from pytorch_lightning.callbacks import Callback  # type: ignore[import-not-found,no-redef,unused-ignore]
 
+from wastenot.control.harmless import Harmless
 from wastenot.core.errors import BadInputError
 from wastenot.jobs.run.following_run import FollowingRun
 from wastenot.jobs.run.training_run import TrainingRun
@@ -19,6 +20,8 @@ from wastenot.jobs.run.training_run import TrainingRun
 
 class ReportEpochs(Callback):  # type: ignore[misc,unused-ignore]
     """Reports each validation of a training run to the job that it belongs to, and ends training once the job says so.
+
+    What fails of that is told, and training goes on.
 
     Args:
         run: as ``with wn.job(...) as run`` gave it; its batch size and learning rate belong into the data and the module.
@@ -28,14 +31,14 @@ class ReportEpochs(Callback):  # type: ignore[misc,unused-ignore]
 
     def __init__(self, run: TrainingRun | FollowingRun, metric: str | None = None) -> None:
         self._run, self._metric = run, metric
+        self._harmless = Harmless(consequence="training goes on, and the job learns no more of this run")
         self._going_on = True
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
-        """Report the metric.
+        """Report the metric."""
+        self._harmless.call(self._report_metric, trainer)
 
-        Raises:
-            BadInputError: the module does not log it.
-        """
+    def _report_metric(self, trainer: Any) -> None:
         if self._metric is None or trainer.sanity_checking or trainer.state.fn != "fit":
             return
         if self._metric not in trainer.callback_metrics:
@@ -46,7 +49,7 @@ class ReportEpochs(Callback):  # type: ignore[misc,unused-ignore]
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Report the epoch, where no metric is named."""
         if self._metric is None:
-            self._report(trainer, None)
+            self._harmless.call(self._report, trainer, None)
 
     def _report(self, trainer: Any, value: float | None) -> None:
         if self._going_on and not self._run.epoch(value):

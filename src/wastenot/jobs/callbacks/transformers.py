@@ -9,6 +9,7 @@ from typing import Any
 
 from transformers import TrainerCallback  # type: ignore[import-not-found,unused-ignore]
 
+from wastenot.control.harmless import Harmless
 from wastenot.core.errors import BadInputError
 from wastenot.jobs.run.following_run import FollowingRun
 from wastenot.jobs.run.training_run import TrainingRun
@@ -16,6 +17,8 @@ from wastenot.jobs.run.training_run import TrainingRun
 
 class ReportEpochs(TrainerCallback):  # type: ignore[misc,unused-ignore]
     """Reports each evaluation of a training run to the job that it belongs to, and ends training once the job says so.
+
+    What fails of that is told, and training goes on.
 
     Args:
         run: as ``with wn.job(...) as run`` gave it; its batch size and learning rate belong into ``TrainingArguments``.
@@ -25,15 +28,15 @@ class ReportEpochs(TrainerCallback):  # type: ignore[misc,unused-ignore]
 
     def __init__(self, run: TrainingRun | FollowingRun, metric: str | None = None) -> None:
         self._run, self._metric = run, metric
+        self._harmless = Harmless(consequence="training goes on, and the job learns no more of this run")
         self._training, self._going_on = False, True
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Evaluations count from here on.
-
-        Raises:
-            BadInputError: the Trainer will not evaluate while it trains.
-        """
+        """Evaluations count from here on."""
         self._training = True
+        self._harmless.call(self._check, args)
+
+    def _check(self, args: Any) -> None:
         if self._metric is not None and getattr(args.eval_strategy, "value", args.eval_strategy) == "no":
             raise BadInputError(
                 f"`metric` {self._metric}: the Trainer does not evaluate while it trains; set "
@@ -41,14 +44,12 @@ class ReportEpochs(TrainerCallback):  # type: ignore[misc,unused-ignore]
             )
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Report the metric.
+        """Report the metric."""
+        self._harmless.call(self._report_metric, control, kwargs.get("metrics") or {})
 
-        Raises:
-            BadInputError: the Trainer does not report it.
-        """
+    def _report_metric(self, control: Any, metrics: Any) -> None:
         if not self._training or self._metric is None:
             return
-        metrics = kwargs.get("metrics") or {}
         if self._metric not in metrics:
             raise BadInputError(
                 f"`metric` {self._metric}: is not among what the Trainer reports: {', '.join(sorted(metrics))}"
@@ -58,7 +59,7 @@ class ReportEpochs(TrainerCallback):  # type: ignore[misc,unused-ignore]
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Report the epoch, where no metric is named."""
         if self._metric is None:
-            self._report(control, None)
+            self._harmless.call(self._report, control, None)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Evaluations count no more."""

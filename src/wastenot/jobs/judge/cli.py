@@ -1,4 +1,4 @@
-"""``wastenot recur``: what policies make of training jobs that come back, simulated on traces of them."""
+"""``wastenot job replay``: what policies make of training jobs that come back, simulated on traces of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_CURVE = 200  # points of a regret curve in the document
 _SHOWN = 12  # jobs or targets in an error
 
 
-def recur(
+def replay(
     train: Annotated[
         Path | None,
         typer.Argument(metavar="[TRAIN.csv]", help="Epochs that runs needed, by batch size, as Zeus publishes them."),

@@ -33,7 +33,7 @@ def fitting_terms(terms: JobTerms, runs: Iterable[JobRun], device: str) -> JobTe
     if not fitting:
         raise BadInputError(
             f"`batch_sizes`: none fits into the memory of {device}: {min(too_large)} did not; add smaller ones, or, where "
-            "something else had filled it, let them be tried again: wastenot job NAME --study STUDY --retry-memory"
+            "something else had filled it, let them be tried again: wastenot job show NAME --study STUDY --retry-memory"
         )
     return replace(terms, batch_sizes=fitting, default=min(terms.default, fitting[-1]))
 

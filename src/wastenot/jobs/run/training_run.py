@@ -260,7 +260,7 @@ class TrainingRun:
         elif out_of_memory(error):
             size, device = self.batch_size, self.device
             why = f"batch size {size} does not fit into the memory of {device}; it and larger ones are not tried there again"
-            why += f", unless you say so: wastenot job {shlex.quote(terms.name)} --study ... --retry-memory"
+            why += f", unless you say so: wastenot job show {shlex.quote(terms.name)} --study ... --retry-memory"
             error.add_note(f"wastenot: job '{terms.name}': {why}")
             self._end("no memory", why)
         else:

@@ -1,4 +1,4 @@
-"""``wastenot calibrate``: from a sweep of a card to a simulated GPU that behaves like it, and how far to trust it."""
+"""``wastenot device calibrate``: from a sweep of a card to a simulated GPU that behaves like it, and how far to trust it."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def _preset(
     else:
         surroundings = {name: getattr(base, name) for name in ("idle_w", "thermal", "switching", "noise", "sensors")}
     provenance = {
-        "parameters": f"fitted by wastenot calibrate to {report.points} {sweep.origin} points of {report.kernels} "
+        "parameters": f"fitted by wastenot device calibrate to {report.points} {sweep.origin} points of {report.kernels} "
         f"kernels of workload '{sweep.workload}' on {sweep.device}",
         "errors": "; ".join(map(str, report.errors)),
         "clocks": "those requested in that sweep; nothing is known about others",

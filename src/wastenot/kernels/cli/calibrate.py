@@ -1,4 +1,4 @@
-"""``wastenot calibrate``: a simulated GPU from a sweep of a real one."""
+"""``wastenot device calibrate``: a simulated GPU from a sweep of a real one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The last lines of verbs that do everything: what can be had today, what the whole plan would do, and whether it did."""
+"""The last lines of commands that do everything: what can be had today, what the whole plan would do, and whether it did."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``wastenot forecast``: what kernel-level clocks would save, from a study of the default clocks."""
+"""``wastenot kernel forecast``: what kernel-level clocks would save, from a study of the default clocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``wastenot iteration``: a whole iteration under the power limit, and what a plan gains there."""
+"""``wastenot kernel iteration``: a whole iteration under the power limit, and what a plan gains there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``wastenot latency``: how long a device takes to switch clocks and power limits, and what a switch costs."""
+"""``wastenot device latency``: how long a device takes to switch clocks and power limits, and what a switch costs."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def latency(
     console().print(latency_text(found))
     say(f"{', '.join(files)}: written" + ("" if study is None else f"; {study}: kept, its plans take it from now on"))
     if study is None:
-        say(f"plans take it with: wastenot plan --study FILE --latency {path}")
+        say(f"plans take it with: wastenot kernel plan --study FILE --latency {path}")
 
 
 def latency_text(found: Latency) -> RenderableType:

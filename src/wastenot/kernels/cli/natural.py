@@ -1,4 +1,4 @@
-"""``wastenot natural``: what clocks would do, without setting one; everything in one command."""
+"""``wastenot kernel natural``: what clocks would do, without setting one; everything in one command."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def natural(
     study: Annotated[
         str | None, typer.Option("--study", metavar="FILE|URL", help="The study; natural-WORKLOAD.db by default.")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE.html", help="The page; natural-WORKLOAD.html by default.")
+    page: Annotated[
+        Path | None, typer.Option("--page", metavar="FILE.html", help="The page; natural-WORKLOAD.html by default.")
     ] = None,
     figures: FiguresOption = None,
     time_limit: Annotated[
@@ -99,21 +99,21 @@ def natural(
     assert study is not None
     with kept_if_interrupted(keeps):
         if device is not None:
-            check_output(out or Path(f"natural-{tasks.name}.html"))
+            check_output(page or Path(f"natural-{tasks.name}.html"), "page")
             say_left_changed(device)
             outcome = _measure(tasks, open_device(device, seed=seed), study, limit_s, dry_run=dry_run)
             if dry_run:
                 assert outcome.estimate is not None
                 show_dry_run(outcome.estimate, as_json=as_json, shorter=_SHORTER, study=study)
                 return
-        _show(open_study(study), study, name, out, figures, draws, seed, as_json=as_json)
+        _show(open_study(study), study, name, page, figures, draws, seed, as_json=as_json)
 
 
 def _show(
     source: Study,
     study: str,
     name: str | None,
-    out: Path | None,
+    page: Path | None,
     figures: Path | None,
     draws: int,
     seed: int,
@@ -126,7 +126,7 @@ def _show(
     from wastenot.terminal.output import as_values, console, print_json, say, typed_command
 
     overview = natural_overview(source, name, draws=draws, seed=seed)
-    page = out or Path(f"natural-{overview.workload}.html")
+    page = page or Path(f"natural-{overview.workload}.html")
     written = []
     try:
         from wastenot.kernels.natural.page.page import natural_page
@@ -135,7 +135,10 @@ def _show(
         made.write(page, command=typed_command(study))
         written = [str(page), *(map(str, made.export(figures)) if figures is not None else ())]
     except MissingExtraError as error:
-        say(f"no page: {error}; or copy {study} to where that is installed: wastenot natural --study {Path(study).name}")
+        say(
+            f"no page: {error}; or copy {study} to where that is installed: "
+            f"wastenot kernel natural --study {Path(study).name}"
+        )
     if as_json:
         left_out = ("curves", "plan", "wakes")
         values = {key: value for key, value in as_values(overview).items() if key not in left_out}

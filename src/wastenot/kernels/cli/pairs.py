@@ -1,4 +1,4 @@
-"""``wastenot pairs``: kernels that would run well concurrently, and what running light kernels first would save."""
+"""``wastenot kernel pairs``: kernels that would run well concurrently, and what running light kernels first would save."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def _order_text(sweep: Sweep, carry_over: CarryOver | None, loops: tuple[LoopOrd
     from wastenot.terminal.tables import Group, Text
 
     if carry_over is None:
-        how = f"wastenot sweep {sweep.workload} --device DEVICE --study STUDY --in-context"
+        how = f"wastenot kernel sweep {sweep.workload} --device DEVICE --study STUDY --in-context"
         return Group("", f"The value of reordering is unknown without energies in context; measure them: {how}")
     share = f"{carry_over.share:.1%} ± {carry_over.share_error:.1%}"
     fitted = (

@@ -1,9 +1,9 @@
-"""Verbs that plan: plan, frontier, compare, diff."""
+"""Commands that plan: ``kernel plan``, ``kernel frontier``, and ``diff``."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,16 +26,12 @@ if TYPE_CHECKING:
 
     from wastenot.core.setting import Setting
     from wastenot.kernels.page.files import Files
-    from wastenot.pages.panel import Panel, Story, Tone
+    from wastenot.pages.panel import Story
     from wastenot.pages.price import Price
     from wastenot.planning.comparison import Comparison, WholeFrontier
     from wastenot.planning.difference import PlanDifference
     from wastenot.planning.plan import Plan
     from wastenot.study.coverage import Coverage
-
-_COLOURS: dict[Tone, str] = {
-    "kept": "green", "missed": "red", "undecided": "yellow", "promised": "blue", "as-measured": "yellow", "neutral": "",
-}  # fmt: skip
 
 
 def plan(
@@ -70,8 +66,12 @@ def frontier(
     bounds: Annotated[
         str, typer.Option("--bounds", metavar="X,X,...", help="Slowdown limits to solve exactly, such as 0,1%,2%.")
     ] = "0,1%,2%,5%,10%",
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Compare objectives, granularities and scopes at these limits instead.")
+    ] = False,
     granularity: GranularityOption = "kernel",
     clock_tolerance: ToleranceOption = 0.0,
+    as_measured: AsMeasuredOption = False,
     out: OutOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -80,42 +80,31 @@ def frontier(
     Also the exact optimum at each slowdown limit, all by the numbers as measured.
     """
     from wastenot.core.files import write_text
-    from wastenot.planning.comparison import whole_frontier
-    from wastenot.terminal.output import as_values, console, document_of, json_text, print_json, say
+    from wastenot.planning.comparison import compare as compare_plans, whole_frontier
+    from wastenot.terminal.output import as_values, console, document_of, json_text, say
 
-    whole = whole_frontier(
-        source.read(granularity), parse_bounds(bounds), granularity=granularity, clock_tolerance_mhz=clock_tolerance
-    )
-    document = document_of("frontier", as_values(whole))
+    limits = parse_bounds(bounds)
+    if compare:
+        kind = "compare"
+        found: Any = compare_plans(
+            source.read(),
+            bounds=[limit for limit in limits if limit],  # the strict one is always compared
+            clock_tolerance_mhz=clock_tolerance,
+            as_measured=as_measured,
+        )
+    else:
+        kind = "frontier"
+        found = whole_frontier(
+            source.read(granularity), limits, granularity=granularity, clock_tolerance_mhz=clock_tolerance
+        )
+    document = document_of(kind, as_values(found))
     if out is not None:
         write_text(out, json_text(document) + "\n")
-        say(f"{out}: frontier written")
+        say(f"{out}: {'comparison' if compare else 'frontier'} written")
     if as_json:
-        print_json("frontier", document)
+        print(json_text(document))
     else:
-        console().print(_frontier_text(whole))
-
-
-def compare(
-    source: SweepOptions,
-    bounds: Annotated[
-        str, typer.Option("--bounds", metavar="X,X,...", help="Slowdown limits to show besides the strict one.")
-    ] = "1%,2%,5%,10%",
-    clock_tolerance: ToleranceOption = 0.0,
-    as_measured: AsMeasuredOption = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Compare objectives, granularities and scopes."""
-    from wastenot.planning.comparison import compare as compare_plans
-    from wastenot.terminal.output import as_values, console, print_json
-
-    comparison = compare_plans(
-        source.read(), bounds=parse_bounds(bounds), clock_tolerance_mhz=clock_tolerance, as_measured=as_measured
-    )
-    if as_json:
-        print_json("compare", as_values(comparison))
-    else:
-        console().print(comparison_text(comparison))
+        console().print(comparison_text(found) if compare else _frontier_text(found))
 
 
 def diff(
@@ -209,30 +198,18 @@ def _next_steps(plan: Plan, files: Files) -> list[RenderableType]:
 
 def story_text(story: Story) -> RenderableType:
     """What a plan says in ten seconds: what can be had today, what the whole of it would do, and how."""
+    from wastenot.terminal.panels import panel_text
     from wastenot.terminal.tables import Group
 
-    return Group(*_sentences(story), "", *map(_panel_text, story.panels))
+    return Group(*_sentences(story), "", *map(panel_text, story.panels))
 
 
 def _sentences(story: Story) -> list[RenderableType]:
+    from wastenot.terminal.panels import sentence_text
     from wastenot.terminal.tables import Paragraph, Text
 
-    sentences: list[RenderableType] = [Paragraph(Text(f"{story.sentence}.", style=f"bold {_COLOURS[story.tone]}".rstrip()))]
+    sentences: list[RenderableType] = [sentence_text(story.sentence, story.tone)]
     return sentences if story.bound is None else [*sentences, Paragraph(Text(f"{story.bound}."))]
-
-
-def _panel_text(panel: Panel) -> RenderableType:
-    """One of the three parts of a plan's story; commands stand on lines of their own, to be copied."""
-    from wastenot.terminal.tables import Group, Padding, Paragraph, Text
-
-    parts: list[RenderableType] = [Paragraph(Text.assemble((panel.value, "bold"), panel.sentence.removeprefix(panel.value)))]
-    parts += [Text(f"  {command}", style="green") for command in panel.commands]
-    if panel.undo:
-        parts.append(Paragraph(Text(f"To undo: {'; '.join(panel.undo)}")))
-    parts += [Paragraph(Text.assemble((f"{line.label}: ", "dim"), line.text)) for line in panel.lines]
-    if panel.note is not None:
-        parts.append(Paragraph(Text(panel.note)))
-    return Group(Text(panel.title, style="bold"), Padding(Group(*parts), (0, 0, 1, 2)))
 
 
 def comparison_text(comparison: Comparison) -> RenderableType:

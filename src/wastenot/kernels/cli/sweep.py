@@ -278,7 +278,7 @@ def refine(
 ) -> None:
     """Measure the best settings of every kernel again.
 
-    Also clocks around them, if asked. The measurements are kept in the study, and wastenot plan --study FILE --out
+    Also clocks around them, if asked. The measurements are kept in the study, and wastenot kernel plan --study FILE --out
     PLAN.json makes a plan of them.
     """
     from wastenot.kernels.verbs import refine as measure_again
@@ -315,4 +315,4 @@ def refine(
     which = "" if workload is None else f" --workload {workload}"
     which += "" if key.granularity == "kernel" else f" --granularity {key.granularity}"
     limit = f" --max-slowdown {max_slowdown:.6g}" if max_slowdown else ""
-    say(f"to keep the new plan: wastenot plan --study {into or study}{which}{limit} --out plan.json")
+    say(f"to keep the new plan: wastenot kernel plan --study {into or study}{which}{limit} --out plan.json")

@@ -156,7 +156,7 @@ def _files(folder: Path) -> Files:
 
 def _next(plan: Plan, folder: Path, device: str) -> str:
     if plan.headline.verdict == "missed":
-        again = f"wastenot refine --study {folder / 'study.db'} --device {device}"
+        again = f"wastenot kernel refine --study {folder / 'study.db'} --device {device}"
         return f"Next      measure the best settings again and plan anew: {again}"
     return f"Page      {(folder / 'report.html').resolve().as_uri()}"
 

@@ -195,7 +195,7 @@ def _read(study: Study, workload: str | None, state: EnergyState | None) -> Swee
 def _no_auto(study: Study, kernel: str) -> str:
     return (
         f"{study}: kernel '{kernel}' has no row at auto, and a forecast uses no others; "
-        "measure it at the default clocks: wastenot sweep --clocks auto"
+        "measure it at the default clocks: wastenot kernel sweep --clocks auto"
     )
 
 

@@ -26,7 +26,7 @@ def curves_of_rows(sweep: Sweep) -> tuple[KernelCurve, ...]:
     auto = np.isnan(sweep.core_mhz) & np.isnan(sweep.memory_mhz) & np.isnan(sweep.power_limit_w)
     in_effect = np.where(np.isfinite(sweep.effective_core_mhz), sweep.effective_core_mhz, sweep.core_mhz)
     if not np.isfinite(in_effect).any():
-        raise BadInputError(f"workload '{sweep.workload}': no clock is known; measure it with wastenot sweep")
+        raise BadInputError(f"workload '{sweep.workload}': no clock is known; measure it with wastenot kernel sweep")
     highest_mhz = float(np.nanmax(in_effect))
     return tuple(_curve(sweep, index, auto, in_effect, highest_mhz) for index in range(len(sweep.kernels)))
 

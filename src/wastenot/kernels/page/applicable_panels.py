@@ -63,7 +63,7 @@ def _scheduled_panel(plan: Plan, rung: Rung, one: ApplicableRow | None, files: F
     """A schedule, and what one setting would give instead."""
     lines = [Line("Run", f"{apply_command(files)} follows it, keeps the limit, and says what it saves")]
     if files.plan is None:
-        lines.insert(0, Line("Write it", f"wastenot plan with the options of this plan and --out {files.plan_text}"))
+        lines.insert(0, Line("Write it", f"wastenot kernel plan with the options of this plan and --out {files.plan_text}"))
     if one is not None and one.setting is not None and not one.setting.setting.is_auto and _shows(plan, one):
         run = setting_commands(plan, one)
         commands = "" if not run else f": {'; '.join(run)}"
@@ -242,15 +242,17 @@ def _finer(plan: Plan) -> str:
     if measured <= planned or len(plan.assignments) == 1:
         return ""
     finer = GRANULARITY_WORDS[plan.measured_granularity].capitalize()
-    return f" {finer} may save more, with faster switches: wastenot plan --granularity {plan.measured_granularity}"
+    return f" {finer} may save more, with faster switches: wastenot kernel plan --granularity {plan.measured_granularity}"
 
 
 def _more_than_the_default(plan: Plan) -> Panel:
     """What would save energy where the plan is nothing but the default clocks."""
     tolerance = plan.tolerance
     if plan.coverage is not None and plan.coverage.kind == "auto":
-        return Panel(_MORE, "a sweep", "of other clocks: wastenot sweep without --clocks auto.")
-    refine = " Measuring the best settings again (wastenot refine) may make more sure." if plan.objective.corrected else ""
+        return Panel(_MORE, "a sweep", "of other clocks: wastenot kernel sweep without --clocks auto.")
+    refine = (
+        " Measuring the best settings again (wastenot kernel refine) may make more sure." if plan.objective.corrected else ""
+    )
     if tolerance is not None and tolerance.energy_change < -_SEEN:
         low, high = tolerance.energy_change_interval
         return Panel(

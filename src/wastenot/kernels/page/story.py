@@ -97,9 +97,9 @@ def _certainty(plan: Plan, files: Files) -> list[Line]:
             text = f"energy {change(planned.energy_change)}, time {change(planned.time_change)}, by the sweep's numbers"
             lines.append(Line("Planned", text))
         if headline.verdict == "missed":
-            lines.append(Line("Next", "wastenot refine measures the best settings again, to plan anew"))
+            lines.append(Line("Next", "wastenot kernel refine measures the best settings again, to plan anew"))
         elif headline.verdict == "undecided":
-            lines.append(Line("Next", "wastenot validate with more --repeats can tell"))
+            lines.append(Line("Next", "wastenot kernel validate with more --repeats can tell"))
         return lines
     if headline.source == "promise":
         intervals = _intervals(headline.energy_change_interval, headline.time_change_interval)

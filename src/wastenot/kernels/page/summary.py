@@ -61,7 +61,7 @@ def strictness_note(plan: Plan) -> str | None:
         f"To be no slower with {percent(confidence, 1)} confidence leaves much of the saving. A tolerance of "
         f"{percent(tolerance.max_slowdown, 1)}, less than a run can show, would save {percent(-tolerance.energy_change)} "
         f"({percent(-high)} to {percent(-low)}): --max-slowdown {tolerance.max_slowdown:g}. Measuring the best settings "
-        "again (wastenot refine) makes more of it sure."
+        "again (wastenot kernel refine) makes more of it sure."
     )
 
 

@@ -197,11 +197,11 @@ def _kernel_totals(planner: Planner, plan: Plan) -> tuple[KernelTotal, ...]:
         if (plan.workload, plan.device) == (sweep.workload, sweep.device):
             raise BadInputError(
                 f"the plan was not made from this sweep but from another of the same workload ('{plan.workload}', "
-                f"'{plan.device}'), whose measurements differ; make a new one with 'wastenot plan'"
+                f"'{plan.device}'), whose measurements differ; make a new one with 'wastenot kernel plan'"
             )
         raise BadInputError(
             f"the plan (workload '{plan.workload}', device '{plan.device}') was not made from this sweep "
-            f"(workload '{sweep.workload}', device '{sweep.device}'); make a new one with 'wastenot plan'"
+            f"(workload '{sweep.workload}', device '{sweep.device}'); make a new one with 'wastenot kernel plan'"
         )
     base, rows = planner.baseline_rows, _rows_of(planner, plan)
     time_error, energy_error = (

@@ -18,7 +18,7 @@ from wastenot.core.files import write_text
 from wastenot.devices.instrument import Channel
 
 SCHEMA = "wastenot.sensors/2"
-SOURCE = "identified by wastenot sensor"
+SOURCE = "identified by wastenot device sensor"
 
 _SIGNIFICANT, _MIN_DRIFT = 3.0, 2e-5  # standard errors, and drift, above which a delay drifts
 _UNIFORM_SD = 0.3  # standard deviation of a uniform distribution, as a fraction of its range
@@ -140,7 +140,9 @@ class Sensors:
             BadInputError: they are of another device.
         """
         if device != self.device:
-            raise BadInputError(f"these sensors are of {self.device}, not of {device}: run wastenot sensor on {device}")
+            raise BadInputError(
+                f"these sensors are of {self.device}, not of {device}: run wastenot device sensor on {device}"
+            )
         return tuple(one.as_channel() for one in self.channels if one.determined)
 
 
@@ -164,7 +166,7 @@ def read_sensors(path: str | os.PathLike[str]) -> Sensors:
     Raises:
         BadInputError: it is missing, of another kind, or a value is missing or impossible; names the field.
     """
-    file = read_document(path, _File, "make it with 'wastenot sensor --out'").content
+    file = read_document(path, _File, "make it with 'wastenot device sensor --out'").content
     return Sensors(file.device, file.model, file.kernel, file.channels)
 
 

@@ -12,13 +12,13 @@ from wastenot.pipelines.plan.plan import Iteration, PipelinePlan, Rung
 from wastenot.pipelines.plan.rank_steps import PlanGraph
 
 _SAME = 1e-9  # relative difference of two numbers that are one number written twice
-_REMEDY = "make the plan anew with 'wastenot pipeline'"
+_REMEDY = "make the plan anew with 'wastenot pipeline plan'"
 
 _Field = tuple[int | str, ...]
 
 
 def read_pipeline_plan(path: str | os.PathLike[str]) -> PipelinePlan:
-    """Read a plan that :func:`wastenot.pipeline` or ``wastenot pipeline --out`` made.
+    """Read a plan that :func:`wastenot.pipeline` or ``wastenot pipeline plan --out`` made.
 
     Raises:
         BadInputError: it is not whole and consistent, or was edited; the text gives file, line and field.

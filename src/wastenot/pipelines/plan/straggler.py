@@ -56,7 +56,7 @@ class Rungs:
     """The plans along a pipeline's frontier, ready to be looked up.
 
     Args:
-        plan: with rungs (``wastenot pipeline --frontier N``).
+        plan: with rungs (``wastenot pipeline plan --frontier N``).
 
     Attributes:
         time_s: of an iteration, by rung.
@@ -70,7 +70,7 @@ class Rungs:
     def __init__(self, plan: PipelinePlan) -> None:
         if not plan.rungs:
             raise BadInputError(
-                f"{plan.name}: the plan lists no other plans; make it with 'wastenot pipeline --frontier 100'"
+                f"{plan.name}: the plan lists no other plans; make it with 'wastenot pipeline plan --frontier 100'"
             )
         self.plan = plan
         self.time_s = tuple(rung.time_s for rung in plan.rungs)

@@ -1,4 +1,4 @@
-"""``wastenot straggler``: the server that tells pipelines to slow down while another one is slow, and who tells it."""
+"""``wastenot pipeline straggler``: the server that tells pipelines to slow down while another one is slow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 def straggler(
     plan: Annotated[
-        Path | None, typer.Argument(metavar="[PLAN.json]", help="Serve this plan, made with 'wastenot pipeline --frontier'.")
+        Path | None,
+        typer.Argument(metavar="[PLAN.json]", help="Serve this plan, made with 'wastenot pipeline plan --frontier'."),
     ] = None,
     replicas: Annotated[
         int | None, typer.Option("--replicas", metavar="N", help="Pipelines beside each other; by default as the plan says.")
@@ -157,8 +158,8 @@ def _asked(at: str | None, message: dict[str, Any], token_file: Path | None) -> 
         return ask(address, message, token)
     except OSError as error:
         raise DeviceError(
-            f"{address}: no straggler server answers ({error.strerror or error}); start one with 'wastenot straggler "
-            "PLAN.json'"
+            f"{address}: no straggler server answers ({error.strerror or error}); start one with "
+            "'wastenot pipeline straggler PLAN.json'"
         ) from error
     except ValueError as error:
         raise BadInputError(f"{address}: {error}") from error

@@ -227,7 +227,7 @@ def contexts_figure(profiles: Sequence[Profile]) -> Figure:
     stem, title = "profiles-contexts", "A kernel alone, and after others"
     groups = _by_kernel(profiles)
     if not groups:
-        note = "None of these kernels was profiled both alone and after others (wastenot profile --after)."
+        note = "None of these kernels was profiled both alone and after others (wastenot profile run --after)."
         return Figure(stem, title, _subtitle(profiles), note, None)
     alt = altair()
     most = max(steady(profile).channels[TOTAL].mean_w for members in groups.values() for profile in members)

@@ -85,7 +85,7 @@ def draw_profiles(profiles: Sequence[Profile], *, relative: bool = False) -> tup
         MissingExtraError: the ``report`` extra is not installed.
     """
     if not profiles:
-        raise BadInputError("no power profile was given; make one with 'wastenot profile --out'")
+        raise BadInputError("no power profile was given; make one with 'wastenot profile run --out'")
     if len(profiles) == 1:
         return run_figure(profiles[0]), inside_figure(profiles[0]), method_figure(profiles[0])
     return (

@@ -12,11 +12,14 @@ try:
 except ImportError:
     from pytorch_lightning.callbacks import Callback  # type: ignore[import-not-found,no-redef,unused-ignore]
 
+from wastenot.control.harmless import Harmless
 from wastenot.programs.apply import Applied, apply
 
 
 class ApplyPlan(Callback):  # type: ignore[misc,unused-ignore]
     """Puts a plan to work from the beginning of fitting to its end, also where that ends by an exception.
+
+    What fails of it is told, and fitting goes on.
 
     Args:
         plan: its file, or the plan.
@@ -29,10 +32,14 @@ class ApplyPlan(Callback):  # type: ignore[misc,unused-ignore]
     def __init__(self, plan: Any, **options: Any) -> None:
         self._apply = apply(plan, **options)
         self.applied: Applied | None = None
+        self._harmless = Harmless(self._close)
         self._open = False
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Begin, and watch what the strategy has made of the model."""
+        self._harmless.call(self._begin, trainer, pl_module)
+
+    def _begin(self, trainer: Any, pl_module: Any) -> None:
         self.applied, self._open = self._apply.__enter__(), True
         optimizers = [getattr(one, "optimizer", one) for one in trainer.optimizers]
         self.applied.watch(pl_module, optimizers)

@@ -9,11 +9,12 @@ from typing import Any
 
 from transformers import TrainerCallback  # type: ignore[import-not-found,unused-ignore]
 
+from wastenot.control.harmless import Harmless
 from wastenot.programs.apply import Applied, apply
 
 
 class ApplyPlan(TrainerCallback):  # type: ignore[misc,unused-ignore]
-    """Puts a plan to work from the beginning of training to its end.
+    """Puts a plan to work from the beginning of training to its end. What fails of it is told, and training goes on.
 
     Args:
         plan: its file, or the plan.
@@ -26,17 +27,18 @@ class ApplyPlan(TrainerCallback):  # type: ignore[misc,unused-ignore]
     def __init__(self, plan: Any, **options: Any) -> None:
         self._apply = apply(plan, **options)
         self.applied: Applied | None = None
+        self._harmless = Harmless()
         self._watched = False
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Begin."""
-        self.applied = self._apply.__enter__()
+        self.applied = self._harmless.call(self._apply.__enter__)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Watch the model as it is trained, wrapped and prepared by then."""
         if self.applied is not None and not self._watched:
             self._watched = True
-            self.applied.watch(kwargs["model"], _innermost(kwargs.get("optimizer")))
+            self.applied.watch(kwargs.get("model"), _innermost(kwargs.get("optimizer")))
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Give the clocks back."""

@@ -1,4 +1,4 @@
-"""``wastenot engine``: what the steps of an LLM engine cost at each clock, and what its tokens cost at what latency."""
+"""``wastenot serve profile``: what an LLM engine's steps cost at each clock, and its tokens at which latency."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ import typer
 
 from wastenot.core.errors import BadInputError
 from wastenot.terminal import quantities
-from wastenot.terminal.options import ClockControlOptions, FiguresOption, JsonOption, SeedOption, parse_clocks, parse_counts
+from wastenot.terminal.options import (
+    ClockControlOptions,
+    FiguresOption,
+    JsonOption,
+    PageOption,
+    SeedOption,
+    parse_clocks,
+    parse_counts,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -107,11 +115,9 @@ def engine(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE.json", help="Write the profile to this file, for steer."),
+        typer.Option("--out", metavar="FILE.json", help="Write the profile to this file."),
     ] = None,
-    page: Annotated[
-        Path | None, typer.Option("--page", metavar="FILE.html", help="Write a page of it to this file.")
-    ] = None,
+    page: PageOption = None,
     figures: FiguresOption = None,
     as_json: JsonOption = False,
 ) -> None:

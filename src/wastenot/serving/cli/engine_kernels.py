@@ -1,4 +1,4 @@
-"""``wastenot engine MODEL --device D``: a profile from the kernels of a device, measured now or kept in a study."""
+"""``wastenot serve profile MODEL --device D``: a profile from the kernels of a device, measured now or kept in a study."""
 
 from __future__ import annotations
 

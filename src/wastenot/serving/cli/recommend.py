@@ -1,4 +1,4 @@
-"""``wastenot recommend``: what to serve a model with, of the configurations that are known."""
+"""``wastenot serve recommend``: what to serve a model with, of the configurations that are known."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from wastenot.core.errors import BadInputError, InfeasibleError
 from wastenot.core.wording import counted
 from wastenot.terminal import quantities
-from wastenot.terminal.options import FiguresOption, JsonOption, PriceOptions
+from wastenot.terminal.options import FiguresOption, JsonOption, PageOption, PriceOptions
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -30,7 +30,7 @@ def recommend(
         typer.Argument(metavar="[SOURCE...]", help="Studies of servers, or tables of the ML.ENERGY leaderboard."),
     ] = None,
     study: Annotated[
-        str | None, typer.Option("--study", metavar="FILE|URL", help="A study of servers, as for other verbs.")
+        str | None, typer.Option("--study", metavar="FILE|URL", help="A study of servers, as for other commands.")
     ] = None,
     itl: Annotated[
         float | None,
@@ -74,9 +74,7 @@ def recommend(
         float | None,
         typer.Option("--context", metavar="N", help="Mean tokens in the cache of a request, for --clocks; 1024 by default."),
     ] = None,
-    page: Annotated[
-        Path | None, typer.Option("--page", metavar="FILE.html", help="Write a page with a figure to this file.")
-    ] = None,
+    page: PageOption = None,
     figures: FiguresOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -94,7 +92,7 @@ def recommend(
     _refuse_without_effect(unit, gpu_hour, clocks, context)
     listed = [*(sources or ()), *([study] if study else ())]
     if not listed:
-        raise BadInputError("give what to choose from: a study of 'wastenot serve-bench', or a table of ML.ENERGY")
+        raise BadInputError("give what to choose from: a study of 'wastenot serve bench', or a table of ML.ENERGY")
     points = _selected(_points(listed), model, gpu, gpus, task)
     measured = points
     if clocks is not None:
@@ -111,7 +109,7 @@ def recommend(
         typed = typed_command(listed[0]) if len(listed) == 1 else None
         found = Recommended(points, chosen, unmet, bounds, unit, prices, alone)
         made = recommend_page(found, sources=[parse_address(each).label for each in listed])
-        write_page(made, page, figures, command=typed, word="page")
+        write_page(made, page, figures, command=typed)
     if as_json:
         print_json("recommend", _document(chosen, unmet, bounds, unit, prices, len(points)))
     elif chosen:
@@ -146,10 +144,10 @@ def _points(sources: list[str]) -> list[ServingPoint]:
         from wastenot.study.store import open_study
 
         if "://" not in source and not path.exists():
-            raise BadInputError(f"{source}: does not exist; give a study of 'wastenot serve-bench', or a table of ML.ENERGY")
+            raise BadInputError(f"{source}: does not exist; give a study of 'wastenot serve bench', or a table of ML.ENERGY")
         found = ServingStore(open_study(source)).points()
         if not found:
-            raise BadInputError(f"{source}: holds no points of servers; measure some with 'wastenot serve-bench --study'")
+            raise BadInputError(f"{source}: holds no points of servers; measure some with 'wastenot serve bench --study'")
         points += found
     return points
 

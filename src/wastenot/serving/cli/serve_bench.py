@@ -1,4 +1,4 @@
-"""``wastenot serve-bench URL``: what a server of an LLM costs for a token, and how long its readers wait."""
+"""``wastenot serve bench URL``: what a server of an LLM costs for a token, and how long its readers wait."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def _next(outcome: ServerSweepOutcome, study: str | None) -> list[str]:
         return []
     held = ServingStore(open_study(study)).points(stable_only=True)
     task = f" --task {shlex.quote(stable[0].task)}" if len({point.task for point in held}) > 1 else ""
-    return [f"next: wastenot recommend {study} --itl {_deadline(stable)}{task}"]
+    return [f"next: wastenot serve recommend {study} --itl {_deadline(stable)}{task}"]
 
 
 def _deadline(points: Sequence[ServingPoint]) -> str:

@@ -1,4 +1,4 @@
-"""``wastenot serve-control``: clocks of servers that run, set by what they say of themselves."""
+"""``wastenot serve control``: clocks of servers that run, set by what they say of themselves."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SCHEMA = "wastenot.serve-control/1"
 
 def serve_control(
     engine: Annotated[
-        Path, typer.Argument(metavar="ENGINE.json", help="The servers' engine, as 'wastenot engine --out' writes it.")
+        Path, typer.Argument(metavar="ENGINE.json", help="The servers' engine, as 'wastenot serve profile --out' writes it.")
     ],
     instance: Annotated[
         list[str] | None,
@@ -106,7 +106,7 @@ def serve_control(
     --allow-clock-control it only says what it would do. Where metrics stop or make no sense, the clocks go back to the
     driver's defaults within 10 s, and so they do however this ends. With --json each event is a line on stdout.
     """
-    from wastenot.serving.cli.steer import deadlines_of
+    from wastenot.serving.cli.simulate_engine import deadlines_of
     from wastenot.serving.control.control import control, held
     from wastenot.serving.control.events import Event
     from wastenot.serving.control.hook import Hook

@@ -1,4 +1,4 @@
-"""The GPUs of a server that ``wastenot serve-bench`` measures: their meter, and the clocks to set."""
+"""The GPUs of a server that ``wastenot serve bench`` measures: their meter, and the clocks to set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The load that ``wastenot serve-bench`` keeps on a server: which requests, and how many at once or in a second."""
+"""The load that ``wastenot serve bench`` keeps on a server: which requests, and how many at once or in a second."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``wastenot import`` of a table of servers: operating points that others measured, as ML.ENERGY publishes them."""
+"""``wastenot study import`` of a table of servers: operating points that others measured, as ML.ENERGY publishes them."""
 
 from __future__ import annotations
 
@@ -59,4 +59,4 @@ def import_servers(file: Path, study: str, given: Mapping[str, object], *, as_js
     say(f"{study}: {counted(len(points), 'operating point')} of servers of {counted(models, 'model')} on {', '.join(kinds)}")
     tasks = Counter(point.task for point in points)
     task = f" --task {shlex.quote(tasks.most_common(1)[0][0])}" if len(tasks) > 1 else ""
-    say(f"next: wastenot recommend {study} --itl 50ms{task}")
+    say(f"next: wastenot serve recommend {study} --itl 50ms{task}")

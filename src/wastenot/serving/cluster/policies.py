@@ -112,7 +112,7 @@ POLICIES: Mapping[str, Policy] = {
     ),
     "by-metrics": Policy(
         _steered("by metrics", "by-metrics"),
-        "single-pool with the clock that each instance's metrics ask for, as `serve-control` sets it",
+        "single-pool with the clock that each instance's metrics ask for, as `serve control` sets it",
     ),
     "scale-instances": Policy(_dynamo("ScaleInstances", instances=True), "multi-pool with instances started and stopped"),
     "scale-degrees": Policy(_dynamo("ScaleDegrees", shards=True), "multi-pool with parallel degrees that change"),

@@ -39,7 +39,7 @@ from wastenot.serving.model.profile_file import read_engine
 from wastenot.serving.model.requests import Requests
 from wastenot.serving.model.traces import read_trace
 
-_REMEDY: Final = "'wastenot serve-sim --example' writes a scenario that works"
+_REMEDY: Final = "'wastenot serve simulate --example' writes a scenario that works"
 _Whole = Annotated[int, Field(ge=1)]
 _Share = Annotated[float, Field(gt=0, le=1)]
 _Told = Annotated[float, Field(ge=0, le=1)]
@@ -453,7 +453,7 @@ def _engines(part: ClusterPart, where: Path) -> tuple[tuple[Engine, ...], str]:
     """Layouts by rising degree, and a digest of the files they are from."""
     names = (part.engines,) if isinstance(part.engines, str) else part.engines
     if not names:
-        raise _error(where, "cluster.engines", "names no file; make one with 'wastenot engine --out'")
+        raise _error(where, "cluster.engines", "names no file; make one with 'wastenot serve profile --out'")
     found: dict[int, Engine] = {}
     digest = hashlib.sha256()
     for name in names:

@@ -150,7 +150,7 @@ def kernels_of(sweep: Sweep) -> StepKernels:
     if strangers:
         raise BadInputError(
             f"sweep of '{sweep.workload}': '{strangers[0]}' is no kernel of an engine's steps; measure them with "
-            "'wastenot engine MODEL --device DEVICE'"
+            "'wastenot serve profile MODEL --device DEVICE'"
         )
     known = [part for part in parts if part is not None]
     settings, in_effect, asked, time_s, energy_j = _by_setting(sweep)

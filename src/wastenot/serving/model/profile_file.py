@@ -27,7 +27,7 @@ from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.tables import EngineTables
 
 SCHEMA: Final = "wastenot.engine/1"
-_REMEDY: Final = "make a profile with 'wastenot engine --out'"
+_REMEDY: Final = "make a profile with 'wastenot serve profile --out'"
 
 Quantity = Literal["prefill time", "prefill power", "decode time", "decode power"]
 

@@ -1,4 +1,4 @@
-"""The clock of least power that carries the load which an engine's metrics show: what ``wastenot serve-control`` runs.
+"""The clock of least power that carries the load which an engine's metrics show: what ``wastenot serve control`` runs.
 
 It sees no request, only what a server says of itself from time to time (:class:`ServerReading`). Two readings tell it the
 load (``recent_readings.py``); the profile says which clock carries that at least power, by batch (``cluster/seen_load.py``);

@@ -129,7 +129,7 @@ def read_workload(path: str | os.PathLike[str]) -> Workload:
     Raises:
         BadInputError: it cannot be read or is not a workload file; names the line and the field.
     """
-    document = read_document(path, _File, "make it with 'wastenot capture'")
+    document = read_document(path, _File, "make it with 'wastenot kernel capture'")
     read = document.content
     kernels = zip(read.kernels, document.values["kernels"], strict=True)
     try:

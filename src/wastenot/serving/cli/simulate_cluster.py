@@ -1,21 +1,23 @@
-"""``wastenot serve-sim``: policies for a cluster of LLM servers, simulated beside each other on traffic of a scenario."""
+"""``wastenot serve simulate`` of a scenario: policies for a cluster of LLM servers, beside each other on its traffic."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from wastenot.core.errors import BadInputError
-from wastenot.terminal.options import FiguresOption, JsonOption
+from wastenot.serving.cli.simulated import Simulated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from rich.console import RenderableType
 
+    from wastenot.pages.page import Page
     from wastenot.serving.cluster.outcome import Comparison, Outcome
     from wastenot.serving.cluster.runs import RunRecord, Share
     from wastenot.serving.cluster.scenario import Scenario
@@ -24,12 +26,10 @@ _LESS_IMPORTANT = ("Actions", "Power P50", "GPU-hours", "Power P99", "TBT P99", 
 """Columns that a narrow terminal does not show, the least important first."""
 
 
-def serve_sim(
-    scenario: Annotated[
-        Path | None,
-        typer.Argument(metavar="[SCENARIO.toml]", help="Cluster, traffic and policies; see --example."),
-    ] = None,
-    example: Annotated[bool, typer.Option("--example", help="Print a scenario with comments, and exit.")] = False,
+@dataclass(frozen=True, slots=True)
+class ScenarioOptions:
+    """How the runs of a scenario are shared out and kept."""
+
     study: Annotated[
         str | None,
         typer.Option(
@@ -37,72 +37,46 @@ def serve_sim(
             metavar="FILE|URL",
             help="Keep runs in this study, and resume from it; by default SCENARIO.db, beside the scenario.",
         ),
-    ] = None,
-    policy: Annotated[
-        list[str] | None,
-        typer.Option("--policy", metavar="NAME", help="Only these of the scenario's policies; may be repeated."),
-    ] = None,
+    ] = None
     seeds: Annotated[
-        int | None, typer.Option("--seeds", metavar="N", min=1, help="With seeds from 0 to N - 1, not the scenario's.")
-    ] = None,
+        int | None, typer.Option("--seeds", metavar="N", min=1, help="Use seeds 0 to N - 1, not the scenario's.")
+    ] = None
     processes: Annotated[
         int | None,
-        typer.Option("--processes", metavar="N", min=1, help="Processes that share the work; by default one for each core."),
-    ] = None,
+        typer.Option("--processes", metavar="N", min=1, help="Processes that share the work; by default one per core."),
+    ] = None
     ray: Annotated[
         str | None,
         typer.Option("--ray", metavar="ADDRESS", help="Share the work over this Ray cluster instead; auto: this machine's."),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE.json", help="Write the document of --json to this file.")
-    ] = None,
-    page: Annotated[
-        Path | None, typer.Option("--page", metavar="FILE.html", help="Write a page with time lines to this file.")
-    ] = None,
-    figures: FiguresOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Simulate policies for a cluster of LLM servers.
+    ] = None
 
-    Runs every policy of a scenario on each of its traffics with each seed, and shows the energy of each beside the share of
-    requests that keep their deadlines. Runs are kept as they end: what was broken off resumes. Nothing is run or set on a
-    GPU.
+
+def simulate_cluster(scenario: Path, asked: ScenarioOptions, policies: list[str] | None) -> Simulated:
+    """Policies beside each other on a scenario's cluster and traffic; runs are kept as they end.
+
+    Raises:
+        BadInputError: the scenario or an option cannot be used.
     """
     from wastenot.serving.cluster.outcome import compared
     from wastenot.serving.cluster.policies import POLICIES
-    from wastenot.serving.cluster.scenario import example as scenario_example, read_scenario
+    from wastenot.serving.cluster.scenario import read_scenario
     from wastenot.serving.model.compiled import COMPILED
-    from wastenot.terminal.output import console, document_of, json_text, print_json, say
+    from wastenot.terminal.output import say
 
-    if example:
-        if scenario is not None:
-            raise BadInputError("--example: prints a scenario and reads none; leave out the file")
-        print(scenario_example(), end="")
-        return
-    if scenario is None:
-        raise BadInputError("give a scenario; 'wastenot serve-sim --example > scenario.toml' writes one")
-    asked = read_scenario(scenario, tuple(POLICIES))
-    chosen = asked.with_run(policies=_chosen(policy, asked), seeds=None if seeds is None else tuple(range(seeds)))
+    read = read_scenario(scenario, tuple(POLICIES))
+    seeds = None if asked.seeds is None else tuple(range(asked.seeds))
+    chosen = read.with_run(policies=_chosen(policies, read), seeds=seeds)
     if not COMPILED:
         say("Numba is not installed, so this takes long: pip install 'wastenot[serve]'")
-    records = _run(chosen, str(study or scenario.with_suffix(".db")), _shared(processes, ray))
-    found = compared(records, asked.parts.objective.minimise)
-    if page is not None or figures is not None:
+    records = _run(chosen, str(asked.study or scenario.with_suffix(".db")), _shared(asked.processes, asked.ray))
+    found = compared(records, read.parts.objective.minimise)
+
+    def page() -> Page:
         from wastenot.serving.page.cluster_page import cluster_page
-        from wastenot.terminal.output import typed_command
-        from wastenot.terminal.written_page import write_page
 
-        write_page(cluster_page(chosen, found), page, figures, command=typed_command(str(scenario)), word="page")
-    document = scenario_document(chosen, found)
-    if out is not None:
-        from wastenot.core.files import write_text
+        return cluster_page(chosen, found)
 
-        write_text(out, json_text(document_of("serve-sim", document)) + "\n")
-        say(f"{out}: written")
-    if as_json:
-        print_json("serve-sim", document)
-    else:
-        console().print(scenario_text(chosen, found))
+    return Simulated("serve-sim", scenario_document(chosen, found), lambda: scenario_text(chosen, found), page)
 
 
 def _chosen(asked: list[str] | None, scenario: Scenario) -> tuple[str, ...] | None:
@@ -155,7 +129,7 @@ def _run(scenario: Scenario, study: str, share: Share) -> tuple[RunRecord, ...]:
 
 
 def scenario_document(scenario: Scenario, found: Sequence[Comparison]) -> dict[str, Any]:
-    """What the verb found, as JSON values."""
+    """What was found, as JSON values."""
     from wastenot.serving.cluster.classes import NAMES
     from wastenot.terminal.output import as_values
 
@@ -221,7 +195,7 @@ def _known(outcome: Outcome, of: Callable[[RunRecord], float | None]) -> dict[st
 
 
 def scenario_text(scenario: Scenario, found: Sequence[Comparison]) -> RenderableType:
-    """What the verb found, for a terminal."""
+    """What was found, for a terminal."""
     from wastenot.serving.page.cluster_words import about_cluster, steps_text
     from wastenot.terminal.tables import Group, Text
 

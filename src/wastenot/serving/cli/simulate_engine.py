@@ -1,7 +1,8 @@
-"""``wastenot steer``: policies that steer one engine's clock, beside each other on a trace."""
+"""``wastenot serve simulate`` of one engine: policies that steer its clock, beside each other on a trace."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import inf, isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,106 +11,104 @@ import typer
 
 from wastenot.core.errors import BadInputError
 from wastenot.core.wording import counted
+from wastenot.serving.cli.simulated import Simulated
 from wastenot.terminal import quantities
-from wastenot.terminal.options import JsonOption, check_seconds
+from wastenot.terminal.options import check_seconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from wastenot.pages.page import Page
     from wastenot.serving.model.deadlines import Deadlines
     from wastenot.serving.model.steering import PolicyName, Steering
 
 
-def steer(
-    engine: Annotated[Path, typer.Argument(metavar="ENGINE.json", help="The engine, as 'wastenot engine --out' writes it.")],
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """How one engine is simulated on a trace."""
+
     trace: Annotated[
-        Path, typer.Option("--trace", metavar="FILE", help="Requests as CSV or JSON lines: times, prompt and output tokens.")
-    ],
+        Path | None,
+        typer.Option("--trace", metavar="FILE", help="Requests as CSV or JSON lines: times, prompt and output tokens."),
+    ] = None
     load: Annotated[
         float | None,
         typer.Option(
             "--load",
             metavar="X",
             parser=quantities.share,
-            help="Bring the trace to this share of what the greatest clock can take, such as 50%.",
+            help="Rescale the trace to this share of the load that the maximum clock sustains, such as 50%.",
         ),
-    ] = None,
-    rate: Annotated[
-        float | None, typer.Option("--rate", metavar="X", help="Bring the trace to so many requests a second instead.")
-    ] = None,
+    ] = None
+    rate: Annotated[float | None, typer.Option("--rate", metavar="X", help="Rescale the trace to X requests/s instead.")] = (
+        None
+    )
     first: Annotated[
         float | None,
-        typer.Option("--first", metavar="TIME", parser=quantities.seconds, help="Only the first so long of the trace."),
-    ] = None,
-    policy: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--policy",
-            metavar="NAME",
-            help="Only these, beside the greatest clock; may be repeated. 'oracle' takes minutes.",
-        ),
-    ] = None,
+        typer.Option("--first", metavar="TIME", parser=quantities.seconds, help="Use only the first TIME of the trace."),
+    ] = None
     gpus: Annotated[
         int | None,
-        typer.Option("--gpus", metavar="N", help="The engine of this parallel degree; by default the least of the file."),
-    ] = None,
+        typer.Option("--gpus", metavar="N", help="Parallel degree of the engine; by default the lowest in the file."),
+    ] = None
     step_tokens: Annotated[
         int | None,
         typer.Option(
-            "--step-tokens", metavar="N", min=1, help="Most new tokens of a step; by default what lets the engine take most."
+            "--step-tokens", metavar="N", min=1, help="Most new tokens of a step; by default what sustains the highest load."
         ),
-    ] = None,
+    ] = None
     switch_time: Annotated[
         float | None,
         typer.Option(
             "--switch-time",
             metavar="TIME",
             parser=quantities.seconds,
-            help="Until a clock that was asked for is in effect; by default the engine's.",
+            help="Clock-switch latency; by default the engine's.",
         ),
-    ] = None,
+    ] = None
     ttft: Annotated[
-        str, typer.Option("--ttft", metavar="TIME,...", help="Bounds on the first token: one, or by prompts' length.")
-    ] = "250ms,400ms,2s",
+        str, typer.Option("--ttft", metavar="TIME,...", help="Deadlines of the first token: one, or three by prompt length.")
+    ] = "250ms,400ms,2s"
     tbt: Annotated[
         float,
         typer.Option(
             "--tbt",
             metavar="TIME",
             parser=quantities.seconds,
-            help="Bound on the time between two tokens.",
+            help="Deadline between two tokens.",
             show_default="100ms",
         ),
-    ] = 0.1,
+    ] = 0.1
     e2e: Annotated[
         float | None,
-        typer.Option("--e2e", metavar="TIME", parser=quantities.seconds, help="Bound on a whole answer; by default none."),
-    ] = None,
+        typer.Option(
+            "--e2e", metavar="TIME", parser=quantities.seconds, help="Deadline of a whole answer; by default none."
+        ),
+    ] = None
     share: Annotated[
         float,
         typer.Option(
-            "--share", metavar="X", parser=quantities.share, help="Share of requests, and of their tokens, to be in time."
+            "--share",
+            metavar="X",
+            parser=quantities.share,
+            help="Share of requests, and of their tokens, that must meet the deadlines.",
         ),
-    ] = 0.99,
+    ] = 0.99
     length_error: Annotated[
         float,
-        typer.Option(
-            "--length-error", metavar="X", parser=quantities.share, help="How far predicted lengths of answers are off."
-        ),
-    ] = 0.3,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Seed of the errors of predictions.")] = 0,
+        typer.Option("--length-error", metavar="X", parser=quantities.share, help="Error of predicted answer lengths."),
+    ] = 0.3
+    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Seed of the prediction errors.")] = 0
     lenient: Annotated[
-        bool, typer.Option("--lenient", help="Leave out lines of the trace that are wrong, and sort the others.")
-    ] = False,
-    page: Annotated[
-        Path | None, typer.Option("--page", metavar="FILE.html", help="Write a page with a time line to this file.")
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Simulate policies that steer an engine's clock.
+        bool, typer.Option("--lenient", help="Leave out invalid lines of the trace, and sort the others.")
+    ] = False
 
-    Runs the requests of a trace through the engine step by step under each policy, and shows what each saves of the greatest
-    clock's energy beside the share of requests that keep their deadlines. Nothing is run or set on a GPU.
+
+def simulate_engine(engine: Path, asked: EngineOptions, policies: list[str] | None) -> Simulated:
+    """Policies beside each other on one engine and a trace.
+
+    Raises:
+        BadInputError: the engine, the trace or an option cannot be used.
     """
     from dataclasses import replace
 
@@ -118,52 +117,53 @@ def steer(
     from wastenot.serving.model.profile_file import read_engine
     from wastenot.serving.model.steering import DEFAULT_POLICIES, POLICY_NAMES, steer as run
     from wastenot.serving.model.traces import read_trace
-    from wastenot.terminal.output import console, print_json, say
+    from wastenot.terminal.output import say
     from wastenot.terminal.progress import shown_progress
 
-    chosen = _policies(policy, POLICY_NAMES) if policy else DEFAULT_POLICIES
-    deadlines = deadlines_of(ttft, tbt, e2e, share)
-    if rate is not None and not 0 < rate < inf:
-        raise BadInputError(f"--rate {rate:g}: must be above 0, and finite")
-    if not 0 <= length_error < inf:
-        raise BadInputError(f"--length-error {length_error:g}: must be a number of at least 0")
-    if first is not None:
-        check_seconds("--first", first, positive=True)
-    of = read_engine(engine).engine(gpus)
-    if switch_time is not None:
-        of = replace(of, switch_s=switch_time)
-    read = read_trace(trace, lenient=lenient)
+    chosen = _policies(policies, POLICY_NAMES) if policies else DEFAULT_POLICIES
+    deadlines = deadlines_of(asked.ttft, asked.tbt, asked.e2e, asked.share)
+    if asked.rate is not None and not 0 < asked.rate < inf:
+        raise BadInputError(f"--rate {asked.rate:g}: must be above 0, and finite")
+    if not 0 <= asked.length_error < inf:
+        raise BadInputError(f"--length-error {asked.length_error:g}: must be a number of at least 0")
+    if asked.first is not None:
+        check_seconds("--first", asked.first, positive=True)
+    if asked.trace is None:
+        raise BadInputError("--trace: give the requests that the engine serves, as CSV or JSON lines")
+    of = read_engine(engine).engine(asked.gpus)
+    if asked.switch_time is not None:
+        of = replace(of, switch_s=asked.switch_time)
+    read = read_trace(asked.trace, lenient=asked.lenient)
     if read.left_out:
-        say(f"{trace}: {counted(len(read.left_out), 'line')} left out, the first: {read.left_out[0]}")
+        say(f"{asked.trace}: {counted(len(read.left_out), 'line')} left out, the first: {read.left_out[0]}")
     if read.moved:
-        say(f"{trace}: {counted(read.moved, 'request')} moved, in the order of their arrivals")
-    requests = read.requests if first is None else read.requests.part(0.0, first)
+        say(f"{asked.trace}: {counted(read.moved, 'request')} moved, in the order of their arrivals")
+    requests = read.requests if asked.first is None else read.requests.part(0.0, asked.first)
     if not COMPILED:
         say(f"Numba is not installed, so this takes long: {install_line('serve')}")
     with shown_progress("simulate") as progress:
         found = run(
             of,
             requests,
-            load=load,
-            rate_per_s=rate,
-            step_tokens=step_tokens,
+            load=asked.load,
+            rate_per_s=asked.rate,
+            step_tokens=asked.step_tokens,
             policies=chosen,
             deadlines=deadlines,
-            share=share,
-            length_error=length_error,
-            seed=seed,
+            share=asked.share,
+            length_error=asked.length_error,
+            seed=asked.seed,
             progress=progress,
         )
-    if page is not None:
-        from wastenot.serving.page.steer_page import steer_page
-        from wastenot.terminal.output import typed_command
 
-        steer_page(found, trace=str(trace)).write(page, command=typed_command(str(engine)))
-        say(f"{page}: page written")
-    if as_json:
-        print_json("steer", steering_document(found, str(engine), str(trace)))
-    else:
-        console().print(steering_text(found, str(trace)))
+    trace = str(asked.trace)
+
+    def page() -> Page:
+        from wastenot.serving.page.steer_page import steer_page
+
+        return steer_page(found, trace=trace)
+
+    return Simulated("steer", steering_document(found, str(engine), trace), lambda: steering_text(found, trace), page)
 
 
 def _policies(asked: list[str], known: tuple[PolicyName, ...]) -> tuple[PolicyName, ...]:
@@ -200,7 +200,7 @@ def deadlines_of(ttft: str, tbt: float, e2e: float | None, share: float) -> Dead
 
 
 def steering_document(found: Steering, engine: str, trace: str) -> dict[str, Any]:
-    """What the verb found, as JSON values."""
+    """What was found, as JSON values."""
     from wastenot.terminal.output import as_values
 
     tables = found.engine.tables
@@ -232,7 +232,7 @@ def steering_document(found: Steering, engine: str, trace: str) -> dict[str, Any
 
 
 def steering_text(found: Steering, trace: str) -> RenderableType:
-    """What the verb found, for a terminal."""
+    """What was found, for a terminal."""
     from wastenot.pages.formatting import duration, percent, quantity
     from wastenot.terminal.tables import Group, Text, plain_table
 

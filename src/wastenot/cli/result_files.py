@@ -1,0 +1,169 @@
+"""Files of results by what they hold: how each is shown in a terminal, and which page it makes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from wastenot.core.errors import BadInputError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from wastenot.pages.page import Page
+
+_SCHEMA = re.compile(rb'"schema"\s*:\s*"wastenot\.([\w-]+)/\d+"')
+_HEAD = 65536  # bytes in which a document names its schema: it is the first key of what is written here
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of result.
+
+    Attributes:
+        what: it is, in words.
+        text: for a terminal, of a file; whether in full.
+        page: of a file; ``None`` where there is none, or none without more than the file.
+    """
+
+    what: str
+    text: Callable[[Path, bool], RenderableType]
+    page: Callable[[Path], Page] | None = None
+
+
+def kind_of(path: Path) -> str:
+    """Which of :data:`KINDS` a file holds.
+
+    Raises:
+        BadInputError: it cannot be read, or is none of them.
+    """
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD)
+    except OSError as error:
+        raise BadInputError(f"{path}: cannot be read: {error.strerror or error}") from error
+    found = _SCHEMA.search(head)
+    kind = "profile" if head.startswith(b"PAR1") else found[1].decode() if found else None
+    if kind not in KINDS:
+        of = "names no schema of wastenot" if kind is None else f"holds what is not kept in files (wastenot.{kind})"
+        known = ", ".join(each.what for each in KINDS.values())
+        raise BadInputError(f"{path}: {of}; what can be shown is a study (FILE.db or a URL), or the file of {known}")
+    return kind
+
+
+def is_study(source: str) -> bool:
+    """Whether something names a study: a database's URL, or a file of SQLite, there or not yet."""
+    if "://" in source or source.endswith(".db"):
+        return True
+    try:
+        with Path(source).open("rb") as file:
+            return file.read(16) == b"SQLite format 3\0"
+    except OSError:
+        return False
+
+
+def _plan(path: Path, in_full: bool) -> RenderableType:
+    from wastenot.kernels.cli.plan import plan_text
+    from wastenot.kernels.page.files import Files
+    from wastenot.planning.plan import read_plan
+    from wastenot.terminal.options import PriceOptions
+
+    return plan_text(read_plan(path), PriceOptions().price(), Files(plan=path), in_full=in_full)
+
+
+def _pipeline_page(path: Path) -> Page:
+    from wastenot.pipelines.page.page import pipeline_page
+    from wastenot.pipelines.plan.overview import pipeline_overview
+    from wastenot.pipelines.plan.plan_file import read_pipeline_plan
+
+    return pipeline_page(pipeline_overview(read_pipeline_plan(path)))
+
+
+def _run_page(path: Path) -> Page:
+    from wastenot.control.page.page import applied_page
+    from wastenot.control.status import read_summary
+
+    return applied_page(read_summary(path))
+
+
+def _engine(path: Path, _: bool) -> RenderableType:
+    from wastenot.serving.cli.engine import engine_text
+    from wastenot.serving.model.operating_points import decodes, operating_points, prefill_points, usual_context
+    from wastenot.serving.model.profile_file import read_engine
+
+    profile = read_engine(path)
+    context = usual_context(profile)
+    points = operating_points(profile, context=context) if decodes(profile) else ()
+    return engine_text(profile, points, prefill_points(profile), context)
+
+
+def _engine_page(path: Path) -> Page:
+    from wastenot.serving.model.profile_file import read_engine
+    from wastenot.serving.page.engine_page import engine_page
+
+    return engine_page(read_engine(path))
+
+
+def _profile(path: Path, _: bool) -> RenderableType:
+    from wastenot.profiles.cli import profile_text
+    from wastenot.profiles.profile_file import read_profile
+
+    return profile_text(read_profile(path))
+
+
+def _profile_page(path: Path) -> Page:
+    from wastenot.profiles.page.page import profile_page
+    from wastenot.profiles.profile_file import read_profile
+
+    return profile_page([read_profile(path)])
+
+
+def _latency(path: Path, _: bool) -> RenderableType:
+    from wastenot.kernels.cli.latency import latency_text
+    from wastenot.planning.latency import read_latency
+
+    return latency_text(read_latency(path))
+
+
+def _sensors(path: Path, _: bool) -> RenderableType:
+    from wastenot.cli.devices import sensor_lines, sensor_notes
+    from wastenot.meters.sensors.identity import read_sensors
+    from wastenot.terminal.tables import Group, Paragraph, Text
+
+    sensors = read_sensors(path)
+    notes = (f"note: {note}" for note in sensor_notes(sensors))
+    return Group(*(Paragraph(Text(line)) for line in (*sensor_lines(sensors), *notes)))
+
+
+def _workload(path: Path, _: bool) -> RenderableType:
+    from wastenot.cli.workloads import workload_text
+    from wastenot.meters.tasks import find_workload
+
+    return workload_text(find_workload(str(path)))
+
+
+def _in_words(page: Callable[[Path], Page]) -> Callable[[Path, bool], RenderableType]:
+    """What a page says before its figures, as text."""
+
+    def text(path: Path, _: bool) -> RenderableType:
+        from wastenot.terminal.panels import page_text
+
+        return page_text(page(path))
+
+    return text
+
+
+KINDS = {
+    "plan": Kind("a plan", _plan),
+    "pipeline": Kind("a pipeline's plan", _in_words(_pipeline_page), _pipeline_page),
+    "apply": Kind("a run under a plan", _in_words(_run_page), _run_page),
+    "profile": Kind("a power profile", _profile, _profile_page),
+    "engine": Kind("an engine's profile", _engine, _engine_page),
+    "latency": Kind("switching latencies", _latency),
+    "sensors": Kind("sensor properties", _sensors),
+    "workload": Kind("a captured workload", _workload),
+}
+"""By the name in the file's schema; a plan's page needs its study, too."""
