@@ -24,7 +24,7 @@ SYNTHETIC = Path(__file__).parents[1] / "tests" / "kernels" / "page" / "syntheti
 H200 = DATA / "h200" / "gpt3-xl-4.csv"
 TOLERANCE = 1e-6  # relative; a changed order of summation differs by less, a changed number by more
 IGNORED = {"digest", "created_at", "imported_at", "made_at", "created_by", "started_at", "version", "bytes"}
-FAST = ("--warm-up", "0.5", "--window", "1")
+FAST = ("--warm-up", "0.5s", "--window", "1s")
 
 Command = tuple[str, ...]
 

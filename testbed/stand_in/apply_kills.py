@@ -69,7 +69,7 @@ def _kill_one(plan: str, runs: Runs, rng: random.Random, kind: str, through_daem
     noted.unlink(missing_ok=True)
     program = ["sh", "-c", f"echo $$ >{noted}.new; mv {noted}.new {noted}; exec sleep 60"]
     command = runs.fork(
-        lambda: run(["apply", plan, "--device", "nvidia:0", "--quiet", "--patience", "0.05", "--", *program])
+        lambda: run(["apply", plan, "--device", "nvidia:0", "--quiet", "--patience", "0.05s", "--", *program])
     )
     if kind in ("program", "apply and program"):
         wait_for(noted.exists)

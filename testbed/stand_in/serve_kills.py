@@ -114,8 +114,8 @@ def _kill_one(runs: Runs, rng: random.Random, kind: str) -> dict[str, float]:
 def _control(port: int) -> None:
     os.dup2(2, 1)  # the output is that of the kills
     run(
-        ["serve", "control", str(_ENGINE), "--instance", f"http://127.0.0.1:{port}=nvidia:0", "--period", str(_PERIOD_S),
-         "--stale-after", str(STALE_S), "--allow-clock-control"]
+        ["serve", "control", str(_ENGINE), "--instance", f"http://127.0.0.1:{port}=nvidia:0", "--period", f"{_PERIOD_S}s",
+         "--stale-after", f"{STALE_S}s", "--allow-clock-control"]
     )  # fmt: skip
 
 

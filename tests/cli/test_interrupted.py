@@ -86,7 +86,7 @@ def test_a_validation_says_that_nothing_is_kept(wastenot, tmp_path):
     shutil.copy(TOY, tmp_path / "toy.toml")
     sweep = ["kernel", "sweep", "gpt3-small", "--device", "sim:toy.toml", "--study", "s.db", "--core-step", "900",
              "--memory", "9501",
-             "--warm-up", "0.5", "--window", "0.5"]  # fmt: skip
+             "--warm-up", "0.5s", "--window", "0.5s"]  # fmt: skip
     for arguments in (sweep, ["kernel", "plan", "--study", "s.db", "--out", "p.json"]):
         assert wastenot(*arguments).code == 0
     validate = ["kernel", "validate", "--study", "s.db", "--plan", "p.json", "--repeats", "400", "--out", "checked.json"]

@@ -17,7 +17,7 @@ from wastenot.workloads.identity import WorkloadKey
 
 SWEEP = ["kernel", "sweep", "few.json", "--device", "sim:toy.toml", "--study", "s.db", "--core-step", "600", "--memory",
          "9501",
-         "--warm-up", "0.5", "--window", "0.5"]  # fmt: skip
+         "--warm-up", "0.5s", "--window", "0.5s"]  # fmt: skip
 
 
 @pytest.fixture
@@ -183,7 +183,7 @@ def test_an_interrupted_sweep_says_what_is_kept_and_resumes(wastenot, monkeypatc
         "--clocks",
         "auto",
         "--window",
-        "0.5",
+        "0.5s",
     ]
     ran = wastenot(*command)
     assert ran.code == 130

@@ -89,7 +89,7 @@ def test_json_has_stdout_to_itself(capfd):
 
 def test_two_devices_and_a_csv(capfd, tmp_path):
     log = tmp_path / "log.csv"
-    ran = monitored(capfd, "--device", f"{SIM},sim:v100", "--csv", str(log), "--interval", "0.4",
+    ran = monitored(capfd, "--device", f"{SIM},sim:v100", "--csv", str(log), "--interval", "0.4s",
                     "--", *python(UNTIL_WRITTEN), str(log))  # fmt: skip
     assert ran.code == 0, ran.err
     assert "sim:v100 (" in ran.err and f"{SIM} (" in ran.err
@@ -161,7 +161,7 @@ SLOWLY = "import time\nfor i in range(5): print('step', i, flush=True); time.sle
 
 
 def test_in_a_terminal_lines_stay_at_the_bottom_and_go():
-    shown, code = in_terminal("monitor", "--interval", "0.3", *ON, *python(SLOWLY))
+    shown, code = in_terminal("monitor", "--interval", "0.3s", *ON, *python(SLOWLY))
     assert code == 0
     assert "\x1b[1;23r" in shown  # one row is kept from the program
     live = [part for part in shown.split("\x1b[24;1H") if "J in" in part]
@@ -171,7 +171,7 @@ def test_in_a_terminal_lines_stay_at_the_bottom_and_go():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "rows"), [pytest.param(["--quiet"], 24, marks=pytest.mark.slow), (["--interval", "0.3"], 4)]
+    ("arguments", "rows"), [pytest.param(["--quiet"], 24, marks=pytest.mark.slow), (["--interval", "0.3s"], 4)]
 )
 def test_nothing_live_where_it_is_not_wanted_or_has_no_room(arguments, rows):
     shown, code = in_terminal("monitor", *arguments, *ON, *python(SLOWLY), rows=rows)

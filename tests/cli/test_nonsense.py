@@ -28,6 +28,7 @@ from testbed.program import SWEEP
         (["kernel", "plan", "--study", "my.db", "--confidence", "95"], "for 95 % write 95% or 0.95"),
         (["kernel", "frontier", "--study", "my.db", "--bounds", "0,2"], "for 2 % write 2%"),
         (["kernel", "plan", "--study", "my.db", "--switch-time", "30W"], "not a time"),
+        (["kernel", "plan", "--study", "my.db", "--switch-time", "30"], "30 has no unit: write 30ms or 30s"),
         (["kernel", "plan", "--study", "my.db", "--max-slowdown", "nan"], "above -1"),
         (["kernel", "plan", "--study", "my.db", "--max-slowdown", "much"], "--max-slowdown"),
         (["kernel", "plan", "--study", "my.db", "--max-slowdown=-0.9"], "possible"),

@@ -39,7 +39,8 @@ def test_a_share_may_be_the_whole_but_no_more():
 
 @pytest.mark.parametrize(("read", "text", "value"), [
     (quantities.seconds, "30ms", 0.03), (quantities.seconds, "250 µs", 250e-6), (quantities.seconds, "2min", 120.0),
-    (quantities.seconds, "5", 5.0), (quantities.megahertz, "210MHz", 210.0), (quantities.megahertz, "1.41 GHz", 1410.0),
+    (quantities.seconds, "5s", 5.0), (quantities.seconds, "0", 0.0), (quantities.megahertz, "210MHz", 210.0),
+    (quantities.megahertz, "1.41 GHz", 1410.0),
     (quantities.watts, "0.3kW", 300.0), (quantities.celsius, "65°C", 65.0),
 ])  # fmt: skip
 def test_units_are_read_where_they_are_given(read, text, value):
@@ -51,3 +52,9 @@ def test_units_are_read_where_they_are_given(read, text, value):
 def test_a_wrong_unit_is_refused(read, text):
     with pytest.raises(typer.BadParameter, match="is not a"):
         read(text)
+
+
+@pytest.mark.parametrize("text", ["50", "0.03", "1e-3", " 5 "])
+def test_a_time_without_a_unit_is_asked_for_one(text):
+    with pytest.raises(typer.BadParameter, match=rf"{text.strip()} has no unit: write {text.strip()}ms or {text.strip()}s"):
+        quantities.seconds(text)

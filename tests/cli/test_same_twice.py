@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 WHEN = ("made_at", "measured_at")
 """The times of day that documents hold, which nothing else depends on."""
 
-COARSE = ("--device", "sim:toy.toml", "--core-step", "600", "--memory", "9501", "--warm-up", "0.5", "--window", "0.5",
+COARSE = ("--device", "sim:toy.toml", "--core-step", "600", "--memory", "9501", "--warm-up", "0.5s", "--window", "0.5s",
           "--json")  # fmt: skip
 CLOCKS = ("--study", "s.db", *COARSE)
 OF_FEW = ("--study", "few.db", *COARSE)

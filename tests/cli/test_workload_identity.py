@@ -7,7 +7,7 @@ import pytest
 
 from testbed.toy_gpu import TOY
 
-FAST = ["--core", "600,1500", "--memory", "9501", "--warm-up", "0.1", "--window", "0.1", "--relative-error", "0.5"]
+FAST = ["--core", "600,1500", "--memory", "9501", "--warm-up", "0.1s", "--window", "0.1s", "--relative-error", "0.5"]
 DEVICE = "sim:toy.toml"
 
 

@@ -94,7 +94,7 @@ def test_a_gpu_that_cannot_be_used_is_one_line(monkeypatch):
 
 
 def test_doctor_shows_it_or_says_what_is_missing(wastenot, monkeypatch):
-    uuids = [gpu["uuid"] for gpu in json.loads(wastenot("doctor", "--json", "--seconds", "0.01").stdout)["gpus"]]
+    uuids = [gpu["uuid"] for gpu in json.loads(wastenot("doctor", "--json", "--seconds", "0.01s").stdout)["gpus"]]
     asked = []
 
     def count(name, read_mhz):
@@ -105,11 +105,11 @@ def test_doctor_shows_it_or_says_what_is_missing(wastenot, monkeypatch):
 
     monkeypatch.setattr("wastenot.devices.torch.devices.torch_device", lambda uuid: f"cuda:{uuids.index(uuid)}")
     monkeypatch.setattr(cycle_probe, "probe_cycles", count)
-    text = " ".join(wastenot("doctor", "--seconds", "0.01").stdout.split())
+    text = " ".join(wastenot("doctor", "--seconds", "0.01s").stdout.split())
     assert "cycle clock 1979.53 MHz by counting cycles while one thread spins; the driver says 1980 MHz (+0.024 %)" in text
     assert "all 132 multiprocessors at one clock (within 0.001 %); the timer ticks every 32 ns; a stamp takes 2.1 µs" in text
     assert "cycle clock cannot be counted: counting cycles needs NVRTC, which is missing" in text
-    found = [gpu["cycle_clock"] for gpu in json.loads(wastenot("doctor", "--json", "--seconds", "0.01").stdout)["gpus"]]
+    found = [gpu["cycle_clock"] for gpu in json.loads(wastenot("doctor", "--json", "--seconds", "0.01s").stdout)["gpus"]]
     assert found[0]["core_mhz"] == 1979.53 and found[0]["problem"] is None
     assert found[1] == {"problem": "counting cycles needs NVRTC, which is missing"}
     assert [name for name, _ in asked] == ["cuda:0", "cuda:1"] * 2 and all(mhz is not None for _, mhz in asked)
@@ -118,15 +118,15 @@ def test_doctor_shows_it_or_says_what_is_missing(wastenot, monkeypatch):
 def test_doctor_without_cuda_in_pytorch_says_so(wastenot, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.version, "cuda", None)
-    text = " ".join(wastenot("doctor", "--seconds", "0.01").stdout.split())
+    text = " ".join(wastenot("doctor", "--seconds", "0.01s").stdout.split())
     assert text.count("cycle clock cannot be counted: device 'cuda:0': PyTorch") == 2 and "built without CUDA" in text
 
 
 def test_doctor_counts_nothing_on_a_gpu_in_slices(wastenot, stand_in):
     stand_in.control.mig(True)
     try:
-        found = json.loads(wastenot("doctor", "--json", "--seconds", "0.01").stdout)["gpus"][0]
+        found = json.loads(wastenot("doctor", "--json", "--seconds", "0.01s").stdout)["gpus"][0]
         assert found["mig"] and found["cycle_clock"] == {"problem": "MIG is on"}
-        assert "wastenot needs the whole GPU" in " ".join(wastenot("doctor", "--seconds", "0.01").stdout.split())
+        assert "wastenot needs the whole GPU" in " ".join(wastenot("doctor", "--seconds", "0.01s").stdout.split())
     finally:
         stand_in.control.mig(False)

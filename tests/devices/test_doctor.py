@@ -28,10 +28,10 @@ def first_lines(stand_in, wastenot, monkeypatch, tmp_path):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
     def run():
-        text = wastenot("doctor", "--seconds", "0.01").stdout
+        text = wastenot("doctor", "--seconds", "0.01s").stdout
         assert all(len(line) <= 80 or "pip install" in line or line.startswith("Next: ") for line in text.splitlines())
         head, _, rest = text.partition("Next: ")
-        found = json.loads(wastenot("doctor", "--json", "--seconds", "0.01").stdout)
+        found = json.loads(wastenot("doctor", "--json", "--seconds", "0.01s").stdout)
         verdict, command = " ".join(head.split()), rest.partition("\n")[0]
         assert (found["verdict"], found["next"]) == (verdict, command)
         return verdict, command

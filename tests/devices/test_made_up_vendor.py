@@ -127,16 +127,16 @@ def test_doctor_says_what_it_is_and_what_to_do(wastenot, monkeypatch):
     monkeypatch.setattr(machine, "rights_here", lambda: Rights(True, True, None, None))
     seen = {vendors.bare_unique_id(FIRST): 0}
     monkeypatch.setattr(machine, "_torch", lambda: machine.FoundTorch("2.9.1", "HIP 6.2", seen))
-    text = wastenot("doctor", "--seconds", "0.01").stdout
+    text = wastenot("doctor", "--seconds", "0.01s").stdout
     assert text.startswith("2 × Acme Rocket: its clocks may be set") and "--device acme:0 " in text
     assert f"Acme Rocket, Coyote, {SECOND}" in text and "core 300 to 1500 MHz (3 clocks)" in text
-    found = json.loads(wastenot("doctor", "--json", "--seconds", "0.01").stdout)
+    found = json.loads(wastenot("doctor", "--json", "--seconds", "0.01s").stdout)
     assert (found["driver"], [gpu["name"] for gpu in found["gpus"]]) == ("1.0", ["acme:0", "acme:1"])
     assert [gpu["torch_index"] for gpu in found["gpus"]] == [0, None] and found["gpus"][0]["sensors"]
 
 
 def test_beside_gpus_of_another_vendor(wastenot, stand_in):
-    gpus = json.loads(wastenot("doctor", "--json", "--seconds", "0.01").stdout)["gpus"]
+    gpus = json.loads(wastenot("doctor", "--json", "--seconds", "0.01s").stdout)["gpus"]
     assert [gpu["name"] for gpu in gpus] == ["nvidia:0", "nvidia:1", "acme:0", "acme:1"]
     assert [setter.unique_id for setter in setters_here()][2:] == [*IDS]
     clocks = [open_device(f"{vendor}:0", allow_clock_control=True).clocks for vendor in ("nvidia", "acme")]

@@ -313,10 +313,10 @@ def test_kills_leave_nothing_behind(kills):
 
 
 def test_doctor_says_what_can_be_done(wastenot):
-    found = json.loads(wastenot("doctor", "--json", "--seconds", "0.2").stdout)
+    found = json.loads(wastenot("doctor", "--json", "--seconds", "0.2s").stdout)
     assert [gpu["name"] for gpu in found["gpus"]] == ["nvidia:0", "nvidia:1"] and found["problem"] is None
     assert found["gpus"][0]["clocks"]["3201.0"] == [345.0, 1980.0, 110]
-    text = wastenot("doctor", "--seconds", "0.1").stdout
+    text = wastenot("doctor", "--seconds", "0.1s").stdout
     assert "energy counter" in text and "inferred" in text
 
 
@@ -328,7 +328,7 @@ def test_reset_restores_clocks_and_doctor_reports_them_before(stand_in, wastenot
         env=stand_in.environment(),
         stdout=subprocess.DEVNULL,
     )
-    assert "were left changed by process" in " ".join(wastenot("doctor", "--seconds", "0.1").stdout.split())
+    assert "were left changed by process" in " ".join(wastenot("doctor", "--seconds", "0.1s").stdout.split())
     assert locks(stand_in) != CLEAN
     done = wastenot("device", "reset")
     assert done.returncode == 0 and "its clocks are reset" in done.stderr and locks(stand_in) == CLEAN

@@ -61,7 +61,7 @@ def test_the_frontier_answers_questions(jobs):
     pairs = json.loads(jobs("job", "show", "nightly", "--study", "jobs.db", "--json").out)["pairs"]
     pairs = [pair for pair in pairs if not pair["forecast"]]
     within_s = sorted(pair["time_s"] for pair in pairs)[len(pairs) // 2]
-    asked = ("--within", f"{within_s:.17g}", "--power-budget", "10kW")
+    asked = ("--within", f"{within_s:.17g}s", "--power-budget", "10kW")
     answers = json.loads(jobs("job", "show", "nightly", "--study", "jobs.db", "--json", *asked).out)["answers"]
     assert answers[0]["energy_j"] == min(pair["energy_j"] for pair in pairs if pair["time_s"] <= within_s)
     assert answers[1]["time_s"] == min(pair["time_s"] for pair in pairs)

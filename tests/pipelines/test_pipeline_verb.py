@@ -158,6 +158,8 @@ MODEL = ["pipeline", "plan", "gpt3-xl", *GIVEN, "--stages", "2", "--device", "si
         ([*PLAIN, "--schedule", "interleaved", "--chunks", "3"], "--chunks 3"),
         (["pipeline", "plan", "profile.csv", "--waiting-power", "70", "--micro-batches", "0"], "--micro-batches 0"),
         (["pipeline", "plan", "profile.csv", "--waiting-power", "70", "--micro-batches", "1e9"], "--micro-batches"),
+        (["pipeline", "plan", "profile.csv", "--waiting-power", "70kW", "--micro-batches", "8"],
+         "70,000 W: no GPU draws that"),
         (["pipeline", "plan", "profile.csv", "--waiting-power", "-3", "--micro-batches", "8"], "waiting"),
         (["pipeline", "plan", "profile.csv", "--waiting-power", "nan", "--micro-batches", "8"], "waiting"),
         ([*PLAIN, "--max-slowdown", "-5%"], "no plan is done in"),

@@ -196,7 +196,7 @@ sys.exit(run(words))
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
 def test_a_sweep_that_is_broken_off_says_so_and_how_to_resume_it(tmp_path, number):
     """The program is sent the signal once it has stored 60 rows, of every kernel one at least."""
-    flags = ["--core-step", "300", "--warm-up", "0.2", "--window", "0.5"]
+    flags = ["--core-step", "300", "--warm-up", "0.2s", "--window", "0.5s"]
     command = ["kernel", "sweep", "gpt3-small", "--device", DEVICE, "--study", "s.db", *flags]
     program = subprocess.run(
         [sys.executable, "-c", ENDS_ITSELF, str(int(number)), *command], cwd=tmp_path, stderr=subprocess.PIPE, text=True,

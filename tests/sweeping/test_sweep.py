@@ -124,8 +124,9 @@ def test_a_kill_loses_at_most_the_point_in_flight(tmp_path):
         "from wastenot.cli.main import run; code = run(sys.argv[2:]); "
         "print(time.process_time(), file=sys.stderr); sys.exit(code)"
     )
-    flags = ["kernel", "sweep", "gpt3-small", "--device", DEVICE, "--core-step", "600", "--memory", "9501", "--warm-up", "1",
-             "--window", "1", "--json", "--study"]  # fmt: skip
+    flags = ["kernel", "sweep", "gpt3-small", "--device", DEVICE, "--core-step", "600", "--memory", "9501", "--warm-up",
+             "1s",
+             "--window", "1s", "--json", "--study"]  # fmt: skip
 
     def sweep(study: Path, ends_after_s: float = 0.0) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", code, str(ends_after_s), *flags, str(study)]
@@ -195,7 +196,7 @@ def test_a_full_disk_in_mid_sweep_stops_it_and_loses_nothing(tmp_path, capsys):
         "resource.setrlimit(resource.RLIMIT_FSIZE, (140_000, 140_000)); sys.exit(run(sys.argv[1:]))"
     )
     command = [sys.executable, "-c", code, "kernel", "sweep", "gpt3-small", "--device", DEVICE, "--core-step", "210",
-               "--warm-up", "0.2", "--window", "0.5", "--study", str(tmp_path / "s.db")]  # fmt: skip
+               "--warm-up", "0.2s", "--window", "0.5s", "--study", str(tmp_path / "s.db")]  # fmt: skip
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 2 and "Traceback" not in ran.stderr
     assert ran.stderr.splitlines()[-1].startswith("error:") and "s.db" in ran.stderr

@@ -33,8 +33,12 @@ def relative(text: object) -> float:
 
 
 def seconds(text: object) -> float:
-    """A duration in seconds: ``0.03``, ``30ms``, ``5s`` or ``2min``."""
-    return _number(text, _SECONDS, "a time such as 5, 30ms or 2min")[0]
+    """A duration in seconds: ``30ms``, ``5s`` or ``2min``. A bare number but 0 is refused: it may be meant in either."""
+    value, unit = _number(text, _SECONDS, "a time such as 5s, 30ms or 2min")
+    if not unit and value and isinstance(text, str):
+        plain = text.strip()
+        raise typer.BadParameter(f"{plain} has no unit: write {plain}ms or {plain}s")
+    return value
 
 
 def megahertz(text: object) -> float:

@@ -118,7 +118,7 @@ def test_doctor_says_that_a_daemon_sets_them(stand_in, daemon, monkeypatch, caps
     for name, value in {"STAND_IN_USER": "1", "COLUMNS": "80", SOCKET_VARIABLE: stand_in.socket}.items():
         monkeypatch.setenv(name, value)
     with on_stand_in():
-        assert wastenot(["doctor", "--seconds", "0.05"]) == 0
+        assert wastenot(["doctor", "--seconds", "0.05s"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert f"set clocks through wastenotd ({daemon.socket}), 1 GPU" in said.replace("- ", "-")
     assert "its clocks may be set, through wastenotd" in said and "no: the policy of wastenotd does not allow it" in said

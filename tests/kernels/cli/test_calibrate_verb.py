@@ -41,7 +41,7 @@ def test_a_twin_that_sweep_takes(swept):
     assert "sim:twin.toml" in ran.err
     again = swept("kernel", "sweep", "toy.db", "--device", "sim:twin.toml", "--study", "twin.db", "--core", "840,1950",
                   "--memory",
-                  "9501", "--warm-up", "1", "--window", "1")  # fmt: skip
+                  "9501", "--warm-up", "1s", "--window", "1s")  # fmt: skip
     assert again.code == 0, again
     shown = json.loads(swept("show", "twin.db", "--json").out)
     assert shown["workloads"][0]["kernels"] == len(KERNELS)

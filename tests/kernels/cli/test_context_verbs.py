@@ -6,8 +6,8 @@ import pytest
 
 from testbed.golden import assert_as_agreed
 
-SWEEP = ["kernel", "sweep", "gpt3-small", "--device", "sim:mi300x", "--study", "s.db", "--core", "1300", "--warm-up", "0.2",
-         "--window", "0.2", "--seed", "3"]  # fmt: skip
+SWEEP = ["kernel", "sweep", "gpt3-small", "--device", "sim:mi300x", "--study", "s.db", "--core", "1300", "--warm-up", "0.2s",
+         "--window", "0.2s", "--seed", "3"]  # fmt: skip
 
 # kernel, count, core, memory, time, energy, pass, block; in context the light one costs more after the heavy one
 HEAD = "kernel,count,core_mhz,memory_mhz,time_s,energy_j,pass,block,time_se_s,energy_se_j\n"

@@ -84,7 +84,7 @@ def test_it_says_everywhere_that_no_clock_was_set(made, capsys):
 def test_rerunning_measures_nothing_again(made, capsys):
     few, study = str(made / "few.json"), str(made / "n.db")
     command = ["kernel", "sweep", few, "--device", "sim:h200", "--study", study, "--clocks", "natural"]
-    assert run([*command, "--seconds-each", "1", "--json"]) == 0
+    assert run([*command, "--seconds-each", "1s", "--json"]) == 0
     outcome = json.loads(capsys.readouterr().out)
     assert outcome["measured"] == 0 and outcome["found"] == len(open_study(made / "n.db").read().kernels)
 

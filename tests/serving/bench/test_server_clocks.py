@@ -75,7 +75,7 @@ def test_both_gpus_are_measured_at_the_clock_and_given_back(gpus, points):
     looks = threading.Thread(target=look)
     looks.start()
     try:
-        at_auto, at_clock = points(*SETTING, "--steady", "1.5")
+        at_auto, at_clock = points(*SETTING, "--steady", "1.5s")
     finally:
         over.set()
         looks.join()
@@ -92,7 +92,7 @@ def test_a_busy_gpu_uses_less_energy_a_token_at_a_lower_clock(gpus, points):
     gpus.control.run_task(min(tasks, key=lambda task: (task.steps[0][0].intensity, task.name)), 0)
     try:
         at_auto, at_clock = points(
-            "--device", "nvidia:0", "--core", "1200", "--allow-clock-control", "--batch", "4", "--steady", "2"
+            "--device", "nvidia:0", "--core", "1200", "--allow-clock-control", "--batch", "4", "--steady", "2s"
         )  # fmt: skip
     finally:
         gpus.control.stop_task(0)
@@ -105,7 +105,7 @@ def test_a_busy_gpu_uses_less_energy_a_token_at_a_lower_clock(gpus, points):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_clocks_are_given_back_when_it_is_ended_in_the_middle(gpus, server, tmp_path, number):
-    program = begin(gpus, server, tmp_path, *SETTING, "--steady", "1", "--study", str(tmp_path / "s.db"))
+    program = begin(gpus, server, tmp_path, *SETTING, "--steady", "1s", "--study", str(tmp_path / "s.db"))
     until_s = time.monotonic() + 60.0
     while gpus.control.state(0).untouched and time.monotonic() < until_s:
         assert program.poll() is None, program.communicate()

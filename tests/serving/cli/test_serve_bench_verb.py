@@ -20,7 +20,7 @@ from wastenot.serving.bench import caveats, loops
 from wastenot.serving.tables.store import ServingStore
 from wastenot.study.store import open_study
 
-QUICK = ("--steady", "0.8", "--output-tokens", "20", "--prompt-tokens", "20")
+QUICK = ("--steady", "0.8s", "--output-tokens", "20", "--prompt-tokens", "20")
 
 
 @pytest.fixture(autouse=True)
@@ -74,7 +74,7 @@ def meter(server):
 
 def test_energy_for_a_token_is_what_the_meter_and_the_server_say(wastenot, server, meter):
     ran = wastenot("serve", "bench", server.url, "--batch", "8,2", "--meter", meter, "--meter-gpus", "0", *QUICK,
-                   "--steady", "2", "--json")  # fmt: skip
+                   "--steady", "2s", "--json")  # fmt: skip
     assert ran.code == 0, ran.err
     document = json.loads(ran.out)
     assert document["meter"] == f"{meter}/metrics" and document["server"]["gpu"] == "NVIDIA H100 80GB HBM3"
@@ -100,7 +100,9 @@ def test_wastenot_monitor_is_a_meter_for_another_machine(wastenot, server):
     try:
         address = monitor.stderr.readline().removeprefix("metrics: ").strip()
         time.sleep(0.5)
-        ran = wastenot("serve", "bench", server.url, "--batch", "2", "--meter", address, *QUICK, "--steady", "1.5", "--json")
+        ran = wastenot(
+            "serve", "bench", server.url, "--batch", "2", "--meter", address, *QUICK, "--steady", "1.5s", "--json"
+        )
     finally:
         _, err = monitor.communicate("\n", timeout=60)
     assert ran.code == 0, ran.err
@@ -197,7 +199,7 @@ def test_the_requests_of_a_trace(wastenot, punctual_server):
         "--device",
         "none",
         "--steady",
-        "0.8",
+        "0.8s",
         "--trace",
         "mine.csv",
         "--json",
@@ -220,7 +222,7 @@ def test_the_requests_of_a_trace(wastenot, punctual_server):
         "--device",
         "none",
         "--steady",
-        "0.8",
+        "0.8s",
         "--trace",
         "mine.csv",
         "--lenient",
@@ -240,7 +242,7 @@ def test_a_server_that_dies_leaves_what_was_measured(wastenot, server, monkeypat
 
     threading.Thread(target=die_in_the_second_batch, daemon=True).start()
     ran = wastenot("serve", "bench", server.url, "--batch", "2,4", "--device", "none", "--study", "s.db", *QUICK,
-                   "--steady", "4", "--json")  # fmt: skip
+                   "--steady", "4s", "--json")  # fmt: skip
     assert ran.code == 1 and "what was measured is kept" in ran.err, [ran.err, ran.out[-3500:]]
     document = json.loads(ran.out)
     assert "broke off" in document["fault"]

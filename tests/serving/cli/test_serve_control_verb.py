@@ -16,7 +16,7 @@ ENGINE = Path(__file__).parents[3] / "data" / "serving" / "llama-8b-sim-h200.jso
         (["--instance", "http://a", "--instance", "http://a"], 2, "named twice"),
         (["--instance", "http://a="], 2, "names no GPU"),
         (["--instance", "http://a=sim:h200,sim:h200"], 2, "no such parallel degree"),
-        (["--instance", "http://a", "--period", "9"], 2, "at most 4 s"),
+        (["--instance", "http://a", "--period", "9s"], 2, "at most 4 s"),
         (["--instances", "none.toml"], 2, "cannot be read"),
     ],
 )

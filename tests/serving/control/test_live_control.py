@@ -14,7 +14,7 @@ LOW_MHZ = 1000.0
 
 def test_clocks_follow_the_load_and_are_given_back(stand_in, controller):
     with server_under_load(stand_in) as (_, port):
-        control = controller("--instance", f"http://127.0.0.1:{port}=nvidia:0", "--period", "0.3")
+        control = controller("--instance", f"http://127.0.0.1:{port}=nvidia:0", "--period", "0.3s")
         clock = control.wait_for_clock()
         assert clock["core_mhz"] < 1980.0 and not clock["dry_run"]
         assert stand_in.control.state(0).locked_core_mhz[1] == clock["core_mhz"]
@@ -25,7 +25,7 @@ def test_clocks_follow_the_load_and_are_given_back(stand_in, controller):
 @pytest.mark.slow
 def test_clocks_rise_with_the_load_and_stay_up_while_it_lasts(stand_in, controller):
     with server_under_load(stand_in, rate=4.0) as (_, port):
-        control = controller("--instance", f"http://127.0.0.1:{port}=nvidia:0", "--period", "0.3")
+        control = controller("--instance", f"http://127.0.0.1:{port}=nvidia:0", "--period", "0.3s")
 
         def wait_for_clock(low):
             while True:
@@ -55,7 +55,7 @@ def test_clocks_rise_with_the_load_and_stay_up_while_it_lasts(stand_in, controll
 @pytest.mark.slow  # test_instances.py looks at a dry run inside the process
 def test_nothing_is_set_unless_allowed(stand_in, controller):
     with server_under_load(stand_in) as (_, port):
-        control = controller("--instance", f"http://127.0.0.1:{port}=nvidia:0", "--period", "0.3", allow=False)
+        control = controller("--instance", f"http://127.0.0.1:{port}=nvidia:0", "--period", "0.3s", allow=False)
         assert control.wait_for_clock()["dry_run"]
         assert clean(stand_in) and not stand_in.control.state(0).setters
         control.end(signal.SIGINT)
@@ -63,7 +63,7 @@ def test_nothing_is_set_unless_allowed(stand_in, controller):
 
 def test_a_controller_that_is_killed_leaves_no_clock_changed(stand_in, controller):
     with server_under_load(stand_in) as (_, port):
-        control = controller("--instance", f"http://127.0.0.1:{port}=nvidia:0", "--period", "0.3")
+        control = controller("--instance", f"http://127.0.0.1:{port}=nvidia:0", "--period", "0.3s")
         control.wait_for_clock()
         assert not clean(stand_in)
         control.process.kill()

@@ -22,7 +22,7 @@ def test_servers_that_die_or_freeze_or_talk_nonsense_are_left_to_the_driver(stan
     with server_under_load(stand_in, 0) as (process, first), server_under_load(stand_in, 1) as (_, second):
         servers = {f"http://127.0.0.1:{port}": gpu for gpu, port in enumerate((first, second))}
         control = controller(
-            *(part for url, gpu in servers.items() for part in ("--instance", f"{url}=nvidia:{gpu}")), "--period", "0.3"
+            *(part for url, gpu in servers.items() for part in ("--instance", f"{url}=nvidia:{gpu}")), "--period", "0.3s"
         )
         for _ in servers:
             assert until(lambda: all(stand_in.control.state(gpu).locked_core_mhz for gpu in range(2)), 60.0)

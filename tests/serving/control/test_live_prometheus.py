@@ -12,7 +12,7 @@ from testbed.prometheus import prometheus_scraping
 def test_by_way_of_prometheus(stand_in, controller, tmp_path):
     with server_under_load(stand_in) as (_, port), prometheus_scraping(port, tmp_path) as prometheus:
         control = controller(
-            "--instance", f"http://127.0.0.1:{port}=nvidia:0", "--prometheus", prometheus.url, "--period", "0.3",
+            "--instance", f"http://127.0.0.1:{port}=nvidia:0", "--prometheus", prometheus.url, "--period", "0.3s",
             "--metrics-port", "0",
         )  # fmt: skip
         assert control.wait_for_clock()["core_mhz"] == stand_in.control.state(0).locked_core_mhz[1]

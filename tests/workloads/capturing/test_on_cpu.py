@@ -79,6 +79,6 @@ def test_files_that_do_not_say_are_read_as_before(tmp_path):
 def test_a_sweep_says_it_once(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write_workload(captured_step("fused").workload, "mine.json")
-    quick = ["--clocks", "auto", "--warm-up", "0.1", "--window", "0.1", "--granularity", "pass"]
+    quick = ["--clocks", "auto", "--warm-up", "0.1s", "--window", "0.1s", "--granularity", "pass"]
     assert run(["kernel", "sweep", "mine.json", "--device", "sim:h200", "--study", "s.db", *quick]) == 0
     assert capsys.readouterr().err.count("mine.json: Captured on the CPU") == 1

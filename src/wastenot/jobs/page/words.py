@@ -112,11 +112,24 @@ def effect_text(overview: JobOverview) -> str:
         if not reached:
             return f"No run has reached the target yet, of {counted(len(overview.history), 'run')}"
         return f"{counted(reached, 'run')} reached the target; what the default would have cost is not known"
-    ratio = against.ratio - 1.0
-    times = f"{counted(against.reached, 'run')} of the default, batch size {overview.terms.default:,}{_resting_on(overview)}"
+    return _too_few(overview, against.reached) or _against_default(overview, against.ratio - 1.0, against.reached)
+
+
+def _against_default(overview: JobOverview, ratio: float, reached: int) -> str:
+    times = f"{counted(reached, 'run')} of the default, batch size {overview.terms.default:,}{_resting_on(overview)}"
     if abs(ratio) < _SAME:
         return f"Has cost as much as {times}"
     return f"Has cost {percent(abs(ratio), 1)} {'less' if ratio < 0.0 else 'more'} than {times}"
+
+
+def _too_few(overview: JobOverview, reached: int) -> str | None:
+    """What is said instead where the comparison would rest on one run, of the job or of its default."""
+    default, usual = overview.default, f"the default, batch size {overview.terms.default:,}"
+    if reached == 1:
+        return f"1 run reached the target: too few to compare with {usual}"
+    if default is not None and not default.forecast and default.epochs.reached == 1:
+        return f"{counted(reached, 'run')} reached the target; {usual}, ran once: too few to compare"
+    return None
 
 
 def _resting_on(overview: JobOverview) -> str:

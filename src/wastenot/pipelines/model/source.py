@@ -14,6 +14,7 @@ from wastenot.pipelines.model.profile import PipelineProfile
 from wastenot.pipelines.model.schedule import PipelineSchedule
 from wastenot.pipelines.model.schedule_file import read_schedule
 from wastenot.pipelines.model.schedules import SCHEDULES, build_schedule
+from wastenot.study.plausible import MOST_W
 
 PathLike = str | os.PathLike[str]
 
@@ -50,6 +51,8 @@ def profile_of_file(
             f"`waiting_power_w`: {path} does not say what a GPU draws while it waits for another one; some 70 W on an A100, "
             "120 W on an H200"
         )
+    if waiting_power_w > MOST_W:
+        raise BadInputError(f"`waiting_power_w` {waiting_power_w:,g} W: no GPU draws that; give the watts of one that waits")
     more = sorted(set(shape) - {"tensor_parallel"})
     if more:
         raise BadInputError(f"`{more[0]}`: has no effect on {path}, whose times are given; leave it out")

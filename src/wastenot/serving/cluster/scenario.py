@@ -155,6 +155,13 @@ class _Traffic(Part):
         return self.name or str(getattr(self, "kind", "traffic"))
 
 
+_MOST_REQUESTS: Final = 1e8
+"""Of one traffic: some gigabytes of them."""
+
+_Rate = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
+"""Requests a second; no cluster serves more."""
+
+
 class TracePart(_Traffic):
     """A file of requests, as it is or at another rate.
 
@@ -164,7 +171,7 @@ class TracePart(_Traffic):
 
     kind: Literal["trace"]
     file: Name
-    rate_per_s: Positive | None = None
+    rate_per_s: _Rate | None = None
     history_s: Positive | None = None
     duration_s: Positive | None = None
     lenient: bool = False
@@ -193,12 +200,19 @@ class PoissonPart(_Traffic):
     """
 
     kind: Literal["poisson"]
-    rate_per_s: Positive
+    rate_per_s: _Rate
     duration_s: Positive
     burstiness: Annotated[float, Field(gt=0, le=_MOST_BURSTINESS, allow_inf_nan=False)] = 1.0
     prompt_tokens: LengthsPart = LengthsPart(median=600.0, sigma=1.0)
     output_tokens: LengthsPart = LengthsPart(median=150.0, sigma=0.8, most=2048)
     crowds: tuple[CrowdPart, ...] = ()
+
+    @model_validator(mode="after")
+    def _fits(self) -> PoissonPart:
+        requests = self.rate_per_s * self.duration_s
+        if requests > _MOST_REQUESTS:
+            raise ValueError(f"rate_per_s: asks for {requests:.3g} requests; {_MOST_REQUESTS:.0e} at most can be simulated")
+        return self
 
 
 class CurvePart(_Traffic):
@@ -216,7 +230,7 @@ class CurvePart(_Traffic):
     prompt_field: Name = "ContextTokens"
     output_field: Name = "GeneratedTokens"
     rank_correlation: Annotated[float, Field(ge=-1, le=1)] = 0.0
-    rate_per_s: Positive | None = None
+    rate_per_s: _Rate | None = None
     begin_s: NotNegative = 0.0
     duration_s: Positive | None = None
     history_weeks: _Whole = 2
