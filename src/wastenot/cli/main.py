@@ -133,11 +133,6 @@ def _flags() -> set[str]:
 know_flags(_flags)
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit with its code: 0 done, 2 bad input, 1 a fault."""
-    sys.exit(run(arguments))
-
-
 def run(arguments: list[str] | None = None) -> int:
     """Run the command line; errors that the user can act on become one line on stderr.
 

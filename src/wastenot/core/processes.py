@@ -1,11 +1,17 @@
-"""Which process holds something, written down so that another one can tell whether it still runs."""
+"""Processes: which one holds something, so that another can tell whether it still runs; and those that share work."""
 
 from __future__ import annotations
 
 import os
+import signal
 import socket
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
+
+Key = TypeVar("Key")
+Result = TypeVar("Result")
 
 
 def start_of(process: int) -> str:
@@ -59,6 +65,42 @@ def is_running(process: int, started: str) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def shared_out(
+    processes: int, do: Callable[..., Result], tasks: Iterable[tuple[Key, tuple[object, ...]]]
+) -> Iterator[tuple[Key, Result]]:
+    """Tasks shared over processes of this machine, as they end.
+
+    A Ctrl-C reaches all processes of a terminal: the others end without a word, also while they still start, and the
+    caller's raises :class:`KeyboardInterrupt` as ever.
+
+    Args:
+        processes: at most.
+        do: a function of a module, which each process imports.
+        tasks: what each is called by, and the arguments of ``do``.
+    """
+    from concurrent.futures import ProcessPoolExecutor, as_completed
+    from multiprocessing import get_context, resource_tracker
+
+    resource_tracker.ensure_running()  # the first time, it would end the blocking below
+    # Spawned, as what this process holds (threads, connections) is not to be copied.
+    with ProcessPoolExecutor(processes, get_context("spawn"), initializer=_end_silently) as pool:
+        try:
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # which the processes inherit
+            try:
+                waiting = {pool.submit(do, *arguments): key for key, arguments in tasks}
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            for done in as_completed(waiting):
+                yield waiting[done], done.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _end_silently() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 class Terminated(SystemExit):

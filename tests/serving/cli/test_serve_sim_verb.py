@@ -161,7 +161,7 @@ def _alive(group: int) -> list[int]:
 _BEGUN = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background jobs are begun without
-from wastenot.cli.main import main
+from wastenot.cli.main import run
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(run(sys.argv[1:]))
 """

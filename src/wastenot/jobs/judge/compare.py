@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 
 import numpy as np
 
 from wastenot.core.arrays import FloatArray
+from wastenot.core.processes import shared_out
 from wastenot.core.progress import Progress
 from wastenot.core.setting import Setting
 from wastenot.jobs.judge.overlapping import arrivals, simulate_overlapping
@@ -182,17 +181,8 @@ def _simulated(
         for place, policy, seed in work:
             yield (place, policy, seed), _one(traces[place], policy, seed, recurrences, load)
         return
-    # Spawned, as what this process holds (threads, connections) is not to be copied.
-    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
-        waiting = {
-            pool.submit(_one, traces[place], policy, seed, recurrences, load): (place, policy, seed)
-            for place, policy, seed in work
-        }
-        try:
-            for done in as_completed(waiting):
-                yield waiting[done], done.result()
-        finally:
-            pool.shutdown(cancel_futures=True)
+    tasks = ((each, (traces[each[0]], *each[1:], recurrences, load)) for each in work)
+    yield from shared_out(processes, _one, tasks)
 
 
 def _one(trace: JobTrace, policy: str, seed: int, recurrences: int | None, load: float | None) -> Recurrences:

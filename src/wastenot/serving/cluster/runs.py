@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import multiprocessing
-import signal
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field, fields
 from functools import lru_cache
 from pathlib import Path
@@ -19,6 +16,7 @@ from wastenot import serving
 from wastenot.core.arrays import FloatArray
 from wastenot.core.blas import single_threaded
 from wastenot.core.errors import BadInputError
+from wastenot.core.processes import shared_out
 from wastenot.core.progress import Progress
 from wastenot.planning.tariff import Tariff
 from wastenot.serving.cluster.classes import COUNT
@@ -268,22 +266,9 @@ def over_processes(processes: int) -> Share:
             yield from _alone(scenario, runs)
             return
         make_ready(scenario.cluster)
-        # Spawned, as what this process holds (threads, connections) is not to be copied.
-        spawn = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(min(processes, len(runs)), spawn, initializer=_end_when_interrupted) as pool:
-            waiting = {pool.submit(simulated, scenario, run): run for run in runs}
-            try:
-                for each in as_completed(waiting):
-                    yield waiting[each], each.result()
-            finally:
-                pool.shutdown(cancel_futures=True)
+        yield from shared_out(min(processes, len(runs)), simulated, ((run, (scenario, run)) for run in runs))
 
     return share
-
-
-def _end_when_interrupted() -> None:
-    """Ctrl-C reaches all processes of a terminal: these end silently, the one that collects speaks."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @dataclass(frozen=True, slots=True)
