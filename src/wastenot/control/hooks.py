@@ -16,6 +16,7 @@ Loaded into other people's programs, so it imports nothing but the standard libr
 
 from __future__ import annotations
 
+import functools
 import gc
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -159,6 +160,7 @@ class Hooks:
     def _hook(self, does: Callable[..., None]) -> Callable[..., None]:
         """A hook as PyTorch calls it: nothing where a graph is compiled, and no fault of ours reaches the program."""
 
+        @functools.wraps(does)
         def hook(*arguments: Any, **named: Any) -> None:
             if not self._compiling():
                 self._harmless.call(does, *arguments, **named)
