@@ -6,8 +6,8 @@
 interleaved, and prints both and the ratio of CPU seconds, which other programs on the machine disturb least. Rows are chosen
 by their first letters. The limits are for CPU seconds; the median of the runs counts, of peak memory the most.
 
-Rows of the simulators have a cache of compiled code that is empty the first time. The second time the command is the same;
-``new runs`` has the cache, but a study without runs.
+Rows of ``serve simulate`` (a cluster, one engine) have a cache of compiled code that is empty the first time. The second
+time the command is the same; ``new runs`` has the cache, but a study without runs.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _trace(folder: Path, *gone: str) -> None:
 def _plan(name: str, cpu_s: float, gigabytes: float) -> Row:
     case = next(each for each in bench_plan.CASES if each.name == name)
     study = f"{case.kernels}-{case.effective}.db"
-    return Row(f"plan of {name} x 100", (*_WASTENOT, "plan", "--study", study), cpu_s, gigabytes, stored=name)
+    return Row(f"plan of {name} x 100", (*_WASTENOT, "kernel", "plan", "--study", study), cpu_s, gigabytes, stored=name)
 
 
 def _completion(words: str, index: int) -> Row:
@@ -123,22 +123,23 @@ def _completion(words: str, index: int) -> Row:
     return Row(f"completion of '{words}'", _WASTENOT, BARE, environment=tuple(environment.items()), beyond_python=True)
 
 
-_SERVE_SIM = (*_WASTENOT, "serve-sim", "scenario.toml", "--page", "cluster.html")
-_STEER = (*_WASTENOT, "steer", str(ENGINE), "--trace", "requests.csv", "--load", "50%", "--page", "steer.html")
+_CLUSTER = (*_WASTENOT, "serve", "simulate", "scenario.toml", "--page", "cluster.html")
+_ENGINE = (*_WASTENOT, "serve", "simulate", str(ENGINE), "--trace", "requests.csv", "--load", "50%", "--page", "one.html")
 _KEPT = (("NUMBA_CACHE_DIR", "compiled"),)
 ROWS = (
     Row("help", (*_WASTENOT, "--help"), BARE, beyond_python=True),
     Row("version", (*_WASTENOT, "--version"), BARE, beyond_python=True),
-    _completion("wastenot pl", 1),
+    _completion("wastenot ker", 1),
     _completion("wastenot kernel plan --study ", 3),
     Row("demo", (*_WASTENOT, "demo", "--no-open", "--out", "demo"), 12.0, prepare=_without("demo")),
-    Row("serve-sim, first", _SERVE_SIM, 15.0, prepare=lambda at: _scenario(at, "scenario.db", "compiled"),
+    Row("cluster, first", _CLUSTER, 15.0, prepare=lambda at: _scenario(at, "scenario.db", "compiled"),
         environment=_KEPT),
-    Row("serve-sim, second", _SERVE_SIM, 3.0, environment=_KEPT),
-    Row("serve-sim, new runs", _SERVE_SIM, 15.0, prepare=lambda at: _scenario(at, "scenario.db"), environment=_KEPT),
-    Row("steer, first", _STEER, 15.0, prepare=lambda at: _trace(at, "compiled"), environment=_KEPT),
-    Row("steer, second", _STEER, 3.0, environment=_KEPT),
-    Row("import of a million rows", (*_WASTENOT, "import", "million.csv", "--study", "million.db"), 8.0, 4.0, _import),
+    Row("cluster, second", _CLUSTER, 3.0, environment=_KEPT),
+    Row("cluster, new runs", _CLUSTER, 15.0, prepare=lambda at: _scenario(at, "scenario.db"), environment=_KEPT),
+    Row("engine, first", _ENGINE, 15.0, prepare=lambda at: _trace(at, "compiled"), environment=_KEPT),
+    Row("engine, second", _ENGINE, 3.0, environment=_KEPT),
+    Row("import of a million rows", (*_WASTENOT, "study", "import", "million.csv", "--study", "million.db"), 8.0, 4.0,
+        _import),
     _plan("1,000 kernels", 2.5, 1.5),
     _plan("10,000 kernels", 20.0, 1.5),
 )  # fmt: skip

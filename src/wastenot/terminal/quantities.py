@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 
@@ -33,9 +34,12 @@ def relative(text: object) -> float:
 
 
 def seconds(text: object) -> float:
-    """A duration in seconds: ``30ms``, ``5s`` or ``2min``. A bare number but 0 is refused: it may be meant in either."""
+    """A duration in seconds: ``30ms``, ``5s`` or ``2min``. A bare number is refused: it may be meant in either unit.
+
+    0 and what is no duration in any unit (negative, infinite, NaN) are left to the option, which knows what it allows.
+    """
     value, unit = _number(text, _SECONDS, "a time such as 5s, 30ms or 2min")
-    if not unit and value and isinstance(text, str):
+    if not unit and 0 < value < math.inf and isinstance(text, str):
         plain = text.strip()
         raise typer.BadParameter(f"{plain} has no unit: write {plain}ms or {plain}s")
     return value
