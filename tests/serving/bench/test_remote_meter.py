@@ -125,7 +125,8 @@ def test_a_measurement_of_wastenot_is_a_meter_for_other_machines():
                 end_s = time.perf_counter()
                 used = watch.used(begin_s, end_s)
                 power_w = window.so_far().mean_power_w
-    assert used.energy_j == pytest.approx(power_w * (end_s - begin_s), rel=0.05)
+    # A busy machine reads late and seldom; the stated error covers that.
+    assert abs(used.energy_j - power_w * (end_s - begin_s)) < 4.0 * used.energy_se_j
 
 
 def readings(rng, step_s, steady_s):
