@@ -79,8 +79,13 @@ class Measured:
 
 
 def read_measured(name: str, workload: str) -> tuple[Measured, ...]:
-    """The kernels of a sweep in data/h200, analytical, with their measurements, in order of execution."""
-    sweep = read_sweep(DATA / f"{name}.csv")
+    """The kernels of a sweep in data/h200, as :func:`measured_in` gives them."""
+    return measured_in(DATA / f"{name}.csv", workload)
+
+
+def measured_in(path: Path, workload: str) -> tuple[Measured, ...]:
+    """The kernels of a sweep at auto, analytical, with their measurements, in order of execution."""
+    sweep = read_sweep(path)
     run = run_named(workload)
     assert run is not None
     specs = {kernel.name: kernel for kernel in build_workload(run.model, run.shape).kernels}
@@ -89,7 +94,7 @@ def read_measured(name: str, workload: str) -> tuple[Measured, ...]:
         sweep.kernels[kernel].name: Measured(specs[sweep.kernels[kernel].name], *map(float, values))
         for kernel, *values in zip(sweep.kernel_index, sweep.time_s, power, sweep.effective_core_mhz, strict=True)
     }
-    return tuple(found[name] for name in specs)
+    return tuple(found[name] for name in specs if name in found)
 
 
 def read_natural() -> tuple[Measured, ...]:

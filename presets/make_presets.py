@@ -1,7 +1,7 @@
 """Writes the presets that come with wastenot: python -m presets.make_presets [NAME ...], by default all.
 
-rtx-3080-ti, rtx-a4000 and v100 need ../shared/data beside the checkout, the others nothing else; presets/rtx_a4000.py fits
-what is fitted to the A4000 itself. Fits repeat to their last digits only on the same machine with the same libraries.
+rtx-3080-ti, rtx-a4000, v100 and a100 need ../shared/data beside the checkout, the others nothing else; presets/rtx_a4000.py
+fits what is fitted to the A4000 itself. Fits repeat to their last digits only on the same machine with the same libraries.
 
 The files hold parameters and where they come from, never the data. None is fitted to a result of the kernel-level DVFS
 paper.
@@ -18,16 +18,17 @@ from pathlib import Path
 
 import numpy as np
 
-from presets import cards, h200, h200_data, h200_errors, mi300x
+from presets import cards, h200, h200_data, h200_errors, judge_scaled, mi300x
 from presets.cards import NOISE, Card
 from presets.h200_kinds import fit_ops
 from presets.ops import Population, ops_of, population_of
 from presets.regulator import H200_CYCLE_CLOCK, H200_REGULATOR, data_traits
 from presets.rtx_a4000 import FP32_KERNEL
+from presets.scaled import A100, B200, H100, Sister, scaled_preset
 from wastenot.core.files import write_text
 from wastenot.devices.simulated.dynamics import Dynamics
 from wastenot.devices.simulated.model import DeviceParameters
-from wastenot.devices.simulated.preset import ClockTable, Moved, Preset, preset_toml
+from wastenot.devices.simulated.preset import ClockTable, Moved, Preset, find_preset, preset_toml
 from wastenot.kernels.calibration.calibrate import CalibratedGpu, calibrate_sweep
 from wastenot.study.sweep import Sweep
 from wastenot.study.sweep_file import read_sweep
@@ -45,6 +46,9 @@ def main(*names: str) -> None:
         "rtx-a4000": lambda: rtx_a4000(_ti()),
         "v100": lambda: v100_preset(calibrate_sweep(_sweep("gpu-dvfs/v100.csv"), name="v100")),
         "h200": h200_preset,
+        "h100": lambda: scaled(H100, **judge_scaled.h100_numbers(scaled_preset(find_preset("h200"), H100, {}))),
+        "a100": lambda: scaled(A100, **judge_scaled.a100_numbers(scaled_preset(find_preset("h200"), A100, {}))),
+        "b200": lambda: scaled(B200),
         "mi300x": lambda: mi300x.mi300x_preset(provenance(mi300x.MI300X)),
     }
     for name in names or makers:
@@ -221,6 +225,11 @@ def h200_preset() -> Preset:
         numbers |= {f"half_{what}": np.mean(means), f"half_{what}_least": np.min(means), f"half_{what}_most": np.max(means)}
     counts = {"count": len(fitted_to), "never": len(never), "halves": h200_errors.HALVES}
     return preset.model_copy(update={"provenance": provenance(card, **counts, **numbers)})
+
+
+def scaled(sister: Sister, **errors: float) -> Preset:
+    """A card whose kernels nobody fitted, from the H200's preset as it is in the package."""
+    return scaled_preset(find_preset("h200"), sister, provenance(sister.card, **errors))
 
 
 if __name__ == "__main__":

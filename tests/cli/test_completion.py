@@ -22,7 +22,10 @@ ASKED = [
     ("wastenot kernel sweep gpt3-xl --clocks n", {"natural"}),
     ("wastenot kernel sweep gpt3-xl --dtype b", {"bf16"}),
     ("wastenot kernel sweep gpt3-xl --phase d", {"decode"}),
-    ("wastenot kernel run gpt3-xl --device s", {"sim:h200", "sim:mi300x", "sim:rtx-3080-ti", "sim:rtx-a4000", "sim:v100"}),
+    (
+        "wastenot kernel run gpt3-xl --device s",
+        {f"sim:{name}" for name in ("a100", "b200", "h100", "h200", "mi300x", "rtx-3080-ti", "rtx-a4000", "v100")},
+    ),
     ("wastenot kernel run gpt3-xl --device sim:r", {"sim:rtx-3080-ti", "sim:rtx-a4000"}),
     ("wastenot profile run gpt3-x", {"gpt3-xl:"}),
 ]
@@ -120,7 +123,7 @@ def test_zsh(around):
             os.write(terminal, (asked + "\t").encode())
             read_until(terminal, asked.rpartition(" ")[0] + " " + answer)
             os.write(terminal, b"\x15")
-        os.write(terminal, b"wastenot kernel run gpt3-xl --device sim:h\t")
+        os.write(terminal, b"wastenot kernel run gpt3-xl --device sim:h2\t")
         read_until(terminal, "--device sim:h200")
     finally:
         os.kill(process, 9)

@@ -77,6 +77,21 @@ GPUS: dict[str, GpuPeaks] = {
         4800.0,
         "NVIDIA H200 datasheet (SXM): 67 TFLOP/s, tensor 989, 1,979 and 3,958 (sparse), 4.8 TB/s",
     ),
+    "h100": GpuPeaks(
+        {"fp32": 67.0, "tf32": 494.5, "fp16": 989.5, "bf16": 989.5, "fp8": 1979.0},
+        3350.0,
+        "NVIDIA H100 datasheet (SXM): as the H200, 3.35 TB/s",
+    ),
+    "a100": GpuPeaks(
+        {"fp32": 19.5, "tf32": 156.0, "fp16": 312.0, "bf16": 312.0},
+        2039.0,
+        "NVIDIA A100 80GB datasheet (SXM): 19.5 and 312 tensor TFLOP/s, 2,039 GB/s",
+    ),
+    "b200": GpuPeaks(
+        {"fp32": 75.0, "tf32": 1125.0, "fp16": 2250.0, "bf16": 2250.0, "fp8": 4500.0},
+        8000.0,
+        "NVIDIA HGX B200 datasheet, one of eight: tensor 2,250 and 4,500 without sparsity, 8 TB/s",
+    ),
     # 2,048 lanes at 1,216 MHz × 2.
     "gtx-980": GpuPeaks({"fp32": 4.98}, 224.0, "NVIDIA GTX 980 whitepaper: 2,048 cores at 1,216 MHz, 224 GB/s"),
     "mi300x": GpuPeaks(

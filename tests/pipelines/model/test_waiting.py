@@ -8,7 +8,7 @@ from wastenot.devices.simulated import model
 from wastenot.pipelines.model.waiting import waiting_power
 
 
-@pytest.mark.parametrize("preset", ["rtx-3080-ti", "rtx-a4000", "v100", "h200", "mi300x"])
+@pytest.mark.parametrize("preset", ["rtx-3080-ti", "rtx-a4000", "v100", "h200", "h100", "a100", "b200", "mi300x"])
 def test_simulated_gpus_wait_at_what_their_model_draws_without_a_kernel(preset):
     found = open_device(f"sim:{preset}").engine.physics.preset
     parameters = found.parameters

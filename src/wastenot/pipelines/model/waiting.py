@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from wastenot.core.errors import BadInputError
 
 # Of presets: board, memory and leakage at the default clocks, without any kernel; a test computes them from the presets.
-_SIMULATED = {"rtx-3080-ti": 113.85, "rtx-a4000": 29.25, "v100": 33.0, "h200": 124.61, "mi300x": 217.44}
+_SIMULATED = {
+    "rtx-3080-ti": 113.85, "rtx-a4000": 29.25, "v100": 33.0, "a100": 89.45, "h100": 109.61, "h200": 124.61, "b200": 203.73,
+    "mi300x": 217.44,
+}  # fmt: skip
 # Kareus' constants (A100, A40), and Perseus' for the A100 PCIe; of H200s ours.
 _PUBLISHED = (
     ("h200", 123.0, "two H200s waiting in a receive at 1,980 MHz"),
