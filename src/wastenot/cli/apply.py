@@ -19,6 +19,7 @@ from wastenot.cli.watched_run import (
     write_outcome,
 )
 from wastenot.terminal import completing, quantities
+from wastenot.terminal.option import option
 from wastenot.terminal.options import JsonOption
 
 if TYPE_CHECKING:
@@ -38,48 +39,37 @@ def apply(
     ] = None,
     device: Annotated[
         str | None,
-        typer.Option(
-            "--device",
-            metavar="D,...",
+        option(
+            "GPUs of the job, such as nvidia:0,1; or sim:NAME for a simulated job. Default: the plan's card.",
+            "D,...",
             autocompletion=completing.devices,
-            help="GPUs of the job, such as nvidia:0,1; or sim:NAME for a simulated job. Default: the plan's card.",
         ),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="All GPUs, or those of CUDA_VISIBLE_DEVICES.")] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would be set; run the command, if any, and change no clocks.")
-    ] = False,
-    status: Annotated[bool, typer.Option("--status", help="Show the plans that are at work, and do nothing else.")] = False,
-    stop: Annotated[
-        bool, typer.Option("--stop", help="End the plans that are at work; the programs run on at the default clocks.")
-    ] = False,
+    every: Annotated[bool, option("All GPUs, or those of CUDA_VISIBLE_DEVICES.", flag="--all")] = False,
+    dry_run: Annotated[bool, option("Print what would be set; run the command, if any, and change no clocks.")] = False,
+    status: Annotated[bool, option("Show the plans that are at work, and do nothing else.")] = False,
+    stop: Annotated[bool, option("End the plans that are at work; the programs run on at the default clocks.")] = False,
     restore_clocks: Annotated[
         str | None,
-        typer.Option(
-            "--restore-clocks",
-            metavar="MIN-MAX[,MIN-MAX]",
-            help="Core (and memory) clocks that GPUs are locked to afterwards, instead of the driver's defaults.",
+        option(
+            "Core (and memory) clocks that GPUs are locked to afterwards, instead of the driver's defaults.",
+            "MIN-MAX[,MIN-MAX]",
         ),
     ] = None,
     patience: Annotated[
         float | None,
-        typer.Option(
-            "--patience",
-            metavar="S",
+        option(
+            "Time to wait for the first iteration; then a plan of one setting is kept without any. Default: 120 s.",
+            "S",
             parser=quantities.seconds,
-            help="Time to wait for the first iteration; then a plan of one setting is kept without any. Default: 120 s.",
         ),
     ] = None,
     iterations: Annotated[
         int | None,
-        typer.Option("--iterations", metavar="N", help="Iterations of a simulated job; by default five minutes of them."),
+        option("Iterations of a simulated job; by default five minutes of them.", "N"),
     ] = None,
-    real_time: Annotated[
-        bool, typer.Option("--real-time", help="Let a simulated job take as long as a real one would.")
-    ] = False,
-    seed: Annotated[
-        int, typer.Option("--seed", metavar="N", help="Seed of the order of comparisons, and of a simulated job.")
-    ] = 0,
+    real_time: Annotated[bool, option("Let a simulated job take as long as a real one would.")] = False,
+    seed: Annotated[int, option("Seed of the order of comparisons, and of a simulated job.", "N")] = 0,
     *,
     shown: ShownOptions,
     as_json: JsonOption = False,

@@ -12,6 +12,7 @@ import typer
 from wastenot.core.errors import BadInputError
 from wastenot.core.wording import counted
 from wastenot.terminal.flags import flag_of
+from wastenot.terminal.option import option
 from wastenot.terminal.options import (
     EnergiesOption,
     FiguresOption,
@@ -38,12 +39,8 @@ def report(
             help="A study, of which a plan is made and shown, or the file of a plan, a run, a profile, ...",
         ),
     ],
-    page: Annotated[
-        Path | None, typer.Option("--page", metavar="FILE.html", help="The page; by default FILE.html, beside the file.")
-    ] = None,
-    study: Annotated[
-        str | None, typer.Option("--study", metavar="FILE|URL", help="Of a plan: the study that it was made from.")
-    ] = None,
+    page: Annotated[Path | None, option("The page; by default FILE.html, beside the file.", "FILE.html")] = None,
+    study: Annotated[str | None, option("Of a plan: the study that it was made from.", "FILE|URL")] = None,
     workload: WorkloadOption = None,
     energies: EnergiesOption = None,
     figures: FiguresOption = None,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wastenot.core.wording import counted
+from wastenot.terminal.option import option
 from wastenot.terminal.options import (
     EnergiesOption,
     JsonOption,
@@ -27,16 +28,12 @@ def import_(
         Path, typer.Argument(metavar="SWEEP", help="Sweep file: CSV, or Parquet (.parquet, .pq); - for standard input.")
     ],
     study: StudyOption,
-    device_name: Annotated[
-        str | None, typer.Option("--device-name", metavar="N", help="The GPU that the numbers were measured on.")
-    ] = None,
-    workload: Annotated[
-        str | None, typer.Option("--workload", metavar="W", help="Name of the workload; by default that of the file.")
-    ] = None,
+    device_name: Annotated[str | None, option("The GPU that the numbers were measured on.", "N")] = None,
+    workload: Annotated[str | None, option("Name of the workload; by default that of the file.", "W")] = None,
     energies: EnergiesOption = None,
     granularity: MeasuredGranularityOption = None,
     origin: OriginOption = "measured",
-    append: Annotated[bool, typer.Option("--append", help="Add the rows as repeats of a workload that exists.")] = False,
+    append: Annotated[bool, option("Add the rows as repeats of a workload that exists.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Import a sweep file into a study.

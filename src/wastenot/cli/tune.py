@@ -21,6 +21,7 @@ from wastenot.cli.watched_run import (
 )
 from wastenot.core.vendors import with_drivers
 from wastenot.terminal import completing, quantities
+from wastenot.terminal.option import option
 from wastenot.terminal.options import (
     JsonOption,
     MaxSlowdownOption,
@@ -51,90 +52,59 @@ def tune(
     ] = None,
     device: Annotated[
         str | None,
-        typer.Option(
-            "--device",
-            metavar="D,...",
+        option(
+            f"GPUs of the job, such as nvidia:0,1; {_DEVICE} by default; or sim:NAME for a simulated job.",
+            "D,...",
             autocompletion=completing.devices,
-            help=f"GPUs of the job, such as nvidia:0,1; {_DEVICE} by default; or sim:NAME for a simulated job.",
         ),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="All GPUs, or those of CUDA_VISIBLE_DEVICES.")] = False,
+    every: Annotated[bool, option("All GPUs, or those of CUDA_VISIBLE_DEVICES.", flag="--all")] = False,
     workload: Annotated[
         str | None,
-        typer.Option(
-            "--workload",
-            metavar="WORKLOAD",
+        option(
+            "What a simulated job runs: a model such as gpt3-xl, or a captured workload.",
+            "WORKLOAD",
             autocompletion=completing.workloads,
-            help="What a simulated job runs: a model such as gpt3-xl, or a captured workload.",
         ),
     ] = None,
     max_slowdown: MaxSlowdownOption = 0.0,
     knobs: Annotated[
         Literal["both", "clocks", "limits"],
-        typer.Option("--settings", help="What to try: core clocks, power limits, or both."),
+        option("What to try: core clocks, power limits, or both.", flag="--settings"),
     ] = "both",
-    core: Annotated[
-        str | None, typer.Option("--core", metavar="MHZ,...", help="Core clocks to choose from, instead of steps of 1 %.")
-    ] = None,
-    power_limit: Annotated[
-        str | None, typer.Option("--power-limit", metavar="W,...", help="Power limits to choose from, likewise.")
-    ] = None,
+    core: Annotated[str | None, option("Core clocks to choose from, instead of steps of 1 %.", "MHZ,...")] = None,
+    power_limit: Annotated[str | None, option("Power limits to choose from, likewise.", "W,...")] = None,
     tolerance: Annotated[
         float,
-        typer.Option(
-            "--tolerance",
-            metavar="X",
-            parser=quantities.relative,
-            help="Part of the energy within which the best has to be known, such as 0.5%.",
-        ),
+        option("Part of the energy within which the best has to be known, such as 0.5%.", "X", parser=quantities.relative),
     ] = 0.005,
-    budget: Annotated[
-        str, typer.Option("--budget", metavar="TIME", help="Time after which the best so far is held, such as 30m.")
-    ] = "1h",
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="PLAN.json", help="Write what was found, for wastenot apply.")
-    ] = None,
-    summary: Annotated[
-        Path | None, typer.Option("--summary", metavar="FILE", help="Write a summary of the run to this file, as JSON.")
-    ] = None,
+    budget: Annotated[str, option("Time after which the best so far is held, such as 30m.", "TIME")] = "1h",
+    out: Annotated[Path | None, option("Write what was found, for wastenot apply.", "PLAN.json")] = None,
+    summary: Annotated[Path | None, option("Write a summary of the run to this file, as JSON.", "FILE")] = None,
     page: PageOption = None,
     metrics_port: Annotated[
         int | None,
-        typer.Option("--metrics-port", metavar="PORT", help="Serve metrics to Prometheus on this port; 0 takes a free one."),
+        option("Serve metrics to Prometheus on this port; 0 takes a free one.", "PORT"),
     ] = None,
     interval: Annotated[
         float | None,
-        typer.Option(
-            "--interval",
-            metavar="S",
-            parser=quantities.seconds,
-            help="Time between lines shown; by default 1 s in a terminal, 60 s elsewhere.",
-        ),
+        option("Time between lines shown; by default 1 s in a terminal, 60 s elsewhere.", "S", parser=quantities.seconds),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show nothing while the program runs.")] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be tried; run nothing and set nothing.")
-    ] = False,
+    quiet: Annotated[bool, option("Show nothing while the program runs.")] = False,
+    dry_run: Annotated[bool, option("Say what would be tried; run nothing and set nothing.")] = False,
     restore_clocks: Annotated[
         str | None,
-        typer.Option(
-            "--restore-clocks",
-            metavar="MIN-MAX[,MIN-MAX]",
-            help="Core (and memory) clocks that GPUs are locked to afterwards, instead of the driver's defaults.",
+        option(
+            "Core (and memory) clocks that GPUs are locked to afterwards, instead of the driver's defaults.",
+            "MIN-MAX[,MIN-MAX]",
         ),
     ] = None,
     iterations: Annotated[
         int | None,
-        typer.Option(
-            "--iterations", metavar="N", help=f"Iterations of a simulated job; {_THEN} after the search by default."
-        ),
+        option(f"Iterations of a simulated job; {_THEN} after the search by default.", "N"),
     ] = None,
-    real_time: Annotated[
-        bool, typer.Option("--real-time", help="Let a simulated job take as long as a real one would.")
-    ] = False,
-    seed: Annotated[
-        int, typer.Option("--seed", metavar="N", help="Seed of the order of trials, and of a simulated job.")
-    ] = 0,
+    real_time: Annotated[bool, option("Let a simulated job take as long as a real one would.")] = False,
+    seed: Annotated[int, option("Seed of the order of trials, and of a simulated job.", "N")] = 0,
     *,
     shape_options: ShapeOptions,
     as_json: JsonOption = False,

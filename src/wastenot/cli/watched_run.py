@@ -18,6 +18,7 @@ import typer
 
 from wastenot.cli.child_program import Child, exit_code, running_program
 from wastenot.terminal import quantities
+from wastenot.terminal.option import option
 from wastenot.terminal.options import PageOption
 
 if TYPE_CHECKING:
@@ -34,24 +35,17 @@ _PLAIN_INTERVAL_S = 60.0  # and elsewhere
 class ShownOptions:
     """What is shown and written of a run."""
 
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write a summary of the run to this file, as JSON.")
-    ] = None
+    out: Annotated[Path | None, option("Write a summary of the run to this file, as JSON.", "FILE")] = None
     page: PageOption = None
     metrics_port: Annotated[
         int | None,
-        typer.Option("--metrics-port", metavar="PORT", help="Serve metrics to Prometheus on this port; 0 takes a free one."),
+        option("Serve metrics to Prometheus on this port; 0 takes a free one.", "PORT"),
     ] = None
     interval: Annotated[
         float | None,
-        typer.Option(
-            "--interval",
-            metavar="S",
-            parser=quantities.seconds,
-            help="Time between lines shown; by default 1 s in a terminal, 60 s elsewhere.",
-        ),
+        option("Time between lines shown; by default 1 s in a terminal, 60 s elsewhere.", "S", parser=quantities.seconds),
     ] = None
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show nothing while the program runs.")] = False
+    quiet: Annotated[bool, option("Show nothing while the program runs.")] = False
 
 
 def find_program(program: str) -> None:

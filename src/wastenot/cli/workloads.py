@@ -9,6 +9,7 @@ import typer
 
 from wastenot.core.wording import counted
 from wastenot.terminal import completing
+from wastenot.terminal.option import option
 from wastenot.terminal.options import JsonOption, ShapeOptions, WorkloadOption
 
 if TYPE_CHECKING:
@@ -32,11 +33,10 @@ def workloads(
     workload: WorkloadOption = None,
     device: Annotated[
         str | None,
-        typer.Option(
-            "--device",
-            metavar="GPU",
+        option(
+            "Show what bounds each kernel on this GPU: h200, sim:rtx-3080-ti, ...",
+            "GPU",
             autocompletion=completing.simulated,
-            help="Show what bounds each kernel on this GPU: h200, sim:rtx-3080-ti, ...",
         ),
     ] = None,
     as_json: JsonOption = False,

@@ -8,6 +8,7 @@ import typer
 
 from wastenot.core.wording import counted
 from wastenot.terminal import quantities
+from wastenot.terminal.option import option
 from wastenot.terminal.options import FiguresOption, JsonOption, PageOption, StudyOption
 
 if TYPE_CHECKING:
@@ -43,29 +44,20 @@ def job(
     study: StudyOption,
     device: Annotated[
         str | None,
-        typer.Option("--device", metavar="LABEL", help="Which device, if it has run on several; by default the latest."),
+        option("Which device, if it has run on several; by default the latest.", "LABEL"),
     ] = None,
     within: Annotated[
         float | None,
-        typer.Option(
-            "--within",
-            metavar="TIME",
-            parser=quantities.seconds,
-            help="Ask: least energy of runs that take at most so long.",
-        ),
+        option("Ask: least energy of runs that take at most so long.", "TIME", parser=quantities.seconds),
     ] = None,
     power_budget: Annotated[
         float | None,
-        typer.Option(
-            "--power-budget", metavar="W", parser=quantities.watts, help="Ask: least time of runs at such a mean power."
-        ),
+        option("Ask: least time of runs at such a mean power.", "W", parser=quantities.watts),
     ] = None,
-    runs: Annotated[
-        int, typer.Option("--runs", metavar="N", min=0, help="How many runs to list, the latest first.")
-    ] = _SHOWN,
+    runs: Annotated[int, option("How many runs to list, the latest first.", "N", min=0)] = _SHOWN,
     retry_memory: Annotated[
         bool,
-        typer.Option("--retry-memory", help="Let batch sizes that did not fit into its memory be tried there again."),
+        option("Let batch sizes that did not fit into its memory be tried there again."),
     ] = False,
     page: PageOption = None,
     figures: FiguresOption = None,

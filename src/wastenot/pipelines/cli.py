@@ -10,6 +10,7 @@ import typer
 
 from wastenot.core.errors import BadInputError
 from wastenot.terminal import completing, quantities
+from wastenot.terminal.option import option
 from wastenot.terminal.options import (
     AsMeasuredOption,
     ClockControlOptions,
@@ -43,27 +44,19 @@ class ModelOptions:
 
     partition: Annotated[
         str,
-        typer.Option(
-            "--partition",
-            metavar="N,N,...|KIND",
-            help="Layers of each stage; or balanced: the slowest is as fast as can be; or least-energy.",
-        ),
+        option("Layers of each stage; or balanced: the slowest is as fast as can be; or least-energy.", "N,N,...|KIND"),
     ] = "balanced"
     tensor_parallel: Annotated[
         int | None,
-        typer.Option("--tensor-parallel", metavar="N", help="GPUs that share a stage; by default as few as hold the model."),
+        option("GPUs that share a stage; by default as few as hold the model.", "N"),
     ] = None
-    data_parallel: Annotated[int, typer.Option("--data-parallel", metavar="N", help="Pipelines beside each other.")] = 1
-    micro_batch: Annotated[
-        int | None, typer.Option("--micro-batch", metavar="N", help="Sequences of a micro-batch; 1 by default.")
-    ] = None
+    data_parallel: Annotated[int, option("Pipelines beside each other.", "N")] = 1
+    micro_batch: Annotated[int | None, option("Sequences of a micro-batch; 1 by default.", "N")] = None
     sequence: Annotated[
         int | None,
-        typer.Option("--sequence", metavar="N", help="Tokens of a sequence; by default those of the model's training."),
+        option("Tokens of a sequence; by default those of the model's training.", "N"),
     ] = None
-    recompute: Annotated[
-        bool, typer.Option("--recompute", help="The backward runs the forward again first, instead of keeping activations.")
-    ] = False
+    recompute: Annotated[bool, option("The backward runs the forward again first, instead of keeping activations.")] = False
 
     def layers(self) -> tuple[int, ...] | PartitionKind:
         """Layers of each stage, or how to find them."""
@@ -100,45 +93,36 @@ def pipeline(
             help="A model such as gpt3-175b, or times and energies in columns stage,instruction,frequency,time,energy.",
         ),
     ] = None,
-    stages: Annotated[
-        int | None, typer.Option("--stages", metavar="N", help="GPUs (or groups of them) after one another.")
-    ] = None,
-    micro_batches: Annotated[
-        int | None, typer.Option("--micro-batches", metavar="N", help="Micro-batches of an iteration.")
-    ] = None,
+    stages: Annotated[int | None, option("GPUs (or groups of them) after one another.", "N")] = None,
+    micro_batches: Annotated[int | None, option("Micro-batches of an iteration.", "N")] = None,
     schedule: Annotated[
         str,
-        typer.Option(
-            "--schedule",
-            metavar="NAME|FILE",
+        option(
+            "gpipe, 1f1b, early-recomputation, interleaved, zb-h1, or a file with the order of each rank.",
+            "NAME|FILE",
             autocompletion=_schedules,
-            help="gpipe, 1f1b, early-recomputation, interleaved, zb-h1, or a file with the order of each rank.",
         ),
     ] = "1f1b",
-    chunks: Annotated[
-        int | None, typer.Option("--chunks", metavar="N", help="Stages of the model on each GPU, for interleaved; 2.")
-    ] = None,
+    chunks: Annotated[int | None, option("Stages of the model on each GPU, for interleaved; 2.", "N")] = None,
     device: Annotated[
         str | None,
-        typer.Option(
-            "--device",
-            metavar="D",
-            autocompletion=completing.devices,
-            help="Where to measure a model's kernels: sim:NAME, sim:FILE.toml or nvidia:INDEX; of a CSV file, the GPU that "
+        option(
+            "Where to measure a model's kernels: sim:NAME, sim:FILE.toml or nvidia:INDEX; of a CSV file, the GPU that "
             "it is of, such as a100.",
+            "D",
+            autocompletion=completing.devices,
         ),
     ] = None,
     study: Annotated[
         str | None,
-        typer.Option("--study", metavar="FILE|URL", help="Keeps what is measured; without MODEL: take what it holds."),
+        option("Keeps what is measured; without MODEL: take what it holds.", "FILE|URL"),
     ] = None,
     workload: WorkloadOption = None,
     granularity: Annotated[
         Literal["instruction", "layer", "kernel", "schedule"],
-        typer.Option(
-            "--granularity",
-            help="What gets clocks of its own: each instruction; or inside it each layer, each kernel, or stretches as long "
-            "as the device needs to switch.",
+        option(
+            "What gets clocks of its own: each instruction; or inside it each layer, each kernel, or stretches as long "
+            "as the device needs to switch."
         ),
     ] = "instruction",
     max_slowdown: MaxSlowdownOption = 0.0,
@@ -146,50 +130,41 @@ def pipeline(
     as_measured: AsMeasuredOption = False,
     straggler: Annotated[
         str | None,
-        typer.Option(
-            "--straggler",
-            metavar="X|TIME",
-            help="Another pipeline is slower, and all wait for it: 1.2 (times as long), 20% or 3.4s.",
-        ),
+        option("Another pipeline is slower, and all wait for it: 1.2 (times as long), 20% or 3.4s.", "X|TIME"),
     ] = None,
     frontier: Annotated[
         int | None,
-        typer.Option("--frontier", metavar="N", help="List N plans from the fastest to that of least energy, with bounds."),
+        option("List N plans from the fastest to that of least energy, with bounds.", "N"),
     ] = None,
     switch_time: Annotated[
         str | None,
-        typer.Option(
-            "--switch-time",
-            metavar="TIME|auto",
-            help="How long the device takes to switch clocks, such as 30ms: settings last at least as long; 0 plans as if "
+        option(
+            "How long the device takes to switch clocks, such as 30ms: settings last at least as long; 0 plans as if "
             "it took no time. Default (auto): as measured by 'wastenot device latency', else stated or assumed.",
+            "TIME|auto",
         ),
     ] = None,
     waiting_power: Annotated[
         float | None,
-        typer.Option(
-            "--waiting-power",
-            metavar="W",
+        option(
+            "What a GPU draws while it waits for another one; by default what is known of the device.",
+            "W",
             parser=quantities.watts,
-            help="What a GPU draws while it waits for another one; by default what is known of the device.",
         ),
     ] = None,
     *,
     model: ModelOptions,
-    out: Annotated[Path | None, typer.Option("--out", metavar="PLAN.json", help="Write the plan, for the ranks.")] = None,
-    csv: Annotated[
-        Path | None, typer.Option("--csv", metavar="FILE", help="Write the plans of --frontier as a table.")
-    ] = None,
+    out: Annotated[Path | None, option("Write the plan, for the ranks.", "PLAN.json")] = None,
+    csv: Annotated[Path | None, option("Write the plans of --frontier as a table.", "FILE")] = None,
     page: PageOption = None,
     figures: FiguresOption = None,
     clock_control: ClockControlOptions,
     time_limit: Annotated[
         str | None,
-        typer.Option(
-            "--time-limit",
-            metavar="TIME",
-            help="Improve the plan for so long, such as 30s: it then depends on how fast this machine is. By default the "
+        option(
+            "Improve the plan for so long, such as 30s: it then depends on how fast this machine is. By default the "
             "work is fixed, about 10 s for one plan.",
+            "TIME",
         ),
     ] = None,
     seed: SeedOption = 0,
