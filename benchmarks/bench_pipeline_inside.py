@@ -23,7 +23,7 @@ import numpy as np
 
 from benchmarks.kept import keep
 from benchmarks.verdict import Verdict
-from testbed.pipeline_lockstep import Faults, simulate_pipeline
+from testbed.pipeline_lockstep import Faults, RankExecutions, simulate_pipeline
 from testbed.pipeline_work import Course, KernelWork
 from wastenot.core.setting import Setting
 from wastenot.devices.open import open_device, simulated_device
@@ -38,7 +38,7 @@ from wastenot.pipelines.model.ways import SETTINGS
 from wastenot.pipelines.plan.plan import PipelinePlan
 from wastenot.pipelines.plan.planner import plan_pipeline
 from wastenot.pipelines.plan.rank_steps import PlanGraph
-from wastenot.pipelines.run.rank_execution import RankExecution, RankExecutions
+from wastenot.pipelines.run.rank_execution import RankExecution
 from wastenot.planning.planner import Planner
 from wastenot.planning.switching import SwitchTime, switch_time
 from wastenot.workloads.stages import stage_work

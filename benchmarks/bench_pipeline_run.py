@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from benchmarks.verdict import Verdict
-from testbed.pipeline_lockstep import Faults, SimulatedRun, simulate_pipeline
+from testbed.pipeline_lockstep import Faults, RankExecutions, SimulatedRun, simulate_pipeline
 from testbed.pipeline_work import KernelWork, calls_of_stages
 from wastenot.devices.open import open_device, simulated_device
 from wastenot.devices.simulated.preset import find_preset
@@ -36,7 +36,7 @@ from wastenot.pipelines.model.stages import StageModel
 from wastenot.pipelines.plan.planner import PlannedPipeline, plan_pipeline
 from wastenot.pipelines.plan.rank_steps import PlanGraph
 from wastenot.pipelines.plan.switched import with_switching
-from wastenot.pipelines.run.rank_execution import RankExecution, RankExecutions
+from wastenot.pipelines.run.rank_execution import RankExecution
 from wastenot.planning.planner import Planner
 from wastenot.planning.switching import switch_time
 
