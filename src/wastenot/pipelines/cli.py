@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
@@ -28,9 +30,9 @@ from wastenot.terminal.options import (
 from wastenot.workloads.models import MODELS
 
 if TYPE_CHECKING:
-    from wastenot.pipelines.model.stages import PartitionKind
+    from wastenot.pipelines.model.stages import PartitionKind, StageOptions
+    from wastenot.pipelines.model.ways import Settings
     from wastenot.pipelines.plan.planner import PlannedPipeline
-    from wastenot.sweeping.estimate import Estimate
     from wastenot.workloads.shape import ShapeOptions as Shape
 
 
@@ -58,11 +60,19 @@ class ModelOptions:
     ] = None
     recompute: Annotated[bool, option("The backward runs the forward again first, instead of keeping activations.")] = False
 
-    def layers(self) -> tuple[int, ...] | PartitionKind:
-        """Layers of each stage, or how to find them."""
-        if self.partition[:1].isalpha():
-            return cast("PartitionKind", self.partition)
-        return parse_counts("--partition", self.partition)
+    def cut(self, granularity: Settings, waiting_power_w: float | None, as_measured: bool) -> StageOptions:
+        """How the model becomes stages."""
+        from wastenot.pipelines.model.stages import StageOptions
+
+        named = self.partition[:1].isalpha()
+        return StageOptions(
+            cast("PartitionKind", self.partition) if named else parse_counts("--partition", self.partition),
+            granularity,
+            "full" if self.recompute else "none",
+            replicas=self.data_parallel,
+            waiting_w=waiting_power_w,
+            as_measured=as_measured,
+        )
 
     def shape(self) -> Shape:
         """What was given of the model's shape."""
@@ -178,48 +188,44 @@ def pipeline(
     """
     from wastenot.core.files import write_text
     from wastenot.pipelines.plan.frontier_table import frontier_csv
-    from wastenot.pipelines.plan.planner import MOST_PLANS
+    from wastenot.pipelines.plan.planner import MOST_PLANS, PipelineGoal
     from wastenot.pipelines.text import pipeline_text
-    from wastenot.pipelines.verbs import pipeline as plan_pipeline
-    from wastenot.terminal.output import console, print_json, say
+    from wastenot.pipelines.verbs import pipeline as plan_pipeline, pipeline_estimate
+    from wastenot.sweeping.announce import announce, show_dry_run
+    from wastenot.terminal.output import console, print_json, say, typed_command
     from wastenot.terminal.progress import kept_if_interrupted, resume_with, shown_progress
 
-    later, later_s = parse_straggler(straggler)
     limit_s = None if time_limit is None else parse_budget(time_limit, "--time-limit")
+    later, later_s = parse_straggler(straggler)
+    goal = PipelineGoal(max_slowdown, confidence, later, later_s, limit_s)
     if frontier is not None and frontier < 2:
         raise BadInputError(f"--frontier {frontier}: must be at least 2")
     if frontier is not None and frontier > MOST_PLANS:
         raise BadInputError(f"--frontier {frontier}: must be {MOST_PLANS:,} at most")
-    shown = frontier or (_SHOWN if page or figures else 0)
-    layers = model.layers()
+    given: dict[str, Any] = {
+        "stages": stages, "micro_batches": micro_batches, "schedule": schedule, "chunks": chunks,
+        "cut": model.cut(granularity, waiting_power, as_measured), **model.shape(),
+    }  # fmt: skip
+    of_a_file = source is not None and source.lower().endswith(".csv")
     target: Any = device
-    if device is not None and source is not None and not source.lower().endswith(".csv"):
+    if source is not None and device is not None and not of_a_file:
         target = clock_control.open_device(device, seed=seed, workload=None)
-    if dry_run:
-        from wastenot.pipelines.verbs import pipeline_estimate
-        from wastenot.sweeping.announce import show_dry_run
-
-        if source is None or target is None:
-            raise BadInputError("--dry-run: says what is measured of a model on a device: gpt3-175b --device sim:h200")
-        estimate = pipeline_estimate(
-            source, target, stages=stages, micro_batches=micro_batches, schedule=schedule, chunks=chunks, partition=layers,
-            granularity=granularity, recompute=model.recompute, **model.shape(),
-        )  # fmt: skip
-        show_dry_run(estimate, as_json=as_json, shorter=_SHORTER)
-        return
-    command = _typed(study)
-    given = source is not None and source.lower().endswith(".csv")
-    unkept = "nothing was kept" if given else "nothing was kept; --study FILE keeps what is measured"
+    if dry_run and (source is None or device is None):
+        raise BadInputError("--dry-run: says what is measured of a model on a device: gpt3-175b --device sim:h200")
+    if dry_run or target is not device:
+        estimate = pipeline_estimate(str(source), target, **given)
+        if dry_run:
+            show_dry_run(estimate, as_json=as_json, shorter=_SHORTER)
+            return
+        if not estimate.virtual:  # a simulated GPU takes seconds
+            announce(estimate, shorter=_SHORTER)
+    command = shlex.join(["wastenot", *sys.argv[1:]]) if study is None else typed_command(study)
+    unkept = "nothing was kept" if of_a_file else "nothing was kept; --study FILE keeps what is measured"
     kept = unkept if study is None else resume_with(command, study)
     with kept_if_interrupted(kept), shown_progress(f"pipeline of {source or study}") as progress:
         made = plan_pipeline(
-            source, stages=stages, micro_batches=micro_batches, schedule=schedule, chunks=chunks, device=target, study=study,
-            workload=workload, partition=layers, granularity=granularity, recompute=model.recompute,
-            data_parallel=model.data_parallel, waiting_power_w=waiting_power, confidence=confidence, as_measured=as_measured,
-            max_slowdown=max_slowdown, straggler=later, straggler_s=later_s, frontier=shown, seed=seed,
-            switch_time_s=parse_switch_time(switch_time),
-            time_limit_s=limit_s,
-            command=command, announce=_announce, progress=progress, **model.shape(),
+            source, goal, device=target, study=study, workload=workload, switch_time_s=parse_switch_time(switch_time),
+            frontier=frontier or (_SHOWN if page or figures else 0), command=command, progress=progress, **given,
         )  # fmt: skip
     if out is not None:
         made.plan.write(out)
@@ -237,24 +243,6 @@ def pipeline(
 def parse_switch_time(text: str | None) -> float | None:
     """How long switching takes, in s; ``None`` for what is known of the device."""
     return None if text is None or text.strip() == "auto" else quantities.seconds(text)
-
-
-def _announce(estimate: Estimate) -> None:
-    """Say before what will take long; a simulated GPU takes seconds."""
-    from wastenot.sweeping.announce import announce
-
-    if not estimate.virtual:
-        announce(estimate, shorter=_SHORTER)
-
-
-def _typed(study: str | None) -> str:
-    """The command as it was typed; of a study's address only what may be shown."""
-    import shlex
-    import sys
-
-    from wastenot.terminal.output import typed_command
-
-    return shlex.join(["wastenot", *sys.argv[1:]]) if study is None else typed_command(study)
 
 
 def _write_page(made: PlannedPipeline, page: Path | None, figures: Path | None, command: str) -> None:

@@ -76,11 +76,11 @@ def _time(overview: PipelineOverview) -> Panel:
     free = "" if plan.switching is None else ", were switching free"
     lines += [
         Line(
-            f"If another pipeline is {percent(each.slowdown, 0)} slower",
+            f"If another pipeline is {percent(slowdown, 0)} slower",
             f"{percent(-each.energy_change, 1)} less than waiting for it{free}",
         )
-        for each in overview.stragglers
-        if each.slowdown in (0.1, 0.3)
+        for slowdown, each in overview.stragglers.items()
+        if slowdown in (0.1, 0.3)
     ]
     if plan.until_s is not None:
         own = f"{quantity(after.time_s, 's', 4)} instead of {quantity(before.time_s, 's', 4)} at the {before_text(plan)}"
