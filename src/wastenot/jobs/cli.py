@@ -14,7 +14,6 @@ from wastenot.terminal.options import FiguresOption, JsonOption, PageOption, Stu
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from wastenot.core.setting import Setting
     from wastenot.jobs.model.frontier import Pair
     from wastenot.jobs.plan.overview import JobOverview
 
@@ -233,24 +232,11 @@ def job_document(overview: JobOverview, study: str) -> dict[str, Any]:
     terms, against = overview.terms, overview.against_default
     return _listed(overview) | {
         "study": study,
-        "terms": as_values(terms) | {"settings": [_setting(each) for each in terms.settings]},
+        "terms": as_values(terms),
         "cost_unit": "s" if in_seconds(terms) else "J",
         "against_default": None if against is None else as_values(against),
         "history": [
-            {
-                "number": each.run.number,
-                "batch_size": each.run.batch_size,
-                "setting": _setting(each.run.setting),
-                "outcome": each.run.outcome,
-                "epochs": each.run.epochs,
-                "time_s": each.run.time_s,
-                "energy_j": each.run.energy_j,
-                "metric": each.run.metric,
-                "started_unix_s": each.run.started_unix_s,
-                "cost": each.cost,
-                "regret": each.regret,
-                "why": each.why,
-            }
+            _without_device(as_values(each.run)) | {"cost": each.cost, "regret": each.regret, "why": each.why}
             for each in overview.history
         ],
         "elsewhere": overview.elsewhere,
@@ -265,13 +251,13 @@ def job_document(overview: JobOverview, study: str) -> dict[str, Any]:
     }
 
 
+def _without_device(run: dict[str, Any]) -> dict[str, Any]:
+    """A run of an overview, which is of one device."""
+    return {name: value for name, value in run.items() if name != "device"}
+
+
 def _pair(overview: JobOverview, pair: Pair) -> dict[str, Any]:
-    return {
-        "batch_size": pair.batch_size,
-        "setting": _setting(pair.setting),
-        "time_s": pair.time_s,
-        "energy_j": pair.energy_j,
-        "power_w": pair.power_w,
+    return _measured(pair) | {
         "cost": pair.cost(overview.terms),
         "epochs": pair.epochs.mean,
         "epochs_error": pair.epochs.error,
@@ -281,18 +267,12 @@ def _pair(overview: JobOverview, pair: Pair) -> dict[str, Any]:
     }
 
 
-def _setting(setting: Setting) -> dict[str, float | None]:
-    return {
-        "core_mhz": setting.core_mhz, "memory_mhz": setting.memory_mhz, "power_limit_w": setting.power_limit_w
-    }  # fmt: skip
+def _measured(pair: Pair) -> dict[str, Any]:
+    from wastenot.terminal.output import as_values
+
+    names = ("batch_size", "setting", "time_s", "energy_j", "power_w")
+    return {name: as_values(getattr(pair, name)) for name in names}
 
 
 def _answer(name: str, limit: float, pair: Pair) -> dict[str, Any]:
-    return {
-        name: limit,
-        "batch_size": pair.batch_size,
-        "setting": _setting(pair.setting),
-        "time_s": pair.time_s,
-        "energy_j": pair.energy_j,
-        "power_w": pair.power_w,
-    }
+    return {name: limit, **_measured(pair)}

@@ -100,7 +100,7 @@ class Oracle(_Constant):
     """The pair of least mean cost, known from the trace."""
 
     def __init__(self, trace: JobTrace) -> None:
-        row, column = divmod(int(trace.mean_cost().argmin()), len(trace.terms.settings))
+        row, column = trace.best()
         super().__init__(trace.terms.batch_sizes[row], trace.terms.settings[column], "the best there is")
 
 

@@ -12,7 +12,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from sqlalchemy import Connection, Row, insert, select, update
 
@@ -21,13 +21,16 @@ from wastenot.core.setting import AUTO, Setting
 from wastenot.core.suggest import suggestion
 from wastenot.jobs.tables import schema
 from wastenot.jobs.tables.records import JobRun, JobTerms, Outcome, Speed
-from wastenot.jobs.tables.run_in_flight import MEASURED, SETTING, DecisionT, RunInFlight, RunKey, Used, Writing
+from wastenot.jobs.tables.run_in_flight import MEASURED, SETTING, RunInFlight, RunKey, Used, Writing
 from wastenot.jobs.tables.terms import check_same_job, check_terms, terms_of, terms_row
 from wastenot.study import catalog
 from wastenot.study.database import DAMAGED
 from wastenot.study.lease import is_gone, moment, this_process
 from wastenot.study.store import Study
 from wastenot.study.sweep import quoted
+
+if TYPE_CHECKING:
+    from wastenot.jobs.plan.decision import Decision
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +100,11 @@ class JobStore:
         self,
         terms: JobTerms,
         device: str,
-        choose: Callable[[StoredJob], DecisionT],
+        choose: Callable[[StoredJob], Decision],
         *,
         used: Callable[[], Used] | None = None,
         seats: str | None = None,
-    ) -> RunInFlight[DecisionT]:
+    ) -> RunInFlight:
         """Begin a run: read what is known, decide, and insert the run, while no one else can.
 
         Args:
@@ -295,19 +298,13 @@ class JobStore:
     def _run(self, row: Row[Any], now: str, elsewhere_j: float = 0.0) -> JobRun:
         if row.outcome not in get_args(Outcome):
             raise ValueError(f"a run that has {row.outcome!r}")
-        outcome, time_s = row.outcome, row.time_s
-        if outcome == "running" and is_gone(row, now):
-            outcome = "lost"
+        gone = row.outcome == "running" and is_gone(row, now)
+        kept = {name: getattr(row, name) for name in ("number", "batch_size", "device", "epochs", "time_s", "metric")}
         return JobRun(
-            number=row.number,
-            batch_size=row.batch_size,
-            device=row.device,
-            outcome=outcome,
-            epochs=row.epochs,
-            time_s=time_s,
+            **kept,
+            outcome="lost" if gone else row.outcome,
             energy_j=None if row.energy_j is None else row.energy_j + elsewhere_j,
             setting=_setting(row),
-            metric=row.metric,
             started_unix_s=row.started_unix_s,
         )
 
