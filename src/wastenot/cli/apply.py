@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wastenot.cli.watched_run import (
+    AllOption,
     Live,
+    RealTimeOption,
+    RestoreClocksOption,
     ShownOptions,
     find_program,
     run_command,
@@ -45,17 +48,11 @@ def apply(
             autocompletion=completing.devices,
         ),
     ] = None,
-    every: Annotated[bool, option("All GPUs, or those of CUDA_VISIBLE_DEVICES.", flag="--all")] = False,
+    every: AllOption = False,
     dry_run: Annotated[bool, option("Print what would be set; run the command, if any, and change no clocks.")] = False,
     status: Annotated[bool, option("Show the plans that are at work, and do nothing else.")] = False,
     stop: Annotated[bool, option("End the plans that are at work; the programs run on at the default clocks.")] = False,
-    restore_clocks: Annotated[
-        str | None,
-        option(
-            "Core (and memory) clocks that GPUs are locked to afterwards, instead of the driver's defaults.",
-            "MIN-MAX[,MIN-MAX]",
-        ),
-    ] = None,
+    restore_clocks: RestoreClocksOption = None,
     patience: Annotated[
         float | None,
         option(
@@ -68,8 +65,9 @@ def apply(
         int | None,
         option("Iterations of a simulated job; by default five minutes of them.", "N"),
     ] = None,
-    real_time: Annotated[bool, option("Let a simulated job take as long as a real one would.")] = False,
+    real_time: RealTimeOption = False,
     seed: Annotated[int, option("Seed of the order of comparisons, and of a simulated job.", "N")] = 0,
+    out: Annotated[Path | None, option("Write a summary of the run to this file, as JSON.", "FILE")] = None,
     *,
     shown: ShownOptions,
     as_json: JsonOption = False,
@@ -103,7 +101,7 @@ def apply(
             plan, command, names, dry_run=dry_run, seed=seed, patience_s=patience, shown=shown, as_json=as_json
         )
         if ran is not None:
-            _tell_outcome(ran[0], shown, as_json)
+            _tell_outcome(ran[0], out, shown, as_json)
             raise typer.Exit(ran[1])
         return
     application = prepare(plan, names, dry_run=dry_run, restore=parse_restore(restore_clocks), seed=seed)
@@ -125,7 +123,7 @@ def apply(
 
             print_json("apply", application.controller(dry_run=True).end().model_dump(mode="json", by_alias=True))
         return
-    _tell_outcome(summary, shown, as_json)
+    _tell_outcome(summary, out, shown, as_json)
     raise typer.Exit(code)
 
 
@@ -200,7 +198,7 @@ def _run_simulated(
 # ---- afterwards -------------------------------------------------------------------------------------------------
 
 
-def _tell_outcome(summary: Summary, shown: ShownOptions, as_json: bool) -> None:
+def _tell_outcome(summary: Summary, out: Path | None, shown: ShownOptions, as_json: bool) -> None:
     """The final line, the summary and the page."""
     from wastenot.control.page.line import live_text
     from wastenot.terminal.output import print_json
@@ -209,7 +207,7 @@ def _tell_outcome(summary: Summary, shown: ShownOptions, as_json: bool) -> None:
         print_json("apply", summary.model_dump(mode="json", by_alias=True))
     else:
         say_wastenot(live_text(summary.status))
-    write_outcome(summary, shown)
+    write_outcome(summary, out, shown)
 
 
 # ---- those of others --------------------------------------------------------------------------------------------

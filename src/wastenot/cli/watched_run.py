@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,11 +30,22 @@ _INTERVAL_S = 1.0  # between live lines in a terminal
 _PLAIN_INTERVAL_S = 60.0  # and elsewhere
 
 
+AllOption = Annotated[bool, option("All GPUs, or those of CUDA_VISIBLE_DEVICES.", flag="--all")]
+RestoreClocksOption = Annotated[
+    str | None,
+    option(
+        "Core (and memory) clocks that GPUs are locked to afterwards, instead of the driver's defaults.",
+        "MIN-MAX[,MIN-MAX]",
+        flag="--restore-clocks",
+    ),
+]
+RealTimeOption = Annotated[bool, option("Let a simulated job take as long as a real one would.", flag="--real-time")]
+
+
 @dataclass(frozen=True, slots=True)
 class ShownOptions:
-    """What is shown and written of a run."""
+    """What is shown of a run, and its page."""
 
-    out: Annotated[Path | None, option("Write a summary of the run to this file, as JSON.", "FILE")] = None
     page: PageOption = None
     metrics_port: Annotated[
         int | None,
@@ -147,10 +157,10 @@ class Live:
         """Show where it stands, if it is time to."""
         if self._quiet:
             return
-        for event in new_events(status, self._told):
-            self._told = event.number
-            if event.worth_telling:
-                say_wastenot(event.text)
+        for event in status.events[self._told :]:
+            if event.kind not in ("started", "ended"):
+                say_wastenot(f"{event.kind}: {event.text}")
+        self._told = len(status.events)
         if time.monotonic() < self._due_s:
             return
         self._due_s = time.monotonic() + self._each_s
@@ -163,20 +173,7 @@ class Live:
             self._bottom.show([f"\x1b[1m wastenot \x1b[0m {text}"[: self._bottom.width + 8]])
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
-    number: int
-    text: str
-    worth_telling: bool
-
-
-def new_events(status: Status, told: int) -> Iterator[_Told]:
-    """Events that came after so many."""
-    for number, event in enumerate(status.events[told:], start=told + 1):
-        yield _Told(number, f"{event.kind}: {event.text}", event.kind not in ("started", "ended"))
-
-
-def write_outcome(summary: Summary, shown: ShownOptions) -> None:
+def write_outcome(summary: Summary, out: Path | None, shown: ShownOptions) -> None:
     """Write the summary and the page of a run, where they are wanted."""
     from wastenot.core.errors import WastenotError
     from wastenot.core.files import write_text
@@ -184,9 +181,9 @@ def write_outcome(summary: Summary, shown: ShownOptions) -> None:
 
     document = summary.model_dump(mode="json", by_alias=True)
     try:
-        if shown.out is not None:
-            write_text(shown.out, json_text(document) + "\n")
-            say_wastenot(f"{shown.out}: summary written")
+        if out is not None:
+            write_text(out, json_text(document) + "\n")
+            say_wastenot(f"{out}: summary written")
         if shown.page is not None:
             from wastenot.control.page.page import applied_page
 
