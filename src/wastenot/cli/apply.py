@@ -22,7 +22,7 @@ from wastenot.cli.watched_run import (
     write_outcome,
 )
 from wastenot.terminal import completing, quantities
-from wastenot.terminal.option import option
+from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import JsonOption
 
 if TYPE_CHECKING:
@@ -36,10 +36,8 @@ _MOST_ASKED = 1_000_000
 
 
 def apply(
-    plan: Annotated[Path | None, typer.Argument(metavar="[PLAN.json]", help="The plan to put to work.")] = None,
-    command: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- COMMAND]", help="The program and its arguments, after --.")
-    ] = None,
+    plan: Annotated[Path | None, argument("The plan to put to work.", "[PLAN.json]")] = None,
+    command: Annotated[list[str] | None, argument("The program and its arguments, after --.", "[-- COMMAND]")] = None,
     device: Annotated[
         str | None,
         option(

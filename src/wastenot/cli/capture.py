@@ -6,10 +6,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from wastenot.core.wording import counted
-from wastenot.terminal.option import option
+from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import JsonOption
 
 if TYPE_CHECKING:
@@ -23,9 +21,7 @@ _MOST_MISSING = 10  # lines for operations in a trace that were not captured
 
 
 def capture(
-    target: Annotated[
-        str, typer.Argument(metavar="FILE.py:FUNCTION", help="A function without arguments that runs one step.")
-    ],
+    target: Annotated[str, argument("A function without arguments that runs one step.", "FILE.py:FUNCTION")],
     out: Annotated[Path, option("Write the workload to this file.", "FILE")] = Path("workload.json"),
     device: Annotated[
         str | None,

@@ -15,7 +15,7 @@ import typer
 
 from wastenot.cli.child_program import Child, exit_code, running_program
 from wastenot.terminal import completing, quantities
-from wastenot.terminal.option import option
+from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import JsonOption, PriceOptions
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _LONGEST_NAME = 80  # of the program, in the summary
 
 
 def monitor(
-    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND", help="The program and its arguments, after --.")],
+    command: Annotated[list[str], argument("The program and its arguments, after --.", "-- COMMAND")],
     device: Annotated[
         str,
         option("GPUs to watch, such as nvidia:0,nvidia:1; or sim:h200.", "D,...|all", autocompletion=completing.devices),

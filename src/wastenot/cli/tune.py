@@ -25,7 +25,7 @@ from wastenot.cli.watched_run import (
 )
 from wastenot.core.vendors import with_drivers
 from wastenot.terminal import completing, quantities
-from wastenot.terminal.option import option
+from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import (
     JsonOption,
     MaxSlowdownOption,
@@ -50,9 +50,7 @@ _LOOK_S = 1.0  # of virtual time between looks at a simulated job
 
 
 def tune(
-    command: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- COMMAND]", help="The program and its arguments, after --.")
-    ] = None,
+    command: Annotated[list[str] | None, argument("The program and its arguments, after --.", "[-- COMMAND]")] = None,
     device: Annotated[
         str | None,
         option(

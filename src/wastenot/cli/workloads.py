@@ -5,11 +5,9 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from wastenot.core.wording import counted
 from wastenot.terminal import completing
-from wastenot.terminal.option import option
+from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import JsonOption, ShapeOptions, WorkloadOption
 
 if TYPE_CHECKING:
@@ -24,10 +22,10 @@ def workloads(
     shape_options: ShapeOptions,
     name: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[NAME]",
+        argument(
+            "A model such as gpt3-xl, a captured workload (.json), or a study; without it, all models are listed.",
+            "[NAME]",
             autocompletion=completing.workloads,
-            help="A model such as gpt3-xl, a captured workload (.json), or a study; without it, all models are listed.",
         ),
     ] = None,
     workload: WorkloadOption = None,

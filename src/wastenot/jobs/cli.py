@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from wastenot.core.wording import counted
 from wastenot.terminal import quantities
-from wastenot.terminal.option import option
+from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import FiguresOption, JsonOption, PageOption, StudyOption
 
 if TYPE_CHECKING:
@@ -39,7 +37,7 @@ def jobs(study: StudyOption, as_json: JsonOption = False) -> None:
 
 
 def job(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The job.")],
+    name: Annotated[str, argument("The job.", "NAME")],
     study: StudyOption,
     device: Annotated[
         str | None,

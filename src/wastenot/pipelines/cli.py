@@ -12,7 +12,7 @@ import typer
 
 from wastenot.core.errors import BadInputError
 from wastenot.terminal import completing, quantities
-from wastenot.terminal.option import option
+from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import (
     AsMeasuredOption,
     ClockControlOptions,
@@ -97,10 +97,10 @@ def _schedules(incomplete: str) -> list[str]:
 def pipeline(
     source: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[MODEL|PROFILE.csv]",
+        argument(
+            "A model such as gpt3-175b, or times and energies in columns stage,instruction,frequency,time,energy.",
+            "[MODEL|PROFILE.csv]",
             autocompletion=_pipelines,
-            help="A model such as gpt3-175b, or times and energies in columns stage,instruction,frequency,time,energy.",
         ),
     ] = None,
     stages: Annotated[int | None, option("GPUs (or groups of them) after one another.", "N")] = None,

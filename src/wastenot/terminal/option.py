@@ -18,3 +18,8 @@ def option(help: str, metavar: str | None = None, *, flag: str | None = None, **
         more: of ``typer.Option``, such as ``parser`` and ``autocompletion``.
     """
     return typer.Option(*([] if flag is None else [flag]), metavar=metavar, help=help, **more)
+
+
+def argument(help: str, metavar: str, **more: Any) -> Any:
+    """What Typer reads an argument from, likewise."""
+    return typer.Argument(metavar=metavar, help=help, **more)

@@ -6,11 +6,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from wastenot.core.errors import BadInputError
 from wastenot.core.wording import counted
-from wastenot.terminal.option import option
+from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import JsonOption
 
 if TYPE_CHECKING:
@@ -26,11 +24,11 @@ _SHOWN = 12  # jobs or targets in an error
 def replay(
     train: Annotated[
         Path | None,
-        typer.Argument(metavar="[TRAIN.csv]", help="Epochs that runs needed, by batch size, as Zeus publishes them."),
+        argument("Epochs that runs needed, by batch size, as Zeus publishes them.", "[TRAIN.csv]"),
     ] = None,
     power: Annotated[
         Path | None,
-        typer.Argument(metavar="[POWER.csv]", help="Time of an epoch and power, by batch size and power limit."),
+        argument("Time of an epoch and power, by batch size and power limit.", "[POWER.csv]"),
     ] = None,
     job: Annotated[
         str | None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wastenot.terminal import quantities
-from wastenot.terminal.option import option
+from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import JsonOption
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def straggler(
     plan: Annotated[
         Path | None,
-        typer.Argument(metavar="[PLAN.json]", help="Serve this plan, made with 'wastenot pipeline plan --frontier'."),
+        argument("Serve this plan, made with 'wastenot pipeline plan --frontier'.", "[PLAN.json]"),
     ] = None,
     replicas: Annotated[int | None, option("Pipelines beside each other; by default as the plan says.", "N")] = None,
     at: Annotated[
