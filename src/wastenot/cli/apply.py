@@ -82,7 +82,7 @@ def apply(
         return
     if plan is None:
         raise typer.BadParameter("which plan? wastenot apply plan.json -- python train.py")
-    from wastenot.control.application import parse_devices, prepare
+    from wastenot.control.application import parse_devices, prepare, would_be_set
     from wastenot.control.session import PATIENCE_S
     from wastenot.meters.devices import visible_names
     from wastenot.pipelines.run.plan_kind import is_pipeline_plan
@@ -93,14 +93,9 @@ def apply(
     _check_iterations(iterations)
     names = visible_names() if every else None if device is None else parse_devices(device)
     if is_pipeline_plan(plan):
-        from wastenot.cli.apply_pipeline import apply_pipeline
-
-        ran = apply_pipeline(
-            plan, command, names, dry_run=dry_run, seed=seed, patience_s=patience, shown=shown, as_json=as_json
+        _apply_pipeline(
+            plan, command, names, dry_run=dry_run, seed=seed, patience_s=patience, out=out, shown=shown, as_json=as_json
         )
-        if ran is not None:
-            _tell_outcome(ran[0], out, shown, as_json)
-            raise typer.Exit(ran[1])
         return
     application = prepare(plan, names, dry_run=dry_run, restore=parse_restore(restore_clocks), seed=seed)
     simulated = all(gpu.identity.name.startswith("sim:") for gpu in application.gpus)
@@ -108,7 +103,8 @@ def apply(
     for note in application.notes:
         say_wastenot(note)
     if dry_run and not as_json:
-        _print_what_would_be_set(application)
+        for line in would_be_set(application):
+            typer.echo(line)
     if simulated:
         summary = _run_simulated(application, _iterations(application, iterations), seed, dry_run, real_time, shown, as_json)
         code = 0
@@ -117,9 +113,7 @@ def apply(
         summary, code = run_command(session, command, shown, as_json)
     else:
         if as_json:
-            from wastenot.terminal.output import print_json
-
-            print_json("apply", application.controller(dry_run=True).end().model_dump(mode="json", by_alias=True))
+            _print_summary(application.controller(dry_run=True).end())
         return
     _tell_outcome(summary, out, shown, as_json)
     raise typer.Exit(code)
@@ -145,13 +139,6 @@ def _check_iterations(asked: int | None) -> None:
 
     if asked is not None and not 1 <= asked <= _MOST_ASKED:
         raise BadInputError(f"`iterations` {asked}: must be from 1 to {_MOST_ASKED:,}")
-
-
-def _print_what_would_be_set(application: Application) -> None:
-    from wastenot.control.application import would_be_set
-
-    for line in would_be_set(application):
-        typer.echo(line)
 
 
 # ---- running ----------------------------------------------------------------------------------------------------
@@ -193,19 +180,61 @@ def _run_simulated(
         )  # fmt: skip
 
 
+def _apply_pipeline(
+    plan: Path,
+    command: list[str] | None,
+    names: Sequence[str] | None,
+    *,
+    dry_run: bool,
+    seed: int,
+    patience_s: float | None,
+    out: Path | None,
+    shown: ShownOptions,
+    as_json: bool,
+) -> None:
+    """Run a program under a pipeline's plan: the ranks that run on this machine, each at its own clocks."""
+    from wastenot.control.session import PATIENCE_S
+    from wastenot.core.errors import BadInputError
+    from wastenot.pipelines.run.application import prepare_pipeline, would_be_set_in_pipeline
+
+    if not command and not dry_run:
+        raise BadInputError(
+            "what is to run? wastenot apply pipeline.json -- torchrun train.py (or --dry-run to see what is set); "
+            "docs/pipelines-recipes.md says what the program must tell"
+        )
+    application = prepare_pipeline(plan, names, dry_run=dry_run, seed=seed)
+    for note in application.notes:
+        say_wastenot(note)
+    if dry_run and not as_json:
+        for line in would_be_set_in_pipeline(application):
+            typer.echo(line)
+    if command:
+        session = application.session(dry_run=dry_run, patience_s=PATIENCE_S if patience_s is None else patience_s)
+        summary, code = run_command(session, command, shown, as_json, pipeline=True)
+        _tell_outcome(summary, out, shown, as_json)
+        raise typer.Exit(code)
+    if as_json:
+        _print_summary(application.controller(dry_run=True).end())
+
+
 # ---- afterwards -------------------------------------------------------------------------------------------------
 
 
 def _tell_outcome(summary: Summary, out: Path | None, shown: ShownOptions, as_json: bool) -> None:
     """The final line, the summary and the page."""
     from wastenot.control.page.line import live_text
-    from wastenot.terminal.output import print_json
 
     if as_json:
-        print_json("apply", summary.model_dump(mode="json", by_alias=True))
+        _print_summary(summary)
     else:
         say_wastenot(live_text(summary.status))
     write_outcome(summary, out, shown)
+
+
+def _print_summary(summary: Summary) -> None:
+    from wastenot.terminal.output import print_json
+
+    print_json("apply", summary.model_dump(mode="json", by_alias=True))
 
 
 # ---- those of others --------------------------------------------------------------------------------------------

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from wastenot.core.wording import counted
-from wastenot.jobs.model.frontier import Pair
 from wastenot.jobs.model.objective import in_seconds
-from wastenot.jobs.page.words import setting_text
 from wastenot.jobs.plan.overview import JobOverview
 from wastenot.jobs.tables.records import JobTerms
 from wastenot.pages.formatting import SPACE
@@ -77,8 +75,3 @@ def sizes_axis(field: str, sizes: Sequence[int], *, channel: str = "X", title: s
         scale=alt.Scale(type="log", base=2, domain=[sizes[0] / room, sizes[-1] * room], nice=False),
         axis=alt.Axis(values=list(sizes[::every]), format=",d", grid=False),
     )
-
-
-def setting_of(pair: Pair) -> str:
-    """A pair's setting, for what is shown under the pointer."""
-    return setting_text(pair.setting)
