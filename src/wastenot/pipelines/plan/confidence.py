@@ -76,7 +76,6 @@ def keep_with_confidence(
     until_s: float | None = None,
     confidence: float = DEFAULT_CONFIDENCE,
     effort: Effort | None = None,
-    seed: int = 0,
 ) -> ConfidentPlan:
     """The plan of least energy that was found to keep a slowdown with a confidence.
 
@@ -87,7 +86,6 @@ def keep_with_confidence(
         until_s: a straggler's iteration takes so long: being done by then is enough.
         confidence: above 0.5 and below 1.
         effort: for improving the plan, once it is known how careful it has to be.
-        seed: of the draws.
 
     Raises:
         BadInputError: the profile does not say how noisy it is, or a number is out of range.
@@ -96,7 +94,7 @@ def keep_with_confidence(
     if profile.errors is None:
         raise BadInputError("`confidence`: nothing says how noisy this profile is; leave it out, or plan from a study")
     Objective("waste", max_slowdown, confidence=confidence)  # checks both
-    return _Search(schedule, profile, max_slowdown, until_s, confidence, effort, seed).found()
+    return _Search(schedule, profile, max_slowdown, until_s, confidence, effort).found()
 
 
 @single_threaded()
@@ -119,7 +117,7 @@ def judged_plan(
         until_s: a straggler's iteration takes so long: being done by then is enough.
         confidence: with which it was to be kept.
     """
-    search = _Search(schedule, profile, max_slowdown, until_s, confidence, None, 0)
+    search = _Search(schedule, profile, max_slowdown, until_s, confidence, None)
     points = [search.graph.ways(kind) for kind in range(len(search.graph.kinds))]
     taken = zip(search.graph.kind.tolist(), solved.way.tolist(), strict=True)
     return search.draws.judged(np.array([int(points[kind][way].options[0]) for kind, way in taken]), search)
@@ -133,7 +131,6 @@ class _Search:
     until_s: float | None
     confidence: float
     effort: Effort | None
-    seed: int
 
     @cached_property
     def graph(self) -> Graph:
@@ -145,7 +142,7 @@ class _Search:
 
     @cached_property
     def draws(self) -> PipelineDraws:
-        return PipelineDraws.of(self.schedule, self.profile, self.graph, self.seed)
+        return PipelineDraws.of(self.schedule, self.profile, self.graph)
 
     @cached_property
     def baseline_s(self) -> Fraction:
