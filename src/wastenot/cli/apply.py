@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,14 +10,13 @@ import typer
 
 from wastenot.cli.watched_run import (
     AllOption,
-    Live,
     RealTimeOption,
     RestoreClocksOption,
     ShownOptions,
     find_program,
     run_command,
     say_wastenot,
-    serve_metrics_of,
+    simulated_session,
     write_outcome,
 )
 from wastenot.terminal import completing, quantities
@@ -27,7 +25,6 @@ from wastenot.terminal.options import JsonOption
 
 if TYPE_CHECKING:
     from wastenot.control.application import Application
-    from wastenot.control.controller import Controller
     from wastenot.control.status import Status, Summary
 
 _SIMULATED_S = 300.0  # that a simulated job lasts, where its iterations are not said
@@ -160,23 +157,13 @@ def _run_simulated(
     as_json: bool,
 ) -> Summary:
     from wastenot.control.simulated_job import run_simulated
-    from wastenot.control.simulated_session import SimulatedSession
     from wastenot.devices.simulated.device import SimulatedDevice
 
-    with ExitStack() as stack:
-        session = stack.enter_context(SimulatedSession(application.gpus, application.controller(dry_run=True).status()))
-        serve_metrics_of(stack, shown, session.session)
-        live = stack.enter_context(Live(shown))
-
-        def watch(controller: Controller) -> bool:
-            latest = controller.status()
-            live.show(latest)
-            return session.watch(latest)
-
+    with simulated_session(application.gpus, application.controller(dry_run=True).status(), shown) as watch:
         gpus = [gpu for gpu in application.gpus if isinstance(gpu, SimulatedDevice)]
         return run_simulated(
             application.plan, gpus, iterations, seed=seed, path=application.path, dry_run=dry_run,
-            real_time=real_time, watch=watch,
+            real_time=real_time, watch=lambda controller: watch(controller.status()),
         )  # fmt: skip
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -13,14 +12,13 @@ import typer
 
 from wastenot.cli.watched_run import (
     AllOption,
-    Live,
     RealTimeOption,
     RestoreClocksOption,
     ShownOptions,
     find_program,
     run_command,
     say_wastenot,
-    serve_metrics_of,
+    simulated_session,
     write_outcome,
 )
 from wastenot.core.vendors import with_drivers
@@ -238,25 +236,20 @@ def _run_simulated(
     shown: ShownOptions,
 ) -> tuple[Summary, Tuner, ModelRun | None]:
     from wastenot.control.simulated_job import programme_of, run_job
-    from wastenot.control.simulated_session import SimulatedSession
     from wastenot.meters.tasks import find_tasks
 
     tasks = find_tasks(workload, gpus[0].identity.name, shape.shape())
     tuner = make(tasks.name)
-    with ExitStack() as stack:
-        session = stack.enter_context(SimulatedSession(gpus, tuner.status()))
-        serve_metrics_of(stack, shown, session.session)
-        live = stack.enter_context(Live(shown))
+    with simulated_session(gpus, tuner.status(), shown) as show:
         enough: list[int] = []
         stopped = [False]
 
         def watch(tuner: Tuner) -> bool:
             latest = tuner.status()
-            live.show(latest)
             if tuner.done and not enough:
                 enough.append((latest.iteration or 0) + _THEN)
             over = iterations is None and bool(enough) and (latest.iteration or 0) >= enough[0]
-            stopped.append(session.watch(latest))
+            stopped.append(show(latest))
             return stopped[-1] or over
 
         summary, _ = run_job(

@@ -8,7 +8,8 @@ import shutil
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from wastenot.cli.bottom_lines import BottomLines
     from wastenot.control.session import Session
     from wastenot.control.status import Status, Summary
+    from wastenot.devices.protocol import Device
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 _INTERVAL_S = 1.0  # between live lines in a terminal
@@ -126,6 +128,23 @@ def _watch(child: Child, session: Session, shown: ShownOptions) -> None:
                 return
             except subprocess.TimeoutExpired:
                 live.show(session.status())
+
+
+@contextmanager
+def simulated_session(gpus: Sequence[Device], status: Status, shown: ShownOptions) -> Iterator[Callable[[Status], bool]]:
+    """A session of a simulated job; gives what shows where it stands, and says whether it is to stop."""
+    from wastenot.control.simulated_session import SimulatedSession
+
+    with ExitStack() as stack:
+        session = stack.enter_context(SimulatedSession(gpus, status))
+        serve_metrics_of(stack, shown, session.session)
+        live = stack.enter_context(Live(shown))
+
+        def watch(latest: Status) -> bool:
+            live.show(latest)
+            return session.watch(latest)
+
+        yield watch
 
 
 class Live:

@@ -19,6 +19,12 @@ from wastenot.planning.headline import Interval
 from wastenot.planning.switching import SwitchTime
 
 SCHEMA: Final = "wastenot.pipeline/1"
+OF_THE_PROFILE: Final = (
+    "name", "device", "origin", "gpus_per_stage", "replicas", "waiting_w", "transfer_s", "iteration_s", "iteration_j",
+    "baseline_clocks", "recomputes", "notes",
+)  # fmt: skip
+"""What a plan says as the profile that it was made from."""
+
 _INDENT = 2
 _ROW = re.compile(r"\[(?:\s|\d|,|\[|\])+\]")  # whole numbers only, however nested
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from itertools import chain
 
@@ -22,7 +22,17 @@ from wastenot.pipelines.model.profile import PipelineProfile
 from wastenot.pipelines.model.schedule import Instruction, PipelineSchedule
 from wastenot.pipelines.model.ways import Stretch
 from wastenot.pipelines.plan.confidence import judged_plan, keep_with_confidence
-from wastenot.pipelines.plan.plan import Clocks, FixedWork, Iteration, PipelinePlan, Promise, RankPlan, Rung, Way
+from wastenot.pipelines.plan.plan import (
+    OF_THE_PROFILE,
+    Clocks,
+    FixedWork,
+    Iteration,
+    PipelinePlan,
+    Promise,
+    RankPlan,
+    Rung,
+    Way,
+)
 from wastenot.planning.objective import DEFAULT_CONFIDENCE, Objective
 
 _EFFORT = Effort(steps=40_000)  # for improving one plan; some 5 to 10 s
@@ -139,23 +149,14 @@ def plan_pipeline(profile: PipelineProfile, schedule: PipelineSchedule, goal: Pi
     ways = _Ways(schedule, graph)
     ranks = ways.ranks(solved)
     plan = PipelinePlan(
-        name=profile.name,
-        device=profile.device,
-        origin=profile.origin,
+        **{name: getattr(profile, name) for name in OF_THE_PROFILE},
         schedule=schedule.name,
         stages=schedule.stages,
         micro_batches=schedule.micro_batches,
-        gpus_per_stage=profile.gpus_per_stage,
-        replicas=profile.replicas,
-        waiting_w=profile.waiting_w,
-        transfer_s=profile.transfer_s,
-        iteration_s=profile.iteration_s,
-        iteration_j=profile.iteration_j,
         max_slowdown=max_slowdown,
         within_s=float(deadline),
         until_s=until_s,
         baseline=Iteration(time_s=float(default_s), energy_j=total_j(profile, schedule, baseline, until_s)),
-        baseline_clocks=profile.baseline_clocks,
         predicted=Iteration(
             time_s=solved.time_s + profile.iteration_s, energy_j=total_j(profile, schedule, solved, until_s)
         ),
@@ -164,13 +165,8 @@ def plan_pipeline(profile: PipelineProfile, schedule: PipelineSchedule, goal: Pi
         ways=tuple(ways.listed),
         ranks=ranks,
         defaults=_defaults(profile, graph),
-        fixed=tuple(
-            FixedWork(stage=stage, name=name, time_s=each.time_s, energy_j=each.energy_j, overlapped=each.overlapped)
-            for (stage, name), each in profile.fixed.items()
-        ),
-        recomputes=profile.recomputes,
+        fixed=tuple(FixedWork(stage=stage, name=name, **asdict(each)) for (stage, name), each in profile.fixed.items()),
         time_limit_s=time_limit_s,
-        notes=profile.notes,
     )
     return PlannedPipeline(plan.sealed(), profile, schedule, graph, solved, baseline, graph.least_time())
 
