@@ -36,12 +36,10 @@ AllOption = Annotated[bool, option("All GPUs, or those of CUDA_VISIBLE_DEVICES."
 RestoreClocksOption = Annotated[
     str | None,
     option(
-        "Core (and memory) clocks that GPUs are locked to afterwards, instead of the driver's defaults.",
-        "MIN-MAX[,MIN-MAX]",
-        flag="--restore-clocks",
+        "Core (and memory) clocks that GPUs are locked to afterwards, instead of the driver's defaults.", "MIN-MAX[,MIN-MAX]"
     ),
 ]
-RealTimeOption = Annotated[bool, option("Let a simulated job take as long as a real one would.", flag="--real-time")]
+RealTimeOption = Annotated[bool, option("Let a simulated job take as long as a real one would.")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,7 @@ def option(help: str, metavar: str | None = None, *, flag: str | None = None, **
     Args:
         help: what it means.
         metavar: what stands for its value; ``None`` for a switch, and where the choices say it.
-        flag: where it is not the parameter's name: ``max_slowdown`` is ``--max-slowdown``. A type that several parameters
-            have names its flag, as it cannot know theirs.
+        flag: where it is not the parameter's name: ``max_slowdown`` is ``--max-slowdown``.
         more: of ``typer.Option``, such as ``parser`` and ``autocompletion``.
     """
     return typer.Option(*([] if flag is None else [flag]), metavar=metavar, help=help, **more)

@@ -26,104 +26,63 @@ if TYPE_CHECKING:
     from wastenot.planning.plan import Plan
     from wastenot.study.sweep import Sweep
 
-StudyOption = Annotated[str, option("The study: an SQLite file or a database URL.", "FILE|URL", flag="--study")]
-WorkloadOption = Annotated[str | None, option("Which workload, if the study has several.", "NAME", flag="--workload")]
+StudyOption = Annotated[str, option("The study: an SQLite file or a database URL.", "FILE|URL")]
+WorkloadOption = Annotated[str | None, option("Which workload, if the study has several.", "NAME")]
 EnergiesOption = Annotated[
     EnergyState | None,
     option(
         "Energies of kernels back to back (ssp, the default), of their first execution at full speed (sse), of each "
         "after the kernel before it (context), or at clocks that the GPU went through by itself (natural).",
-        flag="--energies",
     ),
 ]
 MeasuredGranularityOption = Annotated[
-    Granularity | None, option("What was measured as one; by default the finest there is.", flag="--granularity")
+    Granularity | None, option("What was measured as one; by default the finest there is.")
 ]
 JsonOption = Annotated[bool, option("Print one JSON document and nothing else.", flag="--json")]
-DryRunOption = Annotated[
-    bool, option("Say what would be measured and how long that takes; measure and write nothing.", flag="--dry-run")
-]
-OutOption = Annotated[Path | None, option("Write the result to this file.", "FILE", flag="--out")]
+DryRunOption = Annotated[bool, option("Say what would be measured and how long that takes; measure and write nothing.")]
+OutOption = Annotated[Path | None, option("Write the result to this file.", "FILE")]
 DeviceOption = Annotated[
     str,
-    option(
-        "sim:NAME, sim:FILE.toml, recorded:STUDY or nvidia:INDEX.", "D", flag="--device", autocompletion=completing.devices
-    ),
+    option("sim:NAME, sim:FILE.toml, recorded:STUDY or nvidia:INDEX.", "D", autocompletion=completing.devices),
 ]
-SeedOption = Annotated[int, option("Seed of the noise of a simulated GPU.", "N", flag="--seed", min=0)]
+SeedOption = Annotated[int, option("Seed of the noise of a simulated GPU.", "N", min=0)]
 PowerLimitsOption = Annotated[
     str | None,
     option(
         "Power limits to try, the clocks left to the driver; with --core, --core-step or --memory, every combination.",
         "W,...",
-        flag="--power-limit",
     ),
 ]
-BudgetOption = Annotated[
-    str | None, option("Device time to spend at most, such as 90s, 45m or 2h.", "TIME", flag="--budget")
-]
+BudgetOption = Annotated[str | None, option("Device time to spend at most, such as 90s, 45m or 2h.", "TIME")]
 MaxSlowdownOption = Annotated[
     float,
-    option("Slowdown allowed, such as 2% or 0.02.", "X", flag="--max-slowdown", parser=quantities.slowdown),
+    option("Slowdown allowed, such as 2% or 0.02.", "X", parser=quantities.slowdown),
 ]
 ConfidenceOption = Annotated[
     float | None,
     option(
         "Keep the slowdown limit with this confidence despite noise; 0.95 where the study has repeats or standard errors.",
         "C",
-        flag="--confidence",
         parser=quantities.share,
     ),
 ]
-AsMeasuredOption = Annotated[
-    bool, option("Take the numbers as they stand, lucky ones included; promises nothing.", flag="--as-measured")
-]
-GranularityOption = Annotated[
-    Granularity, option("What gets clocks of its own: each kernel, each pass, or the iteration.", flag="--granularity")
-]
+AsMeasuredOption = Annotated[bool, option("Take the numbers as they stand, lucky ones included; promises nothing.")]
+GranularityOption = Annotated[Granularity, option("What gets clocks of its own: each kernel, each pass, or the iteration.")]
 ToleranceOption = Annotated[
     float,
     option(
         "How much the core clocks of kernels that share a setting may differ.",
         "MHZ",
-        flag="--clock-tolerance",
         parser=quantities.megahertz,
     ),
 ]
-SwitchTimeOption = Annotated[
-    float | None,
-    option(
-        "How long the device takes to switch clocks, such as 30ms; decides what can be applied today. Default: as "
-        "measured by 'wastenot device latency', else stated or assumed.",
-        "SECONDS",
-        flag="--switch-time",
-        parser=quantities.seconds,
-    ),
-]
-MinDwellOption = Annotated[
-    float,
-    option(
-        "Least time between two requests of the plan's schedule, such as 100ms; never less than a switch takes.",
-        "SECONDS",
-        flag="--min-dwell",
-        parser=quantities.seconds,
-    ),
-]
-SwitchingDeviceOption = Annotated[
-    str | None,
-    option("Whose switching times to plan for, such as h200; default: the study's GPU.", "GPU", flag="--device"),
-]
-LatencyOption = Annotated[
-    Path | None,
-    option("How long switches take, measured by 'wastenot device latency'; default: the study's.", "FILE", flag="--latency"),
-]
-OriginOption = Annotated[Origin, option("Where the numbers come from; shown wherever the numbers are.", flag="--origin")]
+OriginOption = Annotated[Origin, option("Where the numbers come from; shown wherever the numbers are.")]
 DtypeOption = Annotated[
     str,
-    option("Data type of activations and weights.", "|".join(DTYPE_BYTES), flag="--dtype", autocompletion=completing.dtypes),
+    option("Data type of activations and weights.", "|".join(DTYPE_BYTES), autocompletion=completing.dtypes),
 ]
-PageOption = Annotated[Path | None, option("Write a page to this file.", "FILE.html", flag="--page")]
-FiguresOption = Annotated[Path | None, option("Write every figure as SVG, PDF and PNG.", "DIR", flag="--figures")]
+PageOption = Annotated[Path | None, option("Write a page to this file.", "FILE.html")]
+FiguresOption = Annotated[Path | None, option("Write every figure as SVG, PDF and PNG.", "DIR")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,10 +148,31 @@ class PlanOptions:
         option("What must keep the slowdown limit: the whole iteration, or each unit by itself."),
     ] = "global"
     clock_tolerance: ToleranceOption = 0.0
-    switch_time: SwitchTimeOption = None
-    latency: LatencyOption = None
-    min_dwell: MinDwellOption = 0.0
-    device: SwitchingDeviceOption = None
+    switch_time: Annotated[
+        float | None,
+        option(
+            "How long the device takes to switch clocks, such as 30ms; decides what can be applied today. Default: as "
+            "measured by 'wastenot device latency', else stated or assumed.",
+            "SECONDS",
+            parser=quantities.seconds,
+        ),
+    ] = None
+    latency: Annotated[
+        Path | None,
+        option("How long switches take, measured by 'wastenot device latency'; default: the study's.", "FILE"),
+    ] = None
+    min_dwell: Annotated[
+        float,
+        option(
+            "Least time between two requests of the plan's schedule, such as 100ms; never less than a switch takes.",
+            "SECONDS",
+            parser=quantities.seconds,
+        ),
+    ] = 0.0
+    device: Annotated[
+        str | None,
+        option("Whose switching times to plan for, such as h200; default: the study's GPU.", "GPU"),
+    ] = None
 
     def plan(self, sweep: Sweep) -> Plan:
         """The plan of a sweep."""
