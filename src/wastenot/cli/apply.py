@@ -56,10 +56,7 @@ def apply(
             parser=quantities.seconds,
         ),
     ] = None,
-    iterations: Annotated[
-        int | None,
-        option("Iterations of a simulated job; by default five minutes of them.", "N"),
-    ] = None,
+    iterations: Annotated[int | None, option("Iterations of a simulated job; by default five minutes of them.", "N")] = None,
     real_time: RealTimeOption = False,
     seed: Annotated[int, option("Seed of the order of comparisons, and of a simulated job.", "N")] = 0,
     out: Annotated[Path | None, option("Write a summary of the run to this file, as JSON.", "FILE")] = None,

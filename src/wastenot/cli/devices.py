@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 def sensor(
     device: DeviceOption,
     kernel: Annotated[
-        str,
-        option("The load: a steady, heavy kernel, such as gemm:4096.", "K", autocompletion=completing.kernels),
+        str, option("The load: a steady, heavy kernel, such as gemm:4096.", "K", autocompletion=completing.kernels)
     ] = "gemm:4096",
     budget: Annotated[str, option("Device time to spend at most, such as 60s.", "TIME")] = "60s",
     out: Annotated[Path | None, option("Write the result, for wastenot profile run --sensors.", "FILE.json")] = None,

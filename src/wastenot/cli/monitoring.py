@@ -31,22 +31,17 @@ _LONGEST_NAME = 80  # of the program, in the summary
 def monitor(
     command: Annotated[list[str], argument("The program and its arguments, after --.", "-- COMMAND")],
     device: Annotated[
-        str,
-        option("GPUs to watch, such as nvidia:0,nvidia:1; or sim:h200.", "D,...|all", autocompletion=completing.devices),
+        str, option("GPUs to watch, such as nvidia:0,nvidia:1; or sim:h200.", "D,...|all", autocompletion=completing.devices)
     ] = "all",
     csv: Annotated[Path | None, option("Write the readings of each interval to this file.", "FILE")] = None,
     interval: Annotated[
-        float,
-        option("Interval between lines shown or written, in seconds.", "S", parser=quantities.seconds),
+        float, option("Interval between lines shown or written, in seconds.", "S", parser=quantities.seconds)
     ] = 1.0,
     metrics_port: Annotated[
         int | None,
         option("Serve energy and power to Prometheus, and to 'wastenot serve bench --meter', on this port.", "PORT"),
     ] = None,
-    metrics_host: Annotated[
-        str,
-        option("Listen there; 0.0.0.0 lets other machines read them.", "ADDRESS"),
-    ] = "127.0.0.1",
+    metrics_host: Annotated[str, option("Listen there; 0.0.0.0 lets other machines read them.", "ADDRESS")] = "127.0.0.1",
     quiet: Annotated[bool, option("Show nothing while the program runs.")] = False,
     *,
     price_options: PriceOptions,

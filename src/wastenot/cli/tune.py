@@ -68,8 +68,7 @@ def tune(
     ] = None,
     max_slowdown: MaxSlowdownOption = 0.0,
     knobs: Annotated[
-        Literal["both", "clocks", "limits"],
-        option("What to try: core clocks, power limits, or both.", flag="--settings"),
+        Literal["both", "clocks", "limits"], option("What to try: core clocks, power limits, or both.", flag="--settings")
     ] = "both",
     core: Annotated[str | None, option("Core clocks to choose from, instead of steps of 1 %.", "MHZ,...")] = None,
     power_limit: Annotated[str | None, option("Power limits to choose from, likewise.", "W,...")] = None,
@@ -85,8 +84,7 @@ def tune(
     dry_run: Annotated[bool, option("Say what would be tried; run nothing and set nothing.")] = False,
     restore_clocks: RestoreClocksOption = None,
     iterations: Annotated[
-        int | None,
-        option(f"Iterations of a simulated job; {_THEN} after the search by default.", "N"),
+        int | None, option(f"Iterations of a simulated job; {_THEN} after the search by default.", "N")
     ] = None,
     real_time: RealTimeOption = False,
     seed: Annotated[int, option("Seed of the order of trials, and of a simulated job.", "N")] = 0,

@@ -47,10 +47,9 @@ class ShownOptions:
     """What is shown of a run, and its page."""
 
     page: PageOption = None
-    metrics_port: Annotated[
-        int | None,
-        option("Serve metrics to Prometheus on this port; 0 takes a free one.", "PORT"),
-    ] = None
+    metrics_port: Annotated[int | None, option("Serve metrics to Prometheus on this port; 0 takes a free one.", "PORT")] = (
+        None
+    )
     interval: Annotated[
         float | None,
         option("Time between lines shown; by default 1 s in a terminal, 60 s elsewhere.", "S", parser=quantities.seconds),

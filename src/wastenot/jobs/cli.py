@@ -39,23 +39,15 @@ def jobs(study: StudyOption, as_json: JsonOption = False) -> None:
 def job(
     name: Annotated[str, argument("The job.", "NAME")],
     study: StudyOption,
-    device: Annotated[
-        str | None,
-        option("Which device, if it has run on several; by default the latest.", "LABEL"),
-    ] = None,
+    device: Annotated[str | None, option("Which device, if it has run on several; by default the latest.", "LABEL")] = None,
     within: Annotated[
-        float | None,
-        option("Ask: least energy of runs that take at most so long.", "TIME", parser=quantities.seconds),
+        float | None, option("Ask: least energy of runs that take at most so long.", "TIME", parser=quantities.seconds)
     ] = None,
     power_budget: Annotated[
-        float | None,
-        option("Ask: least time of runs at such a mean power.", "W", parser=quantities.watts),
+        float | None, option("Ask: least time of runs at such a mean power.", "W", parser=quantities.watts)
     ] = None,
     runs: Annotated[int, option("How many runs to list, the latest first.", "N", min=0)] = _SHOWN,
-    retry_memory: Annotated[
-        bool,
-        option("Let batch sizes that did not fit into its memory be tried there again."),
-    ] = False,
+    retry_memory: Annotated[bool, option("Let batch sizes that did not fit into its memory be tried there again.")] = False,
     page: PageOption = None,
     figures: FiguresOption = None,
     as_json: JsonOption = False,

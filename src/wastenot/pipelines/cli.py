@@ -45,19 +45,14 @@ class ModelOptions:
     """How a model is cut into a pipeline, where it is not the default of its family."""
 
     partition: Annotated[
-        str,
-        option("Layers of each stage; or balanced: the slowest is as fast as can be; or least-energy.", "N,N,...|KIND"),
+        str, option("Layers of each stage; or balanced: the slowest is as fast as can be; or least-energy.", "N,N,...|KIND")
     ] = "balanced"
-    tensor_parallel: Annotated[
-        int | None,
-        option("GPUs that share a stage; by default as few as hold the model.", "N"),
-    ] = None
+    tensor_parallel: Annotated[int | None, option("GPUs that share a stage; by default as few as hold the model.", "N")] = (
+        None
+    )
     data_parallel: Annotated[int, option("Pipelines beside each other.", "N")] = 1
     micro_batch: Annotated[int | None, option("Sequences of a micro-batch; 1 by default.", "N")] = None
-    sequence: Annotated[
-        int | None,
-        option("Tokens of a sequence; by default those of the model's training.", "N"),
-    ] = None
+    sequence: Annotated[int | None, option("Tokens of a sequence; by default those of the model's training.", "N")] = None
     recompute: Annotated[bool, option("The backward runs the forward again first, instead of keeping activations.")] = False
 
     def cut(self, granularity: Settings, waiting_power_w: float | None, as_measured: bool) -> StageOptions:
@@ -123,10 +118,7 @@ def pipeline(
             autocompletion=completing.devices,
         ),
     ] = None,
-    study: Annotated[
-        str | None,
-        option("Keeps what is measured; without MODEL: take what it holds.", "FILE|URL"),
-    ] = None,
+    study: Annotated[str | None, option("Keeps what is measured; without MODEL: take what it holds.", "FILE|URL")] = None,
     workload: WorkloadOption = None,
     granularity: Annotated[
         Literal["instruction", "layer", "kernel", "schedule"],
@@ -139,12 +131,10 @@ def pipeline(
     confidence: ConfidenceOption = None,
     as_measured: AsMeasuredOption = False,
     straggler: Annotated[
-        str | None,
-        option("Another pipeline is slower, and all wait for it: 1.2 (times as long), 20% or 3.4s.", "X|TIME"),
+        str | None, option("Another pipeline is slower, and all wait for it: 1.2 (times as long), 20% or 3.4s.", "X|TIME")
     ] = None,
     frontier: Annotated[
-        int | None,
-        option("List N plans from the fastest to that of least energy, with bounds.", "N"),
+        int | None, option("List N plans from the fastest to that of least energy, with bounds.", "N")
     ] = None,
     switch_time: Annotated[
         str | None,

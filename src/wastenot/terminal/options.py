@@ -32,7 +32,7 @@ EnergiesOption = Annotated[
     EnergyState | None,
     option(
         "Energies of kernels back to back (ssp, the default), of their first execution at full speed (sse), of each "
-        "after the kernel before it (context), or at clocks that the GPU went through by itself (natural).",
+        "after the kernel before it (context), or at clocks that the GPU went through by itself (natural)."
     ),
 ]
 MeasuredGranularityOption = Annotated[
@@ -42,8 +42,7 @@ JsonOption = Annotated[bool, option("Print one JSON document and nothing else.",
 DryRunOption = Annotated[bool, option("Say what would be measured and how long that takes; measure and write nothing.")]
 OutOption = Annotated[Path | None, option("Write the result to this file.", "FILE")]
 DeviceOption = Annotated[
-    str,
-    option("sim:NAME, sim:FILE.toml, recorded:STUDY or nvidia:INDEX.", "D", autocompletion=completing.devices),
+    str, option("sim:NAME, sim:FILE.toml, recorded:STUDY or nvidia:INDEX.", "D", autocompletion=completing.devices)
 ]
 SeedOption = Annotated[int, option("Seed of the noise of a simulated GPU.", "N", min=0)]
 PowerLimitsOption = Annotated[
@@ -54,10 +53,7 @@ PowerLimitsOption = Annotated[
     ),
 ]
 BudgetOption = Annotated[str | None, option("Device time to spend at most, such as 90s, 45m or 2h.", "TIME")]
-MaxSlowdownOption = Annotated[
-    float,
-    option("Slowdown allowed, such as 2% or 0.02.", "X", parser=quantities.slowdown),
-]
+MaxSlowdownOption = Annotated[float, option("Slowdown allowed, such as 2% or 0.02.", "X", parser=quantities.slowdown)]
 ConfidenceOption = Annotated[
     float | None,
     option(
@@ -69,17 +65,11 @@ ConfidenceOption = Annotated[
 AsMeasuredOption = Annotated[bool, option("Take the numbers as they stand, lucky ones included; promises nothing.")]
 GranularityOption = Annotated[Granularity, option("What gets clocks of its own: each kernel, each pass, or the iteration.")]
 ToleranceOption = Annotated[
-    float,
-    option(
-        "How much the core clocks of kernels that share a setting may differ.",
-        "MHZ",
-        parser=quantities.megahertz,
-    ),
+    float, option("How much the core clocks of kernels that share a setting may differ.", "MHZ", parser=quantities.megahertz)
 ]
 OriginOption = Annotated[Origin, option("Where the numbers come from; shown wherever the numbers are.")]
 DtypeOption = Annotated[
-    str,
-    option("Data type of activations and weights.", "|".join(DTYPE_BYTES), autocompletion=completing.dtypes),
+    str, option("Data type of activations and weights.", "|".join(DTYPE_BYTES), autocompletion=completing.dtypes)
 ]
 PageOption = Annotated[Path | None, option("Write a page to this file.", "FILE.html")]
 FiguresOption = Annotated[Path | None, option("Write every figure as SVG, PDF and PNG.", "DIR")]
@@ -111,8 +101,7 @@ class PlanOptions:
     """What a plan is to achieve."""
 
     objective: Annotated[
-        ObjectiveKind,
-        option("; ".join(f"{name}: {rules.help}" for name, rules in KINDS.items()) + "."),
+        ObjectiveKind, option("; ".join(f"{name}: {rules.help}" for name, rules in KINDS.items()) + ".")
     ] = "waste"
     max_slowdown: Annotated[
         float | None,
@@ -133,20 +122,17 @@ class PlanOptions:
         ),
     ] = None
     run_at: Annotated[
-        str | None,
-        option("When the run begins, with --run-time; by default at any time of day.", "HH:MM"),
+        str | None, option("When the run begins, with --run-time; by default at any time of day.", "HH:MM")
     ] = None
     run_time: Annotated[
-        float | None,
-        option("How long it takes at the default clocks: 8h.", "TIME", parser=quantities.seconds),
+        float | None, option("How long it takes at the default clocks: 8h.", "TIME", parser=quantities.seconds)
     ] = None
     confidence: ConfidenceOption = None
     as_measured: AsMeasuredOption = False
     granularity: GranularityOption = "kernel"
-    scope: Annotated[
-        Scope,
-        option("What must keep the slowdown limit: the whole iteration, or each unit by itself."),
-    ] = "global"
+    scope: Annotated[Scope, option("What must keep the slowdown limit: the whole iteration, or each unit by itself.")] = (
+        "global"
+    )
     clock_tolerance: ToleranceOption = 0.0
     switch_time: Annotated[
         float | None,
@@ -158,8 +144,7 @@ class PlanOptions:
         ),
     ] = None
     latency: Annotated[
-        Path | None,
-        option("How long switches take, measured by 'wastenot device latency'; default: the study's.", "FILE"),
+        Path | None, option("How long switches take, measured by 'wastenot device latency'; default: the study's.", "FILE")
     ] = None
     min_dwell: Annotated[
         float,
@@ -170,8 +155,7 @@ class PlanOptions:
         ),
     ] = 0.0
     device: Annotated[
-        str | None,
-        option("Whose switching times to plan for, such as h200; default: the study's GPU.", "GPU"),
+        str | None, option("Whose switching times to plan for, such as h200; default: the study's GPU.", "GPU")
     ] = None
 
     def plan(self, sweep: Sweep) -> Plan:
@@ -218,14 +202,10 @@ class ShapeOptions:
         option("A training iteration, or a phase of serving.", "training|prefill|decode", autocompletion=completing.phases),
     ] = "training"
     batch: Annotated[
-        int | None,
-        option("Sequences per batch. Default: 40 in training, 4 in prefill, 64 in decode.", "N"),
+        int | None, option("Sequences per batch. Default: 40 in training, 4 in prefill, 64 in decode.", "N")
     ] = None
     sequence: Annotated[int, option("Tokens per sequence; in decode, tokens in the key-value cache.", "N")] = 1024
-    tensor_parallel: Annotated[
-        int,
-        option("GPUs that share each matrix product; one GPU's kernels count.", "N"),
-    ] = 1
+    tensor_parallel: Annotated[int, option("GPUs that share each matrix product; one GPU's kernels count.", "N")] = 1
     sequence_parallel: Annotated[bool, option("These GPUs also share norms, residuals, embedding and loss.")] = False
     dtype: DtypeOption = "bf16"
     attention: Annotated[
@@ -237,8 +217,7 @@ class ShapeOptions:
         ),
     ] = "unfused"
     optimizer: Annotated[
-        str,
-        option("Whether a training iteration updates the weights.", "none|adamw", autocompletion=completing.optimizers),
+        str, option("Whether a training iteration updates the weights.", "none|adamw", autocompletion=completing.optimizers)
     ] = "none"
 
     def shape(self) -> Shape:

@@ -18,26 +18,19 @@ if TYPE_CHECKING:
 
 def straggler(
     plan: Annotated[
-        Path | None,
-        argument("Serve this plan, made with 'wastenot pipeline plan --frontier'.", "[PLAN.json]"),
+        Path | None, argument("Serve this plan, made with 'wastenot pipeline plan --frontier'.", "[PLAN.json]")
     ] = None,
     replicas: Annotated[int | None, option("Pipelines beside each other; by default as the plan says.", "N")] = None,
     at: Annotated[
-        str | None,
-        option("Where the server listens; by default a socket of the user's.", "PATH|HOST:PORT"),
+        str | None, option("Where the server listens; by default a socket of the user's.", "PATH|HOST:PORT")
     ] = None,
-    token_file: Annotated[
-        Path | None,
-        option("File of the token that ranks must know, for HOST:PORT.", "FILE"),
-    ] = None,
+    token_file: Annotated[Path | None, option("File of the token that ranks must know, for HOST:PORT.", "FILE")] = None,
     tell: Annotated[
-        float | None,
-        option("Tell the server that --replica is slower, as 20%.", "X", parser=quantities.slowdown),
+        float | None, option("Tell the server that --replica is slower, as 20%.", "X", parser=quantities.slowdown)
     ] = None,
     replica: Annotated[int | None, option("The pipeline that --tell or --clear is about, from 0.", "N")] = None,
     lasts: Annotated[
-        float | None,
-        option("Time for which --tell holds, as 60s.", "S", flag="--for", parser=quantities.seconds),
+        float | None, option("Time for which --tell holds, as 60s.", "S", flag="--for", parser=quantities.seconds)
     ] = None,
     clear: Annotated[bool, option("What was told holds no more; what is measured counts.")] = False,
     status: Annotated[bool, option("Show who is slow, and what each pipeline runs.")] = False,
