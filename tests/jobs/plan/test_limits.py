@@ -178,5 +178,5 @@ def test_what_is_forgotten_is_measured_anew():
     known = Limits(terms())
     explored(known)
     held = known.best(64)
-    known.forget(64, held)
+    known.forget(64)
     assert not known.known(64, held) and known.next(64, seen_s=3600.0) is not None

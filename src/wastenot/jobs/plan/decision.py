@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -83,14 +82,3 @@ class Policy(Protocol):
 
     def ended(self, run: JobRun) -> None:
         """Take note of what became of a run."""
-
-
-def replay(policy: Policy, speeds: Iterable[Speed], runs: Iterable[JobRun]) -> Policy:
-    """Tell a policy all that a study holds of a job."""
-    for speed in speeds:
-        policy.measured(speed)
-    for run in runs:
-        policy.began(run)
-        if run.outcome != "running":
-            policy.ended(run)
-    return policy
