@@ -69,16 +69,20 @@ class Policy(Protocol):
 
     def measured(self, speed: Speed) -> None:
         """Take note of how fast the job runs at a batch size and setting."""
+        del speed
 
     def choose(self, rng: np.random.Generator) -> Decision:
         """The batch size for a run that begins now."""
 
     def began(self, run: JobRun) -> None:
         """Take note of a run that is in flight from now on."""
+        del run
 
     def goes_on(self, run: JobRun) -> Verdict:
         """Whether a run in flight goes on after an epoch that did not reach the target."""
+        del run
         return Verdict(go_on=True)
 
     def ended(self, run: JobRun) -> None:
         """Take note of what became of a run."""
+        del run

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack, cast
+from typing import TYPE_CHECKING, Unpack
 
 from wastenot.core.errors import BadInputError
 from wastenot.core.setting import Setting
@@ -146,7 +146,7 @@ def measure_pipeline(
         elif isinstance(partition, str):
             rough = measure(tasks, core_step_mhz=None)
             partition = StageModel.of(rough, replace(cut, as_measured=True)).balanced(schedule.stages)
-        tasks = whole_tasks(tasks, cast("Sequence[int]", partition), how)
+        tasks = whole_tasks(tasks, partition, how)
     return measure(tasks, study, core_step_mhz=core_step_mhz, command=command)
 
 
@@ -165,8 +165,9 @@ def estimate_pipeline(
     how = (options or StageOptions()).run_by(schedule)
     check_cut(tasks, schedule, how.partition)
     if how.settings == "instruction":
-        equal = isinstance(how.partition, str)
-        cut = balanced(layers_of(tasks.kernels), schedule.stages, 1.0) if equal else how.partition
+        cut = how.partition
+        if isinstance(cut, str):
+            cut = balanced(layers_of(tasks.kernels), schedule.stages, 1.0)
         tasks = whole_tasks(tasks, cut, how)
     return estimate_sweep(device, tasks, stage_settings(device), {}, rounds=BASELINE_ROUNDS)
 
