@@ -226,7 +226,7 @@ def job_document(overview: JobOverview, study: str) -> dict[str, Any]:
         "cost_unit": "s" if in_seconds(terms) else "J",
         "against_default": None if against is None else as_values(against),
         "history": [
-            _without_device(as_values(each.run)) | {"cost": each.cost, "regret": each.regret, "why": each.why}
+            _of_run(as_values(each.run)) | {"cost": each.cost, "regret": each.regret, "why": each.why}
             for each in overview.history
         ],
         "elsewhere": overview.elsewhere,
@@ -241,9 +241,10 @@ def job_document(overview: JobOverview, study: str) -> dict[str, Any]:
     }
 
 
-def _without_device(run: dict[str, Any]) -> dict[str, Any]:
-    """A run of an overview, which is of one device."""
-    return {name: value for name, value in run.items() if name != "device"}
+def _of_run(run: dict[str, Any]) -> dict[str, Any]:
+    """A run of an overview, which is of one device: first what was run, then what came of it."""
+    del run["device"]
+    return {name: run.pop(name) for name in ("number", "batch_size", "setting")} | run
 
 
 def _pair(overview: JobOverview, pair: Pair) -> dict[str, Any]:
