@@ -23,8 +23,9 @@ from testbed.job_changes import best_moved, on_another_device
 from wastenot.jobs.judge.made import made_jobs
 from wastenot.jobs.judge.simulate import Recurrences, simulate
 from wastenot.jobs.judge.trace import JobTrace
-from wastenot.jobs.plan.decision import Policy, replay
+from wastenot.jobs.plan.decision import Policy
 from wastenot.jobs.plan.learner import Learner
+from wastenot.jobs.plan.remembered import recall
 from wastenot.jobs.tables.records import JobRun, Speed
 
 JUDGES, MOVED = range(7_000, 7_002), range(8_000, 8_002)
@@ -133,7 +134,7 @@ def regrets(trace: JobTrace, seed: int) -> tuple[float, float]:
     moved = on_another_device(trace, seed)
 
     def warm(there: JobTrace) -> Policy:
-        return replay(Learner(there.terms, there.device), known.speeds, known.runs)
+        return recall(Learner(there.terms, there.device), there.terms, known.speeds, known.runs)
 
     def cold(there: JobTrace) -> Policy:
         return Learner(there.terms, there.device)

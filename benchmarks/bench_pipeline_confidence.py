@@ -25,7 +25,7 @@ from wastenot.devices.simulated.device import SimulatedDevice
 from wastenot.pipelines.model.iteration_graph import pipeline_graph
 from wastenot.pipelines.model.measured_profile import measure_stages, stage_tasks, whole_tasks
 from wastenot.pipelines.model.schedules import build_schedule
-from wastenot.pipelines.model.stages import StageModel
+from wastenot.pipelines.model.stages import StageModel, StageOptions
 from wastenot.pipelines.plan.confidence import PipelineDraws, keep_with_confidence
 from wastenot.planning.noise.temperature import baseline_temperature_c
 
@@ -64,7 +64,7 @@ def judged(name: str, stages: int, micro_batches: int, preset: str, seeds: range
     tasks = stage_tasks(name, stages)
     schedule = build_schedule("1f1b", ranks=stages, micro_batches=micro_batches)
     rough = measure_stages(open_device(f"sim:{preset}"), tasks, core_step_mhz=None)
-    partition = StageModel.of(rough, as_measured=True).balanced(stages)
+    partition = StageModel.of(rough, options=StageOptions(as_measured=True)).balanced(stages)
     whole = whole_tasks(tasks, partition)
     for seed in seeds:
         device = open_device(f"sim:{preset}", seed=seed)
@@ -91,7 +91,8 @@ def judged(name: str, stages: int, micro_batches: int, preset: str, seeds: range
                 chosen = [int(graph.ways(kind)[at].options[0]) for kind, at in zip(graph.kind, way, strict=True)]
                 time_s, energy_j = truth.of(np.array(chosen, dtype=np.intp))
                 changed = energy_j / base_j - 1.0
-                inside = sure.energy_change[1] <= changed <= sure.energy_change[2] if confident else None
+                low, high = sure.promise.energy_change_interval
+                inside = low <= changed <= high if confident else None
                 yield Row(case, seed, slowdown, confident, time_s / base_s - 1.0, changed, inside)
 
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from benchmarks.kept import keep
 from benchmarks.verdict import Verdict
-from testbed.pipeline_lockstep import Faults, simulate_pipeline
+from testbed.pipeline_lockstep import Faults, RankExecutions, simulate_pipeline
 from testbed.pipeline_work import Course, KernelWork
 from wastenot.core.setting import Setting
 from wastenot.devices.open import open_device, simulated_device
@@ -33,12 +33,12 @@ from wastenot.devices.simulated.hardware import Switching
 from wastenot.devices.simulated.preset import find_preset
 from wastenot.pipelines.model.measured_profile import measure_stages, stage_tasks
 from wastenot.pipelines.model.schedules import one_forward_one_backward
-from wastenot.pipelines.model.stages import StageModel
+from wastenot.pipelines.model.stages import StageModel, StageOptions
 from wastenot.pipelines.model.ways import SETTINGS
 from wastenot.pipelines.plan.plan import PipelinePlan
-from wastenot.pipelines.plan.planner import plan_pipeline
+from wastenot.pipelines.plan.planner import PipelineGoal, plan_pipeline
 from wastenot.pipelines.plan.rank_steps import PlanGraph
-from wastenot.pipelines.run.rank_execution import RankExecution, RankExecutions
+from wastenot.pipelines.run.rank_execution import RankExecution
 from wastenot.planning.planner import Planner
 from wastenot.planning.switching import SwitchTime, switch_time
 from wastenot.workloads.stages import stage_work
@@ -110,8 +110,8 @@ def case(card: str, model: str, stages: int, micro_batches: int) -> list[dict[st
     for slowdown in SLOWDOWNS:
         for settings in SETTINGS:
             began = time.process_time()
-            stage_model = StageModel.of(planner, settings=settings)
-            made = plan_pipeline(stage_model.profile(partition), schedule, max_slowdown=slowdown)
+            stage_model = StageModel.of(planner, options=StageOptions(settings=settings))
+            made = plan_pipeline(stage_model.profile(partition), schedule, goal=PipelineGoal(max_slowdown=slowdown))
             plan, before, found = made.plan, made.plan.baseline, made.plan.predicted
             row = {
                 "card": card, "model": model, "stages": stages, "micro_batches": micro_batches,

@@ -25,18 +25,18 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from benchmarks.verdict import Verdict
-from testbed.pipeline_lockstep import Faults, SimulatedRun, simulate_pipeline
+from testbed.pipeline_lockstep import Faults, RankExecutions, SimulatedRun, simulate_pipeline
 from testbed.pipeline_work import KernelWork, calls_of_stages
 from wastenot.devices.open import open_device, simulated_device
 from wastenot.devices.simulated.preset import find_preset
 from wastenot.meters.tasks import WorkloadTasks
 from wastenot.pipelines.model.measured_profile import measure_stages, stage_tasks
 from wastenot.pipelines.model.schedules import build_schedule
-from wastenot.pipelines.model.stages import StageModel
-from wastenot.pipelines.plan.planner import PlannedPipeline, plan_pipeline
+from wastenot.pipelines.model.stages import StageModel, StageOptions
+from wastenot.pipelines.plan.planner import PipelineGoal, PlannedPipeline, plan_pipeline
 from wastenot.pipelines.plan.rank_steps import PlanGraph
 from wastenot.pipelines.plan.switched import with_switching
-from wastenot.pipelines.run.rank_execution import RankExecution, RankExecutions
+from wastenot.pipelines.run.rank_execution import RankExecution
 from wastenot.planning.planner import Planner
 from wastenot.planning.switching import switch_time
 
@@ -103,10 +103,10 @@ def prepare(case: Case, seed: int) -> Prepared:
     tasks, planner = measured(case.preset, case.model, case.ranks, seed)
     split = any(each.name == "backward_weight" for each in schedule.instructions)
     early = any(each.name == "recomputation" for each in schedule.instructions)
-    model = StageModel.of(planner, split_backward=split, recomputation="early" if early else "none")
+    model = StageModel.of(planner, options=StageOptions(split_backward=split, recomputation="early" if early else "none"))
     partition = model.balanced(schedule.stages)
     profile = model.profile(partition)
-    made = plan_pipeline(profile, schedule, max_slowdown=case.max_slowdown + 1e-12)
+    made = plan_pipeline(profile, schedule, goal=PipelineGoal(max_slowdown=case.max_slowdown + 1e-12))
     return Prepared(case, made, model, tasks, partition)
 
 

@@ -24,6 +24,7 @@ from wastenot.devices.simulated.physics import OperatingPoint
 from wastenot.frontiers.graph import Graph
 from wastenot.pipelines.model.schedule import Instruction
 from wastenot.pipelines.plan.rank_steps import PlanGraph
+from wastenot.pipelines.run.rank_execution import RankExecution
 
 SEEN_S = 2e-4
 """How long after an instruction began its mark is seen."""
@@ -108,6 +109,30 @@ class PipelineDriver(Protocol):
 
     def act(self, now_s: float) -> None:
         """Do what is due."""
+
+
+class RankExecutions:
+    """The ranks of a pipeline whose GPUs are controlled together.
+
+    Args:
+        ranks: by rank.
+    """
+
+    def __init__(self, ranks: Sequence[RankExecution]) -> None:
+        self.ranks = tuple(ranks)
+
+    def begin(self, rank: int, step: int, now_s: float) -> None:
+        """A rank's GPU began an instruction."""
+        self.ranks[rank].begin(step, now_s)
+
+    def due_s(self) -> float:
+        """When to act next; infinite for never."""
+        return min(rank.due_s for rank in self.ranks)
+
+    def act(self, now_s: float) -> None:
+        """Do what is due."""
+        for rank in self.ranks:
+            rank.act(now_s)
 
 
 def simulate_pipeline(

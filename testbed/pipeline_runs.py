@@ -10,7 +10,7 @@ from wastenot.pipelines.model.profile import PipelineProfile
 from wastenot.pipelines.model.schedule import PipelineSchedule
 from wastenot.pipelines.model.schedules import one_forward_one_backward
 from wastenot.pipelines.plan.plan import PipelinePlan
-from wastenot.pipelines.plan.planner import plan_pipeline
+from wastenot.pipelines.plan.planner import PipelineGoal, plan_pipeline
 
 CLOCKS_MHZ = tuple(float(each) for each in range(900, 1981, 90))
 
@@ -40,4 +40,4 @@ def planned(
 ) -> PipelinePlan:
     """The plan of least energy for 1F1B, or another schedule, within a slowdown."""
     schedule = schedule or one_forward_one_backward(profile.stages, micro_batches)
-    return plan_pipeline(profile, schedule, max_slowdown=slower).plan
+    return plan_pipeline(profile, schedule, goal=PipelineGoal(max_slowdown=slower)).plan

@@ -58,12 +58,12 @@ def _keep(store: JobStore, stored: StoredJob, run: JobRun, why: str) -> None:
     flight = store.begin(
         stored.terms, run.device, lambda _: Decision(run.batch_size, why), used=lambda: (used[0] or 0.0, used[1])
     )
-    flight.measured([speed for speed in stored.speeds if speed.batch_size == run.batch_size] if run.number == 1 else [])
+    flight.save(speeds=[speed for speed in stored.speeds if speed.batch_size == run.batch_size] if run.number == 1 else [])
     for _ in range(run.epochs):
         flight.count(run.metric, run.setting)
     used[:] = [run.time_s, run.energy_j]
     if run.number == len(stored.runs):
-        flight.measured(stored.speeds)
+        flight.save(speeds=stored.speeds)
     if run.outcome == "running":
         flight.save()
     elif run.outcome == "lost":

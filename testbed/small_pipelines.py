@@ -14,7 +14,7 @@ from wastenot.frontiers.algebra import choice
 from wastenot.pipelines.model.profile import Fixed, PipelineProfile
 from wastenot.pipelines.model.schedules import build_schedule
 from wastenot.pipelines.plan import planner, savings
-from wastenot.pipelines.plan.planner import PlannedPipeline, frontier_rungs, plan_pipeline, with_rungs
+from wastenot.pipelines.plan.planner import PipelineGoal, PlannedPipeline, frontier_rungs, plan_pipeline, with_rungs
 
 CLOCKS = (900.0, 1100.0, 1300.0, 1500.0, 1700.0)
 NAMES = {
@@ -87,5 +87,5 @@ def planned(
             notes=("links between stages take no time",),
         )
     with hastily():
-        found = plan_pipeline(profile, made, straggler=straggler)
+        found = plan_pipeline(profile, made, goal=PipelineGoal(straggler=straggler))
     return with_rungs(found, frontier_rungs(found, rungs)) if rungs else found

@@ -75,7 +75,7 @@ class Choice:
     why: str = "a test says so"
 
 
-def begin(store: JobStore, size: int = 32, device: str = "gpu", terms: JobTerms = TERMS, **more: Any) -> RunInFlight[Choice]:
+def begin(store: JobStore, size: int = 32, device: str = "gpu", terms: JobTerms = TERMS, **more: Any) -> RunInFlight:
     """Begin a run of a job."""
     return store.begin(terms, device, lambda stored: Choice(size), **more)
 
@@ -83,7 +83,8 @@ def begin(store: JobStore, size: int = 32, device: str = "gpu", terms: JobTerms 
 def killed(address: str) -> None:
     """Begin a run, and kill the own process."""
     flight = begin(JobStore(open_study(address, create=True)))
-    flight.epoch(0.1)
+    flight.count(0.1)
+    flight.save()
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -91,9 +92,9 @@ def take_turns(address: str, times: str) -> None:
     """Begin runs whose batch size tells how many others had begun before."""
     store = JobStore(open_study(address, create=True, busy_timeout_s=60.0))
     for _ in range(int(times)):
-        with store.begin(TERMS, "gpu", lambda stored: Choice(TERMS.batch_sizes[len(stored.runs) % 3])) as flight:
-            flight.epoch(0.5)
-            flight.end("reached")
+        flight = store.begin(TERMS, "gpu", lambda stored: Choice(TERMS.batch_sizes[len(stored.runs) % 3]))
+        flight.count(0.5)
+        flight.end("reached")
 
 
 class _Clock:

@@ -7,9 +7,9 @@ from dataclasses import replace
 from functools import partial
 
 from docs.make.page import Page, table
+from testbed.pipeline_timeline import UNITS, Timeline, drawn, timeline
 from wastenot.core.errors import BadInputError
 from wastenot.pipelines.model.schedules import SCHEDULES, build_schedule
-from wastenot.pipelines.model.timeline import UNITS, Timeline, drawn, timeline
 from wastenot.workloads.communication import LINKS
 
 DRAWN = (4, 8)  # ranks, micro-batches

@@ -36,9 +36,10 @@ from .kernels.verbs import (
     workload as workload,
 )
 from .meters.window import measure as measure
+from .pipelines.model.stages import StageOptions as StageOptions
 from .pipelines.plan.plan import PipelinePlan as PipelinePlan
 from .pipelines.plan.plan_file import read_pipeline_plan as read_pipeline_plan
-from .pipelines.plan.planner import PlannedPipeline as PlannedPipeline
+from .pipelines.plan.planner import PipelineGoal as PipelineGoal, PlannedPipeline as PlannedPipeline
 from .pipelines.verbs import pipeline as pipeline
 from .planning.comparison import compare as compare, whole_frontier as whole_frontier
 from .planning.difference import difference as difference

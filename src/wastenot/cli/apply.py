@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from wastenot.cli.watched_run import (
-    Live,
+    AllOption,
+    RealTimeOption,
+    RestoreClocksOption,
     ShownOptions,
     find_program,
     run_command,
     say_wastenot,
-    serve_metrics_of,
+    simulated_session,
     write_outcome,
 )
 from wastenot.terminal import completing, quantities
+from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import JsonOption
 
 if TYPE_CHECKING:
     from wastenot.control.application import Application
-    from wastenot.control.controller import Controller
     from wastenot.control.status import Status, Summary
 
 _SIMULATED_S = 300.0  # that a simulated job lasts, where its iterations are not said
@@ -32,54 +33,33 @@ _MOST_ASKED = 1_000_000
 
 
 def apply(
-    plan: Annotated[Path | None, typer.Argument(metavar="[PLAN.json]", help="The plan to put to work.")] = None,
-    command: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- COMMAND]", help="The program and its arguments, after --.")
-    ] = None,
+    plan: Annotated[Path | None, argument("The plan to put to work.", "[PLAN.json]")] = None,
+    command: Annotated[list[str] | None, argument("The program and its arguments, after --.", "[-- COMMAND]")] = None,
     device: Annotated[
         str | None,
-        typer.Option(
-            "--device",
-            metavar="D,...",
+        option(
+            "GPUs of the job, such as nvidia:0,1; or sim:NAME for a simulated job. Default: the plan's card.",
+            "D,...",
             autocompletion=completing.devices,
-            help="GPUs of the job, such as nvidia:0,1; or sim:NAME for a simulated job. Default: the plan's card.",
         ),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="All GPUs, or those of CUDA_VISIBLE_DEVICES.")] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would be set; run the command, if any, and change no clocks.")
-    ] = False,
-    status: Annotated[bool, typer.Option("--status", help="Show the plans that are at work, and do nothing else.")] = False,
-    stop: Annotated[
-        bool, typer.Option("--stop", help="End the plans that are at work; the programs run on at the default clocks.")
-    ] = False,
-    restore_clocks: Annotated[
-        str | None,
-        typer.Option(
-            "--restore-clocks",
-            metavar="MIN-MAX[,MIN-MAX]",
-            help="Core (and memory) clocks that GPUs are locked to afterwards, instead of the driver's defaults.",
-        ),
-    ] = None,
+    every: AllOption = False,
+    dry_run: Annotated[bool, option("Print what would be set; run the command, if any, and change no clocks.")] = False,
+    status: Annotated[bool, option("Show the plans that are at work, and do nothing else.")] = False,
+    stop: Annotated[bool, option("End the plans that are at work; the programs run on at the default clocks.")] = False,
+    restore_clocks: RestoreClocksOption = None,
     patience: Annotated[
         float | None,
-        typer.Option(
-            "--patience",
-            metavar="S",
+        option(
+            "Time to wait for the first iteration; then a plan of one setting is kept without any. Default: 120 s.",
+            "S",
             parser=quantities.seconds,
-            help="Time to wait for the first iteration; then a plan of one setting is kept without any. Default: 120 s.",
         ),
     ] = None,
-    iterations: Annotated[
-        int | None,
-        typer.Option("--iterations", metavar="N", help="Iterations of a simulated job; by default five minutes of them."),
-    ] = None,
-    real_time: Annotated[
-        bool, typer.Option("--real-time", help="Let a simulated job take as long as a real one would.")
-    ] = False,
-    seed: Annotated[
-        int, typer.Option("--seed", metavar="N", help="Seed of the order of comparisons, and of a simulated job.")
-    ] = 0,
+    iterations: Annotated[int | None, option("Iterations of a simulated job; by default five minutes of them.", "N")] = None,
+    real_time: RealTimeOption = False,
+    seed: Annotated[int, option("Seed of the order of comparisons, and of a simulated job.", "N")] = 0,
+    out: Annotated[Path | None, option("Write a summary of the run to this file, as JSON.", "FILE")] = None,
     *,
     shown: ShownOptions,
     as_json: JsonOption = False,
@@ -96,7 +76,7 @@ def apply(
         return
     if plan is None:
         raise typer.BadParameter("which plan? wastenot apply plan.json -- python train.py")
-    from wastenot.control.application import parse_devices, prepare
+    from wastenot.control.application import parse_devices, prepare, would_be_set
     from wastenot.control.session import PATIENCE_S
     from wastenot.meters.devices import visible_names
     from wastenot.pipelines.run.plan_kind import is_pipeline_plan
@@ -107,14 +87,9 @@ def apply(
     _check_iterations(iterations)
     names = visible_names() if every else None if device is None else parse_devices(device)
     if is_pipeline_plan(plan):
-        from wastenot.cli.apply_pipeline import apply_pipeline
-
-        ran = apply_pipeline(
-            plan, command, names, dry_run=dry_run, seed=seed, patience_s=patience, shown=shown, as_json=as_json
+        _apply_pipeline(
+            plan, command, names, dry_run=dry_run, seed=seed, patience_s=patience, out=out, shown=shown, as_json=as_json
         )
-        if ran is not None:
-            _tell_outcome(ran[0], shown, as_json)
-            raise typer.Exit(ran[1])
         return
     application = prepare(plan, names, dry_run=dry_run, restore=parse_restore(restore_clocks), seed=seed)
     simulated = all(gpu.identity.name.startswith("sim:") for gpu in application.gpus)
@@ -122,7 +97,8 @@ def apply(
     for note in application.notes:
         say_wastenot(note)
     if dry_run and not as_json:
-        _print_what_would_be_set(application)
+        for line in would_be_set(application):
+            typer.echo(line)
     if simulated:
         summary = _run_simulated(application, _iterations(application, iterations), seed, dry_run, real_time, shown, as_json)
         code = 0
@@ -131,11 +107,9 @@ def apply(
         summary, code = run_command(session, command, shown, as_json)
     else:
         if as_json:
-            from wastenot.terminal.output import print_json
-
-            print_json("apply", application.controller(dry_run=True).end().model_dump(mode="json", by_alias=True))
+            _print_summary(application.controller(dry_run=True).end())
         return
-    _tell_outcome(summary, shown, as_json)
+    _tell_outcome(summary, out, shown, as_json)
     raise typer.Exit(code)
 
 
@@ -161,13 +135,6 @@ def _check_iterations(asked: int | None) -> None:
         raise BadInputError(f"`iterations` {asked}: must be from 1 to {_MOST_ASKED:,}")
 
 
-def _print_what_would_be_set(application: Application) -> None:
-    from wastenot.control.application import would_be_set
-
-    for line in would_be_set(application):
-        typer.echo(line)
-
-
 # ---- running ----------------------------------------------------------------------------------------------------
 
 
@@ -187,39 +154,71 @@ def _run_simulated(
     as_json: bool,
 ) -> Summary:
     from wastenot.control.simulated_job import run_simulated
-    from wastenot.control.simulated_session import SimulatedSession
     from wastenot.devices.simulated.device import SimulatedDevice
 
-    with ExitStack() as stack:
-        session = stack.enter_context(SimulatedSession(application.gpus, application.controller(dry_run=True).status()))
-        serve_metrics_of(stack, shown, session.session)
-        live = stack.enter_context(Live(shown))
-
-        def watch(controller: Controller) -> bool:
-            latest = controller.status()
-            live.show(latest)
-            return session.watch(latest)
-
+    with simulated_session(application.gpus, application.controller(dry_run=True).status(), shown) as watch:
         gpus = [gpu for gpu in application.gpus if isinstance(gpu, SimulatedDevice)]
         return run_simulated(
             application.plan, gpus, iterations, seed=seed, path=application.path, dry_run=dry_run,
-            real_time=real_time, watch=watch,
+            real_time=real_time, watch=lambda controller: watch(controller.status()),
         )  # fmt: skip
+
+
+def _apply_pipeline(
+    plan: Path,
+    command: list[str] | None,
+    names: Sequence[str] | None,
+    *,
+    dry_run: bool,
+    seed: int,
+    patience_s: float | None,
+    out: Path | None,
+    shown: ShownOptions,
+    as_json: bool,
+) -> None:
+    """Run a program under a pipeline's plan: the ranks that run on this machine, each at its own clocks."""
+    from wastenot.control.session import PATIENCE_S
+    from wastenot.core.errors import BadInputError
+    from wastenot.pipelines.run.application import prepare_pipeline, would_be_set_in_pipeline
+
+    if not command and not dry_run:
+        raise BadInputError(
+            "what is to run? wastenot apply pipeline.json -- torchrun train.py (or --dry-run to see what is set); "
+            "docs/pipelines-recipes.md says what the program must tell"
+        )
+    application = prepare_pipeline(plan, names, dry_run=dry_run, seed=seed)
+    for note in application.notes:
+        say_wastenot(note)
+    if dry_run and not as_json:
+        for line in would_be_set_in_pipeline(application):
+            typer.echo(line)
+    if command:
+        session = application.session(dry_run=dry_run, patience_s=PATIENCE_S if patience_s is None else patience_s)
+        summary, code = run_command(session, command, shown, as_json, pipeline=True)
+        _tell_outcome(summary, out, shown, as_json)
+        raise typer.Exit(code)
+    if as_json:
+        _print_summary(application.controller(dry_run=True).end())
 
 
 # ---- afterwards -------------------------------------------------------------------------------------------------
 
 
-def _tell_outcome(summary: Summary, shown: ShownOptions, as_json: bool) -> None:
+def _tell_outcome(summary: Summary, out: Path | None, shown: ShownOptions, as_json: bool) -> None:
     """The final line, the summary and the page."""
     from wastenot.control.page.line import live_text
-    from wastenot.terminal.output import print_json
 
     if as_json:
-        print_json("apply", summary.model_dump(mode="json", by_alias=True))
+        _print_summary(summary)
     else:
         say_wastenot(live_text(summary.status))
-    write_outcome(summary, shown)
+    write_outcome(summary, out, shown)
+
+
+def _print_summary(summary: Summary) -> None:
+    from wastenot.terminal.output import print_json
+
+    print_json("apply", summary.model_dump(mode="json", by_alias=True))
 
 
 # ---- those of others --------------------------------------------------------------------------------------------

@@ -6,9 +6,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from wastenot.core.wording import counted
+from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import JsonOption
 
 if TYPE_CHECKING:
@@ -22,22 +21,14 @@ _MOST_MISSING = 10  # lines for operations in a trace that were not captured
 
 
 def capture(
-    target: Annotated[
-        str, typer.Argument(metavar="FILE.py:FUNCTION", help="A function without arguments that runs one step.")
-    ],
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Write the workload to this file.")] = Path(
-        "workload.json"
-    ),
+    target: Annotated[str, argument("A function without arguments that runs one step.", "FILE.py:FUNCTION")],
+    out: Annotated[Path, option("Write the workload to this file.", "FILE")] = Path("workload.json"),
     device: Annotated[
         str | None,
-        typer.Option(
-            "--device",
-            metavar="D",
-            help="Default device of new tensors: cuda:0, cpu; fake:cuda for CUDA's choices without data or memory.",
-        ),
+        option("Default device of new tensors: cuda:0, cpu; fake:cuda for CUDA's choices without data or memory.", "D"),
     ] = None,
     with_coverage: Annotated[
-        bool, typer.Option("--coverage", help="Trace a third step, and show what fraction of its GPU time is captured.")
+        bool, option("Trace a third step, and show what fraction of its GPU time is captured.", flag="--coverage")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wastenot.terminal import completing
+from wastenot.terminal.option import option
 from wastenot.terminal.options import DeviceOption, JsonOption, SeedOption, parse_budget, say_left_changed
 
 if TYPE_CHECKING:
@@ -17,20 +18,10 @@ if TYPE_CHECKING:
 def sensor(
     device: DeviceOption,
     kernel: Annotated[
-        str,
-        typer.Option(
-            "--kernel",
-            metavar="K",
-            autocompletion=completing.kernels,
-            help="The load: a steady, heavy kernel, such as gemm:4096.",
-        ),
+        str, option("The load: a steady, heavy kernel, such as gemm:4096.", "K", autocompletion=completing.kernels)
     ] = "gemm:4096",
-    budget: Annotated[
-        str, typer.Option("--budget", metavar="TIME", help="Device time to spend at most, such as 60s.")
-    ] = "60s",
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE.json", help="Write the result, for wastenot profile run --sensors.")
-    ] = None,
+    budget: Annotated[str, option("Device time to spend at most, such as 60s.", "TIME")] = "60s",
+    out: Annotated[Path | None, option("Write the result, for wastenot profile run --sensors.", "FILE.json")] = None,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:

@@ -9,6 +9,7 @@ import typer
 
 from wastenot.core.vendors import vendor_named
 from wastenot.terminal import quantities
+from wastenot.terminal.option import option
 from wastenot.terminal.options import JsonOption, check_seconds
 
 if TYPE_CHECKING:
@@ -27,9 +28,7 @@ _ONE_CLOCK = 1e-3  # relative, within which multiprocessors count as running at 
 
 
 def doctor(
-    seconds: Annotated[
-        float, typer.Option("--seconds", metavar="S", parser=quantities.seconds, help="Time to observe each sensor.")
-    ] = 1.5,
+    seconds: Annotated[float, option("Time to observe each sensor.", "S", parser=quantities.seconds)] = 1.5,
     as_json: JsonOption = False,
 ) -> None:
     """Say what this machine can do, and what to type next.

@@ -15,6 +15,7 @@ import typer
 
 from wastenot.cli.child_program import Child, exit_code, running_program
 from wastenot.terminal import completing, quantities
+from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import JsonOption, PriceOptions
 
 if TYPE_CHECKING:
@@ -28,41 +29,20 @@ _LONGEST_NAME = 80  # of the program, in the summary
 
 
 def monitor(
-    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND", help="The program and its arguments, after --.")],
+    command: Annotated[list[str], argument("The program and its arguments, after --.", "-- COMMAND")],
     device: Annotated[
-        str,
-        typer.Option(
-            "--device",
-            metavar="D,...|all",
-            autocompletion=completing.devices,
-            help="GPUs to watch, such as nvidia:0,nvidia:1; or sim:h200.",
-        ),
+        str, option("GPUs to watch, such as nvidia:0,nvidia:1; or sim:h200.", "D,...|all", autocompletion=completing.devices)
     ] = "all",
-    csv: Annotated[
-        Path | None, typer.Option("--csv", metavar="FILE", help="Write the readings of each interval to this file.")
-    ] = None,
+    csv: Annotated[Path | None, option("Write the readings of each interval to this file.", "FILE")] = None,
     interval: Annotated[
-        float,
-        typer.Option(
-            "--interval",
-            metavar="S",
-            parser=quantities.seconds,
-            help="Interval between lines shown or written, in seconds.",
-        ),
+        float, option("Interval between lines shown or written, in seconds.", "S", parser=quantities.seconds)
     ] = 1.0,
     metrics_port: Annotated[
         int | None,
-        typer.Option(
-            "--metrics-port",
-            metavar="PORT",
-            help="Serve energy and power to Prometheus, and to 'wastenot serve bench --meter', on this port.",
-        ),
+        option("Serve energy and power to Prometheus, and to 'wastenot serve bench --meter', on this port.", "PORT"),
     ] = None,
-    metrics_host: Annotated[
-        str,
-        typer.Option("--metrics-host", metavar="ADDRESS", help="Listen there; 0.0.0.0 lets other machines read them."),
-    ] = "127.0.0.1",
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show nothing while the program runs.")] = False,
+    metrics_host: Annotated[str, option("Listen there; 0.0.0.0 lets other machines read them.", "ADDRESS")] = "127.0.0.1",
+    quiet: Annotated[bool, option("Show nothing while the program runs.")] = False,
     *,
     price_options: PriceOptions,
     as_json: JsonOption = False,

@@ -7,11 +7,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from wastenot.core.errors import BadInputError
 from wastenot.core.wording import counted
 from wastenot.terminal.flags import flag_of
+from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import (
     EnergiesOption,
     FiguresOption,
@@ -33,17 +32,10 @@ def report(
     price_options: PriceOptions,
     source: Annotated[
         str,
-        typer.Argument(
-            metavar="FILE|STUDY",
-            help="A study, of which a plan is made and shown, or the file of a plan, a run, a profile, ...",
-        ),
+        argument("A study, of which a plan is made and shown, or the file of a plan, a run, a profile, ...", "FILE|STUDY"),
     ],
-    page: Annotated[
-        Path | None, typer.Option("--page", metavar="FILE.html", help="The page; by default FILE.html, beside the file.")
-    ] = None,
-    study: Annotated[
-        str | None, typer.Option("--study", metavar="FILE|URL", help="Of a plan: the study that it was made from.")
-    ] = None,
+    page: Annotated[Path | None, option("The page; by default FILE.html, beside the file.", "FILE.html")] = None,
+    study: Annotated[str | None, option("Of a plan: the study that it was made from.", "FILE|URL")] = None,
     workload: WorkloadOption = None,
     energies: EnergiesOption = None,
     figures: FiguresOption = None,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wastenot.core.wording import counted
+from wastenot.terminal.option import argument
 from wastenot.terminal.options import JsonOption
 from wastenot.workloads.identity import WorkloadKey
 
@@ -18,9 +19,7 @@ if TYPE_CHECKING:
 
 
 def show(
-    source: Annotated[
-        str, typer.Argument(metavar="FILE|STUDY", help="A study, or a file of results: a plan, a run, a profile, ...")
-    ],
+    source: Annotated[str, argument("A study, or a file of results: a plan, a run, a profile, ...", "FILE|STUDY")],
     in_full: Annotated[
         bool, typer.Option("--verbose", "-v", help="Of a plan also how, each kernel, and all numbers.")
     ] = False,

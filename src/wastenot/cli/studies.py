@@ -6,9 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from wastenot.core.wording import counted
+from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import (
     EnergiesOption,
     JsonOption,
@@ -23,20 +22,14 @@ if TYPE_CHECKING:
 
 
 def import_(
-    file: Annotated[
-        Path, typer.Argument(metavar="SWEEP", help="Sweep file: CSV, or Parquet (.parquet, .pq); - for standard input.")
-    ],
+    file: Annotated[Path, argument("Sweep file: CSV, or Parquet (.parquet, .pq); - for standard input.", "SWEEP")],
     study: StudyOption,
-    device_name: Annotated[
-        str | None, typer.Option("--device-name", metavar="N", help="The GPU that the numbers were measured on.")
-    ] = None,
-    workload: Annotated[
-        str | None, typer.Option("--workload", metavar="W", help="Name of the workload; by default that of the file.")
-    ] = None,
+    device_name: Annotated[str | None, option("The GPU that the numbers were measured on.", "N")] = None,
+    workload: Annotated[str | None, option("Name of the workload; by default that of the file.", "W")] = None,
     energies: EnergiesOption = None,
     granularity: MeasuredGranularityOption = None,
     origin: OriginOption = "measured",
-    append: Annotated[bool, typer.Option("--append", help="Add the rows as repeats of a workload that exists.")] = False,
+    append: Annotated[bool, option("Add the rows as repeats of a workload that exists.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Import a sweep file into a study.
@@ -122,9 +115,7 @@ def _regularity_note(sweep: Sweep) -> str | None:
 
 
 def export(
-    file: Annotated[
-        Path, typer.Argument(metavar="SWEEP", help="File to write: CSV, or Parquet (.parquet, .pq); - for standard output.")
-    ],
+    file: Annotated[Path, argument("File to write: CSV, or Parquet (.parquet, .pq); - for standard output.", "SWEEP")],
     study: StudyOption,
     workload: WorkloadOption = None,
     energies: EnergiesOption = None,

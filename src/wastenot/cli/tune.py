@@ -4,34 +4,36 @@ from __future__ import annotations
 
 import os
 import shlex
-from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from wastenot.cli.watched_run import (
-    Live,
+    AllOption,
+    RealTimeOption,
+    RestoreClocksOption,
     ShownOptions,
     find_program,
     run_command,
     say_wastenot,
-    serve_metrics_of,
+    simulated_session,
     write_outcome,
 )
 from wastenot.core.vendors import with_drivers
 from wastenot.terminal import completing, quantities
+from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import (
     JsonOption,
     MaxSlowdownOption,
-    PageOption,
     ShapeOptions,
     parse_clocks,
     parse_power_limits,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from wastenot.control.candidates import Ladder
     from wastenot.control.status import Summary
@@ -46,96 +48,46 @@ _LOOK_S = 1.0  # of virtual time between looks at a simulated job
 
 
 def tune(
-    command: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- COMMAND]", help="The program and its arguments, after --.")
-    ] = None,
+    command: Annotated[list[str] | None, argument("The program and its arguments, after --.", "[-- COMMAND]")] = None,
     device: Annotated[
         str | None,
-        typer.Option(
-            "--device",
-            metavar="D,...",
+        option(
+            f"GPUs of the job, such as nvidia:0,1; {_DEVICE} by default; or sim:NAME for a simulated job.",
+            "D,...",
             autocompletion=completing.devices,
-            help=f"GPUs of the job, such as nvidia:0,1; {_DEVICE} by default; or sim:NAME for a simulated job.",
         ),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="All GPUs, or those of CUDA_VISIBLE_DEVICES.")] = False,
+    every: AllOption = False,
     workload: Annotated[
         str | None,
-        typer.Option(
-            "--workload",
-            metavar="WORKLOAD",
+        option(
+            "What a simulated job runs: a model such as gpt3-xl, or a captured workload.",
+            "WORKLOAD",
             autocompletion=completing.workloads,
-            help="What a simulated job runs: a model such as gpt3-xl, or a captured workload.",
         ),
     ] = None,
     max_slowdown: MaxSlowdownOption = 0.0,
     knobs: Annotated[
-        Literal["both", "clocks", "limits"],
-        typer.Option("--settings", help="What to try: core clocks, power limits, or both."),
+        Literal["both", "clocks", "limits"], option("What to try: core clocks, power limits, or both.", flag="--settings")
     ] = "both",
-    core: Annotated[
-        str | None, typer.Option("--core", metavar="MHZ,...", help="Core clocks to choose from, instead of steps of 1 %.")
-    ] = None,
-    power_limit: Annotated[
-        str | None, typer.Option("--power-limit", metavar="W,...", help="Power limits to choose from, likewise.")
-    ] = None,
+    core: Annotated[str | None, option("Core clocks to choose from, instead of steps of 1 %.", "MHZ,...")] = None,
+    power_limit: Annotated[str | None, option("Power limits to choose from, likewise.", "W,...")] = None,
     tolerance: Annotated[
         float,
-        typer.Option(
-            "--tolerance",
-            metavar="X",
-            parser=quantities.relative,
-            help="Part of the energy within which the best has to be known, such as 0.5%.",
-        ),
+        option("Part of the energy within which the best has to be known, such as 0.5%.", "X", parser=quantities.relative),
     ] = 0.005,
-    budget: Annotated[
-        str, typer.Option("--budget", metavar="TIME", help="Time after which the best so far is held, such as 30m.")
-    ] = "1h",
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="PLAN.json", help="Write what was found, for wastenot apply.")
-    ] = None,
-    summary: Annotated[
-        Path | None, typer.Option("--summary", metavar="FILE", help="Write a summary of the run to this file, as JSON.")
-    ] = None,
-    page: PageOption = None,
-    metrics_port: Annotated[
-        int | None,
-        typer.Option("--metrics-port", metavar="PORT", help="Serve metrics to Prometheus on this port; 0 takes a free one."),
-    ] = None,
-    interval: Annotated[
-        float | None,
-        typer.Option(
-            "--interval",
-            metavar="S",
-            parser=quantities.seconds,
-            help="Time between lines shown; by default 1 s in a terminal, 60 s elsewhere.",
-        ),
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show nothing while the program runs.")] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be tried; run nothing and set nothing.")
-    ] = False,
-    restore_clocks: Annotated[
-        str | None,
-        typer.Option(
-            "--restore-clocks",
-            metavar="MIN-MAX[,MIN-MAX]",
-            help="Core (and memory) clocks that GPUs are locked to afterwards, instead of the driver's defaults.",
-        ),
-    ] = None,
-    iterations: Annotated[
-        int | None,
-        typer.Option(
-            "--iterations", metavar="N", help=f"Iterations of a simulated job; {_THEN} after the search by default."
-        ),
-    ] = None,
-    real_time: Annotated[
-        bool, typer.Option("--real-time", help="Let a simulated job take as long as a real one would.")
-    ] = False,
-    seed: Annotated[
-        int, typer.Option("--seed", metavar="N", help="Seed of the order of trials, and of a simulated job.")
-    ] = 0,
+    budget: Annotated[str, option("Time after which the best so far is held, such as 30m.", "TIME")] = "1h",
+    out: Annotated[Path | None, option("Write what was found, for wastenot apply.", "PLAN.json")] = None,
+    summary: Annotated[Path | None, option("Write a summary of the run to this file, as JSON.", "FILE")] = None,
     *,
+    shown: ShownOptions,
+    dry_run: Annotated[bool, option("Say what would be tried; run nothing and set nothing.")] = False,
+    restore_clocks: RestoreClocksOption = None,
+    iterations: Annotated[
+        int | None, option(f"Iterations of a simulated job; {_THEN} after the search by default.", "N")
+    ] = None,
+    real_time: RealTimeOption = False,
+    seed: Annotated[int, option("Seed of the order of trials, and of a simulated job.", "N")] = 0,
     shape_options: ShapeOptions,
     as_json: JsonOption = False,
 ) -> None:
@@ -168,13 +120,20 @@ def tune(
     if dry_run:
         _show_ladders(gpus, ladders, as_json=as_json)
         return
-    shown = ShownOptions(summary, page, metrics_port, interval, quiet)
-    what = _Job(gpus, ladders, max_slowdown, tolerance, parse_budget(budget), seed)
+    make = partial(
+        _tuner,
+        gpus,
+        max_slowdown=max_slowdown,
+        ladders=ladders,
+        tolerance=tolerance,
+        budget_s=parse_budget(budget),
+        seed=seed,
+    )  # fmt: skip
     code, run = 0, None
     if simulated:
-        became, tuner, run = _run_simulated(what, str(workload), shape_options, iterations, real_time, shown)
+        became, tuner, run = _run_simulated(make, gpus, seed, str(workload), shape_options, iterations, real_time, shown)
     else:
-        tuner = what.tuner(shlex.join(command or ()))
+        tuner = make(shlex.join(command or ()))
         became, code = run_command(_session(tuner), command or [], shown, as_json)
     plan = _plan(tuner, run, out)
     if as_json:
@@ -186,7 +145,7 @@ def tune(
         from wastenot.control.page.line import live_text
 
         say_wastenot(live_text(became.status))
-    write_outcome(became, shown)
+    write_outcome(became, summary, shown)
     if out is not None and plan is not None:
         target = f" --device {names[0]}" if simulated else f" -- {shlex.join(command or ())}"
         say_wastenot(f"{out}: plan written; next time: wastenot apply {out}{target}")
@@ -196,36 +155,13 @@ def tune(
 # ---- before -----------------------------------------------------------------------------------------------------
 
 
-class _Job:
-    """What makes a tuner, once it is known what runs."""
+def _tuner(gpus: Sequence[Device], workload: str, **wanted: Any) -> Tuner:
+    """The tuner of what runs."""
+    from wastenot.control.driver import Subject
+    from wastenot.control.tuner import Tuner
 
-    def __init__(
-        self,
-        gpus: Sequence[Device],
-        ladders: Sequence[Ladder],
-        max_slowdown: float,
-        tolerance: float,
-        budget_s: float,
-        seed: int,
-    ) -> None:
-        self.gpus, self.seed = gpus, seed
-        self._ladders, self._max_slowdown, self._tolerance, self._budget_s = ladders, max_slowdown, tolerance, budget_s
-
-    def tuner(self, workload: str) -> Tuner:
-        from wastenot.control.driver import Subject
-        from wastenot.control.tuner import Tuner
-
-        first = self.gpus[0]
-        return Tuner(
-            self.gpus,
-            Subject("tune", "", workload, first.identity.origin),
-            self._max_slowdown,
-            ladders=self._ladders,
-            tolerance=self._tolerance,
-            budget_s=self._budget_s,
-            now_s=first.time.now_s(),
-            seed=self.seed,
-        )
+    subject = Subject("tune", "", workload, gpus[0].identity.origin)
+    return Tuner(gpus, subject, now_s=gpus[0].time.now_s(), **wanted)
 
 
 def _open(names: Sequence[str], *, dry_run: bool, restore: str | None, seed: int) -> tuple[Device, ...]:
@@ -288,32 +224,34 @@ def _session(tuner: Tuner) -> Any:
 
 
 def _run_simulated(
-    job: _Job, workload: str, shape: ShapeOptions, iterations: int | None, real_time: bool, shown: ShownOptions
+    make: Callable[[str], Tuner],
+    gpus: Sequence[Device],
+    seed: int,
+    workload: str,
+    shape: ShapeOptions,
+    iterations: int | None,
+    real_time: bool,
+    shown: ShownOptions,
 ) -> tuple[Summary, Tuner, ModelRun | None]:
     from wastenot.control.simulated_job import programme_of, run_job
-    from wastenot.control.simulated_session import SimulatedSession
     from wastenot.meters.tasks import find_tasks
 
-    tasks = find_tasks(workload, job.gpus[0].identity.name, shape.shape())
-    tuner = job.tuner(tasks.name)
-    with ExitStack() as stack:
-        session = stack.enter_context(SimulatedSession(job.gpus, tuner.status()))
-        serve_metrics_of(stack, shown, session.session)
-        live = stack.enter_context(Live(shown))
+    tasks = find_tasks(workload, gpus[0].identity.name, shape.shape())
+    tuner = make(tasks.name)
+    with simulated_session(gpus, tuner.status(), shown) as show:
         enough: list[int] = []
         stopped = [False]
 
         def watch(tuner: Tuner) -> bool:
             latest = tuner.status()
-            live.show(latest)
             if tuner.done and not enough:
                 enough.append((latest.iteration or 0) + _THEN)
             over = iterations is None and bool(enough) and (latest.iteration or 0) >= enough[0]
-            stopped.append(session.watch(latest))
+            stopped.append(show(latest))
             return stopped[-1] or over
 
         summary, _ = run_job(
-            tuner, programme_of(tasks.kernels, tasks.tasks), iterations or _MOST, seed=job.seed, real_time=real_time,
+            tuner, programme_of(tasks.kernels, tasks.tasks), iterations or _MOST, seed=seed, real_time=real_time,
             watch=watch, watch_every_s=_LOOK_S,
         )  # fmt: skip
     if not stopped[-1]:  # it came to its end, which the search decides

@@ -8,8 +8,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,40 +18,43 @@ import typer
 
 from wastenot.cli.child_program import Child, exit_code, running_program
 from wastenot.terminal import quantities
+from wastenot.terminal.option import option
 from wastenot.terminal.options import PageOption
 
 if TYPE_CHECKING:
     from wastenot.cli.bottom_lines import BottomLines
     from wastenot.control.session import Session
     from wastenot.control.status import Status, Summary
+    from wastenot.devices.protocol import Device
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 _INTERVAL_S = 1.0  # between live lines in a terminal
 _PLAIN_INTERVAL_S = 60.0  # and elsewhere
 
 
+AllOption = Annotated[bool, option("All GPUs, or those of CUDA_VISIBLE_DEVICES.", flag="--all")]
+RestoreClocksOption = Annotated[
+    str | None,
+    option(
+        "Core (and memory) clocks that GPUs are locked to afterwards, instead of the driver's defaults.", "MIN-MAX[,MIN-MAX]"
+    ),
+]
+RealTimeOption = Annotated[bool, option("Let a simulated job take as long as a real one would.")]
+
+
 @dataclass(frozen=True, slots=True)
 class ShownOptions:
-    """What is shown and written of a run."""
+    """What is shown of a run, and its page."""
 
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write a summary of the run to this file, as JSON.")
-    ] = None
     page: PageOption = None
-    metrics_port: Annotated[
-        int | None,
-        typer.Option("--metrics-port", metavar="PORT", help="Serve metrics to Prometheus on this port; 0 takes a free one."),
-    ] = None
+    metrics_port: Annotated[int | None, option("Serve metrics to Prometheus on this port; 0 takes a free one.", "PORT")] = (
+        None
+    )
     interval: Annotated[
         float | None,
-        typer.Option(
-            "--interval",
-            metavar="S",
-            parser=quantities.seconds,
-            help="Time between lines shown; by default 1 s in a terminal, 60 s elsewhere.",
-        ),
+        option("Time between lines shown; by default 1 s in a terminal, 60 s elsewhere.", "S", parser=quantities.seconds),
     ] = None
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show nothing while the program runs.")] = False
+    quiet: Annotated[bool, option("Show nothing while the program runs.")] = False
 
 
 def find_program(program: str) -> None:
@@ -124,6 +127,23 @@ def _watch(child: Child, session: Session, shown: ShownOptions) -> None:
                 live.show(session.status())
 
 
+@contextmanager
+def simulated_session(gpus: Sequence[Device], status: Status, shown: ShownOptions) -> Iterator[Callable[[Status], bool]]:
+    """A session of a simulated job; gives what shows where it stands, and says whether it is to stop."""
+    from wastenot.control.simulated_session import SimulatedSession
+
+    with ExitStack() as stack:
+        session = stack.enter_context(SimulatedSession(gpus, status))
+        serve_metrics_of(stack, shown, session.session)
+        live = stack.enter_context(Live(shown))
+
+        def watch(latest: Status) -> bool:
+            live.show(latest)
+            return session.watch(latest)
+
+        yield watch
+
+
 class Live:
     """The live line: at the bottom of a terminal, now and then elsewhere; events once."""
 
@@ -153,10 +173,10 @@ class Live:
         """Show where it stands, if it is time to."""
         if self._quiet:
             return
-        for event in new_events(status, self._told):
-            self._told = event.number
-            if event.worth_telling:
-                say_wastenot(event.text)
+        for event in status.events[self._told :]:
+            if event.kind not in ("started", "ended"):
+                say_wastenot(f"{event.kind}: {event.text}")
+        self._told = len(status.events)
         if time.monotonic() < self._due_s:
             return
         self._due_s = time.monotonic() + self._each_s
@@ -169,20 +189,7 @@ class Live:
             self._bottom.show([f"\x1b[1m wastenot \x1b[0m {text}"[: self._bottom.width + 8]])
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
-    number: int
-    text: str
-    worth_telling: bool
-
-
-def new_events(status: Status, told: int) -> Iterator[_Told]:
-    """Events that came after so many."""
-    for number, event in enumerate(status.events[told:], start=told + 1):
-        yield _Told(number, f"{event.kind}: {event.text}", event.kind not in ("started", "ended"))
-
-
-def write_outcome(summary: Summary, shown: ShownOptions) -> None:
+def write_outcome(summary: Summary, out: Path | None, shown: ShownOptions) -> None:
     """Write the summary and the page of a run, where they are wanted."""
     from wastenot.core.errors import WastenotError
     from wastenot.core.files import write_text
@@ -190,9 +197,9 @@ def write_outcome(summary: Summary, shown: ShownOptions) -> None:
 
     document = summary.model_dump(mode="json", by_alias=True)
     try:
-        if shown.out is not None:
-            write_text(shown.out, json_text(document) + "\n")
-            say_wastenot(f"{shown.out}: summary written")
+        if out is not None:
+            write_text(out, json_text(document) + "\n")
+            say_wastenot(f"{out}: summary written")
         if shown.page is not None:
             from wastenot.control.page.page import applied_page
 

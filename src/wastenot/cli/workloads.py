@@ -5,10 +5,9 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from wastenot.core.wording import counted
 from wastenot.terminal import completing
+from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import JsonOption, ShapeOptions, WorkloadOption
 
 if TYPE_CHECKING:
@@ -23,20 +22,19 @@ def workloads(
     shape_options: ShapeOptions,
     name: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[NAME]",
+        argument(
+            "A model such as gpt3-xl, a captured workload (.json), or a study; without it, all models are listed.",
+            "[NAME]",
             autocompletion=completing.workloads,
-            help="A model such as gpt3-xl, a captured workload (.json), or a study; without it, all models are listed.",
         ),
     ] = None,
     workload: WorkloadOption = None,
     device: Annotated[
         str | None,
-        typer.Option(
-            "--device",
-            metavar="GPU",
+        option(
+            "Show what bounds each kernel on this GPU: h200, sim:rtx-3080-ti, ...",
+            "GPU",
             autocompletion=completing.simulated,
-            help="Show what bounds each kernel on this GPU: h200, sim:rtx-3080-ti, ...",
         ),
     ] = None,
     as_json: JsonOption = False,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from wastenot.core.arrays import FloatArray
-from wastenot.frontiers.graph_interior import InteriorPoint
+from wastenot.frontiers.graph_interior import Laplacian, interior_point
 from wastenot.frontiers.graph_relaxation import GraphProblem, Relaxed, fastest_ways, relaxed_by_highs
 
 _MOST_CELLS = 60_000_000  # of a band matrix; wider graphs go to HiGHS
@@ -27,7 +27,7 @@ class CostCurve:
 
     problem: GraphProblem
     _solved: dict[float, Relaxed] = field(default_factory=dict)
-    _interior: dict[bool, InteriorPoint] = field(default_factory=dict)
+    _laplacian: dict[bool, Laplacian] = field(default_factory=dict)
 
     def solved(self, problem: GraphProblem) -> Relaxed:
         """The relaxation of a problem of this graph."""
@@ -35,12 +35,11 @@ class CostCurve:
         if not (np.diff(problem.table.hull_start)[problem.klass] > 1).any():
             return fastest
         early = problem.ends_early
-        if early not in self._interior:
-            self._interior[early] = InteriorPoint(problem.dag, early)
-        solver = self._interior[early]
-        if solver.laplacian.cells > _MOST_CELLS:
+        if early not in self._laplacian:
+            self._laplacian[early] = Laplacian(problem.dag, early)
+        if self._laplacian[early].cells > _MOST_CELLS:
             return relaxed_by_highs(problem)
-        found = solver.solve(problem)
+        found = interior_point(self._laplacian[early], problem)
         if found.bound >= fastest.bound:
             return found
         # No part on the critical path has a choice: prices grow without end, and their bound is lost in rounding.

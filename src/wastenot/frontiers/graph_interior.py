@@ -244,25 +244,15 @@ class _Point:
     high: FloatArray
 
 
-class InteriorPoint:
-    """Solves relaxations of one graph, with different deadlines.
+def interior_point(laplacian: Laplacian, problem: GraphProblem, tolerance: float = 1e-7) -> Relaxed:
+    """The relaxation of a graph at a deadline.
 
     Args:
-        dag: the dependencies.
-        ends_early: whether ending before the deadline saves anything.
+        laplacian: of the graph.
+        problem: the graph and its deadline.
+        tolerance: stop when the cost is known to be within this fraction.
     """
-
-    def __init__(self, dag: Dag, ends_early: bool) -> None:
-        self.laplacian = Laplacian(dag, ends_early)
-
-    def solve(self, problem: GraphProblem, tolerance: float = 1e-7) -> Relaxed:
-        """The relaxation at a deadline.
-
-        Args:
-            problem: the graph and its deadline.
-            tolerance: stop when the cost is known to be within this fraction.
-        """
-        return _Run(self.laplacian, problem).solve(tolerance)
+    return _Run(laplacian, problem).solve(tolerance)
 
 
 class _Run:

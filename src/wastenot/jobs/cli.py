@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from wastenot.core.wording import counted
 from wastenot.terminal import quantities
+from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import FiguresOption, JsonOption, PageOption, StudyOption
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from wastenot.core.setting import Setting
     from wastenot.jobs.model.frontier import Pair
     from wastenot.jobs.plan.overview import JobOverview
 
@@ -39,34 +37,17 @@ def jobs(study: StudyOption, as_json: JsonOption = False) -> None:
 
 
 def job(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The job.")],
+    name: Annotated[str, argument("The job.", "NAME")],
     study: StudyOption,
-    device: Annotated[
-        str | None,
-        typer.Option("--device", metavar="LABEL", help="Which device, if it has run on several; by default the latest."),
-    ] = None,
+    device: Annotated[str | None, option("Which device, if it has run on several; by default the latest.", "LABEL")] = None,
     within: Annotated[
-        float | None,
-        typer.Option(
-            "--within",
-            metavar="TIME",
-            parser=quantities.seconds,
-            help="Ask: least energy of runs that take at most so long.",
-        ),
+        float | None, option("Ask: least energy of runs that take at most so long.", "TIME", parser=quantities.seconds)
     ] = None,
     power_budget: Annotated[
-        float | None,
-        typer.Option(
-            "--power-budget", metavar="W", parser=quantities.watts, help="Ask: least time of runs at such a mean power."
-        ),
+        float | None, option("Ask: least time of runs at such a mean power.", "W", parser=quantities.watts)
     ] = None,
-    runs: Annotated[
-        int, typer.Option("--runs", metavar="N", min=0, help="How many runs to list, the latest first.")
-    ] = _SHOWN,
-    retry_memory: Annotated[
-        bool,
-        typer.Option("--retry-memory", help="Let batch sizes that did not fit into its memory be tried there again."),
-    ] = False,
+    runs: Annotated[int, option("How many runs to list, the latest first.", "N", min=0)] = _SHOWN,
+    retry_memory: Annotated[bool, option("Let batch sizes that did not fit into its memory be tried there again.")] = False,
     page: PageOption = None,
     figures: FiguresOption = None,
     as_json: JsonOption = False,
@@ -241,24 +222,11 @@ def job_document(overview: JobOverview, study: str) -> dict[str, Any]:
     terms, against = overview.terms, overview.against_default
     return _listed(overview) | {
         "study": study,
-        "terms": as_values(terms) | {"settings": [_setting(each) for each in terms.settings]},
+        "terms": as_values(terms),
         "cost_unit": "s" if in_seconds(terms) else "J",
         "against_default": None if against is None else as_values(against),
         "history": [
-            {
-                "number": each.run.number,
-                "batch_size": each.run.batch_size,
-                "setting": _setting(each.run.setting),
-                "outcome": each.run.outcome,
-                "epochs": each.run.epochs,
-                "time_s": each.run.time_s,
-                "energy_j": each.run.energy_j,
-                "metric": each.run.metric,
-                "started_unix_s": each.run.started_unix_s,
-                "cost": each.cost,
-                "regret": each.regret,
-                "why": each.why,
-            }
+            _of_run(as_values(each.run)) | {"cost": each.cost, "regret": each.regret, "why": each.why}
             for each in overview.history
         ],
         "elsewhere": overview.elsewhere,
@@ -273,13 +241,14 @@ def job_document(overview: JobOverview, study: str) -> dict[str, Any]:
     }
 
 
+def _of_run(run: dict[str, Any]) -> dict[str, Any]:
+    """A run of an overview, which is of one device: first what was run, then what came of it."""
+    del run["device"]
+    return {name: run.pop(name) for name in ("number", "batch_size", "setting")} | run
+
+
 def _pair(overview: JobOverview, pair: Pair) -> dict[str, Any]:
-    return {
-        "batch_size": pair.batch_size,
-        "setting": _setting(pair.setting),
-        "time_s": pair.time_s,
-        "energy_j": pair.energy_j,
-        "power_w": pair.power_w,
+    return _measured(pair) | {
         "cost": pair.cost(overview.terms),
         "epochs": pair.epochs.mean,
         "epochs_error": pair.epochs.error,
@@ -289,18 +258,12 @@ def _pair(overview: JobOverview, pair: Pair) -> dict[str, Any]:
     }
 
 
-def _setting(setting: Setting) -> dict[str, float | None]:
-    return {
-        "core_mhz": setting.core_mhz, "memory_mhz": setting.memory_mhz, "power_limit_w": setting.power_limit_w
-    }  # fmt: skip
+def _measured(pair: Pair) -> dict[str, Any]:
+    from wastenot.terminal.output import as_values
+
+    names = ("batch_size", "setting", "time_s", "energy_j", "power_w")
+    return {name: as_values(getattr(pair, name)) for name in names}
 
 
 def _answer(name: str, limit: float, pair: Pair) -> dict[str, Any]:
-    return {
-        name: limit,
-        "batch_size": pair.batch_size,
-        "setting": _setting(pair.setting),
-        "time_s": pair.time_s,
-        "energy_j": pair.energy_j,
-        "power_w": pair.power_w,
-    }
+    return {name: limit, **_measured(pair)}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 Value = str | float | None
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +57,62 @@ class Table:
     rows: tuple[Row, ...]
     note: str | None = None
     fold: Fold | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Listed(Generic[Item]):
+    """A column by what it shows of each item.
+
+    Attributes:
+        title: its heading.
+        value: of an item.
+        text: of a value.
+        numeric: whether it holds numbers.
+        optional: it is left out where no item has a value.
+        text_of: what to show of an item, where its value alone does not say it.
+        unknown: stands for an unknown value.
+    """
+
+    title: str
+    value: Callable[[Item], Value]
+    text: Callable[[Any], str] = str
+    numeric: bool = True
+    optional: bool = False
+    text_of: Callable[[Item], str] | None = None
+    unknown: str = "–"
+
+    def shown(self, item: Item) -> str:
+        """What is shown of an item."""
+        value = self.value(item)
+        return self.unknown if value is None else self.text(value) if self.text_of is None else self.text_of(item)
+
+
+def listing(
+    title: str,
+    items: Sequence[Item],
+    columns: Sequence[Listed[Item]],
+    note: str | None = None,
+    *,
+    shown: int | None = None,
+    rest: str = "more",
+) -> Table:
+    """A table with a row for each item.
+
+    Args:
+        title: of the table.
+        items: in the order of its rows.
+        columns: what is shown of each.
+        note: what is left out, or how to read it.
+        shown: rows that stay in sight; by default all.
+        rest: what the others are called.
+    """
+    there = [each for each in columns if not each.optional or any(each.value(item) is not None for item in items)]
+    return Table(
+        title,
+        tuple(Column(each.title, each.numeric) for each in there),
+        tuple(
+            Row(None, tuple(each.shown(item) for each in there), tuple(each.value(item) for each in there)) for item in items
+        ),
+        note,
+        Fold(shown, f"{len(items) - shown:,} {rest}") if shown is not None and len(items) > shown else None,
+    )

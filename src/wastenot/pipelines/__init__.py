@@ -4,6 +4,5 @@ model    what an iteration takes: instructions of stages and their frontiers, sc
 plan     the clocks of least energy within a slowdown, kept with a confidence, as a driver can carry them out
 run      a plan at work on the ranks of this machine, and the server that tells pipelines of stragglers
 page     the report on a plan
-judge    a pipeline on simulated GPUs in lockstep
 cli      ``wastenot pipeline plan``; ``run/cli`` holds ``wastenot pipeline straggler``
 """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
@@ -10,6 +12,7 @@ import typer
 
 from wastenot.core.errors import BadInputError
 from wastenot.terminal import completing, quantities
+from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import (
     AsMeasuredOption,
     ClockControlOptions,
@@ -27,9 +30,9 @@ from wastenot.terminal.options import (
 from wastenot.workloads.models import MODELS
 
 if TYPE_CHECKING:
-    from wastenot.pipelines.model.stages import PartitionKind
+    from wastenot.pipelines.model.stages import PartitionKind, StageOptions
+    from wastenot.pipelines.model.ways import Settings
     from wastenot.pipelines.plan.planner import PlannedPipeline
-    from wastenot.sweeping.estimate import Estimate
     from wastenot.workloads.shape import ShapeOptions as Shape
 
 
@@ -42,34 +45,29 @@ class ModelOptions:
     """How a model is cut into a pipeline, where it is not the default of its family."""
 
     partition: Annotated[
-        str,
-        typer.Option(
-            "--partition",
-            metavar="N,N,...|KIND",
-            help="Layers of each stage; or balanced: the slowest is as fast as can be; or least-energy.",
-        ),
+        str, option("Layers of each stage; or balanced: the slowest is as fast as can be; or least-energy.", "N,N,...|KIND")
     ] = "balanced"
-    tensor_parallel: Annotated[
-        int | None,
-        typer.Option("--tensor-parallel", metavar="N", help="GPUs that share a stage; by default as few as hold the model."),
-    ] = None
-    data_parallel: Annotated[int, typer.Option("--data-parallel", metavar="N", help="Pipelines beside each other.")] = 1
-    micro_batch: Annotated[
-        int | None, typer.Option("--micro-batch", metavar="N", help="Sequences of a micro-batch; 1 by default.")
-    ] = None
-    sequence: Annotated[
-        int | None,
-        typer.Option("--sequence", metavar="N", help="Tokens of a sequence; by default those of the model's training."),
-    ] = None
-    recompute: Annotated[
-        bool, typer.Option("--recompute", help="The backward runs the forward again first, instead of keeping activations.")
-    ] = False
+    tensor_parallel: Annotated[int | None, option("GPUs that share a stage; by default as few as hold the model.", "N")] = (
+        None
+    )
+    data_parallel: Annotated[int, option("Pipelines beside each other.", "N")] = 1
+    micro_batch: Annotated[int | None, option("Sequences of a micro-batch; 1 by default.", "N")] = None
+    sequence: Annotated[int | None, option("Tokens of a sequence; by default those of the model's training.", "N")] = None
+    recompute: Annotated[bool, option("The backward runs the forward again first, instead of keeping activations.")] = False
 
-    def layers(self) -> tuple[int, ...] | PartitionKind:
-        """Layers of each stage, or how to find them."""
-        if self.partition[:1].isalpha():
-            return cast("PartitionKind", self.partition)
-        return parse_counts("--partition", self.partition)
+    def cut(self, granularity: Settings, waiting_power_w: float | None, as_measured: bool) -> StageOptions:
+        """How the model becomes stages."""
+        from wastenot.pipelines.model.stages import StageOptions
+
+        named = self.partition[:1].isalpha()
+        return StageOptions(
+            cast("PartitionKind", self.partition) if named else parse_counts("--partition", self.partition),
+            granularity,
+            "full" if self.recompute else "none",
+            replicas=self.data_parallel,
+            waiting_w=waiting_power_w,
+            as_measured=as_measured,
+        )
 
     def shape(self) -> Shape:
         """What was given of the model's shape."""
@@ -94,102 +92,79 @@ def _schedules(incomplete: str) -> list[str]:
 def pipeline(
     source: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[MODEL|PROFILE.csv]",
+        argument(
+            "A model such as gpt3-175b, or times and energies in columns stage,instruction,frequency,time,energy.",
+            "[MODEL|PROFILE.csv]",
             autocompletion=_pipelines,
-            help="A model such as gpt3-175b, or times and energies in columns stage,instruction,frequency,time,energy.",
         ),
     ] = None,
-    stages: Annotated[
-        int | None, typer.Option("--stages", metavar="N", help="GPUs (or groups of them) after one another.")
-    ] = None,
-    micro_batches: Annotated[
-        int | None, typer.Option("--micro-batches", metavar="N", help="Micro-batches of an iteration.")
-    ] = None,
+    stages: Annotated[int | None, option("GPUs (or groups of them) after one another.", "N")] = None,
+    micro_batches: Annotated[int | None, option("Micro-batches of an iteration.", "N")] = None,
     schedule: Annotated[
         str,
-        typer.Option(
-            "--schedule",
-            metavar="NAME|FILE",
+        option(
+            "gpipe, 1f1b, early-recomputation, interleaved, zb-h1, or a file with the order of each rank.",
+            "NAME|FILE",
             autocompletion=_schedules,
-            help="gpipe, 1f1b, early-recomputation, interleaved, zb-h1, or a file with the order of each rank.",
         ),
     ] = "1f1b",
-    chunks: Annotated[
-        int | None, typer.Option("--chunks", metavar="N", help="Stages of the model on each GPU, for interleaved; 2.")
-    ] = None,
+    chunks: Annotated[int | None, option("Stages of the model on each GPU, for interleaved; 2.", "N")] = None,
     device: Annotated[
         str | None,
-        typer.Option(
-            "--device",
-            metavar="D",
-            autocompletion=completing.devices,
-            help="Where to measure a model's kernels: sim:NAME, sim:FILE.toml or nvidia:INDEX; of a CSV file, the GPU that "
+        option(
+            "Where to measure a model's kernels: sim:NAME, sim:FILE.toml or nvidia:INDEX; of a CSV file, the GPU that "
             "it is of, such as a100.",
+            "D",
+            autocompletion=completing.devices,
         ),
     ] = None,
-    study: Annotated[
-        str | None,
-        typer.Option("--study", metavar="FILE|URL", help="Keeps what is measured; without MODEL: take what it holds."),
-    ] = None,
+    study: Annotated[str | None, option("Keeps what is measured; without MODEL: take what it holds.", "FILE|URL")] = None,
     workload: WorkloadOption = None,
     granularity: Annotated[
         Literal["instruction", "layer", "kernel", "schedule"],
-        typer.Option(
-            "--granularity",
-            help="What gets clocks of its own: each instruction; or inside it each layer, each kernel, or stretches as long "
-            "as the device needs to switch.",
+        option(
+            "What gets clocks of its own: each instruction; or inside it each layer, each kernel, or stretches as long "
+            "as the device needs to switch."
         ),
     ] = "instruction",
     max_slowdown: MaxSlowdownOption = 0.0,
     confidence: ConfidenceOption = None,
     as_measured: AsMeasuredOption = False,
     straggler: Annotated[
-        str | None,
-        typer.Option(
-            "--straggler",
-            metavar="X|TIME",
-            help="Another pipeline is slower, and all wait for it: 1.2 (times as long), 20% or 3.4s.",
-        ),
+        str | None, option("Another pipeline is slower, and all wait for it: 1.2 (times as long), 20% or 3.4s.", "X|TIME")
     ] = None,
     frontier: Annotated[
-        int | None,
-        typer.Option("--frontier", metavar="N", help="List N plans from the fastest to that of least energy, with bounds."),
+        int | None, option("List N plans from the fastest to that of least energy, with bounds.", "N")
     ] = None,
     switch_time: Annotated[
         str | None,
-        typer.Option(
-            "--switch-time",
-            metavar="TIME|auto",
-            help="How long the device takes to switch clocks, such as 30ms: settings last at least as long; 0 plans as if "
+        option(
+            "How long the device takes to switch clocks, such as 30ms: settings last at least as long; 0 plans as if "
             "it took no time. Default (auto): as measured by 'wastenot device latency', else stated or assumed.",
+            "TIME|auto",
         ),
     ] = None,
     waiting_power: Annotated[
         float | None,
-        typer.Option(
-            "--waiting-power",
-            metavar="W",
+        option(
+            "What a GPU draws while it waits for another one; by default what is known of the device.",
+            "W",
             parser=quantities.watts,
-            help="What a GPU draws while it waits for another one; by default what is known of the device.",
         ),
     ] = None,
     *,
     model: ModelOptions,
-    out: Annotated[Path | None, typer.Option("--out", metavar="PLAN.json", help="Write the plan, for the ranks.")] = None,
-    csv: Annotated[
-        Path | None, typer.Option("--csv", metavar="FILE", help="Write the plans of --frontier as a table.")
-    ] = None,
+    out: Annotated[Path | None, option("Write the plan, for the ranks.", "PLAN.json")] = None,
+    csv: Annotated[Path | None, option("Write the plans of --frontier as a table.", "FILE")] = None,
     page: PageOption = None,
     figures: FiguresOption = None,
     clock_control: ClockControlOptions,
     time_limit: Annotated[
         str | None,
-        typer.Option(
-            "--time-limit",
-            metavar="TIME",
-            help="Improve the plan for so long, such as 30s: it then depends on how fast this machine is. By default the "
+        option(
+            "Improve the plan for so long, such as 30s: it then depends on how fast this machine is. By default the "
             "work is fixed, about 10 s for one plan.",
+            "TIME",
         ),
     ] = None,
     seed: SeedOption = 0,
@@ -203,48 +178,44 @@ def pipeline(
     """
     from wastenot.core.files import write_text
     from wastenot.pipelines.plan.frontier_table import frontier_csv
-    from wastenot.pipelines.plan.planner import MOST_PLANS
+    from wastenot.pipelines.plan.planner import MOST_PLANS, PipelineGoal
     from wastenot.pipelines.text import pipeline_text
-    from wastenot.pipelines.verbs import pipeline as plan_pipeline
-    from wastenot.terminal.output import console, print_json, say
+    from wastenot.pipelines.verbs import pipeline as plan_pipeline, pipeline_estimate
+    from wastenot.sweeping.announce import announce, show_dry_run
+    from wastenot.terminal.output import console, print_json, say, typed_command
     from wastenot.terminal.progress import kept_if_interrupted, resume_with, shown_progress
 
-    later, later_s = parse_straggler(straggler)
     limit_s = None if time_limit is None else parse_budget(time_limit, "--time-limit")
+    later, later_s = parse_straggler(straggler)
+    goal = PipelineGoal(max_slowdown, confidence, later, later_s, limit_s)
     if frontier is not None and frontier < 2:
         raise BadInputError(f"--frontier {frontier}: must be at least 2")
     if frontier is not None and frontier > MOST_PLANS:
         raise BadInputError(f"--frontier {frontier}: must be {MOST_PLANS:,} at most")
-    shown = frontier or (_SHOWN if page or figures else 0)
-    layers = model.layers()
+    given: dict[str, Any] = {
+        "stages": stages, "micro_batches": micro_batches, "schedule": schedule, "chunks": chunks,
+        "cut": model.cut(granularity, waiting_power, as_measured), **model.shape(),
+    }  # fmt: skip
+    of_a_file = source is not None and source.lower().endswith(".csv")
     target: Any = device
-    if device is not None and source is not None and not source.lower().endswith(".csv"):
+    if source is not None and device is not None and not of_a_file:
         target = clock_control.open_device(device, seed=seed, workload=None)
-    if dry_run:
-        from wastenot.pipelines.verbs import pipeline_estimate
-        from wastenot.sweeping.announce import show_dry_run
-
-        if source is None or target is None:
-            raise BadInputError("--dry-run: says what is measured of a model on a device: gpt3-175b --device sim:h200")
-        estimate = pipeline_estimate(
-            source, target, stages=stages, micro_batches=micro_batches, schedule=schedule, chunks=chunks, partition=layers,
-            granularity=granularity, recompute=model.recompute, **model.shape(),
-        )  # fmt: skip
-        show_dry_run(estimate, as_json=as_json, shorter=_SHORTER)
-        return
-    command = _typed(study)
-    given = source is not None and source.lower().endswith(".csv")
-    unkept = "nothing was kept" if given else "nothing was kept; --study FILE keeps what is measured"
+    if dry_run and (source is None or device is None):
+        raise BadInputError("--dry-run: says what is measured of a model on a device: gpt3-175b --device sim:h200")
+    if dry_run or target is not device:
+        estimate = pipeline_estimate(str(source), target, **given)
+        if dry_run:
+            show_dry_run(estimate, as_json=as_json, shorter=_SHORTER)
+            return
+        if not estimate.virtual:  # a simulated GPU takes seconds
+            announce(estimate, shorter=_SHORTER)
+    command = shlex.join(["wastenot", *sys.argv[1:]]) if study is None else typed_command(study)
+    unkept = "nothing was kept" if of_a_file else "nothing was kept; --study FILE keeps what is measured"
     kept = unkept if study is None else resume_with(command, study)
     with kept_if_interrupted(kept), shown_progress(f"pipeline of {source or study}") as progress:
         made = plan_pipeline(
-            source, stages=stages, micro_batches=micro_batches, schedule=schedule, chunks=chunks, device=target, study=study,
-            workload=workload, partition=layers, granularity=granularity, recompute=model.recompute,
-            data_parallel=model.data_parallel, waiting_power_w=waiting_power, confidence=confidence, as_measured=as_measured,
-            max_slowdown=max_slowdown, straggler=later, straggler_s=later_s, frontier=shown, seed=seed,
-            switch_time_s=parse_switch_time(switch_time),
-            time_limit_s=limit_s,
-            command=command, announce=_announce, progress=progress, **model.shape(),
+            source, goal, device=target, study=study, workload=workload, switch_time_s=parse_switch_time(switch_time),
+            frontier=frontier or (_SHOWN if page or figures else 0), command=command, progress=progress, **given,
         )  # fmt: skip
     if out is not None:
         made.plan.write(out)
@@ -262,24 +233,6 @@ def pipeline(
 def parse_switch_time(text: str | None) -> float | None:
     """How long switching takes, in s; ``None`` for what is known of the device."""
     return None if text is None or text.strip() == "auto" else quantities.seconds(text)
-
-
-def _announce(estimate: Estimate) -> None:
-    """Say before what will take long; a simulated GPU takes seconds."""
-    from wastenot.sweeping.announce import announce
-
-    if not estimate.virtual:
-        announce(estimate, shorter=_SHORTER)
-
-
-def _typed(study: str | None) -> str:
-    """The command as it was typed; of a study's address only what may be shown."""
-    import shlex
-    import sys
-
-    from wastenot.terminal.output import typed_command
-
-    return shlex.join(["wastenot", *sys.argv[1:]]) if study is None else typed_command(study)
 
 
 def _write_page(made: PlannedPipeline, page: Path | None, figures: Path | None, command: str) -> None:

@@ -8,7 +8,7 @@ from wastenot.core.setting import format_mhz
 from wastenot.core.wording import counted
 from wastenot.frontiers.graph import GraphPlan
 from wastenot.pages.formatting import SPACE, change, fraction_of_whole, percent, quantity
-from wastenot.pipelines.page.switching import switching_text
+from wastenot.pipelines.page.story import switching_text
 from wastenot.pipelines.plan.frontier_table import frontier_rows
 from wastenot.pipelines.plan.plan import Iteration, PipelinePlan, Promise
 from wastenot.pipelines.plan.planner import PlannedPipeline

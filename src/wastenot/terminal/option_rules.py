@@ -26,15 +26,13 @@ class Rule:
     Attributes:
         options: names of parameters.
         useless: whether they have no effect beside the other values; if so, in words: ``without --search model``.
-        instead: what to do; by default to leave the option out.
     """
 
     options: tuple[str, ...]
     useless: Callable[[Values], str | None]
-    instead: str | None = None
 
 
-def needs(options: str, other: str, *values: object, instead: str | None = None) -> Rule:
+def needs(options: str, other: str, *values: object) -> Rule:
     """Options, separated by blanks, that have an effect only where another has one of some values, or is given at all."""
 
     def useless(found: Values) -> str | None:
@@ -44,10 +42,10 @@ def needs(options: str, other: str, *values: object, instead: str | None = None)
         flag = _flag(other)
         return f"without {' or '.join(f'{flag} {value}' for value in values)}" if values else f"without {flag}"
 
-    return Rule(tuple(options.split()), useless, instead)
+    return Rule(tuple(options.split()), useless)
 
 
-def not_with(options: str, other: str, *values: object, instead: str | None = None) -> Rule:
+def not_with(options: str, other: str, *values: object) -> Rule:
     """Options, separated by blanks, that have no effect where another has one of some values, or is given at all."""
 
     def useless(found: Values) -> str | None:
@@ -56,7 +54,7 @@ def not_with(options: str, other: str, *values: object, instead: str | None = No
             return None
         return f"with {_flag(other)}" + (f" {there}" if values else "")
 
-    return Rule(tuple(options.split()), useless, instead)
+    return Rule(tuple(options.split()), useless)
 
 
 def _flag(name: str) -> str:
@@ -271,7 +269,7 @@ def check_rules(rules: tuple[Rule, ...], values: Values, typed: Callable[[str], 
             if typed(option):
                 why = rule.useless(values)
                 if why is not None:
-                    raise BadInputError(f"{_flag(option)}: has no effect {why}; {rule.instead or 'leave it out'}")
+                    raise BadInputError(f"{_flag(option)}: has no effect {why}; leave it out")
 
 
 def check_output(target: Path, option: str = "out", *, folder: bool = False) -> None:

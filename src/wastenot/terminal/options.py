@@ -14,6 +14,7 @@ from wastenot.core.vendors import vendor_named
 from wastenot.pages.price import DEFAULT_PRICE
 from wastenot.planning.objective import KINDS, Objective, ObjectiveKind, Scope
 from wastenot.terminal import completing, quantities
+from wastenot.terminal.option import option
 from wastenot.workloads.identity import EnergyState, Granularity, WorkloadKey
 from wastenot.workloads.kernel import DTYPE_BYTES
 from wastenot.workloads.shape import Attention, Optimizer, Phase, Shape, default_batch
@@ -25,127 +26,53 @@ if TYPE_CHECKING:
     from wastenot.planning.plan import Plan
     from wastenot.study.sweep import Sweep
 
-StudyOption = Annotated[
-    str, typer.Option("--study", metavar="FILE|URL", help="The study: an SQLite file or a database URL.")
-]
-WorkloadOption = Annotated[
-    str | None, typer.Option("--workload", metavar="NAME", help="Which workload, if the study has several.")
-]
+StudyOption = Annotated[str, option("The study: an SQLite file or a database URL.", "FILE|URL")]
+WorkloadOption = Annotated[str | None, option("Which workload, if the study has several.", "NAME")]
 EnergiesOption = Annotated[
     EnergyState | None,
-    typer.Option(
-        "--energies",
-        help="Energies of kernels back to back (ssp, the default), of their first execution at full speed (sse), of each "
-        "after the kernel before it (context), or at clocks that the GPU went through by itself (natural).",
+    option(
+        "Energies of kernels back to back (ssp, the default), of their first execution at full speed (sse), of each "
+        "after the kernel before it (context), or at clocks that the GPU went through by itself (natural)."
     ),
 ]
 MeasuredGranularityOption = Annotated[
-    Granularity | None, typer.Option("--granularity", help="What was measured as one; by default the finest there is.")
+    Granularity | None, option("What was measured as one; by default the finest there is.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
-DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Say what would be measured and how long that takes; measure and write nothing.")
-]
-OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the result to this file.")]
+JsonOption = Annotated[bool, option("Print one JSON document and nothing else.", flag="--json")]
+DryRunOption = Annotated[bool, option("Say what would be measured and how long that takes; measure and write nothing.")]
+OutOption = Annotated[Path | None, option("Write the result to this file.", "FILE")]
 DeviceOption = Annotated[
-    str,
-    typer.Option(
-        "--device",
-        metavar="D",
-        autocompletion=completing.devices,
-        help="sim:NAME, sim:FILE.toml, recorded:STUDY or nvidia:INDEX.",
-    ),
+    str, option("sim:NAME, sim:FILE.toml, recorded:STUDY or nvidia:INDEX.", "D", autocompletion=completing.devices)
 ]
-SeedOption = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Seed of the noise of a simulated GPU.")]
+SeedOption = Annotated[int, option("Seed of the noise of a simulated GPU.", "N", min=0)]
 PowerLimitsOption = Annotated[
     str | None,
-    typer.Option(
-        "--power-limit",
-        metavar="W,...",
-        help="Power limits to try, the clocks left to the driver; with --core, --core-step or --memory, every combination.",
+    option(
+        "Power limits to try, the clocks left to the driver; with --core, --core-step or --memory, every combination.",
+        "W,...",
     ),
 ]
-BudgetOption = Annotated[
-    str | None, typer.Option("--budget", metavar="TIME", help="Device time to spend at most, such as 90s, 45m or 2h.")
-]
-MaxSlowdownOption = Annotated[
-    float,
-    typer.Option("--max-slowdown", metavar="X", parser=quantities.slowdown, help="Slowdown allowed, such as 2% or 0.02."),
-]
+BudgetOption = Annotated[str | None, option("Device time to spend at most, such as 90s, 45m or 2h.", "TIME")]
+MaxSlowdownOption = Annotated[float, option("Slowdown allowed, such as 2% or 0.02.", "X", parser=quantities.slowdown)]
 ConfidenceOption = Annotated[
     float | None,
-    typer.Option(
-        "--confidence",
-        metavar="C",
+    option(
+        "Keep the slowdown limit with this confidence despite noise; 0.95 where the study has repeats or standard errors.",
+        "C",
         parser=quantities.share,
-        help="Keep the slowdown limit with this confidence despite noise; 0.95 where the study has repeats or standard "
-        "errors.",
     ),
 ]
-AsMeasuredOption = Annotated[
-    bool, typer.Option("--as-measured", help="Take the numbers as they stand, lucky ones included; promises nothing.")
-]
-GranularityOption = Annotated[
-    Granularity, typer.Option("--granularity", help="What gets clocks of its own: each kernel, each pass, or the iteration.")
-]
+AsMeasuredOption = Annotated[bool, option("Take the numbers as they stand, lucky ones included; promises nothing.")]
+GranularityOption = Annotated[Granularity, option("What gets clocks of its own: each kernel, each pass, or the iteration.")]
 ToleranceOption = Annotated[
-    float,
-    typer.Option(
-        "--clock-tolerance",
-        metavar="MHZ",
-        parser=quantities.megahertz,
-        help="How much the core clocks of kernels that share a setting may differ.",
-    ),
+    float, option("How much the core clocks of kernels that share a setting may differ.", "MHZ", parser=quantities.megahertz)
 ]
-SwitchTimeOption = Annotated[
-    float | None,
-    typer.Option(
-        "--switch-time",
-        metavar="SECONDS",
-        parser=quantities.seconds,
-        help="How long the device takes to switch clocks, such as 30ms; decides what can be applied today. Default: as "
-        "measured by 'wastenot device latency', else stated or assumed.",
-    ),
-]
-MinDwellOption = Annotated[
-    float,
-    typer.Option(
-        "--min-dwell",
-        metavar="SECONDS",
-        parser=quantities.seconds,
-        help="Least time between two requests of the plan's schedule, such as 100ms; never less than a switch takes.",
-    ),
-]
-SwitchingDeviceOption = Annotated[
-    str | None,
-    typer.Option(
-        "--device", metavar="GPU", help="Whose switching times to plan for, such as h200; default: the study's GPU."
-    ),
-]
-LatencyOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--latency",
-        metavar="FILE",
-        help="How long switches take, measured by 'wastenot device latency'; default: the study's.",
-    ),
-]
-OriginOption = Annotated[
-    Origin, typer.Option("--origin", help="Where the numbers come from; shown wherever the numbers are.")
-]
+OriginOption = Annotated[Origin, option("Where the numbers come from; shown wherever the numbers are.")]
 DtypeOption = Annotated[
-    str,
-    typer.Option(
-        "--dtype",
-        metavar="|".join(DTYPE_BYTES),
-        autocompletion=completing.dtypes,
-        help="Data type of activations and weights.",
-    ),
+    str, option("Data type of activations and weights.", "|".join(DTYPE_BYTES), autocompletion=completing.dtypes)
 ]
-PageOption = Annotated[Path | None, typer.Option("--page", metavar="FILE.html", help="Write a page to this file.")]
-FiguresOption = Annotated[
-    Path | None, typer.Option("--figures", metavar="DIR", help="Write every figure as SVG, PDF and PNG.")
-]
+PageOption = Annotated[Path | None, option("Write a page to this file.", "FILE.html")]
+FiguresOption = Annotated[Path | None, option("Write every figure as SVG, PDF and PNG.", "DIR")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,58 +101,62 @@ class PlanOptions:
     """What a plan is to achieve."""
 
     objective: Annotated[
-        ObjectiveKind,
-        typer.Option(
-            "--objective",
-            help="; ".join(f"{name}: {rules.help}" for name, rules in KINDS.items()) + ".",
-        ),
+        ObjectiveKind, option("; ".join(f"{name}: {rules.help}" for name, rules in KINDS.items()) + ".")
     ] = "waste"
     max_slowdown: Annotated[
         float | None,
-        typer.Option(
-            "--max-slowdown",
-            metavar="X",
-            parser=quantities.slowdown,
-            help="Slowdown allowed, such as 2% or 0.02; negative asks for a speed-up. Default: 0; no limit for "
+        option(
+            "Slowdown allowed, such as 2% or 0.02; negative asks for a speed-up. Default: 0; no limit for "
             + " and ".join(name for name, rules in KINDS.items() if rules.limit == "optional")
             + ".",
+            "X",
+            parser=quantities.slowdown,
         ),
     ] = None
-    edp_exponent: Annotated[float, typer.Option("--edp-exponent", metavar="A", help="α in energy × time^α, at least 0.")] = (
-        1.0
-    )
+    edp_exponent: Annotated[float, option("α in energy × time^α, at least 0.", "A")] = 1.0
     carbon_g_per_kwh: Annotated[
         str | None,
-        typer.Option(
-            "--carbon-g-per-kwh",
-            metavar="G|FILE",
-            help="Grams of CO2e for a kWh: a number, or a CSV of the grid over the day with the columns time and g_per_kwh.",
+        option(
+            "Grams of CO2e for a kWh: a number, or a CSV of the grid over the day with the columns time and g_per_kwh.",
+            "G|FILE",
         ),
     ] = None
     run_at: Annotated[
-        str | None,
-        typer.Option(
-            "--run-at", metavar="HH:MM", help="When the run begins, with --run-time; by default at any time of day."
-        ),
+        str | None, option("When the run begins, with --run-time; by default at any time of day.", "HH:MM")
     ] = None
     run_time: Annotated[
-        float | None,
-        typer.Option(
-            "--run-time", metavar="TIME", parser=quantities.seconds, help="How long it takes at the default clocks: 8h."
-        ),
+        float | None, option("How long it takes at the default clocks: 8h.", "TIME", parser=quantities.seconds)
     ] = None
     confidence: ConfidenceOption = None
     as_measured: AsMeasuredOption = False
     granularity: GranularityOption = "kernel"
-    scope: Annotated[
-        Scope,
-        typer.Option("--scope", help="What must keep the slowdown limit: the whole iteration, or each unit by itself."),
-    ] = "global"
+    scope: Annotated[Scope, option("What must keep the slowdown limit: the whole iteration, or each unit by itself.")] = (
+        "global"
+    )
     clock_tolerance: ToleranceOption = 0.0
-    switch_time: SwitchTimeOption = None
-    latency: LatencyOption = None
-    min_dwell: MinDwellOption = 0.0
-    device: SwitchingDeviceOption = None
+    switch_time: Annotated[
+        float | None,
+        option(
+            "How long the device takes to switch clocks, such as 30ms; decides what can be applied today. Default: as "
+            "measured by 'wastenot device latency', else stated or assumed.",
+            "SECONDS",
+            parser=quantities.seconds,
+        ),
+    ] = None
+    latency: Annotated[
+        Path | None, option("How long switches take, measured by 'wastenot device latency'; default: the study's.", "FILE")
+    ] = None
+    min_dwell: Annotated[
+        float,
+        option(
+            "Least time between two requests of the plan's schedule, such as 100ms; never less than a switch takes.",
+            "SECONDS",
+            parser=quantities.seconds,
+        ),
+    ] = 0.0
+    device: Annotated[
+        str | None, option("Whose switching times to plan for, such as h200; default: the study's GPU.", "GPU")
+    ] = None
 
     def plan(self, sweep: Sweep) -> Plan:
         """The plan of a sweep."""
@@ -252,12 +183,8 @@ class PlanOptions:
 class PriceOptions:
     """The price of electricity."""
 
-    price_per_kwh: Annotated[
-        float, typer.Option("--price-per-kwh", metavar="P", help="Price of a kilowatt-hour of electricity.")
-    ] = DEFAULT_PRICE.per_kwh
-    currency: Annotated[str, typer.Option("--currency", metavar="C", help="Currency of that price.")] = (
-        DEFAULT_PRICE.currency
-    )
+    price_per_kwh: Annotated[float, option("Price of a kilowatt-hour of electricity.", "P")] = DEFAULT_PRICE.per_kwh
+    currency: Annotated[str, option("Currency of that price.", "C")] = DEFAULT_PRICE.currency
 
     def price(self) -> Price:
         """The price."""
@@ -272,47 +199,25 @@ class ShapeOptions:
 
     phase: Annotated[
         str,
-        typer.Option(
-            "--phase",
-            metavar="training|prefill|decode",
-            autocompletion=completing.phases,
-            help="A training iteration, or a phase of serving.",
-        ),
+        option("A training iteration, or a phase of serving.", "training|prefill|decode", autocompletion=completing.phases),
     ] = "training"
     batch: Annotated[
-        int | None,
-        typer.Option(
-            "--batch", metavar="N", help="Sequences per batch. Default: 40 in training, 4 in prefill, 64 in decode."
-        ),
+        int | None, option("Sequences per batch. Default: 40 in training, 4 in prefill, 64 in decode.", "N")
     ] = None
-    sequence: Annotated[
-        int, typer.Option("--sequence", metavar="N", help="Tokens per sequence; in decode, tokens in the key-value cache.")
-    ] = 1024
-    tensor_parallel: Annotated[
-        int,
-        typer.Option("--tensor-parallel", metavar="N", help="GPUs that share each matrix product; one GPU's kernels count."),
-    ] = 1
-    sequence_parallel: Annotated[
-        bool, typer.Option("--sequence-parallel", help="These GPUs also share norms, residuals, embedding and loss.")
-    ] = False
+    sequence: Annotated[int, option("Tokens per sequence; in decode, tokens in the key-value cache.", "N")] = 1024
+    tensor_parallel: Annotated[int, option("GPUs that share each matrix product; one GPU's kernels count.", "N")] = 1
+    sequence_parallel: Annotated[bool, option("These GPUs also share norms, residuals, embedding and loss.")] = False
     dtype: DtypeOption = "bf16"
     attention: Annotated[
         str,
-        typer.Option(
-            "--attention",
-            metavar="unfused|flash|cudnn|efficient",
+        option(
+            "Scores written to memory, or attention in one kernel: whose.",
+            "unfused|flash|cudnn|efficient",
             autocompletion=completing.attentions,
-            help="Scores written to memory, or attention in one kernel: whose.",
         ),
     ] = "unfused"
     optimizer: Annotated[
-        str,
-        typer.Option(
-            "--optimizer",
-            metavar="none|adamw",
-            autocompletion=completing.optimizers,
-            help="Whether a training iteration updates the weights.",
-        ),
+        str, option("Whether a training iteration updates the weights.", "none|adamw", autocompletion=completing.optimizers)
     ] = "none"
 
     def shape(self) -> Shape:
@@ -340,19 +245,17 @@ class ClockControlOptions:
 
     allow_clock_control: Annotated[
         bool,
-        typer.Option(
-            "--allow-clock-control",
-            help="Allow changing the clocks of a real GPU; afterwards they are reset to the driver's defaults. "
-            "WASTENOT_READ_ONLY=1 forbids it.",
+        option(
+            "Allow changing the clocks of a real GPU; afterwards they are reset to the driver's defaults. "
+            "WASTENOT_READ_ONLY=1 forbids it."
         ),
     ] = False
     restore_clocks: Annotated[
         str | None,
-        typer.Option(
-            "--restore-clocks",
-            metavar="MIN-MAX[,MIN-MAX]",
-            help="Core (and memory) clocks that a real GPU is locked to afterwards, instead of the driver's defaults: after "
+        option(
+            "Core (and memory) clocks that a real GPU is locked to afterwards, instead of the driver's defaults: after "
             "nvidia-smi -lgc 0,1500, 0-1500.",
+            "MIN-MAX[,MIN-MAX]",
         ),
     ] = None
 

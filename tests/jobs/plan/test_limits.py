@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from testbed.setting_outlooks import outlook
 from wastenot.core.setting import AUTO, Setting
 from wastenot.jobs.model.objective import cost
 from wastenot.jobs.plan.limits import Limits
@@ -139,7 +140,7 @@ def test_intervals_hold_and_say_what_was_measured():
     held = known.best(64)
     _, own_cost = best_of(known.terms)
     inside = 0
-    for each in known.outlook(64):
+    for each in outlook(known, 64):
         assert each.low <= each.cost <= each.high and each.measured == known.known(64, each.setting)
         inside += each.low <= own_cost(each.setting) / own_cost(held) <= each.high
     assert inside >= len(LIMITS) - 1
@@ -166,9 +167,9 @@ def test_the_unit_of_times_does_not_matter():
     known = Limits(terms())
     for setting in LIMITS[:3]:
         known.measured(true_speed(setting))
-    before = [each.cost for each in known.outlook(64)]
+    before = [each.cost for each in outlook(known, 64)]
     known.scale(64, 50.0)
-    assert [each.cost for each in known.outlook(64)] == pytest.approx(before)
+    assert [each.cost for each in outlook(known, 64)] == pytest.approx(before)
     speed = known.speed("card", 64, LIMITS[0])
     assert speed is not None and speed.epoch_time_s == pytest.approx(50.0 * true_speed(LIMITS[0]).epoch_time_s)
 
@@ -177,5 +178,5 @@ def test_what_is_forgotten_is_measured_anew():
     known = Limits(terms())
     explored(known)
     held = known.best(64)
-    known.forget(64, held)
+    known.forget(64)
     assert not known.known(64, held) and known.next(64, seen_s=3600.0) is not None

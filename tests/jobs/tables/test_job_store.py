@@ -37,12 +37,14 @@ def test_a_run_is_kept_from_its_beginning_to_its_end(store):
     flight = begin(store, used=used)
     assert [(run.outcome, run.epochs) for run in store.read("nightly").runs] == [("running", 0)]
     used.time_s, used.energy_j = 10.0, 500.0
-    flight.epoch(0.5, Setting(power_limit_w=200.0))
+    flight.count(0.5, Setting(power_limit_w=200.0))
+    flight.save()
     (run,) = store.read("nightly").runs
     assert (run.outcome, run.epochs, run.time_s, run.energy_j, run.metric) == ("running", 1, 10.0, 500.0, 0.5)
     assert run.setting == Setting(power_limit_w=200.0)
     used.time_s = 20.0
-    flight.epoch(0.91)
+    flight.count(0.91)
+    flight.save()
     ended = flight.end("reached")
     stored = store.read("nightly")
     assert stored.runs == (ended,) and (ended.epochs, ended.time_s, ended.outcome) == (2, 20.0, "reached")
@@ -57,8 +59,10 @@ def test_a_decision_sees_all_runs_that_have_begun(store):
         seen.append([(run.number, run.outcome) for run in stored.runs])
         return Choice(16)
 
-    with store.begin(TERMS, "gpu", choose), store.begin(TERMS, "another", choose) as second:
-        assert second.run.number == 2
+    first, second = (store.begin(TERMS, device, choose) for device in ("gpu", "another"))
+    assert second.run.number == 2
+    for each in (first, second):
+        each.abandon()
     assert seen == [[], [(1, "running")]]
     assert [run.outcome for run in store.read("nightly").runs] == ["lost", "lost"]  # left without an end
 
@@ -74,12 +78,12 @@ def test_a_decision_that_fails_leaves_nothing(store):
 
 
 def test_speeds_replace_those_of_the_same_setting_alone(store):
-    with begin(store) as flight:
-        slow, fast = (Speed("gpu", 32, setting, 2.0, 300.0, 0.01, 0.02) for setting in (Setting(power_limit_w=100.0), AUTO))
-        flight.measured([slow, fast])
-        flight.measured([replace(fast, epoch_time_s=1.0)])
-        flight.measured([replace(fast, device="other", power_w=None)])
-        flight.end("reached")
+    flight = begin(store)
+    slow, fast = (Speed("gpu", 32, setting, 2.0, 300.0, 0.01, 0.02) for setting in (Setting(power_limit_w=100.0), AUTO))
+    flight.save(speeds=[slow, fast])
+    flight.save(speeds=[replace(fast, epoch_time_s=1.0)])
+    flight.save(speeds=[replace(fast, device="other", power_w=None)])
+    flight.end("reached")
     assert store.read("nightly").speeds == (
         slow,
         replace(fast, epoch_time_s=1.0),
@@ -138,7 +142,8 @@ def test_a_run_that_falls_silent_is_lost_until_it_is_heard_of_again(store, raw, 
             text("UPDATE wastenot_job_runs SET heard_at = '2020-01-01T00:00:00+00:00', process_space = 'elsewhere'")
         )
     assert [run.outcome for run in store.read("nightly").runs] == ["lost"]
-    flight.epoch(0.5)
+    flight.count(0.5)
+    flight.save()
     assert [run.outcome for run in store.read("nightly").runs] == ["running"]
     flight.end("reached")
     assert [run.outcome for run in store.read("nightly").runs] == ["reached"]

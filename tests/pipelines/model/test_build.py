@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from testbed.pipeline_timeline import UNITS, timeline
 from wastenot.core.errors import BadInputError
 from wastenot.frontiers.algebra import choice
 from wastenot.pipelines.model.iteration_graph import ONCE, pipeline_graph, pipeline_parts
 from wastenot.pipelines.model.profile import Fixed, PipelineProfile
 from wastenot.pipelines.model.schedule import Instruction, PipelineSchedule
 from wastenot.pipelines.model.schedules import SCHEDULES, build_schedule
-from wastenot.pipelines.model.timeline import UNITS, timeline
 
 WAITING_W = 2.0
 

@@ -15,7 +15,7 @@ from wastenot.pipelines.model.errors import Loadings, ProfileErrors
 from wastenot.pipelines.model.iteration_graph import pipeline_graph
 from wastenot.pipelines.model.profile import PipelineProfile, listed_ways
 from wastenot.pipelines.model.schedules import SCHEDULES, build_schedule
-from wastenot.pipelines.plan.planner import plan_pipeline
+from wastenot.pipelines.plan.planner import PipelineGoal, plan_pipeline
 
 CLOCKS = (1410.0, 1000.0)
 
@@ -59,7 +59,7 @@ def test_every_schedule_finds_its_instructions(name: str, recomputes: bool) -> N
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_every_schedule_is_planned_from_whole_backwards(name: str) -> None:
     schedule = build_schedule(name, ranks=2, micro_batches=3)
-    made_plan = plan_pipeline(made(WHOLE, schedule.stages), schedule, max_slowdown=0.1)
+    made_plan = plan_pipeline(made(WHOLE, schedule.stages), schedule, goal=PipelineGoal(max_slowdown=0.1))
     plan = made_plan.plan
     assert plan.predicted.time_s <= 1.1 * plan.baseline.time_s
     assert plan.lower_bound_j <= plan.predicted.energy_j < plan.baseline.energy_j

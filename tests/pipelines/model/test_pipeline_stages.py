@@ -10,7 +10,7 @@ from wastenot.pipelines.model.iteration_graph import pipeline_graph
 from wastenot.pipelines.model.measured_profile import measure_pipeline, measure_stages, stage_tasks, whole_tasks
 from wastenot.pipelines.model.measured_stages import measured_name, measured_stages
 from wastenot.pipelines.model.schedules import build_schedule
-from wastenot.pipelines.model.stages import StageModel, profile_of_workload
+from wastenot.pipelines.model.stages import StageModel, StageOptions, profile_of_workload
 from wastenot.planning.planner import Planner
 from wastenot.study.store import open_study
 from wastenot.study.sweep import Kernel
@@ -74,7 +74,7 @@ def test_names_say_which_stages_and_come_back():
 
 def test_recomputation_is_measured_with_the_backward():
     tasks = stage_tasks("gpt3-xl", 2)
-    once, again = (whole_tasks(tasks, [12, 12], recomputation=each) for each in ("none", "full"))
+    once, again = (whole_tasks(tasks, [12, 12], options=StageOptions(recomputation=each)) for each in ("none", "full"))
     assert measured_stages(again.kernels).recomputes
     assert once.name != again.name
     steps = [dict((kernel.name, times) for kernel, times in each.tasks[1].steps) for each in (once, again)]  # noqa: C402
@@ -86,20 +86,22 @@ def test_a_study_of_instructions_is_of_its_partition(whole):
     with pytest.raises(BadInputError, match="stages 4: instructions of 8 stages were measured"):
         profile_of_workload(whole, stages=4)
     with pytest.raises(BadInputError, match="partition 11,13,12,12,12,12,12,12: instructions of 12,12"):
-        profile_of_workload(whole, stages=8, partition=(11, 13, *[12] * 6))
+        profile_of_workload(whole, options=StageOptions(partition=(11, 13, *[12] * 6)), stages=8)
     with pytest.raises(BadInputError, match="granularity kernel: instructions were measured as a whole"):
-        profile_of_workload(whole, stages=8, settings="kernel")
+        profile_of_workload(whole, options=StageOptions(settings="kernel"), stages=8)
     with pytest.raises(BadInputError, match="measured without full recomputation"):
-        profile_of_workload(whole, stages=8, recomputation="full")
+        profile_of_workload(whole, options=StageOptions(recomputation="full"), stages=8)
 
 
 def test_measurements_are_kept_and_resumed(tmp_path):
     study = open_study(tmp_path / "stages.db", create=True)
     tasks, schedule = stage_tasks("gpt3-small", 3), build_schedule("zb-h1", ranks=3, micro_batches=4)
     for _ in range(2):
-        sweep = measure_pipeline(open_device("sim:h200"), tasks, schedule, study, core_step_mhz=600.0, partition=(3, 4, 5))
+        sweep = measure_pipeline(
+            open_device("sim:h200"), tasks, schedule, study, options=StageOptions(partition=(3, 4, 5)), core_step_mhz=600.0
+        )
     assert len(study.workloads()) == 1
-    profile = profile_of_workload(study, stages=3, split_backward=True)
+    profile = profile_of_workload(study, options=StageOptions(split_backward=True), stages=3)
     assert len(sweep) == len(study.read())
     graph = pipeline_graph(schedule, profile)
     assert graph.least_time().time_s > 0.0
@@ -108,7 +110,9 @@ def test_measurements_are_kept_and_resumed(tmp_path):
 @pytest.mark.parametrize("partition", ["balanced", "least-energy"])
 def test_layers_are_shared_out_before_instructions_are_measured(partition):
     tasks, schedule = stage_tasks("gpt3-small", 5), build_schedule("1f1b", ranks=5, micro_batches=6)
-    sweep = measure_pipeline(open_device("sim:h200"), tasks, schedule, partition=partition, core_step_mhz=600.0)
+    sweep = measure_pipeline(
+        open_device("sim:h200"), tasks, schedule, options=StageOptions(partition=partition), core_step_mhz=600.0
+    )
     found = measured_stages(sweep.kernels)
     assert sum(found.partition) == 12
     assert len(found.partition) == 5
@@ -121,5 +125,7 @@ def test_stages_that_cannot_be_are_refused_before_anything_is_measured():
     with pytest.raises(BadInputError, match="stages 13: must be from 1 to 12"):
         measure_pipeline(device, tasks, build_schedule("1f1b", ranks=13, micro_batches=4))
     with pytest.raises(BadInputError, match="partition 3,4: names 2 stages"):
-        measure_pipeline(device, tasks, build_schedule("1f1b", ranks=3, micro_batches=4), partition=(3, 4))
+        measure_pipeline(
+            device, tasks, build_schedule("1f1b", ranks=3, micro_batches=4), options=StageOptions(partition=(3, 4))
+        )
     assert device.time.now_s() == began

@@ -5,10 +5,10 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from testbed.pipeline_timeline import timeline
 from wastenot.pipelines.model.schedule import PipelineSchedule
-from wastenot.pipelines.model.schedule_file import read_schedule
+from wastenot.pipelines.model.schedule_file import LETTERS, read_schedule
 from wastenot.pipelines.model.schedules import build_schedule
-from wastenot.pipelines.model.timeline import LETTERS, timeline
 
 theirs = pytest.importorskip("torch.distributed.pipelining.schedules")
 stages = pytest.importorskip("torch.distributed.pipelining.stage")

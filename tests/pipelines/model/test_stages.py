@@ -6,11 +6,10 @@ import pytest
 from wastenot.core.errors import BadInputError
 from wastenot.core.setting import AUTO
 from wastenot.devices.open import open_device
-from wastenot.pipelines.model.iteration_graph import pipeline_graph
+from wastenot.pipelines.model.iteration_graph import baseline_of, pipeline_graph
 from wastenot.pipelines.model.measured_profile import measure_stages, stage_tasks
-from wastenot.pipelines.model.partition import at_default_clocks
 from wastenot.pipelines.model.schedules import build_schedule
-from wastenot.pipelines.model.stages import StageModel, profile_of_workload
+from wastenot.pipelines.model.stages import StageModel, StageOptions, profile_of_workload
 from wastenot.planning.planner import Planner
 
 
@@ -46,7 +45,7 @@ def test_balanced_stages_are_as_equal_as_layers_allow(planner):
 
 
 def test_a_given_partition_is_taken(planner):
-    profile = profile_of_workload(planner, stages=3, partition=(4, 10, 10))
+    profile = profile_of_workload(planner, options=StageOptions(partition=(4, 10, 10)), stages=3)
     assert profile.baseline[0, "forward"][0] < profile.baseline[1, "forward"][0]
     assert "layers by stage: 4, 10, 10" in profile.notes
 
@@ -55,13 +54,13 @@ def test_bad_input_is_named(planner):
     with pytest.raises(BadInputError, match="stages 30"):
         profile_of_workload(planner, stages=30)
     with pytest.raises(BadInputError, match="partition 4,4"):
-        profile_of_workload(planner, stages=2, partition=(4, 4))
+        profile_of_workload(planner, options=StageOptions(partition=(4, 4)), stages=2)
     with pytest.raises(BadInputError, match="granularity kernels: unknown"):
-        profile_of_workload(planner, stages=2, settings="kernels")
+        profile_of_workload(planner, options=StageOptions(settings="kernels"), stages=2)
     with pytest.raises(BadInputError, match="tensor_link nvlink: unknown"):
-        profile_of_workload(planner, stages=2, tensor_link="nvlink")
+        profile_of_workload(planner, options=StageOptions(tensor_link="nvlink"), stages=2)
     with pytest.raises(BadInputError, match="waiting_w"):
-        profile_of_workload(planner, stages=2, waiting_w=-1.0)
+        profile_of_workload(planner, options=StageOptions(waiting_w=-1.0), stages=2)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +73,7 @@ def test_bad_input_is_named(planner):
     ],
 )
 def test_profiles_have_what_schedules_run(planner, schedule, options):
-    profile = profile_of_workload(planner, stages=4, **options)
+    profile = profile_of_workload(planner, options=StageOptions(**options), stages=4)
     graph = pipeline_graph(build_schedule(schedule, ranks=4, micro_batches=6), profile)
     fastest = graph.least_time()
     assert graph.least_energy(1.05 * fastest.time_s).energy_j < fastest.energy_j
@@ -93,7 +92,7 @@ def test_communication_is_part_of_large_stages():
     assert model.tensor_parallel == 2
     # two all-reduces of 2,048 × 2,048 elements of two bytes, by a reduce-scatter and an all-gather each, at 450 GB/s
     assert model.collectives_s == pytest.approx(4 * (5e-6 + 2048 * 2048 * 2 / 2 / 450e9))
-    apart = StageModel.of(sweep, tensor_link="pcie4")
+    apart = StageModel.of(sweep, options=StageOptions(tensor_link="pcie4"))
     assert apart.profile((12, 12)).baseline[0, "forward"][0] > model.profile((12, 12)).baseline[0, "forward"][0]
     assert np.isclose(model.profile((12, 12)).fixed[0, "receive"].time_s, 10e-6 + 2048 * 2048 * 2 / 2 / 50e9)
 
@@ -106,12 +105,12 @@ def _stage_times(model, partition):
 def test_partitions_by_name(planner):
     schedule = build_schedule("1f1b", ranks=5, micro_batches=6)
     usual = profile_of_workload(planner, stages=5)
-    found = profile_of_workload(planner, stages=5, partition="least-energy", schedule=schedule)
+    found = profile_of_workload(planner, options=StageOptions(partition="least-energy"), stages=5, schedule=schedule)
     assert _bound_j(schedule, found) <= _bound_j(schedule, usual) * (1 + 1e-6)
     with pytest.raises(BadInputError, match="partition least-energy: depends on the schedule"):
-        profile_of_workload(planner, stages=5, partition="least-energy")
+        profile_of_workload(planner, options=StageOptions(partition="least-energy"), stages=5)
     with pytest.raises(BadInputError, match="partition balance: "):
-        profile_of_workload(planner, stages=5, partition="balance")
+        profile_of_workload(planner, options=StageOptions(partition="balance"), stages=5)
 
 
 def _bound_j(schedule, profile):
@@ -120,4 +119,4 @@ def _bound_j(schedule, profile):
 
 
 def _default_s(schedule, profile):
-    return pipeline_graph(schedule, at_default_clocks(profile)).least_time().exact_time_s
+    return baseline_of(schedule, profile).exact_time_s

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from testbed.pipeline_timeline import UNITS, drawn, timeline
 from wastenot.core.errors import BadInputError
 from wastenot.pipelines.model.schedule import Instruction, PipelineSchedule
 from wastenot.pipelines.model.schedules import SCHEDULES, build_schedule
-from wastenot.pipelines.model.timeline import UNITS, drawn, timeline
 
 SOME = [(ranks, micro_batches) for ranks in range(1, 9) for micro_batches in (ranks, 2 * ranks, 5 * ranks)]
 ratios = st.floats(0.2, 5.0)

@@ -14,6 +14,7 @@ from testbed.small_pipelines import hastily
 from wastenot.pipelines.model.schedules import SCHEDULES
 from wastenot.pipelines.plan.frontier_table import frontier_csv, frontier_rows
 from wastenot.pipelines.plan.rank_steps import PlanGraph
+from wastenot.pipelines.plan.straggler import Rungs
 from wastenot.pipelines.plan.summary import stages_of
 from wastenot.planning.switching import switch_time
 
@@ -33,7 +34,9 @@ def profile(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def made(profile):
-    return wn.pipeline(profile, micro_batches=MICRO_BATCHES, waiting_power_w=WAITING_W, switch_time_s=0.0, frontier=10)
+    return wn.pipeline(
+        profile, cut=wn.StageOptions(waiting_w=WAITING_W), micro_batches=MICRO_BATCHES, switch_time_s=0.0, frontier=10
+    )
 
 
 def test_what_is_saved_costs_no_time_and_the_bound_is_close(made):
@@ -50,7 +53,11 @@ def test_what_is_saved_costs_no_time_and_the_bound_is_close(made):
 
 def test_a_slowdown_that_is_allowed_saves_more(profile, made):
     slower = wn.pipeline(
-        profile, micro_batches=MICRO_BATCHES, waiting_power_w=WAITING_W, switch_time_s=0.0, max_slowdown=0.1
+        profile,
+        cut=wn.StageOptions(waiting_w=WAITING_W),
+        goal=wn.PipelineGoal(max_slowdown=0.1),
+        micro_batches=MICRO_BATCHES,
+        switch_time_s=0.0,
     ).plan
     assert made.plan.baseline.time_s < slower.predicted.time_s <= 1.1 * made.plan.baseline.time_s
     assert slower.energy_change < made.plan.energy_change - 0.01
@@ -82,7 +89,11 @@ def test_the_frontier_goes_from_the_fastest_to_the_least_energy_and_on_for_strag
 @pytest.mark.parametrize("slower", [0.05, 3.0])
 def test_a_straggler_leaves_time_that_saves(profile, made, slower):
     plan = wn.pipeline(
-        profile, micro_batches=MICRO_BATCHES, waiting_power_w=WAITING_W, switch_time_s=0.0, straggler=slower
+        profile,
+        cut=wn.StageOptions(waiting_w=WAITING_W),
+        goal=wn.PipelineGoal(straggler=slower),
+        micro_batches=MICRO_BATCHES,
+        switch_time_s=0.0,
     ).plan
     until_s = made.plan.baseline.time_s * (1.0 + slower)
     assert plan.until_s == pytest.approx(until_s)
@@ -90,11 +101,15 @@ def test_a_straggler_leaves_time_that_saves(profile, made, slower):
     waits_j = made.plan.baseline.energy_j + 4 * WAITING_W * (until_s - made.plan.baseline.time_s)
     assert plan.baseline.energy_j == pytest.approx(waits_j)
     assert plan.predicted.energy_j < made.plan.predicted.energy_j + 4 * WAITING_W * (until_s - made.plan.predicted.time_s)
-    rung = made.plan.rung_within(until_s)
+    rung = made.plan.rungs[Rungs(made.plan).within(until_s)]
     looked_up = rung.energy_j + 4 * WAITING_W * (until_s - rung.time_s)
     assert plan.predicted.energy_j * (1 - 1e-3) <= looked_up <= 1.03 * plan.predicted.energy_j
     same = wn.pipeline(
-        profile, micro_batches=MICRO_BATCHES, waiting_power_w=WAITING_W, switch_time_s=0.0, straggler_s=plan.until_s
+        profile,
+        cut=wn.StageOptions(waiting_w=WAITING_W),
+        goal=wn.PipelineGoal(straggler_s=plan.until_s),
+        micro_batches=MICRO_BATCHES,
+        switch_time_s=0.0,
     ).plan
     assert same.predicted.energy_j == pytest.approx(plan.predicted.energy_j, rel=1e-3)
 
@@ -102,7 +117,7 @@ def test_a_straggler_leaves_time_that_saves(profile, made, slower):
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_every_schedule_is_planned(profile, schedule):
     plan = wn.pipeline(
-        profile, micro_batches=MICRO_BATCHES, waiting_power_w=WAITING_W, switch_time_s=0.0, schedule=schedule
+        profile, cut=wn.StageOptions(waiting_w=WAITING_W), micro_batches=MICRO_BATCHES, switch_time_s=0.0, schedule=schedule
     ).plan
     assert plan.predicted.time_s <= plan.baseline.time_s and plan.energy_change < 0.0
     assert len(plan.ranks) == (2 if schedule == "interleaved" else 4)
@@ -168,11 +183,10 @@ def test_an_edited_document_is_refused_in_one_line(made, tmp_path, edit, says):
 def test_degrees_multiply_energies(profile, made):
     plan = wn.pipeline(
         profile,
+        cut=wn.StageOptions(waiting_w=WAITING_W, replicas=4),
         micro_batches=MICRO_BATCHES,
-        waiting_power_w=WAITING_W,
         switch_time_s=0.0,
         tensor_parallel=8,
-        data_parallel=4,
     ).plan
     assert (plan.gpus, plan.replicas) == (32, 4)
     assert plan.baseline.energy_j == pytest.approx(8 * made.plan.baseline.energy_j)
@@ -180,7 +194,12 @@ def test_degrees_multiply_energies(profile, made):
 
 def test_errors_name_arguments(profile):
     with pytest.raises(wn.BadInputError, match=r"^straggler, straggler_s: give one of them"):
-        wn.pipeline(profile, micro_batches=MICRO_BATCHES, waiting_power_w=70.0, straggler=0.1, straggler_s=9.0)
+        wn.pipeline(
+            profile,
+            cut=wn.StageOptions(waiting_w=70.0),
+            goal=wn.PipelineGoal(straggler=0.1, straggler_s=9.0),
+            micro_batches=MICRO_BATCHES,
+        )
     with pytest.raises(wn.BadInputError, match=r"^what is the pipeline of\?"):
         wn.pipeline(micro_batches=MICRO_BATCHES, stages=4)
     with pytest.raises(wn.BadInputError, match=r"^device: where are the kernels of gpt3-xl to be measured"):
@@ -189,7 +208,7 @@ def test_errors_name_arguments(profile):
 
 def test_settings_last_as_long_as_switching_takes_unless_told_otherwise(profile):
     def planned(**options):
-        return wn.pipeline(profile, micro_batches=MICRO_BATCHES, waiting_power_w=WAITING_W, **options).plan
+        return wn.pipeline(profile, cut=wn.StageOptions(waiting_w=WAITING_W), micro_batches=MICRO_BATCHES, **options).plan
 
     free, default, known = planned(switch_time_s=0.0), planned(), planned(device="A100")
     assert (free.switching, free.free) == (None, None)
@@ -206,7 +225,9 @@ def test_settings_last_as_long_as_switching_takes_unless_told_otherwise(profile)
 @pytest.mark.parametrize("switch_time_s", [0.0, 0.03])
 def test_a_plan_is_the_same_on_a_machine_of_any_speed(profile, monkeypatch, switch_time_s):
     def planned():
-        return wn.pipeline(profile, micro_batches=4, waiting_power_w=WAITING_W, switch_time_s=switch_time_s, frontier=3).plan
+        return wn.pipeline(
+            profile, cut=wn.StageOptions(waiting_w=WAITING_W), micro_batches=4, switch_time_s=switch_time_s, frontier=3
+        ).plan
 
     here, moment_s = planned().to_json(), count(step=1000)
     for clock in ("monotonic", "perf_counter", "time", "process_time"):
@@ -216,8 +237,11 @@ def test_a_plan_is_the_same_on_a_machine_of_any_speed(profile, monkeypatch, swit
 
 
 def test_a_time_limit_ends_the_search_and_is_written(profile, tmp_path):
-    given = {"micro_batches": MICRO_BATCHES, "waiting_power_w": WAITING_W, "switch_time_s": 0.0}
-    plan, free = wn.pipeline(profile, time_limit_s=1e-6, **given).plan, wn.pipeline(profile, **given).plan
+    given = {"micro_batches": MICRO_BATCHES, "cut": wn.StageOptions(waiting_w=WAITING_W), "switch_time_s": 0.0}
+    plan, free = (
+        wn.pipeline(profile, goal=wn.PipelineGoal(time_limit_s=1e-6), **given).plan,
+        wn.pipeline(profile, **given).plan,
+    )
     assert plan.time_limit_s == 1e-6 and plan.predicted.energy_j >= free.predicted.energy_j
     plan.write(tmp_path / "plan.json")
     assert wn.read_pipeline_plan(tmp_path / "plan.json") == plan
@@ -226,7 +250,7 @@ def test_a_time_limit_ends_the_search_and_is_written(profile, tmp_path):
     with pytest.raises(wn.BadInputError, match="time_limit_s"):
         wn.read_pipeline_plan(tmp_path / "plan.json")
     with pytest.raises(wn.BadInputError, match="time_limit_s 0: must be above 0"):
-        wn.pipeline(profile, time_limit_s=0.0, **given)
+        wn.pipeline(profile, goal=wn.PipelineGoal(time_limit_s=0.0), **given)
 
 
 def test_plans_from_before_switching_was_noted_keep_their_digest(made, tmp_path):

@@ -14,7 +14,7 @@ from wastenot.frontiers.algebra import choice
 from wastenot.pipelines.model.derived import with_split_backward
 from wastenot.pipelines.model.schedules import build_schedule
 from wastenot.pipelines.model.ways import Stretch
-from wastenot.pipelines.plan.planner import plan_pipeline
+from wastenot.pipelines.plan.planner import PipelineGoal, plan_pipeline
 from wastenot.pipelines.plan.rank_steps import PlanGraph
 from wastenot.pipelines.plan.switched import with_switching
 from wastenot.planning.switching import switch_time
@@ -43,7 +43,7 @@ def test_settings_last_and_the_deadline_is_kept(name, slowdown):
     profile = made_profile(4, forward_s=0.012, imbalance=0.2, seed=4)
     if name == "zb-h1":
         profile = with_split_backward(profile)
-    made = plan_pipeline(profile, build_schedule(name, ranks=4, micro_batches=6), max_slowdown=slowdown)
+    made = plan_pipeline(profile, build_schedule(name, ranks=4, micro_batches=6), goal=PipelineGoal(max_slowdown=slowdown))
     lasting = with_switching(made, SLOW)
     assert min(shortest_stays(made.plan)) < SLOW.core_s
     assert min(shortest_stays(lasting.plan)) >= 0.9 * SLOW.core_s
@@ -56,7 +56,9 @@ def test_settings_last_and_the_deadline_is_kept(name, slowdown):
 
 
 def test_switches_that_take_no_time_cost_nothing_and_those_that_take_some_a_reserve():
-    made = plan_pipeline(made_profile(4), build_schedule("1f1b", ranks=4, micro_batches=5), max_slowdown=0.05)
+    made = plan_pipeline(
+        made_profile(4), build_schedule("1f1b", ranks=4, micro_batches=5), goal=PipelineGoal(max_slowdown=0.05)
+    )
     assert with_switching(made, switch_time("unknown", 0.0), reserve=0.01) is made
     short = switch_time("unknown", 1e-6)
     almost = with_switching(made, short).plan
@@ -82,7 +84,9 @@ def test_plans_with_settings_inside_instructions_stay_as_they_are():
     ways = dict(profile.ways)
     inside = (Stretch(Setting(900.0), 1, 0.1), Stretch(Setting(1980.0), 2, 0.05))
     ways[0, "forward"] = choice([(0.15, 60.0, inside), (0.1, 80.0, Setting(1980.0))])
-    made = plan_pipeline(replace(profile, ways=ways), build_schedule("1f1b", ranks=2, micro_batches=2), max_slowdown=0.5)
+    made = plan_pipeline(
+        replace(profile, ways=ways), build_schedule("1f1b", ranks=2, micro_batches=2), goal=PipelineGoal(max_slowdown=0.5)
+    )
     same = with_switching(made, SLOW)
     assert same.plan.ranks == made.plan.ranks and same.plan.switching is None
     assert any("settings change inside instructions" in note for note in same.plan.notes)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from testbed.pipeline_lockstep import Faults, simulate_pipeline
+from testbed.pipeline_lockstep import Faults, RankExecutions, simulate_pipeline
 from testbed.pipeline_runs import made_profile, planned
 from testbed.pipeline_work import ProfiledWork
 from wastenot.core.errors import BadInputError
@@ -11,7 +11,7 @@ from wastenot.devices.simulated.hardware import Switching
 from wastenot.devices.simulated.preset import find_preset
 from wastenot.pipelines.model.schedules import gpipe, one_forward_one_backward
 from wastenot.pipelines.plan.rank_steps import PlanGraph
-from wastenot.pipelines.run.rank_execution import RankExecution, RankExecutions
+from wastenot.pipelines.run.rank_execution import RankExecution
 from wastenot.planning.switching import switch_time
 
 IDEAL = Switching.of(0.0), Faults(0.0, 0.0)

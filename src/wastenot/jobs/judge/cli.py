@@ -6,10 +6,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from wastenot.core.errors import BadInputError
 from wastenot.core.wording import counted
+from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import JsonOption
 
 if TYPE_CHECKING:
@@ -24,48 +23,23 @@ _SHOWN = 12  # jobs or targets in an error
 
 def replay(
     train: Annotated[
-        Path | None,
-        typer.Argument(metavar="[TRAIN.csv]", help="Epochs that runs needed, by batch size, as Zeus publishes them."),
+        Path | None, argument("Epochs that runs needed, by batch size, as Zeus publishes them.", "[TRAIN.csv]")
     ] = None,
     power: Annotated[
-        Path | None,
-        typer.Argument(metavar="[POWER.csv]", help="Time of an epoch and power, by batch size and power limit."),
+        Path | None, argument("Time of an epoch and power, by batch size and power limit.", "[POWER.csv]")
     ] = None,
-    job: Annotated[
-        str | None,
-        typer.Option("--job", metavar="NAME", help="Which job of the files, as squad/bert; by default their only one."),
-    ] = None,
-    target: Annotated[
-        float | None, typer.Option("--target", metavar="X", help="Metric to reach; by default the only one on record.")
-    ] = None,
-    default: Annotated[
-        int | None, typer.Option("--default", metavar="N", help="Batch size that is run today, to compare with.")
-    ] = None,
-    max_epochs: Annotated[
-        int | None,
-        typer.Option("--max-epochs", metavar="N", help="Longest training; by default that of the longest run on record."),
-    ] = None,
-    made_up: Annotated[
-        int | None, typer.Option("--made-up", metavar="N", help="In place of files: N made-up jobs of each of twelve kinds.")
-    ] = None,
-    eta: Annotated[
-        float, typer.Option("--eta", metavar="X", help="Weight of energy against time, 0 (time) to 1 (energy).")
-    ] = 0.5,
+    job: Annotated[str | None, option("Which job of the files, as squad/bert; by default their only one.", "NAME")] = None,
+    target: Annotated[float | None, option("Metric to reach; by default the only one on record.", "X")] = None,
+    default: Annotated[int | None, option("Batch size that is run today, to compare with.", "N")] = None,
+    max_epochs: Annotated[int | None, option("Longest training; by default that of the longest run on record.", "N")] = None,
+    made_up: Annotated[int | None, option("In place of files: N made-up jobs of each of twelve kinds.", "N")] = None,
+    eta: Annotated[float, option("Weight of energy against time, 0 (time) to 1 (energy).", "X")] = 0.5,
     recurrences: Annotated[
-        int | None,
-        typer.Option("--recurrences", metavar="N", help="How often a job comes; by default twice for every pair to choose."),
+        int | None, option("How often a job comes; by default twice for every pair to choose.", "N")
     ] = None,
-    seeds: Annotated[
-        int, typer.Option("--seeds", metavar="N", help="Simulate each job N times, with seeds from 0 on.")
-    ] = 20,
-    overlap: Annotated[
-        float | None,
-        typer.Option("--overlap", metavar="X", help="Let runs overlap: X in flight on average. By default none does."),
-    ] = None,
-    processes: Annotated[
-        int | None,
-        typer.Option("--processes", metavar="N", help="Processes that share the work; by default one for each core."),
-    ] = None,
+    seeds: Annotated[int, option("Simulate each job N times, with seeds from 0 on.", "N")] = 20,
+    overlap: Annotated[float | None, option("Let runs overlap: X in flight on average. By default none does.", "X")] = None,
+    processes: Annotated[int | None, option("Processes that share the work; by default one for each core.", "N")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Simulate jobs that come back, on traces.

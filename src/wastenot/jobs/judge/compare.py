@@ -19,23 +19,10 @@ from wastenot.jobs.judge.trace import JobTrace
 from wastenot.jobs.plan.decision import Policy
 from wastenot.jobs.plan.learner import Learner
 
-
-def _default(trace: JobTrace) -> Policy:
-    return Default(trace.terms)
-
-
-def _grid(trace: JobTrace) -> Policy:
-    return GridSearch(trace.terms)
-
-
-def _learner(trace: JobTrace) -> Policy:
-    return Learner(trace.terms, trace.device)
-
-
 POLICIES: Mapping[str, Callable[[JobTrace], Policy]] = {
-    "default": _default,
-    "grid search": _grid,
-    "wastenot": _learner,
+    "default": lambda trace: Default(trace.terms),
+    "grid search": lambda trace: GridSearch(trace.terms),
+    "wastenot": lambda trace: Learner(trace.terms, trace.device),
     "oracle": Oracle,
 }
 """What can be compared, by name."""
@@ -129,7 +116,7 @@ def summarise(trace: JobTrace, policy: str, made: Sequence[Recurrences]) -> Poli
 
 def best_pair(trace: JobTrace) -> Choice:
     """The pair of least mean cost."""
-    row, column = divmod(int(trace.mean_cost().argmin()), len(trace.terms.settings))
+    row, column = trace.best()
     return Choice(trace.terms.batch_sizes[row], trace.terms.settings[column])
 
 

@@ -51,13 +51,12 @@ class _Shape:
     unevenness: float = 0.0
 
 
-def made_job(family: str, seed: int, *, eta: float = 0.5) -> JobTrace:
+def made_job(family: str, seed: int) -> JobTrace:
     """A made-up job.
 
     Args:
         family: one of :data:`FAMILIES`.
         seed: of what is drawn.
-        eta: weight of energy against time.
     """
     rng = np.random.default_rng((seed, sorted(FAMILIES).index(family)))
     count = int(rng.integers(3, 21))
@@ -81,7 +80,7 @@ def made_job(family: str, seed: int, *, eta: float = 0.5) -> JobTrace:
     reaching = np.mean(needed <= most, axis=1)
     good = np.flatnonzero(reaching >= 0.9)
     if good.size == 0:
-        return made_job(family, seed + 1_000_003, eta=eta)  # there is none that a user would run by default
+        return made_job(family, seed + 1_000_003)  # there is none that a user would run by default
     default = int(sizes[rng.choice(good)])
     epoch_time_s, power_w, limits = _device(rng, octaves)
     terms = JobTerms(
@@ -91,22 +90,20 @@ def made_job(family: str, seed: int, *, eta: float = 0.5) -> JobTrace:
         target=1.0,
         max_epochs=most,
         settings=tuple(Setting(power_limit_w=float(limit)) for limit in limits),
-        eta=eta,
         max_power_w=float(limits[0]),
     )
     epochs = {int(size): tuple(map(float, row)) for size, row in zip(sizes, needed, strict=True)}
     return JobTrace(terms, "made-up", epochs, epoch_time_s, power_w)
 
 
-def made_jobs(seeds: range, *, families: tuple[str, ...] | None = None, eta: float = 0.5) -> tuple[JobTrace, ...]:
+def made_jobs(seeds: range, *, families: tuple[str, ...] | None = None) -> tuple[JobTrace, ...]:
     """Made-up jobs of every family.
 
     Args:
         seeds: a job of each family for each.
         families: some of :data:`FAMILIES`; all by default.
-        eta: weight of energy against time.
     """
-    return tuple(made_job(family, seed, eta=eta) for seed in seeds for family in families or tuple(FAMILIES))
+    return tuple(made_job(family, seed) for seed in seeds for family in families or tuple(FAMILIES))
 
 
 def _device(rng: np.random.Generator, octaves: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
 
+from wastenot.core.setting import Setting
 from wastenot.jobs.judge.trace import JobTrace
 from wastenot.jobs.plan.decision import Policy
 from wastenot.jobs.tables.records import JobRun, Outcome
@@ -60,10 +62,11 @@ class SimulatedRun:
         self._needed = needed[int(drawn.integers(len(needed)))]
         most = trace.terms.max_epochs
         self._most = math.inf if most is None else most
-        self._started_s = started_unix_s
         self._epoch = 0.0, 0.0
         pace.begin()
-        self.run = self._so_far(number, batch_size, "running", 0, 0.0, 0.0)
+        self.run = JobRun(
+            number, batch_size, trace.device, "running", 0, 0.0, 0.0, self._setting(batch_size), None, started_unix_s
+        )
         policy.began(self.run)
 
     def begin_epoch(self) -> float:
@@ -73,19 +76,21 @@ class SimulatedRun:
 
     def end_epoch(self) -> bool:
         """Whether the run is in flight still."""
-        run, epochs = self.run, self.run.epochs + 1
-        time_s, energy_j = run.time_s + self._epoch[0], (run.energy_j or 0.0) + self._epoch[1]
-        self.run = self._so_far(run.number, run.batch_size, "running", epochs, time_s, energy_j)
+        run, (time_s, energy_j) = self.run, self._epoch
+        self.run = run = replace(
+            run, epochs=run.epochs + 1, time_s=run.time_s + time_s, energy_j=(run.energy_j or 0.0) + energy_j,
+            setting=self._setting(run.batch_size),
+        )  # fmt: skip
         outcome: Outcome
-        if epochs >= self._needed:
+        if run.epochs >= self._needed:
             outcome = "reached"
-        elif epochs >= self._most:
+        elif run.epochs >= self._most:
             outcome = "missed"
-        elif not self._policy.goes_on(self.run).go_on:
+        elif not self._policy.goes_on(run).go_on:
             outcome = "stopped"
         else:
             return True
-        self.run = self._so_far(run.number, run.batch_size, outcome, epochs, time_s, energy_j)
+        self.run = replace(run, outcome=outcome, setting=self._setting(run.batch_size))
         self._policy.ended(self.run)
         return False
 
@@ -96,7 +101,6 @@ class SimulatedRun:
             self.begin_epoch()
         return self.run
 
-    def _so_far(self, number: int, batch_size: int, outcome: Outcome, epochs: int, time_s: float, energy_j: float) -> JobRun:
-        setting = self._trace.terms.settings[self._pace.setting(batch_size)]
-        device, began = self._trace.device, self._started_s
-        return JobRun(number, batch_size, device, outcome, epochs, time_s, energy_j, setting, None, began)
+    def _setting(self, batch_size: int) -> Setting:
+        """That is held now."""
+        return self._trace.terms.settings[self._pace.setting(batch_size)]

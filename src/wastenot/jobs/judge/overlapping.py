@@ -62,9 +62,8 @@ def arrivals(trace: JobTrace, count: int, seed: int, *, load: float = 2.0) -> tu
 
 def best_run_s(trace: JobTrace) -> float:
     """How long a mean run of the best pair lasts, including those that fail before it."""
-    costs = trace.mean_cost()
-    row, column = divmod(int(costs.argmin()), costs.shape[1])
-    return float(costs[row, column] / trace.epoch_cost()[row, column] * trace.epoch_time_s[row, column])
+    at = trace.best()
+    return float(trace.mean_cost()[at] / trace.epoch_cost()[at] * trace.epoch_time_s[at])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,8 +13,8 @@ import numpy as np
 from wastenot.core.setting import Setting
 from wastenot.jobs.judge.trace import JobTrace
 from wastenot.jobs.model.objective import cost
-from wastenot.jobs.plan.decision import Decision, Verdict
-from wastenot.jobs.tables.records import JobRun, JobTerms, Speed
+from wastenot.jobs.plan.decision import Decision, Policy, Verdict
+from wastenot.jobs.tables.records import JobRun, JobTerms
 
 _GIVE_UP = 2.0  # times the cheapest run, as Zeus has it
 
@@ -59,14 +59,11 @@ class HeldPace:
         return self._held
 
 
-class _Constant:
+class _Constant(Policy):
     """One pair for every run, each as long as it takes."""
 
     def __init__(self, batch_size: int, setting: Setting, why: str) -> None:
         self._decision, self._setting = Decision(batch_size, why), setting
-
-    def measured(self, speed: Speed) -> None:
-        """It knows already."""
 
     def choose(self, rng: np.random.Generator) -> Decision:
         """The same as ever."""
@@ -76,17 +73,6 @@ class _Constant:
     def held_setting(self) -> Setting:
         """The same as ever."""
         return self._setting
-
-    def began(self, run: JobRun) -> None:
-        """It knows already."""
-
-    def goes_on(self, run: JobRun) -> Verdict:
-        """It does."""
-        del run
-        return Verdict(go_on=True)
-
-    def ended(self, run: JobRun) -> None:
-        """It knows already."""
 
 
 class Default(_Constant):
@@ -100,11 +86,11 @@ class Oracle(_Constant):
     """The pair of least mean cost, known from the trace."""
 
     def __init__(self, trace: JobTrace) -> None:
-        row, column = divmod(int(trace.mean_cost().argmin()), len(trace.terms.settings))
+        row, column = trace.best()
         super().__init__(trace.terms.batch_sizes[row], trace.terms.settings[column], "the best there is")
 
 
-class GridSearch:
+class GridSearch(Policy):
     """Every pair once, beginning with the default, and from then on the cheapest.
 
     A batch size that does not reach the target is not tried again, nor is one that was stopped at twice the cost of the
@@ -121,9 +107,6 @@ class GridSearch:
         self._costs: dict[tuple[int, Setting], float] = {}
         self._flying: dict[int, tuple[int, Setting]] = {}
         self._now = self._left[0]
-
-    def measured(self, speed: Speed) -> None:
-        """It learns from whole runs."""
 
     def choose(self, rng: np.random.Generator) -> Decision:
         """The next pair of the grid, or the cheapest."""

@@ -60,6 +60,10 @@ class JobTrace:
         """Mean energy of runs that reach the target; infinite where none does; shape (batch sizes, settings)."""
         return self.with_terms(eta=1.0, within_s=None, power_budget_w=None).mean_cost()
 
+    def best(self) -> tuple[int, int]:
+        """Indices of the batch size and the setting of least mean cost."""
+        return divmod(int(self.mean_cost().argmin()), len(self.terms.settings))
+
     def best_cost(self) -> float:
         """Least mean cost of any batch size and setting."""
         return float(self.mean_cost().min())
@@ -108,9 +112,7 @@ class TrainingSummaries:
         seen = [each for key, sizes in self.epochs.items() if key[0] == job for runs in sizes.values() for each in runs]
         return int(max((each for each in seen if math.isfinite(each)), default=1))
 
-    def trace(
-        self, job: JobKey, target: float, default: int, most: int, device: str, *, higher_is_better: bool = True
-    ) -> JobTrace:
+    def trace(self, job: JobKey, target: float, default: int, most: int, device: str) -> JobTrace:
         """A job's trace.
 
         Args:
@@ -119,7 +121,6 @@ class TrainingSummaries:
             default: batch size.
             most: epochs after which a run has missed the target.
             device: label of what the speeds were measured on.
-            higher_is_better: whether the metric rises towards the target.
 
         Raises:
             BadInputError: the files do not have it.
@@ -138,7 +139,7 @@ class TrainingSummaries:
             raise BadInputError(f"{self.train}: {job} has no speed at batch size {missing[0][0]} and {missing[0][1]:g} W")
         settings = tuple(Setting(power_limit_w=limit) for limit in limits)
         table = np.array([[held[size, limit] for limit in limits] for size in sizes])
-        terms = JobTerms(str(job), tuple(sizes), default, target, higher_is_better, most, settings, 0.5, limits[0])
+        terms = JobTerms(str(job), tuple(sizes), default, target, True, most, settings, 0.5, limits[0])
         return JobTrace(terms, device, {size: tuple(runs[size]) for size in sizes}, table[:, :, 0], table[:, :, 1])
 
 

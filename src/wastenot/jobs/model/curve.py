@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wastenot.core.arrays import FloatArray
-from wastenot.jobs.model.normal import chance_below
+from wastenot.jobs.model.scatter import chance_below
 
 _ALIKE = 3.0  # degrees of freedom: how alike batch sizes are in how much their runs scatter
 _LEVEL_SD = 5.0  # of the logarithm of the whole curve: nothing is known of it

@@ -17,7 +17,7 @@ import numpy as np
 
 from wastenot.core.arrays import FloatArray
 from wastenot.jobs.model.curve import Belief, Curve, Roughness
-from wastenot.jobs.model.normal import chance_below, chances_below
+from wastenot.jobs.model.scatter import chance_below, chances_below
 from wastenot.jobs.model.transfer import shifted_shapes
 from wastenot.jobs.tables.records import Outcome
 

@@ -1,11 +1,30 @@
-"""How runs of one batch size scatter about what is expected of them: mostly as the model says, some of them more."""
+"""How runs of one batch size scatter about what is expected of them: mostly as the model says, some of them more.
+
+The normal distribution is computed without SciPy, which takes longer to import than all else that a job needs.
+"""
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+
 from wastenot.core.arrays import FloatArray
-from wastenot.jobs.model.normal import chance_below, chances_below
 
 _TAIL_SHARE, _TAIL_WIDTH = 0.1, 3.0  # of runs that scatter more than the model says, and how much more
+
+
+def chance_below(z: float) -> float:
+    """Chance of a value below so many standard deviations above the mean; exact also where it is tiny."""
+    return 0.5 * math.erfc(-z / math.sqrt(2.0))
+
+
+_each = np.vectorize(chance_below, otypes=[float])
+
+
+def chances_below(z: FloatArray) -> FloatArray:
+    """The same for each of several."""
+    return np.asarray(_each(z))
 
 
 def ordinary(z: float) -> float:

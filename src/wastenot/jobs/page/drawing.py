@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from wastenot.core.wording import counted
-from wastenot.jobs.model.frontier import Pair
 from wastenot.jobs.model.objective import in_seconds
-from wastenot.jobs.page.words import setting_text
 from wastenot.jobs.plan.overview import JobOverview
 from wastenot.jobs.tables.records import JobTerms
 from wastenot.pages.formatting import SPACE
@@ -25,6 +23,7 @@ OUTCOME_COLORS = {
     "failed": "#7c5cff",
     "running": "#0f9b8e",
 }
+_ROOM = 0.06  # at both ends of an axis, as a fraction of what it holds
 _WIDELY = 4.0  # ratio of the greatest to the least, from which on an axis is logarithmic
 
 
@@ -55,30 +54,25 @@ def cost_unit(terms: JobTerms, highest: float) -> tuple[str, float]:
     return time_unit(highest) if in_seconds(terms) else energy_unit(highest)
 
 
-def scale_of(values: Sequence[float], *, room: float = 0.06) -> Any:
+def scale_of(values: Sequence[float]) -> Any:
     """A scale that holds all values with some room, logarithmic where they differ widely."""
     alt = load("altair")
     low, high = min(values), max(values)
     if low > 0.0 and high / low > _WIDELY:
-        factor = (high / low) ** room
+        factor = (high / low) ** _ROOM
         return alt.Scale(type="log", domain=[low / factor, high * factor], nice=False)
     spread = (high - low) or 0.1 * abs(high) or 1.0
-    return alt.Scale(domain=[low - 1.5 * room * spread, high + 1.5 * room * spread], nice=False, zero=False)
+    return alt.Scale(domain=[low - 1.5 * _ROOM * spread, high + 1.5 * _ROOM * spread], nice=False, zero=False)
 
 
-def sizes_axis(field: str, sizes: Sequence[int], *, channel: str = "X", title: str | None = "batch size") -> Any:
+def sizes_axis(field: str, sizes: Sequence[int], *, channel: str = "X") -> Any:
     """An axis of batch sizes, evenly spaced by their logarithms, with a tick at each as far as there is room."""
     alt = load("altair")
     every = max(1, -(-len(sizes) // 16))
     room = (sizes[-1] / sizes[0]) ** 0.06 if len(sizes) > 1 else 1.5
     return getattr(alt, channel)(
         f"{field}:Q",
-        title=title,
+        title="batch size",
         scale=alt.Scale(type="log", base=2, domain=[sizes[0] / room, sizes[-1] * room], nice=False),
         axis=alt.Axis(values=list(sizes[::every]), format=",d", grid=False),
     )
-
-
-def setting_of(pair: Pair) -> str:
-    """A pair's setting, for what is shown under the pointer."""
-    return setting_text(pair.setting)

@@ -2,131 +2,98 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from functools import partial
 
+from wastenot.core.wording import counted
 from wastenot.jobs.model.frontier import Pair, epochs_to_target
 from wastenot.jobs.page.words import cost_text, setting_text, time_text
 from wastenot.jobs.plan.decision import Outlook
 from wastenot.jobs.plan.overview import JobOverview, RunInHistory
 from wastenot.pages.formatting import percent, quantity
-from wastenot.pages.table import Column, Fold, Row, Table
+from wastenot.pages.table import Listed, Table, listing
 
 _SHOWN = 24
-_NONE = "–"
+_joules, _watts = (partial(quantity, unit=unit, digits=3) for unit in ("J", "W"))
+_UNFIT = "does not fit into memory"
 
 
 def sizes_table(overview: JobOverview) -> Table:
     """Each batch size: what its runs were like, and what is expected of it."""
-    columns: tuple[Column, ...] = (
-        Column("Batch size"), Column("Runs", numeric=True), Column("Reached", numeric=True),
-        Column("Epochs", numeric=True), Column("Chance", numeric=True), Column("Expected cost", numeric=True),
-        Column("95 % interval", numeric=True), Column("Best setting", numeric=True), Column("Note"),
-    )  # fmt: skip
-    outlooks = {each.batch_size: each for each in overview.outlook}
-    rows = tuple(_size_row(overview, size, outlooks.get(size)) for size in overview.terms.batch_sizes)
-    if not outlooks:
-        columns, rows = _without(columns, rows, ("Chance", "Expected cost", "95 % interval"))
+    terms = overview.terms
+    costs = partial(cost_text, terms)
+    outlooks: dict[int, Outlook] = {each.batch_size: each for each in overview.outlook}
+    runs = {size: [each.run for each in overview.history if each.run.batch_size == size] for size in terms.batch_sizes}
+    known = {size: found for size in runs if (found := epochs_to_target(runs[size]).get(size)) is not None}
+
+    def epochs(size: int) -> float | None:
+        return known[size].mean if size in known else outlooks[size].epochs if size in outlooks else None
+
+    def best(size: int) -> str | None:
+        pairs = (pair for pair in overview.pairs if pair.batch_size == size)
+        found = min(pairs, key=lambda pair: pair.cost(terms), default=None)
+        return None if found is None else setting_text(found.setting)
+
+    def notes(size: int) -> str:
+        following = overview.next is not None and size == overview.next.batch_size
+        unfit = overview.no_memory is not None and size >= overview.no_memory
+        said = (("default", size == terms.default), ("next", following), (_UNFIT, unfit))
+        return ", ".join(name for name, holds in said if holds)
+
+    def interval(size: int) -> str:
+        return f"{costs(outlooks[size].low)} to {costs(outlooks[size].high)}"
+
+    def expected(field: str, size: int) -> float | None:
+        return getattr(outlooks[size], field) if size in outlooks else None
+
+    columns: tuple[Listed[int], ...] = (
+        Listed("Batch size", lambda size: size, "{:,}".format, numeric=False),
+        Listed("Runs", lambda size: len(runs[size]), "{:,}".format),
+        Listed("Reached", lambda size: sum(run.outcome == "reached" for run in runs[size]), "{:,}".format),
+        Listed("Epochs", epochs, text_of=lambda size: f"{epochs(size):.1f}{'' if size in known else ' (forecast)'}"),
+        Listed("Chance", partial(expected, "chance"), partial(percent, digits=0), optional=True),
+        Listed("Expected cost", partial(expected, "cost"), costs, optional=True),
+        Listed("95 % interval", partial(expected, "low"), text_of=interval, optional=True),
+        Listed("Best setting", best),
+        Listed("Note", notes, numeric=False),
+    )
     note = (
         "Chance is that of reaching the target. Cost is expected of a run that gets there, for batch sizes without runs "
         "from their neighbours."
         if outlooks
         else None
     )
-    return Table("Batch sizes", columns, rows, note)
-
-
-def _without(
-    columns: tuple[Column, ...], rows: tuple[Row, ...], titles: tuple[str, ...]
-) -> tuple[tuple[Column, ...], tuple[Row, ...]]:
-    """The same without some columns, in which nothing is known."""
-    kept = [index for index, column in enumerate(columns) if column.title not in titles]
-    return tuple(columns[index] for index in kept), tuple(
-        replace(row, texts=tuple(row.texts[index] for index in kept), values=tuple(row.values[index] for index in kept))
-        for row in rows
-    )
-
-
-def _size_row(overview: JobOverview, size: int, outlook: Outlook | None) -> Row:
-    terms = overview.terms
-    runs = [each.run for each in overview.history if each.run.batch_size == size]
-    reached = sum(run.outcome == "reached" for run in runs)
-    known = epochs_to_target(runs).get(size)
-    best = min((pair for pair in overview.pairs if pair.batch_size == size), key=lambda pair: pair.cost(terms), default=None)
-    epochs = known.mean if known is not None else None if outlook is None else outlook.epochs
-    notes = []
-    if size == terms.default:
-        notes.append("default")
-    if overview.next is not None and size == overview.next.batch_size:
-        notes.append("next")
-    if overview.no_memory is not None and size >= overview.no_memory:
-        notes.append("does not fit into memory")
-    texts = (
-        f"{size:,}",
-        f"{len(runs):,}",
-        f"{reached:,}",
-        _NONE if epochs is None else f"{epochs:.1f}{'' if known is not None else ' (forecast)'}",
-        _NONE if outlook is None else percent(outlook.chance, 0),
-        _NONE if outlook is None else cost_text(terms, outlook.cost),
-        _NONE if outlook is None else f"{cost_text(terms, outlook.low)} to {cost_text(terms, outlook.high)}",
-        _NONE if best is None else setting_text(best.setting),
-        ", ".join(notes),
-    )
-    values = (
-        size, len(runs), reached, epochs, None if outlook is None else outlook.chance,
-        None if outlook is None else outlook.cost, None if outlook is None else outlook.low,
-        None if best is None else setting_text(best.setting), ", ".join(notes),
-    )  # fmt: skip
-    return Row(None, texts, values)
+    return listing("Batch sizes", terms.batch_sizes, columns, note)
 
 
 def frontier_table(overview: JobOverview) -> Table | None:
     """The pairs of the frontier, the default and the next one; ``None`` while nothing is known."""
-    listed: list[tuple[Pair, str]] = [(pair, "") for pair in overview.pareto]
-    for special in (overview.default, overview.cheapest, overview.next_pair):
-        if special is not None and special not in (pair for pair, _ in listed):
-            listed.append((special, ""))
-    if not listed:
-        return None
-    columns: tuple[Column, ...] = (
-        Column("Batch size"), Column("Setting", numeric=True), Column("Time to target", numeric=True),
-        Column("Energy to target", numeric=True), Column("Mean power", numeric=True), Column("Cost", numeric=True),
-        Column("Epochs from"), Column("Note"),
-    )  # fmt: skip
-    rows = [_pair_row(overview, pair) for pair, _ in sorted(listed, key=lambda each: each[0].time_s)]
-    if all(pair.energy_j is None for pair, _ in listed):
-        columns, found = _without(columns, tuple(rows), ("Energy to target", "Mean power"))
-        rows = list(found)
-    note = "No pair that was measured beats those on the frontier in both time and energy."
-    return Table("Frontier: time and energy to the target", columns, tuple(rows), note)
+    special = {"default": overview.default, "cheapest": overview.cheapest, "next": overview.next_pair}
+    pairs = [*overview.pareto]
+    pairs += [pair for pair in dict.fromkeys(special.values()) if pair is not None and pair not in pairs]
 
+    def notes(pair: Pair) -> str:
+        said = [name for name, other in special.items() if pair == other]
+        if overview.no_memory is not None and pair.batch_size >= overview.no_memory:
+            said.append(_UNFIT)
+        elif pair not in overview.pareto and not pair.forecast and pair != overview.next_pair:
+            said.append("beaten")
+        return ", ".join(said)
 
-def _pair_row(overview: JobOverview, pair: Pair) -> Row:
-    terms = overview.terms
-    notes = [
-        name
-        for name, other in (("default", overview.default), ("cheapest", overview.cheapest), ("next", overview.next_pair))
-        if pair == other
-    ]
-    if overview.no_memory is not None and pair.batch_size >= overview.no_memory:
-        notes.append("does not fit into memory")
-    elif pair not in overview.pareto and not pair.forecast and pair != overview.next_pair:
-        notes.append("beaten")
-    runs = "forecast" if pair.forecast else f"{pair.epochs.reached:,} run{'' if pair.epochs.reached == 1 else 's'}"
-    cost = pair.cost(terms)
-    texts = (
-        f"{pair.batch_size:,}",
-        setting_text(pair.setting),
-        time_text(pair.time_s),
-        _NONE if pair.energy_j is None else quantity(pair.energy_j, "J", 3),
-        _NONE if pair.power_w is None else quantity(pair.power_w, "W", 3),
-        cost_text(terms, cost),
-        runs,
-        ", ".join(notes),
+    columns: tuple[Listed[Pair], ...] = (
+        Listed("Batch size", lambda pair: pair.batch_size, "{:,}".format, numeric=False),
+        Listed("Setting", lambda pair: setting_text(pair.setting)),
+        Listed("Time to target", lambda pair: pair.time_s, time_text),
+        Listed("Energy to target", lambda pair: pair.energy_j, _joules, optional=True),
+        Listed("Mean power", lambda pair: pair.power_w, _watts, optional=True),
+        Listed("Cost", lambda pair: pair.cost(overview.terms), partial(cost_text, overview.terms)),
+        Listed(
+            "Epochs from", lambda pair: "forecast" if pair.forecast else counted(pair.epochs.reached, "run"), numeric=False
+        ),
+        Listed("Note", notes, numeric=False),
     )
-    values = (
-        pair.batch_size, setting_text(pair.setting), pair.time_s, pair.energy_j, pair.power_w, cost, runs, ", ".join(notes)
-    )  # fmt: skip
-    return Row(None, texts, values)
+    note = "No pair that was measured beats those on the frontier in both time and energy."
+    ordered = sorted(pairs, key=lambda pair: pair.time_s)
+    return listing("Frontier: time and energy to the target", ordered, columns, note) if pairs else None
 
 
 def runs_table(overview: JobOverview, *, most: int | None = None) -> Table:
@@ -136,37 +103,18 @@ def runs_table(overview: JobOverview, *, most: int | None = None) -> Table:
         overview: of the job.
         most: how many are shown; by default all, the older ones folded away.
     """
-    columns: tuple[Column, ...] = (
-        Column("Run", numeric=True), Column("Batch size", numeric=True), Column("Setting", numeric=True), Column("Outcome"),
-        Column("Epochs", numeric=True), Column("Time", numeric=True), Column("Energy", numeric=True),
-        Column("Cost", numeric=True), Column("Why this batch size"),
-    )  # fmt: skip
-    latest = overview.history[::-1][:most]
-    rows = [_run_row(overview, each) for each in latest]
-    left = len(overview.history) - len(rows)
-    if all(each.run.energy_j is None for each in overview.history):
-        columns, found = _without(columns, tuple(rows), ("Energy",))
-        rows = list(found)
-    note = None if not left else f"The last {len(rows)} of {len(overview.history):,} runs."
-    fold = Fold(_SHOWN, f"{len(rows) - _SHOWN:,} earlier runs") if len(rows) > _SHOWN else None
-    return Table("Runs", columns, tuple(rows), note, fold)
-
-
-def _run_row(overview: JobOverview, each: RunInHistory) -> Row:
-    run = each.run
-    texts = (
-        f"{run.number:,}",
-        f"{run.batch_size:,}",
-        setting_text(run.setting),
-        run.outcome,
-        f"{run.epochs:,}",
-        time_text(run.time_s) if run.time_s > 0.0 else _NONE,
-        _NONE if run.energy_j is None else quantity(run.energy_j, "J", 3),
-        _NONE if not each.cost else cost_text(overview.terms, each.cost),
-        each.why or _NONE,
+    columns: tuple[Listed[RunInHistory], ...] = (
+        Listed("Run", lambda each: each.run.number, "{:,}".format),
+        Listed("Batch size", lambda each: each.run.batch_size, "{:,}".format),
+        Listed("Setting", lambda each: setting_text(each.run.setting)),
+        Listed("Outcome", lambda each: each.run.outcome, numeric=False),
+        Listed("Epochs", lambda each: each.run.epochs, "{:,}".format),
+        Listed("Time", lambda each: each.run.time_s or None, time_text),
+        Listed("Energy", lambda each: each.run.energy_j, _joules, optional=True),
+        Listed("Cost", lambda each: each.cost or None, partial(cost_text, overview.terms)),
+        Listed("Why this batch size", lambda each: each.why or None, numeric=False),
     )
-    values = (
-        run.number, run.batch_size, setting_text(run.setting), run.outcome, run.epochs, run.time_s, run.energy_j, each.cost,
-        each.why,
-    )  # fmt: skip
-    return Row(None, texts, values)
+    latest = overview.history[::-1][:most]
+    left = len(overview.history) - len(latest)
+    note = None if not left else f"The last {len(latest)} of {len(overview.history):,} runs."
+    return listing("Runs", latest, columns, note, shown=_SHOWN, rest="earlier runs")

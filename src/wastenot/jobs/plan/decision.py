@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -64,31 +63,26 @@ class Verdict:
 class Policy(Protocol):
     """Learns from the runs of one job, and decides.
 
-    It is told what happens in the order in which it happens; runs may overlap.
+    It is told what happens in the order in which it happens; runs may overlap. Who derives from it need say only what it
+    does otherwise: learns nothing, and gives no run up.
     """
 
     def measured(self, speed: Speed) -> None:
         """Take note of how fast the job runs at a batch size and setting."""
+        del speed
 
     def choose(self, rng: np.random.Generator) -> Decision:
         """The batch size for a run that begins now."""
 
     def began(self, run: JobRun) -> None:
         """Take note of a run that is in flight from now on."""
+        del run
 
     def goes_on(self, run: JobRun) -> Verdict:
         """Whether a run in flight goes on after an epoch that did not reach the target."""
+        del run
+        return Verdict(go_on=True)
 
     def ended(self, run: JobRun) -> None:
         """Take note of what became of a run."""
-
-
-def replay(policy: Policy, speeds: Iterable[Speed], runs: Iterable[JobRun]) -> Policy:
-    """Tell a policy all that a study holds of a job."""
-    for speed in speeds:
-        policy.measured(speed)
-    for run in runs:
-        policy.began(run)
-        if run.outcome != "running":
-            policy.ended(run)
-    return policy
+        del run

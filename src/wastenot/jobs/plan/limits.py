@@ -67,24 +67,6 @@ class Trial:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class SettingOutlook:
-    """What is known of a setting at a batch size.
-
-    Attributes:
-        setting: the setting.
-        cost: against the one that is held, as a ratio.
-        low: and high: 95 % interval of that ratio.
-        measured: whether it ran, or is told by others.
-    """
-
-    setting: Setting
-    cost: float
-    low: float
-    high: float
-    measured: bool
-
-
 @dataclass(slots=True)
 class _Known:
     """What was measured at a setting: logarithms, each with its variance."""
@@ -130,12 +112,10 @@ class Limits:
     Args:
         terms: of the job; its settings are those to choose among.
         like: what is known of the job on another device, whose curves are like those here; ``None`` for nothing.
-        tolerance: fraction of the cost within which the best is to be known.
     """
 
-    def __init__(self, terms: JobTerms, *, like: Limits | None = None, tolerance: float = TOLERANCE) -> None:
-        self.terms, self.tolerance = terms, tolerance
-        self._like = like
+    def __init__(self, terms: JobTerms, *, like: Limits | None = None) -> None:
+        self.terms, self._like = terms, like
         self._known: dict[int, dict[int, _Known]] = {}
         self._beliefs: dict[tuple[int, float | None], _Belief] = {}
         self._curves: dict[int, Curves] = {}
@@ -168,17 +148,9 @@ class Limits:
             known[place] = new
         self._changed(batch_size)
 
-    def forget(self, batch_size: int, setting: Setting | None = None) -> None:
-        """Drop what was measured at a batch size, as the job no longer runs like that.
-
-        Args:
-            batch_size: the batch size.
-            setting: alone; by default all of them.
-        """
-        if setting is None:
-            self._known.pop(batch_size, None)
-        elif setting in self.terms.settings:
-            self._known.get(batch_size, {}).pop(self.terms.settings.index(setting), None)
+    def forget(self, batch_size: int) -> None:
+        """Drop what was measured at a batch size, as the job no longer runs like that."""
+        self._known.pop(batch_size, None)
         self._changed(batch_size)
 
     def refused(self, setting: Setting) -> None:
@@ -239,7 +211,7 @@ class Limits:
         own = belief.costs[:, [best]]
         gains = np.maximum(own - belief.costs, 0.0).mean(axis=0) / mean[best]
         prices = np.maximum(belief.prices / belief.prices[best] - 1.0, 0.0)
-        worth = gains > self.tolerance
+        worth = gains > TOLERANCE
         for place in known:  # measured again only where a slice would tell something new
             worth[place] &= max(known[place].variance, known[best].variance) > _KNOWN_WELL**2
         if not worth.any():
@@ -259,16 +231,6 @@ class Limits:
     def known(self, batch_size: int, setting: Setting) -> bool:
         """Whether a setting was measured at a batch size."""
         return setting in self.terms.settings and self.terms.settings.index(setting) in self._known.get(batch_size, {})
-
-    def outlook(self, batch_size: int, epochs: float | None = None) -> tuple[SettingOutlook, ...]:
-        """What is known of every setting, against the one that is held."""
-        belief, known = self._belief(batch_size, epochs), self._known.get(batch_size, {})
-        ratios = belief.costs / belief.costs[:, [belief.best]]
-        low, high = np.quantile(ratios, (0.025, 0.975), axis=0)
-        return tuple(
-            SettingOutlook(setting, float(ratios[:, place].mean()), float(low[place]), float(high[place]), place in known)
-            for place, setting in enumerate(self.terms.settings)
-        )
 
     def shortfall(self, batch_size: int, epochs: float | None = None) -> float:
         """Fraction of the cost that the best setting is expected to save against the one that is held."""

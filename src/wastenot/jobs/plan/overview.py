@@ -163,13 +163,12 @@ def job_overview(study: str | os.PathLike[str] | Study, name: str, *, device: st
     return overview_of(stored)
 
 
-def overview_of(stored: StoredJob, *, origin: Origin | None = None, seed: int = 0) -> JobOverview:
+def overview_of(stored: StoredJob, *, origin: Origin | None = None) -> JobOverview:
     """What is known of a job.
 
     Args:
         stored: as :meth:`wastenot.jobs.tables.store.JobStore.read` gives it.
         origin: of its numbers; by default as its device says.
-        seed: of what is drawn when the next batch size is chosen.
     """
     terms, device = stored.terms, stored.device
     here = [(run, why) for run, why in zip(stored.runs, _whys(stored), strict=True) if run.device == device]
@@ -177,7 +176,7 @@ def overview_of(stored: StoredJob, *, origin: Origin | None = None, seed: int = 
     decision: Decision | None = None
     changed_at: tuple[int, ...] = ()
     try:
-        decision, changed_at = _next(stored, seed)
+        decision, changed_at = _next(stored)
     except BadInputError as error:
         notes.append(str(error).replace("`batch_sizes`: ", "batch sizes: "))
     hopeless = in_vain(terms, stored.runs)
@@ -226,7 +225,7 @@ def _whys(stored: StoredJob) -> Sequence[str]:
     return stored.why if len(stored.why) == len(stored.runs) else [""] * len(stored.runs)
 
 
-def _next(stored: StoredJob, seed: int) -> tuple[Decision, tuple[int, ...]]:
+def _next(stored: StoredJob) -> tuple[Decision, tuple[int, ...]]:
     """What the product decides, by what it knows; and since which runs the job's data have changed.
 
     Raises:
@@ -235,7 +234,7 @@ def _next(stored: StoredJob, seed: int) -> tuple[Decision, tuple[int, ...]]:
     terms = fitting_terms(stored.terms, stored.runs, stored.device)
     learner = Learner(terms, stored.device)
     recall(learner, terms, stored.speeds, stored.runs)
-    return learner.choose(np.random.default_rng(seed)), learner.changed_at
+    return learner.choose(np.random.default_rng(0)), learner.changed_at
 
 
 def _cost(terms: JobTerms, run: JobRun) -> float | None:

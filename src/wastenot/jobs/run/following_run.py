@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
+
 from wastenot.core.errors import StudyError
 from wastenot.jobs.run.meter import JobMeter
-from wastenot.jobs.run.seats import Seats, follow
+from wastenot.jobs.run.seats import Seats, follow, polls
 from wastenot.jobs.run.training_run import TrainingRun, out_of_memory, say
 from wastenot.jobs.tables.records import JobTerms, LearningRateScaling, Outcome
 from wastenot.jobs.tables.store import JobStore
@@ -19,22 +21,21 @@ class FollowingRun:
     def __init__(
         self, terms: JobTerms, store: JobStore, seats: Seats, scaling: LearningRateScaling, meter: JobMeter | None
     ) -> None:
-        self._meter = meter
-        self._followed = follow(store, terms.name, seats)
-        run = self._followed.run
-        self._terms, self._scaling = terms, scaling
-        self.number, self.batch_size, self.device, self.why = run.number, run.batch_size, run.device, self._followed.why
+        self._store, self._terms, self._scaling, self._meter = store, terms, scaling, meter
+        self._run, self.why = follow(store, terms.name, seats)
+        self.number, self.batch_size, self.device = self._run.number, self._run.batch_size, self._run.device
         self.default = terms.default
+        self._reported = 0
 
     @property
     def outcome(self) -> Outcome:
         """What has become of the run."""
-        return self._followed.run.outcome
+        return self._run.outcome
 
     @property
     def epochs(self) -> int:
         """Completed so far."""
-        return self._followed.run.epochs
+        return self._run.epochs
 
     learning_rate = TrainingRun.learning_rate
 
@@ -44,18 +45,30 @@ class FollowingRun:
         Returns:
             Whether to go on, as the first rank was told.
         """
-        goes_on = self._followed.epoch()
+        goes_on = self._first_goes_on()
         if self._meter is not None:
             if not goes_on:
                 self._meter.end()
             self._tell_energy(self._meter)
         return goes_on
 
+    def _first_goes_on(self) -> bool:
+        """Wait until the first rank has reported as many epochs as this one; whether it goes on."""
+        self._reported += 1
+        for _ in polls():
+            self._run = self._store.run(self._terms.name, self.number)
+            if self.epochs > self._reported:  # the first rank has gone on, whatever came then
+                return True
+            if self.outcome != "running" or self.epochs == self._reported:
+                break
+        return self.outcome == "running"
+
     def _tell_energy(self, meter: JobMeter) -> None:
+        """Say what this machine's GPUs have used of the run so far."""
         energy_j = meter.used()[1]
         if energy_j is not None:
             try:
-                self._followed.used(energy_j)
+                self._store.used_elsewhere(self._terms.name, self.number, socket.gethostname()[:255], energy_j)
             except StudyError as error:
                 say(self._terms.name, f"{error}; training goes on")
 
@@ -65,4 +78,4 @@ class FollowingRun:
             self._meter.end()
             self._tell_energy(self._meter)
         if error is not None and out_of_memory(error):
-            self._followed.report("no memory")
+            self._store.report(self._terms.name, self.number, "no memory")

@@ -178,7 +178,7 @@ def _known(store: JobStore, name: str, device: str) -> StoredJob | None:
     return store.read(name, device)
 
 
-def _controlled(knobs: Knobs, terms: JobTerms, flight: RunInFlight[Decision]) -> JobControl | None:
+def _controlled(knobs: Knobs, terms: JobTerms, flight: RunInFlight) -> JobControl | None:
     if not knobs.gpus:
         return None
     run = flight.run

@@ -7,13 +7,13 @@ waits for the others.
 from __future__ import annotations
 
 import os
-import socket
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from wastenot.core.errors import BadInputError
 from wastenot.core.processes import process_space, start_of, started_unix_s
-from wastenot.jobs.tables.records import JobRun, Outcome
+from wastenot.jobs.tables.records import JobRun
 from wastenot.jobs.tables.store import JobStore
 
 _FIRST_RANK_S = 120.0  # for which the others wait until the first has begun
@@ -55,64 +55,33 @@ def seats_of_this_process() -> Seats | None:
     return Seats(" ".join(parts)[:255], rank == 0, started_unix_s() - _CLOCKS_DIFFER_S, machines, measures)
 
 
-class Followed:
-    """A run that the first rank has begun.
-
-    Args:
-        store: that it is kept in.
-        name: of the job.
-        seats: of the run.
-        run: as it was found.
-        why: its batch size was chosen.
-
-    Attributes:
-        run: as it was seen last.
-    """
-
-    def __init__(self, store: JobStore, name: str, seats: Seats, run: JobRun, why: str) -> None:
-        self._store, self._name, self._seats, self.run, self.why = store, name, seats, run, why
-        self._epochs = 0
-
-    def epoch(self) -> bool:
-        """Wait until the first rank has reported as many epochs as this one; returns whether to go on."""
-        self._epochs += 1
-        wait_s = _POLL_S[0]
-        while True:
-            self.run = self._store.run(self._name, self.run.number)
-            if self.run.epochs > self._epochs:
-                return True  # the first rank has gone on, whatever came then
-            if self.run.outcome != "running" or self.run.epochs == self._epochs:
-                return self.run.outcome == "running"
-            time.sleep(wait_s)
-            wait_s = min(2.0 * wait_s, _POLL_S[1])
-
-    def used(self, energy_j: float) -> None:
-        """Say what this machine's GPUs have used of the run so far."""
-        self._store.used_elsewhere(self._name, self.run.number, socket.gethostname()[:255], energy_j)
-
-    def report(self, outcome: Outcome) -> None:
-        """Say what this rank has seen become of the run, if the first does not know yet."""
-        self._store.report(self._name, self.run.number, outcome)
+def polls() -> Iterator[None]:
+    """Times to look at the study, at first soon after each other; whoever has seen enough leaves the loop."""
+    wait_s = _POLL_S[0]
+    while True:
+        yield
+        time.sleep(wait_s)
+        wait_s = min(2.0 * wait_s, _POLL_S[1])
 
 
 _followed: dict[str, int] = {}  # the run of each job that this process followed last: the next is a later one
 
 
-def follow(store: JobStore, name: str, seats: Seats) -> Followed:
-    """Find the run that the first rank has begun, or wait for it.
+def follow(store: JobStore, name: str, seats: Seats) -> tuple[JobRun, str]:
+    """Find the run that the first rank has begun, and why its batch size was chosen, or wait for it.
 
     Raises:
         BadInputError: there is none for too long.
     """
-    end_s, wait_s = time.monotonic() + _FIRST_RANK_S, _POLL_S[0]
-    while time.monotonic() < end_s:
+    end_s = time.monotonic() + _FIRST_RANK_S
+    for _ in polls():
         last = _followed.get(f"{store.study} {name}", 0)
         found = store.find(name, seats.key, after=last, since_unix_s=seats.since_unix_s)
         if found is not None:
             _followed[f"{store.study} {name}"] = found[0].number
-            return Followed(store, name, seats, *found)
-        time.sleep(wait_s)
-        wait_s = min(2.0 * wait_s, _POLL_S[1])
+            return found
+        if time.monotonic() >= end_s:
+            break
     raise BadInputError(
         f"{store.study}: `name` '{name}': the first rank has begun no run within {_FIRST_RANK_S:.0f} s; ranks on several "
         "machines need a study that all of them reach: a database URL"

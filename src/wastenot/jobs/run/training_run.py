@@ -36,7 +36,7 @@ class TrainingRun:
     def __init__(
         self,
         store: JobStore,
-        flight: RunInFlight[Decision],
+        flight: RunInFlight,
         learner: Learner,
         meter: JobMeter,
         control: JobControl | None,

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, delete, insert, update
 
@@ -22,6 +22,7 @@ from wastenot.jobs.tables.records import JobRun, Outcome, Speed
 from wastenot.study.lease import kept_alive, moment
 
 if TYPE_CHECKING:
+    from wastenot.jobs.plan.decision import Decision
     from wastenot.jobs.tables.store import StoredJob
 
 SETTING = ("core_mhz", "memory_mhz", "power_limit_w")
@@ -29,20 +30,6 @@ MEASURED = ("epoch_time_s", "power_w", "time_error", "power_error")
 
 Writing = Callable[[], AbstractContextManager[Connection]]
 
-
-class Chosen(Protocol):
-    """What is decided for a run."""
-
-    @property
-    def batch_size(self) -> int:
-        """To run with."""
-
-    @property
-    def why(self) -> str:
-        """A clause for people."""
-
-
-DecisionT = TypeVar("DecisionT", bound=Chosen)
 
 _OPEN: tuple[Outcome, ...] = ("running", "stopped")  # a program may ignore that it is stopped, and reach its target
 
@@ -58,7 +45,7 @@ class RunKey:
     token: str
 
 
-class RunInFlight(Generic[DecisionT]):
+class RunInFlight:
     """A run that this process has begun; made by :meth:`JobStore.begin`. Left without an end, it counts as lost.
 
     Args:
@@ -78,32 +65,17 @@ class RunInFlight(Generic[DecisionT]):
         writing: Writing,
         key: RunKey,
         stored: StoredJob,
-        decision: DecisionT,
+        decision: Decision,
         run: JobRun,
         used: Callable[[], Used],
     ) -> None:
-        self._writing, self._key, self.stored, self.decision, self.run, self._used = (
-            writing,
-            key,
-            stored,
-            decision,
-            run,
-            used,
-        )
-        self._shown = run
+        self._writing, self._key, self._used = writing, key, used
+        self.stored, self.decision, self.run, self._shown = stored, decision, run, run
         self._alive = ExitStack()
         self._alive.enter_context(kept_alive(self, writing))
 
-    def __enter__(self) -> RunInFlight[DecisionT]:
-        """Nothing more."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Fall silent, unless it has ended."""
-        self.abandon()
-
-    def epoch(self, metric: float | None = None, setting: Setting | None = None) -> JobRun:
-        """Store that an epoch was completed.
+    def count(self, metric: float | None = None, setting: Setting | None = None) -> JobRun:
+        """Count an epoch; others hear of it by :meth:`save`, once it is decided whether to go on.
 
         Args:
             metric: after it.
@@ -111,16 +83,7 @@ class RunInFlight(Generic[DecisionT]):
 
         Returns:
             The run as it is now.
-
-        Raises:
-            StudyError: the study cannot be written; what is returned later counts the epoch.
         """
-        self.count(metric, setting)
-        self.save()
-        return self.run
-
-    def count(self, metric: float | None = None, setting: Setting | None = None) -> JobRun:
-        """Count an epoch as :meth:`epoch` does; others hear of it by :meth:`save`, once it is decided whether to go on."""
         time_s, energy_j = self._used()
         metric = metric if metric is not None and math.isfinite(metric) else None
         held = self.run.setting if setting is None else setting
@@ -133,7 +96,8 @@ class RunInFlight(Generic[DecisionT]):
 
         Args:
             later: with the next sign of life.
-            speeds: to store with it, unless that is later; see :meth:`measured`.
+            speeds: how fast the job runs, in place of what was known of the same batch size and setting; unless that is
+                later.
 
         Raises:
             StudyError: the study cannot be written.
@@ -145,22 +109,12 @@ class RunInFlight(Generic[DecisionT]):
             self.renew(connection)
             keep_speeds(connection, self._key.job_id, speeds)
 
-    def measured(self, speeds: Iterable[Speed]) -> None:
-        """Store how fast the job runs, in place of what was known of the same batch size and setting.
-
-        Raises:
-            StudyError: the study cannot be written.
-        """
-        with self._writing() as connection:
-            keep_speeds(connection, self._key.job_id, speeds)
-
-    def end(self, outcome: Outcome, *, setting: Setting | None = None, speeds: Iterable[Speed] = ()) -> JobRun:
+    def end(self, outcome: Outcome, *, speeds: Iterable[Speed] = ()) -> JobRun:
         """Store what became of the run.
 
         Args:
             outcome: of it; one that was stopped may still reach its target.
-            setting: that was held; by default as before.
-            speeds: to store with it; see :meth:`measured`.
+            speeds: to store with it, as by :meth:`save`.
 
         Returns:
             The run as it ended.
@@ -170,8 +124,7 @@ class RunInFlight(Generic[DecisionT]):
         """
         if self.run.outcome in _OPEN:
             time_s, energy_j = self._used()
-            held = self.run.setting if setting is None else setting
-            self.run = replace(self.run, outcome=outcome, time_s=time_s, energy_j=energy_j, setting=held)
+            self.run = replace(self.run, outcome=outcome, time_s=time_s, energy_j=energy_j)
         with self._writing() as connection:
             self._write(connection, self.run, _OPEN)
             keep_speeds(connection, self._key.job_id, speeds)

@@ -12,22 +12,25 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, insert, select, update
 
 from wastenot.core.errors import BadInputError, StudyError
 from wastenot.core.setting import AUTO, Setting
 from wastenot.core.suggest import suggestion
 from wastenot.jobs.tables import schema
 from wastenot.jobs.tables.records import JobRun, JobTerms, Outcome, Speed
-from wastenot.jobs.tables.run_in_flight import MEASURED, SETTING, DecisionT, RunInFlight, RunKey, Used, Writing
+from wastenot.jobs.tables.run_in_flight import MEASURED, SETTING, RunInFlight, RunKey, Used, Writing
 from wastenot.jobs.tables.terms import check_same_job, check_terms, terms_of, terms_row
 from wastenot.study import catalog
 from wastenot.study.database import DAMAGED
 from wastenot.study.lease import is_gone, moment, this_process
 from wastenot.study.store import Study
 from wastenot.study.sweep import quoted
+
+if TYPE_CHECKING:
+    from wastenot.jobs.plan.decision import Decision
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +100,11 @@ class JobStore:
         self,
         terms: JobTerms,
         device: str,
-        choose: Callable[[StoredJob], DecisionT],
+        choose: Callable[[StoredJob], Decision],
         *,
         used: Callable[[], Used] | None = None,
         seats: str | None = None,
-    ) -> RunInFlight[DecisionT]:
+    ) -> RunInFlight:
         """Begin a run: read what is known, decide, and insert the run, while no one else can.
 
         Args:
@@ -154,11 +157,11 @@ class JobStore:
         path = self.study.path
         if path is not None and (not path.exists() or path.stat().st_size == 0):
             return None
-        runs, jobs = schema.job_runs, schema.jobs
+        runs = schema.job_runs
         with self.study.database.reading() as connection:
             if catalog.read_header(connection, str(self.study)) is None:
                 return None
-            query = select(runs).join(jobs, jobs.c.id == runs.c.job_id).where(jobs.c.name == name, runs.c.seats == seats)
+            query = select(runs).where(_of_job(name), runs.c.seats == seats)
             query = query.where(runs.c.number > after, runs.c.started_unix_s >= since_unix_s)
             row = connection.execute(query.order_by(runs.c.number).limit(1)).one_or_none()
             return None if row is None else (self._run(row, moment(connection)), row.why)
@@ -175,10 +178,9 @@ class JobStore:
         return self._run_now(name, number) if run.outcome == "lost" else run
 
     def _run_now(self, name: str, number: int) -> JobRun:
-        runs, jobs = schema.job_runs, schema.jobs
+        runs = schema.job_runs
         with self.study.database.reading() as connection:
-            query = select(runs).join(jobs, jobs.c.id == runs.c.job_id).where(jobs.c.name == name, runs.c.number == number)
-            row = connection.execute(query).one_or_none()
+            row = connection.execute(select(runs).where(_of_job(name), runs.c.number == number)).one_or_none()
             if row is None:
                 raise BadInputError(f"{self.study}: job {quoted(name)} has no run {number}")
             return self._run(row, moment(connection))
@@ -189,10 +191,9 @@ class JobStore:
         Raises:
             StudyError: the study cannot be written.
         """
-        runs, jobs = schema.job_runs, schema.jobs
-        of_job = runs.c.job_id == select(jobs.c.id).where(jobs.c.name == name).scalar_subquery()
+        runs = schema.job_runs
         with self.again() as connection:
-            mine = of_job & (runs.c.number == number) & (runs.c.outcome == "running")
+            mine = _of_job(name) & (runs.c.number == number) & (runs.c.outcome == "running")
             connection.execute(update(runs).where(mine).values(outcome=outcome, heard_at=moment(connection)))
 
     def forget_memory(self, name: str, device: str | None = None) -> tuple[int, ...]:
@@ -217,10 +218,9 @@ class JobStore:
         where = stored.device
         sizes = {run.batch_size for run in stored.runs if run.outcome == "no memory" and run.device == where}
         if sizes:
-            runs, jobs = schema.job_runs, schema.jobs
-            of_job = runs.c.job_id == select(jobs.c.id).where(jobs.c.name == name).scalar_subquery()
+            runs = schema.job_runs
             with self.again() as connection:
-                these = of_job & (runs.c.device == where) & (runs.c.outcome == "no memory")
+                these = _of_job(name) & (runs.c.device == where) & (runs.c.outcome == "no memory")
                 connection.execute(update(runs).where(these).values(outcome="failed"))
         return tuple(sorted(sizes))
 
@@ -295,21 +295,20 @@ class JobStore:
     def _run(self, row: Row[Any], now: str, elsewhere_j: float = 0.0) -> JobRun:
         if row.outcome not in get_args(Outcome):
             raise ValueError(f"a run that has {row.outcome!r}")
-        outcome, time_s = row.outcome, row.time_s
-        if outcome == "running" and is_gone(row, now):
-            outcome = "lost"
+        gone = row.outcome == "running" and is_gone(row, now)
+        kept = {name: getattr(row, name) for name in ("number", "batch_size", "device", "epochs", "time_s", "metric")}
         return JobRun(
-            number=row.number,
-            batch_size=row.batch_size,
-            device=row.device,
-            outcome=outcome,
-            epochs=row.epochs,
-            time_s=time_s,
+            **kept,
+            outcome="lost" if gone else row.outcome,
             energy_j=None if row.energy_j is None else row.energy_j + elsewhere_j,
             setting=_setting(row),
-            metric=row.metric,
             started_unix_s=row.started_unix_s,
         )
+
+
+def _of_job(name: str) -> ColumnElement[bool]:
+    """Runs of a job."""
+    return schema.job_runs.c.job_id == select(schema.jobs.c.id).where(schema.jobs.c.name == name).scalar_subquery()
 
 
 def _setting(row: Row[Any]) -> Setting:

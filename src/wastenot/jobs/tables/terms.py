@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import astuple
 from typing import Any
 
 from wastenot.core.errors import BadInputError
@@ -82,17 +83,16 @@ def _goal(target: float | None, higher_is_better: bool) -> str:
     return f"a metric of at {'least' if higher_is_better else 'most'} {target!r}"
 
 
+_AS_THEY_ARE = ("max_epochs", "eta", "max_power_w", "within_s", "power_budget_w")
+"""Terms that a column of the same name holds."""
+
+
 def terms_row(terms: JobTerms) -> dict[str, Any]:
     """The terms that may change from run to run, as the tables hold them."""
-    return {
+    return {name: getattr(terms, name) for name in _AS_THEY_ARE} | {
         "batch_sizes": json.dumps(terms.batch_sizes),
         "default_batch_size": terms.default,
-        "max_epochs": terms.max_epochs,
-        "settings": json.dumps([[one.core_mhz, one.memory_mhz, one.power_limit_w] for one in terms.settings]),
-        "eta": terms.eta,
-        "max_power_w": terms.max_power_w,
-        "within_s": terms.within_s,
-        "power_budget_w": terms.power_budget_w,
+        "settings": json.dumps([astuple(one) for one in terms.settings]),
     }
 
 
@@ -108,10 +108,6 @@ def terms_of(row: Any, name: str, target: float | None, higher_is_better: bool) 
         default=row.default_batch_size,
         target=target,
         higher_is_better=bool(higher_is_better),
-        max_epochs=row.max_epochs,
         settings=tuple(Setting(*each) for each in json.loads(row.settings)),
-        eta=row.eta,
-        max_power_w=row.max_power_w,
-        within_s=row.within_s,
-        power_budget_w=row.power_budget_w,
+        **{each: getattr(row, each) for each in _AS_THEY_ARE},
     )

@@ -5,17 +5,16 @@ Each is exact or says in the profile's notes what it assumes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from wastenot.core.errors import BadInputError
-from wastenot.frontiers.algebra import Frontier, choice
+from wastenot.frontiers.algebra import choice
 from wastenot.pipelines.model.profile import PipelineProfile, listed_ways
 from wastenot.pipelines.model.schedule import PipelineSchedule
 
-_Key = tuple[int, str]
-_Numbers = tuple[float, float]
 HALF = 0.5
+_AS_A_FORWARD = "recomputation takes what a forward takes"
 
 
 def suited(profile: PipelineProfile, schedule: PipelineSchedule) -> PipelineProfile:
@@ -48,15 +47,13 @@ def with_own_recomputation(profile: PipelineProfile) -> PipelineProfile:
     Raises:
         BadInputError: no forward, or the backward includes a recomputation and is no longer than the forward.
     """
-    ways, baseline = dict(profile.ways), dict(profile.baseline)
+    found: _Found = {}
     for stage in range(profile.stages):
-        ways[stage, "recomputation"] = _of(profile, stage, "forward")
-        baseline[stage, "recomputation"] = baseline[stage, "forward"]
+        forward = _Work.of(profile, stage, "forward")
+        found[stage, "recomputation"] = forward
         if profile.recomputes:
-            ways[stage, "backward"] = _together(profile, stage, "backward", "forward", -1.0)
-            baseline[stage, "backward"] = _sum(baseline[stage, "backward"], baseline[stage, "forward"], -1.0)
-    note = "recomputation takes what a forward takes"
-    return _derived(profile, ways, baseline, note, recomputes=False)
+            found[stage, "backward"] = _Work.of(profile, stage, "backward").plus(forward, -1.0)
+    return _derived(profile, found, (_AS_A_FORWARD,), recomputes=False)
 
 
 def with_split_backward(profile: PipelineProfile, input_fraction: float = HALF) -> PipelineProfile:
@@ -72,76 +69,78 @@ def with_split_backward(profile: PipelineProfile, input_fraction: float = HALF) 
     """
     if not 0.0 < input_fraction < 1.0:
         raise BadInputError(f"`input_fraction` {input_fraction:g}: must be between 0 and 1")
-    if profile.recomputes:
-        alone = with_own_recomputation(profile)
-        split = with_split_backward(alone, input_fraction)
-        ways, baseline = dict(split.ways), dict(split.baseline)
-        for stage in range(profile.stages):
-            ways[stage, "backward_input"] = _together(split, stage, "backward_input", "recomputation")
-            again = baseline.pop((stage, "recomputation"))
-            baseline[stage, "backward_input"] = _sum(baseline[stage, "backward_input"], again)
-            del ways[stage, "recomputation"]
-        return replace(split, ways=ways, baseline=baseline, recomputes=True)
-    ways, baseline = dict(profile.ways), dict(profile.baseline)
+    found: _Found = {}
     for stage in range(profile.stages):
-        whole = _of(profile, stage, "backward")
-        time_s, energy_j = baseline.pop((stage, "backward"))
-        del ways[stage, "backward"]
-        for name, part in (("backward_input", input_fraction), ("backward_weight", 1.0 - input_fraction)):
-            ways[stage, name] = _scaled(whole, part)
-            baseline[stage, name] = (part * time_s, part * energy_j)
+        backward, again = _Work.of(profile, stage, "backward"), None
+        if profile.recomputes:
+            again = _Work.of(profile, stage, "forward")
+            backward = backward.plus(again, -1.0)
+        part = backward.scaled(input_fraction)
+        found[stage, "backward"] = None
+        found[stage, "backward_input"] = part if again is None else part.plus(again)
+        found[stage, "backward_weight"] = backward.scaled(1.0 - input_fraction)
     note = f"gradients for the input take {100 * input_fraction:g} % of a backward, those of weights the rest"
-    return _derived(profile, ways, baseline, note, recomputes=False)
+    return _derived(profile, found, (_AS_A_FORWARD, note) if profile.recomputes else (note,), profile.recomputes)
 
 
 def with_joined_backward(profile: PipelineProfile) -> PipelineProfile:
     """Whole backwards from split ones, both parts at the same setting."""
-    ways, baseline = dict(profile.ways), dict(profile.baseline)
+    found: _Found = {}
     for stage in range(profile.stages):
-        ways[stage, "backward"] = _together(profile, stage, "backward_input", "backward_weight")
-        baseline[stage, "backward"] = _sum(baseline.pop((stage, "backward_input")), baseline.pop((stage, "backward_weight")))
-        del ways[stage, "backward_input"], ways[stage, "backward_weight"]
-    return _derived(profile, ways, baseline, None, profile.recomputes)
+        parts = [_Work.of(profile, stage, name) for name in ("backward_input", "backward_weight")]
+        found[stage, "backward"] = parts[0].plus(parts[1])
+        found |= {(stage, part.name): None for part in parts}
+    return _derived(profile, found, (), profile.recomputes)
 
 
-def _derived(
-    profile: PipelineProfile,
-    ways: Mapping[_Key, Frontier],
-    baseline: Mapping[_Key, _Numbers],
-    note: str | None,
-    recomputes: bool,
-) -> PipelineProfile:
-    """The profile with other instructions; how far they can be off is not known as the measured ones' errors are."""
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """An instruction of a stage: time, energy and label of each way, and time and energy at the default clocks."""
+
+    where: str
+    name: str
+    ways: Sequence[tuple[float, float, object]]
+    default: tuple[float, float]
+
+    @classmethod
+    def of(cls, profile: PipelineProfile, stage: int, name: str) -> _Work:
+        where = f"profile {profile.name}"
+        if (stage, name) not in profile.ways:
+            raise BadInputError(f"{where}: has no {name} of stage {stage} to derive from")
+        default = profile.baseline[stage, name]
+        return cls(f"{where}: stage {stage}", name, listed_ways(profile.ways[stage, name]), default)
+
+    def scaled(self, factor: float) -> _Work:
+        ways = [(factor * time_s, factor * energy_j, label) for time_s, energy_j, label in self.ways]
+        return replace(self, ways=ways, default=(factor * self.default[0], factor * self.default[1]))
+
+    def plus(self, other: _Work, sign: float = 1.0) -> _Work:
+        """With another one at the same setting, or without it."""
+        others = {label: (time_s, energy_j) for time_s, energy_j, label in other.ways}
+        both = [
+            (time_s + sign * others[label][0], energy_j + sign * others[label][1], label)
+            for time_s, energy_j, label in self.ways
+            if label in others
+        ]
+        if not both:
+            raise BadInputError(f"{self.where}: {self.name} and {other.name} have no setting in common to derive from")
+        if min(min(time_s, energy_j) for time_s, energy_j, _ in both) <= 0.0:
+            raise BadInputError(f"{self.where}: {self.name} takes no more than {other.name}, which it should include")
+        default = self.default[0] + sign * other.default[0], self.default[1] + sign * other.default[1]
+        return replace(self, ways=both, default=default)
+
+
+_Found = dict[tuple[int, str], _Work | None]
+
+
+def _derived(profile: PipelineProfile, found: _Found, notes: Sequence[str], recomputes: bool) -> PipelineProfile:
+    """The profile with what was found, without what is ``None``; how far that can be off is not known as before."""
+    ways, baseline = dict(profile.ways), dict(profile.baseline)
+    for key, work in found.items():
+        if work is None:
+            del ways[key], baseline[key]
+        else:
+            ways[key], baseline[key] = choice(work.ways), work.default
     lost = ("derived instructions have no errors, so that nothing is promised",) if profile.errors is not None else ()
-    notes = (*profile.notes, *((note,) if note else ()), *lost)
+    notes = (*profile.notes, *notes, *lost)
     return replace(profile, ways=ways, baseline=baseline, recomputes=recomputes, errors=None, notes=notes)
-
-
-def _of(profile: PipelineProfile, stage: int, name: str) -> Frontier:
-    if (stage, name) not in profile.ways:
-        raise BadInputError(f"profile {profile.name}: has no {name} of stage {stage} to derive from")
-    return profile.ways[stage, name]
-
-
-def _sum(one: _Numbers, other: _Numbers, sign: float = 1.0) -> _Numbers:
-    return one[0] + sign * other[0], one[1] + sign * other[1]
-
-
-def _scaled(frontier: Frontier, factor: float) -> Frontier:
-    return choice([(factor * time_s, factor * energy_j, label) for time_s, energy_j, label in listed_ways(frontier)])
-
-
-def _together(profile: PipelineProfile, stage: int, name: str, other: str, sign: float = 1.0) -> Frontier:
-    """One instruction and another at the same setting, or the one without the other."""
-    others = {label: (time_s, energy_j) for time_s, energy_j, label in listed_ways(_of(profile, stage, other))}
-    both = [
-        (*_sum(each[:2], others[each[2]], sign), each[2])
-        for each in listed_ways(_of(profile, stage, name))
-        if each[2] in others
-    ]
-    where = f"profile {profile.name}: stage {stage}"
-    if not both:
-        raise BadInputError(f"{where}: {name} and {other} have no setting in common to derive from")
-    if min(time_s for time_s, _, _ in both) <= 0.0 or min(energy_j for _, energy_j, _ in both) <= 0.0:
-        raise BadInputError(f"{where}: {name} takes no more than {other}, which it should include")
-    return choice(both)

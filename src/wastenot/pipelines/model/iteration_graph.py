@@ -6,14 +6,15 @@ rank 1         |receive|F0|B0|receive|F1|B1|all-reduce|optimizer|
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from wastenot.core.errors import BadInputError
+from wastenot.core.setting import AUTO
 from wastenot.core.wording import counted
 from wastenot.frontiers.algebra import Frontier, choice
-from wastenot.frontiers.graph import Graph
+from wastenot.frontiers.graph import Graph, GraphPlan
 from wastenot.pipelines.model.profile import Fixed, PipelineProfile
 from wastenot.pipelines.model.schedule import NAMES, Instruction, PipelineSchedule
 
@@ -32,6 +33,12 @@ def pipeline_graph(schedule: PipelineSchedule, profile: PipelineProfile) -> Grap
             schedule deadlocks.
     """
     return _built(schedule, profile).graph()
+
+
+def baseline_of(schedule: PipelineSchedule, profile: PipelineProfile) -> GraphPlan:
+    """Every instruction as :attr:`PipelineProfile.baseline` has it, in a graph with the same parts; waits for nobody."""
+    only = {key: choice([(*profile.baseline[key], AUTO)]) for key in profile.ways}
+    return pipeline_graph(schedule, replace(profile, ways=only, errors=None)).least_time()
 
 
 def pipeline_parts(schedule: PipelineSchedule, profile: PipelineProfile) -> tuple[tuple[int, Instruction], ...]:

@@ -15,22 +15,19 @@ from wastenot.core.setting import Setting
 from wastenot.devices.protocol import Task
 from wastenot.meters.tasks import WorkloadTasks, tasks_of
 from wastenot.pipelines.model.measured_stages import measured_name
-from wastenot.pipelines.model.partition import balanced, least_energy_partition
+from wastenot.pipelines.model.partition import balanced
 from wastenot.pipelines.model.schedule import PipelineSchedule
-from wastenot.pipelines.model.stages import PartitionKind, StageModel, check_partition_kind
-from wastenot.pipelines.model.ways import Settings
+from wastenot.pipelines.model.stages import PartitionKind, StageModel, StageOptions, check_partition_kind
 from wastenot.planning.switching import switch_time
 from wastenot.study.store import Study, open_study
 from wastenot.study.sweep import Kernel, Sweep
 from wastenot.sweeping.estimate import Estimate, estimate_sweep
 from wastenot.sweeping.grid import Grid, check_measures, settable
 from wastenot.sweeping.measure import BASELINE_ROUNDS, measure_sweep
-from wastenot.sweeping.point import PointOptions
 from wastenot.workloads.build import build_workload
 from wastenot.workloads.pipeline_shape import pipeline_shape
 from wastenot.workloads.shape import ShapeOptions
 from wastenot.workloads.stages import (
-    Recomputation,
     StageWork,
     check_partition,
     check_stages,
@@ -77,22 +74,16 @@ def check_cut(tasks: WorkloadTasks, schedule: PipelineSchedule, partition: Seque
         check_partition(partition, schedule.stages, layers)
 
 
-def whole_tasks(
-    tasks: WorkloadTasks,
-    partition: Sequence[int],
-    *,
-    recomputation: Recomputation = "none",
-    split_backward: bool = False,
-) -> WorkloadTasks:
+def whole_tasks(tasks: WorkloadTasks, partition: Sequence[int], options: StageOptions | None = None) -> WorkloadTasks:
     """The instructions of stages, each to be measured as a whole; those that stages have in common once.
 
     Args:
         tasks: the kernels, of :func:`stage_tasks`.
         partition: layers of each stage.
-        recomputation: of activations.
-        split_backward: into two instructions.
+        options: whether activations are recomputed, and the backward split.
     """
-    work = stage_work(tasks.kernels, partition, recomputation=recomputation, split_backward=split_backward)
+    recomputation, split = (options or StageOptions()).recomputation, options is not None and options.split_backward
+    work = stage_work(tasks.kernels, partition, recomputation=recomputation, split_backward=split)
     every = [*work.items()]
     every += [((stage, "optimizer"), each) for stage, each in enumerate(update_work(tasks.kernels, partition)) if each.loops]
     alike: dict[tuple[str, StageWork], list[int]] = {}
@@ -105,7 +96,7 @@ def whole_tasks(
         steps = tuple((tasks.tasks[member].steps[0][0], loop.times) for loop in each.loops for member in loop.members)
         whole.append(Task(called, steps))
     cut = "-".join(map(str, partition))
-    how = ("" if recomputation == "none" else f"-recomputed-{recomputation}") + ("-split" if split_backward else "")
+    how = ("" if recomputation == "none" else f"-recomputed-{recomputation}") + ("-split" if split else "")
     return replace(tasks, name=f"{tasks.name}-stages-{cut}{how}", kernels=tuple(kernels), tasks=tuple(whole))
 
 
@@ -114,13 +105,10 @@ def measure_pipeline(
     tasks: WorkloadTasks,
     schedule: PipelineSchedule,
     study: Study | None = None,
+    options: StageOptions | None = None,
     *,
-    partition: Sequence[int] | PartitionKind = "balanced",
-    settings: Settings = "instruction",
-    recomputation: Recomputation = "none",
     max_slowdown: float = 0.0,
     core_step_mhz: float = CORE_STEP_MHZ,
-    options: PointOptions | None = None,
     progress: Progress | None = None,
     command: str | None = None,
 ) -> Sweep:
@@ -134,12 +122,9 @@ def measure_pipeline(
         tasks: the kernels, of :func:`stage_tasks`.
         schedule: that the stages run.
         study: to keep the measurements in; by default they are not kept.
-        partition: layers of each stage, or how to find them.
-        settings: what gets a setting of its own.
-        recomputation: of activations.
+        options: how the stages are made.
         max_slowdown: that the partition of least energy is for.
         core_step_mhz: between core clocks, counted down from the highest.
-        options: how to measure.
         progress: informed of every point.
         command: that resumes this, for the study to remember.
 
@@ -149,35 +134,24 @@ def measure_pipeline(
         DeviceError: the device does not measure.
         StudyError: the study cannot be written.
     """
-    layers, stages = layers_of(tasks.kernels), schedule.stages
-    check_cut(tasks, schedule, partition)
-    measure = partial(measure_stages, device, options=options, progress=progress)
-    if settings != "instruction":
-        if not isinstance(partition, str):
-            check_partition(partition, stages, layers)
-        return measure(tasks, study, core_step_mhz=core_step_mhz, command=command)
-    split_backward = any(each.name == "backward_input" for each in schedule.instructions)
-    cut = partial(StageModel.of, recomputation=recomputation, split_backward=split_backward)
-    if not isinstance(partition, str):
-        chosen = check_partition(partition, stages, layers)
-    elif partition == "least-energy":
-        model = cut(measure(tasks, core_step_mhz=2.0 * core_step_mhz))
-        found = least_energy_partition(model.balanced(stages), model.profile, schedule, max_slowdown=max_slowdown)
-        chosen = found.partition
-    else:
-        chosen = cut(measure(tasks, core_step_mhz=None), as_measured=True).balanced(stages)
-    whole = whole_tasks(tasks, chosen, recomputation=recomputation, split_backward=split_backward)
-    return measure(whole, study, core_step_mhz=core_step_mhz, command=command)
+    how = (options or StageOptions()).run_by(schedule)
+    check_cut(tasks, schedule, how.partition)
+    measure = partial(measure_stages, device, progress=progress)
+    if how.settings == "instruction":
+        cut = StageOptions(recomputation=how.recomputation, split_backward=how.split_backward)
+        partition = how.partition
+        if partition == "least-energy":
+            model = StageModel.of(measure(tasks, core_step_mhz=2.0 * core_step_mhz), cut)
+            partition = model.least_energy(schedule.stages, schedule, max_slowdown)
+        elif isinstance(partition, str):
+            rough = measure(tasks, core_step_mhz=None)
+            partition = StageModel.of(rough, replace(cut, as_measured=True)).balanced(schedule.stages)
+        tasks = whole_tasks(tasks, partition, how)
+    return measure(tasks, study, core_step_mhz=core_step_mhz, command=command)
 
 
 def estimate_pipeline(
-    device: Device,
-    tasks: WorkloadTasks,
-    schedule: PipelineSchedule,
-    *,
-    partition: Sequence[int] | PartitionKind = "balanced",
-    settings: Settings = "instruction",
-    recomputation: Recomputation = "none",
+    device: Device, tasks: WorkloadTasks, schedule: PipelineSchedule, options: StageOptions | None = None
 ) -> Estimate:
     """What :func:`measure_pipeline` measures into a new study, and how long that takes.
 
@@ -188,12 +162,13 @@ def estimate_pipeline(
         BadInputError: as there.
     """
     check_measures(device)
-    check_cut(tasks, schedule, partition)
-    if settings == "instruction":
-        layers, stages = layers_of(tasks.kernels), schedule.stages
-        cut = balanced(layers, stages, 1.0) if isinstance(partition, str) else partition
-        split_backward = any(each.name == "backward_input" for each in schedule.instructions)
-        tasks = whole_tasks(tasks, cut, recomputation=recomputation, split_backward=split_backward)
+    how = (options or StageOptions()).run_by(schedule)
+    check_cut(tasks, schedule, how.partition)
+    if how.settings == "instruction":
+        cut = how.partition
+        if isinstance(cut, str):
+            cut = balanced(layers_of(tasks.kernels), schedule.stages, 1.0)
+        tasks = whole_tasks(tasks, cut, how)
     return estimate_sweep(device, tasks, stage_settings(device), {}, rounds=BASELINE_ROUNDS)
 
 
@@ -216,7 +191,6 @@ def measure_stages(
     study: Study | None = None,
     *,
     core_step_mhz: float | None = CORE_STEP_MHZ,
-    options: PointOptions | None = None,
     progress: Progress | None = None,
     command: str | None = None,
 ) -> Sweep:
@@ -227,7 +201,6 @@ def measure_stages(
         tasks: of :func:`stage_tasks` or :func:`whole_tasks`.
         study: to keep the measurements in; by default they are not kept.
         core_step_mhz: between core clocks, counted down from the highest; ``None`` for the default clocks only, once.
-        options: how to measure.
         progress: informed of every point.
         command: that resumes this, for the study to remember.
 
@@ -248,6 +221,6 @@ def measure_stages(
         with device.clocks.claimed():
             measure_sweep(
                 device, tasks, study, settings,
-                options=options, progress=progress, rounds=BASELINE_ROUNDS if settings else 1, command=command,
+                progress=progress, rounds=BASELINE_ROUNDS if settings else 1, command=command,
             )  # fmt: skip
         return study.read(tasks.name, tasks.state, tasks.granularity)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import permutations
 
-from wastenot.frontiers.algebra import choice
-from wastenot.pipelines.model.iteration_graph import pipeline_graph
+from wastenot.pipelines.model.iteration_graph import baseline_of, pipeline_graph
 from wastenot.pipelines.model.profile import PipelineProfile
 from wastenot.pipelines.model.schedule import PipelineSchedule
 
@@ -90,7 +89,7 @@ def least_energy_partition(
         nonlocal limit_s
         if partition not in seen:
             profile = profile_of(partition)
-            default_s = pipeline_graph(schedule, at_default_clocks(profile)).least_time().exact_time_s
+            default_s = baseline_of(schedule, profile).exact_time_s
             limit_s = float(default_s) * (1.0 + _SAME) if limit_s is None else limit_s
             seen[partition] = math.inf
             if default_s <= limit_s:
@@ -111,11 +110,6 @@ def least_energy_partition(
                 best, finished = moved, False
                 break
     return PartitionSearch(best, seen[best], first_j, len(seen), True)
-
-
-def at_default_clocks(profile: PipelineProfile) -> PipelineProfile:
-    """The profile with nothing to choose: every instruction runs as in the baseline."""
-    return replace(profile, ways={key: choice([profile.baseline[key]]) for key in profile.ways}, errors=None)
 
 
 def _neighbours(partition: tuple[int, ...]) -> Iterator[tuple[int, ...]]:

@@ -24,10 +24,10 @@ from wastenot.core.errors import BadInputError
 from wastenot.core.files import write_text
 from wastenot.pipelines.model.schedule import Instruction, PipelineSchedule, checked_edges
 from wastenot.pipelines.model.schedules import MOST_INSTRUCTIONS
-from wastenot.pipelines.model.timeline import LETTERS
 from wastenot.study.sweep import quoted
 
 SCHEMA: Final = "wastenot.pipeline-schedule/1"
+LETTERS: Final = {"forward": "F", "recomputation": "R", "backward": "B", "backward_input": "I", "backward_weight": "W"}
 _REMEDY: Final = "see 'A schedule of your own' in docs/pipelines-schedules.md"
 _ACTION: Final = re.compile(r"(\d{1,9})([A-Z_]+)(\d{0,9})")
 # What torch adds to a schedule follows from the order of the instructions: communication, and parameters of FSDP.

@@ -7,7 +7,7 @@ instruction share a setting, or take their own (:mod:`wastenot.pipelines.model.w
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, get_args
 
@@ -45,30 +45,11 @@ PARTITIONS: tuple[PartitionKind, ...] = get_args(PartitionKind)
 _FP32 = 4  # bytes of a gradient that is summed over replicas
 
 
-def profile_of_workload(
-    source: Source | Planner,
-    *,
-    stages: int,
-    partition: Sequence[int] | PartitionKind = "balanced",
-    settings: Settings = "instruction",
-    recomputation: Recomputation = "none",
-    split_backward: bool = False,
-    replicas: int = 1,
-    waiting_w: float | None = None,
-    tensor_link: str = "nvlink4",
-    pipeline_link: str = "ndr",
-    workload: str | None = None,
-    as_measured: bool = False,
-    schedule: PipelineSchedule | None = None,
-    max_slowdown: float = 0.0,
-) -> PipelineProfile:
-    """The profile of a pipeline whose stages run a training workload's kernels.
+@dataclass(frozen=True, slots=True)
+class StageOptions:
+    """How a model is cut into stages, how these are run, and what is known of them.
 
-    Where the study knows how noisy its numbers are, they are corrected for noise.
-
-    Args:
-        source: what the kernels cost: a study (its file name, URL or the open study), a sweep, or a planner of it.
-        stages: to cut the model into; with virtual stages all of them.
+    Attributes:
         partition: layers of each stage; ``balanced`` makes the slowest as fast as can be at the default clocks;
             ``least-energy``, of partitions that are as fast, takes the one whose plan needs least.
         settings: what gets a setting of its own: each instruction (of each micro-batch); or, inside it, each kernel, each
@@ -79,8 +60,48 @@ def profile_of_workload(
         waiting_w: power of a GPU while it waits for another one; by default what is known of the device.
         tensor_link: between GPUs that share a stage, one of :data:`wastenot.workloads.communication.LINKS`.
         pipeline_link: between stages and between replicas.
-        workload: its name; may be left out where the study holds only one.
         as_measured: take the numbers as they stand, not corrected for noise.
+    """
+
+    partition: Sequence[int] | PartitionKind = "balanced"
+    settings: Settings = "instruction"
+    recomputation: Recomputation = "none"
+    split_backward: bool = False
+    replicas: int = 1
+    waiting_w: float | None = None
+    tensor_link: str = "nvlink4"
+    pipeline_link: str = "ndr"
+    as_measured: bool = False
+
+    def run_by(self, schedule: PipelineSchedule) -> StageOptions:
+        """The same with the instructions that a schedule has."""
+        names = {each.name for each in schedule.instructions}
+        early = "recomputation" in names
+        return replace(
+            self,
+            recomputation="early" if early else self.recomputation,
+            split_backward="backward_input" in names,
+        )
+
+
+def profile_of_workload(
+    source: Source | Planner,
+    options: StageOptions | None = None,
+    *,
+    stages: int,
+    workload: str | None = None,
+    schedule: PipelineSchedule | None = None,
+    max_slowdown: float = 0.0,
+) -> PipelineProfile:
+    """The profile of a pipeline whose stages run a training workload's kernels.
+
+    Where the study knows how noisy its numbers are, they are corrected for noise.
+
+    Args:
+        source: what the kernels cost: a study (its file name, URL or the open study), a sweep, or a planner of it.
+        options: how they are put together.
+        stages: to cut the model into; with virtual stages all of them.
+        workload: its name; may be left out where the study holds only one.
         schedule: that the partition of least energy is for.
         max_slowdown: that it is for.
 
@@ -88,31 +109,19 @@ def profile_of_workload(
         BadInputError: the workload has no layers, more stages than layers, a bad partition, or an unknown link.
         StudyError: the study cannot be read.
     """
-    model = StageModel.of(
-        source,
-        settings=settings,
-        recomputation=recomputation,
-        split_backward=split_backward,
-        replicas=replicas,
-        waiting_w=waiting_w,
-        tensor_link=tensor_link,
-        pipeline_link=pipeline_link,
-        workload=workload,
-        as_measured=as_measured,
-    )
+    options = options or StageOptions()
+    model, partition = StageModel.of(source, options, workload), options.partition
     if model.measured is not None:
-        return model.profile(_as_measured(model.measured, stages, partition, recomputation))
+        return model.profile(_as_measured(model.measured, stages, partition, options.recomputation))
     check_stages(stages, model.layers)
     if not isinstance(partition, str):
         return model.profile(check_partition(partition, stages, model.layers))
     check_partition_kind(partition)
-    first = model.balanced(stages)
     if partition == "balanced":
-        return model.profile(first)
+        return model.profile(model.balanced(stages))
     if schedule is None:
         raise BadInputError("`partition` least-energy: depends on the `schedule`; give one")
-    found = least_energy_partition(first, model.profile, schedule, max_slowdown=max_slowdown)
-    return model.profile(found.partition)
+    return model.profile(model.least_energy(stages, schedule, max_slowdown))
 
 
 def check_partition_kind(partition: str) -> None:
@@ -134,10 +143,7 @@ class StageModel:
     Attributes:
         planner: of the sweep.
         table: of its kernels.
-        settings: what gets a setting of its own.
-        recomputation: of activations.
-        split_backward: into two instructions.
-        replicas: data-parallel pipelines.
+        options: how stages are made from them.
         waiting_w: power of a GPU while it waits for another one.
         tensor_link: between GPUs that share a stage.
         pipeline_link: between stages and between replicas.
@@ -149,10 +155,7 @@ class StageModel:
 
     planner: Planner
     table: KernelTable
-    settings: Settings
-    recomputation: Recomputation
-    split_backward: bool
-    replicas: int
+    options: StageOptions
     waiting_w: float
     tensor_link: Link
     pipeline_link: Link
@@ -162,43 +165,27 @@ class StageModel:
     measured: MeasuredStages | None = None
 
     @classmethod
-    def of(
-        cls,
-        source: Source | Planner,
-        *,
-        settings: Settings = "instruction",
-        recomputation: Recomputation = "none",
-        split_backward: bool = False,
-        replicas: int = 1,
-        waiting_w: float | None = None,
-        tensor_link: str = "nvlink4",
-        pipeline_link: str = "ndr",
-        workload: str | None = None,
-        as_measured: bool = False,
-    ) -> StageModel:
+    def of(cls, source: Source | Planner, options: StageOptions | None = None, workload: str | None = None) -> StageModel:
         """See :func:`profile_of_workload`."""
+        options = options or StageOptions()
         if not isinstance(source, Planner):
             source = Planner(sweep_of(source, workload, None, "kernel"), "kernel")
         planner = source.at("kernel")
-        inside, between = _link("tensor_link", tensor_link), _link("pipeline_link", pipeline_link)
-        corrected = planner.errors_known and not as_measured
+        inside, between = _link("tensor_link", options.tensor_link), _link("pipeline_link", options.pipeline_link)
+        corrected = planner.errors_known and not options.as_measured
         switching = switching_of(planner.sweep, None, None)
         table = KernelTable.of(planner, corrected=corrected)
-        waiting = waiting_power(planner.sweep.device, waiting_w)
+        waiting = waiting_power(planner.sweep.device, options.waiting_w)
         notes = [f"waiting power: {waiting.watts:g} W, {waiting.source}"]
         for what, link in (("inside stages", inside), ("between stages", between)):
             notes.append(f"{what}: {link.name}, {link.source}")
         measured = measured_stages(table.kernels)
-        if measured is not None and settings != "instruction":
+        if measured is not None and options.settings != "instruction":
             raise BadInputError(
-                f"`granularity` {settings}: instructions were measured as a whole, which take one setting; measure kernels"
+                f"`granularity` {options.settings}: instructions were measured as a whole, which take one setting; measure "
+                "kernels"
             )
-        model = cls(
-            planner, table, settings, recomputation, split_backward, replicas, waiting.watts, inside, between, switching,
-            corrected,
-            tuple(notes),
-            measured,
-        )  # fmt: skip
+        model = cls(planner, table, options, waiting.watts, inside, between, switching, corrected, tuple(notes), measured)
         return model._without_slow_memory()
 
     # ---- what there is ---------------------------------------------------------------------------------------
@@ -233,6 +220,10 @@ class StageModel:
         first, each, last = self._stage_times()
         return balanced(self.layers, stages, each, first, last)
 
+    def least_energy(self, stages: int, schedule: PipelineSchedule, max_slowdown: float) -> tuple[int, ...]:
+        """The partition whose plan needs least, of those that are as fast."""
+        return least_energy_partition(self.balanced(stages), self.profile, schedule, max_slowdown=max_slowdown).partition
+
     def _stage_times(self) -> tuple[float, float, float]:
         """Time for one micro-batch of all instructions: of the embedding, a layer, and head and loss."""
         alone = self._auto_s((1,))
@@ -248,7 +239,10 @@ class StageModel:
         if self.measured is not None:
             return self.measured.work
         return stage_work(
-            self.table.kernels, partition, recomputation=self.recomputation, split_backward=self.split_backward
+            self.table.kernels,
+            partition,
+            recomputation=self.options.recomputation,
+            split_backward=self.options.split_backward,
         )
 
     # ---- profiles --------------------------------------------------------------------------------------------
@@ -266,9 +260,9 @@ class StageModel:
             baseline={key: self._at_auto(each) for key, each in work.items()},
             waiting_w=self.waiting_w,
             gpus_per_stage=self.tensor_parallel,
-            replicas=self.replicas,
+            replicas=self.options.replicas,
             fixed=self._fixed(partition),
-            recomputes=self.recomputation == "full" if self.measured is None else self.measured.recomputes,
+            recomputes=self.options.recomputation == "full" if self.measured is None else self.measured.recomputes,
             notes=(f"layers by stage: {written}", *self.notes),
             baseline_clocks="auto",
             errors=self._errors(work),
@@ -276,7 +270,7 @@ class StageModel:
         )
 
     def _ways(self, work: StageWork, settings: Settings | None = None) -> InstructionWays:
-        settings = settings or self.settings
+        settings = settings or self.options.settings
         key = work.loops, work.layers, settings
         if key not in self._made:
             fixed_s = work.layers * self.collectives_s
@@ -301,7 +295,7 @@ class StageModel:
         whole_s = float(self.planner.believed.baseline_time_s)
         too_low = self.planner.optimism(Objective("waste", 0.0)).time_s / whole_s
         # Where every kernel chooses, those on the critical path are chosen for their speed: all of that luck is expected.
-        return KernelErrors.of(self.planner, self.table, too_low, 0.5 if self.settings == "instruction" else 1.0)
+        return KernelErrors.of(self.planner, self.table, too_low, 0.5 if self.options.settings == "instruction" else 1.0)
 
     @cached_property
     def _off_by(self) -> dict[object, Loadings]:
@@ -329,12 +323,14 @@ class StageModel:
         for stage, work in enumerate(updates):
             if work.loops:
                 fixed[stage, "optimizer"] = Fixed(*self._baseline(work))
-        if self.replicas > 1 and self.model is not None:
+        if self.options.replicas > 1 and self.model is not None:
             for stage, layers in enumerate(partition):
                 parameters = layers * self.model.layer_parameters(self.tensor_parallel)
                 if stage in (0, len(partition) - 1):
                     parameters += self.model.vocabulary * self.model.width // self.tensor_parallel
-                fixed[stage, "all_reduce"] = Fixed(all_reduce_s(self.pipeline_link, _FP32 * parameters, self.replicas))
+                fixed[stage, "all_reduce"] = Fixed(
+                    all_reduce_s(self.pipeline_link, _FP32 * parameters, self.options.replicas)
+                )
         return fixed
 
     # ---- communication ---------------------------------------------------------------------------------------
@@ -377,11 +373,7 @@ class StageModel:
             f"memory clocks stay at the default: they take {self.switching.memory_s:g} s to change "
             f"({self.switching.basis}), instructions less"
         )
-        return StageModel(
-            self.planner, self.table.only(own), self.settings, self.recomputation, self.split_backward, self.replicas,
-            self.waiting_w, self.tensor_link, self.pipeline_link, self.switching, self.corrected, (*self.notes, note),
-            self.measured,
-        )  # fmt: skip
+        return replace(self, table=self.table.only(own), notes=(*self.notes, note))
 
 
 def _as_measured(

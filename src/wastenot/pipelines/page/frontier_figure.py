@@ -38,7 +38,7 @@ def frontier_figure(overview: PipelineOverview) -> Figure:
         if plan.until_s is None:
             return Figure("pipeline-frontier", _TITLE, about(overview), note, None)
     else:
-        gap = max((point.energy_j - point.lower_bound_j) / point.energy_j for point in points)
+        gap = max(point.gap for point in points)
         note = (
             f"{len(points)} plans, each of least energy at its deadline, at most {percent(gap)} above the lower bound: "
             "no plan of any solver is below that line. "
@@ -77,9 +77,9 @@ def _chart(overview: PipelineOverview) -> Any:
         for each in overview.frontier
     ]
     lines += [row(_BOUND, each.within_s, each.lower_bound_j, "no plan is below") for each in overview.frontier]
-    default_j = overview.before.energy_j - plan.gpus * plan.waiting_w * (overview.before.lasts_s - overview.before.time_s)
+    default_j = plan.own_baseline_j
     others = {each.name: color for each, color in zip(overview.others, _OTHERS, strict=False)}
-    stragglers = [(each.until_s, each.energy_j, each.energy_change, each.slowdown) for each in overview.stragglers]
+    stragglers = [(each.until_s, each.energy_j, each.energy_change, slower) for slower, each in overview.stragglers.items()]
     until_s = [each for each, *_ in stragglers] + ([] if plan.until_s is None else [plan.until_s])
     if until_s:
         last_s = max(until_s)

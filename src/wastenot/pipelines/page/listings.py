@@ -3,115 +3,88 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from statistics import fmean
 
 from wastenot.pages.formatting import change, percent, quantity
-from wastenot.pages.table import Column, Fold, Row, Table
+from wastenot.pages.table import Listed, Table, listing
 from wastenot.pipelines.page.drawing import before_text, instruction_text, mhz_text
 from wastenot.pipelines.page.story import joules
+from wastenot.pipelines.plan.frontier_table import FrontierRow
 from wastenot.pipelines.plan.overview import Box, PipelineOverview
+from wastenot.pipelines.plan.straggler import Saving
 
 _SHOWN = 24
+_seconds, _joules = (partial(quantity, unit=unit, digits=4) for unit in ("s", "J"))
+_tenths, _whole = (partial(percent, digits=digits) for digits in (1, 0))
+_changed = partial(change, digits=1)
 
 
 def stages_table(overview: PipelineOverview) -> Table:
     """Each instruction of each stage, before and after."""
-    columns = (
-        Column("Instruction"), Column("Times an iteration", numeric=True), Column("Time before", numeric=True),
-        Column("Time, mean", numeric=True), Column("Energy before", numeric=True), Column("Energy, mean", numeric=True),
-        Column("Mean clock", numeric=True), Column("Lowest", numeric=True), Column("Highest", numeric=True),
-    )  # fmt: skip
     before, after = _by_instruction(overview.before.boxes), _by_instruction(overview.after.boxes)
-    rows = []
-    for (stage, name), boxes in sorted(after.items(), key=lambda item: item[0][0]):
-        was = before[stage, name][0]
-        time_s, energy_j = (sum(getattr(box, field) for box in boxes) / len(boxes) for field in ("time_s", "energy_j"))
-        clocks = [box.core_mhz for box in boxes if box.core_mhz is not None]
-        mean = sum(clocks) / len(clocks) if clocks else None
-        low, high = (min(clocks), max(clocks)) if clocks else (None, None)
-        high = None if len(clocks) < len(boxes) else high  # the GPU may take any
-        what = f"{instruction_text(name)}, stage {stage}"
-        rows.append(
-            Row(
-                None,
-                (
-                    what, f"{len(boxes):,}", quantity(was.time_s, "s", 4), quantity(time_s, "s", 4),
-                    quantity(was.energy_j, "J", 4), quantity(energy_j, "J", 4), *map(mhz_text, (mean, low, high)),
-                ),
-                (what, len(boxes), was.time_s, time_s, was.energy_j, energy_j, mean, low, high),
-            )
-        )  # fmt: skip
+    clocks = {key: [box.core_mhz for box in boxes if box.core_mhz is not None] for key, boxes in after.items()}
+
+    def highest(key: tuple[int, str]) -> float | None:
+        return max(clocks[key], default=None) if len(clocks[key]) == len(after[key]) else None  # the GPU may take any
+
+    columns: tuple[Listed[tuple[int, str]], ...] = (
+        Listed("Instruction", lambda key: f"{instruction_text(key[1])}, stage {key[0]}", numeric=False),
+        Listed("Times an iteration", lambda key: len(after[key]), "{:,}".format),
+        Listed("Time before", lambda key: before[key][0].time_s, _seconds),
+        Listed("Time, mean", lambda key: sum(box.time_s for box in after[key]) / len(after[key]), _seconds),
+        Listed("Energy before", lambda key: before[key][0].energy_j, _joules),
+        Listed("Energy, mean", lambda key: sum(box.energy_j for box in after[key]) / len(after[key]), _joules),
+        Listed("Mean clock", lambda key: fmean(clocks[key]) if clocks[key] else None, mhz_text, unknown="auto"),
+        Listed("Lowest", lambda key: min(clocks[key], default=None), mhz_text, unknown="auto"),
+        Listed("Highest", highest, mhz_text, unknown="auto"),
+    )
     before_is = f"before is at the {before_text(overview.plan)}"
     note = f"For one micro-batch on one GPU; {before_is}; the mean clock is of those that are set."
-    fold = Fold(_SHOWN, f"{len(rows) - _SHOWN} more") if len(rows) > _SHOWN else None
-    return Table("Instructions of each stage", columns, tuple(rows), note, fold)
+    ordered = sorted(after, key=lambda key: key[0])
+    return listing("Instructions of each stage", ordered, columns, note, shown=_SHOWN)
 
 
 def ranks_table(overview: PipelineOverview) -> Table:
     """Energy of each rank's GPUs, before and after."""
-    columns = (
-        Column("Rank"), Column("Energy before", numeric=True), Column("Energy", numeric=True),
-        Column("Change", numeric=True), Column("Waiting before", numeric=True), Column("Waiting", numeric=True),
-    )  # fmt: skip
-    before, after, rows = overview.before, overview.after, []
-    for rank in range(len(overview.plan.ranks)):
-        was_j, is_j = (float(line.working_j[rank] + line.waiting_j[rank]) for line in (before, after))
-        waited, waits = float(before.rank_waiting[rank]), float(after.rank_waiting[rank])
-        texts = (
-            f"rank {rank}", joules(was_j), joules(is_j), change(is_j / was_j - 1.0, 1),
-            percent(waited, 1), percent(waits, 1),
-        )  # fmt: skip
-        rows.append(Row(None, texts, (rank, was_j, is_j, is_j / was_j - 1.0, waited, waits)))
+    before, after = overview.before, overview.after
+    was_j, is_j = ((line.working_j + line.waiting_j).tolist() for line in (before, after))
+    columns: tuple[Listed[int], ...] = (
+        Listed("Rank", lambda rank: rank, "rank {}".format, numeric=False),
+        Listed("Energy before", lambda rank: was_j[rank], joules),
+        Listed("Energy", lambda rank: is_j[rank], joules),
+        Listed("Change", lambda rank: is_j[rank] / was_j[rank] - 1.0, _changed),
+        Listed("Waiting before", lambda rank: float(before.rank_waiting[rank]), _tenths),
+        Listed("Waiting", lambda rank: float(after.rank_waiting[rank]), _tenths),
+    )
     note = "Energy of all GPUs of a rank in an iteration; waiting: fraction of the iteration's time."
-    fold = Fold(_SHOWN, f"{len(rows) - _SHOWN} more") if len(rows) > _SHOWN else None
-    return Table("Ranks", columns, tuple(rows), note, fold)
+    return listing("Ranks", range(len(overview.plan.ranks)), columns, note, shown=_SHOWN)
 
 
 def frontier_table(overview: PipelineOverview) -> Table | None:
     """Plans at other deadlines; ``None`` where there are none."""
-    if not overview.frontier:
-        return None
-    baseline = overview.plan.baseline
-    columns = (
-        Column("Time"), Column("Against the default", numeric=True), Column("Energy", numeric=True),
-        Column("Change", numeric=True), Column("Above the bound by at most", numeric=True),
-    )  # fmt: skip
-    rows = []
-    for each in overview.frontier:
-        slower, saved = each.time_s / baseline.time_s - 1.0, each.energy_j / _own_baseline_j(overview) - 1.0
-        gap = (each.energy_j - each.lower_bound_j) / each.energy_j
-        texts = (quantity(each.time_s, "s", 5), change(slower), joules(each.energy_j), change(saved), percent(gap))
-        rows.append(Row(None, texts, (each.time_s, slower, each.energy_j, saved, gap)))
-    fold = Fold(10, f"{len(rows) - 10} more") if len(rows) > 10 else None
-    return Table("Plans at other deadlines", columns, tuple(rows), None, fold)
-
-
-def _own_baseline_j(overview: PipelineOverview) -> float:
-    """Energy at the default clocks without waiting for anybody."""
-    plan, before = overview.plan, overview.before
-    return before.energy_j - plan.gpus * plan.waiting_w * (before.lasts_s - before.time_s)
+    columns: tuple[Listed[FrontierRow], ...] = (
+        Listed("Time", lambda row: row.time_s, partial(quantity, unit="s", digits=5), numeric=False),
+        Listed("Against the default", lambda row: row.time_change, change),
+        Listed("Energy", lambda row: row.energy_j, joules),
+        Listed("Change", lambda row: row.energy_change, change),
+        Listed("Above the bound by at most", lambda row: row.gap, percent),
+    )
+    return listing("Plans at other deadlines", overview.frontier, columns, shown=10) if overview.frontier else None
 
 
 def stragglers_table(overview: PipelineOverview) -> Table | None:
     """What plans save while another pipeline is slow; ``None`` where that is not known."""
-    if not overview.stragglers:
-        return None
-    columns = (
-        Column("Another pipeline is slower by"), Column("Iteration", numeric=True), Column("Waiting for it", numeric=True),
-        Column("Done just then", numeric=True), Column("Change", numeric=True),
-    )  # fmt: skip
-    rows = [
-        Row(
-            None,
-            (
-                percent(each.slowdown, 0), quantity(each.until_s, "s", 4), joules(each.waiting_j), joules(each.energy_j),
-                change(each.energy_change, 1),
-            ),
-            (each.slowdown, each.until_s, each.waiting_j, each.energy_j, each.energy_change),
-        )
-        for each in overview.stragglers
-    ]  # fmt: skip
+    columns: tuple[Listed[tuple[float, Saving]], ...] = (
+        Listed("Another pipeline is slower by", lambda each: each[0], _whole, numeric=False),
+        Listed("Iteration", lambda each: each[1].until_s, _seconds),
+        Listed("Waiting for it", lambda each: each[1].default_j, joules),
+        Listed("Done just then", lambda each: each[1].energy_j, joules),
+        Listed("Change", lambda each: each[1].energy_change, _changed),
+    )
     note = f"Energy of this pipeline in an iteration; waiting for the other is at the {before_text(overview.plan)}."
-    return Table("When another pipeline is slow", columns, tuple(rows), note)
+    slow = tuple(overview.stragglers.items())
+    return listing("When another pipeline is slow", slow, columns, note) if slow else None
 
 
 def _by_instruction(boxes: Sequence[Box]) -> dict[tuple[int, str], list[Box]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from wastenot.pages.figure import Figure
 from wastenot.pages.page import Page
 from wastenot.pipelines.page.clocks_figure import clocks_figure
@@ -35,12 +33,11 @@ def pipeline_figures(overview: PipelineOverview) -> tuple[Figure, ...]:
     )
 
 
-def pipeline_page(overview: PipelineOverview, *, made_from: Sequence[tuple[str, str]] = ()) -> Page:
+def pipeline_page(overview: PipelineOverview) -> Page:
     """The page of a pipeline's plan.
 
     Args:
         overview: what to show, of :func:`wastenot.pipelines.plan.overview.pipeline_overview`.
-        made_from: what the numbers come from, as (name, text) pairs.
 
     Raises:
         MissingExtraError: the ``report`` extra is not installed.
@@ -66,7 +63,7 @@ def pipeline_page(overview: PipelineOverview, *, made_from: Sequence[tuple[str, 
         notes=_notes(overview),
         about=about(overview),
         device=plan.device,
-        made_from=(*made_from, ("Plan", plan.digest)),
+        made_from=(("Plan", plan.digest),),
     )
 
 

@@ -7,9 +7,9 @@ from wastenot.core.wording import counted
 from wastenot.pages.formatting import SPACE, change, number, percent, quantity
 from wastenot.pages.panel import Line, Panel, Tone
 from wastenot.pipelines.page.drawing import before_text, mhz_text
-from wastenot.pipelines.page.switching import switching_text
 from wastenot.pipelines.plan.overview import PipelineOverview
 from wastenot.pipelines.plan.plan import PipelinePlan
+from wastenot.planning.switching import SwitchTime
 
 _HOW: dict[Origin, str] = {
     "measured": "computed from instructions that were measured one by one",
@@ -76,11 +76,11 @@ def _time(overview: PipelineOverview) -> Panel:
     free = "" if plan.switching is None else ", were switching free"
     lines += [
         Line(
-            f"If another pipeline is {percent(each.slowdown, 0)} slower",
+            f"If another pipeline is {percent(slowdown, 0)} slower",
             f"{percent(-each.energy_change, 1)} less than waiting for it{free}",
         )
-        for each in overview.stragglers
-        if each.slowdown in (0.1, 0.3)
+        for slowdown, each in overview.stragglers.items()
+        if slowdown in (0.1, 0.3)
     ]
     if plan.until_s is not None:
         own = f"{quantity(after.time_s, 's', 4)} instead of {quantity(before.time_s, 's', 4)} at the {before_text(plan)}"
@@ -128,3 +128,25 @@ def _switches(overview: PipelineOverview) -> float:
 def joules(energy_j: float) -> str:
     """An energy to four digits: ``8,420 J``, ``19.42 kJ``."""
     return f"{number(1e-3 * energy_j, 4)}{SPACE}kJ" if 1e4 <= abs(energy_j) < 1e6 else quantity(energy_j, "J", 4)
+
+
+def switching_text(plan: PipelinePlan) -> str:
+    """How long the plan's settings last, by which numbers, and what it would save if switching took no time."""
+    if plan.switching is not None:
+        saved = percent(-plan.free_energy_change, 1)
+        return f"settings last as long as a switch takes, {_known(plan.switching)}; were switching free: {saved} saved"
+    inside = (
+        "settings change inside instructions; between them it is " if any(len(way.clocks) > 1 for way in plan.ways) else ""
+    )
+    return f"{inside}taken as free; settings that last as long as a switch takes save less"
+
+
+def _known(switching: SwitchTime) -> str:
+    known = {
+        "given": "as given",
+        "measured": "as measured",
+        "stated": "as stated by the device",
+        "assumed": "assumed; give yours with --switch-time",
+    }
+    value, unit = quantity(switching.core_s, "s", 3).split(SPACE)
+    return f"{float(value.replace(',', '')):g}{SPACE}{unit} ({known[switching.basis]})"

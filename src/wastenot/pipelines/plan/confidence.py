@@ -27,9 +27,10 @@ from wastenot.frontiers.graph import Graph, GraphPlan
 from wastenot.frontiers.graph_rounding import Effort
 from wastenot.frontiers.graph_times import Dag
 from wastenot.frontiers.nodes import Ways
-from wastenot.pipelines.model.iteration_graph import pipeline_graph
+from wastenot.pipelines.model.iteration_graph import baseline_of, pipeline_graph
 from wastenot.pipelines.model.profile import PipelineProfile
 from wastenot.pipelines.model.schedule import PipelineSchedule
+from wastenot.pipelines.plan.plan import Promise
 from wastenot.planning.headline import LEVEL
 from wastenot.planning.objective import DEFAULT_CONFIDENCE, Objective
 
@@ -49,17 +50,16 @@ class ConfidentPlan:
 
     Attributes:
         solved: the plan, by expected times; its bound is of plans that keep the slowdown by expected times.
-        confidence: that was asked for.
-        probability: with which the slowdown is kept.
-        time_change: of an iteration against the default clocks: expected, and the ends of a 95 % interval.
-        energy_change: likewise, of all GPUs.
+        promise: what becomes of it under all errors.
     """
 
     solved: GraphPlan
-    confidence: float
-    probability: float
-    time_change: tuple[float, float, float]
-    energy_change: tuple[float, float, float]
+    promise: Promise
+
+    @property
+    def probability(self) -> float:
+        """With which the slowdown is kept."""
+        return self.promise.probability
 
     @property
     def energy_j(self) -> float:
@@ -76,7 +76,6 @@ def keep_with_confidence(
     until_s: float | None = None,
     confidence: float = DEFAULT_CONFIDENCE,
     effort: Effort | None = None,
-    seed: int = 0,
 ) -> ConfidentPlan:
     """The plan of least energy that was found to keep a slowdown with a confidence.
 
@@ -87,7 +86,6 @@ def keep_with_confidence(
         until_s: a straggler's iteration takes so long: being done by then is enough.
         confidence: above 0.5 and below 1.
         effort: for improving the plan, once it is known how careful it has to be.
-        seed: of the draws.
 
     Raises:
         BadInputError: the profile does not say how noisy it is, or a number is out of range.
@@ -96,7 +94,7 @@ def keep_with_confidence(
     if profile.errors is None:
         raise BadInputError("`confidence`: nothing says how noisy this profile is; leave it out, or plan from a study")
     Objective("waste", max_slowdown, confidence=confidence)  # checks both
-    return _Search(schedule, profile, max_slowdown, until_s, confidence, effort, seed).found()
+    return _Search(schedule, profile, max_slowdown, until_s, confidence, effort).found()
 
 
 @single_threaded()
@@ -119,7 +117,7 @@ def judged_plan(
         until_s: a straggler's iteration takes so long: being done by then is enough.
         confidence: with which it was to be kept.
     """
-    search = _Search(schedule, profile, max_slowdown, until_s, confidence, None, 0)
+    search = _Search(schedule, profile, max_slowdown, until_s, confidence, None)
     points = [search.graph.ways(kind) for kind in range(len(search.graph.kinds))]
     taken = zip(search.graph.kind.tolist(), solved.way.tolist(), strict=True)
     return search.draws.judged(np.array([int(points[kind][way].options[0]) for kind, way in taken]), search)
@@ -133,7 +131,6 @@ class _Search:
     until_s: float | None
     confidence: float
     effort: Effort | None
-    seed: int
 
     @cached_property
     def graph(self) -> Graph:
@@ -145,7 +142,7 @@ class _Search:
 
     @cached_property
     def draws(self) -> PipelineDraws:
-        return PipelineDraws.of(self.schedule, self.profile, self.graph, self.seed)
+        return PipelineDraws.of(self.schedule, self.profile, self.graph)
 
     @cached_property
     def baseline_s(self) -> Fraction:
@@ -224,15 +221,13 @@ class _Search:
         assert errors is not None
         node = self.profile.ways[key].alternatives[0]
         time, energy = node.groups.time_s, node.groups.energy_j
-        own, base = errors.ways[key], errors.baseline[key]
-        deviation = np.sqrt(np.square(own.time_s - base.time_s).sum(axis=1))
         kept = np.arange(len(time))
         if math.isinf(margin):
-            kept = np.flatnonzero(deviation <= 1e-12 * time)
+            kept = np.flatnonzero(errors.deviation_s(key) <= 1e-12 * time)
             if not len(kept):
                 raise InfeasibleError(f"the profile has no {key[1]} of stage {key[0]} at the default clocks")
             margin = 0.0
-        charge = (margin * deviation + np.where(margin > 0.0, own.doubt_s, 0.0))[kept]
+        charge = errors.charge_s(key, margin)[kept]
         labels = [int(each) for each in kept]
         # A charge is no time: a worker that is kept so long does not draw less for it.
         energies = energy[kept] + self.profile.waiting_w * charge
@@ -267,9 +262,7 @@ class PipelineDraws:
         rng = np.random.default_rng(seed)
         halves = [rng.standard_normal((len(each), _DRAWS // 2)) for each in (first.time_s, first.energy_j)]
         both = [np.concatenate([half, -half], axis=1) for half in halves]
-        only = {key: choice([profile.baseline[key]]) for key in profile.ways}
-        baseline = pipeline_graph(schedule, replace(profile, ways=only)).least_time()
-        return cls(profile, graph, baseline, len(schedule.ranks), *both)
+        return cls(profile, graph, baseline_of(schedule, profile), len(schedule.ranks), *both)
 
     @cached_property
     def _dag(self) -> Dag:
@@ -304,9 +297,13 @@ class PipelineDraws:
             energy = energy + waiting_w * np.maximum(search.until_s - time, 0.0)
             base_j = base_j + waiting_w * np.maximum(search.until_s - base_s, 0.0)
         kept = float((time <= limit * (1.0 + _ROUNDING)).mean())
-        return ConfidentPlan(
-            solved, search.confidence, kept, _interval(time / base_s - 1.0), _interval(energy / base_j - 1.0)
-        )
+        (slower, slower_interval), (more, more_interval) = _interval(time / base_s - 1.0), _interval(energy / base_j - 1.0)
+        promise = Promise(
+            confidence=search.confidence, probability=kept, level=LEVEL,
+            time_change=slower, time_change_interval=slower_interval,
+            energy_change=more, energy_change_interval=more_interval,
+        )  # fmt: skip
+        return ConfidentPlan(solved, promise)
 
     # ---- inside ----------------------------------------------------------------------------------------------
 
@@ -360,6 +357,7 @@ class PipelineDraws:
         return np.concatenate([dag.longest_s(time_s[placed, begin : begin + at_once]) for begin in range(0, draws, at_once)])
 
 
-def _interval(values: FloatArray) -> tuple[float, float, float]:
+def _interval(values: FloatArray) -> tuple[float, tuple[float, float]]:
+    """What is expected, and the ends of an interval."""
     low, high = np.quantile(values, [0.5 - 0.5 * LEVEL, 0.5 + 0.5 * LEVEL])
-    return float(values.mean()), float(low), float(high)
+    return float(values.mean()), (float(low), float(high))

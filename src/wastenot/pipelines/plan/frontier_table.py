@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import astuple, dataclass, fields
 
 from wastenot.pipelines.plan.plan import PipelinePlan
-
-COLUMNS: Final = ("within_s", "time_s", "energy_j", "lower_bound_j", "time_change", "energy_change", "gap")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +22,8 @@ class FrontierRow:
     gap: float
 
 
-def frontier_rows(plan: PipelinePlan) -> tuple[FrontierRow, ...]:
-    """The rungs of a plan, from the fastest to that of least energy."""
-    waited_s = max((plan.until_s or 0.0) - plan.baseline.time_s, 0.0)
-    baseline_j = plan.baseline.energy_j - plan.waiting_w * plan.gpus * waited_s
+def frontier_rows(plan: PipelinePlan, *, for_stragglers: bool = False) -> tuple[FrontierRow, ...]:
+    """The rungs of a plan, from the fastest to that of least energy; those that only stragglers make worth it, if asked."""
     return tuple(
         FrontierRow(
             rung.within_s,
@@ -36,11 +31,11 @@ def frontier_rows(plan: PipelinePlan) -> tuple[FrontierRow, ...]:
             rung.energy_j,
             rung.lower_bound_j,
             rung.time_s / plan.baseline.time_s - 1.0,
-            rung.energy_j / baseline_j - 1.0,
+            rung.energy_j / plan.own_baseline_j - 1.0,
             (rung.energy_j - rung.lower_bound_j) / rung.energy_j,
         )
         for rung in plan.rungs
-        if not rung.stragglers_only
+        if for_stragglers or not rung.stragglers_only
     )
 
 
@@ -48,6 +43,6 @@ def frontier_csv(plan: PipelinePlan) -> str:
     """The same as CSV."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows([getattr(row, name) for name in COLUMNS] for row in frontier_rows(plan))
+    writer.writerow(field.name for field in fields(FrontierRow))
+    writer.writerows(map(astuple, frontier_rows(plan)))
     return text.getvalue()

@@ -6,16 +6,18 @@ rank 0  |F0|F1|F2 | B0  |  B1  |B2|       after: the plan's
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
+from wastenot.pipelines.plan.frontier_table import FrontierRow, frontier_rows
 from wastenot.pipelines.plan.plan import Clocks, PipelinePlan, RankPlan, Way
 from wastenot.pipelines.plan.rank_steps import PlanGraph
 from wastenot.pipelines.plan.savings import Savings
+from wastenot.pipelines.plan.straggler import Rungs, Saving
 
 _STRAGGLERS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
 
@@ -100,45 +102,6 @@ class TimeLine:
 
 
 @dataclass(frozen=True, slots=True)
-class FrontierPoint:
-    """A plan of least energy at a deadline.
-
-    Attributes:
-        time_s: of an iteration.
-        energy_j: of all GPUs of the pipeline.
-        lower_bound_j: no plan within ``within_s`` needs less.
-        within_s: the deadline.
-    """
-
-    time_s: float
-    energy_j: float
-    lower_bound_j: float
-    within_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class StragglerPoint:
-    """What a plan saves while another pipeline is slow, against waiting for it at the default clocks.
-
-    Attributes:
-        slowdown: of the other pipeline, relative to this one at the default clocks.
-        until_s: time of its iteration.
-        energy_j: of this pipeline, done just then.
-        waiting_j: of this pipeline at the default clocks, waiting for the other.
-    """
-
-    slowdown: float
-    until_s: float
-    energy_j: float
-    waiting_j: float
-
-    @property
-    def energy_change(self) -> float:
-        """Relative to waiting at the default clocks; negative is saved."""
-        return self.energy_j / self.waiting_j - 1.0
-
-
-@dataclass(frozen=True, slots=True)
 class OthersPoints:
     """Plans of another solver for the same pipeline, to be shown beside.
 
@@ -179,7 +142,8 @@ class PipelineOverview:
         before: an iteration at the default clocks.
         after: an iteration under the plan.
         frontier: plans at other deadlines, by rising time.
-        stragglers: what plans save while another pipeline is slow; empty without a frontier.
+        stragglers: what plans save while another pipeline is slow, by how much slower that is than this one at the default
+            clocks; empty without a frontier.
         clocks: how often instructions run at which clock under the plan.
         others: plans of other solvers.
         savings: what would be saved in other shapes.
@@ -188,8 +152,8 @@ class PipelineOverview:
     plan: PipelinePlan
     before: TimeLine
     after: TimeLine
-    frontier: tuple[FrontierPoint, ...]
-    stragglers: tuple[StragglerPoint, ...]
+    frontier: tuple[FrontierRow, ...]
+    stragglers: Mapping[float, Saving]
     clocks: tuple[InstructionClocks, ...]
     others: tuple[OthersPoints, ...] = ()
     savings: Savings | None = None
@@ -219,7 +183,7 @@ def pipeline_overview(
         for rank in after.schedule.ranks
     )
     before = PlanGraph(plan.model_copy(update={"ways": plan.defaults, "ranks": ranks, "rungs": ()}))
-    frontier = tuple(FrontierPoint(each.time_s, each.energy_j, each.lower_bound_j, each.within_s) for each in plan.rungs)
+    frontier = frontier_rows(plan, for_stragglers=True)
     made = time_line(after)
     return PipelineOverview(
         plan, time_line(before), made, frontier, _stragglers(plan), _clocks(made), tuple(others), savings
@@ -279,17 +243,12 @@ def mean_core_mhz(way: Way) -> float | None:
     return sum(core * weight for core, weight in known) / sum(weight for _, weight in known)
 
 
-def _stragglers(plan: PipelinePlan) -> tuple[StragglerPoint, ...]:
-    waiting_w = plan.waiting_w * plan.gpus
-    default_s, found = plan.baseline.time_s, []
-    default_j = plan.baseline.energy_j - waiting_w * max((plan.until_s or 0.0) - default_s, 0.0)
-    for slowdown in _STRAGGLERS:
-        until_s = default_s * (1.0 + slowdown)
-        rung = plan.rung_within(until_s)
-        if rung is not None:
-            energy_j = rung.energy_j + waiting_w * (until_s - rung.time_s)
-            found.append(StragglerPoint(slowdown, until_s, energy_j, default_j + waiting_w * (until_s - default_s)))
-    return tuple(found)
+def _stragglers(plan: PipelinePlan) -> dict[float, Saving]:
+    if not plan.rungs:
+        return {}
+    rungs, default_s = Rungs(plan), plan.baseline.time_s
+    until_s = {slowdown: default_s * (1.0 + slowdown) for slowdown in _STRAGGLERS}
+    return {slowdown: rungs.saving(rungs.within(s), s) for slowdown, s in until_s.items() if rungs.time_s[0] <= s}
 
 
 def _clocks(made: TimeLine) -> tuple[InstructionClocks, ...]:

@@ -19,6 +19,12 @@ from wastenot.planning.headline import Interval
 from wastenot.planning.switching import SwitchTime
 
 SCHEMA: Final = "wastenot.pipeline/1"
+OF_THE_PROFILE: Final = (
+    "name", "device", "origin", "gpus_per_stage", "replicas", "waiting_w", "transfer_s", "iteration_s", "iteration_j",
+    "baseline_clocks", "recomputes", "notes",
+)  # fmt: skip
+"""What a plan says as the profile that it was made from."""
+
 _INDENT = 2
 _ROW = re.compile(r"\[(?:\s|\d|,|\[|\])+\]")  # whole numbers only, however nested
 
@@ -226,11 +232,11 @@ class PipelinePlan(Part):
         """GPUs of one pipeline."""
         return len(self.ranks) * self.gpus_per_stage
 
-    def rung_within(self, time_s: float) -> Rung | None:
-        """The rung that costs least of those that are done within a time; ``None`` where none is that fast."""
-        waiting_w = self.waiting_w * self.gpus
-        fast = (rung for rung in self.rungs if rung.time_s <= time_s)
-        return min(fast, key=lambda rung: rung.energy_j - waiting_w * rung.time_s, default=None)
+    @property
+    def own_baseline_j(self) -> float:
+        """Energy of an iteration at the default clocks that waits for no straggler."""
+        waited_s = max((self.until_s or 0.0) - self.baseline.time_s, 0.0)
+        return self.baseline.energy_j - self.waiting_w * self.gpus * waited_s
 
     def sealed(self) -> Self:
         """The same plan with the digest of its content."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from itertools import chain
 
@@ -13,18 +13,26 @@ import numpy as np
 from wastenot.core.arrays import IndexArray
 from wastenot.core.errors import BadInputError, InfeasibleError
 from wastenot.core.progress import Progress
-from wastenot.core.setting import AUTO, Setting
-from wastenot.frontiers.algebra import choice
+from wastenot.core.setting import Setting
 from wastenot.frontiers.graph import Graph, GraphPlan
 from wastenot.frontiers.graph_rounding import Effort
 from wastenot.pipelines.model.derived import suited
-from wastenot.pipelines.model.iteration_graph import pipeline_graph
+from wastenot.pipelines.model.iteration_graph import baseline_of, pipeline_graph
 from wastenot.pipelines.model.profile import PipelineProfile
 from wastenot.pipelines.model.schedule import Instruction, PipelineSchedule
 from wastenot.pipelines.model.ways import Stretch
-from wastenot.pipelines.plan.confidence import ConfidentPlan, judged_plan, keep_with_confidence
-from wastenot.pipelines.plan.plan import Clocks, FixedWork, Iteration, PipelinePlan, Promise, RankPlan, Rung, Way
-from wastenot.planning.headline import LEVEL
+from wastenot.pipelines.plan.confidence import judged_plan, keep_with_confidence
+from wastenot.pipelines.plan.plan import (
+    OF_THE_PROFILE,
+    Clocks,
+    FixedWork,
+    Iteration,
+    PipelinePlan,
+    Promise,
+    RankPlan,
+    Rung,
+    Way,
+)
 from wastenot.planning.objective import DEFAULT_CONFIDENCE, Objective
 
 _EFFORT = Effort(steps=40_000)  # for improving one plan; some 5 to 10 s
@@ -54,16 +62,50 @@ class PlannedPipeline:
     fastest: GraphPlan
 
 
-def plan_pipeline(
-    profile: PipelineProfile,
-    schedule: PipelineSchedule,
-    *,
-    max_slowdown: float = 0.0,
-    straggler: float | None = None,
-    straggler_s: float | None = None,
-    confidence: float | None = None,
-    time_limit_s: float | None = None,
-) -> PlannedPipeline:
+@dataclass(frozen=True, slots=True)
+class PipelineGoal:
+    """What a pipeline's plan is to achieve: least energy within a time.
+
+    Attributes:
+        max_slowdown: allowed, of an iteration at the default clocks.
+        confidence: with which the plan keeps its slowdown or is done before the straggler; 0.95 where the profile says how
+            noisy it is.
+        straggler: another pipeline is slower than this one at its default clocks by this fraction, and all wait for it.
+        straggler_s: the same, as the time of the other pipeline's iteration.
+        time_limit_s: improve the plan for so long, which makes it depend on how fast the machine is, and is written into it.
+            By default the work is fixed, about 10 s for one plan.
+
+    Raises:
+        BadInputError: a number is out of range.
+    """
+
+    max_slowdown: float = 0.0
+    confidence: float | None = None
+    straggler: float | None = None
+    straggler_s: float | None = None
+    time_limit_s: float | None = None
+
+    def __post_init__(self) -> None:
+        Objective("waste", self.max_slowdown, confidence=self.confidence)  # checks both
+        if self.time_limit_s is not None and not 0.0 < self.time_limit_s < math.inf:
+            raise BadInputError(f"`time_limit_s` {self.time_limit_s:g}: must be above 0 and finite")
+        if self.straggler is not None and self.straggler_s is not None:
+            raise BadInputError("`straggler`, `straggler_s`: give one of them")
+
+    def until_s(self, default_s: float) -> float | None:
+        """Time of the straggler's iteration, where this pipeline's takes so long; ``None`` where there is none."""
+        if self.straggler is None and self.straggler_s is None:
+            return None
+        until_s = self.straggler_s if self.straggler_s is not None else default_s * (1.0 + (self.straggler or 0.0))
+        if not default_s <= until_s < math.inf:
+            raise BadInputError(
+                f"`straggler_s` {until_s:g}: at its default clocks this pipeline itself takes {default_s:.9g} s; "
+                "a straggler takes at least as long"
+            )
+        return until_s
+
+
+def plan_pipeline(profile: PipelineProfile, schedule: PipelineSchedule, goal: PipelineGoal | None = None) -> PlannedPipeline:
     """The plan of least energy of a pipeline.
 
     Where the profile says how far it can be off, the plan keeps the slowdown with a confidence.
@@ -71,25 +113,20 @@ def plan_pipeline(
     Args:
         profile: what each instruction can take; what the schedule runs and it lacks is derived, and noted in the plan.
         schedule: the order of instructions.
-        max_slowdown: allowed, of an iteration at the default clocks.
-        straggler: another pipeline is slower than this one at its default clocks by this fraction, and all wait for it.
-        straggler_s: the same, as the time of the other pipeline's iteration.
-        confidence: with which the plan keeps its slowdown or is done before the straggler; 0.95 where the profile says how
-            noisy it is.
-        time_limit_s: improve the plan for so long, and not by a fixed number of steps, with which the same question has the
-            same answer on every machine.
+        goal: what is allowed; by default no slowdown.
 
     Raises:
         BadInputError: a number is out of range, or profile and schedule do not fit.
         InfeasibleError: no plan is that fast, or none surely; names the fastest.
     """
-    check_goal(max_slowdown, confidence, time_limit_s)
+    goal = goal or PipelineGoal()
+    max_slowdown, confidence, time_limit_s = goal.max_slowdown, goal.confidence, goal.time_limit_s
     profile = suited(profile, schedule)
     effort = _EFFORT if time_limit_s is None else Effort(seconds=time_limit_s)
     graph = pipeline_graph(schedule, profile)
-    baseline = baseline_of(profile, schedule)
+    baseline = baseline_of(schedule, profile)
     default_s = baseline.exact_time_s + Fraction(profile.iteration_s)
-    until_s = _straggler_s(straggler, straggler_s, float(default_s))
+    until_s = goal.until_s(float(default_s))
     deadline = default_s * (1 + Fraction(max_slowdown))
     if until_s is not None:
         deadline = max(deadline, Fraction(until_s))
@@ -108,27 +145,18 @@ def plan_pipeline(
             confidence=DEFAULT_CONFIDENCE if confidence is None else confidence,
             effort=effort,
         )
-        solved, promise = sure.solved, _promise(sure)
+        solved, promise = sure.solved, sure.promise
     ways = _Ways(schedule, graph)
-    ranks = tuple(RankPlan(instructions=rank) for rank in ways.of(solved))
+    ranks = ways.ranks(solved)
     plan = PipelinePlan(
-        name=profile.name,
-        device=profile.device,
-        origin=profile.origin,
+        **{name: getattr(profile, name) for name in OF_THE_PROFILE},
         schedule=schedule.name,
         stages=schedule.stages,
         micro_batches=schedule.micro_batches,
-        gpus_per_stage=profile.gpus_per_stage,
-        replicas=profile.replicas,
-        waiting_w=profile.waiting_w,
-        transfer_s=profile.transfer_s,
-        iteration_s=profile.iteration_s,
-        iteration_j=profile.iteration_j,
         max_slowdown=max_slowdown,
         within_s=float(deadline),
         until_s=until_s,
         baseline=Iteration(time_s=float(default_s), energy_j=total_j(profile, schedule, baseline, until_s)),
-        baseline_clocks=profile.baseline_clocks,
         predicted=Iteration(
             time_s=solved.time_s + profile.iteration_s, energy_j=total_j(profile, schedule, solved, until_s)
         ),
@@ -137,38 +165,10 @@ def plan_pipeline(
         ways=tuple(ways.listed),
         ranks=ranks,
         defaults=_defaults(profile, graph),
-        fixed=tuple(
-            FixedWork(stage=stage, name=name, time_s=each.time_s, energy_j=each.energy_j, overlapped=each.overlapped)
-            for (stage, name), each in profile.fixed.items()
-        ),
-        recomputes=profile.recomputes,
+        fixed=tuple(FixedWork(stage=stage, name=name, **asdict(each)) for (stage, name), each in profile.fixed.items()),
         time_limit_s=time_limit_s,
-        notes=profile.notes,
     )
     return PlannedPipeline(plan.sealed(), profile, schedule, graph, solved, baseline, graph.least_time())
-
-
-def check_goal(max_slowdown: float, confidence: float | None, time_limit_s: float | None = None) -> None:
-    """Refuse a goal that no plan can have, before anything is measured for it.
-
-    Raises:
-        BadInputError: a number is out of range.
-    """
-    Objective("waste", max_slowdown, confidence=confidence)  # checks both
-    if time_limit_s is not None and not 0.0 < time_limit_s < math.inf:
-        raise BadInputError(f"`time_limit_s` {time_limit_s:g}: must be above 0 and finite")
-
-
-def _promise(sure: ConfidentPlan) -> Promise:
-    return Promise(
-        confidence=sure.confidence,
-        probability=sure.probability,
-        level=LEVEL,
-        time_change=sure.time_change[0],
-        time_change_interval=sure.time_change[1:],
-        energy_change=sure.energy_change[0],
-        energy_change_interval=sure.energy_change[1:],
-    )
 
 
 def _defaults(profile: PipelineProfile, graph: Graph) -> tuple[Way, ...]:
@@ -233,7 +233,7 @@ def with_rungs(made: PlannedPipeline, found: Iterable[FrontierPlan]) -> PlannedP
     """The same with more plans of its frontier in its document."""
     listed, added_s = list(found), made.profile.iteration_s
     ways = _Ways(made.schedule, made.graph)
-    ranks = tuple(RankPlan(instructions=ranked) for ranked in ways.of(made.solved))
+    ranks = ways.ranks(made.solved)
     rungs = sorted(
         (
             Rung(
@@ -260,7 +260,7 @@ def replanned(made: PlannedPipeline, way: IndexArray) -> PlannedPipeline:
     solved = made.graph.plan(way, None if until_s is None else max(until_s - profile.iteration_s, 0.0))
     solved = replace(solved, lower_bound_j=made.solved.lower_bound_j)
     ways = _Ways(schedule, made.graph)
-    ranks = tuple(RankPlan(instructions=rank) for rank in ways.of(solved))
+    ranks = ways.ranks(solved)
     predicted = Iteration(time_s=solved.time_s + profile.iteration_s, energy_j=total_j(profile, schedule, solved, until_s))
     changed = {"predicted": predicted, "ways": tuple(ways.listed), "ranks": ranks, "rungs": ()}
     if (before := made.plan.promise) is not None:
@@ -272,15 +272,9 @@ def replanned(made: PlannedPipeline, way: IndexArray) -> PlannedPipeline:
             until_s=until_s,
             confidence=before.confidence,
         )
-        changed["promise"] = _promise(sure)
+        changed["promise"] = sure.promise
     plan = made.plan.model_copy(update=changed)
     return replace(made, plan=plan.sealed(), solved=solved)
-
-
-def baseline_of(profile: PipelineProfile, schedule: PipelineSchedule) -> GraphPlan:
-    """Every instruction as :attr:`PipelineProfile.baseline` has it; waits for nobody."""
-    only = {key: choice([(*profile.baseline[key], AUTO)]) for key in profile.ways}
-    return pipeline_graph(schedule, replace(profile, ways=only)).least_time()
 
 
 def total_j(profile: PipelineProfile, schedule: PipelineSchedule, solved: GraphPlan, until_s: float | None = None) -> float:
@@ -297,21 +291,6 @@ def _bound_j(profile: PipelineProfile, schedule: PipelineSchedule, solved: Graph
     ranks = len(schedule.ranks)
     waiting_j = 0.0 if lasts_s is None else profile.waiting_w * ranks * (lasts_s - solved.lasts_s)
     return profile.gpus_per_stage * (solved.lower_bound_j + waiting_j + profile.iteration_j * ranks)
-
-
-def _straggler_s(fraction: float | None, time_s: float | None, default_s: float) -> float | None:
-    """Time of the straggler's iteration; ``None`` where there is none."""
-    if fraction is not None and time_s is not None:
-        raise BadInputError("`straggler`, `straggler_s`: give one of them")
-    if fraction is None and time_s is None:
-        return None
-    until_s = time_s if time_s is not None else default_s * (1.0 + (fraction or 0.0))
-    if not default_s <= until_s < math.inf:
-        raise BadInputError(
-            f"`straggler_s` {until_s:g}: at its default clocks this pipeline itself takes {default_s:.9g} s; "
-            "a straggler takes at least as long"
-        )
-    return until_s
 
 
 def _check_deadline(graph: Graph, profile: PipelineProfile, deadline: Fraction, default_s: float) -> None:
@@ -341,6 +320,10 @@ class _Ways:
             tuple((self._index(each, *part), each.micro_batch) for each, part in zip(rank, parts, strict=False))
             for rank in self._schedule.ranks
         )
+
+    def ranks(self, solved: GraphPlan) -> tuple[RankPlan, ...]:
+        """The same as a plan holds it."""
+        return tuple(RankPlan(instructions=rank) for rank in self.of(solved))
 
     def _index(self, each: Instruction, kind: int, way: int) -> int:
         place = self._place.setdefault((kind, way), len(self.listed))

@@ -20,7 +20,7 @@ from wastenot.frontiers.graph import Graph, GraphPlan
 from wastenot.pipelines.model.iteration_graph import pipeline_graph, pipeline_parts
 from wastenot.pipelines.model.profile import Fixed, PipelineProfile
 from wastenot.pipelines.model.schedule import Instruction, PipelineSchedule
-from wastenot.pipelines.plan.plan import PipelinePlan, Way
+from wastenot.pipelines.plan.plan import OF_THE_PROFILE, PipelinePlan, Way
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,19 +96,10 @@ class PlanGraph:
         for number, way in enumerate(plan.ways):
             listed.setdefault((way.stage, way.instruction), []).append((way.time_s, way.energy_j, number))
         return PipelineProfile(
-            plan.name,
-            plan.device,
-            plan.origin,
-            {key: choice(each) for key, each in listed.items()},
-            {key: each[0][:2] for key, each in listed.items()},
-            plan.waiting_w,
-            gpus_per_stage=plan.gpus_per_stage,
-            replicas=plan.replicas,
-            transfer_s=plan.transfer_s,
+            **{name: getattr(plan, name) for name in OF_THE_PROFILE},
+            ways={key: choice(each) for key, each in listed.items()},
+            baseline={key: each[0][:2] for key, each in listed.items()},
             fixed={(each.stage, each.name): Fixed(each.time_s, each.energy_j, each.overlapped) for each in plan.fixed},
-            recomputes=plan.recomputes,
-            iteration_s=plan.iteration_s,
-            iteration_j=plan.iteration_j,
         )
 
     @cached_property

@@ -14,13 +14,12 @@ import numpy as np
 
 from wastenot.core.errors import InfeasibleError
 from wastenot.frontiers.algebra import Frontier, choice
-from wastenot.frontiers.graph import Graph
 from wastenot.frontiers.graph_rounding import Effort
-from wastenot.pipelines.model.iteration_graph import pipeline_graph
-from wastenot.pipelines.model.profile import PipelineProfile
+from wastenot.pipelines.model.iteration_graph import baseline_of, pipeline_graph
+from wastenot.pipelines.model.profile import PipelineProfile, listed_ways
 from wastenot.pipelines.model.schedule import PipelineSchedule
 from wastenot.pipelines.model.schedules import SCHEDULES, build_schedule
-from wastenot.pipelines.plan.planner import baseline_of, total_j
+from wastenot.pipelines.plan.planner import total_j
 
 _MICRO_BATCHES = (2, 4, 8, 16, 32)
 _IMBALANCES = (0.0, 0.1, 0.2, 0.3, 0.5)
@@ -99,7 +98,7 @@ def _saved(profile: PipelineProfile | None, schedule: PipelineSchedule) -> list[
     """What the plan of no slowdown saves; nothing where there is no plan, or none soon."""
     if profile is None or len(schedule.instructions) > _MOST_INSTRUCTIONS:
         return []
-    baseline = baseline_of(profile, schedule)
+    baseline = baseline_of(schedule, profile)
     try:
         solved = pipeline_graph(schedule, profile).least_energy(baseline.exact_time_s, effort=_EFFORT)
     except InfeasibleError:
@@ -120,7 +119,7 @@ def merged_stages(profile: PipelineProfile, of_one: int) -> PipelineProfile | No
     baseline: dict[tuple[int, str], tuple[float, float]] = {}
     for (stage, name), frontier in profile.ways.items():
         key = stage // of_one, name
-        ways.setdefault(key, []).append({label: (time_s, energy_j) for time_s, energy_j, label in _listed(frontier)})
+        ways.setdefault(key, []).append({label: (time_s, energy_j) for time_s, energy_j, label in listed_ways(frontier)})
         before_s, before_j = baseline.get(key, (0.0, 0.0))
         time_s, energy_j = profile.baseline[stage, name]
         baseline[key] = before_s + time_s, before_j + energy_j
@@ -152,7 +151,7 @@ def with_last_stage(profile: PipelineProfile, longer: float) -> PipelineProfile:
         profile,
         ways={
             (stage, name): choice([(scale[stage] * time_s, scale[stage] * energy_j, label)
-                                   for time_s, energy_j, label in _listed(frontier)])
+                                   for time_s, energy_j, label in listed_ways(frontier)])
             for (stage, name), frontier in profile.ways.items()
         },
         baseline={
@@ -160,12 +159,3 @@ def with_last_stage(profile: PipelineProfile, longer: float) -> PipelineProfile:
             for (stage, name), (time_s, energy_j) in profile.baseline.items()
         },
     )  # fmt: skip
-
-
-def _listed(frontier: Frontier) -> list[tuple[float, float, object]]:
-    """The ways of a frontier with their labels."""
-    points = Graph([frontier], np.zeros(1, dtype=np.intp), np.zeros((0, 2), dtype=np.intp)).ways(0)
-    return [
-        (time_s, energy_j, points[index].choices[0] if len(points[index].choices) == 1 else points[index].choices)
-        for index, (time_s, energy_j) in enumerate(zip(points.time_s.tolist(), points.energy_j.tolist(), strict=True))
-    ]

@@ -80,8 +80,6 @@ class Rungs:
         for index in range(len(plan.rungs)):
             before = self._cheapest[-1] if self._cheapest else index
             self._cheapest.append(index if self._cost_j(index) <= self._cost_j(before) else before)
-        waits_s = max((plan.until_s or 0.0) - plan.baseline.time_s, 0.0)
-        self._default_j = plan.baseline.energy_j - self._waiting_w * waits_s
         within_s = plan.baseline.time_s * (1.0 + max(plan.max_slowdown or 0.0, 0.0))
         self.own = self.within(within_s)
 
@@ -125,7 +123,7 @@ class Rungs:
         return Saving(
             until_s,
             self._until_j(self.energy_j[rung], self.time_s[rung], until_s),
-            self._until_j(self._default_j, self.plan.baseline.time_s, until_s),
+            self._until_j(self.plan.own_baseline_j, self.plan.baseline.time_s, until_s),
             self._until_j(self.energy_j[self.own], self.time_s[self.own], until_s),
         )
 

@@ -166,7 +166,8 @@ class _Problem:
         if len(settings) < len(labels):
             return None
         late_s = _LATE * max(switching.core_s, switching.memory_s)
-        charges = _charges(made.profile, margin)
+        errors = made.profile.errors
+        charges = {} if errors is None or margin == 0.0 else {key: errors.charge_s(key, margin) for key in errors.ways}
         padded = pipeline_graph(made.schedule, _with_reserve(made.profile, reserve, late_s, charges))
         iteration_s = made.profile.iteration_s
         until_s = None if made.plan.until_s is None else max(made.plan.until_s - iteration_s, 0.0)
@@ -437,17 +438,6 @@ def _with_reserve(
         )  # fmt: skip
 
     return replace(profile, ways={key: padded(key, each) for key, each in profile.ways.items()})
-
-
-def _charges(profile: PipelineProfile, margin: float) -> dict[tuple[int, str], FloatArray]:
-    """How much slower ways may be than they seem, next to the default clocks, in so many standard deviations."""
-    if profile.errors is None or margin == 0.0:
-        return {}
-    found = {}
-    for key, own in profile.errors.ways.items():
-        deviation_s = np.sqrt(np.square(own.time_s - profile.errors.baseline[key].time_s).sum(axis=1))
-        found[key] = margin * deviation_s + own.doubt_s
-    return found
 
 
 def _switch_j(settings: Sequence[Setting], switching: SwitchTime, time_s: FloatArray, cost_j: FloatArray) -> FloatArray:

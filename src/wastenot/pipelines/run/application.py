@@ -142,16 +142,11 @@ def check_pipeline_card(plan: PipelinePlan, path: str, card: Identity) -> str | 
     return check_card(made_for, path, card)
 
 
-def would_be_set_in_pipeline(application: PipelineApplication, rank: int | None = None) -> Iterator[str]:
-    """Lines that say what would be set on each rank, and by which commands of the vendor's tool.
-
-    Args:
-        application: of the plan.
-        rank: of which only; by default all.
-    """
+def would_be_set_in_pipeline(application: PipelineApplication) -> Iterator[str]:
+    """Lines that say what would be set on each rank, and by which commands of the vendor's tool."""
     graph = application.graph
     label = application.gpus[0].identity.label
-    for number in range(len(graph.plan.ranks)) if rank is None else (rank,):
+    for number in range(len(graph.plan.ranks)):
         steps = graph.steps(number)
         within = f"in each iteration of {graph.plan.name} ({graph.plan.schedule}, {1e3 * graph.period_s:.4g} ms)"
         yield f"rank {number}, {within}:"

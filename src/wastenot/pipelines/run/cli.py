@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wastenot.terminal import quantities
+from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import JsonOption
 
 if TYPE_CHECKING:
@@ -17,38 +18,23 @@ if TYPE_CHECKING:
 
 def straggler(
     plan: Annotated[
-        Path | None,
-        typer.Argument(metavar="[PLAN.json]", help="Serve this plan, made with 'wastenot pipeline plan --frontier'."),
+        Path | None, argument("Serve this plan, made with 'wastenot pipeline plan --frontier'.", "[PLAN.json]")
     ] = None,
-    replicas: Annotated[
-        int | None, typer.Option("--replicas", metavar="N", help="Pipelines beside each other; by default as the plan says.")
-    ] = None,
+    replicas: Annotated[int | None, option("Pipelines beside each other; by default as the plan says.", "N")] = None,
     at: Annotated[
-        str | None,
-        typer.Option("--at", metavar="PATH|HOST:PORT", help="Where the server listens; by default a socket of the user's."),
+        str | None, option("Where the server listens; by default a socket of the user's.", "PATH|HOST:PORT")
     ] = None,
-    token_file: Annotated[
-        Path | None,
-        typer.Option("--token-file", metavar="FILE", help="File of the token that ranks must know, for HOST:PORT."),
-    ] = None,
+    token_file: Annotated[Path | None, option("File of the token that ranks must know, for HOST:PORT.", "FILE")] = None,
     tell: Annotated[
-        float | None,
-        typer.Option(
-            "--tell", metavar="X", parser=quantities.slowdown, help="Tell the server that --replica is slower, as 20%."
-        ),
+        float | None, option("Tell the server that --replica is slower, as 20%.", "X", parser=quantities.slowdown)
     ] = None,
-    replica: Annotated[
-        int | None, typer.Option("--replica", metavar="N", help="The pipeline that --tell or --clear is about, from 0.")
-    ] = None,
+    replica: Annotated[int | None, option("The pipeline that --tell or --clear is about, from 0.", "N")] = None,
     lasts: Annotated[
-        float | None,
-        typer.Option("--for", metavar="S", parser=quantities.seconds, help="Time for which --tell holds, as 60s."),
+        float | None, option("Time for which --tell holds, as 60s.", "S", flag="--for", parser=quantities.seconds)
     ] = None,
-    clear: Annotated[bool, typer.Option("--clear", help="What was told holds no more; what is measured counts.")] = False,
-    status: Annotated[bool, typer.Option("--status", help="Show who is slow, and what each pipeline runs.")] = False,
-    stop: Annotated[
-        bool, typer.Option("--stop", help="End the server; ranks keep their plans for 200 iterations at most.")
-    ] = False,
+    clear: Annotated[bool, option("What was told holds no more; what is measured counts.")] = False,
+    status: Annotated[bool, option("Show who is slow, and what each pipeline runs.")] = False,
+    stop: Annotated[bool, option("End the server; ranks keep their plans for 200 iterations at most.")] = False,
     *,
     as_json: JsonOption = False,
 ) -> None:

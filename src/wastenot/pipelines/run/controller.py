@@ -17,13 +17,13 @@ from wastenot.devices.protocol import Device
 from wastenot.pipelines.plan.rank_steps import PlanGraph
 from wastenot.pipelines.run.rank_execution import RankExecution
 from wastenot.pipelines.run.rung_follower import RungFollower
-from wastenot.pipelines.run.straggler_source import PlanSource
+from wastenot.pipelines.run.straggler_source import StragglerSource
 from wastenot.planning.switching import SwitchTime
 
 _REMEMBERED = 20  # iterations
 _THROTTLED = 0.1  # of the time, beyond which a GPU counts as throttled
 
-Connect = Callable[[int, Mapping[str, str]], PlanSource | None]
+Connect = Callable[[int, Mapping[str, str]], StragglerSource | None]
 
 
 def parse_instruction(marker: str) -> tuple[str, int, int | None] | None:
@@ -119,7 +119,7 @@ class PipelineController(ClockDriver):
             one.execution.release(self._now_s)
         self._hang_up(one)
 
-    def listen(self, gpu: int, rank: int, source: PlanSource) -> None:
+    def listen(self, gpu: int, rank: int, source: StragglerSource) -> None:
         """The rank on a GPU is told which of the plan's rungs to run, as other pipelines are slow."""
         self._all[gpu].follower = RungFollower(self._plan, rank, source)
 
@@ -217,7 +217,7 @@ class PipelineController(ClockDriver):
     def _running(self) -> bool:
         return not (self._over or self._refused)
 
-    def _listen(self, gpu: int, rank: int, source: PlanSource | None) -> None:
+    def _listen(self, gpu: int, rank: int, source: StragglerSource | None) -> None:
         if source is None:
             return
         one = self._all[gpu]

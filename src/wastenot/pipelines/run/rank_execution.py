@@ -176,27 +176,3 @@ def _speed(setting: Setting) -> tuple[float, ...]:
     """What settings are compared by: a part that is auto is the fastest."""
     parts = (setting.core_mhz, setting.memory_mhz, setting.power_limit_w)
     return tuple(math.inf if part is None else part for part in parts)
-
-
-class RankExecutions:
-    """The ranks of a pipeline whose GPUs are controlled together.
-
-    Args:
-        ranks: by rank.
-    """
-
-    def __init__(self, ranks: Sequence[RankExecution]) -> None:
-        self.ranks = tuple(ranks)
-
-    def begin(self, rank: int, step: int, now_s: float) -> None:
-        """A rank's GPU began an instruction."""
-        self.ranks[rank].begin(step, now_s)
-
-    def due_s(self) -> float:
-        """When to act next; infinite for never."""
-        return min(rank.due_s for rank in self.ranks)
-
-    def act(self, now_s: float) -> None:
-        """Do what is due."""
-        for rank in self.ranks:
-            rank.act(now_s)

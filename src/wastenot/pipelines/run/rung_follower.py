@@ -6,7 +6,7 @@ from wastenot.core.errors import BadInputError
 from wastenot.pipelines.plan.plan import PipelinePlan, RankPlan
 from wastenot.pipelines.plan.rank_steps import PlanGraph, Step
 from wastenot.pipelines.run.rank_execution import RankExecution
-from wastenot.pipelines.run.straggler_source import PlanSource
+from wastenot.pipelines.run.straggler_source import StragglerSource
 
 
 class RungFollower:
@@ -21,7 +21,7 @@ class RungFollower:
         rung: that is run; ``None`` for the plan's own.
     """
 
-    def __init__(self, plan: PlanGraph, rank: int, source: PlanSource) -> None:
+    def __init__(self, plan: PlanGraph, rank: int, source: StragglerSource) -> None:
         self._plan, self._rank, self._source = plan, rank, source
         self.rung: int | None = None
         self._known: dict[int | None, tuple[tuple[Step, ...], float]] = {}

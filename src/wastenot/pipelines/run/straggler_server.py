@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import json
 import os
-import selectors
 import socket
 import stat
 import threading
@@ -23,33 +23,27 @@ from wastenot.pipelines.run.stragglers import Order, Stragglers
 
 _BACKLOG = 1024
 _LONGEST_SLEEP_S = 0.5
-_MOST_UNREAD = 1 << 16  # bytes that wait for a rank that does not read
-_READ = 1 << 16
+_MOST_UNREAD = LONGEST + (1 << 16)  # bytes that wait for a rank that does not read
 
 
 class _Client:
     """Somebody at the other end; nothing that is sent to it blocks."""
 
-    def __init__(self, connected: socket.socket, trusted: bool) -> None:
-        self.line = Line(connected)
-        self.trusted = trusted
+    def __init__(self, writer: asyncio.StreamWriter, trusted: bool) -> None:
+        self.writer, self.trusted = writer, trusted
         self.seat: tuple[int, int] | None = None
-        self.unsent = b""
 
     def send(self, message: Mapping[str, Any]) -> None:
-        self.unsent += json.dumps(message, separators=(",", ":")).encode() + b"\n"
-        self.flush()
-
-    def flush(self) -> None:
-        """Send what can be sent.
+        """Send as much as can be sent now, and the rest later.
 
         Raises:
             OSError: it is gone, or does not read.
         """
-        with suppress(BlockingIOError):
-            while self.unsent:
-                self.unsent = self.unsent[self.line.socket.send(self.unsent) :]
-        if len(self.unsent) > _MOST_UNREAD + LONGEST:
+        if self.writer.is_closing():
+            raise ConnectionResetError
+        self.writer.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+        if self.writer.transport.get_write_buffer_size() > _MOST_UNREAD:
+            self.writer.transport.abort()
             raise ConnectionAbortedError("it does not read")
 
 
@@ -78,23 +72,18 @@ class StragglerServer:
         self._path = Path(where) if isinstance(where, str) else None
         if self._path is None and token is None:
             raise BadInputError(f"`at` {address}: who connects over TCP must know a token; give `token_file`")
-        self._clients: dict[int, _Client] = {}
+        self._clients: set[_Client] = set()
         self._seats: dict[tuple[int, int], _Client] = {}
-        self._over, self._hanging_up = threading.Event(), threading.Lock()
-        self._selector = selectors.DefaultSelector()
         try:
-            self._listening = self._bound(where)
+            self._listening = _bound(where)
         except OSError as error:
-            self._selector.close()
             raise BadInputError(f"{address}: cannot listen there: {error.strerror or error}") from error
-        self.address = address
-        if not isinstance(where, str):
-            self.address = f"{where[0]}:{self._listening.getsockname()[1]}"
-        self._listening.setblocking(False)
-        self._selector.register(self._listening, selectors.EVENT_READ)
-        self._wake_read, self._wake_write = os.pipe()
-        self._selector.register(self._wake_read, selectors.EVENT_READ)
-        self._thread = threading.Thread(target=self.run, name="wastenot-straggler-server", daemon=True)
+        self.address = address if isinstance(where, str) else f"{where[0]}:{self._listening.getsockname()[1]}"
+        self._over = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._serve()), name="wastenot-straggler-server", daemon=True
+        )
 
     def __enter__(self) -> StragglerServer:
         """Serve in a thread of its own."""
@@ -110,124 +99,66 @@ class StragglerServer:
         self.stop()
         if self._thread.ident is not None:
             self._thread.join(60.0)
-        self._hang_up()
+        self._listening.close()
+        if self._path is not None:
+            with suppress(OSError):
+                self._path.unlink()
 
     def stop(self) -> None:
-        """Let :meth:`run` return; from any thread, or a signal."""
+        """Let it come to its end; from any thread, or a signal."""
         self._over.set()
-        with suppress(OSError):
-            os.write(self._wake_write, b".")
+        if self._loop is not None:
+            with suppress(RuntimeError):  # it has come to its end
+                self._loop.call_soon_threadsafe(self._woken.set)
 
     def wait(self, seconds: float) -> bool:
         """Wait for so long at most; whether it still serves."""
         return not self._over.wait(seconds)
 
-    def run(self) -> None:
-        """Serve until :meth:`stop`."""
-        try:
-            while not self._over.is_set():
-                self._turn()
-        finally:
-            self._hang_up()
-
     # ---- inside ----------------------------------------------------------------------------------------------
 
-    def _hang_up(self) -> None:
-        if not self._hanging_up.acquire(blocking=False):  # once
-            return
-        for client in self._clients.values():
-            with suppress(OSError):
-                client.send({"bye": True})
-            client.line.close()
-        self._selector.close()
-        self._listening.close()
-        os.close(self._wake_read)
-        if self._path is not None:
-            with suppress(OSError):
-                self._path.unlink()
-
-    def _bound(self, where: str | tuple[str, int]) -> socket.socket:
-        if isinstance(where, str):
-            self._refuse_second(where)
-            bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            bound.bind(where)
-            os.chmod(where, 0o600)
-            bound.listen(_BACKLOG)
-            return bound
-        return socket.create_server(where, backlog=_BACKLOG)
-
-    @staticmethod
-    def _refuse_second(path: str) -> None:
-        """Remove the socket of a server that died."""
-        if not os.path.lexists(path):
-            return
-        if not stat.S_ISSOCK(os.lstat(path).st_mode):
-            raise BadInputError(f"{path}: is there already, and is no socket; name another path")
+    async def _serve(self) -> None:
+        self._woken, self._loop = asyncio.Event(), asyncio.get_running_loop()
+        start: Any = asyncio.start_server if self._path is None else asyncio.start_unix_server
+        server = await start(self._hear, sock=self._listening, limit=LONGEST, backlog=_BACKLOG)
         try:
-            Line.to(path).close()
-        except ConnectionRefusedError:
-            os.unlink(path)
+            while not self._over.is_set():
+                with suppress(TimeoutError):
+                    due_s = self._stragglers.due_s() - time.monotonic()
+                    await asyncio.wait_for(self._woken.wait(), max(min(due_s, _LONGEST_SLEEP_S), 0.0))
+                self._pass_on(self._stragglers.act(time.monotonic()))
+        finally:
+            self._over.set()
+            server.close()
+            for client in self._clients:
+                with suppress(OSError):
+                    client.send({"bye": True})
+                client.writer.close()
+
+    async def _hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Listen to a client until it is gone, or says what makes no sense."""
+        if self._path is not None and not is_friend(writer.get_extra_info("socket")):
+            writer.close()
             return
-        raise BadInputError(f"{path}: a straggler server listens there already")
-
-    def _turn(self) -> None:
-        wait_s = max(min(self._stragglers.due_s() - time.monotonic(), _LONGEST_SLEEP_S), 0.0)
-        for key, events in self._selector.select(wait_s):
-            if key.fileobj is self._listening:
-                self._accept()
-            elif isinstance(key.data, _Client):
-                if events & selectors.EVENT_WRITE:
-                    self._try(key.data, key.data.flush)
-                if events & selectors.EVENT_READ:
-                    self._try(key.data, lambda client=key.data: self._hear(client))
-        self._pass_on(self._stragglers.act(time.monotonic()))
-
-    def _accept(self) -> None:
-        for _ in range(_BACKLOG):
-            try:
-                connected, _ = self._listening.accept()
-            except OSError:  # nobody waits, or has already gone
-                return
-            if self._path is not None and not is_friend(connected):
-                connected.close()
-                continue
-            connected.setblocking(False)
-            if self._path is None:
-                connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            client = _Client(connected, trusted=self._path is not None)
-            self._clients[connected.fileno()] = client
-            self._selector.register(connected, selectors.EVENT_READ, client)
-
-    def _try(self, client: _Client, do: Any) -> None:
-        """Do something for a client that may be gone."""
-        if client.line.socket.fileno() < 0:
-            return
+        client = _Client(writer, trusted=self._path is not None)
+        self._clients.add(client)
         try:
-            do()
-            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if client.unsent else 0)
-            if self._selector.get_key(client.line.socket).events != events:
-                self._selector.modify(client.line.socket, events, client)
-        except BlockingIOError:
-            pass
+            while (line := await reader.readline()).endswith(b"\n"):
+                message = json.loads(line)
+                if not isinstance(message, dict):
+                    raise ValueError("no JSON object")
+                self._take(client, message)
         except (OSError, ValueError, KeyError, TypeError):
+            pass
+        finally:
             self._drop(client)
 
     def _drop(self, client: _Client) -> None:
-        if client.line.socket.fileno() < 0:
-            return
-        self._selector.unregister(client.line.socket)
-        self._clients.pop(client.line.socket.fileno(), None)
-        client.line.close()
-        if client.seat is not None and self._seats.get(client.seat) is client:
+        client.writer.close()
+        self._clients.discard(client)
+        if client.seat is not None and self._seats.get(client.seat) is client and not self._over.is_set():
             del self._seats[client.seat]
             self._pass_on(self._stragglers.leave(*client.seat, time.monotonic()))
-
-    def _hear(self, client: _Client) -> None:
-        data = client.line.socket.recv(_READ)
-        if not data:
-            raise ConnectionResetError
-        for message in client.line.taken(data):
-            self._take(client, message)
 
     def _take(self, client: _Client, message: dict[str, Any]) -> None:
         stragglers, now_s = self._stragglers, time.monotonic()
@@ -282,7 +213,7 @@ class StragglerServer:
             replica = message.get("replica")
             orders = self._stragglers.clear(None if replica is None else int(replica), now_s)
         elif asked == "stop":
-            self._over.set()
+            self.stop()
             return {"done": True}
         else:
             return {"refused": f"this server speaks {SCHEMA}"}
@@ -290,12 +221,35 @@ class StragglerServer:
         return {"done": True}
 
     def _pass_on(self, orders: Mapping[int, Order]) -> None:
-        if not orders:
-            return
         for (replica, _), client in tuple(self._seats.items()):
-            order = orders.get(replica)
-            if order is not None:
-                self._try(client, lambda client=client, order=order: client.send({"order": _listed(order)}))
+            if replica in orders:
+                with suppress(OSError):  # who listens to it notices, too
+                    client.send({"order": _listed(orders[replica])})
+
+
+def _bound(where: str | tuple[str, int]) -> socket.socket:
+    if not isinstance(where, str):
+        return socket.create_server(where, backlog=_BACKLOG)
+    _refuse_second(where)
+    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    bound.bind(where)
+    os.chmod(where, 0o600)
+    bound.listen(_BACKLOG)
+    return bound
+
+
+def _refuse_second(path: str) -> None:
+    """Remove the socket of a server that died."""
+    if not os.path.lexists(path):
+        return
+    if not stat.S_ISSOCK(os.lstat(path).st_mode):
+        raise BadInputError(f"{path}: is there already, and is no socket; name another path")
+    try:
+        Line.to(path).close()
+    except ConnectionRefusedError:
+        os.unlink(path)
+        return
+    raise BadInputError(f"{path}: a straggler server listens there already")
 
 
 def _listed(order: Order) -> list[int]:

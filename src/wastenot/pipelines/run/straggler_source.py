@@ -11,26 +11,13 @@ import threading
 import time
 from collections import deque
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 from wastenot.control.wire import Line
 from wastenot.pipelines.run.straggler_wire import SCHEMA, connect
 
 _AGAIN_S = 2.0  # between two attempts to reach a server that is gone
 _KEPT = 4  # orders
-
-
-class PlanSource(Protocol):
-    """Says which rung of its plan a rank runs."""
-
-    def rung(self, iteration: int) -> int | None:
-        """The rung of an iteration that is about to begin; ``None`` for the plan's own."""
-
-    def ended(self, iteration: int, factor: float, throttled: str | None = None) -> None:
-        """An iteration has ended, and took so many times as long as its rung is planned to."""
-
-    def close(self) -> None:
-        """Nothing more will be asked."""
 
 
 class StragglerSource:
@@ -81,7 +68,7 @@ class StragglerSource:
         return self._line is not None
 
     def rung(self, iteration: int) -> int | None:
-        """The rung of an iteration; ``None`` for the plan's own."""
+        """The rung of an iteration that is about to begin; ``None`` for the plan's own."""
         self._asked = iteration
         for rung, begin, until in reversed(self._orders):
             if begin <= iteration:
@@ -89,7 +76,7 @@ class StragglerSource:
         return None
 
     def ended(self, iteration: int, factor: float, throttled: str | None = None) -> None:
-        """Report an iteration."""
+        """Report an iteration that took so many times as long as its rung is planned to."""
         line = self._line
         if line is not None:
             with suppress(OSError):  # the thread notices, too

@@ -18,8 +18,8 @@ import numpy as np
 from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
 from wastenot.pipelines.model.schedule import PipelineSchedule
+from wastenot.pipelines.model.schedule_file import LETTERS
 
-LETTERS: Final = {"forward": "F", "recomputation": "R", "backward": "B", "backward_input": "I", "backward_weight": "W"}
 UNITS: Final = {"forward": 1.0, "recomputation": 1.0, "backward": 2.0, "backward_input": 1.0, "backward_weight": 1.0}
 _MOST_COLUMNS: Final = 2_000
 
