@@ -10,7 +10,7 @@ from testbed.stand_in.wire import Client
 from wastenot.core.setting import Setting
 from wastenot.devices.laps_at_end import LapsAtEnd
 from wastenot.devices.protocol import Task, TaskRun
-from wastenot.devices.tracer import Load, Trace, TracedRun
+from wastenot.devices.tracer import Load, TracedRun
 
 
 class StandInRun(LapsAtEnd):
@@ -65,12 +65,6 @@ class StandInLauncher:
             run.end()
 
 
-class StandInTracedRun:
-    """Tiny iterations on a stand-in GPU."""
-
-    trace: Trace
-
-
 class StandInTracer:
     """Runs tiny iterations on a stand-in GPU.
 
@@ -86,11 +80,11 @@ class StandInTracer:
     def start(self, load: Load, seconds: float) -> Iterator[TracedRun]:
         """Run them until the context is left."""
         number = self._client.request("trace", self._index, load, seconds)
-        run = StandInTracedRun()
+        run = TracedRun()
         try:
             yield run
         finally:
-            run.trace = self._client.request("end_trace", number)
+            run.ended = self._client.request("end_trace", number)
 
 
 class StandInTime:

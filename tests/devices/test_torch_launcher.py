@@ -214,9 +214,7 @@ def test_calls_go_through_the_buffers_in_turn(monkeypatch):
     def fake(which):
         return lambda: ran.append(which) or torch.ones(1)
 
-    monkeypatch.setattr(
-        "wastenot.devices.torch.launcher.prepare", lambda k, d, copies, seed: [fake(i) for i in range(copies)]
-    )
+    monkeypatch.setattr("wastenot.devices.torch.launcher.prepare", lambda k, d, copies: [fake(i) for i in range(copies)])
     program = Program(Task.of_kernel(kernel(elements=1 << 20)), "cpu", l2_bytes=4 << 20)
     assert program.buffers == 3 and program.kernels_per_call == 1
     for _ in range(7):

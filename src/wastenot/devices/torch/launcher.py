@@ -32,7 +32,6 @@ class TorchLauncher:
 
     Args:
         device: PyTorch's name of the device, such as ``cuda:0`` or ``cpu``.
-        seed: seed of the kernels' random data.
 
     Raises:
         MissingExtraError: PyTorch is not installed, or was built without CUDA.
@@ -40,9 +39,8 @@ class TorchLauncher:
         DeviceError: PyTorch finds no GPU.
     """
 
-    def __init__(self, device: str, *, seed: int = 0) -> None:
+    def __init__(self, device: str) -> None:
         self.device = find_torch_device(device)
-        self._seed = seed
         self._stream: torch.cuda.Stream | None = None
         self._stamps: HostStamps | None = None
         self._not_counted: tuple[str, ...] = ()  # why cycles cannot be counted
@@ -110,7 +108,7 @@ class TorchLauncher:
     def _begin_on_host(self, task: Task) -> HostRun:
         from wastenot.devices.torch.task_run import HostRun
 
-        program = Program(task, str(self.device), seed=self._seed)
+        program = Program(task, str(self.device))
         return HostRun(program.run, program.notes)
 
     def _begin_on_gpu(self, task: Task) -> GpuRun:
@@ -121,7 +119,7 @@ class TorchLauncher:
         with torch.cuda.device(self.device):
             self._stream = self._stream or torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
             l2_bytes = torch.cuda.get_device_properties(self.device).L2_cache_size
-            program = Program(task, str(self.device), l2_bytes=l2_bytes, free_bytes=self._free_bytes(), seed=self._seed)
+            program = Program(task, str(self.device), l2_bytes=l2_bytes, free_bytes=self._free_bytes())
             torch.cuda.synchronize(self.device)
             torch.cuda.empty_cache()
             launch, clocks = make_launch(program, self._stream), self._launch_clocks(self._stream)
@@ -152,19 +150,18 @@ class Program:
         device: PyTorch's name of the device.
         l2_bytes: size of its L2 cache; 0 where it does not matter.
         free_bytes: its free memory; 0 where unknown.
-        seed: seed of the random data.
 
     Raises:
         CannotRunError: a kernel cannot be run, or the device lacks the memory.
     """
 
-    def __init__(self, task: Task, device: str, *, l2_bytes: int = 0, free_bytes: int = 0, seed: int = 0) -> None:
+    def __init__(self, task: Task, device: str, *, l2_bytes: int = 0, free_bytes: int = 0) -> None:
         self._order = task.order
         alone = len(self._order) == 1
         self._ready: list[list[Callable[[], object]]] = []
         for kernel, times in task.steps:
             copies = copies_of(kernel, l2_bytes, free_bytes, None if alone else times)
-            self._ready.append(prepare(kernel, device, copies, seed=seed))
+            self._ready.append(prepare(kernel, device, copies))
         self._held: list[list[object]] = [[None] * len(calls) for calls in self._ready]
         self._next = [0] * len(self._ready)
         self.notes = _notes(task, self._ready)
