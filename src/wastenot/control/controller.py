@@ -476,7 +476,7 @@ class Controller(ClockDriver):
         super()._read_sensors(now_s)
         for edges in self._edges:
             edges.look()
-        read_c = [latest.temperature_c for latest in self._readings if latest.temperature_c is not None]
+        read_c = [each for latest in self._readings if (each := latest["temperature_c"]) is not None]
         if self._stretch is not None and read_c:
             self._stretch.temperatures_c.append(math.fsum(read_c) / len(read_c))
         self._settle()

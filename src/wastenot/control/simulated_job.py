@@ -9,14 +9,14 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from wastenot.control.controller import Controller
-from wastenot.control.driver import Subject
+from wastenot.control.driver import Driver, Subject
 from wastenot.control.marker import ITERATION, Marker
 from wastenot.control.status import Summary
 from wastenot.core.errors import BadInputError
-from wastenot.devices.protocol import Device, Task
+from wastenot.devices.protocol import Task
 from wastenot.devices.simulated.course import Change, Course, Spread
 from wastenot.devices.simulated.device import SimulatedDevice
 from wastenot.meters.tasks import tasks_by_name, tasks_of
@@ -62,32 +62,13 @@ def programme_of(kernels: Sequence[Ordered], tasks: Sequence[Task]) -> Programme
     return Programme(tuple(tasks), tuple(order), tuple(markers.items()))
 
 
-class Driver(Protocol):
-    """What drives the clocks of a job: a :class:`~wastenot.control.controller.Controller`, or one like it."""
+class Scheduled(Driver, Protocol):
+    """A driver of a schedule, which names the markers that a job sends."""
 
-    gpus: tuple[Device, ...]
     schedule: Schedule
 
-    def mark(self, marker: Marker) -> None:
-        """Take note of what the job has reached."""
 
-    def due_s(self) -> float | None:
-        """The next moment at which to act."""
-
-    def act(self, now_s: float) -> None:
-        """Do what is due."""
-
-    def end(
-        self,
-        now_s: float | None = None,
-        *,
-        ended: Literal["job ended", "stopped", "refused", "failed"] = "job ended",
-        exit_code: int | None = None,
-    ) -> Summary:
-        """Give the clocks back."""
-
-
-D = TypeVar("D", bound=Driver)
+D = TypeVar("D", bound=Scheduled)
 
 
 def run_job(
@@ -216,8 +197,6 @@ def run_simulated(
     seed: int = 0,
     path: str = "",
     dry_run: bool = False,
-    spread: Spread | None = None,
-    changes: Sequence[Change] = (),
     real_time: bool = False,
     watch: Callable[[Controller], bool] | None = None,
     watch_every_s: float = 1.0,
@@ -231,8 +210,6 @@ def run_simulated(
         seed: of how iterations differ, and of the order of comparisons.
         path: of the plan, as it is to be named.
         dry_run: change no clocks.
-        spread: how iterations differ; by default as those of a quiet job do.
-        changes: what is different from some iteration on.
         real_time: hold virtual time back to the pace of the wall clock.
         watch: is called now and then by virtual time, such as to show the status; ends the job by returning ``True``.
         watch_every_s: how often.
@@ -248,15 +225,5 @@ def run_simulated(
         )
     subject = Subject(path or plan.workload, plan.digest, plan.workload, "simulated")
     controller = Controller(plan.schedule, gpus, subject, now_s=gpus[0].engine.now_s, seed=seed, dry_run=dry_run)
-    summary, _ = run_job(
-        controller,
-        programme_of_plan(plan),
-        iterations,
-        seed=seed,
-        spread=spread,
-        changes=changes,
-        real_time=real_time,
-        watch=watch,
-        watch_every_s=watch_every_s,
-    )
-    return summary
+    programme, shown = programme_of_plan(plan), {"real_time": real_time, "watch_every_s": watch_every_s}
+    return run_job(controller, programme, iterations, seed=seed, watch=watch, **shown)[0]
