@@ -14,7 +14,6 @@ from contextlib import suppress
 from typing import Literal
 
 from wastenot.control.blocks import LEAST_ITERATIONS, Lengths, Stretch
-from wastenot.control.close_up import CloseUp
 from wastenot.control.driver import ClockDriver, Ended, Standing, Subject
 from wastenot.control.energy_edges import Edge
 from wastenot.control.execution import Execution
@@ -23,6 +22,7 @@ from wastenot.control.ladder import Ladder
 from wastenot.control.ledger import Ledger
 from wastenot.control.marker import Marker
 from wastenot.control.status import Instant, Moment
+from wastenot.control.time_line import CloseUp
 from wastenot.core.errors import DeviceError
 from wastenot.core.setting import Setting
 from wastenot.devices.protocol import Device
@@ -98,7 +98,6 @@ class Controller(ClockDriver):
         self._marker: str | None = None
         self._passes: dict[int, list[float]] = {}  # moments of markers after their iteration's begin, at the default clocks
         self._drifted_from_s: float | None = None
-        self._warm_c: float | None = None
         self._marked = [False] * len(gpus)
         self._state: Literal["starting", "holding", "running", "idle", "refused"] = "starting"
         self._tell("started", f"{subject.plan}: {schedule.rungs[0].energy_change:+.1%} energy expected")

@@ -9,15 +9,17 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, TypeVar
 
 from wastenot.control.controller import Controller
 from wastenot.control.driver import Driver, Subject
+from wastenot.control.fitting import schedule_of
 from wastenot.control.marker import ITERATION, Marker
 from wastenot.control.status import Summary
 from wastenot.core.errors import BadInputError
 from wastenot.devices.protocol import Task
-from wastenot.devices.simulated.course import Change, Course, Spread
+from wastenot.devices.simulated.course import Course, Spread
 from wastenot.devices.simulated.device import SimulatedDevice
 from wastenot.meters.tasks import tasks_by_name, tasks_of
 from wastenot.planning.plan import Plan
@@ -78,7 +80,7 @@ def run_job(
     *,
     seed: int = 0,
     spread: Spread | None = None,
-    changes: Sequence[Change] = (),
+    course: Callable[..., Course] = Course,
     real_time: bool = False,
     watch: Callable[[D], bool] | None = None,
     watch_every_s: float = 1.0,
@@ -91,7 +93,7 @@ def run_job(
         iterations: how many.
         seed: of how iterations differ.
         spread: how they differ.
-        changes: what is different from some iteration on.
+        course: makes what a GPU runs; arguments as of :class:`Course`.
         real_time: hold virtual time back to the pace of the wall clock.
         watch: is called now and then by virtual time, such as to show the status; ends the job by returning ``True``.
         watch_every_s: how often.
@@ -104,8 +106,9 @@ def run_job(
     """
     if iterations < 1:
         raise BadInputError(f"`iterations` {iterations}: must be at least 1")
+    spread = spread or Spread()
     jobs = [
-        _Job(index, _simulated(gpu), programme, controller.schedule, (seed, index), spread or Spread(), changes)
+        _Job(index, _simulated(gpu), programme, controller.schedule, partial(course, spread=spread, seed=(seed, index)))
         for index, gpu in enumerate(controller.gpus)
     ]
     now_s, watched_s = jobs[0].device.engine.now_s, -math.inf
@@ -142,17 +145,13 @@ class _Job:
         device: SimulatedDevice,
         programme: Programme,
         schedule: Schedule,
-        seed: tuple[int, int],
-        spread: Spread,
-        changes: Sequence[Change],
+        course: Callable[..., Course],
     ) -> None:
         wanted = {marker.name for marker in schedule.markers}
         self._markers = [each for each in programme.markers if each[0] in wanted]
         self._index, self.device = index, device
         places = [call for _, call in self._markers]
-        self.course = Course(
-            device.engine.physics, programme.tasks, programme.order, places, spread=spread, changes=changes, seed=seed
-        )
+        self.course = course(device.engine.physics, programme.tasks, programme.order, places)
         self._began_s = device.engine.now_s
         device.engine.follow(self.course)
 
@@ -219,11 +218,11 @@ def run_simulated(
         CannotRunError: the GPU does not know the workload's kernels.
     """
     gpus = [_simulated(device)] if isinstance(device, SimulatedDevice) else [_simulated(each) for each in device]
-    if plan.schedule is None:
-        raise BadInputError(
-            f"{path or 'the plan'}: has no schedule to carry out; make the plan anew with 'wastenot kernel plan'"
-        )
+    schedule = schedule_of(plan, path or "the plan")
     subject = Subject(path or plan.workload, plan.digest, plan.workload, "simulated")
-    controller = Controller(plan.schedule, gpus, subject, now_s=gpus[0].engine.now_s, seed=seed, dry_run=dry_run)
-    programme, shown = programme_of_plan(plan), {"real_time": real_time, "watch_every_s": watch_every_s}
-    return run_job(controller, programme, iterations, seed=seed, watch=watch, **shown)[0]
+    controller = Controller(schedule, gpus, subject, now_s=gpus[0].engine.now_s, seed=seed, dry_run=dry_run)
+    programme = programme_of_plan(plan)
+    summary, _ = run_job(
+        controller, programme, iterations, seed=seed, real_time=real_time, watch=watch, watch_every_s=watch_every_s
+    )
+    return summary

@@ -1,4 +1,4 @@
-"""Runs tasks with PyTorch: on a GPU as CUDA graphs back to back, on a CPU eagerly."""
+"""Runs tasks with PyTorch on a GPU, as CUDA graphs back to back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from wastenot.devices.torch.host_stamps import HostStamps
     from wastenot.devices.torch.launch_clocks import LaunchClocks
-    from wastenot.devices.torch.task_run import GpuRun, HostRun
+    from wastenot.devices.torch.task_run import GpuRun
 
 _ORDINARY = "one operation"  # not worth a note
 _CACHES = 3.0  # total size of a kernel's buffers relative to the L2 cache, at least
@@ -31,7 +31,7 @@ class TorchLauncher:
     """Runs tasks on one PyTorch device.
 
     Args:
-        device: PyTorch's name of the device, such as ``cuda:0`` or ``cpu``.
+        device: PyTorch's name of the device, such as ``cuda:0``.
 
     Raises:
         MissingExtraError: PyTorch is not installed, or was built without CUDA.
@@ -61,21 +61,19 @@ class TorchLauncher:
         return True
 
     @contextmanager
-    def start(self, task: Task) -> Iterator[GpuRun | HostRun]:
+    def start(self, task: Task) -> Iterator[GpuRun]:
         """Run a task back to back until the context exits; then wait for what is queued and free its memory.
 
         Raises:
             CannotRunError: a kernel has no operation, or the device lacks the memory.
             DeviceError: the device failed.
         """
-        from wastenot.devices.torch.task_run import GpuRun
         from wastenot.workloads.operations.analytical import release_memory
 
         run = self._begin(task)
         try:
             run.feed()
-            if isinstance(run, GpuRun):
-                run.feed_from_a_thread()
+            run.feed_from_a_thread()
             yield run
         finally:
             try:
@@ -83,11 +81,11 @@ class TorchLauncher:
             finally:
                 release_memory(self.device)
 
-    def _begin(self, task: Task) -> GpuRun | HostRun:
+    def _begin(self, task: Task) -> GpuRun:
         from wastenot.workloads.operations.analytical import out_of_memory, release_memory
 
         try:
-            return self._begin_on_host(task) if self.device.type == "cpu" else self._begin_on_gpu(task)
+            return self._begin_on_gpu(task)
         except CannotRunError as error:
             reason = str(error)
         except RuntimeError as error:
@@ -104,12 +102,6 @@ class TorchLauncher:
             f"{task.name}: its data, about {need:,.3g} GB plus what the operations need, do not fit into the "
             f"{self._free_bytes() / 1e9:,.3g} GB free on {self.device}; use a smaller batch or sequence"
         )
-
-    def _begin_on_host(self, task: Task) -> HostRun:
-        from wastenot.devices.torch.task_run import HostRun
-
-        program = Program(task, str(self.device))
-        return HostRun(program.run, program.notes)
 
     def _begin_on_gpu(self, task: Task) -> GpuRun:
         import torch
