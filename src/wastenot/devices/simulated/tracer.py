@@ -13,6 +13,7 @@ from wastenot.core.setting import AUTO
 from wastenot.devices.clock_fit import fit_clocks
 from wastenot.devices.instrument import RoundTrip
 from wastenot.devices.protocol import Task
+from wastenot.devices.simulated.bench import round_trip
 from wastenot.devices.simulated.engine import Engine, History
 from wastenot.devices.simulated.preset import Preset
 from wastenot.devices.tracer import Load, Trace, TracedRun
@@ -96,17 +97,8 @@ class SimulatedTracer:
         return moment_s, np.concatenate([[0.0], np.cumsum(done)])
 
     def _round_trips(self) -> list[RoundTrip]:
-        """Read the GPU's timer some times; in wall time that takes as long as it takes."""
-        clock, trips = self._timer, []
-        for _ in range(_TRIPS):
-            ways_s = 0.5 * clock.read_s + self._rng.exponential(max(0.5 * clock.read_jitter_s, 1e-9), 2)
-            self._engine.advance(0.0)
-            before_s = self._engine.now_s
-            self._engine.advance(float(ways_s[0]))
-            gpu_s = float(clock.at(self._engine.now_s))
-            self._engine.advance(float(ways_s[1]))
-            trips.append(RoundTrip(before_s, gpu_s, self._engine.now_s))
-        return trips
+        """Read the GPU's timer some times."""
+        return [round_trip(self._engine, self._timer, self._rng) for _ in range(_TRIPS)]
 
 
 def _iteration(load: Load, size: float) -> Task:
