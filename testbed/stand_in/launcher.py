@@ -8,8 +8,7 @@ from contextlib import contextmanager
 
 from testbed.stand_in.wire import Client
 from wastenot.core.setting import Setting
-from wastenot.devices.laps_at_end import LapsAtEnd
-from wastenot.devices.protocol import Task, TaskRun
+from wastenot.devices.protocol import LapsAtEnd, Task, TaskRun
 from wastenot.devices.tracer import Load, TracedRun
 
 

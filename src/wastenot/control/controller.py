@@ -163,7 +163,7 @@ class Controller(ClockDriver):
 
     def _standing(self) -> Standing:
         rung = self.schedule.rungs[0]
-        self._settle()
+        self._ledger.settle()
         return Standing(
             max_slowdown=self.schedule.max_slowdown,
             iteration=self._iteration,
@@ -268,7 +268,8 @@ class Controller(ClockDriver):
         if not stretch.default and stretch.part != "settle" and self._alarm is None and self._rung != self._default_rung:
             alarm = self._guard.watch(took_s)
             if alarm is not None and not self._just_checked:
-                self._raise(alarm, now_s)
+                self._alarm = alarm
+                self._check_at_default(now_s)
                 return
             if alarm is not None and alarm.sure:
                 self._step(alarm.excess)
@@ -351,15 +352,7 @@ class Controller(ClockDriver):
         total_j = math.fsum(used_j)
         return total_j if total_j > 0.0 else 0.0
 
-    def _settle(self) -> None:
-        self._ledger.settle()
-
     # ---- guard -----------------------------------------------------------------------------------------------
-
-    def _raise(self, alarm: Alarm, now_s: float) -> None:
-        """Look at the default clocks at once."""
-        self._alarm = alarm
-        self._check_at_default(now_s)
 
     def _cut_short(self, now_s: float) -> None:
         """End the stretch that runs, and begin a cycle at the rung that is present now."""
@@ -394,7 +387,7 @@ class Controller(ClockDriver):
             if again is not None and again.sure:
                 self._step(again.excess)
             return
-        self._settle()
+        self._ledger.settle()
         excess = guard.exceeds(self._ledger.time_pairs(self._rung))
         if excess is not None:
             self._step(excess)
@@ -478,7 +471,7 @@ class Controller(ClockDriver):
         read_c = [each for latest in self._readings if (each := latest["temperature_c"]) is not None]
         if self._stretch is not None and read_c:
             self._stretch.temperatures_c.append(math.fsum(read_c) / len(read_c))
-        self._settle()
+        self._ledger.settle()
 
     def _moment(self, now_s: float) -> Moment:
         saved = self._ledger.saved_j(self._rung, self._running_j())

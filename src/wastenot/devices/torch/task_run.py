@@ -174,7 +174,9 @@ class GpuRun:
                 for (first, begin), (last, end) in pairwise(self._marks)
                 if last > first
             )
-            self._note_clocks()
+            if self._clocks is not None:
+                counted = all(lap.core_mhz is not None for lap in self._laps)
+                self.how += f"; core clock {COUNTED if counted else NOT_COUNTED}"
         except RuntimeError as error:
             raise gpu_failed(error) from None
         finally:
@@ -192,11 +194,6 @@ class GpuRun:
             self._finished += 1
             if self._clocks is not None:
                 self._clocks.ended()
-
-    def _note_clocks(self) -> None:
-        if self._clocks is not None:
-            counted = all(lap.core_mhz is not None for lap in self._laps)
-            self.how += f"; core clock {COUNTED if counted else NOT_COUNTED}"
 
     def _clock_over(self, first: int, last: int) -> tuple[float | None, float | None]:
         return (None, None) if self._clocks is None else self._clocks.over(first, last)
