@@ -20,6 +20,7 @@ from testbed.pipeline_work import Course, Work
 from wastenot.core.errors import BadInputError
 from wastenot.core.setting import Setting
 from wastenot.devices.simulated.device import SimulatedDevice
+from wastenot.devices.simulated.engine import Engine
 from wastenot.devices.simulated.physics import OperatingPoint
 from wastenot.frontiers.graph import Graph
 from wastenot.pipelines.model.schedule import Instruction
@@ -368,7 +369,7 @@ class _Rank:
     def next_s(self, now_s: float) -> float:
         """When something may happen here by itself."""
         engine = self.device.engine
-        found = engine.next_change_s() - self._offset_s
+        found = _next_change_s(engine) - self._offset_s
         if self._runs:
             course = self._course(engine.setting, engine.temperature_c)
             found = min(found, now_s + (course.until_s[-1] - self._at(course.until_s)) * self._slower)
@@ -452,3 +453,9 @@ class _Rank:
             self.ran.append(Ran(self.index, self._iteration, step, self._began_s, self._here_s, self._used_j, settings))
         self._runs, self._kernel, self._part = False, 0, 0.0
         self._at_part += 1
+
+
+def _next_change_s(engine: Engine) -> float:
+    """When the next request takes effect, or makes kernels pause; infinite where none is in flight."""
+    moments = (moment for change in engine._in_flight for moment in (change.pauses_s, change.arrives_s))
+    return min((moment for moment in moments if moment > engine.now_s), default=math.inf)

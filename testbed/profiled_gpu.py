@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from testbed.true_executions import true_executions
 from wastenot.core.arrays import FloatArray
 from wastenot.devices.instrument import burst_of
 from wastenot.devices.open import simulated_device
@@ -77,7 +78,7 @@ class Truth:
         """Without chance."""
         instrument = device.instrument()
         assert isinstance(instrument, SimulatedInstrument)
-        told = instrument.truth(burst_of(spec, _EXECUTIONS))
+        told = true_executions(instrument, burst_of(spec, _EXECUTIONS))
         mean = np.array([execution.mean_w["total"] for execution in told])
         time = np.array([execution.time_s for execution in told])
         far = np.flatnonzero(np.abs(mean - mean[-1]) > SSP_MARGIN * mean[-1])

@@ -8,9 +8,8 @@ from contextlib import contextmanager
 
 from testbed.stand_in.wire import Client
 from wastenot.core.setting import Setting
-from wastenot.devices.laps_at_end import LapsAtEnd
-from wastenot.devices.protocol import Task, TaskRun
-from wastenot.devices.tracer import Load, Trace, TracedRun
+from wastenot.devices.protocol import LapsAtEnd, Task, TaskRun
+from wastenot.devices.tracer import Load, TracedRun
 
 
 class StandInRun(LapsAtEnd):
@@ -65,12 +64,6 @@ class StandInLauncher:
             run.end()
 
 
-class StandInTracedRun:
-    """Tiny iterations on a stand-in GPU."""
-
-    trace: Trace
-
-
 class StandInTracer:
     """Runs tiny iterations on a stand-in GPU.
 
@@ -86,11 +79,11 @@ class StandInTracer:
     def start(self, load: Load, seconds: float) -> Iterator[TracedRun]:
         """Run them until the context is left."""
         number = self._client.request("trace", self._index, load, seconds)
-        run = StandInTracedRun()
+        run = TracedRun()
         try:
             yield run
         finally:
-            run.trace = self._client.request("end_trace", number)
+            run.ended = self._client.request("end_trace", number)
 
 
 class StandInTime:

@@ -4,11 +4,12 @@ from functools import partial
 
 import pytest
 
+from testbed.changed_jobs import Change, ChangedCourse, changed
 from testbed.scheduled_jobs import SUBJECT, controller, gpu, programme, schedule
 from wastenot.control.controller import Controller
 from wastenot.control.simulated_job import Programme, run_job
 from wastenot.core.setting import AUTO
-from wastenot.devices.simulated.course import Change, Course, Spread
+from wastenot.devices.simulated.course import Spread
 
 PROGRAMME = programme()
 FROM = 60
@@ -18,7 +19,7 @@ SLOW = partial(pytest.param, marks=pytest.mark.slow)
 
 def slower(device, plan, slowdown):
     """What makes the job so much slower at the plan's clocks, and less at higher ones."""
-    course = Course(device.engine.physics, PROGRAMME.tasks, PROGRAMME.order, [0])
+    course = ChangedCourse(device.engine.physics, PROGRAMME.tasks, PROGRAMME.order, [0])
     return course.slower_by(plan.rungs[0].segments[0].setting, slowdown, 60.0)
 
 
@@ -27,7 +28,7 @@ def run(preset, *, seed=0, iterations=FROM + 60, allowed=0.0, spread=None, chang
     plan = schedule(device, PROGRAMME, allowed=allowed)
     driven = controller(device, plan, seed=seed)
     summary, (job,) = run_job(
-        driven, of, iterations, seed=seed, spread=spread, changes=() if change is None else (change(device, plan),)
+        driven, of, iterations, seed=seed, spread=spread, course=changed(*([] if change is None else [change(device, plan)]))
     )
     assert device.engine.requested == AUTO
     return plan, summary, job

@@ -50,8 +50,10 @@ class Job:
         self.tokens = torch.randint(0, 20, (2, 5))
         self.names = []
 
-    def hooks(self, **arguments):
-        return Hooks(lambda *names: self.names.extend(names), torch, **arguments)
+    def hooks(self, *, wanted=(), by_layers=True, **arguments):
+        hooks = Hooks(lambda *names: self.names.extend(names), torch, **arguments)
+        hooks.configure(wanted=wanted, by_layers=by_layers)
+        return hooks
 
     def micro_step(self):
         logits = self.run(self.tokens)

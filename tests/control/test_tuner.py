@@ -2,13 +2,14 @@
 
 import pytest
 
+from testbed.changed_jobs import Change, changed
 from testbed.scheduled_jobs import SUBJECT, gpu, programme
 from wastenot.control.candidates import ladders_of
 from wastenot.control.simulated_job import run_job
 from wastenot.control.tuner import Tuner
 from wastenot.core.errors import BadInputError, ClocksRefusedError
 from wastenot.core.setting import AUTO
-from wastenot.devices.simulated.course import Change, Course, Spread
+from wastenot.devices.simulated.course import Course, Spread
 
 PRESETS = ("rtx-3080-ti", "rtx-a4000", "v100", "h200", "mi300x")
 
@@ -84,7 +85,7 @@ def test_an_uneven_job_with_pauses_is_tuned_as_well():
 
 
 def test_a_job_that_becomes_slower_meanwhile_is_tuned_as_it_is():
-    tuner, _, device, iteration, _ = tuned("v100", 0.05, changes=[Change(from_iteration=100, work=1.4)])
+    tuner, _, device, iteration, _ = tuned("v100", 0.05, course=changed(Change(from_iteration=100, work=1.4)))
     winner = tuner.search.winner
     assert winner is not None and truth(device, iteration, winner.setting)[0] <= 0.051
 

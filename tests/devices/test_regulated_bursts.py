@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from testbed.profiled_gpu import kernel
+from testbed.true_executions import true_executions
 from wastenot.devices.instrument import Burst
 from wastenot.devices.open import simulated_device
 from wastenot.devices.simulated.basis import preset_names
@@ -24,7 +25,7 @@ def h200(seed: int = 0, *, regulated: bool = True) -> SimulatedDevice:
 
 def executions(device: SimulatedDevice, *steps: tuple[object, int]) -> tuple[np.ndarray, np.ndarray]:
     """Time and mean power of every execution."""
-    told = device.instrument().truth(Burst(steps))
+    told = true_executions(device.instrument(), Burst(steps))
     return np.array([each.time_s for each in told]), np.array([each.mean_w["total"] for each in told])
 
 

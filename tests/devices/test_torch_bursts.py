@@ -343,7 +343,7 @@ def kernel(name="fn", op="other", shape=(), label="fn"):
 def test_kernels_are_made_once_and_functions_take_their_place(bursts, gpu, monkeypatch):
     made = []
 
-    def prepare(spec, device, copies, *, seed):
+    def prepare(spec, device, copies):
         made.append((spec.name, copies))
         return [gpu.call(1e-3, 1e-5)]
 

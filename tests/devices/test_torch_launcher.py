@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from testbed.fake_queue import FakeEvent, fake_queue
+from testbed.host_launcher import HostLauncher
 from wastenot.core.errors import BadInputError, CannotRunError, DeviceError, MissingExtraError
 from wastenot.core.setting import AUTO
 from wastenot.devices.protocol import Task
@@ -37,7 +38,7 @@ def test_laps_and_completed_count_every_call_between_marks(monkeypatch):
     ran = []
     run_call = Program.run
     monkeypatch.setattr(Program, "run", lambda self: (ran.append(1), run_call(self)))
-    with TorchLauncher("cpu").start(Task.of_kernel(kernel())) as run:
+    with HostLauncher("cpu").start(Task.of_kernel(kernel())) as run:
         run.feed()
         assert run.completed == 0 and run.laps == ()
         run.mark()
@@ -58,7 +59,7 @@ def test_laps_and_completed_count_every_call_between_marks(monkeypatch):
 
 def test_the_time_of_a_call_is_that_of_the_laps():
     def ratio():
-        with TorchLauncher("cpu").start(Task.of_kernel(kernel())) as run:
+        with HostLauncher("cpu").start(Task.of_kernel(kernel())) as run:
             run.mark()
             run.feed()
             run.mark()
@@ -70,7 +71,7 @@ def test_the_time_of_a_call_is_that_of_the_laps():
 
 def test_a_call_longer_than_a_feed_runs_once_a_feed():
     task = Task.of_kernel(kernel(elements=1 << 24))
-    with TorchLauncher("cpu").start(task) as run:
+    with HostLauncher("cpu").start(task) as run:
         run.mark()
         run.feed()
         run.mark()
@@ -87,7 +88,7 @@ def test_everything_is_let_go_of_at_the_end(monkeypatch):
         return tensor
 
     monkeypatch.setattr(prepared_call.Buffers, "normal", watched)
-    launcher = TorchLauncher("cpu")
+    launcher = HostLauncher("cpu")
     with launcher.start(Task.of_kernel(kernel())) as run:
         run.feed()
         assert made and all(ref() is not None for ref in made)
@@ -101,7 +102,7 @@ def test_everything_is_let_go_of_at_the_end(monkeypatch):
 
 
 def test_an_unknown_kernel_is_refused():
-    launcher = TorchLauncher("cpu")
+    launcher = HostLauncher("cpu")
     assert launcher.can_run(Task.of_kernel(kernel()), AUTO) and not launcher.can_run(UNKNOWN, AUTO)
     with pytest.raises(CannotRunError, match="mystery"), launcher.start(UNKNOWN):
         pass
@@ -117,7 +118,7 @@ def test_what_does_not_fit_is_refused_remembered_and_leaves_nothing_behind(monke
         return tensor
 
     monkeypatch.setattr(prepared_call.Buffers, "normal", watched)
-    launcher = TorchLauncher("cpu")
+    launcher = HostLauncher("cpu")
     task = Task("both", ((kernel(), 1), (kernel("gelu_again", 2**46), 1)))
     assert launcher.can_run(task, AUTO)
     with pytest.raises(CannotRunError, match=r"gelu_again.*GB.*smaller batch") as caught, launcher.start(task):
@@ -131,12 +132,12 @@ def test_memory_that_runs_out_while_running_is_said_with_sizes(monkeypatch):
     def fail(self):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 3 GiB")
 
-    monkeypatch.setattr(TorchLauncher, "_begin_on_host", lambda self, task: fail(self))
+    monkeypatch.setattr(HostLauncher, "_begin_on_gpu", lambda self, task: fail(self))
     with pytest.raises(CannotRunError, match=r"gelu: its data, about 0\.000262 GB .* free on cpu"):
-        TorchLauncher("cpu").start(Task.of_kernel(kernel())).__enter__()
-    monkeypatch.setattr(TorchLauncher, "_begin_on_host", lambda self, task: torch.mm(torch.ones(2, 3), torch.ones(2, 3)))
+        HostLauncher("cpu").start(Task.of_kernel(kernel())).__enter__()
+    monkeypatch.setattr(HostLauncher, "_begin_on_gpu", lambda self, task: torch.mm(torch.ones(2, 3), torch.ones(2, 3)))
     with pytest.raises(DeviceError, match="gelu: failed on cpu: mat1 and mat2"):
-        TorchLauncher("cpu").start(Task.of_kernel(kernel())).__enter__()
+        HostLauncher("cpu").start(Task.of_kernel(kernel())).__enter__()
 
 
 # ---- which device ---------------------------------------------------------------------------------------------
@@ -214,9 +215,7 @@ def test_calls_go_through_the_buffers_in_turn(monkeypatch):
     def fake(which):
         return lambda: ran.append(which) or torch.ones(1)
 
-    monkeypatch.setattr(
-        "wastenot.devices.torch.launcher.prepare", lambda k, d, copies, seed: [fake(i) for i in range(copies)]
-    )
+    monkeypatch.setattr("wastenot.devices.torch.launcher.prepare", lambda k, d, copies: [fake(i) for i in range(copies)])
     program = Program(Task.of_kernel(kernel(elements=1 << 20)), "cpu", l2_bytes=4 << 20)
     assert program.buffers == 3 and program.kernels_per_call == 1
     for _ in range(7):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from testbed.profiled_gpu import gpu, kernel
+from testbed.true_executions import true_executions
 from wastenot.core.errors import BadInputError, CannotRunError, DeviceError
 from wastenot.devices.clock_fit import fit_clocks
 from wastenot.devices.instrument import Burst, BurstRun, RoundTrip
@@ -190,7 +191,7 @@ def test_steady_power_is_that_of_the_operating_point(preset: str) -> None:
     device, spec = gpu(preset), kernel("gemm:8192")
     instrument = device.instrument()
     assert isinstance(instrument, SimulatedInstrument)
-    last = instrument.truth(Burst(((spec, 200),)))[-1]
+    last = true_executions(instrument, Burst(((spec, 200),)))[-1]
     point = device.truth(Task.of_kernel(spec), AUTO, device.engine.temperature_c)
     assert last.time_s == pytest.approx(point.time_s, rel=1e-9)
     assert last.mean_w["total"] == pytest.approx(point.power_w, rel=1e-4)
@@ -200,7 +201,7 @@ def test_components_add_up() -> None:
     device = gpu("mi300x")
     instrument = device.instrument()
     assert isinstance(instrument, SimulatedInstrument)
-    for execution in instrument.truth(Burst(((kernel("gemv:8192"), 30),))):
+    for execution in true_executions(instrument, Burst(((kernel("gemv:8192"), 30),))):
         parts = sum(execution.power_w[name] for name in ("XCD", "IOD", "HBM"))
         assert np.allclose(parts, execution.power_w["total"])
 
@@ -211,11 +212,11 @@ def test_light_kernels_draw_more_after_heavy_ones_and_heavy_ones_do_not_care() -
     instrument = device.instrument()
     assert isinstance(instrument, SimulatedInstrument)
     heavy, light = kernel("gemm:8192"), kernel("gemv:8192")
-    alone = instrument.truth(Burst(((light, 500),)))[-1].mean_w["total"]
-    after = instrument.truth(Burst(((heavy, 20), (light, 1))))[-1].mean_w["total"]
+    alone = true_executions(instrument, Burst(((light, 500),)))[-1].mean_w["total"]
+    after = true_executions(instrument, Burst(((heavy, 20), (light, 1))))[-1].mean_w["total"]
     assert after > 1.02 * alone
-    steady = instrument.truth(Burst(((heavy, 40),)))[-1].mean_w["total"]
-    late = instrument.truth(Burst(((heavy, 40), (light, 5), (heavy, 3))))[-1].mean_w["total"]
+    steady = true_executions(instrument, Burst(((heavy, 40),)))[-1].mean_w["total"]
+    late = true_executions(instrument, Burst(((heavy, 40), (light, 5), (heavy, 3))))[-1].mean_w["total"]
     assert late == pytest.approx(steady, rel=0.02)
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from testbed.true_executions import true_executions
 from wastenot.core.errors import BadInputError, DeviceError
 from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.instrument import Burst
@@ -29,7 +30,7 @@ def test_energy_is_that_of_the_first_execution_at_full_speed(name, setting):
     device = open_device(DEVICE, seed=4)
     task = UNITS.tasks[NAMES.index(name)]
     found = measure_at_sse(device, task, setting, PointOptions())
-    true = device.instrument().truth(Burst(((task.steps[0][0], 8),)))
+    true = true_executions(device.instrument(), Burst(((task.steps[0][0], 8),)))
     sse = true[3]  # three come before it that are slower
     assert found.time_s == pytest.approx(sse.time_s, rel=0.01)
     assert found.energy_j == pytest.approx(sse.time_s * sse.mean_w["total"], rel=0.02)
@@ -48,7 +49,7 @@ def test_a_sweep_keeps_it_as_a_state_of_its_own(tmp_path):
     assert study.read().state == "sse"  # the only state there is
     (stored,) = study.measurements()
     assert stored.stopped.endswith("golden")
-    sse = device.instrument().truth(Burst(((UNITS.tasks[index].steps[0][0], 8),)))[3]
+    sse = true_executions(device.instrument(), Burst(((UNITS.tasks[index].steps[0][0], 8),)))[3]
     assert stored.time_s == pytest.approx(sse.time_s, rel=0.01)
     assert stored.energy_j == pytest.approx(sse.time_s * sse.mean_w["total"], rel=0.02)
 

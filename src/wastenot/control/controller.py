@@ -14,7 +14,6 @@ from contextlib import suppress
 from typing import Literal
 
 from wastenot.control.blocks import LEAST_ITERATIONS, Lengths, Stretch
-from wastenot.control.close_up import CloseUp
 from wastenot.control.driver import ClockDriver, Ended, Standing, Subject
 from wastenot.control.energy_edges import Edge
 from wastenot.control.execution import Execution
@@ -23,6 +22,7 @@ from wastenot.control.ladder import Ladder
 from wastenot.control.ledger import Ledger
 from wastenot.control.marker import Marker
 from wastenot.control.status import Instant, Moment
+from wastenot.control.time_line import CloseUp
 from wastenot.core.errors import DeviceError
 from wastenot.core.setting import Setting
 from wastenot.devices.protocol import Device
@@ -98,7 +98,6 @@ class Controller(ClockDriver):
         self._marker: str | None = None
         self._passes: dict[int, list[float]] = {}  # moments of markers after their iteration's begin, at the default clocks
         self._drifted_from_s: float | None = None
-        self._warm_c: float | None = None
         self._marked = [False] * len(gpus)
         self._state: Literal["starting", "holding", "running", "idle", "refused"] = "starting"
         self._tell("started", f"{subject.plan}: {schedule.rungs[0].energy_change:+.1%} energy expected")
@@ -164,7 +163,7 @@ class Controller(ClockDriver):
 
     def _standing(self) -> Standing:
         rung = self.schedule.rungs[0]
-        self._settle()
+        self._ledger.settle()
         return Standing(
             max_slowdown=self.schedule.max_slowdown,
             iteration=self._iteration,
@@ -269,7 +268,8 @@ class Controller(ClockDriver):
         if not stretch.default and stretch.part != "settle" and self._alarm is None and self._rung != self._default_rung:
             alarm = self._guard.watch(took_s)
             if alarm is not None and not self._just_checked:
-                self._raise(alarm, now_s)
+                self._alarm = alarm
+                self._check_at_default(now_s)
                 return
             if alarm is not None and alarm.sure:
                 self._step(alarm.excess)
@@ -352,15 +352,7 @@ class Controller(ClockDriver):
         total_j = math.fsum(used_j)
         return total_j if total_j > 0.0 else 0.0
 
-    def _settle(self) -> None:
-        self._ledger.settle()
-
     # ---- guard -----------------------------------------------------------------------------------------------
-
-    def _raise(self, alarm: Alarm, now_s: float) -> None:
-        """Look at the default clocks at once."""
-        self._alarm = alarm
-        self._check_at_default(now_s)
 
     def _cut_short(self, now_s: float) -> None:
         """End the stretch that runs, and begin a cycle at the rung that is present now."""
@@ -395,7 +387,7 @@ class Controller(ClockDriver):
             if again is not None and again.sure:
                 self._step(again.excess)
             return
-        self._settle()
+        self._ledger.settle()
         excess = guard.exceeds(self._ledger.time_pairs(self._rung))
         if excess is not None:
             self._step(excess)
@@ -476,10 +468,10 @@ class Controller(ClockDriver):
         super()._read_sensors(now_s)
         for edges in self._edges:
             edges.look()
-        read_c = [latest.temperature_c for latest in self._readings if latest.temperature_c is not None]
+        read_c = [each for latest in self._readings if (each := latest["temperature_c"]) is not None]
         if self._stretch is not None and read_c:
             self._stretch.temperatures_c.append(math.fsum(read_c) / len(read_c))
-        self._settle()
+        self._ledger.settle()
 
     def _moment(self, now_s: float) -> Moment:
         saved = self._ledger.saved_j(self._rung, self._running_j())

@@ -18,11 +18,10 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar, Literal, Protocol
 
 from wastenot.control.energy_edges import EnergyEdges
-from wastenot.control.gpu_reading import GpuReading
 from wastenot.control.marker import ITERATION, Marker
 from wastenot.control.status import Event, GpuStatus, Instant, Moment, PipelineStatus, Proof, Status, Summary, Tuning
 from wastenot.control.time_line import TimeLine
@@ -35,6 +34,7 @@ Ended = Literal["job ended", "stopped", "refused", "failed"]
 Kind = Literal["started", "stepped", "drift", "refused", "stopped", "ended", "note"]
 
 _EVENTS = 100  # kept
+_READ = ("power_w", "temperature_c", "core_mhz", "memory_mhz")  # of a GPU, from time to time
 _NOTHING_PROVED = Proof(
     time_change=None, energy_change=None, saved_j=None, plan_iterations=0, default_iterations=0, blocks=0
 )
@@ -139,7 +139,7 @@ class ClockDriver(ABC):
         self._process = os.getpid() if process is None else process
         self._started_unix_s = time.time() if started_unix_s is None else started_unix_s
         self._edges = [EnergyEdges(gpu, gpu.time.now_s) for gpu in gpus]
-        self._readings = [GpuReading() for _ in gpus]
+        self._readings: list[dict[str, float | None]] = [dict.fromkeys(_READ) for _ in gpus]
         self._sensors_due_s = now_s
         self._line = TimeLine(now_s)
         self._events: deque[Event] = deque(maxlen=_EVENTS)
@@ -218,19 +218,9 @@ class ClockDriver(ABC):
             started_unix_s=self._started_unix_s,
             elapsed_s=self._now_s - self._began_s,
             dry_run=self._dry_run,
-            max_slowdown=standing.max_slowdown,
-            iteration=standing.iteration,
-            marker=standing.marker,
-            rung=standing.rung,
-            rungs=standing.rungs,
-            at_default=standing.at_default,
-            predicted_time_change=standing.predicted_time_change,
-            predicted_energy_change=standing.predicted_energy_change,
-            proof=standing.proof,
             gpus=tuple(self._gpu_status(index) for index in range(len(self.gpus))),
             events=tuple(self._events),
-            tuning=standing.tuning,
-            pipeline=standing.pipeline,
+            **{each.name: getattr(standing, each.name) for each in fields(standing)},
         )
 
     def end(self, now_s: float | None = None, *, ended: Ended = "job ended", exit_code: int | None = None) -> Summary:
@@ -258,8 +248,10 @@ class ClockDriver(ABC):
 
     def _read_sensors(self, now_s: float) -> None:
         self._sensors_due_s = now_s + self.sensors_each_s
-        for gpu, latest in zip(self.gpus, self._readings, strict=True):
-            latest.read(gpu.sensors)
+        for index, sensors in enumerate(gpu.sensors for gpu in self.gpus):
+            clocks = sensors.clocks()
+            read = (sensors.power_w(), sensors.temperature_c(), clocks.core_mhz, clocks.memory_mhz)
+            self._readings[index] = dict(zip(_READ, read, strict=True))
 
     def _moment(self, now_s: float) -> Moment:
         sensors, target = self.gpus[0].sensors, self._target_of(0)
@@ -279,5 +271,14 @@ class ClockDriver(ABC):
         return ()
 
     def _gpu_status(self, index: int) -> GpuStatus:
-        reading, used_j = self._readings[index], self._edges[index].used_j
-        return reading.status(self.gpus[index].identity, used_j, self._target_of(index))
+        identity, target = self.gpus[index].identity, self._target_of(index)
+        return GpuStatus(
+            device=identity.name,
+            model=identity.model,
+            unique_id=identity.unique_id,
+            target_core_mhz=target.core_mhz,
+            target_memory_mhz=target.memory_mhz,
+            target_power_limit_w=target.power_limit_w,
+            energy_j=self._edges[index].used_j,
+            **self._readings[index],
+        )

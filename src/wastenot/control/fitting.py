@@ -26,10 +26,9 @@ def schedule_of(plan: Plan, path: str) -> Schedule:
     Raises:
         BadInputError: the plan has none.
     """
-    schedule: Schedule | None = getattr(plan, "schedule", None)
-    if schedule is None:
+    if plan.schedule is None:
         raise BadInputError(f"{path}: has no schedule to carry out; make the plan anew with 'wastenot kernel plan'")
-    return schedule
+    return plan.schedule
 
 
 def check_named_once(gpus: Sequence[Device]) -> None:

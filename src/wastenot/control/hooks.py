@@ -57,9 +57,6 @@ class Hooks:
     Args:
         record: see :meth:`wastenot.control.markers.Markers.record`.
         torch: PyTorch.
-        wanted: names to mark besides :data:`PASSES`: others, and layers' turns.
-        by_layers: passes are bounded by the layers, as in the workloads that wastenot knows: ``loss`` is all between the
-            last layer's forward and backward. Otherwise ``backward`` begins where the loss's gradient does.
         on_step: called after each step of an optimizer.
         on_first_step: called after the first step of any, before the model is looked for.
         harmless: what the hooks are called through, so that no fault of theirs reaches the program.
@@ -70,15 +67,13 @@ class Hooks:
         record: Record,
         torch: Any,
         *,
-        wanted: Iterable[str] = (),
-        by_layers: bool = True,
         on_step: Callable[[], None] | None = None,
         on_first_step: Callable[[], None] | None = None,
         harmless: Harmless | None = None,
     ) -> None:
         self._harmless = harmless or Harmless()
         self._record, self._torch = record, torch
-        self._wanted, self._by_layers = PASSES | set(wanted), by_layers
+        self._wanted, self._by_layers = PASSES, True
         self._on_step, self._on_first_step = on_step, on_first_step
         self._compiling = torch.compiler.is_compiling
         self._handles: list[Any] = []
@@ -122,7 +117,14 @@ class Hooks:
             self._handles.append(optimizer.register_step_post_hook(self._hook(self._step_ends)))
 
     def configure(self, *, wanted: Iterable[str], by_layers: bool) -> None:
-        """Change what is marked, before a model is watched."""
+        """Change what is marked, before a model is watched.
+
+        Args:
+            wanted: names to mark besides :data:`PASSES`: others, and layers' turns.
+            by_layers: passes are bounded by the layers, as in the workloads that wastenot knows, and by default: ``loss`` is
+                all between the last layer's forward and backward. Otherwise ``backward`` begins where the loss's gradient
+                does.
+        """
         self._wanted, self._by_layers = PASSES | set(wanted), by_layers
 
     def watch_all_optimizers(self, *, find_models: bool = True) -> None:

@@ -9,9 +9,10 @@ a simulated GPU is added to a measured one.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from wastenot.control.status import Estimate, GpuStatus, Status
@@ -204,9 +205,18 @@ def metrics_registry(status: Callable[[], Status]) -> Any:
     Raises:
         MissingExtraError: the ``serve`` extra is not installed.
     """
+    return registry_of(lambda core: _families(core, status()))
+
+
+def registry_of(families: Callable[[Any], Iterable[Any]]) -> Any:
+    """A registry of ``prometheus_client`` with what a function makes of its ``metrics_core``, once for each request.
+
+    Raises:
+        MissingExtraError: the ``serve`` extra is not installed.
+    """
     client = load_client()
     registry = client.CollectorRegistry(auto_describe=False)
-    registry.register(_Collector(client, status))
+    registry.register(_Collector(partial(families, client.metrics_core)))
     return registry
 
 
@@ -224,24 +234,20 @@ def load_client() -> Any:
         ) from error
 
 
+@dataclass(frozen=True, slots=True)
 class _Collector:
-    """Reads the status once for each request."""
+    """What a registry asks."""
 
-    def __init__(self, client: Any, status: Callable[[], Status]) -> None:
-        self._client, self._status = client, status
+    collect: Callable[[], Iterable[Any]]
 
-    def collect(self) -> Iterator[Any]:
-        """The metrics of the present status."""
-        status = self._status()
-        for metric in METRICS:
-            samples = [(labels, value) for labels, value in metric.samples(status) if value is not None]
-            yield self._family(metric, samples)
 
-    def _family(self, metric: Metric, samples: Sequence[tuple[Labels, float]]) -> Any:
+def _families(core: Any, status: Status) -> Iterator[Any]:
+    """The metrics of a status."""
+    for metric in METRICS:
+        samples = [(labels, value) for labels, value in metric.samples(status) if value is not None]
         names = list(samples[0][0]) if samples else []
-        core = self._client.metrics_core
         kind = core.CounterMetricFamily if metric.kind == "counter" else core.GaugeMetricFamily
         family = kind(metric.name, metric.meaning, labels=names)
         for labels, value in samples:
             family.add_metric([labels[name] for name in names], value)
-        return family
+        yield family

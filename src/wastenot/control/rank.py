@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Any
 
 from wastenot.control.harmless import Harmless
@@ -189,9 +190,7 @@ class Rank:
     def _stepped(self) -> None:
         self._steps += 1
         if self._steps == _SEEN_AFTER and self._hooks is not None and self._line is not None:
-            seen = self._hooks.seen()
-            known = {"parameters": seen.parameters, "dtype": seen.dtype, "tokens": seen.tokens, "layers": seen.layers}
-            self._try_to_send({"seen": known})
+            self._try_to_send({"seen": asdict(self._hooks.seen())})
 
     def _try_to_send(self, message: Message) -> None:
         if self._line is not None:

@@ -9,15 +9,17 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeVar
+from functools import partial
+from typing import Protocol, TypeVar
 
 from wastenot.control.controller import Controller
-from wastenot.control.driver import Subject
+from wastenot.control.driver import Driver, Subject
+from wastenot.control.fitting import schedule_of
 from wastenot.control.marker import ITERATION, Marker
 from wastenot.control.status import Summary
 from wastenot.core.errors import BadInputError
-from wastenot.devices.protocol import Device, Task
-from wastenot.devices.simulated.course import Change, Course, Spread
+from wastenot.devices.protocol import Task
+from wastenot.devices.simulated.course import Course, Spread
 from wastenot.devices.simulated.device import SimulatedDevice
 from wastenot.meters.tasks import tasks_by_name, tasks_of
 from wastenot.planning.plan import Plan
@@ -62,32 +64,13 @@ def programme_of(kernels: Sequence[Ordered], tasks: Sequence[Task]) -> Programme
     return Programme(tuple(tasks), tuple(order), tuple(markers.items()))
 
 
-class Driver(Protocol):
-    """What drives the clocks of a job: a :class:`~wastenot.control.controller.Controller`, or one like it."""
+class Scheduled(Driver, Protocol):
+    """A driver of a schedule, which names the markers that a job sends."""
 
-    gpus: tuple[Device, ...]
     schedule: Schedule
 
-    def mark(self, marker: Marker) -> None:
-        """Take note of what the job has reached."""
 
-    def due_s(self) -> float | None:
-        """The next moment at which to act."""
-
-    def act(self, now_s: float) -> None:
-        """Do what is due."""
-
-    def end(
-        self,
-        now_s: float | None = None,
-        *,
-        ended: Literal["job ended", "stopped", "refused", "failed"] = "job ended",
-        exit_code: int | None = None,
-    ) -> Summary:
-        """Give the clocks back."""
-
-
-D = TypeVar("D", bound=Driver)
+D = TypeVar("D", bound=Scheduled)
 
 
 def run_job(
@@ -97,7 +80,7 @@ def run_job(
     *,
     seed: int = 0,
     spread: Spread | None = None,
-    changes: Sequence[Change] = (),
+    course: Callable[..., Course] = Course,
     real_time: bool = False,
     watch: Callable[[D], bool] | None = None,
     watch_every_s: float = 1.0,
@@ -110,7 +93,7 @@ def run_job(
         iterations: how many.
         seed: of how iterations differ.
         spread: how they differ.
-        changes: what is different from some iteration on.
+        course: makes what a GPU runs; arguments as of :class:`Course`.
         real_time: hold virtual time back to the pace of the wall clock.
         watch: is called now and then by virtual time, such as to show the status; ends the job by returning ``True``.
         watch_every_s: how often.
@@ -123,8 +106,9 @@ def run_job(
     """
     if iterations < 1:
         raise BadInputError(f"`iterations` {iterations}: must be at least 1")
+    spread = spread or Spread()
     jobs = [
-        _Job(index, _simulated(gpu), programme, controller.schedule, (seed, index), spread or Spread(), changes)
+        _Job(index, _simulated(gpu), programme, controller.schedule, partial(course, spread=spread, seed=(seed, index)))
         for index, gpu in enumerate(controller.gpus)
     ]
     now_s, watched_s = jobs[0].device.engine.now_s, -math.inf
@@ -161,17 +145,13 @@ class _Job:
         device: SimulatedDevice,
         programme: Programme,
         schedule: Schedule,
-        seed: tuple[int, int],
-        spread: Spread,
-        changes: Sequence[Change],
+        course: Callable[..., Course],
     ) -> None:
         wanted = {marker.name for marker in schedule.markers}
         self._markers = [each for each in programme.markers if each[0] in wanted]
         self._index, self.device = index, device
         places = [call for _, call in self._markers]
-        self.course = Course(
-            device.engine.physics, programme.tasks, programme.order, places, spread=spread, changes=changes, seed=seed
-        )
+        self.course = course(device.engine.physics, programme.tasks, programme.order, places)
         self._began_s = device.engine.now_s
         device.engine.follow(self.course)
 
@@ -216,8 +196,6 @@ def run_simulated(
     seed: int = 0,
     path: str = "",
     dry_run: bool = False,
-    spread: Spread | None = None,
-    changes: Sequence[Change] = (),
     real_time: bool = False,
     watch: Callable[[Controller], bool] | None = None,
     watch_every_s: float = 1.0,
@@ -231,8 +209,6 @@ def run_simulated(
         seed: of how iterations differ, and of the order of comparisons.
         path: of the plan, as it is to be named.
         dry_run: change no clocks.
-        spread: how iterations differ; by default as those of a quiet job do.
-        changes: what is different from some iteration on.
         real_time: hold virtual time back to the pace of the wall clock.
         watch: is called now and then by virtual time, such as to show the status; ends the job by returning ``True``.
         watch_every_s: how often.
@@ -242,21 +218,11 @@ def run_simulated(
         CannotRunError: the GPU does not know the workload's kernels.
     """
     gpus = [_simulated(device)] if isinstance(device, SimulatedDevice) else [_simulated(each) for each in device]
-    if plan.schedule is None:
-        raise BadInputError(
-            f"{path or 'the plan'}: has no schedule to carry out; make the plan anew with 'wastenot kernel plan'"
-        )
+    schedule = schedule_of(plan, path or "the plan")
     subject = Subject(path or plan.workload, plan.digest, plan.workload, "simulated")
-    controller = Controller(plan.schedule, gpus, subject, now_s=gpus[0].engine.now_s, seed=seed, dry_run=dry_run)
+    controller = Controller(schedule, gpus, subject, now_s=gpus[0].engine.now_s, seed=seed, dry_run=dry_run)
+    programme = programme_of_plan(plan)
     summary, _ = run_job(
-        controller,
-        programme_of_plan(plan),
-        iterations,
-        seed=seed,
-        spread=spread,
-        changes=changes,
-        real_time=real_time,
-        watch=watch,
-        watch_every_s=watch_every_s,
+        controller, programme, iterations, seed=seed, real_time=real_time, watch=watch, watch_every_s=watch_every_s
     )
     return summary

@@ -16,6 +16,8 @@ from wastenot.devices.protocol import Device
 class SimulatedSession:
     """A context in which the latest status of a simulated job can be asked for, and the job be stopped.
 
+    It stands where a session has its driver, and drives nothing.
+
     Args:
         gpus: that it runs on.
         latest: status before it begins.
@@ -25,8 +27,8 @@ class SimulatedSession:
     """
 
     def __init__(self, gpus: Sequence[Device], latest: Status) -> None:
-        self._shown = _Shown(gpus, latest)
-        self.session = Session(self._shown, make_socket_path(f"apply-{os.getpid()}"), lease=False)
+        self.gpus, self._latest, self._stopped = gpus, latest, False
+        self.session = Session(self, make_socket_path(f"apply-{os.getpid()}"), lease=False)
 
     def __enter__(self) -> SimulatedSession:
         self.session.__enter__()
@@ -37,15 +39,8 @@ class SimulatedSession:
 
     def watch(self, latest: Status) -> bool:
         """Take the latest status; returns whether the job is to stop."""
-        self._shown.latest = latest
-        return self._shown.stopped
-
-
-class _Shown:
-    """Stands where a session has its controller."""
-
-    def __init__(self, gpus: Sequence[Device], latest: Status) -> None:
-        self.gpus, self.latest, self.stopped = gpus, latest, False
+        self._latest = latest
+        return self._stopped
 
     def mark(self, marker: Marker) -> None:
         """No program reports to it."""
@@ -65,9 +60,9 @@ class _Shown:
 
     def status(self) -> Status:
         """The latest."""
-        return self.latest
+        return self._latest
 
     def end(self, now_s: float | None = None, *, ended: Ended = "job ended", exit_code: int | None = None) -> Summary:
         """Have the job stop."""
-        self.stopped = True
-        return Summary(status=self.latest, ended=ended, exit_code=exit_code, time_line=())
+        self._stopped = True
+        return Summary(status=self._latest, ended=ended, exit_code=exit_code, time_line=())

@@ -216,7 +216,8 @@ class Tuner(ClockDriver):
         self.iterations += 1
         took_s = reached_s - before_s
         if iteration != before + 1 or took_s <= 0.0:
-            self._spoil()
+            if self._stretch is not None:
+                self._stretch.spoiled = True
         elif self._state == "starting":
             self._start(took_s, reached_s)
         else:
@@ -272,10 +273,6 @@ class Tuner(ClockDriver):
             self._tell("drift", f"iterations take {took_s:.3g} s now")
         else:
             self._break_off(stretch, Alarm(math.log(took_s / self._usual_s), math.inf), now_s)
-
-    def _spoil(self) -> None:
-        if self._stretch is not None:
-            self._stretch.spoiled = True
 
     # ---- stretches -------------------------------------------------------------------------------------------
 
@@ -367,16 +364,12 @@ class Tuner(ClockDriver):
             return
         first = group[0]
         unchanged = abs(math.log(after.mean_s / first.mean_s)) < _CHANGED
-        if alarm is not None:
-            self._judge(*alarm, after, unchanged=unchanged)
+        if alarm is not None and unchanged:
+            self.search.too_slow(alarm[0], self.search.limit + alarm[1].excess)
+        elif alarm is not None:
+            self.search.failed(alarm[0], "broken off")
         for place, stretch in enumerate(group[1:-1], start=1):
             self._compare(first, stretch, after, place / (len(group) - 1), unchanged=unchanged)
-
-    def _judge(self, candidate: Candidate, alarm: Alarm, after: Stretch, *, unchanged: bool) -> None:
-        if unchanged:
-            self.search.too_slow(candidate, self.search.limit + alarm.excess)
-        else:
-            self.search.failed(candidate, "broken off")
 
     def _compare(self, first: Stretch, stretch: Stretch, after: Stretch, place: float, *, unchanged: bool) -> None:
         """A trial against the default clocks around it, whose drift is taken to be steady."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from wastenot.control.metrics import load_client
+from wastenot.control.metrics import registry_of
 from wastenot.meters.window import Window
 
 
@@ -15,22 +15,10 @@ def window_registry(window: Window) -> Any:
     Raises:
         MissingExtraError: the ``serve`` extra is not installed.
     """
-    client = load_client()
-    registry = client.CollectorRegistry(auto_describe=False)
-    registry.register(_Collector(client, window))
-    return registry
+    shown: dict[str, float] = {}
 
-
-class _Collector:
-    """Evaluates the window up to the last step of each energy counter, once for each request."""
-
-    def __init__(self, client: Any, window: Window) -> None:
-        self._client, self._window = client, window
-        self._shown: dict[str, float] = {}
-
-    def collect(self) -> Iterator[Any]:
-        """The metrics as of now."""
-        core = self._client.metrics_core
+    def families(core: Any) -> Iterator[Any]:
+        """Evaluates the window up to the last step of each energy counter."""
         labels = ["device", "gpu", "model", "origin"]
         energy = core.CounterMetricFamily(
             "wastenot_gpu_energy_joules", "Energy that the GPU used since measuring began", labels=labels
@@ -38,14 +26,16 @@ class _Collector:
         power = core.GaugeMetricFamily(
             "wastenot_gpu_mean_power_watts", "Mean power of the GPU since measuring began", labels=labels
         )
-        result = self._window.so_far()
+        result = window.so_far()
         for gpu in () if result is None else result.gpus:
             of_gpu = [gpu.device, gpu.unique_id, gpu.model, gpu.origin]
             if gpu.energy_j is not None:
                 # How the first step is divided may be seen better with those that follow, and a counter never falls.
-                self._shown[gpu.unique_id] = max(gpu.energy_j, self._shown.get(gpu.unique_id, 0.0))
-                energy.add_metric(of_gpu, self._shown[gpu.unique_id])
+                shown[gpu.unique_id] = max(gpu.energy_j, shown.get(gpu.unique_id, 0.0))
+                energy.add_metric(of_gpu, shown[gpu.unique_id])
             if gpu.mean_power_w is not None:
                 power.add_metric(of_gpu, gpu.mean_power_w)
         yield energy
         yield power
+
+    return registry_of(families)

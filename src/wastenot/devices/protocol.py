@@ -18,6 +18,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from wastenot.core.errors import DeviceError
 from wastenot.core.origin import Origin
 from wastenot.core.setting import Setting
 from wastenot.workloads.kernel import KernelSpec
@@ -199,6 +200,24 @@ class TaskRun(Protocol):
     @property
     def laps(self) -> tuple[Lap, ...]:
         """Laps between marks, except those without a whole call; available once the run has ended."""
+
+
+class LapsAtEnd:
+    """A run whose laps are known once it has ended, when ``_laps`` is set."""
+
+    _laps: tuple[Lap, ...] | None = None
+
+    @property
+    def how(self) -> str:
+        """Empty: there is nothing to report."""
+        return ""
+
+    @property
+    def laps(self) -> tuple[Lap, ...]:
+        """Laps between marks."""
+        if self._laps is None:
+            raise DeviceError("laps are only available once the run has ended")
+        return self._laps
 
 
 class Launcher(Protocol):

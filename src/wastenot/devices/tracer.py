@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from wastenot.core.arrays import FloatArray
+from wastenot.core.errors import DeviceError
 
 Load = Literal["core", "memory", "power_limit"]
 """What the time of iterations depends on: the core clock, the memory clock, or, as they draw much power, the power limit."""
@@ -45,12 +46,17 @@ class Trace:
         return self.bounds_s[1:] - self.bounds_s[:-1]
 
 
-class TracedRun(Protocol):
-    """Iterations that run."""
+class TracedRun:
+    """Iterations that run; whoever runs them sets :attr:`ended` in the end."""
+
+    ended: Trace | None = None
 
     @property
     def trace(self) -> Trace:
         """What was seen of them; available once the run has ended."""
+        if self.ended is None:
+            raise DeviceError("a trace is only available once the run has ended")
+        return self.ended
 
 
 class Tracer(Protocol):

@@ -219,43 +219,38 @@ class Study:
             BadInputError: there is no such workload, or there are several and none is named.
             StudyError: the study holds nothing yet or cannot be read.
         """
-        with self._database.reading() as connection:
-            header = self._header(connection)
-            stored = choose_workload(self._stored(connection), str(self), workload, state, granularity, finer=finer)
+        with self._workload(workload, state, granularity, finer=finer) as (connection, header, stored):
             ids, members = catalog.kernels_of(connection, stored.id)
             history = catalog.imports_of(connection, stored.id)
-            try:
-                row_ids, numbers = select_rows(connection, stored.id)
-                kernel_index = np.searchsorted(ids, row_ids)
-                if not np.array_equal(np.take(ids, kernel_index, mode="clip"), row_ids):
-                    raise BadInputError("a row names a kernel that is not there")
-                whole = sum(entry.rows for entry in history) == len(kernel_index)
-                reached, kernel_index_of_reached = np.unique(kernel_index, return_inverse=True)
-                unreached: tuple[str, ...] = ()
-                if whole and len(reached) < len(members):
-                    if not partial or not len(reached):
-                        raise StudyError(f"{self}: {_unfinished(stored.key, members, kernel_index)}")
-                    unreached = tuple(each.name for index, each in enumerate(members) if index not in set(reached.tolist()))
-                    members, kernel_index = tuple(members[index] for index in reached), kernel_index_of_reached
-                sweep = Sweep(
-                    kernels=members,
-                    kernel_index=kernel_index,
-                    workload=stored.key.name,
-                    device=header.device,
-                    origin=history[0].origin,  # type: ignore[arg-type]  # checked below
-                    state=stored.key.state,
-                    granularity=stored.key.granularity,
-                    run=stored.run,
-                    captured_on=stored.captured_on,
-                    recorded=recorded_sweeps(connection, stored.id),
-                    curve_errors=curve_errors(connection, stored.id) if stored.key.state == "natural" else {},
-                    unreached=unreached,
-                    latency=catalog.latest_latency(connection),
-                    **numbers,
-                )
-                check_sweep(sweep)
-            except (BadInputError, ValueError, TypeError, IndexError) as error:
-                raise StudyError(f"{self}: {DAMAGED} ({error})") from error
+            row_ids, numbers = select_rows(connection, stored.id)
+            kernel_index = np.searchsorted(ids, row_ids)
+            if not np.array_equal(np.take(ids, kernel_index, mode="clip"), row_ids):
+                raise ValueError("a row names a kernel that is not there")
+            whole = sum(entry.rows for entry in history) == len(kernel_index)
+            reached, kernel_index_of_reached = np.unique(kernel_index, return_inverse=True)
+            unreached: tuple[str, ...] = ()
+            if whole and len(reached) < len(members):
+                if not partial or not len(reached):
+                    raise StudyError(f"{self}: {_unfinished(stored.key, members, kernel_index)}")
+                unreached = tuple(each.name for index, each in enumerate(members) if index not in set(reached.tolist()))
+                members, kernel_index = tuple(members[index] for index in reached), kernel_index_of_reached
+            sweep = Sweep(
+                kernels=members,
+                kernel_index=kernel_index,
+                workload=stored.key.name,
+                device=header.device,
+                origin=history[0].origin,  # type: ignore[arg-type]  # checked below
+                state=stored.key.state,
+                granularity=stored.key.granularity,
+                run=stored.run,
+                captured_on=stored.captured_on,
+                recorded=recorded_sweeps(connection, stored.id),
+                curve_errors=curve_errors(connection, stored.id) if stored.key.state == "natural" else {},
+                unreached=unreached,
+                latency=catalog.latest_latency(connection),
+                **numbers,
+            )
+            check_sweep(sweep)
         return sweep
 
     def measurements(
@@ -265,9 +260,7 @@ class Study:
 
         Args and errors are those of :meth:`read`.
         """
-        with self._database.reading() as connection:
-            self._header(connection)
-            chosen = choose_workload(self._stored(connection), str(self), workload, state, granularity)
+        with self._workload(workload, state, granularity) as (connection, _, chosen):
             return read_measurements(connection, chosen.id)
 
     def timelines(
@@ -284,26 +277,16 @@ class Study:
             BadInputError: there is no such workload, or it was not measured at natural clocks.
             StudyError: the study cannot be read.
         """
-        with self._database.reading() as connection:
-            self._header(connection)
-            chosen = choose_workload(self._stored(connection), str(self), workload, "natural", granularity)
-            try:
-                return tuple(read_timelines(connection, chosen.id, kernel))
-            except ValueError as error:
-                raise StudyError(f"{self}: {DAMAGED} ({error})") from error
+        with self._workload(workload, "natural", granularity) as (connection, _, chosen):
+            return tuple(read_timelines(connection, chosen.id, kernel))
 
     def natural_curves(self, workload: str | None = None, granularity: Granularity | None = None) -> dict[str, Packed]:
         """What was estimated of each kernel at natural clocks, besides its rows, by its name.
 
         Args and errors are those of :meth:`timelines`.
         """
-        with self._database.reading() as connection:
-            self._header(connection)
-            chosen = choose_workload(self._stored(connection), str(self), workload, "natural", granularity)
-            try:
-                return read_curves(connection, chosen.id)
-            except ValueError as error:
-                raise StudyError(f"{self}: {DAMAGED} ({error})") from error
+        with self._workload(workload, "natural", granularity) as (connection, _, chosen):
+            return read_curves(connection, chosen.id)
 
     def check_device(self, device: str) -> None:
         """Refuse a study of another device; one that holds nothing yet is of any.
@@ -351,13 +334,27 @@ class Study:
 
         Args and errors are those of :meth:`read`.
         """
+        with self._workload(workload, state, granularity) as (connection, _, chosen):
+            return catalog.read_captured(connection, chosen.id)
+
+    @contextmanager
+    def _workload(
+        self, name: str | None, state: EnergyState | None, granularity: Granularity | None, *, finer: bool = False
+    ) -> Iterator[tuple[Connection, StudyHeader, StoredWorkload]]:
+        """A transaction that reads the workload that is meant; what cannot be is told as damage of the study."""
         with self._database.reading() as connection:
-            self._header(connection)
-            chosen = choose_workload(self._stored(connection), str(self), workload, state, granularity)
-            try:
-                return catalog.read_captured(connection, chosen.id)
-            except (ValueError, TypeError, AttributeError) as error:
-                raise StudyError(f"{self}: {DAMAGED} ({error})") from error
+            header = self._header(connection)
+            chosen = choose_workload(self._stored(connection), str(self), name, state, granularity, finer=finer)
+            with self._whole():
+                yield connection, header, chosen
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """Turn what a study that is whole never raises into an error that says so."""
+        try:
+            yield
+        except (BadInputError, ArithmeticError, ValueError, TypeError, LookupError, AttributeError) as error:
+            raise StudyError(f"{self}: {DAMAGED} ({error})") from error
 
     def _header(self, connection: Connection, *, measured: bool = True) -> StudyHeader:
         header = catalog.read_header(connection, str(self))
@@ -374,10 +371,8 @@ class Study:
         return header
 
     def _stored(self, connection: Connection) -> tuple[StoredWorkload, ...]:
-        try:
+        with self._whole():
             return catalog.stored_workloads(connection)
-        except (ValueError, TypeError) as error:
-            raise StudyError(f"{self}: {DAMAGED} ({error})") from error
 
     def summary(self) -> StudySummary:
         """What the study holds, in brief.
@@ -387,11 +382,9 @@ class Study:
         """
         with self._database.reading() as connection:
             header = self._header(connection, measured=False)
-            try:
+            with self._whole():
                 held = tuple(summarise_workload(connection, each) for each in self._stored(connection))
                 others = {name: held for each in schema.subjects() for name, held in each.in_brief(connection).items()}
-            except (ZeroDivisionError, ValueError, TypeError, IndexError) as error:
-                raise StudyError(f"{self}: {DAMAGED} ({error})") from error
         return StudySummary(header.device, header.schema_version, header.created_by, header.created_at, held, others)
 
 

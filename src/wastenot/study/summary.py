@@ -146,18 +146,8 @@ def _sweeps(connection: Connection, workload_id: int) -> tuple[Coverage | None, 
     measured = settings_done(connection, workload_id).keys()
     sweeps = []
     for sweep in recorded:
-        intent, intended = sweep.intent, intended_points(sweep.intent, names)
-        sweeps.append(
-            SweepSummary(
-                kind=intent.kind,
-                settings=len(intent.settings),
-                points=len(intended),
-                measured=len(intended & measured),
-                share=intent.share,
-                max_slowdown=intent.max_slowdown,
-                command=intent.command,
-                started_at=sweep.started_at,
-                finished_at=sweep.finished_at,
-            )
-        )
+        intent, points = sweep.intent, intended_points(sweep.intent, names)
+        size = (len(intent.settings), len(points), len(points & measured))
+        said = (intent.share, intent.max_slowdown, intent.command)
+        sweeps.append(SweepSummary(intent.kind, *size, *said, sweep.started_at, sweep.finished_at))
     return coverage_of(recorded, names, measured), tuple(sweeps)

@@ -6,11 +6,10 @@ from dataclasses import replace
 from typing import Unpack
 
 from wastenot.core.errors import BadInputError
-from wastenot.workloads.families import family_kernels
 from wastenot.workloads.identity import ModelRun
 from wastenot.workloads.kernel import DTYPE_BYTES, Workload
 from wastenot.workloads.models import MODELS, Model
-from wastenot.workloads.named import find_model
+from wastenot.workloads.named import find_model, kernels_of
 from wastenot.workloads.shape import Shape, ShapeOptions, default_batch, name_of, parse_name
 
 
@@ -46,7 +45,7 @@ def build_workload(name: str, shape: Shape | None = None, **options: Unpack[Shap
     chosen = build_shape(**options) if shape is None else replace(shape, **options)
     chosen.check(model)
     element_bytes = DTYPE_BYTES[chosen.dtype]
-    typed = tuple(replace(kernel, element_bytes=element_bytes) for kernel in family_kernels(model, chosen))
+    typed = tuple(replace(kernel, element_bytes=element_bytes) for kernel in kernels_of(model, chosen))
     return Workload(name_of(model, chosen), typed, _description(model, chosen), ModelRun(model.name, chosen))
 
 

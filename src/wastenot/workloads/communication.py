@@ -52,34 +52,20 @@ LINKS: Final = {
 
 def point_to_point_s(link: Link, size_bytes: float) -> float:
     """Time of one message, such as the activations of a micro-batch on their way to the next stage."""
-    _check(size_bytes)
     return link.latency_s + size_bytes / link.bytes_per_s
 
 
 def all_reduce_s(link: Link, size_bytes: float, gpus: int) -> float:
-    """Time of a ring all-reduce: 2 (n - 1) messages of 1/n of the data each.
+    """Time of a ring all-reduce: 2 (n - 1) messages of 1/n of the data each, as of a reduce-scatter and an all-gather.
 
     Args:
         link: between neighbours of the ring.
         size_bytes: that each GPU holds, before and after.
         gpus: in the ring; one alone takes no time.
     """
-    return all_gather_s(link, size_bytes, gpus) + reduce_scatter_s(link, size_bytes, gpus)
+    return 2.0 * all_gather_s(link, size_bytes, gpus)
 
 
 def all_gather_s(link: Link, size_bytes: float, gpus: int) -> float:
     """Time of a ring all-gather: n - 1 messages of 1/n of the ``size_bytes`` that each GPU holds afterwards."""
-    _check(size_bytes, gpus)
     return (gpus - 1) * (link.latency_s + size_bytes / gpus / link.bytes_per_s)
-
-
-def reduce_scatter_s(link: Link, size_bytes: float, gpus: int) -> float:
-    """Time of a ring reduce-scatter: n - 1 messages of 1/n of the ``size_bytes`` that each GPU holds before."""
-    return all_gather_s(link, size_bytes, gpus)
-
-
-def _check(size_bytes: float, gpus: int = 1) -> None:
-    if not 0.0 <= size_bytes < float("inf"):
-        raise BadInputError(f"`size_bytes` {size_bytes:g}: must be 0 at least")
-    if gpus < 1:
-        raise BadInputError(f"`gpus` {gpus}: must be 1 at least")

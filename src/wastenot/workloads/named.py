@@ -1,13 +1,16 @@
-"""Models by name; and of a name that is no workload what its user probably meant, and the command for that."""
+"""Models by name, and their kernels; and what a name that is no workload probably meant, with the command."""
 
 from __future__ import annotations
 
 from wastenot.core.errors import BadInputError
 from wastenot.core.suggest import nearest, suggestion
-from wastenot.workloads.families import family_kernels
+from wastenot.workloads.gpt3 import gpt3_kernels
+from wastenot.workloads.kernel import KernelSpec
+from wastenot.workloads.llama import llama_kernels
 from wastenot.workloads.models import MODELS, Model
 from wastenot.workloads.primitives import PRIMITIVES, example_of
 from wastenot.workloads.shape import Shape
+from wastenot.workloads.sizes import Sizes
 
 _KERNELS_OF = ("gpt3-xl", "llama-8b")  # one model of each family: the others have kernels of the same names
 
@@ -21,6 +24,11 @@ def find_model(name: str) -> Model:
     if name not in MODELS:
         raise unknown_workload(name)
     return MODELS[name]
+
+
+def kernels_of(model: Model, shape: Shape) -> tuple[KernelSpec, ...]:
+    """The kernels of a model that is run so, in order of execution."""
+    return tuple((gpt3_kernels if model.family == "gpt3" else llama_kernels)(Sizes(model, shape)))
 
 
 def unknown_workload(name: str) -> BadInputError:
@@ -59,7 +67,7 @@ def unknown_workload(name: str) -> BadInputError:
 def kernel_named(name: str) -> str | None:
     """``MODEL:KERNEL`` for the name of a kernel, or one near to it, in one of the models; ``None`` if there is none."""
     for model in _KERNELS_OF:
-        found = nearest(name, [kernel.name for kernel in family_kernels(MODELS[model], Shape())])
+        found = nearest(name, [kernel.name for kernel in kernels_of(MODELS[model], Shape())])
         if found is not None:
             return f"{model}:{found}"
     return None

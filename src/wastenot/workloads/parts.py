@@ -17,18 +17,19 @@ _TOKEN = 4  # bytes of a token's number
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one call does, without its place in a workload."""
+    """What one call does, without its place in a workload; see :class:`KernelSpec`."""
 
     op: Op
     shape: tuple[int, ...]
     flops: float
     bytes_read: float
     bytes_written: float
+    element_bytes: int = 0
 
     def placed(self, name: str, label: str, pass_name: str, block: str | None, count: int) -> KernelSpec:
         """The kernel that does this work at a place in a workload."""
-        read, written = float(self.bytes_read), float(self.bytes_written)
-        return KernelSpec(name, label, self.op, self.shape, self.flops, read, written, pass_name, block, count)
+        work = (self.op, self.shape, self.flops, float(self.bytes_read), float(self.bytes_written))
+        return KernelSpec(name, label, *work, pass_name, block, count, element_bytes=self.element_bytes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from typing import Literal
 
 from wastenot.core.errors import BadInputError
 from wastenot.workloads.build import build_workload
-from wastenot.workloads.kernel import DTYPE_BYTES, KernelSpec
+from wastenot.workloads.kernel import KernelSpec
 from wastenot.workloads.named import find_model
 from wastenot.workloads.parts import Parts
 from wastenot.workloads.shape import Attention
@@ -173,7 +173,7 @@ def step_parts(
                 sizes.heads // degree, sizes.groups // degree, new, keys, sizes.head_width, used=(past + 0.5 * new) / keys
             )
             placed = work.placed(one.name, one.label, one.pass_name, one.block, one.count)
-            put(replace(placed, element_bytes=DTYPE_BYTES[dtype]), "prefill", new, past)
+            put(replace(placed, element_bytes=one.element_bytes), "prefill", new, past)
     return found
 
 

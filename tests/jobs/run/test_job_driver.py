@@ -4,12 +4,13 @@ from functools import partial
 
 import pytest
 
+from testbed.changed_jobs import Change, changed
 from testbed.scheduled_jobs import SUBJECT, gpu, programme
 from wastenot.control.marker import EPOCH, Marker
 from wastenot.control.simulated_job import run_job
 from wastenot.core.errors import BadInputError, ClocksRefusedError
 from wastenot.core.setting import AUTO, Setting
-from wastenot.devices.simulated.course import Change, Course, Spread
+from wastenot.devices.simulated.course import Course, Spread
 from wastenot.jobs.model.objective import cost
 from wastenot.jobs.plan.limits import Limits
 from wastenot.jobs.run.driver import JobDriver
@@ -130,7 +131,7 @@ def test_pauses_and_uneven_iterations_are_survived():
 def test_a_job_that_becomes_slower_is_measured_anew():
     device = gpu("v100", seed=7)
     terms = terms_of([device])
-    _, summary, *_ = trained([device], terms, seconds=900.0, job={"changes": [Change(from_iteration=400, work=1.3)]})
+    _, summary, *_ = trained([device], terms, seconds=900.0, job={"course": changed(Change(from_iteration=400, work=1.3))})
     assert any(event.kind == "drift" for event in summary.status.events)
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from wastenot.control.marker import ITERATION
-from wastenot.control.page.time_line_figure import WIDTH, subtitle
+from wastenot.control.page.time_line_figure import WIDTH, figure_of
 from wastenot.control.status import Instant, Summary
-from wastenot.pages.figure import Figure, inline, layered, series_color, specification_of, tooltips
+from wastenot.pages.figure import Figure, inline, layered, series_color, tooltips
 from wastenot.pages.formatting import quantity
 from wastenot.pages.optional_imports import load
 from wastenot.pages.theme import CATEGORIES
@@ -34,15 +34,13 @@ def close_up_figure(summary: Summary) -> Figure:
     title = "Two iterations close up"
     window = last_iterations(summary.close_up)
     if window is None:
-        return Figure(
-            "applied-close-up", title, subtitle(summary), "No two iterations in a row ran at the plan's clocks.", None
-        )
+        return figure_of(summary, "close-up", title, "No two iterations in a row ran at the plan's clocks.")
     lasts = quantity(window.ends_s - window.begins_s, "s", 3)
     note = (
         f"The last at the plan's clocks, {lasts} of the first GPU. Above: its passes. "
         "Below: the clock requested, ahead of time by what the GPU takes to switch; no line where it is left to the driver."
     )
-    return Figure("applied-close-up", title, subtitle(summary), note, specification_of(_chart(window)))
+    return figure_of(summary, "close-up", title, note, _chart(window))
 
 
 def last_iterations(instants: Sequence[Instant]) -> _Window | None:

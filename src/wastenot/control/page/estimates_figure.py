@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from wastenot.control.page.story import bound_text
-from wastenot.control.page.time_line_figure import WIDTH, Axis, subtitle
+from wastenot.control.page.time_line_figure import WIDTH, Axis, figure_of
 from wastenot.control.status import Moment, Status, Summary
-from wastenot.pages.figure import Figure, inline, layered, specification_of, tooltips
+from wastenot.pages.figure import Figure, inline, layered, tooltips
 from wastenot.pages.optional_imports import load
 
 _HEIGHT = 170
@@ -21,14 +21,13 @@ def estimates_figure(summary: Summary) -> Figure:
     title = "What was known when"
     known = [moment for moment in summary.time_line if moment.time_change is not None or moment.energy_change is not None]
     if not known:
-        note = "The run ended before there was an estimate."
-        return Figure("applied-estimates", title, subtitle(summary), note, None)
+        return figure_of(summary, "estimates", title, "The run ended before there was an estimate.")
     bound = bound_text(summary.status)
     note = (
         "Time and energy of an iteration at the rung of the moment against the default clocks, with the 95 % interval as a "
         f"band. Red: the slowdown bound of {bound}. Dotted: what the plan predicts. Early ones may reach beyond the figure."
     )
-    return Figure("applied-estimates", title, subtitle(summary), note, specification_of(_chart(summary.status, known)))
+    return figure_of(summary, "estimates", title, note, _chart(summary.status, known))
 
 
 def _chart(status: Status, known: Sequence[Moment]) -> Any:

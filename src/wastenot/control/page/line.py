@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from wastenot.control.page.story import plus_minus, saved_text
-from wastenot.control.status import Estimate, Status, Tuning
+from wastenot.control.page.story import negated, plus_minus, saved_text
+from wastenot.control.status import Status, Tuning
 from wastenot.core.wording import counted
 from wastenot.pages.formatting import duration, percent
 
@@ -49,7 +49,7 @@ def _effect(status: Status) -> str:
         where = "" if status.iteration is not None else ": waiting for the first"
         return f"nothing to tell yet, {counted(done, 'iteration')}{where}"
     energy = proof.energy_change
-    saved = Estimate(value=-energy.value, low=-energy.high, high=-energy.low)
+    saved = negated(energy)
     what = f"saved {plus_minus(saved, sign=False)}" if saved.value >= 0.0 else f"used {plus_minus(energy, sign=False)} more"
     return f"{what}, time {plus_minus(proof.time_change)}"
 
@@ -60,7 +60,6 @@ def _tuning(tuning: Tuning, iterations: int) -> str:
     what = f"{counted(tuning.tried, 'setting')} tried"
     if tuning.best is None or tuning.energy_change is None or tuning.time_change is None:
         return f"{state}{what}, {'none saves: the default clocks stay' if tuning.done else 'none is known to save yet'}"
-    energy = tuning.energy_change
-    saved = plus_minus(Estimate(value=-energy.value, low=-energy.high, high=-energy.low), sign=False)
+    saved = plus_minus(negated(tuning.energy_change), sign=False)
     left = "" if tuning.done or tuning.left < 2 else f", {tuning.left} still compared"
     return f"{state}{what}{left}, best {tuning.best}: saves {saved}, time {plus_minus(tuning.time_change)}"

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from wastenot.control.marker import ITERATION
-from wastenot.control.page.time_line_figure import COLORS, DEFAULT, PLAN, arm_color, subtitle
+from wastenot.control.page.time_line_figure import COLORS, DEFAULT, PLAN, arm_color, figure_of
 from wastenot.control.status import Moment, Summary
-from wastenot.pages.figure import Figure, inline, layered, specification_of, tooltips
+from wastenot.pages.figure import Figure, inline, layered, tooltips
 from wastenot.pages.optional_imports import load
 
 _WIDTH = 370
@@ -22,13 +22,12 @@ def passes_figure(summary: Summary) -> Figure:
     rows = means_by_pass(summary.time_line, summary.status.rungs - 1)
     title = "What each pass ran at"
     if not rows:
-        note = f"No pass has {_FEWEST} readings or more."
-        return Figure("applied-passes", title, subtitle(summary), note, None)
+        return figure_of(summary, "passes", title, f"No pass has {_FEWEST} readings or more.")
     note = (
         "Means of the first GPU's readings while its job was in the pass. Where a pass is shorter than its sensor averages "
         "over, what neighbouring passes draw is mixed in."
     )
-    return Figure("applied-passes", title, subtitle(summary), note, specification_of(_chart(rows)))
+    return figure_of(summary, "passes", title, note, _chart(rows))
 
 
 def means_by_pass(moments: Sequence[Moment], last_rung: int) -> list[dict[str, object]]:

@@ -33,10 +33,10 @@ def story_of(summary: Summary) -> tuple[Tone, str, str, tuple[Panel, ...]]:
     return tone, _effect(summary), verdict, (_saved(status), _time(summary), _basis(summary))
 
 
-def plus_minus(estimate: Estimate, *, sign: bool = True, digits: int | None = None) -> str:
+def plus_minus(estimate: Estimate, *, sign: bool = True) -> str:
     """An estimate with half its interval, such as ``+0.1 ± 0.2 %``, to the digits that its error leaves."""
     half = 0.5 * (estimate.high - estimate.low)
-    shown = digits if digits is not None else 1 if half >= 5e-4 else 2
+    shown = 1 if half >= 5e-4 else 2
     value = percent(estimate.value, shown, sign=sign).removesuffix(f"{SPACE}%")
     return f"{value}{SPACE}±{SPACE}{percent(half, shown)}"
 
@@ -59,7 +59,7 @@ def _effect(summary: Summary) -> str:
     if _went_back(status) and proof.saved_j is not None:
         return f"Saved {_joules(proof.saved_j.value)}, then went back to the default clocks"
     saves = proof.energy_change.value < 0.0
-    energy = plus_minus(_negated(proof.energy_change) if saves else proof.energy_change, sign=False)
+    energy = plus_minus(negated(proof.energy_change) if saves else proof.energy_change, sign=False)
     what = f"Saved {energy} of the energy" if saves else f"Used {energy} more energy"
     return f"{what}, time {plus_minus(proof.time_change)}"
 
@@ -69,7 +69,8 @@ def _went_back(status: Status) -> bool:
     return status.rung == status.rungs - 1
 
 
-def _negated(estimate: Estimate) -> Estimate:
+def negated(estimate: Estimate) -> Estimate:
+    """What is saved, of a change, and the other way round."""
     return Estimate(value=-estimate.value, low=-estimate.high, high=-estimate.low)
 
 

@@ -56,14 +56,17 @@ def subtitle(summary: Summary) -> str:
     return f"{status.workload} on {first.device if first else 'no GPU'} under {plan}, {status.origin} numbers"
 
 
+def figure_of(summary: Summary, name: str, title: str, note: str, chart: Any = None) -> Figure:
+    """A figure of a run; one without a chart says why in its note."""
+    return Figure(f"applied-{name}", title, subtitle(summary), note, None if chart is None else specification_of(chart))
+
+
 def time_line_figure(summary: Summary) -> Figure:
     """Power, core clock and saved energy of the first GPU, one above the other, with what happened as numbered lines."""
     moments, status = summary.time_line, summary.status
     title = "The run over time"
     if not moments:
-        return Figure(
-            "applied-time-line", title, subtitle(summary), "The run ended before there was anything to draw.", None
-        )
+        return figure_of(summary, "time-line", title, "The run ended before there was anything to draw.")
     events = [(number, each) for number, each in enumerate(status.events, start=1) if each.kind in _SHOWN]
     axis = Axis.of(max(status.elapsed_s, moments[-1].at_s, *(each.at_s for _, each in events), 0.0))
     note = (
@@ -74,9 +77,7 @@ def time_line_figure(summary: Summary) -> Figure:
         note += "The bar at its end is the 95 % interval, all GPUs together. "
     if events:
         note += "Numbered lines: what happened, listed below."
-    return Figure(
-        "applied-time-line", title, subtitle(summary), note.strip(), specification_of(_chart(summary, axis, events))
-    )
+    return figure_of(summary, "time-line", title, note.strip(), _chart(summary, axis, events))
 
 
 def _chart(summary: Summary, axis: Axis, events: Sequence[tuple[int, Event]]) -> Any:

@@ -12,6 +12,7 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Any
 
 from wastenot.core.errors import ClocksRefusedError, DeviceError, WastenotError
@@ -122,10 +123,7 @@ class DaemonClocks(SharedClocks):
     def _set(self, session: _Session, setting: Setting) -> None:
         try:
             session.check()
-            session.connection.ask(
-                "set", gpu=self._uuid, core_mhz=setting.core_mhz, memory_mhz=setting.memory_mhz,
-                power_limit_w=setting.power_limit_w,
-            )  # fmt: skip
+            session.connection.ask("set", gpu=self._uuid, **asdict(setting))
         except LeaseLostError:
             self._hang_up()
             raise

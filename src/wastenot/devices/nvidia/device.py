@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from wastenot.core.errors import BadInputError
@@ -18,12 +20,25 @@ from wastenot.devices.protocol import Identity, Launcher, TimeSource
 from wastenot.devices.tracer import Tracer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from wastenot.devices.nvidia.instrument import NvidiaInstrument
     from wastenot.devices.nvidia.timeline import NvidiaTimelines
     from wastenot.devices.torch.bursts import TorchBursts
     from wastenot.devices.torch.timeline import TorchTimelines
+
+
+def _of_torch(module: str, name: str) -> Callable[..., Any]:
+    """What makes a part of :mod:`wastenot.devices.torch` for the GPU with a UUID; imported when it does."""
+
+    def make(uuid: str, *more: object) -> Any:
+        from wastenot.devices.torch.devices import torch_device
+
+        return getattr(import_module(f"wastenot.devices.torch.{module}"), name)(torch_device(uuid), *more)
+
+    return make
+
+
+_LAUNCHER, _BURSTS = _of_torch("launcher", "TorchLauncher"), _of_torch("bursts", "TorchBursts")
+_PHASES, _TRACER = _of_torch("timeline", "TorchTimelines"), _of_torch("tracer", "TorchTracer")
 
 
 class NvidiaDevice:
@@ -35,8 +50,8 @@ class NvidiaDevice:
         name: the user's name for it.
         restore: ranges of locked clocks to restore.
         time_source: the GPU's time; wall-clock time by default.
-        launcher: makes the launcher of tasks for the GPU with a UUID; by default PyTorch's, imported on first use.
-        bursts: makes the runner of bursts for the GPU with a UUID; by default PyTorch's, imported on first use.
+        launcher: makes the launcher of tasks for the GPU with a UUID.
+        bursts: makes the runner of bursts, likewise.
         phases: makes what runs kernels and counts cycles, likewise.
         tracer: makes what shows when a switch takes effect, likewise; it is given the clock of the device's time.
     """
@@ -49,10 +64,10 @@ class NvidiaDevice:
         *,
         restore: Restore | None = None,
         time_source: TimeSource | None = None,
-        launcher: Callable[[str], Launcher] | None = None,
-        bursts: Callable[[str], TorchBursts] | None = None,
-        phases: Callable[[str], TorchTimelines] | None = None,
-        tracer: Callable[[str, Callable[[], float]], Tracer] | None = None,
+        launcher: Callable[[str], Launcher] = _LAUNCHER,
+        bursts: Callable[[str], TorchBursts] = _BURSTS,
+        phases: Callable[[str], TorchTimelines] = _PHASES,
+        tracer: Callable[[str, Callable[[], float]], Tracer] = _TRACER,
     ) -> None:
         self.nvml, self.handle = nvml, handle
         uuid = text_of(nvml.call("nvmlDeviceGetUUID", handle))
@@ -62,10 +77,7 @@ class NvidiaDevice:
         self.time: TimeSource = time_source or WallTime()
         self.sensors = NvidiaSensors(nvml, handle)
         self.clocks = clocks_of(NvidiaSetter(nvml, handle, uuid), restore)
-        self._launcher = launcher or _torch_launcher
-        self._bursts = bursts or _torch_bursts
-        self._phases = phases or _torch_phases
-        self._make_tracer = tracer or _torch_tracer
+        self._launcher, self._bursts, self._phases, self._make_tracer = launcher, bursts, phases, tracer
 
     @cached_property
     def launcher(self) -> Launcher:
@@ -140,31 +152,3 @@ def handle_of(nvml: Nvml, name: str) -> Any:
             f"{name}: is partitioned into MIG instances, for which NVIDIA reports no power of their own; use a whole GPU"
         )
     return handle
-
-
-def _torch_launcher(uuid: str) -> Launcher:
-    from wastenot.devices.torch.devices import torch_device
-    from wastenot.devices.torch.launcher import TorchLauncher
-
-    return TorchLauncher(torch_device(uuid))
-
-
-def _torch_bursts(uuid: str) -> TorchBursts:
-    from wastenot.devices.torch.bursts import TorchBursts
-    from wastenot.devices.torch.devices import torch_device
-
-    return TorchBursts(torch_device(uuid))
-
-
-def _torch_phases(uuid: str) -> TorchTimelines:
-    from wastenot.devices.torch.devices import torch_device
-    from wastenot.devices.torch.timeline import TorchTimelines
-
-    return TorchTimelines(torch_device(uuid))
-
-
-def _torch_tracer(uuid: str, now_s: Callable[[], float]) -> Tracer:
-    from wastenot.devices.torch.devices import torch_device
-    from wastenot.devices.torch.tracer import TorchTracer
-
-    return TorchTracer(torch_device(uuid), now_s)

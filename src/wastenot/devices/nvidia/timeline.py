@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -52,16 +53,6 @@ class NvidiaTimelines:
             self._sleep(total.period_s + total.delay_s + _LATE_S)
         after_c = self._sensors.temperature_c()
         logs = dict(zip((channel.name for channel in self.channels), self._poller.readings(), strict=True))
-        return Timeline(
-            ran.phase,
-            ran.subject,
-            ran.calls,
-            ran.begin_s,
-            ran.end_s,
-            ran.core_mhz,
-            logs,
-            ran.round_trips,
-            None if before_c is None or after_c is None else (before_c, after_c),
-            (self._sensors.processes() or 0) > 1,
-            ran.counted_mhz,
-        )
+        temperature_c = None if before_c is None or after_c is None else (before_c, after_c)
+        shared = (self._sensors.processes() or 0) > 1
+        return replace(ran, readings=logs, temperature_c=temperature_c, shared=shared)

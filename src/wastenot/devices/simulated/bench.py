@@ -119,15 +119,7 @@ class Bench:
 
     def round_trips(self, times: int, clock: GpuClockModel) -> tuple[RoundTrip, ...]:
         """Read a clock of the GPU."""
-        trips = []
-        for _ in range(times):
-            ways_s = 0.5 * clock.read_s + self.rng.exponential(0.5 * clock.read_jitter_s, 2) if clock.read_s else (0, 0)
-            before = self.now_s()
-            self.engine.advance(float(ways_s[0]))
-            gpu_s = float(clock.at(self.engine.now_s))
-            self.engine.advance(float(ways_s[1]))
-            trips.append(RoundTrip(before, gpu_s, self.engine.now_s))
-        return tuple(trips)
+        return tuple(round_trip(self.engine, clock, self.rng) for _ in range(times))
 
     def play(self, history: PowerHistory, end_s: float, from_s: float) -> Mapping[str, Readings]:
         """Run a history of power, and wait for the readings that cover its end.
@@ -169,3 +161,14 @@ class Bench:
         if self.has_log:
             return Readings(self.physics.preset.dynamics.gpu_clock.at(stamp_s), power)
         return Readings(stamp_s + self.rng.uniform(0.0, _POLL_S, len(stamp_s)), power)
+
+
+def round_trip(engine: Engine, clock: GpuClockModel, rng: np.random.Generator) -> RoundTrip:
+    """Read a clock of the GPU; in wall time that takes as long as it takes."""
+    ways_s = 0.5 * clock.read_s + rng.exponential(0.5 * clock.read_jitter_s, 2) if clock.read_s else (0.0, 0.0)
+    engine.advance(0.0)
+    before_s = engine.now_s
+    engine.advance(float(ways_s[0]))
+    gpu_s = float(clock.at(engine.now_s))
+    engine.advance(float(ways_s[1]))
+    return RoundTrip(before_s, gpu_s, engine.now_s)

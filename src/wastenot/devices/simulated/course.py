@@ -27,24 +27,6 @@ _LEAST_S = 1e-9  # shorter times are not worth running, and could not be added t
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """How a job differs from what it was planned as, from one of its iterations on.
-
-    Attributes:
-        from_iteration: the first one that differs.
-        slower: extra time relative to that at the default clocks, for a kernel whose core clock is lowered to 0; less in
-            proportion for others. See :meth:`Course.slower_by`.
-        locked: extra time relative to that at the default clocks, wherever a clock or a limit is set.
-        work: ratio of its work, as with another batch size.
-    """
-
-    from_iteration: int = 0
-    slower: float = 0.0
-    locked: float = 0.0
-    work: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
 class Spread:
     """How iterations of a job differ from each other.
 
@@ -109,7 +91,6 @@ class Course:
         order: indices of the tasks, in the order in which an iteration runs their calls.
         places: indices into ``order`` at which there are markers, ascending, the first 0.
         spread: how iterations differ.
-        changes: what is different from some iteration on.
         seed: of what differs.
     """
 
@@ -121,15 +102,14 @@ class Course:
         places: Sequence[int],
         *,
         spread: Spread = STEADY,
-        changes: Sequence[Change] = (),
         seed: tuple[int, ...] = (0,),
     ) -> None:
         self._physics, self._tasks = physics, tuple(tasks)
         self._order = np.asarray(order, dtype=np.intp)
         self._places = [*places, len(self._order)]
-        self._spread, self._changes = spread, tuple(changes)
+        self._spread = spread
         self._rng = np.random.default_rng([*seed, 83])
-        self._tables: dict[tuple[Setting, int, float, float], _Table] = {}
+        self._tables: dict[tuple[Setting, int], _Table] = {}
         self._wander = [float(self._rng.standard_normal()), float(self._rng.standard_normal())]
         self._place, self._call, self._part = 0, 0, 0.0  # the next marker; the call that runs, and how much of it has run
         self._ran_s = 0.0
@@ -188,18 +168,10 @@ class Course:
 
     def until(self, setting: Setting, temperature_c: float) -> tuple[list[float], list[float]]:
         """Time and energy until each call of an iteration at one setting, without what differs from one to the next."""
-        table = self._tabulate(setting, temperature_c, self._now.slower, self._now.locked)
+        table = self._tabulate(setting, temperature_c)
         return table.until_s, table.until_j
 
-    def slower_by(self, setting: Setting, slowdown: float, temperature_c: float) -> float:
-        """The value of :attr:`Change.slower` with which an iteration at a setting takes longer by a fraction."""
-        plain = self._tabulate(setting, temperature_c, 0.0, 0.0).until_s[-1]
-        return slowdown * plain / (self._tabulate(setting, temperature_c, 1.0, 0.0).until_s[-1] - plain)
-
     # ---- inside ----------------------------------------------------------------------------------------------
-
-    def _change(self) -> Change:
-        return next((each for each in reversed(self._changes) if each.from_iteration <= self.iteration), Change())
 
     def _end(self) -> None:
         auto = self._table(AUTO, self._temperature_c)
@@ -212,11 +184,10 @@ class Course:
         spread = self._spread
         self.iteration, self._place, self._call, self._part = iteration, 0, 0, 0.0
         self._began_s, self._used_j = self._ran_s, 0.0
-        self._now = self._change()
         kept, new = spread.memory, math.sqrt(1.0 - spread.memory**2)
         for index in range(2):
             self._wander[index] = kept * self._wander[index] + new * float(self._rng.standard_normal())
-        self._slower = self._now.work * math.exp(spread.time * self._wander[0])
+        self._slower = math.exp(spread.time * self._wander[0])
         self._hotter = math.exp(spread.power * self._wander[1])
         if spread.pause_every and iteration and iteration % spread.pause_every == 0:
             self._pause_s = spread.pause_s
@@ -241,24 +212,23 @@ class Course:
         )
 
     def _table(self, setting: Setting, temperature_c: float) -> _Table:
-        key = (setting, round(temperature_c / _BIN_C), self._now.slower, self._now.locked)
+        key = (setting, round(temperature_c / _BIN_C))
         if key not in self._tables:
-            self._tables[key] = self._tabulate(setting, key[1] * _BIN_C, self._now.slower, self._now.locked)
+            self._tables[key] = self._tabulate(setting, key[1] * _BIN_C)
         return self._tables[key]
 
-    def _tabulate(self, setting: Setting, temperature_c: float, slower: float, locked: float) -> _Table:
+    def _tabulate(self, setting: Setting, temperature_c: float) -> _Table:
         points = [self._physics.operating_point(task, setting, temperature_c) for task in self._tasks]
-        time_s = np.array([point.time_s for point in points])
         core_mhz = np.array([point.core_mhz for point in points])
-        if slower:
-            auto_mhz = [self._physics.operating_point(task, AUTO, temperature_c).core_mhz for task in self._tasks]
-            time_s = time_s * (1.0 + slower * np.maximum(1.0 - core_mhz / np.array(auto_mhz), 0.0))
-        if not setting.is_auto:
-            time_s = time_s * (1.0 + locked)
+        time_s = self._times_s(points, setting, temperature_c)
         energy_j = time_s * np.array([point.power_w for point in points])
         throttled = any(point.throttled for point in points)
         until_s, until_j, until_mhz = (self._until(each) for each in (time_s, energy_j, time_s * core_mhz))
         return _Table(until_s, until_j, until_mhz, points[0].memory_mhz, throttled)
+
+    def _times_s(self, points: Sequence[OperatingPoint], setting: Setting, temperature_c: float) -> FloatArray:
+        """Time of a call of each kernel at its operating point."""
+        return np.array([point.time_s for point in points])
 
     def _until(self, each: FloatArray) -> list[float]:
         """Sums over the calls before each call of an iteration, of what each kernel has."""

@@ -12,8 +12,7 @@ import numpy as np
 
 from wastenot.core.errors import BadInputError, CannotRunError, ClocksRefusedError
 from wastenot.core.setting import AUTO, Setting
-from wastenot.devices.laps_at_end import LapsAtEnd
-from wastenot.devices.protocol import Identity, Task, TaskRun
+from wastenot.devices.protocol import Identity, LapsAtEnd, Task, TaskRun
 from wastenot.devices.simulated.engine import Engine
 from wastenot.devices.simulated.physics import OperatingPoint
 from wastenot.devices.simulated.sensors import SimulatedSensors

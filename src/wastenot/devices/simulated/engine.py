@@ -281,11 +281,6 @@ class Engine:
         power_w = mean_power_w(bounds, np.array(self._energies_j[first : first + len(bounds)]))
         return float(lag_of(bounds, power_w, moment_s, lag_s, power_w[0]))
 
-    def next_change_s(self) -> float:
-        """When the next request takes effect, or makes kernels pause; infinite where none is in flight."""
-        moments = (moment for change in self._in_flight for moment in (change.pauses_s, change.arrives_s))
-        return min((moment for moment in moments if moment > self.now_s), default=math.inf)
-
     def clocks_in_effect(self) -> tuple[float, float] | None:
         """Core and memory clock of the running task, in MHz."""
         return None if self._point is None else (self._point.core_mhz, self._point.memory_mhz)

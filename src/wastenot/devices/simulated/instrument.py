@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -19,21 +18,6 @@ from wastenot.devices.simulated.regulator import RegulatedClock
 from wastenot.devices.simulated.trace import Parts, Steady, Trace, trace
 from wastenot.devices.timeline import Subject
 from wastenot.workloads.kernel import KernelSpec
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Execution:
-    """One execution, exactly.
-
-    Attributes:
-        time_s: its time.
-        mean_w: mean power by channel.
-        power_w: power by channel over equal parts of it; shape (parts,).
-    """
-
-    time_s: float
-    mean_w: Mapping[str, float]
-    power_w: Mapping[str, FloatArray]
 
 
 class SimulatedInstrument:
@@ -70,19 +54,6 @@ class SimulatedInstrument:
         for kernel in burst.kernels:
             self._steady(kernel)
         yield PreparedBurst(partial(self._run, burst))
-
-    def truth(self, burst: Burst) -> tuple[Execution, ...]:
-        """Every execution of a burst without randomness, at the current temperature and clocks, for tests."""
-        exact = self._trace(burst, None, self._bench.new_clock(82) if self._regulated else None)
-        logs = self._bench.logs
-        names, weights = [log.name for log in logs], np.stack([log.weights for log in logs])
-        executions = []
-        for begin, end in zip(exact.begin_s.tolist(), exact.end_s.tolist(), strict=True):
-            bounds = np.linspace(begin, end, 33)
-            power_w = weights @ exact.history.mean_w(bounds[:-1], bounds[1:], self._idle().as_array()).T
-            mean_w = dict(zip(names, power_w.mean(axis=1).tolist(), strict=True))
-            executions.append(Execution(end - begin, mean_w, dict(zip(names, power_w, strict=True))))
-        return tuple(executions)
 
     def _run(self, burst: Burst, rest_s: float) -> BurstRun:
         before = self.round_trips(5)

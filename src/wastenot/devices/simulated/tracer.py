@@ -8,14 +8,15 @@ from contextlib import contextmanager
 import numpy as np
 
 from wastenot.core.arrays import FloatArray
-from wastenot.core.errors import CannotRunError, DeviceError
+from wastenot.core.errors import CannotRunError
 from wastenot.core.setting import AUTO
 from wastenot.devices.clock_fit import fit_clocks
 from wastenot.devices.instrument import RoundTrip
 from wastenot.devices.protocol import Task
+from wastenot.devices.simulated.bench import round_trip
 from wastenot.devices.simulated.engine import Engine, History
 from wastenot.devices.simulated.preset import Preset
-from wastenot.devices.tracer import Load, Trace
+from wastenot.devices.tracer import Load, Trace, TracedRun
 from wastenot.workloads.kernel import KernelSpec, Op
 
 _ITERATION_S: dict[Load, float] = {"core": 30e-6, "memory": 60e-6, "power_limit": 100e-6}  # at the default clocks, about
@@ -42,12 +43,12 @@ class SimulatedTracer:
         self._tasks: dict[Load, Task] = {}
 
     @contextmanager
-    def start(self, load: Load, seconds: float) -> Iterator[SimulatedTracedRun]:
+    def start(self, load: Load, seconds: float) -> Iterator[TracedRun]:
         """Run iterations until the context exits; a simulated GPU runs them for as long as that takes."""
         task = self._task(load)
         trips = self._round_trips()
         self._engine.start(task)
-        run = SimulatedTracedRun()
+        run = TracedRun()
         try:
             yield run
         finally:
@@ -96,30 +97,8 @@ class SimulatedTracer:
         return moment_s, np.concatenate([[0.0], np.cumsum(done)])
 
     def _round_trips(self) -> list[RoundTrip]:
-        """Read the GPU's timer some times; in wall time that takes as long as it takes."""
-        clock, trips = self._timer, []
-        for _ in range(_TRIPS):
-            ways_s = 0.5 * clock.read_s + self._rng.exponential(max(0.5 * clock.read_jitter_s, 1e-9), 2)
-            self._engine.advance(0.0)
-            before_s = self._engine.now_s
-            self._engine.advance(float(ways_s[0]))
-            gpu_s = float(clock.at(self._engine.now_s))
-            self._engine.advance(float(ways_s[1]))
-            trips.append(RoundTrip(before_s, gpu_s, self._engine.now_s))
-        return trips
-
-
-class SimulatedTracedRun:
-    """Iterations on the engine."""
-
-    ended: Trace | None = None
-
-    @property
-    def trace(self) -> Trace:
-        """What was seen of them."""
-        if self.ended is None:
-            raise DeviceError("a trace is only available once the run has ended")
-        return self.ended
+        """Read the GPU's timer some times."""
+        return [round_trip(self._engine, self._timer, self._rng) for _ in range(_TRIPS)]
 
 
 def _iteration(load: Load, size: float) -> Task:

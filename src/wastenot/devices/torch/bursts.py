@@ -39,7 +39,6 @@ class TorchBursts:
 
     Args:
         device: PyTorch's name of the GPU, such as ``cuda:0``.
-        seed: seed of the kernels' random data.
         now_s: the host's clock.
 
     Raises:
@@ -50,9 +49,8 @@ class TorchBursts:
 
     resolution_s = RESOLUTION_S
 
-    def __init__(self, device: str, *, seed: int = 0, now_s: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(self, device: str, *, now_s: Callable[[], float] = time.perf_counter) -> None:
         self._device = find_torch_device(device)
-        self._seed, self._now_s = seed, now_s
         with torch.cuda.device(self._device):
             self._stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
             self._clock = EventClock(new_event, torch.cuda.Stream(self._device), now_s)  # type: ignore[no-untyped-call]
@@ -103,7 +101,7 @@ class TorchBursts:
         try:
             with torch.cuda.device(self._device):
                 prepared = [
-                    calls[kernel.name] if kernel.name in calls else prepare(kernel, str(self._device), 1, seed=self._seed)[0]
+                    calls[kernel.name] if kernel.name in calls else prepare(kernel, str(self._device), 1)[0]
                     for kernel in burst.kernels
                 ]
                 for index in range(torch.cuda.device_count()):

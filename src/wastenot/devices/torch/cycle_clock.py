@@ -10,7 +10,7 @@ NVML's clock is a sample that is up to 100 ms old; this one is exact over any in
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+import time
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -132,12 +132,12 @@ class CycleStamps:
         moment_s = np.where(missing, np.nan, 1e-9 * (raw[:, :, 1] - start).astype(np.float64))
         return Stamps(np.asarray(np.nanmean(moment_s, axis=1)), cycles, moment_s)
 
-    def round_trip(self, now_s: Callable[[], float]) -> tuple[float, int, float]:
+    def round_trip(self) -> tuple[float, int, float]:
         """Record a stamp on an idle GPU: host time before, number of the stamp, host time after."""
-        before_s = now_s()
+        before_s = time.perf_counter()
         number = self.record()
         torch.cuda.current_stream(self.device).synchronize()
-        return before_s, number, now_s()
+        return before_s, number, time.perf_counter()
 
     def _tried(self) -> ClockStamps:
         stream = torch.cuda.current_stream(self.device)
@@ -204,16 +204,31 @@ def _compiled(device: str) -> tuple[Any, Any]:
     """The kernel compiled for a GPU, and the driver's function that launches it."""
     from torch.cuda import _utils
 
-    compile_kernel = getattr(torch.cuda, "_compile_kernel", None)
     library: Any = getattr(_utils, "_get_gpu_runtime_library", None) or getattr(_utils, "_get_cuda_library", None)
-    if compile_kernel is None or library is None:
+    return compiled(_SOURCE, _KERNEL, device, "counting cycles"), library().cuLaunchKernel
+
+
+def compiled(source: str, kernel: str, device: str, doing: str) -> Any:
+    """A kernel of CUDA C++ compiled for a GPU by PyTorch.
+
+    Args:
+        source: of the kernel.
+        kernel: its name.
+        device: PyTorch's name of the GPU.
+        doing: what it is needed for, for messages.
+
+    Raises:
+        MissingExtraError: this PyTorch cannot compile kernels.
+    """
+    compile_kernel = getattr(torch.cuda, "_compile_kernel", None)
+    if compile_kernel is None:
         raise MissingExtraError(
-            f"counting cycles needs PyTorch 2.8 or later, which compiles small kernels itself; this is {torch.__version__}"
+            f"{doing} needs PyTorch 2.8 or later, which compiles small kernels itself; this is {torch.__version__}"
         )
     try:
         with torch.cuda.device(device):
-            return compile_kernel(_SOURCE, _KERNEL), library().cuLaunchKernel
+            return compile_kernel(source, kernel)
     except (RuntimeError, OSError) as error:
         raise MissingExtraError(
-            f"counting cycles needs NVRTC, CUDA's compiler in PyTorch's wheels, which failed: {first_line(error)}"
+            f"{doing} needs NVRTC, CUDA's compiler in PyTorch's wheels, which failed: {first_line(error)}"
         ) from None

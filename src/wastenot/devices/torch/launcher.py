@@ -1,4 +1,4 @@
-"""Runs tasks with PyTorch: on a GPU as CUDA graphs back to back, on a CPU eagerly."""
+"""Runs tasks with PyTorch on a GPU, as CUDA graphs back to back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from wastenot.devices.torch.host_stamps import HostStamps
     from wastenot.devices.torch.launch_clocks import LaunchClocks
-    from wastenot.devices.torch.task_run import GpuRun, HostRun
+    from wastenot.devices.torch.task_run import GpuRun
 
 _ORDINARY = "one operation"  # not worth a note
 _CACHES = 3.0  # total size of a kernel's buffers relative to the L2 cache, at least
@@ -31,8 +31,7 @@ class TorchLauncher:
     """Runs tasks on one PyTorch device.
 
     Args:
-        device: PyTorch's name of the device, such as ``cuda:0`` or ``cpu``.
-        seed: seed of the kernels' random data.
+        device: PyTorch's name of the device, such as ``cuda:0``.
 
     Raises:
         MissingExtraError: PyTorch is not installed, or was built without CUDA.
@@ -40,9 +39,8 @@ class TorchLauncher:
         DeviceError: PyTorch finds no GPU.
     """
 
-    def __init__(self, device: str, *, seed: int = 0) -> None:
+    def __init__(self, device: str) -> None:
         self.device = find_torch_device(device)
-        self._seed = seed
         self._stream: torch.cuda.Stream | None = None
         self._stamps: HostStamps | None = None
         self._not_counted: tuple[str, ...] = ()  # why cycles cannot be counted
@@ -63,21 +61,19 @@ class TorchLauncher:
         return True
 
     @contextmanager
-    def start(self, task: Task) -> Iterator[GpuRun | HostRun]:
+    def start(self, task: Task) -> Iterator[GpuRun]:
         """Run a task back to back until the context exits; then wait for what is queued and free its memory.
 
         Raises:
             CannotRunError: a kernel has no operation, or the device lacks the memory.
             DeviceError: the device failed.
         """
-        from wastenot.devices.torch.task_run import GpuRun
         from wastenot.workloads.operations.analytical import release_memory
 
         run = self._begin(task)
         try:
             run.feed()
-            if isinstance(run, GpuRun):
-                run.feed_from_a_thread()
+            run.feed_from_a_thread()
             yield run
         finally:
             try:
@@ -85,11 +81,11 @@ class TorchLauncher:
             finally:
                 release_memory(self.device)
 
-    def _begin(self, task: Task) -> GpuRun | HostRun:
+    def _begin(self, task: Task) -> GpuRun:
         from wastenot.workloads.operations.analytical import out_of_memory, release_memory
 
         try:
-            return self._begin_on_host(task) if self.device.type == "cpu" else self._begin_on_gpu(task)
+            return self._begin_on_gpu(task)
         except CannotRunError as error:
             reason = str(error)
         except RuntimeError as error:
@@ -107,12 +103,6 @@ class TorchLauncher:
             f"{self._free_bytes() / 1e9:,.3g} GB free on {self.device}; use a smaller batch or sequence"
         )
 
-    def _begin_on_host(self, task: Task) -> HostRun:
-        from wastenot.devices.torch.task_run import HostRun
-
-        program = Program(task, str(self.device), seed=self._seed)
-        return HostRun(program.run, program.notes)
-
     def _begin_on_gpu(self, task: Task) -> GpuRun:
         import torch
 
@@ -121,7 +111,7 @@ class TorchLauncher:
         with torch.cuda.device(self.device):
             self._stream = self._stream or torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
             l2_bytes = torch.cuda.get_device_properties(self.device).L2_cache_size
-            program = Program(task, str(self.device), l2_bytes=l2_bytes, free_bytes=self._free_bytes(), seed=self._seed)
+            program = Program(task, str(self.device), l2_bytes=l2_bytes, free_bytes=self._free_bytes())
             torch.cuda.synchronize(self.device)
             torch.cuda.empty_cache()
             launch, clocks = make_launch(program, self._stream), self._launch_clocks(self._stream)
@@ -152,19 +142,18 @@ class Program:
         device: PyTorch's name of the device.
         l2_bytes: size of its L2 cache; 0 where it does not matter.
         free_bytes: its free memory; 0 where unknown.
-        seed: seed of the random data.
 
     Raises:
         CannotRunError: a kernel cannot be run, or the device lacks the memory.
     """
 
-    def __init__(self, task: Task, device: str, *, l2_bytes: int = 0, free_bytes: int = 0, seed: int = 0) -> None:
+    def __init__(self, task: Task, device: str, *, l2_bytes: int = 0, free_bytes: int = 0) -> None:
         self._order = task.order
         alone = len(self._order) == 1
         self._ready: list[list[Callable[[], object]]] = []
         for kernel, times in task.steps:
             copies = copies_of(kernel, l2_bytes, free_bytes, None if alone else times)
-            self._ready.append(prepare(kernel, device, copies, seed=seed))
+            self._ready.append(prepare(kernel, device, copies))
         self._held: list[list[object]] = [[None] * len(calls) for calls in self._ready]
         self._next = [0] * len(self._ready)
         self.notes = _notes(task, self._ready)

@@ -1,4 +1,4 @@
-"""Tasks running back to back: queued ahead on a GPU, as CUDA graphs where possible, or run directly on the host.
+"""Tasks running back to back: queued ahead on a GPU, as CUDA graphs where possible.
 
 host     feed        feed              feed
 queue    [▮▮▮▮▮▮▮▮▮▮]                             about 0.2 s of work, in launches of about 20 ms
@@ -32,7 +32,6 @@ NOT_COUNTED = "by the driver: the GPU's timer is too coarse to count cycles agai
 _AHEAD_S = 0.2  # of work in the queue
 _LEAST_AHEAD = 2  # launches in the queue
 _LONGEST_FEED_S = 0.05
-_HOST_FEED_S = 0.02
 _FEEDER_PAUSE_S = 0.002
 
 
@@ -175,7 +174,9 @@ class GpuRun:
                 for (first, begin), (last, end) in pairwise(self._marks)
                 if last > first
             )
-            self._note_clocks()
+            if self._clocks is not None:
+                counted = all(lap.core_mhz is not None for lap in self._laps)
+                self.how += f"; core clock {COUNTED if counted else NOT_COUNTED}"
         except RuntimeError as error:
             raise gpu_failed(error) from None
         finally:
@@ -194,11 +195,6 @@ class GpuRun:
             if self._clocks is not None:
                 self._clocks.ended()
 
-    def _note_clocks(self) -> None:
-        if self._clocks is not None:
-            counted = all(lap.core_mhz is not None for lap in self._laps)
-            self.how += f"; core clock {COUNTED if counted else NOT_COUNTED}"
-
     def _clock_over(self, first: int, last: int) -> tuple[float | None, float | None]:
         return (None, None) if self._clocks is None else self._clocks.over(first, last)
 
@@ -216,63 +212,6 @@ def gpu_failed(error: RuntimeError) -> DeviceError:
 def new_event() -> torch.cuda.Event:
     """An event with timing."""
     return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-
-
-class HostRun:
-    """A task that runs on the host while it is fed; a lap's time is the time spent in its calls.
-
-    Args:
-        call: runs the task once.
-        notes: how its kernels run.
-
-    Attributes:
-        how: one line that describes how it runs.
-    """
-
-    def __init__(self, call: Callable[[], None], notes: tuple[str, ...]) -> None:
-        self.how = "; ".join(("eager: on the CPU", *notes))
-        self._call: Callable[[], None] | None = call
-        self._calls = 0
-        self._busy_s = 0.0
-        self._marks: list[tuple[int, float]] = []
-        self._ended = False
-
-    @property
-    def call_s(self) -> float:
-        """Mean time of a call so far."""
-        return self._busy_s / self._calls if self._calls else 0.0
-
-    def feed(self) -> None:
-        """Run calls for about 20 ms, at least one."""
-        began = now = time.perf_counter()
-        while self._call is not None:
-            self._call()
-            self._calls += 1
-            now = time.perf_counter()
-            if now - began >= _HOST_FEED_S:
-                break
-        self._busy_s += now - began
-
-    def mark(self) -> None:
-        """End the current lap and begin the next."""
-        self._marks.append((self._calls, self._busy_s))
-
-    @property
-    def completed(self) -> int:
-        """Number of whole calls since the first mark."""
-        return self._calls - self._marks[0][0] if self._marks else 0
-
-    @property
-    def laps(self) -> tuple[Lap, ...]:
-        """Laps with at least one whole call, once the run has ended."""
-        if not self._ended:
-            return ()
-        return tuple(Lap(last - first, end - begin) for (first, begin), (last, end) in pairwise(self._marks) if last > first)
-
-    def close(self) -> None:
-        """Release everything but the laps."""
-        self._call = None
-        self._ended = True
 
 
 _LAUNCH_S = 0.02

@@ -12,9 +12,8 @@ those of the clock in effect.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -24,7 +23,7 @@ from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.core.errors import BadInputError, CannotRunError, DeviceError, first_line
 from wastenot.devices.instrument import RoundTrip
 from wastenot.devices.protocol import Task
-from wastenot.devices.timeline import REST, Data, Phase, Subject
+from wastenot.devices.timeline import REST, Data, Phase, Subject, Timeline
 from wastenot.devices.torch.cycle_clock import CycleStamps
 from wastenot.devices.torch.devices import find_torch_device
 from wastenot.devices.torch.launcher import Program
@@ -43,30 +42,11 @@ _MOST_SKIPPED = 0.5
 _SPARSITY = 0.8  # fraction of zeros in sparse data
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Groups:
-    """Groups of calls as they ran; arrays of shape (groups,). Times are by the GPU's timer.
-
-    The fields are those of :class:`~wastenot.devices.timeline.Timeline`.
-    """
-
-    phase: IndexArray
-    subject: IndexArray
-    calls: IndexArray
-    begin_s: FloatArray
-    end_s: FloatArray
-    core_mhz: FloatArray
-    counted_mhz: FloatArray
-    round_trips: tuple[RoundTrip, ...]
-
-
 class TorchTimelines:
     """Runs subjects in phases on one GPU with PyTorch.
 
     Args:
         device: PyTorch's name of the device, such as ``cuda:0``.
-        seed: seed of the kernels' random data.
-        now_s: the host's clock.
 
     Raises:
         MissingExtraError: PyTorch was built without CUDA, or cannot compile kernels.
@@ -74,11 +54,10 @@ class TorchTimelines:
         DeviceError: PyTorch finds no GPU, or its cycles cannot be counted.
     """
 
-    def __init__(self, device: str, *, seed: int = 0, now_s: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(self, device: str) -> None:
         self._device = find_torch_device(device)
         if self._device.type != "cuda":
             raise BadInputError(f"device '{device}': cycles are counted on GPUs, such as cuda:0")
-        self._seed, self._now_s = seed, now_s
         with torch.cuda.device(self._device):
             self._stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
             with torch.cuda.stream(self._stream):
@@ -117,12 +96,12 @@ class TorchTimelines:
             free_bytes = torch.cuda.mem_get_info(self._device)[0] // len(subjects)
             l2_bytes = torch.cuda.get_device_properties(self._device).L2_cache_size
             task = Task.of_kernel(subject.kernel)
-            program = Program(task, str(self._device), l2_bytes=l2_bytes, free_bytes=free_bytes, seed=self._seed)
+            program = Program(task, str(self._device), l2_bytes=l2_bytes, free_bytes=free_bytes)
             if subject.data != "random":
                 change_data(program.arguments(), subject.data, subject.kernel.name)
             torch.cuda.synchronize(self._device)
             launches.append(launch_of(program, self._stream, group_s))
-        return PreparedSubjects(launches, self._stamps, self._stream, self._now_s)
+        return PreparedSubjects(launches, self._stamps, self._stream)
 
 
 class PreparedSubjects:
@@ -132,22 +111,15 @@ class PreparedSubjects:
         launches: of each subject, one group of calls.
         stamps: of the cycle counters.
         stream: to queue on.
-        now_s: the host's clock.
     """
 
-    def __init__(
-        self,
-        launches: Sequence[Launch],
-        stamps: CycleStamps,
-        stream: torch.cuda.Stream,
-        now_s: Callable[[], float],
-    ) -> None:
-        self._launches, self._stamps, self._stream, self._now_s = launches, stamps, stream, now_s
+    def __init__(self, launches: Sequence[Launch], stamps: CycleStamps, stream: torch.cuda.Stream) -> None:
+        self._launches, self._stamps, self._stream = launches, stamps, stream
         self.call_s = tuple(launch.seconds / launch.calls for launch in launches)
         self.how = "; ".join(dict.fromkeys(launch.how for launch in launches))
 
-    def run(self, phases: Sequence[Phase]) -> Groups:
-        """Run phases one after another.
+    def run(self, phases: Sequence[Phase]) -> Timeline:
+        """Run phases one after another; neither power nor temperature is read.
 
         Raises:
             BadInputError: there are more groups than a run can hold.
@@ -167,10 +139,10 @@ class PreparedSubjects:
             return 0
         return max(1, round(phase.seconds / self._launches[phase.subject].seconds))
 
-    def _run(self, phases: Sequence[Phase]) -> Groups:
+    def _run(self, phases: Sequence[Phase]) -> Timeline:
         stamps = self._stamps
         stamps.restart()
-        trips = [stamps.round_trip(self._now_s) for _ in range(_ROUND_TRIPS)]
+        trips = [stamps.round_trip() for _ in range(_ROUND_TRIPS)]
         ran: list[tuple[int, int, int, int, int]] = []
         queue = _Queue(self._stream)
         last: int | None = None
@@ -194,22 +166,24 @@ class PreparedSubjects:
                 ran.append((index, phase.subject, launch.calls, first, last - ended))
                 queue.added(launch.seconds)
         self._stream.synchronize()
-        trips += [stamps.round_trip(self._now_s) for _ in range(_ROUND_TRIPS)]
+        trips += [stamps.round_trip() for _ in range(_ROUND_TRIPS)]
         found = stamps.read()
         table = np.array(ran, dtype=np.intp).reshape(-1, 5)
         begin, end = table[:, 3], table[:, 3] + 1
         counted = found.clock_mhz(begin, end) if ran else np.empty(0)
         looked = np.flatnonzero(table[:, 4])
         seen = found.clock_mhz(end[looked], end[looked] + 1) if len(looked) else np.empty(0)
-        return Groups(
+        return Timeline(
             table[:, 0],
             table[:, 1],
             table[:, 2],
             found.time_s[begin] + stamps.quality.cost_s,
             found.time_s[end],
             counted * clock_over_counted(table[:, 1], counted, looked, seen),
-            counted,
+            {},
             tuple(RoundTrip(before, float(found.time_s[number]), after) for before, number, after in trips),
+            None,
+            counted_mhz=counted,
         )
 
 

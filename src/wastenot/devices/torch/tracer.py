@@ -12,17 +12,17 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import torch
 
-from wastenot.core.errors import BadInputError, DeviceError, MissingExtraError, first_line
+from wastenot.core.errors import BadInputError, DeviceError, first_line
 from wastenot.devices.clock_fit import fit_clocks
 from wastenot.devices.instrument import RoundTrip
+from wastenot.devices.torch.cycle_clock import compiled
 from wastenot.devices.torch.devices import find_torch_device
-from wastenot.devices.tracer import Load, Trace
+from wastenot.devices.tracer import Load, Trace, TracedRun
 
 _KERNEL = "wastenot_iterations"
 # Arguments are pointers and 32-bit integers, which is what PyTorch's launcher passes.
@@ -108,7 +108,7 @@ class TorchTracer:
         if self._device.type != "cuda":
             raise BadInputError(f"device '{device}': iterations are traced on GPUs, such as cuda:0")
         self._now_s = now_s
-        self._kernel = _compiled(str(self._device))
+        self._kernel = compiled(_SOURCE, _KERNEL, str(self._device), "tracing iterations")
         properties = torch.cuda.get_device_properties(self._device)
         self._multiprocessors = int(properties.multi_processor_count)
         with torch.cuda.device(self._device):
@@ -121,7 +121,7 @@ class TorchTracer:
         self._work: dict[Load, int] = {}
 
     @contextmanager
-    def start(self, load: Load, seconds: float) -> Iterator[TorchTracedRun]:
+    def start(self, load: Load, seconds: float) -> Iterator[TracedRun]:
         """Run iterations for so long; leaving the context waits until they have ended.
 
         Raises:
@@ -137,7 +137,7 @@ class TorchTracer:
                 self._launch(notes, load, seconds + _MARGIN_S, work)
         except RuntimeError as error:
             raise DeviceError(f"{self._device}: iterations cannot be run: {first_line(error)}") from None
-        run = TorchTracedRun()
+        run = TracedRun()
         try:
             yield run
         finally:
@@ -182,19 +182,6 @@ class TorchTracer:
         return RoundTrip(before_s, 1e-9 * int(notes[0, 1].item()), after_s)
 
 
-class TorchTracedRun:
-    """Iterations on the GPU."""
-
-    ended: Trace | None = None
-
-    @property
-    def trace(self) -> Trace:
-        """What was seen of them."""
-        if self.ended is None:
-            raise DeviceError("a trace is only available once the run has ended")
-        return self.ended
-
-
 def _trace(notes: Any, trips: list[RoundTrip]) -> Trace:
     if len(notes) < 2:
         raise DeviceError("no iteration was timed; is another program using the GPU?")
@@ -205,19 +192,3 @@ def _trace(notes: Any, trips: list[RoundTrip]) -> Trace:
     fit = fit_clocks(moved)
     cycles, lasted_ns = np.diff(notes[:, 0]), np.maximum(np.diff(notes[:, 1]), 1)
     return Trace(fit.host(gpu_s), 1e3 * cycles / lasted_ns, fit.error_s)
-
-
-@lru_cache(maxsize=8)
-def _compiled(device: str) -> Any:
-    compile_kernel = getattr(torch.cuda, "_compile_kernel", None)
-    if compile_kernel is None:
-        raise MissingExtraError(
-            f"tracing iterations needs PyTorch 2.8 or later, which compiles small kernels; this is {torch.__version__}"
-        )
-    try:
-        with torch.cuda.device(device):
-            return compile_kernel(_SOURCE, _KERNEL)
-    except (RuntimeError, OSError) as error:
-        raise MissingExtraError(
-            f"tracing iterations needs NVRTC, CUDA's compiler in PyTorch's wheels, which failed: {first_line(error)}"
-        ) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,9 +13,10 @@ from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from wastenot.workloads.capturing.passes import Passes
-from wastenot.workloads.capturing.work import Described, base_name, describe
+from wastenot.workloads.capturing.work import base_name, describe
 from wastenot.workloads.kernel import Call, KernelSpec
 from wastenot.workloads.operations.signature import Signature, flat_tensors, sign, storage_of, why_opaque
+from wastenot.workloads.parts import Work
 
 VIEWS = "views and allocations, which run nothing on the device"
 READ_BACK = "values read back to the host"
@@ -36,7 +37,7 @@ class _Kind:
     op: str
     name: str
     pass_name: str
-    described: Described
+    work: Work
     arguments: str
     on_accelerator: bool
     count: int = 0
@@ -146,22 +147,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _kernel(item: _Kind, taken: set[str]) -> KernelSpec:
-    work = item.described
-    name = _unique(f"{item.pass_name}_{_readable(item.op, item.name)}{_sizes_text(work)}", taken)
-    return KernelSpec(
-        name=name,
-        label=item.name.strip("_"),
-        op=work.op,
-        shape=work.shape,
-        flops=work.flops,
-        bytes_read=work.bytes_read,
-        bytes_written=work.bytes_written,
-        pass_name=item.pass_name,
-        block=None,
-        count=item.count,
-        call=Call(item.op, item.arguments),
-        element_bytes=work.element_bytes,
-    )
+    name = _unique(f"{item.pass_name}_{_readable(item.op, item.name)}{_sizes_text(item.work)}", taken)
+    placed = item.work.placed(name, item.name.strip("_"), item.pass_name, None, item.count)
+    return replace(placed, call=Call(item.op, item.arguments))
 
 
 def _readable(op: str, name: str) -> str:
@@ -169,7 +157,7 @@ def _readable(op: str, name: str) -> str:
     return name.strip("_") if namespace == "aten" else f"{namespace}_{name.strip('_')}"
 
 
-def _sizes_text(work: Described) -> str:
+def _sizes_text(work: Work) -> str:
     sizes = work.shape
     if work.op == "gemm":
         batches, m, n, k = sizes

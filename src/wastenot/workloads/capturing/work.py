@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,6 +11,7 @@ from torch.utils.flop_counter import flop_registry, sdpa_flop_count
 
 from wastenot.workloads.kernel import Op
 from wastenot.workloads.operations.signature import extent, flat_tensors, storage_of
+from wastenot.workloads.parts import Work
 
 _FACTORS = {
     "mm": (0, 1), "bmm": (0, 1), "addmm": (1, 2), "baddbmm": (1, 2), "_scaled_mm": (0, 1), "_int_mm": (0, 1),
@@ -55,19 +55,7 @@ _ERROR_FUNCTION_FLOPS = 6.0  # of its series, beyond a tanh
 _FUSED_STEP_FLOPS = 12.0
 
 
-@dataclass(frozen=True, slots=True)
-class Described:
-    """What one call of an operation does; see :class:`wastenot.workloads.kernel.KernelSpec`."""
-
-    op: Op
-    shape: tuple[int, ...]
-    flops: float
-    bytes_read: float
-    bytes_written: float
-    element_bytes: int
-
-
-def describe(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Described:
+def describe(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Work:
     """Describe an operation that has just run.
 
     Args:
@@ -84,7 +72,7 @@ def describe(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any)
     floating = [tensor for tensor in tensors if tensor.is_floating_point()] or tensors
     widest = max(floating, key=lambda tensor: tensor.numel(), default=None)
     element_bytes = 0 if widest is None else widest.itemsize
-    return Described(op, shape, _flops(func, name, op, args, kwargs, out), read, written, element_bytes)
+    return Work(op, shape, _flops(func, name, op, args, kwargs, out), read, written, element_bytes)
 
 
 def base_name(func: Any) -> str:

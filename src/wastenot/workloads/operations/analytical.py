@@ -146,4 +146,4 @@ def _fused(calls: Sequence[PreparedCall]) -> Sequence[PreparedCall]:
         if isinstance(error, RuntimeError) and (out_of_memory(error) or isinstance(error, torch.AcceleratorError)):
             raise
         return [replace(call, how=f"{call.how}: not compiled ({first_line(error)[:100]})") for call in calls]
-    return [replace(call, function=compiled, how="compiled", reference=first.function) for call in calls]
+    return [replace(call, function=compiled, how="compiled") for call in calls]

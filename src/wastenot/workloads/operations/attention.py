@@ -5,6 +5,9 @@ On a CPU, which has one of its own, all of them run that.
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -19,11 +22,8 @@ _WIDEST_HEAD = {"flash": 256, "cudnn": 128, "efficient": 1024}
 
 def attention(kernel: KernelSpec, make: Buffers) -> PreparedCall:
     """Attention; each head's tokens lie one after another."""
-    query, key, value = _inputs(kernel, make)
-    causal = _causal(kernel, 4.0)
-    if not make.on_gpu:
-        return PreparedCall(_flash_on_cpu, (query, key, value, causal))
-    return PreparedCall(_FORWARD[attention_backend(kernel)], (query, key, value, causal))
+    forward = partial(_forward, attention_backend(kernel) if make.on_gpu else "cpu")
+    return PreparedCall(forward, (*_inputs(kernel, make), _causal(kernel, 4.0)))
 
 
 def attention_backward(kernel: KernelSpec, make: Buffers) -> PreparedCall:
@@ -31,24 +31,19 @@ def attention_backward(kernel: KernelSpec, make: Buffers) -> PreparedCall:
     query, key, value = _inputs(kernel, make)
     causal = _causal(kernel, 10.0)
     grad = make.normal(*query.shape)
-    if not make.on_gpu:
-        out, logarithm = _flash_on_cpu(query, key, value, causal)
-        return PreparedCall(_flash_backward_on_cpu, (grad, query, key, value, out, logarithm, causal))
     aten, inputs = torch.ops.aten, (grad, query, key, value)
-    backend = attention_backend(kernel)
+    backend = attention_backend(kernel) if make.on_gpu else "cpu"
+    out, logarithm, *saved = _forward(backend, query, key, value, causal)
+    if backend == "cpu":
+        arguments = (*inputs, out, logarithm, 0.0, causal)
+        return PreparedCall(aten._scaled_dot_product_flash_attention_for_cpu_backward, arguments)
     if backend == "efficient":
-        out, logarithm, *random = aten._scaled_dot_product_efficient_attention(query, key, value, None, True, 0.0, causal)
-        wanted = [True, True, True, False]
-        arguments = (*inputs, None, out, logarithm, *random, 0.0, wanted, causal)
+        arguments = (*inputs, None, out, logarithm, *saved, 0.0, [True, True, True, False], causal)
         return PreparedCall(aten._scaled_dot_product_efficient_attention_backward, arguments)
+    queries_at, keys_at, most_queries, most_keys, *random, _ = saved
     if backend == "cudnn":
-        found = aten._scaled_dot_product_cudnn_attention(query, key, value, None, True, 0.0, causal, False)
-        out, logarithm, queries_at, keys_at, most_queries, most_keys, *random, _ = found
-        saved = (out, logarithm, *random, None, queries_at, keys_at, most_queries, most_keys, 0.0, causal)
-        return PreparedCall(aten._scaled_dot_product_cudnn_attention_backward, (*inputs, *saved))
-    out, logarithm, _, _, most_queries, most_keys, *random, _ = aten._scaled_dot_product_flash_attention(
-        query, key, value, 0.0, causal
-    )
+        arguments = (*inputs, out, logarithm, *random, None, queries_at, keys_at, most_queries, most_keys, 0.0, causal)
+        return PreparedCall(aten._scaled_dot_product_cudnn_attention_backward, arguments)
     arguments = (*inputs, out, logarithm, None, None, most_queries, most_keys, 0.0, causal, *random)
     return PreparedCall(aten._scaled_dot_product_flash_attention_backward, arguments)
 
@@ -74,31 +69,15 @@ def _causal(kernel: KernelSpec, flops_a_score: float) -> bool:
     return kernel.flops < _CAUSAL * flops_a_score * heads * queries * keys * width
 
 
-def _flash(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> tuple[Tensor, Tensor]:
-    out, logarithm, *_ = torch.ops.aten._scaled_dot_product_flash_attention(query, key, value, 0.0, causal)
-    return out, logarithm
-
-
-def _cudnn(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> tuple[Tensor, Tensor]:
-    found = torch.ops.aten._scaled_dot_product_cudnn_attention(query, key, value, None, True, 0.0, causal, False)
-    return found[0], found[1]
-
-
-def _efficient(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> tuple[Tensor, Tensor]:
-    found = torch.ops.aten._scaled_dot_product_efficient_attention(query, key, value, None, True, 0.0, causal)
-    return found[0], found[1]
-
-
-_FORWARD = {"flash": _flash, "cudnn": _cudnn, "efficient": _efficient}
-
-
-def _flash_on_cpu(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> tuple[Tensor, Tensor]:
-    out, logarithm = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(query, key, value, 0.0, causal)
-    return out, logarithm
-
-
-def _flash_backward_on_cpu(
-    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, logarithm: Tensor, causal: bool
-) -> object:
-    backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
-    return backward(grad, query, key, value, out, logarithm, 0.0, causal)
+def _forward(backend: str, query: Tensor, key: Tensor, value: Tensor, causal: bool) -> tuple[Any, ...]:
+    """The output, the logarithms of the sums of each row, and what else the gradient needs."""
+    aten: Any = torch.ops.aten
+    if backend == "efficient":
+        found = aten._scaled_dot_product_efficient_attention(query, key, value, None, True, 0.0, causal)
+    elif backend == "cudnn":
+        found = aten._scaled_dot_product_cudnn_attention(query, key, value, None, True, 0.0, causal, False)
+    elif backend == "cpu":
+        found = aten._scaled_dot_product_flash_attention_for_cpu(query, key, value, 0.0, causal)
+    else:
+        found = aten._scaled_dot_product_flash_attention(query, key, value, 0.0, causal)
+    return tuple(found)

@@ -18,14 +18,12 @@ class PreparedCall:
         arguments: tensors that belong to this call alone, and sizes.
         how: how it runs, such as ``one operation`` or ``compiled``.
         parts: number of operations in eager PyTorch; more than one is worth compiling to a single kernel.
-        reference: the same in eager PyTorch, to compare with where ``function`` is something else.
     """
 
     function: Callable[..., object]
     arguments: tuple[object, ...]
     how: str = "one operation"
     parts: int = 1
-    reference: Callable[..., object] | None = None
 
     def __call__(self) -> object:
         """Run it once."""

@@ -27,7 +27,7 @@ def softmax(kernel: KernelSpec, make: Buffers) -> PreparedCall:
     if triton is None:
         return several(causal_softmax, scores, parts=4)
     out = torch.zeros_like(scores)  # above the diagonal it stays so
-    return PreparedCall(triton.causal_softmax, (scores, out), _TRITON, reference=_causal_softmax_of_first)
+    return PreparedCall(triton.causal_softmax, (scores, out), _TRITON)
 
 
 def softmax_backward(kernel: KernelSpec, make: Buffers) -> PreparedCall:
@@ -42,8 +42,7 @@ def softmax_backward(kernel: KernelSpec, make: Buffers) -> PreparedCall:
         return several(causal_softmax_backward, grad, causal_softmax(scores), parts=6)
     probabilities = triton.causal_softmax(scores, torch.zeros_like(scores))
     out = scores  # its room is free again
-    reference = _causal_softmax_backward_of_first
-    return PreparedCall(triton.causal_softmax_backward, (grad, probabilities, out), _TRITON, reference=reference)
+    return PreparedCall(triton.causal_softmax_backward, (grad, probabilities, out), _TRITON)
 
 
 def cross_entropy(kernel: KernelSpec, make: Buffers) -> PreparedCall:
@@ -77,14 +76,6 @@ def cross_entropy_and_gradient(logits: Tensor, targets: Tensor) -> tuple[Tensor,
     hit = torch.arange(logits.shape[-1], device=logits.device) == target
     grad = ((wide - logarithm).exp() - hit.float()) / logits.shape[0]
     return loss, grad.to(logits.dtype)
-
-
-def _causal_softmax_of_first(scores: Tensor, _out: Tensor) -> Tensor:
-    return causal_softmax(scores)
-
-
-def _causal_softmax_backward_of_first(grad: Tensor, probabilities: Tensor, _out: Tensor) -> Tensor:
-    return causal_softmax_backward(grad, probabilities)
 
 
 def _visible(scores: Tensor) -> Tensor:
