@@ -95,8 +95,11 @@ def listing(
     *,
     shown: int | None = None,
     rest: str = "more",
+    fold: Fold | None = None,
+    group: Callable[[Item], str | None] = lambda _: None,
+    note_of: Callable[[Item], str | None] = lambda _: None,
 ) -> Table:
-    """A table with a row for each item.
+    """A table with a row for each item: the one way that tables are made of what they list.
 
     Args:
         title: of the table.
@@ -105,14 +108,23 @@ def listing(
         note: what is left out, or how to read it.
         shown: rows that stay in sight; by default all.
         rest: what the others are called.
+        fold: the same, said in full.
+        group: of an item's row.
+        note_of: an item's row.
     """
     there = [each for each in columns if not each.optional or any(each.value(item) is not None for item in items)]
     return Table(
         title,
         tuple(Column(each.title, each.numeric) for each in there),
         tuple(
-            Row(None, tuple(each.shown(item) for each in there), tuple(each.value(item) for each in there)) for item in items
+            Row(
+                group(item),
+                tuple(each.shown(item) for each in there),
+                tuple(each.value(item) for each in there),
+                note_of(item),
+            )
+            for item in items
         ),
         note,
-        Fold(shown, f"{len(items) - shown:,} {rest}") if shown is not None and len(items) > shown else None,
+        Fold(shown, f"{len(items) - shown:,} {rest}") if shown is not None and len(items) > shown else fold,
     )
