@@ -77,7 +77,11 @@ def provenance(card: Card, **numbers: object) -> dict[str, str]:
 
 def _fitted(card: Card, found: CalibratedGpu) -> dict[str, str]:
     errors = "; ".join(map(str, found.report.errors))
-    return provenance(card, points=found.report.points, kernels=found.report.kernels, errors=errors)
+    held = found.report.errors[-1]  # kernels held out
+    return provenance(
+        card, points=found.report.points, kernels=found.report.kernels, errors=errors, held_time=held.time.mean,
+        held_energy=held.energy.mean,
+    )  # fmt: skip
 
 
 def rtx_3080_ti(found: CalibratedGpu) -> Preset:

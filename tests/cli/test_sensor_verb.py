@@ -78,3 +78,11 @@ def test_refusals(wastenot, arguments, says):
     (wastenot.folder / "bare.toml").write_text(preset_toml(bare))
     assert says in wastenot.refuse("device", "sensor", *arguments, "--out", "no.json")
     assert not (wastenot.folder / "no.json").exists()
+
+
+def test_simulated_gpus_are_listed_with_how_far_they_were_off(wastenot):
+    listed = json.loads(wastenot("device", "list", "--json").out)["simulated"]
+    assert {"sim:a100", "sim:b200", "sim:h100", "sim:h200"} < {each["device"] for each in listed}
+    shown = wastenot("device", "list").out
+    assert all(each["device"] in shown for each in listed)
+    assert "never compared with a card" in " ".join(shown.split())

@@ -101,6 +101,7 @@ def test_every_preset_says_where_its_numbers_come_from(name):
         "switching",
         "noise",
         "sensors",
+        "held_out",
     } <= set(preset.provenance)
     assert parse_preset(preset_toml(preset).encode(), name) == preset
     assert not preset.kernels  # measured data of others is not shipped

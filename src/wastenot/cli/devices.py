@@ -1,4 +1,4 @@
-"""Verbs on devices: sensor, reset. Doctor has a file of its own."""
+"""Verbs on devices: list, sensor, reset. Doctor has a file of its own."""
 
 from __future__ import annotations
 
@@ -13,6 +13,38 @@ from wastenot.terminal.options import DeviceOption, JsonOption, SeedOption, pars
 
 if TYPE_CHECKING:
     from wastenot.meters.sensors.identity import SensorIdentity, Sensors
+
+
+def list_(as_json: JsonOption = False) -> None:
+    """List the simulated GPUs, and what each is worth."""
+    from wastenot.devices.simulated.basis import preset_names
+    from wastenot.devices.simulated.preset import find_preset
+    from wastenot.pages.table import Listed, listing
+    from wastenot.terminal.output import console, print_json
+    from wastenot.terminal.tables import rich_table
+
+    presets = [find_preset(name) for name in preset_names()]
+    if as_json:
+        shown = [
+            {
+                "device": f"sim:{each.name}", "model": each.model, "basis": each.basis, "provenance": each.provenance,
+                "core_mhz": [each.clocks.core_from_mhz, each.clocks.core_to_mhz], "memory_mhz": each.clocks.memory_mhz,
+                "power_limits_w": each.power_limits_w,
+            }
+            for each in presets
+        ]  # fmt: skip
+        print_json("devices", {"simulated": shown})
+        return
+    columns = (
+        Listed("Device", lambda each: f"sim:{each.name}", numeric=False),
+        Listed("GPU", lambda each: each.model, numeric=False),
+        Listed("Core clocks, MHz", lambda each: f"{each.clocks.core_from_mhz:g}–{each.clocks.core_to_mhz:g}"),
+        Listed("Limit, W", lambda each: each.power_limits_w[1], lambda watts: f"{watts:g}"),
+        Listed("Mean error on data held out", lambda each: each.provenance["held_out"], numeric=False),
+        Listed("Rests on", lambda each: each.basis, numeric=False),
+    )
+    console().print(rich_table(listing("Simulated GPUs", presets, columns), ("Core clocks, MHz", "Limit, W", "GPU")))
+    typer.echo("Real GPUs of this machine: wastenot doctor")
 
 
 def sensor(

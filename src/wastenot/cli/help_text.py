@@ -147,6 +147,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "wastenot device latency --device nvidia:0 --allow-clock-control --dry-run",
     ),
     "device calibrate": ("wastenot device calibrate --study my.db --out my-gpu.toml",),
+    "device list": ("wastenot device list",),
     "device reset": ("wastenot device reset",),
     "reproduce": ("wastenot reproduce --out reproduction",),
 }

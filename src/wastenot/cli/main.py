@@ -79,6 +79,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "serve control": serve_control.serve_control,
     "study import": studies.import_,
     "study export": studies.export,
+    "device list": devices.list_,
     "device sensor": devices.sensor,
     "device latency": latency.latency,
     "device calibrate": calibrate.calibrate,
