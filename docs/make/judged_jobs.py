@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import altair as alt
 import numpy as np
 
 from benchmarks.kept import DATA
-from docs.make.page import Page, png, read_json, table
+from docs.make.page import Page, read_json, table
 
 ETA = 0.5
 SHOWN = ("default", "grid search", "Zeus", "wastenot", "oracle")
-OVERLAPPING = ("Zeus", "Zeus here", "wastenot")
-DRAWN = {"Zeus": "#eb6834", "wastenot": "#2a78d6", "oracle": "#8a8880"}
 
 
 def read(name: str) -> dict[str, Any]:
@@ -63,42 +60,8 @@ def energy() -> str:
     return table("job | default | best pair | energy | Zeus' choice | energy | wastenot's choice | energy", lines)
 
 
-def overlap() -> str:
-    """Where runs overlap, by load."""
-    lines = []
-    for row in read("overlap-v100")["rows"]:
-        cells = [f"{number(mean)} ± {number(error)}" for mean, error in (row["regret"][name] for name in OVERLAPPING)]
-        lines.append([f"{row['load']:g}", row["job"], f"{row['others']:.1f}", *cells])
-    return table(f"load | job | others in flight | {' | '.join(OVERLAPPING)}", lines)
-
-
 def pair(choice: list[float]) -> str:
     return f"{choice[0]:,.0f} at {choice[1]:.0f} W"
 
 
-def curves() -> bytes:
-    """Regret by recurrence."""
-    points = [
-        {"job": row["job"], "policy": name, "recurrence": at, "regret": value}
-        for row in rows()
-        for name in DRAWN
-        for at, value in zip(row["at"], row["policies"][name]["curve"], strict=True)
-    ]
-    color = alt.Color("policy:N", scale=alt.Scale(domain=list(DRAWN), range=list(DRAWN.values())), title=None)
-    lines = (
-        alt.Chart(alt.Data(values=points))
-        .mark_line(strokeWidth=2, clip=True)
-        .encode(x=alt.X("recurrence:Q"), y=alt.Y("regret:Q", title="regret, runs of the best pair"), color=color)
-        .properties(width=230, height=150)
-    )
-    facets = lines.facet(facet=alt.Facet("job:N", title=None, sort=[row["job"] for row in rows()]), columns=3)
-    return png(facets.resolve_scale(x="independent", y="independent"))
-
-
-PAGES = (
-    Page(
-        "jobs-evaluation",
-        {"regret": regret, "ratios": ratios, "energy": energy, "overlap": overlap},
-        {"jobs-regret.png": curves},
-    ),
-)
+PAGES = (Page("judged-jobs", {"regret": regret, "ratios": ratios, "energy": energy}),)
