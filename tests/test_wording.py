@@ -1,4 +1,4 @@
-"""Counts have the right number, no two words run together where a text is written in parts, and pages use the field's words."""
+"""Counts have the right number, no words run together where a text is written in parts, and pages use the field's words."""
 
 import io
 import re

@@ -26,10 +26,8 @@ from wastenot.profiles.runs import TimedRun, on_host_clock
 from wastenot.profiles.surface import Surface, fit_surface
 
 RUNS = DATA / "h200" / "fingrav"
-ALONE, FIRST, PAIR = "GPU-ab2c43fa", "GPU-5b450c73", "GPU-28638b72"  # cards
+ALONE, FIRST = "GPU-ab2c43fa", "GPU-5b450c73"  # cards
 KERNELS = ("gemm-8192", "gemm-4096", "gemm-2048", "gemv-8192", "gemv-4096", "gemv-2048")
-KINDS = ("all-gather", "all-reduce")
-SIZES = ("64KB", "128KB", "512MB", "1GB")
 LONG_S, SETTLED_S, LATE_S = 0.1, 0.5, 0.012
 
 
@@ -210,11 +208,6 @@ def six_kernels() -> dict[str, Measured]:
     return {kernel: alone(kernel) for kernel in KERNELS}
 
 
-def collectives() -> dict[str, Measured]:
-    """The collectives over two cards by name."""
-    return {f"{kind}-{size}": runs_on(PAIR, f"{kind}-{size}") for kind in KINDS for size in SIZES}
-
-
 def watts(value: float | None) -> str:
     """Watts in a table."""
     return "" if value is None else f"{value:.0f} W"
@@ -266,67 +259,6 @@ def between(values: list[float], digits: int) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def takeaways() -> str:
-    """The paper's takeaways on the H200."""
-    six, pairs = six_kernels(), collectives()
-    large = [pairs[f"{kind}-{size}"] for kind in KINDS for size in SIZES[2:]]
-    gemms = [six[name] for name in KERNELS[:3]]
-
-    def drops(of: list[Measured]) -> str:
-        found = [100.0 * (1.0 - one.steady.power_w / one.early.power_w) for one in of if one.steady]
-        return f"{min(found):.0f} to {max(found):.0f} %"
-
-    same = max(abs(one.slower) for one in large)
-    first = pairs["all-gather-512MB"]
-    assert first.steady is not None
-    compute = [one.steady.power_w - one.memory for one in gemms if one.steady and one.memory is not None]
-    stream, collective = six["gemv-8192"], [one.memory for one in large if one.memory is not None]
-    less = 100.0 * (1.0 - gemms[2].early.power_w / gemms[0].early.power_w)
-    slower = [one.slower for one in gemms]
-    after = runs_on(FIRST, "gemm-2048-after-gemm-8192x12")
-    rest = runs_on(FIRST, "gemm-2048")
-    change = 100.0 * (after.early.power_w / rest.early.power_w - 1.0)
-    longer = 100.0 * (after.early_us / rest.early_us - 1.0)
-    heavy = [
-        100.0 * (runs_on(card, name).early.power_w / runs_on(card, "gemm-8192").early.power_w - 1.0)
-        for card, name in ((ALONE, "gemm-8192-after-gemm-2048x700"), (FIRST, "gemm-8192-after-gemv-8192x600"))
-    ]
-    return table(
-        "takeaway | on H200s | number",
-        [
-            [
-                "1. Similar execution times can show very different power",
-                f"**Partly.** Large collectives draw {drops(large)} less after half a second than in the first 26 ms, in the same "
-                f"time within {same:.1f} %. The power of GEMMs falls by {drops(gemms)}, but their time rises by {min(slower):.0f} to "
-                f"{max(slower):.0f} %, because of the power limit. A GEMV hardly changes",
-                f"all-gather 512 MB: {first.early.power_w:.0f} → {first.steady.power_w:.0f} W at {first.early_us:,.0f} → "
-                f"{first.steady_us:,.0f} µs",
-            ],
-            [
-                "2. Power scales with work, other components are stressed",
-                f"**Holds.** GEMMs draw more than GEMVs, these more than collectives; memory draws {stream.memory:.0f} W for the "
-                f"streaming GEMV and {min(collective):.0f} to {max(collective):.0f} W for large collectives, "
-                f"{min(one.memory or 0 for one in gemms):.0f} to {max(one.memory or 0 for one in gemms):.0f} W for GEMMs",
-                f"{gemms[0].early.power_w:.0f}, {stream.early.power_w:.0f}, {first.early.power_w:.0f} W",
-            ],
-            [
-                "3. Compute-light and compute-heavy kernels show similar compute power",
-                "**Holds at the power limit, not before.** Total minus memory power in steady state: "
-                f"{', '.join(f'{one:.0f}' for one in compute)} W (8192, 4096, 2048); from rest gemm-2048 draws {less:.0f} % less than "
-                "gemm-8192",
-                f"{', '.join(f'{one:.0f}' for one in compute)} W",
-            ],
-            [
-                "4. Light kernels are affected by what precedes them, heavy ones are not",
-                f"**Holds, in the opposite direction.** After heavy ones gemm-2048 draws {-change:.0f} % less and takes {longer:.0f} % "
-                "longer, because the regulator still holds the clock down. On the paper's GPU light kernels draw more. gemm-8192 "
-                f"changes by {min(heavy):.0f} to {max(heavy):.0f} %, which is within the errors",
-                f"{signed(change, 0)} % (gemm-2048), {signed(max(heavy), 0)} % (gemm-8192)",
-            ],
-        ],
-    )
-
-
 def points_of(measured: Measured) -> list[dict[str, object]]:
     """Readings of short and long runs, for the figure."""
     rows: list[dict[str, object]] = [
@@ -371,7 +303,7 @@ def readings_chart() -> bytes:
 PAGES = (
     Page(
         "fingrav",
-        {"kernels": kernel_table, "regulator": regulator, "takeaways": takeaways},
+        {"kernels": kernel_table, "regulator": regulator},
         {"h200-fingrav.png": readings_chart},
     ),
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from statistics import median
 from typing import Any
 
 import altair as alt
@@ -20,7 +19,6 @@ from wastenot.workloads.build import build_workload
 
 H200 = DATA / "h200"
 LATEST = "gpt3-xl-4"
-CHANGED = ("softmax", "softmax_backward")  # kernels that are others since run 4
 
 
 Trials = dict[str, dict[str, str]]
@@ -73,46 +71,6 @@ def range_of(kernels: list[dict[str, Any]], what: str) -> str:
     """From the lowest to the highest value."""
     values = [row[what] for row in kernels]
     return f"{min(values):,.0f} to {max(values):,.0f}"
-
-
-def cards() -> str:
-    """How the cards of runs 1 and 4 differ."""
-    first, latest = trials_of("gpt3-xl-1"), trials_of(LATEST)
-    counts = {kernel.name: kernel.count for kernel in build_workload("gpt3-xl").kernels}
-    apart = {name: change_of(first[name], latest[name]) for name in counts}
-    large = [name for name in counts if "gemm" in name and float(latest[name]["time_s"]) > 1e-3]
-    free = [
-        name for name in counts
-        if name not in CHANGED and all(float(run[name]["throttled_share"]) == 0.0 for run in (first, latest))
-    ]  # fmt: skip
-    slower = sorted((name for name in free if apart[name][0] > 5.0), key=lambda name: apart[name][0])
-    same = [name for name in free if name not in slower]
-    mhz = [float(latest[name]["core_mhz"]) - float(first[name]["core_mhz"]) for name in large]
-    (first_s, first_j), (latest_s, _) = iteration("gpt3-xl-1"), iteration(LATEST)
-    softmax_s = sum(counts[name] * (float(first[name]["time_s"]) - float(latest[name]["time_s"])) for name in CHANGED)
-    llama_s, llama_j = iteration("llama-8b-training")
-
-    def between(names: list[str], which: int) -> str:
-        values = [apart[name][which] for name in names]
-        return f"{signed(min(values), 1)} to {signed(max(values), 1)} %"
-
-    power = median(apart[name][1] for name in free)
-    others = " and ".join(f"`{name}` {signed(apart[name][0], 1)} %" for name in slower)
-    return filled(
-        f"Cards differ. The card of run 1 took {1e3 * first_s:.0f} ms and {first_j:.0f} J: {between(large, 0)} time in GEMMs "
-        f"of more than a millisecond, held at clocks {np.median(mhz):.0f} MHz lower (median). In the {len(free)} kernels that "
-        f"the limit held on neither card, it drew {between(free, 1)} power (median {signed(power, 1)} %); {len(same)} of them "
-        f"took {between(same, 0)} time, but {others}. (The causal softmax kernel also changed, which accounts for "
-        f"{1e3 * softmax_s:.1f} of the {1e3 * (first_s - latest_s):.0f} ms.) The kernels of Llama 8B training (batch 4 × 1,024, "
-        f"flash attention, on another card) take {1e3 * llama_s:.0f} ms and {llama_j:.0f} J per iteration, "
-        f"{llama_j / llama_s:.0f} W on average."
-    )
-
-
-def change_of(one: dict[str, str], other: dict[str, str]) -> tuple[float, float]:
-    """Time and power of one trial relative to another's, in per cent."""
-    time = float(one["time_s"]) / float(other["time_s"])
-    return 100.0 * (time - 1.0), 100.0 * (float(one["energy_j"]) / float(other["energy_j"]) / time - 1.0)
 
 
 def never_fitted() -> str:
@@ -225,7 +183,7 @@ PAGES = (
     Page(
         "h200",
         {
-            "watts": watts, "cards": cards, "never-fitted": never_fitted, "apply-overhead": apply_overhead, "pipeline": pipeline,
+            "watts": watts, "never-fitted": never_fitted, "apply-overhead": apply_overhead, "pipeline": pipeline,
             "job": job,
         },
         {"h200-kernels.png": kernel_chart},

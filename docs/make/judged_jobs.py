@@ -50,18 +50,4 @@ def ratios() -> str:
     return table(f"η | {' | '.join(job.split('/')[0] for job in jobs)} | mean of these | all jobs together", lines)
 
 
-def energy() -> str:
-    """Of the choice against the default, as Zeus states its saving."""
-    lines = []
-    for row in rows():
-        chosen = [row["policies"][name] for name in ("Zeus", "wastenot")]
-        cells = [cell for each in chosen for cell in (pair(each["choice"]), f"{each['energy']:.3f}")]
-        lines.append([row["job"], f"{row['default']:,}", pair(row["best"]), f"{row['best_energy']:.3f}", *cells])
-    return table("job | default | best pair | energy | Zeus' choice | energy | wastenot's choice | energy", lines)
-
-
-def pair(choice: list[float]) -> str:
-    return f"{choice[0]:,.0f} at {choice[1]:.0f} W"
-
-
-PAGES = (Page("judged-jobs", {"regret": regret, "ratios": ratios, "energy": energy}),)
+PAGES = (Page("judged-jobs", {"regret": regret, "ratios": ratios}),)

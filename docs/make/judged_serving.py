@@ -114,28 +114,11 @@ def cluster() -> str:
     return table(" | ".join(["policy", *heads]), lines) + "\n" + filled(said, 120)
 
 
-def emergencies() -> str:
-    """What becomes of each service in each event, over seeds."""
-    runs: dict[tuple[str, str], dict[str, list[dict[str, Any]]]] = {}
-    for each in read_json(SERVING / "cluster-emergencies.json")["recoveries"]:
-        runs.setdefault((each["service"], each["event"]), {}).setdefault(each["policy"], []).append(each)
-    rows = []
-    for (service, event), policies in runs.items():
-        row = [service, event]
-        for run in policies.values():
-            back = [each["back_s"] for each in run]
-            least, most = f"{min(back):.0f}", f"{max(back):.0f}"
-            late = sum(each["late"] for each in run) / sum(each["came"] for each in run)
-            row += [least if least == most else f"{least} – {most}", percent(late)]
-        rows.append(row)
-    return table("service | event | what its GPUs can do: back after, s | late | ours: back after, s | late", rows)
-
-
 PAGES = (
     Page(
         "judged-serving",
         {
-            "h200-steps": steps, "policies": one_engine, "attack": attack, "cluster": cluster, "emergencies": emergencies,
+            "h200-steps": steps, "policies": one_engine, "attack": attack, "cluster": cluster,
         },
     ),
 )  # fmt: skip
