@@ -15,8 +15,10 @@ PORTABLE := tests/kernels/model tests/frontiers tests/kernels/natural tests/plan
   tests/cli/test_help.py tests/cli/test_completion.py tests/kernels/page/test_plan_page.py
 REPORT_READY := $(VENV)/.ready-report
 READY := $(VENV)/.ready
+# make docs-serve PORT=8123
+PORT ?= 8000
 
-.PHONY: demo test test-all test-lowest test-python check docs bench format clean
+.PHONY: demo test test-all test-lowest test-python check docs docs-serve bench format clean
 
 demo: $(REPORT_READY)
 	$(BIN)/wastenot demo
@@ -55,8 +57,14 @@ check: $(READY)
 	$(BIN)/python .ci/vendors.py
 
 docs: $(READY)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
-	@echo "The documentation is at $(CURDIR)/site/index.html"
+	@rm -rf site .cache
+	@said=$$($(BIN)/zensical build --strict 2>&1) || { echo "$$said"; exit 1; }
+	@echo "The documentation is in $(CURDIR)/site; make docs-serve serves it with its search"
+
+# Browsers search no pages that were opened as files.
+docs-serve: docs
+	@echo "Ctrl-C ends it."
+	@$(BIN)/python -u -m http.server --bind 127.0.0.1 --directory site $(PORT)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
@@ -79,4 +87,4 @@ $(READY): $(REPORT_READY)
 	@touch $(READY)
 
 clean:
-	rm -rf $(VENV) .venv-lowest .venv-python wastenot-demo site
+	rm -rf $(VENV) .venv-lowest .venv-python wastenot-demo site .cache

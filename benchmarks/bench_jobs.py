@@ -15,7 +15,7 @@ To know what that matters, Zeus' policy runs in our simulator as well. The trace
 
     python -m benchmarks.bench_jobs [--seeds 20] [--eta 0.5] [--write]
 
-``--write`` keeps what was found in ``data/jobs``, for ``docs/make/jobs_evaluation.py``.
+``--write`` keeps what was found in ``data/jobs``, for ``docs/make/judged_jobs.py``.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ confidence, and as if these numbers were true. Then both plans, and the default 
 through the same graph.
 Seeds from 5000 on, which nothing was tuned on; below 1000 some were looked at while the method was made.
 
-The rows are kept in data/pipelines/confidence.json, which docs/pipelines-stages.md is computed from.
+The rows are kept in data/pipelines/confidence.json, which docs/judged-pipelines.md is computed from.
 """
 
 from __future__ import annotations

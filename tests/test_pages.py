@@ -14,14 +14,12 @@ from docs.make.page import DOCS, IMAGES, blocks_of, packed, table, write_blocks
 
 EVERY = list(pages())
 PAGES = {page.name: page for _, page in EVERY}
-QUICK = ("cluster-simulator", "daemon", "dynamollm", "jobs", "jobs-evaluation", "pipelines-evaluation",
-         "pipelines-schedules", "serve-sim", "serving", "steer")  # fmt: skip
-SLOW = ("h200", "natural")
+QUICK = ("daemon", "jobs", "judged-jobs", "judged-pipelines", "judged-serving", "pipelines-schedules")
+SLOW = ("h200", "judged-kernels", "natural")
 FITTED = (
     "calibration",
     "fingrav",
-    "pipelines-stages",
-    "schedule",
+    "kernels",
 )  # fits and sweeps that other processors end elsewhere
 
 _NUMBER = re.compile(r"[+−-]?\d[\d,]*(?:\.\d+)?")
@@ -38,11 +36,6 @@ def test_a_page_says_nearly_what_fits_say(name: str) -> None:
     if name == "calibration" and not BESIDE.is_dir():
         pytest.skip("no measured sweeps")
     assert near(blocks_of(PAGES[name].path), PAGES[name].computed())
-
-
-def test_the_page_on_stages_shows_what_was_judged() -> None:
-    page = PAGES["pipelines-stages"]
-    assert blocks_of(page.path)["confidence"] == page.blocks["confidence"]()
 
 
 def test_every_block_has_a_recipe_and_no_other() -> None:
@@ -66,20 +59,20 @@ def test_the_list_shows_every_recipe_with_what_it_makes() -> None:
 
 
 def test_pages_blocks_and_pictures_are_made_by_name() -> None:
-    assert wanted_by("steer", EVERY) == (PAGES["steer"], None)
-    assert wanted_by("steer:attack", EVERY) == (PAGES["steer"], "attack")
-    assert wanted_by("steer-minute.png", EVERY) == (PAGES["steer"], "steer-minute.png")
-    with pytest.raises(SystemExit, match="'steer:minute'"):
-        wanted_by("steer:minute", EVERY)
+    assert wanted_by("judged-serving", EVERY) == (PAGES["judged-serving"], None)
+    assert wanted_by("judged-serving:attack", EVERY) == (PAGES["judged-serving"], "attack")
+    assert wanted_by("steer-minute.png", EVERY) == (PAGES["simulate"], "steer-minute.png")
+    with pytest.raises(SystemExit, match="'judged-serving:minute'"):
+        wanted_by("judged-serving:minute", EVERY)
 
 
 def test_the_runner_makes_what_is_named_and_says_what_it_cannot(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setattr("docs.make.page.IMAGES", tmp_path)
-    monkeypatch.setattr("docs.make.steer.BESIDE", tmp_path)
+    monkeypatch.setattr("docs.make.simulate.BESIDE", tmp_path)
     monkeypatch.setattr(sys, "argv", ["docs.make", "architecture.svg", "steer-minute.png"])
-    with pytest.raises(SystemExit, match=r"^steer is left out: .*AzureLLMInferenceTrace_conv\.csv"):
+    with pytest.raises(SystemExit, match=r"^simulate is left out: .*AzureLLMInferenceTrace_conv\.csv"):
         main()
-    assert capsys.readouterr().out.splitlines() == ["architecture: architecture.svg", "steer: steer-minute.png"]
+    assert capsys.readouterr().out.splitlines() == ["architecture: architecture.svg", "simulate: steer-minute.png"]
     assert [path.name for path in tmp_path.iterdir()] == ["architecture.svg"]
     assert (tmp_path / "architecture.svg").read_bytes() == (IMAGES / "architecture.svg").read_bytes()
 

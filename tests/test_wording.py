@@ -1,4 +1,4 @@
-"""Counts have the right number, and no two words run together where a text is written in parts."""
+"""Counts have the right number, no words run together where a text is written in parts, and pages use the field's words."""
 
 import io
 import re
@@ -11,7 +11,29 @@ import pytest
 from wastenot.core.suggest import nearest, suggestion
 from wastenot.core.wording import counted
 
-SRC = Path(__file__).parents[1] / "src" / "wastenot"
+ROOT = Path(__file__).parents[1]
+SRC = ROOT / "src" / "wastenot"
+# What README and pages do not say, and what they say instead; docs/glossary.md has the field's words.
+_INSTEAD = {
+    r"\b(?:keep|keeps|kept|keeping) the slowdown": "stays within the slowdown limit",
+    r"\b9\d(?:\.\d+)? % (?:of the requests )?in time\b": "99.7 % of requests met their deadlines",
+    r"\bleast energy in time\b": "lowest energy that meets the deadlines",
+    r"\b(?:jobs?|training) that comes? back\b": "recurring jobs",
+    r"\bgreatest clock": "maximum clock",
+    r"\bcomposed of (?:\w+ )?kernels\b": "estimated from kernel measurements",
+    r"\bas slow as (?:they|the device's) ": "at today's switching speed",
+    r"\bwhat the rest needs\b": "what faster switching would add",
+    r"\bwere switching free\b": "if switching were free",
+    r"\b(?:row|line|file|box) a (?:rank|kernel|stage)\b": "one row per rank",
+    r"\bknown well enough\b": "search finished",
+    r"\bmend(?:s|ed)?\b": "fix",
+    r"\bdrawn requests\b": "random requests",
+    r"\bso many\b": "X or N",
+    r"\b[Aa] plan at work\b|\b[Pp]uts? (?:a|the) plan to work\b": "applying a plan",
+    r"\b(?:goes|go) on\b": "continues",
+    r"\bthe whole way\b": "the whole loop",
+    r"\bseconds a kernel\b|\brequests a second\b|\bJ a token\b": "per",
+}
 # Where a text is over, or the next part begins with its own space.
 _GOES_ON = {("forecast.py", "only the default clocks (auto)")}
 
@@ -57,3 +79,21 @@ def test_the_nearest_name_counts_whatever_its_hyphens():
     assert nearest("xyz", ("gemm", "all-reduce")) is None
     assert suggestion("gemmm", ("gemm", "gelu")) == "did you mean 'gemm'? There are: gemm, gelu"
     assert suggestion("xyz", ("gemm", "gemv")) == "there are: gemm, gemv"
+
+
+def prose(page: str) -> str:
+    """A page without what programs print and people type: blocks of code, indented or fenced."""
+    return re.sub(r"^```.*?^```|^    .*?$", "", page, flags=re.MULTILINE | re.DOTALL)
+
+
+def test_pages_use_the_words_of_the_field():
+    assert prose("one\n```\ntwo\n```\n    three\nfour") == "one\n\n\nfour"
+    found = []
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        text = " ".join(prose(page.read_text()).split())
+        found += [
+            f"{page.name}: '{match[0]}': {better}"
+            for worse, better in _INSTEAD.items()
+            for match in re.finditer(worse, text)
+        ]
+    assert found == []

@@ -1,6 +1,6 @@
 """Makes what the docs show of data and of commands: ``python -m docs.make [--list] [NAME...]``.
 
-NAME is a page (``steer``), one of its blocks (``steer:policies``) or a picture (``steer-minute.png``). Without any, everything
+NAME is a page (``h200``), one of its blocks (``h200:watts``) or a picture (``steer-minute.png``). Without any, everything
 is made, long sweeps and fits included; ``--list`` shows what there is and where its recipe stands.
 """
 

@@ -15,7 +15,6 @@ import polars as pl
 
 from benchmarks.kept import DATA
 from docs.make.page import Page, filled, png, read_json, signed, table
-from testbed.h200_sensor import KERNELS as SENSOR_KERNELS, sensor_of
 from testbed.raw_runs import read_runs
 from wastenot.core.arrays import FloatArray
 from wastenot.devices.clock_fit import fit_clocks
@@ -27,10 +26,8 @@ from wastenot.profiles.runs import TimedRun, on_host_clock
 from wastenot.profiles.surface import Surface, fit_surface
 
 RUNS = DATA / "h200" / "fingrav"
-ALONE, FIRST, PAIR = "GPU-ab2c43fa", "GPU-5b450c73", "GPU-28638b72"  # cards
+ALONE, FIRST = "GPU-ab2c43fa", "GPU-5b450c73"  # cards
 KERNELS = ("gemm-8192", "gemm-4096", "gemm-2048", "gemv-8192", "gemv-4096", "gemv-2048")
-KINDS = ("all-gather", "all-reduce")
-SIZES = ("64KB", "128KB", "512MB", "1GB")
 LONG_S, SETTLED_S, LATE_S = 0.1, 0.5, 0.012
 
 
@@ -131,13 +128,6 @@ class Measured:
         """Mean time of an execution in short runs."""
         return self._execution_us(long=False, since_s=0.0)
 
-    def shifted(self, by_s: float) -> tuple[float, float]:
-        """Mean power of the first unit and of all of a short run, if readings were later by so much."""
-        channel = replace(self.response.channel, delay_s=self.response.channel.delay_s + by_s, delay_error_s=0.0)
-        kernels = int(self.short[0].kernel.max()) + 1
-        surface = fit_surface(self.explained, channel, kernels=kernels, own=kernels - 1)
-        return surface.mean(0, 1)[0], surface.mean(0, surface.units)[0]
-
     def readings(self, since_s: float) -> FloatArray:
         """Times and readings of long runs from a given time on; shape (readings, 2)."""
         found = [np.empty((0, 2))]
@@ -201,11 +191,6 @@ class Value:
     def __str__(self) -> str:
         return f"{self.power_w:.0f} ± {max(self.error_w, 1.0):.0f} W".replace("-", "−")
 
-    @property
-    def known(self) -> bool:
-        """Whether the error is a small part of it."""
-        return self.error_w < 0.1 * abs(self.power_w)
-
 
 @cache
 def runs_on(card: str, name: str) -> Measured:
@@ -218,29 +203,9 @@ def alone(kernel: str) -> Measured:
     return next(found for found in (runs_on(ALONE, kernel), runs_on(FIRST, kernel)) if found.exists)
 
 
-def sensor_table() -> str:
-    """The power sensor of a real H200, identified from the short runs in data/h200/fingrav."""
-    rows = []
-    for kernel in SENSOR_KERNELS:
-        _, fit = sensor_of(kernel)
-        parameters = fit.parameters
-        assert parameters.is_lag
-        rows.append([
-            kernel, f"{1e3 * parameters.span_s:.1f} ± {1e3 * fit.span_se_s:.1f} ms", f"{1e3 * parameters.delay_s:.1f} ms",
-            f"{1e3 * parameters.drift:.2f} ± {1e3 * fit.drift_se:.2f} ms", f"{fit.rms_w:.1f} W", f"{fit.other_rms_w:.1f} W",
-        ])  # fmt: skip
-    heads = "kernel | lag | delay in the middle of the 15 s | drift per second | residual | with the best mean instead"
-    return table(heads, rows)
-
-
 def six_kernels() -> dict[str, Measured]:
     """The kernels of the page by name."""
     return {kernel: alone(kernel) for kernel in KERNELS}
-
-
-def collectives() -> dict[str, Measured]:
-    """The collectives over two cards by name."""
-    return {f"{kind}-{size}": runs_on(PAIR, f"{kind}-{size}") for kind in KINDS for size in SIZES}
 
 
 def watts(value: float | None) -> str:
@@ -294,148 +259,6 @@ def between(values: list[float], digits: int) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def delay_text() -> str:
-    """What the delay's error means."""
-    one, light = alone("gemm-8192"), alone("gemv-8192")
-    (early, early_all), (late, late_all) = one.shifted(-3e-4), one.shifted(3e-4)
-    error_ms = 1e3 * one.response.channel.delay_error_s
-    return filled(
-        f"Stated errors include that of the delay ({error_ms:.2f} ms here). 0.3 ms of delay more or less make the first "
-        f"execution of gemm-8192 draw {early:.0f} or {late:.0f} W, and the mean over 26 ms {early_all:.0f} or {late_all:.0f} W; "
-        f"0.8 ms more make the first millisecond of gemv-8192 draw {light.shifted(8e-4)[0]:,.0f} W."
-    )
-
-
-def cards_text() -> str:
-    """How another card differs."""
-    parts = []
-    for kernel in ("gemm-2048", "gemv-8192"):
-        one, other = runs_on(ALONE, kernel).early, runs_on(FIRST, kernel).early
-        parts.append(f"{other} instead of {one} with {kernel}")
-    return filled(f"Another card, GPU-5b450c73, drew {' and '.join(parts)} (first 26 ms).")
-
-
-def inside_text() -> str:
-    """Power inside the largest GEMM."""
-    one = alone("gemm-8192")
-    band = one.surface.inside(4, one.surface.units)
-    error_w = float(np.sqrt(np.mean(band.error_w**2)))
-    low, high, mean = band.power_w.min(), band.power_w.max(), band.power_w.mean()
-    off = 100 * max(mean - low, high - mean) / mean
-    return filled(
-        f"**Inside the 1.4 ms GEMM**, from {len(one.explained)} runs from rest: {low:,.0f} to {high:,.0f} W, with a standard error "
-        f"of {error_w:.0f} W. Power thus stays within about ± {off:.0f} % of its mean; it seems to rise, but this is not certain."
-    )
-
-
-def interleavings() -> str:
-    """Kernels right after others, each beside the same card from rest."""
-    rows = []
-    for card in sorted(path.name for path in RUNS.iterdir() if path.is_dir()):
-        for name in sorted({path.name[:-6] for path in (RUNS / card).glob("*-after-*-1.npz")}):
-            context = runs_on(card, name)
-            kernel, *before = name.split("-after-")
-            rest = runs_on(card, kernel)
-            first = " and ".join(f"{int(times):,} × {other}" for other, times in (one.rsplit("x", 1) for one in before))
-            if not rest.exists:
-                compared = ["", "not measured on this card"]
-            elif context.early.known:
-                change = 100.0 * (context.early.power_w / rest.early.power_w - 1.0)
-                error = 100.0 * float(np.hypot(context.early.error_w, rest.early.error_w)) / rest.early.power_w
-                shown = signed(change, 0).replace("−0", "0")
-                compared = [f"{rest.early}, {microseconds(rest.early_us)}", f"{shown} ± {max(error, 1):.0f} %"]
-            else:
-                compared = [f"{rest.early}, {microseconds(rest.early_us)}", "not determined"]
-            rows.append([kernel, first, f"{context.early}, {microseconds(context.early_us)}", *compared])
-    return table("kernel | after | draws | from rest, same card | change of power", sorted(rows))
-
-
-def collective_table() -> str:
-    """Collectives over two GPUs."""
-    rows = []
-    for name, one in collectives().items():
-        steady = str(one.steady) if one.steady else ""
-        counter = "" if one.against_counter is None else signed_percent(one.against_counter)
-        rows.append([name, microseconds(one.early_us), str(one.early), steady, watts(one.memory), counter])
-    return table("collective | execution | from rest | from 0.5 s on | memory | against the counter", rows)
-
-
-def sizes_text() -> str:
-    """Whether times of collectives grow with their sizes."""
-    pairs = collectives()
-
-    def growth(small: str, large: str) -> str:
-        found = [pairs[f"{kind}-{large}"].early_us / pairs[f"{kind}-{small}"].early_us for kind in KINDS]
-        return f"{min(found):.2f} to {max(found):.2f}"
-
-    return filled(
-        "Card GPU-28638b72 and another; power is that of the first. By the paper's criterion (does the time grow with the size?), "
-        f"64 and 128 KB are latency-bound (factors of {growth('64KB', '128KB')}), 512 MB and 1 GB bandwidth-bound (factors of "
-        f"{growth('512MB', '1GB')})."
-    )
-
-
-def takeaways() -> str:
-    """The paper's takeaways on the H200."""
-    six, pairs = six_kernels(), collectives()
-    large = [pairs[f"{kind}-{size}"] for kind in KINDS for size in SIZES[2:]]
-    gemms = [six[name] for name in KERNELS[:3]]
-
-    def drops(of: list[Measured]) -> str:
-        found = [100.0 * (1.0 - one.steady.power_w / one.early.power_w) for one in of if one.steady]
-        return f"{min(found):.0f} to {max(found):.0f} %"
-
-    same = max(abs(one.slower) for one in large)
-    first = pairs["all-gather-512MB"]
-    assert first.steady is not None
-    compute = [one.steady.power_w - one.memory for one in gemms if one.steady and one.memory is not None]
-    stream, collective = six["gemv-8192"], [one.memory for one in large if one.memory is not None]
-    less = 100.0 * (1.0 - gemms[2].early.power_w / gemms[0].early.power_w)
-    slower = [one.slower for one in gemms]
-    after = runs_on(FIRST, "gemm-2048-after-gemm-8192x12")
-    rest = runs_on(FIRST, "gemm-2048")
-    change = 100.0 * (after.early.power_w / rest.early.power_w - 1.0)
-    longer = 100.0 * (after.early_us / rest.early_us - 1.0)
-    heavy = [
-        100.0 * (runs_on(card, name).early.power_w / runs_on(card, "gemm-8192").early.power_w - 1.0)
-        for card, name in ((ALONE, "gemm-8192-after-gemm-2048x700"), (FIRST, "gemm-8192-after-gemv-8192x600"))
-    ]
-    return table(
-        "takeaway | on H200s | number",
-        [
-            [
-                "1. Similar execution times can show very different power",
-                f"**Partly.** Large collectives draw {drops(large)} less after half a second than in the first 26 ms, in the same "
-                f"time within {same:.1f} %. The power of GEMMs falls by {drops(gemms)}, but their time rises by {min(slower):.0f} to "
-                f"{max(slower):.0f} %, because of the power limit. A GEMV hardly changes",
-                f"all-gather 512 MB: {first.early.power_w:.0f} → {first.steady.power_w:.0f} W at {first.early_us:,.0f} → "
-                f"{first.steady_us:,.0f} µs",
-            ],
-            [
-                "2. Power scales with work, other components are stressed",
-                f"**Holds.** GEMMs draw more than GEMVs, these more than collectives; memory draws {stream.memory:.0f} W for the "
-                f"streaming GEMV and {min(collective):.0f} to {max(collective):.0f} W for large collectives, "
-                f"{min(one.memory or 0 for one in gemms):.0f} to {max(one.memory or 0 for one in gemms):.0f} W for GEMMs",
-                f"{gemms[0].early.power_w:.0f}, {stream.early.power_w:.0f}, {first.early.power_w:.0f} W",
-            ],
-            [
-                "3. Compute-light and compute-heavy kernels show similar compute power",
-                "**Holds at the power limit, not before.** Total minus memory power in steady state: "
-                f"{', '.join(f'{one:.0f}' for one in compute)} W (8192, 4096, 2048); from rest gemm-2048 draws {less:.0f} % less than "
-                "gemm-8192",
-                f"{', '.join(f'{one:.0f}' for one in compute)} W",
-            ],
-            [
-                "4. Light kernels are affected by what precedes them, heavy ones are not",
-                f"**Holds, in the opposite direction.** After heavy ones gemm-2048 draws {-change:.0f} % less and takes {longer:.0f} % "
-                "longer, because the regulator still holds the clock down. On the paper's GPU light kernels draw more. gemm-8192 "
-                f"changes by {min(heavy):.0f} to {max(heavy):.0f} %, which is within the errors",
-                f"{signed(change, 0)} % (gemm-2048), {signed(max(heavy), 0)} % (gemm-8192)",
-            ],
-        ],
-    )
-
-
 def points_of(measured: Measured) -> list[dict[str, object]]:
     """Readings of short and long runs, for the figure."""
     rows: list[dict[str, object]] = [
@@ -477,48 +300,10 @@ def readings_chart() -> bytes:
     return png(alt.hconcat(rest + limit, later + limit, title=head), 2)
 
 
-def sensor_chart() -> bytes:
-    """The sensor's delay from run to run, and power inside an execution."""
-    measured = alone("gemm-8192")
-    band = measured.surface.inside(4, measured.surface.units)
-    power_w, error_w = band.power_w, band.error_w
-    found = measured.response
-    at_s = np.array([run.zero_s for run in measured.short])
-    delay_s = found.channel.delay_s + found.channel.delay_drift * (at_s - found.channel.delay_at_s) + found.late_s
-    known = ~np.isnan(delay_s)
-    track = pl.DataFrame({"s": at_s[known] - at_s[0], "ms": 1e3 * delay_s[known]})
-    left = (
-        alt.Chart(track, title="delay of the power sensor")
-        .mark_circle(size=12, clip=True)
-        .encode(
-            x=alt.X("s:Q", title="s since the first run"),
-            y=alt.Y("ms:Q", title="delay, ms", scale=alt.Scale(domain=[0, 25])),
-        )
-        .properties(width=330, height=240)
-    )
-    share = (np.arange(len(power_w)) + 0.5) / len(power_w)
-    inside = pl.DataFrame({"share": share, "W": power_w, "low": power_w - 1.96 * error_w, "high": power_w + 1.96 * error_w})
-    base = alt.Chart(inside, title="inside an execution of gemm-8192, 1.37 ms, with 95 % band").encode(
-        x=alt.X("share:Q", title="fraction of the execution", scale=alt.Scale(domain=[0, 1]))
-    )
-    right = (
-        base.mark_area(opacity=0.25, clip=True).encode(
-            y=alt.Y("low:Q", title="power, W", scale=alt.Scale(domain=[0, 1300])), y2="high:Q"
-        )
-        + base.mark_line().encode(y="W:Q")
-    ).properties(width=330, height=240)
-    head = "An H200 (measured): its sensor's delay drifts and jumps; power inside one GEMM"
-    return png(alt.hconcat(left, right, title=head), 2)
-
-
 PAGES = (
     Page(
         "fingrav",
-        {
-            "sensor": sensor_table, "kernels": kernel_table, "regulator": regulator, "delay": delay_text,
-            "cards": cards_text, "inside": inside_text, "interleavings": interleavings, "collectives": collective_table,
-            "sizes": sizes_text, "takeaways": takeaways,
-        },
-        {"h200-fingrav.png": readings_chart, "h200-sensor.png": sensor_chart},
+        {"kernels": kernel_table, "regulator": regulator},
+        {"h200-fingrav.png": readings_chart},
     ),
-)  # fmt: skip
+)

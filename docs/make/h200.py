@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import csv
-import lzma
-import tempfile
-from itertools import combinations
-from pathlib import Path
-from statistics import NormalDist, median
 from typing import Any
 
 import altair as alt
@@ -15,19 +10,15 @@ import numpy as np
 
 from benchmarks.bench_pipeline_h200 import configurations, held_out_errors
 from benchmarks.kept import DATA
-from docs.make.natural import forecasts
-from docs.make.page import Page, figure, filled, png, read_json, signed, table
+from docs.make.page import Page, filled, png, read_json, signed, table
 from presets.h200_data import read_all
-from presets.h200_errors import Off, errors_at_auto, time_ratio
+from presets.h200_errors import errors_at_auto, time_ratio
 from wastenot.devices.simulated.preset import find_preset
-from wastenot.jobs.page.page import job_page
-from wastenot.jobs.plan.overview import job_overview
 from wastenot.study.sweep_file import read_sweep
 from wastenot.workloads.build import build_workload
 
 H200 = DATA / "h200"
 LATEST = "gpt3-xl-4"
-CHANGED = ("softmax", "softmax_backward")  # kernels that are others since run 4
 
 
 Trials = dict[str, dict[str, str]]
@@ -52,22 +43,6 @@ def rows() -> list[dict[str, Any]]:
             "held": float(trial["throttled_share"]), "energy": kernel.count * energy_j,
         })  # fmt: skip
     return found
-
-
-def kernel_table() -> str:
-    """All kernels of the latest run."""
-    kernels = rows()
-    whole = sum(row["energy"] for row in kernels)
-    return table(
-        "kernel | count | time, µs | power, W | memory, W | core, MHz | throttled | fraction of energy",
-        [
-            [
-                row["kernel"], f"{row['count']}", f"{row['time']:,.1f}", f"{row['power']:.0f}", f"{row['memory']:.0f}",
-                f"{row['core']:.0f}", f"{row['held']:.0%}", f"{row['energy'] / whole:.1%}",
-            ]
-            for row in kernels
-        ],
-    )  # fmt: skip
 
 
 def iteration(run: str, workload: str = "gpt3-xl") -> tuple[float, float]:
@@ -98,99 +73,28 @@ def range_of(kernels: list[dict[str, Any]], what: str) -> str:
     return f"{min(values):,.0f} to {max(values):,.0f}"
 
 
-def cards() -> str:
-    """How the cards of runs 1 and 4 differ."""
-    first, latest = trials_of("gpt3-xl-1"), trials_of(LATEST)
-    counts = {kernel.name: kernel.count for kernel in build_workload("gpt3-xl").kernels}
-    apart = {name: change_of(first[name], latest[name]) for name in counts}
-    large = [name for name in counts if "gemm" in name and float(latest[name]["time_s"]) > 1e-3]
-    free = [
-        name for name in counts
-        if name not in CHANGED and all(float(run[name]["throttled_share"]) == 0.0 for run in (first, latest))
-    ]  # fmt: skip
-    slower = sorted((name for name in free if apart[name][0] > 5.0), key=lambda name: apart[name][0])
-    same = [name for name in free if name not in slower]
-    mhz = [float(latest[name]["core_mhz"]) - float(first[name]["core_mhz"]) for name in large]
-    (first_s, first_j), (latest_s, _) = iteration("gpt3-xl-1"), iteration(LATEST)
-    softmax_s = sum(counts[name] * (float(first[name]["time_s"]) - float(latest[name]["time_s"])) for name in CHANGED)
-    llama_s, llama_j = iteration("llama-8b-training")
-
-    def between(names: list[str], which: int) -> str:
-        values = [apart[name][which] for name in names]
-        return f"{signed(min(values), 1)} to {signed(max(values), 1)} %"
-
-    power = median(apart[name][1] for name in free)
-    others = " and ".join(f"`{name}` {signed(apart[name][0], 1)} %" for name in slower)
-    return filled(
-        f"Cards differ. The card of run 1 took {1e3 * first_s:.0f} ms and {first_j:.0f} J: {between(large, 0)} time in GEMMs "
-        f"of more than a millisecond, held at clocks {np.median(mhz):.0f} MHz lower (median). In the {len(free)} kernels that "
-        f"the limit held on neither card, it drew {between(free, 1)} power (median {signed(power, 1)} %); {len(same)} of them "
-        f"took {between(same, 0)} time, but {others}. (The causal softmax kernel also changed, see below, which accounts for "
-        f"{1e3 * softmax_s:.1f} of the {1e3 * (first_s - latest_s):.0f} ms.) The kernels of Llama 8B training (batch 4 × 1,024, "
-        f"flash attention, on another card) take {1e3 * llama_s:.0f} ms and {llama_j:.0f} J per iteration, "
-        f"{llama_j / llama_s:.0f} W on average."
-    )
-
-
-def change_of(one: dict[str, str], other: dict[str, str]) -> tuple[float, float]:
-    """Time and power of one trial relative to another's, in per cent."""
-    time = float(one["time_s"]) / float(other["time_s"])
-    return 100.0 * (time - 1.0), 100.0 * (float(one["energy_j"]) / float(other["energy_j"]) / time - 1.0)
-
-
-def stated_errors() -> str:
-    """What runs state of their own errors, and how well they agree."""
-    first, second, latest = (trials_of(f"gpt3-xl-{run}") for run in (1, 2, 4))
-    free = [trial for trial in latest.values() if float(trial["throttled_share"]) == 0.0]
-    time_se, energy_se = (max(100 * float(one[f"{what}_se_{unit}"]) / float(one[f"{what}_{unit}"]) for one in free)
-                          for what, unit in (("time", "s"), ("energy", "j")))  # fmt: skip
-    held = [name for name in first if float(first[name]["throttled_share"]) > 0.9]
-    ratios = [
-        abs(float(first[name]["energy_j"]) - float(second[name]["energy_j"]))
-        / (float(first[name]["energy_se_j"]) ** 2 + float(second[name]["energy_se_j"]) ** 2) ** 0.5
-        for name in held
-    ]
-    return filled(
-        f"There are only three periods in 3 s, so that the uncertainty of the mean is poorly known and is stated cautiously: in "
-        f"energy, the {len(held)} kernels held throughout differ between runs 1 and 2 by {median(ratios):.2f} of the standard "
-        f"error stated for the difference (median; {median_of_normal():.2f} would be expected). For the {len(free)} kernels of "
-        f"run 4 that the limit does not affect, stated errors are at most {time_se:.2f} % in time and {energy_se:.1f} % in energy."
-    )
-
-
-def median_of_normal() -> float:
-    """Median size of a normal variable, in standard deviations."""
-    return NormalDist().inv_cdf(0.75)
-
-
 def never_fitted() -> str:
-    """What sim:h200 says of operations that nothing was fitted to, by operation."""
+    """What sim:h200 says of operations that nothing was fitted to."""
     preset = find_preset("h200")
     operations = [one for one in read_all() if one.held]
-    of_op: dict[str, list[Off]] = {}
-    for error in errors_at_auto(preset, operations):
-        of_op.setdefault(error.measured.kernel.op, []).append(error)
-    of_op["**all**"] = [error for errors in of_op.values() for error in errors]
+    errors = errors_at_auto(preset, operations)
     found = []
-    for op, errors in of_op.items():
-        ratios = [ratio for error in errors if (ratio := time_ratio(preset, error.measured)) is not None]
+    for name, of in (("matrix products", [one for one in errors if one.measured.kernel.op == "gemm"]), ("all", errors)):
+        ratios = [ratio for error in of if (ratio := time_ratio(preset, error.measured)) is not None]
         by_clock = [100.0 * abs(said / measured - 1.0) for said, measured in ratios]
-        time, power = ([100.0 * abs(getattr(error, what)) for error in errors] for what in ("time", "power"))
+        time, power = ([100.0 * abs(getattr(error, what)) for error in of] for what in ("time", "power"))
         found.append([
-            op, f"{len(errors)}", f"{np.mean(time):.1f} %, {max(time):.0f} %", f"{np.mean(power):.1f} %, {max(power):.0f} %",
-            f"{np.median(by_clock):.1f} %, {max(by_clock):.0f} % ({len(by_clock)})" if by_clock else "",
+            name, f"{len(of)}", f"{np.mean(time):.1f} %, {max(time):.0f} %", f"{np.mean(power):.1f} %, {max(power):.0f} %",
+            f"{np.median(by_clock):.1f} %, {max(by_clock):.0f} % ({len(by_clock)})",
         ])  # fmt: skip
     heads = (
-        "operation | number | time at auto: mean, largest error | power | time at 1.50 GHz against 1.975: median, largest"
+        "operations | number | time at auto: mean, largest error | power | time at 1.50 GHz against 1.975: median, largest"
     )
     return table(heads, found)
 
 
 _STEPS = {"gpt2": "GPT-2 (124M)", "gpt2-compiled": "GPT-2, `torch.compile`", "llama": "Llama 7B, eight layers"}
-_WAYS = {
-    "on": "iteration and passes", "layers": "each layer's too", "interrupt": "passes, waiting for interrupts",
-    "callback": "passes, callbacks of the host",
-}  # fmt: skip
+_WAYS = {"on": "iteration and passes", "layers": "each layer's too"}
 
 
 def apply_overhead() -> str:
@@ -198,8 +102,9 @@ def apply_overhead() -> str:
     found = []
     measured = read_json(H200 / "apply" / "overhead.json")
     for job, facts in measured["jobs"].items():
-        costs = facts["overhead"]["arms"] | facts.get("overhead_callback", {}).get("arms", {})
-        for way, cost in costs.items():
+        for way, cost in facts["overhead"]["arms"].items():
+            if way not in _WAYS:
+                continue
             change, delay = cost["gpu_time_change"], facts[f"delay_{way}"]
             low, high = (signed(100 * change[end], 2, " %") for end in ("low", "high"))
             found.append([
@@ -211,60 +116,36 @@ def apply_overhead() -> str:
 
 
 def pipeline() -> str:
-    """Iterations of a real pipeline beside those of its graph, and what waiting takes."""
+    """How far iterations of a real pipeline are from those of its graph, and what waiting takes."""
     every = configurations()
+    without = [100 * each.error(0.0) for each in every]
     errors, fitted = held_out_errors(every)
-    splits = list(combinations(range(len(every)), len(every) // 2))
-    left_out: dict[int, list[float]] = {place: [] for place in range(len(every))}
-    for members, row in zip(splits, errors.tolist(), strict=True):
-        for place, error in zip((place for place in left_out if place not in members), row, strict=True):
-            left_out[place].append(error)
-    found = [
-        [
-            f"{each.layers[0]} and {each.layers[1]} layers, {each.micro_batches} micro-batches", f"{len(each.measured_s)}",
-            f"{1e3 * median(each.measured_s):.1f} ms", signed(100 * each.error(0.0), 2, " %"),
-            signed(100 * median(left_out[place]), 2, " %"),
-        ]
-        for place, each in enumerate(every)
-    ]  # fmt: skip
-    heads = "stages | iterations | median | the graph's, without communication | with it, fitted on others"
     ranks = read_json(H200 / "pipeline" / "two-stages.json")["ranks"]
     drawn = {
-        how: [f"{rank['waiting'][f'{how} {turn}']['mean_w']:.0f}" for rank in ranks for turn in range(3)]
+        how: [rank["waiting"][f"{how} {turn}"]["mean_w"] for rank in ranks for turn in range(3)]
         for how in ("receiving", "idle")
     }
-    words = (
-        f"Communication is one time, {1e3 * min(fitted):.2f} to {1e3 * max(fitted):.2f} ms over {len(splits)} halves of the "
-        f"configurations; the error left out of the fit is {100 * float(np.abs(errors).mean()):.2f} % in the mean and "
-        f"{100 * float(np.abs(errors).max()):.2f} % at most. While its stream waits in a receive a card draws "
-        f"{', '.join(drawn['receiving'])} W (three waits of five seconds on each), and {', '.join(drawn['idle'])} W with nothing "
-        "to do, both at 1,980 MHz."
+    return filled(
+        f"In {len(every)} configurations of 6 to 10 layers and 4 to 16 micro-batches, the graph of instructions is "
+        f"{signed(min(without), 2)} to {signed(max(without), 2)} % off the iteration's median time without communication. With one "
+        f"time for communication ({1e3 * min(fitted):.2f} to {1e3 * max(fitted):.2f} ms), fitted on a half of the configurations, the "
+        f"error of the others is {100 * float(np.abs(errors).mean()):.2f} % in the mean and {100 * float(np.abs(errors).max()):.2f} % "
+        f"at most. While its stream waits in a receive a card draws {min(drawn['receiving']):.0f} to {max(drawn['receiving']):.0f} W, "
+        f"and with nothing to do {min(drawn['idle']):.0f} to {max(drawn['idle']):.0f} W, both at 1,980 MHz."
     )
-    return table(heads, found) + "\n" + filled(words, 120)
 
 
 def job() -> str:
-    """A training job that came back: what each batch size costs, and what learning that cost."""
+    """A recurring training job: what each batch size costs, and what learning that cost."""
     record = read_json(H200 / "jobs" / "gpt-on-the-standard-library.json")
     terms = record["terms"]
 
     def price(run: dict[str, Any]) -> float:
         return float(terms["eta"] * run["energy_j"] + (1.0 - terms["eta"]) * terms["max_power_w"] * run["time_s"])
 
-    whole = [run for run in record["judged"] + record["runs"] if run["outcome"] != "stopped"]
-    found, means = [], {}
-    for size in terms["batch_sizes"]:
-        runs = [run for run in whole if run["batch_size"] == size]
-        done = [run for run in runs if run["outcome"] == "reached"]
-        own = sum(run["batch_size"] == size for run in record["runs"])
-        row = [f"{size:,}", f"{own}", f"{len(done)} of {len(runs)}"]
-        if done:
-            costs = [price(run) for run in done]
-            means[size] = sum(costs) / len(costs)
-            error = float(np.std(costs, ddof=1)) / len(costs) ** 0.5
-            row += [f"{np.mean([run[what] for run in done]):,.{digits}f}" for what, digits in _SHOWN.items()]
-            row.append(f"{means[size]:,.0f} ± {error:,.0f}")
-        found.append(row + ["–"] * (7 - len(row)))
+    done = [run for run in record["judged"] + record["runs"] if run["outcome"] == "reached"]
+    sizes = {run["batch_size"] for run in done}
+    means = {size: float(np.mean([price(run) for run in done if run["batch_size"] == size])) for size in sizes}
     best, default = min(means, key=means.__getitem__), terms["default"]
     count = max(run["recurrence"] for run in record["runs"]) + 1
     spent = np.bincount([run["recurrence"] for run in record["runs"]], [price(run) for run in record["runs"]])
@@ -278,20 +159,7 @@ def job() -> str:
         f"chance; always the default, {default}, would have cost {count * (means[default] / means[best] - 1.0):.0f} more. All in all "
         f"the job cost {100.0 * (1.0 - spent.sum() / count / means[default]):.0f} % less than with the default."
     )
-    heads = "batch size | runs of the job | reached | epochs | time, s | energy, J | cost, J"
-    return table(heads, found) + "\n" + filled(words, 120)
-
-
-_SHOWN = {"epochs": 1, "time_s": 2, "energy_j": 0}  # of a run, with digits
-
-
-def job_frontier() -> bytes:
-    """Time and energy to the target of the job that came back, as its page draws them."""
-    with tempfile.TemporaryDirectory() as folder:
-        study = Path(folder) / "jobs.db"
-        study.write_bytes(lzma.decompress((H200 / "jobs" / "jobs.db.xz").read_bytes()))
-        overview = job_overview(study, "gpt-on-the-standard-library")
-    return figure(job_page(overview).export, "job-frontier", 1.6)
+    return filled(words, 120)
 
 
 def kernel_chart() -> bytes:
@@ -315,9 +183,9 @@ PAGES = (
     Page(
         "h200",
         {
-            "watts": watts, "cards": cards, "stated-errors": stated_errors, "never-fitted": never_fitted,
-            "kernels": kernel_table, "forecasts": forecasts, "apply-overhead": apply_overhead, "pipeline": pipeline, "job": job,
+            "watts": watts, "never-fitted": never_fitted, "apply-overhead": apply_overhead, "pipeline": pipeline,
+            "job": job,
         },
-        {"h200-kernels.png": kernel_chart, "h200-job.png": job_frontier},
+        {"h200-kernels.png": kernel_chart},
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""A training job that comes back: what ``wastenot job show`` prints of it, and its figures.
+"""A recurring training job: what ``wastenot job show`` prints of it, and its figures.
 
 The job is made up (wastenot.jobs.judge.made), its runs are simulated, and what to run was decided as the product
 decides.
@@ -51,6 +51,6 @@ PAGES = (
     Page(
         "jobs",
         {"printed": printed},
-        {f"{name}.png": partial(drawn, name) for name in ("job-frontier", "job-sizes", "job-regret")},
+        {"job-frontier.png": partial(drawn, "job-frontier")},
     ),
 )

@@ -25,6 +25,4 @@ def drawn(name: str) -> bytes:
     return figure(pipeline_page(planned()).export, name, SCALE)
 
 
-PAGES = (
-    Page("pipelines", pictures={f"{name}.png": partial(drawn, name) for name in ("pipeline-schedule", "pipeline-frontier")}),
-)
+PAGES = (Page("pipelines", pictures={"pipeline-schedule.png": partial(drawn, "pipeline-schedule")}),)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import textwrap
-from dataclasses import replace
 from functools import partial
 
 from docs.make.page import Page, table
 from testbed.pipeline_timeline import UNITS, Timeline, drawn, timeline
-from wastenot.core.errors import BadInputError
 from wastenot.pipelines.model.schedules import SCHEDULES, build_schedule
 from wastenot.workloads.communication import LINKS
 
@@ -38,17 +35,6 @@ def bubbles() -> str:
     return table(heads, rows)
 
 
-def deadlock() -> str:
-    """What is said of a schedule that would never end."""
-    order = build_schedule("1f1b", ranks=2, micro_batches=2)
-    late = tuple(sorted(order.ranks[0], key=lambda each: each.micro_batch)), order.ranks[1][::2] + order.ranks[1][1::2]
-    try:
-        replace(order, name="mine", ranks=late).edges()
-    except BadInputError as error:
-        refused = f"{error}\n"
-    return f"```text\n{textwrap.fill(refused, 110)}\n```\n"
-
-
 def links() -> str:
     """Links between ranks, with their sources."""
     rows = [
@@ -67,7 +53,6 @@ def run(name: str, ranks: int, micro_batches: int) -> Timeline:
 PAGES = (
     Page(
         "pipelines-schedules",
-        {f"picture-{name}": partial(picture, name) for name in SCHEDULES}
-        | {"bubbles": bubbles, "deadlock": deadlock, "links": links},
+        {f"picture-{name}": partial(picture, name) for name in SCHEDULES} | {"bubbles": bubbles, "links": links},
     ),
 )

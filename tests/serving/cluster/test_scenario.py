@@ -37,7 +37,7 @@ def test_the_example_reads_beside_the_data_of_the_repository():
 
 
 def test_the_example_and_the_documentation_know_all_policies():
-    documented = (ROOT / "docs" / "serve-sim.md").read_text()
+    documented = (ROOT / "docs" / "simulate.md").read_text()
     assert set(parse_scenario(example().encode(), ROOT / "scenario.toml").parts.run.policies) <= set(POLICIES)
     assert [name for name in POLICIES if f"| `{name}` |" not in documented or name not in example()] == []
 
@@ -63,7 +63,7 @@ def test_layouts_come_by_rising_degree_and_may_be_chosen(tmp_path):
 def test_every_router_of_the_simulator_may_be_chosen(tmp_path, router):
     name = router.name.lower().replace("_", "-")
     assert parse_scenario((GOOD + f'router = "{name}"\n').encode(), tmp_path / "x.toml").router is router
-    assert f"`{name}`" in (ROOT / "docs" / "serve-sim.md").read_text() and f'"{name}"' in example()
+    assert f"`{name}`" in (ROOT / "docs" / "simulate.md").read_text() and f'"{name}"' in example()
 
 
 def test_failures_are_those_of_the_simulator(tmp_path):

@@ -44,7 +44,7 @@ RESERVE = 0.004
 
 No more than :data:`_LATE` of a switch, for that is about what one that is late or early costs. Set by hand, once raised from
 0.25 %: with it 63 of 64 simulated jobs kept their slowdown to 0.1 points where executions vary by 0.3 %
-(`docs/pipelines-recipes.md`)."""
+(`docs/judged-pipelines.md`)."""
 
 _IN_TIME = 1.645
 """Standard deviations: the 95 % quantile of a normal variable. Latencies are log-normal, so that a stay of exp(1.645 ·

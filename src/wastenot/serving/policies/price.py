@@ -44,7 +44,7 @@ from wastenot.serving.policies.unavoidable import Unavoidable
 from wastenot.serving.simulation.policy import Choice, View
 
 # Chosen by hand while the policy was tried on the first ten minutes of Azure's trace of November 2023; how results depend on
-# each was not recorded. `docs/steer.md` judges on the other fifty minutes.
+# each was not recorded. `docs/judged-serving.md` judges on the other fifty minutes.
 
 RENEW_S = 5.0
 """After which prices are computed anew: short beside the minute over which the rate of arrivals is averaged

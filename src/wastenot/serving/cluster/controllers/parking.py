@@ -51,7 +51,7 @@ from wastenot.serving.cluster.pools import PoolPlan, planned, power_by_count
 from wastenot.serving.cluster.profiles import Profiles
 
 # Where no reason is given, chosen by hand while the controller was tried in the simulator; how results depend on each was
-# not recorded. `docs/dynamollm.md` has the results: a whole week, and flash crowds with three seeds.
+# not recorded. `docs/judged-serving.md` has the results: a whole week, and flash crowds with three seeds.
 
 PATIENCE = 0.6
 """Of the longest bound on the time to the first token that prompts which wait may take of an instance before it is an
