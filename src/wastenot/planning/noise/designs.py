@@ -19,8 +19,8 @@ FEW_SETTINGS = 8  # of a kernel, auto among them, to which only the main shapes 
 _MEMORY_STATES = 6  # the highest, whose power is fitted separately
 _HIGH_CORES = 3  # core clocks at which bandwidth is looked at
 _LEAST_TIME_NOISE = 1e-9  # variance of a log time
-_TOGETHER = 64  # kernels that are compared with a table at once
-_CHUNK = 1 << 21  # numbers of the matrices that are factorised at once
+_TOGETHER = 1024  # kernels that are compared with a table at once
+_CHUNK = 1 << 21  # numbers of matrices of all settings, for kernels that are looked at at once
 _RIDGE = 1e-6  # keeps least squares regular where settings are fewer than shapes
 
 
@@ -29,7 +29,7 @@ class Design:
     """Kernels that share their settings.
 
     Attributes:
-        rows: of the costs, shape (settings, kernels).
+        rows: of the costs, shape (kernels, settings).
         clocks: logarithms of those that vary, shape (settings, dimensions).
         shapes: that their surfaces are made of.
     """
@@ -41,7 +41,7 @@ class Design:
     def readings(self, measured: Measured, kernels: IndexArray, power: bool) -> Readings:
         """What was measured of some of its kernels."""
         shapes = self.shapes.of_power(kernels) if power else self.shapes.of_time(kernels)
-        rows = self.rows[:, kernels]
+        rows = self.rows[kernels]
         return Readings(
             self.clocks,
             shapes,
@@ -56,17 +56,17 @@ class Design:
 
     def chunks(self) -> Iterator[IndexArray]:
         """Its kernels, so many at once that their matrices are small."""
-        settings, kernels = self.rows.shape
+        kernels, settings = self.rows.shape
         return iter(np.array_split(np.arange(kernels), -(-kernels * settings**2 // _CHUNK)))
 
     def unexplained(self, measured: Measured, power: bool, left: FloatArray) -> None:
         """Set what the shapes leave of its kernels, by least squares, in ``left``; shape (rows,)."""
         for chunk in self.chunks():
             readings = self.readings(measured, chunk, power)
-            shapes, value = readings.shapes, readings.value.T
-            inner = shapes.transpose(0, 2, 1) @ shapes + _RIDGE * np.eye(shapes.shape[2])
-            weight = np.linalg.solve(inner, (value[:, None] @ shapes)[:, 0][:, :, None])
-            left[self.rows[:, chunk]] = (value - (shapes @ weight)[:, :, 0]).T
+            shapes, value = readings.shapes, readings.value
+            inner = shapes @ shapes.transpose(0, 2, 1) + _RIDGE * np.eye(shapes.shape[1])
+            weight = np.linalg.solve(inner, shapes @ value[:, :, None])
+            left[self.rows[chunk]] = value - (weight.transpose(0, 2, 1) @ shapes)[:, 0]
 
 
 def sample_of(costs: Costs) -> IndexArray:
@@ -106,11 +106,11 @@ def make_designs(sweep: Sweep, costs: Costs, time: Measured, row: IndexArray, re
     fits = _time_shapes(costs, log_time, core, memory, held, noise)
     designs = []
     for rows in _shared_settings(costs, clocks, automatic):
-        members = [fits[kernel] for kernel in costs.kernel[rows[0]].tolist()]
-        first = rows[:, 0]
+        members = [fits[kernel] for kernel in costs.kernel[rows[:, 0]].tolist()]
+        first = rows[0]
         shapes = Shapes(
-            core=np.minimum(core[rows.T], np.array([fit.limit for fit in members])[:, None]),
-            memory=memory[rows.T],
+            core=np.minimum(core[rows], np.array([fit.limit for fit in members])[:, None]),
+            memory=memory[rows],
             mean=np.stack([fit.mean for fit in members]),
             directions=np.stack([fit.directions for fit in members]),
             ratio=np.array([[fit.ratio] for fit in members]),
@@ -178,9 +178,9 @@ def _memory_rates(costs: Costs, log_time: FloatArray, clocks: FloatArray, log_me
 
 
 def _shared_settings(costs: Costs, clocks: FloatArray, automatic: NDArray[np.bool_]) -> list[IndexArray]:
-    """Rows of kernels that have their settings in common, shape (settings, kernels) each."""
+    """Rows of kernels that have their settings in common, shape (kernels, settings) each."""
     settings = np.column_stack([clocks, automatic])
     members: dict[bytes, list[IndexArray]] = {}
     for first, last in zip(costs.start[:-1].tolist(), costs.start[1:].tolist(), strict=True):
         members.setdefault(settings[first:last].tobytes(), []).append(np.arange(first, last))
-    return [np.column_stack(kernels) for kernels in members.values()]
+    return [np.stack(kernels) for kernels in members.values()]

@@ -8,9 +8,10 @@ mean of the combinations that its measurements allow, and the directions in whic
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 
@@ -23,6 +24,8 @@ _KNEES = (0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.92)  # core clocks, over the hig
 _DIRECTIONS = 4
 _WIDENED = 2.0  # the directions' prior is this times what the same measurements allow, since they are used twice
 _UNLIKELY = 1e-4  # likelihood, over the best combination's, below which a combination is left out
+_BLOCK = (16, 2, 2)  # limits, ratios and exponents of a block of combinations: the fewest are then looked at
+_ROUNDING = 1e-12  # of scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,13 @@ class TimeShape:
 class ShapeTable:
     """Log times, in every combination, of kernels that were measured at the same clocks.
 
+    The nearer a combination's times t are to a kernel's w, both centred, the higher is the score w · t − |t|²/2, which is
+    half of |w|² − |w − t|². Few combinations are near w, so they are looked at in blocks of neighbours. Where all of a block
+    are within ρ of its centre m, none is nearer to w than |w − m| − ρ, and most blocks can be left out:
+
+              w ──────────── |w − m| ───────────── m
+              └── at least |w − m| − ρ ──┤ t ── ρ ─┘
+
     Args:
         core: logarithm of the core clock over the highest of the sweep, shape (settings,).
         memory: the same of the memory clock.
@@ -69,14 +79,51 @@ class ShapeTable:
         np.log(times, out=times)
         times /= exponent
         times -= times.mean(axis=-1, keepdims=True)
-        times = times.reshape(-1, len(core))
-        self._times: FloatArray = np.column_stack([times, -0.5 * (times**2).sum(axis=1)])
+        self._times: FloatArray = times.reshape(-1, len(core))
+        self._half_squares: FloatArray = 0.5 * np.einsum("cs,cs->c", self._times, self._times)
+        self._blocks = _blocks_of(grid[0].shape)
+        self._centres = np.array([self._times[block].mean(axis=0) for block in self._blocks])
+        self._radii = np.array([
+            np.sqrt(((self._times[block] - centre) ** 2).sum(axis=1).max())
+            for block, centre in zip(self._blocks, self._centres, strict=True)
+        ])  # fmt: skip
 
-    def _scores(self, log_time: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Half of the sum of squares that each combination explains of kernels' log times, and half of the sum itself."""
-        wanted = log_time - log_time.mean(axis=1, keepdims=True)
-        scores: FloatArray = np.column_stack([wanted, np.ones(len(wanted))]) @ self._times.T
-        return scores, 0.5 * (wanted**2).sum(axis=1)
+    def _scores(self, wanted: FloatArray, block: IndexArray) -> FloatArray:
+        """The scores of the combinations of a block, shape (kernels, combinations)."""
+        return np.asarray(wanted @ self._times[block].T - self._half_squares[block])
+
+    def _likely(self, wanted: FloatArray, below: float) -> tuple[IndexArray, IndexArray, FloatArray]:
+        """The combinations whose score is not so far below the best of their kernel.
+
+        Args:
+            wanted: centred log times, shape (kernels, settings).
+            below: how far a score may be.
+
+        Returns:
+            Kernel, combination and score of each, by kernel, then by combination.
+        """
+        square = (wanted**2).sum(axis=1)[:, None]
+        apart = square - 2.0 * (wanted @ self._centres.T) + (self._centres**2).sum(axis=1)
+        apart = np.sqrt(np.maximum(apart, 0.0))
+        nearest = apart.argmin(axis=1)
+        reached = np.empty(len(wanted))
+        for block in np.unique(nearest).tolist():
+            members = np.flatnonzero(nearest == block)
+            reached[members] = self._scores(wanted[members], self._blocks[block]).max(axis=1)
+        least = reached - below - _ROUNDING * square[:, 0]
+        possible = 0.5 * (square - np.maximum(apart - self._radii, 0.0) ** 2) >= least[:, None]
+        parts = []
+        for block in np.flatnonzero(possible.any(axis=0)).tolist():
+            members = np.flatnonzero(possible[:, block])
+            scores = self._scores(wanted[members], self._blocks[block])
+            member, taken = np.nonzero(scores >= least[members, None])
+            parts.append((members[member], self._blocks[block][taken], scores[member, taken]))
+        kernel, combination, score = (np.concatenate(column) for column in zip(*parts, strict=True))
+        order = np.lexsort((combination, kernel))
+        kernel, combination, score = kernel[order], combination[order], score[order]
+        best = np.maximum.reduceat(score, np.searchsorted(kernel, np.arange(len(wanted))))
+        likely = score >= best[kernel] - below
+        return kernel[likely], combination[likely], score[likely]
 
     def least_misfits(self, log_time: FloatArray) -> FloatArray:
         """Sums of squares that the best combination leaves of kernels' log times.
@@ -87,8 +134,10 @@ class ShapeTable:
         Returns:
             Shape (kernels,).
         """
-        scores, whole = self._scores(log_time)
-        return np.asarray(2.0 * np.maximum(whole - scores.max(axis=1), 0.0))
+        wanted = log_time - log_time.mean(axis=1, keepdims=True)
+        kernel, _, score = self._likely(wanted, 0.0)
+        best = score[np.searchsorted(kernel, np.arange(len(wanted)))]
+        return np.maximum((wanted**2).sum(axis=1) - 2.0 * best, 0.0)
 
     def time_shapes(self, log_time: FloatArray, noise: float) -> list[TimeShape]:
         """What each kernel's measurements allow.
@@ -97,16 +146,15 @@ class ShapeTable:
             log_time: shape (kernels, settings).
             noise: variance of a log time.
         """
-        scores, _ = self._scores(log_time)
-        best = scores.max(axis=1, keepdims=True)
-        kernel, taken = np.divmod(np.flatnonzero(scores > best + noise * np.log(_UNLIKELY)), scores.shape[1])
-        weight = np.exp((scores[kernel, taken] - best[kernel, 0]) / noise)
-        bounds = np.searchsorted(kernel, np.arange(len(log_time) + 1)).tolist()
-        return [self._time_shape(taken[first:end], weight[first:end]) for first, end in pairwise(bounds)]
+        wanted = log_time - log_time.mean(axis=1, keepdims=True)
+        kernel, taken, score = self._likely(wanted, -noise * math.log(_UNLIKELY))
+        begin = np.searchsorted(kernel, np.arange(len(wanted) + 1))
+        weight = np.exp((score - np.maximum.reduceat(score, begin[:-1])[kernel]) / noise)
+        return [self._time_shape(taken[first:end], weight[first:end]) for first, end in pairwise(begin.tolist())]
 
     def _time_shape(self, taken: IndexArray, weight: FloatArray) -> TimeShape:
         weight = weight / weight.sum()
-        times = self._times[taken, :-1]
+        times = self._times[taken]
         mean = weight @ times
         directions = np.zeros((_DIRECTIONS, len(mean)))
         if len(taken) > 1:
@@ -115,6 +163,18 @@ class ShapeTable:
             directions[:width] = _WIDENED * size[:width, None] * along[:width]
         limit, ratio, exponent = (float(weight @ axis[taken]) for axis in (self._limit, self._ratio, self._exponent))
         return TimeShape(mean, directions, limit, ratio, exponent)
+
+
+def _blocks_of(shape: tuple[int, ...]) -> list[IndexArray]:
+    """Indices of the combinations of each block of a grid; those of a single limit are few enough to be one block."""
+    grid = np.arange(math.prod(shape)).reshape(shape)
+    if shape[0] == 1:
+        return [grid.ravel()]
+    cuts = [range(0, length, step) for length, step in zip(shape, _BLOCK, strict=True)]
+    return [
+        grid[tuple(slice(first, first + step) for first, step in zip(corner, _BLOCK, strict=True))].ravel()
+        for corner in product(*cuts)
+    ]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -149,19 +209,17 @@ class Shapes:
     few: bool
 
     def of_time(self, kernels: IndexArray) -> FloatArray:
-        """Shapes of the log times of some kernels, shape (kernels, settings, shapes)."""
+        """Shapes of the log times of some kernels, shape (kernels, shapes, settings)."""
         mean = self.mean[kernels]
         planes = [np.broadcast_to(other, mean.shape) for other in self.others]
         if not self.few:
             planes = [self.core[kernels], self.memory[kernels], *planes]
-        directions = np.moveaxis(self.directions[kernels], 1, 0)
         centred = (plane - plane.mean(axis=1, keepdims=True) for plane in planes)
-        return np.stack(
-            [np.ones(mean.shape), np.broadcast_to(self.automatic, mean.shape), mean, *centred, *directions], axis=2
-        )
+        shared = (np.broadcast_to(part, mean.shape) for part in (np.ones(1), self.automatic))
+        return np.concatenate([np.stack([*shared, mean, *centred], axis=1), self.directions[kernels]], axis=1)
 
     def of_power(self, kernels: IndexArray) -> FloatArray:
-        """Shapes of the powers of some kernels, shape (kernels, settings, shapes)."""
+        """Shapes of the powers of some kernels, shape (kernels, shapes, settings)."""
         clock, memory, mean = self.core[kernels], self.memory[kernels], self.mean[kernels]
         rate, throughput = np.exp(clock), np.exp(-mean)
         switching = [rate, rate**2, *(np.maximum(rate - knee, 0.0) for knee in _KNEES)]
@@ -178,4 +236,4 @@ class Shapes:
             work = [throughput * part for part in steady]
         shared = (np.broadcast_to(part, mean.shape) for part in (np.ones(1), self.automatic))
         others = (np.broadcast_to(other, mean.shape) for other in self.others)
-        return np.stack([*shared, *steady, throughput, *work, *others], axis=2)
+        return np.stack([*shared, *steady, throughput, *work, *others], axis=1)

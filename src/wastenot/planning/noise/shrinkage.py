@@ -80,7 +80,7 @@ class _Surfaces:
     def fitted(cls, costs: Costs, designs: Sequence[Design], measured: Measured, power: bool) -> _Surfaces:
         """By the hyperparameters of greatest likelihood, above ``LARGEST_FIT`` kernels those of a random sample."""
         sample = sample_of(costs)
-        picked = [np.flatnonzero(np.isin(costs.kernel[design.rows[0]], sample)) for design in designs]
+        picked = [np.flatnonzero(np.isin(costs.kernel[design.rows[:, 0]], sample)) for design in designs]
         readings = [
             design.readings(measured, kernels, power)
             for design, kernels in zip(designs, picked, strict=True)
@@ -91,7 +91,7 @@ class _Surfaces:
         rough = np.empty(len(costs.kernels))
         for design in designs:
             for chunk in design.chunks():
-                members = costs.kernel[design.rows[0, chunk]]
+                members = costs.kernel[design.rows[chunk, 0]]
                 rough[members] = roughness(design.readings(measured, chunk, power), common)
         return cls(costs, designs, measured, power, common, rough)
 
@@ -104,27 +104,20 @@ class _Surfaces:
         return self._solved(np.arange(len(self.costs.kernel)), draws)
 
     def _solved(self, rows: IndexArray, draws: FloatArray) -> Bootstrapped:
-        kernel = self.costs.kernel[rows]
-        begin = np.searchsorted(kernel, np.arange(len(self.costs.kernels)))
-        rank = np.arange(len(rows)) - begin[kernel]
-        wanted = np.zeros((len(self.costs.kernels), int(rank.max()) + 1), dtype=np.intp)
-        wanted[kernel, rank] = rows - self.costs.start[kernel]
-        number = np.bincount(kernel)
+        place = np.full(len(self.costs.kernel), -1)
+        place[rows] = np.arange(len(rows))
         mean, variance, with_baseline = (np.empty(len(rows)) for _ in range(3))
         common = np.empty((len(rows), len(self.common.weight) + 2))
         moved, left = np.empty_like(draws), np.empty_like(draws)
         for design in self.designs:
             for chunk in design.chunks():
-                own = design.rows[:, chunk]
-                members = self.costs.kernel[own[0]]
-                width = int(number[members].max())
+                own = design.rows[chunk]
                 readings = design.readings(self.measured, chunk, self.power)
-                found = posterior(readings, self.common, self.rough[members], wanted[members, :width], draws[own])
+                found = posterior(readings, self.common, self.rough[self.costs.kernel[own[:, 0]]], draws[own])
                 moved[own], left[own] = found.moved, found.left
-                asked = np.arange(width) < number[members, None]
-                place = (begin[members, None] + np.arange(width))[asked]
+                asked = place[own] >= 0
                 for whole, part in zip((mean, variance, with_baseline, common), found[:4], strict=True):
-                    whole[place] = part[asked]
+                    whole[place[own[asked]]] = part[asked]
         return Bootstrapped(Posterior(mean, variance, with_baseline, Loadings.of(common)), moved, left)
 
     def level(self) -> FloatArray:

@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dpotrf, dpotri, dtrtri
 
 from wastenot.core.arrays import FloatArray, IndexArray
 
@@ -31,7 +30,10 @@ _ROUGHNESS = np.array([0.01, 0.1, 0.3, 1.0, 3.0, 10.0])  # factors of a kernel o
 _ROUNDS_OF_ROUGHNESS = 50
 _LEAST_LENGTH = 2.0  # of departures, in mean distances between clocks: what is rougher is not smooth
 ADDED_NOISE = 0.5  # of the coupled bootstrap, in standard deviations of the noise (their √α)
-_ALIKE = np.full(len(_ROUGHNESS), 1.0 / len(_ROUGHNESS))
+_SMALL_TRIANGLE = 7, 26  # size of many triangles or of one that are inverted without halving them further
+_GUARD = 1e-9  # of a square, far above rounding
+_TOGETHER = 1 << 18  # numbers of the matrices that are inverted at once: what fits into a core's cache
+_EQUAL = np.full(len(_ROUGHNESS), 1.0 / len(_ROUGHNESS))
 _LOWEST, _HIGHEST = np.log(_LEAST_NOISE), np.log(10.0)
 
 
@@ -41,14 +43,14 @@ class Readings:
 
     Attributes:
         clocks: logarithms of the clocks, auto ones at the highest; shape (settings, dimensions).
-        shapes: of which each kernel's surface is made, shape (kernels, settings, shapes).
-        value: measured, in a unit in which it is about 1; shape (settings, kernels).
-        noise: known variance of ``value``, shape (settings, kernels).
-        rest_scale: factor by which the unknown variance is multiplied, shape (settings, kernels).
+        shapes: of which each kernel's surface is made, shape (kernels, shapes, settings).
+        value: measured, in a unit in which it is about 1; shape (kernels, settings).
+        noise: known variance of ``value``, shape (kernels, settings).
+        rest_scale: factor by which the unknown variance is multiplied, shape (kernels, settings).
         more_noise: how much of the unknown variance may be noise, at most; inf where nothing is known of it; shape
-            (settings, kernels).
+            (kernels, settings).
         noise_error: relative standard error of ``noise``.
-        offset: what kernels have in common at each setting beside the shapes, shape (settings, kernels).
+        offset: what kernels have in common at each setting beside the shapes, shape (kernels, settings).
         offset_error: its standard error.
     """
 
@@ -62,12 +64,14 @@ class Readings:
     offset: FloatArray
     offset_error: FloatArray
 
+    def of(self, kernels: IndexArray | slice) -> Readings:
+        """Those of some kernels."""
+        names = ("shapes", "value", "noise", "rest_scale", "more_noise", "offset", "offset_error")
+        return replace(self, **{name: getattr(self, name)[kernels] for name in names})
+
     def evenly_picked(self, kernels: int) -> Readings:
         """Those of so many kernels."""
-        pick = np.unique(np.linspace(0, self.value.shape[1] - 1, max(1, kernels)).astype(np.intp))
-        names = ("value", "noise", "rest_scale", "more_noise", "offset", "offset_error")
-        columns = {name: getattr(self, name)[:, pick] for name in names}
-        return replace(self, shapes=self.shapes[pick], **columns)
+        return self.of(np.unique(np.linspace(0, len(self.value) - 1, max(1, kernels)).astype(np.intp)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,22 +109,22 @@ def fit_hyperparameters(readings: Sequence[Readings], everything: Iterable[Readi
         readings: to learn from.
         everything: where ``readings`` are a sample, all of them; the mean weights are then estimated from all.
     """
-    width = readings[0].shapes.shape[2]
+    width = readings[0].shapes.shape[1]
     reach = np.maximum(np.max([np.ptp(each.clocks, axis=0) for each in readings], axis=0), 0.1)
     searched = [each.evenly_picked(_LARGEST_SEARCH // len(readings)) for each in readings[:_LARGEST_SEARCH]]
-    separations = [_separation(each.clocks) for each in searched]
+    alike = [_Alike.of(each) for each in searched]
     weight, spread = np.zeros(width), _WEIGHT_VARIANCE * np.eye(width)
 
     def loss(logs: FloatArray) -> float:
         tried = _unpacked(logs, weight, spread)
-        return sum(_negative_log_likelihood(each, apart, tried) for each, apart in zip(searched, separations, strict=True))
+        return sum(each.negative_log_likelihood(tried) for each in alike)
 
     logs = np.log(np.concatenate([[1e-5, 1e-5], 0.5 * reach, [3e-5]]))
     levels = np.max([[len(np.unique(clock)) for clock in each.clocks.T] for each in readings], axis=0)
     shortest = reach * np.minimum(_LEAST_LENGTH / np.maximum(levels - 1, 1), 1.0)
     least = np.concatenate([[_LOWEST, _LOWEST], np.log(shortest), [_LOWEST]])
     most = np.concatenate([[_HIGHEST, _HIGHEST], np.log(10.0 * reach), [_HIGHEST]])
-    if sum(each.value.shape[1] for each in readings) < _LEAST_KERNELS:
+    if sum(len(each.value) for each in readings) < _LEAST_KERNELS:
         return _with_roughness(readings, _unpacked(_compass_search(loss, logs, least, most, 1.5), weight, spread))
     for step in (1.5, 0.8, 0.8):
         fitted = _with_weights(readings, _unpacked(logs, weight, spread))
@@ -150,34 +154,34 @@ class _Believed(NamedTuple):
 
 def roughness(readings: Readings, common: Hyperparameters) -> FloatArray:
     """By what factor each kernel's departures are larger than usual, expected after its measurements; shape (kernels,)."""
-    likely = _likelihood_by_roughness(readings, common) * common.roughness
+    likely = _Alike.of(readings).likelihood_by_roughness(common) * common.roughness
     return np.asarray((likely @ _ROUGHNESS) / likely.sum(axis=1))
 
 
-def _believed(readings: Readings, common: Hyperparameters, rough: FloatArray) -> _Believed:
-    value, noise = readings.value.T, np.maximum(readings.noise.T, _LEAST_NOISE)
-    rest = rough[:, None] * common.rest * readings.rest_scale.T
-    whole = readings.shapes @ common.weight_spread @ readings.shapes.transpose(0, 2, 1)
-    whole += rough[:, None, None] * _departure(_separation(readings.clocks), common)
+def _believed(readings: Readings, common: Hyperparameters, departure: FloatArray, rough: FloatArray) -> _Believed:
+    value, noise = readings.value, np.maximum(readings.noise, _LEAST_NOISE)
+    rest = rough[:, None] * common.rest * readings.rest_scale
+    whole = readings.shapes.transpose(0, 2, 1) @ (common.weight_spread @ readings.shapes)
+    whole += rough[:, None, None] * departure
     each = np.arange(value.shape[1])
     whole[:, each, each] += noise + rest
-    perhaps = 0.5 * np.minimum(rest, readings.more_noise.T)
-    apart = value - readings.offset.T - readings.shapes @ common.weight
+    perhaps = 0.5 * np.minimum(rest, readings.more_noise)
+    apart = value - readings.offset - common.weight @ readings.shapes
     return _Believed(value, apart, whole, noise + perhaps, perhaps + readings.noise_error * noise)
 
 
 class Solved(NamedTuple):
-    """What is believed of some kernels; ``mean`` to ``common`` of the settings asked for, by kernel.
+    """What is believed of some kernels at each of their settings.
 
     Attributes:
-        mean: shape (kernels, wanted).
-        variance: shape (kernels, wanted).
-        with_first: covariance with the first setting, shape (kernels, wanted).
-        common: loadings of errors that all kernels have in common, shape (kernels, wanted, shapes + 2): they share the mean
-            weights, the offsets, and the doubt about the noise. Were more of the scatter noise, every value would move
+        mean: shape (kernels, settings).
+        variance: shape (kernels, settings).
+        with_first: covariance with the first setting, shape (kernels, settings).
+        common: loadings of errors that all kernels have in common, shape (kernels, settings, shapes + 2): they share the
+            mean weights, the offsets, and the doubt about the noise. Were more of the scatter noise, every value would move
             further towards its surface.
-        moved: by how much each posterior mean moves with a little more noise; shape (settings, kernels, draws).
-        left: independent measurements less that moved mean; shape (settings, kernels, draws).
+        moved: by how much each posterior mean moves with a little more noise; shape (kernels, settings, draws).
+        left: independent measurements less that moved mean; shape (kernels, settings, draws).
     """
 
     mean: FloatArray
@@ -188,9 +192,7 @@ class Solved(NamedTuple):
     left: FloatArray
 
 
-def posterior(
-    readings: Readings, common: Hyperparameters, rough: FloatArray, wanted: IndexArray, draws: FloatArray
-) -> Solved:
+def posterior(readings: Readings, common: Hyperparameters, rough: FloatArray, draws: FloatArray) -> Solved:
     """Posterior of each kernel's true values after all of its measurements, and its coupled bootstrap.
 
     Noise added to the measured values, and as much of it, scaled, taken from them, makes two sets whose noises are
@@ -198,126 +200,211 @@ def posterior(
     techniques, arXiv:2111.09447, §2). Whatever is chosen by the first set is judged by the second without luck, also where
     the prior is wrong.
 
+    With values y of prior mean m and noise N, and W the inverse of prior covariance and noise together, the posterior has
+    mean y − N W (y − m) and covariance N − N W N: the noise stands in front, so that nothing large cancels.
+
     Args:
         readings: of the kernels.
         common: what kernels have in common.
         rough: of each kernel, from :func:`roughness`.
-        wanted: the settings whose posterior is asked for, shape (kernels, wanted).
-        draws: standard normal, of the bootstrap; shape (settings, kernels, draws).
+        draws: standard normal, of the bootstrap; shape (kernels, settings, draws).
     """
-    believed = _believed(readings, common, rough)
-    kernels = len(believed.value)
+    departure = _departure(_separation(readings.clocks), common)
+    kernels, settings = readings.value.shape
+    step = max(1, _TOGETHER // settings**2)
+    some = [slice(first, first + step) for first in range(0, kernels, step)]
+    parts = [_posterior(readings.of(each), common, departure, rough[each], draws[each]) for each in some]
+    return Solved(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _posterior(
+    readings: Readings, common: Hyperparameters, departure: FloatArray, rough: FloatArray, draws: FloatArray
+) -> Solved:
+    believed = _believed(readings, common, departure, rough)
     noise = believed.noise
-    kernel = np.arange(kernels)[:, None]
-    added = np.sqrt(noise)[:, :, None] * draws.transpose(1, 0, 2)
-    inverse = _inverses(believed.whole)
-    pull = (inverse @ believed.apart[:, :, None])[:, :, 0]
-    # Written with the noise in front, so that nothing large cancels: value - N W value and N - N W N.
-    mean = believed.value - noise * pull
-    here = noise[kernel, wanted]
-    variance = here - here**2 * inverse[kernel, wanted, wanted]
-    first = np.where(wanted == 0, here, 0.0) - here * noise[:, :1] * inverse[kernel, wanted, 0]
-    prior = np.concatenate([readings.shapes @ common.weight_error, readings.offset_error.T[:, :, None]], axis=2)
-    doubted = (believed.doubt * pull)[kernel, wanted, None]
-    loadings = np.concatenate([here[:, :, None] * (inverse @ prior)[kernel, wanted], doubted], axis=2)
-    moved = ADDED_NOISE * (added - noise[:, :, None] * (inverse @ added))
-    left = (noise * pull)[:, :, None] - moved - added / ADDED_NOISE
-    return Solved(mean[kernel, wanted], variance, first, loadings, moved.transpose(1, 0, 2), left.transpose(1, 0, 2))
+    added = np.sqrt(noise)[:, None] * draws.transpose(0, 2, 1)
+    prior = np.concatenate([common.weight_error.T @ readings.shapes, readings.offset_error[:, None]], axis=1)
+    root = _whitening_roots(believed.whole)
+    white = np.concatenate([believed.apart[:, None], prior, added], axis=1) @ root.transpose(0, 2, 1)
+    weighed = noise[:, None] * (white @ root)
+    pulled, loadings, drawn = np.split(weighed, [1, 1 + prior.shape[1]], axis=1)
+    variance = noise - noise**2 * np.einsum("kij,kij->kj", root, root)
+    with_first = -noise * noise[:, :1] * (root[:, :, :1].transpose(0, 2, 1) @ root)[:, 0]
+    with_first[:, 0] += noise[:, 0]
+    doubted = believed.doubt / noise * pulled[:, 0]
+    moved = ADDED_NOISE * (added - drawn)
+    left = pulled - moved - added / ADDED_NOISE
+    return Solved(
+        believed.value - pulled[:, 0],
+        variance,
+        with_first,
+        np.concatenate([loadings, doubted[:, None]], axis=1).transpose(0, 2, 1),
+        moved.transpose(0, 2, 1),
+        left.transpose(0, 2, 1),
+    )
 
 
-def _inverses(covariances: FloatArray) -> FloatArray:
-    """The inverses of covariances, in their place: by Cholesky, in a third of the operations of a general solver."""
-    upper = np.triu(np.ones(covariances.shape[1:], dtype=bool), 1)
-    for covariance in covariances:
-        factor, failed = dpotrf(covariance.T, lower=1, clean=0)  # the transpose is as LAPACK lays it out
-        lower = np.linalg.inv(covariance) if failed else dpotri(factor, lower=1, overwrite_c=1)[0]
-        covariance[...] = np.where(upper, lower.T, lower)
-    return covariances
+def _whitening_roots(covariances: FloatArray) -> FloatArray:
+    """Of each covariance a matrix R whose product R' R is its inverse."""
+    try:
+        return _inverse_triangles(np.linalg.cholesky(covariances))
+    except np.linalg.LinAlgError:  # hardly any noise
+        size, along = np.linalg.eigh(covariances)
+        return np.asarray(along.transpose(0, 2, 1) / np.sqrt(np.maximum(size, _LEAST_NOISE))[:, :, None])
+
+
+def _inverse_triangles(lower: FloatArray) -> FloatArray:
+    """Inverses of lower triangles, shape (..., size, size)."""
+    inverse = np.zeros_like(lower)
+    _invert_triangles(lower, inverse)
+    return inverse
+
+
+def _invert_triangles(lower: FloatArray, inverse: FloatArray) -> None:
+    """By halves, whose products of many triangles at once are quick: of (A 0; B C) it is (A⁻¹ 0; −C⁻¹ B A⁻¹ C⁻¹)."""
+    size = lower.shape[-1]
+    if size <= _SMALL_TRIANGLE[lower.ndim == 2]:
+        inverse[...] = np.linalg.inv(lower)
+        return
+    half = size // 2
+    first, second, below = inverse[..., :half, :half], inverse[..., half:, half:], inverse[..., half:, :half]
+    _invert_triangles(lower[..., :half, :half], first)
+    _invert_triangles(lower[..., half:, half:], second)
+    np.matmul(second, lower[..., half:, :half] @ first, out=below)
+    np.negative(below, out=below)
 
 
 class _Separation(NamedTuple):
-    """How far settings are from each other and from the highest clocks, by logarithms of clocks."""
+    """How far settings are from each other and from the highest clocks, by logarithms of clocks.
 
-    distances: FloatArray  # along each logarithm, shape (dimensions, settings, settings)
-    low: FloatArray  # products of two settings' squared distances from the highest clocks, shape (settings, settings)
+    Attributes:
+        distances: along each logarithm those that there are, shape (distances,), and which of them is between two settings,
+            shape (settings, settings): of settings on a grid few differ.
+        low: products of two settings' squared distances from the highest clocks, shape (settings, settings).
+    """
+
+    distances: list[tuple[FloatArray, IndexArray]]
+    low: FloatArray
 
 
 def _separation(clocks: FloatArray) -> _Separation:
     square = (clocks**2).sum(axis=1)
-    return _Separation(np.abs(clocks.T[:, :, None] - clocks.T[:, None, :]), np.outer(square, square))
+    distances = []
+    for column in clocks.T:
+        apart, which = np.unique(np.abs(column[:, None] - column), return_inverse=True)
+        distances.append((apart, which.reshape(len(column), -1)))
+    return _Separation(distances, np.outer(square, square))
 
 
 def _departure(apart: _Separation, common: Hyperparameters) -> FloatArray:
     """Prior covariance of the departures."""
     covariance: FloatArray = common.departure + common.low_departure * apart.low
-    for distance, length in zip(apart.distances, common.lengths, strict=True):
+    for (distance, which), length in zip(apart.distances, common.lengths, strict=True):
         scaled = distance * (np.sqrt(5.0) / length)
-        covariance *= (1.0 + scaled + scaled**2 / 3.0) * np.exp(-scaled)
+        covariance *= ((1.0 + scaled + scaled**2 / 3.0) * np.exp(-scaled)).take(which)
     return covariance
 
 
 def _unpacked(logs: FloatArray, weight: FloatArray, spread: FloatArray) -> Hyperparameters:
     departure, low, *lengths, rest = np.exp(logs).tolist()
-    return Hyperparameters(departure, low, tuple(lengths), rest, weight, spread, np.zeros_like(spread), _ALIKE)
+    return Hyperparameters(departure, low, tuple(lengths), rest, weight, spread, np.zeros_like(spread), _EQUAL)
 
 
-def _whitened(readings: Readings, apart: _Separation, common: Hyperparameters) -> tuple[FloatArray, FloatArray, float]:
-    """Values, shapes in which departures and noise are white, and half the log determinant for it."""
-    covariance = _departure(apart, common)
-    noise = np.maximum(readings.noise.mean(axis=1), _LEAST_NOISE)
-    covariance[np.diag_indices(len(covariance))] += noise + common.rest * readings.rest_scale.mean(axis=1)
-    root = np.linalg.cholesky(covariance)
-    whiten, _ = dtrtri(root, lower=1)
-    return (whiten @ (readings.value - readings.offset)).T, whiten @ readings.shapes, float(np.log(np.diag(root)).sum())
+class _Alike(NamedTuple):
+    """Kernels whose departures and noise are taken to have one covariance.
+
+    Attributes:
+        rows: shapes of each kernel, then its value less its offset; shape (kernels, shapes + 1, settings).
+        apart: how far settings are from each other.
+        noise: mean variance over the kernels, shape (settings,), as is ``rest_scale`` of its factors.
+        rest_scale: see ``noise``.
+    """
+
+    rows: FloatArray
+    apart: _Separation
+    noise: FloatArray
+    rest_scale: FloatArray
+
+    @classmethod
+    def of(cls, readings: Readings) -> _Alike:
+        """Kernels of the same settings."""
+        rows = np.concatenate([readings.shapes, (readings.value - readings.offset)[:, None]], axis=1)
+        noise = np.maximum(readings.noise.mean(axis=0), _LEAST_NOISE)
+        return cls(rows, _separation(readings.clocks), noise, readings.rest_scale.mean(axis=0))
+
+    def whitened(self, common: Hyperparameters) -> tuple[FloatArray, float]:
+        """The rows where departures and noise are white, and half the log determinant for it."""
+        covariance = _departure(self.apart, common)
+        covariance[np.diag_indices(len(covariance))] += self.noise + common.rest * self.rest_scale
+        root = np.linalg.cholesky(covariance)
+        return _by_setting(self.rows, _inverse_triangles(root).T), float(np.log(np.diag(root)).sum())
+
+    def negative_log_likelihood(self, common: Hyperparameters) -> float:
+        """Marginal, but for a constant; kernels share a matrix but for their shapes (Woodbury)."""
+        try:
+            white, log_root = self.whitened(common)
+            return float((log_root + _marginal(_less_mean(white, common), np.linalg.inv(common.weight_spread))).sum())
+        except np.linalg.LinAlgError:
+            return np.inf
+
+    def likelihood_by_roughness(self, common: Hyperparameters) -> FloatArray:
+        """Likelihood of each kernel's values by the factor on its departures, relative; shape (kernels, factors)."""
+        covariance = _departure(self.apart, common)
+        covariance[np.diag_indices(len(covariance))] += common.rest * self.rest_scale
+        # In the basis in which noise is white and departures are independent, every factor has a diagonal covariance.
+        scale = 1.0 / np.sqrt(self.noise)
+        size, along = np.linalg.eigh(scale[:, None] * covariance * scale)
+        rows = _less_mean(_by_setting(self.rows, scale[:, None] * along), common)
+        precision = np.linalg.inv(common.weight_spread)
+        losses = []
+        for factor in _ROUGHNESS.tolist():
+            variance = 1.0 + factor * np.maximum(size, 0.0)
+            losses.append(_marginal(rows / np.sqrt(variance), precision) + 0.5 * float(np.log(variance).sum()))
+        loss = np.stack(losses, axis=1)
+        return np.asarray(np.exp(loss.min(axis=1, keepdims=True) - loss))
 
 
-def _negative_log_likelihood(readings: Readings, apart: _Separation, common: Hyperparameters) -> float:
-    """Marginal, but for a constant; kernels share a matrix but for their shapes (Woodbury)."""
+def _by_setting(rows: FloatArray, matrix: FloatArray) -> FloatArray:
+    """Rows of all kernels times a matrix, at once."""
+    return np.asarray((rows.reshape(-1, rows.shape[-1]) @ matrix).reshape(*rows.shape[:-1], -1))
+
+
+def _less_mean(rows: FloatArray, common: Hyperparameters) -> FloatArray:
+    """Rows of shapes, then a value, with the value less its mean."""
+    rows[:, -1] -= common.weight @ rows[:, :-1]
+    return rows
+
+
+def _marginal(rows: FloatArray, precision: NDArray[np.floating]) -> FloatArray:
+    """Negative log-likelihoods of white values, less their mean, given the prior precision of the weights.
+
+    With shapes S, precision P and value v they are (v (1 − S' (S S' + P)⁻¹ S) v' + log |S S' + P| − log |P|) / 2. The
+    diagonal of the Cholesky factor of (S S' + P, S v'; v S', v v' + g) holds all of it, last the root of the quadratic form
+    plus g, which is more than what rounding may take from a value that the shapes explain.
+
+    Args:
+        rows: shapes, then the value, of each kernel; shape (kernels, shapes + 1, settings).
+        precision: shape (shapes, shapes).
+    """
+    inner = rows @ rows.transpose(0, 2, 1)
+    inner[:, :-1, :-1] += precision
+    guard = 1.0 + _GUARD * inner[:, -1, -1]
+    inner[:, -1, -1] += guard
     try:
-        return float(_negative_log_likelihoods(readings, apart, common).sum())
-    except np.linalg.LinAlgError:
-        return np.inf
-
-
-def _negative_log_likelihoods(readings: Readings, apart: _Separation, common: Hyperparameters) -> FloatArray:
-    """Those of each kernel, shape (kernels,)."""
-    value, shapes, log_root = _whitened(readings, apart, common)
-    return log_root + _marginal(value - shapes @ common.weight, shapes, np.linalg.inv(common.weight_spread))
-
-
-def _marginal(value: FloatArray, shapes: FloatArray, precision: NDArray[np.floating]) -> FloatArray:
-    """Those of white values, less their mean, given the prior precision of the weights."""
-    transposed = shapes.transpose(0, 2, 1)
-    inner = transposed @ shapes + precision
-    explained = transposed @ value[:, :, None]
-    quadratic = (value**2).sum(axis=1) - (explained * np.linalg.solve(inner, explained)).sum(axis=(1, 2))
-    logs = np.linalg.slogdet(inner)[1] - float(np.linalg.slogdet(precision)[1])
-    return np.asarray(0.5 * (quadratic + logs))
-
-
-def _likelihood_by_roughness(readings: Readings, common: Hyperparameters) -> FloatArray:
-    """Likelihood of each kernel's values by the factor on its departures, relative; shape (kernels, factors)."""
-    common_covariance = _departure(_separation(readings.clocks), common)
-    common_covariance[np.diag_indices(len(common_covariance))] += common.rest * readings.rest_scale.mean(axis=1)
-    # In the basis in which noise is white and departures are independent, every factor has a diagonal covariance.
-    scale = 1.0 / np.sqrt(np.maximum(readings.noise.mean(axis=1), _LEAST_NOISE))
-    size, along = np.linalg.eigh(scale[:, None] * common_covariance * scale)
-    project = along.T * scale
-    shapes = project @ readings.shapes
-    value = (project @ (readings.value - readings.offset)).T - shapes @ common.weight
-    precision = np.linalg.inv(common.weight_spread)
-    losses = []
-    for factor in _ROUGHNESS.tolist():
-        variance = 1.0 + factor * np.maximum(size, 0.0)
-        root = np.sqrt(variance)
-        losses.append(_marginal(value / root, shapes / root[:, None], precision) + 0.5 * float(np.log(variance).sum()))
-    loss = np.stack(losses, axis=1)
-    return np.asarray(np.exp(loss.min(axis=1, keepdims=True) - loss))
+        diagonal = np.diagonal(np.linalg.cholesky(inner), axis1=1, axis2=2)
+    except np.linalg.LinAlgError:  # hardly any noise, and shapes alike: a QR factor has the same diagonal, and always exists
+        within = np.zeros_like(inner)
+        within[:, :-1, :-1] = np.linalg.cholesky(precision).T
+        within[:, -1, -1] = np.sqrt(guard)
+        upper = np.linalg.qr(np.concatenate([rows.transpose(0, 2, 1), within], axis=1), mode="r")
+        diagonal = np.abs(np.diagonal(upper, axis1=1, axis2=2))
+    logs = 2.0 * np.log(diagonal[:, :-1]).sum(axis=1) - float(np.linalg.slogdet(precision)[1])
+    return np.asarray(0.5 * (diagonal[:, -1] ** 2 - guard + logs))
 
 
 def _with_roughness(readings: Sequence[Readings], common: Hyperparameters) -> Hyperparameters:
     """The same with how kernels differ in roughness, by expectation maximisation from half a kernel at each factor."""
-    likelihood = np.concatenate([_likelihood_by_roughness(each, common) for each in readings])
+    likelihood = np.concatenate([_Alike.of(each).likelihood_by_roughness(common) for each in readings])
     fraction = common.roughness
     for _ in range(_ROUNDS_OF_ROUGHNESS):
         member = likelihood * fraction
@@ -330,9 +417,10 @@ def _evidence(readings: Iterable[Readings], common: Hyperparameters) -> tuple[Fl
     """What each kernel's values say about its weights: precision, shape (kernels, shapes, shapes), and that × weights."""
     precisions, explained = [], []
     for each in readings:
-        value, shapes, _ = _whitened(each, _separation(each.clocks), common)
-        precisions.append(shapes.transpose(0, 2, 1) @ shapes)
-        explained.append((value[:, None] @ shapes)[:, 0])
+        white, _ = _Alike.of(each).whitened(common)
+        inner = white @ white.transpose(0, 2, 1)
+        precisions.append(inner[:, :-1, :-1])
+        explained.append(inner[:, -1, :-1])
     return np.concatenate(precisions), np.concatenate(explained)
 
 
