@@ -1,6 +1,6 @@
 """The callbacks of jobs in the real trainers, where these are installed.
 
-They stand beside those of plans, as importing the trainers takes longer than all these tests: here one process does it for both.
+They stand beside those of plans, as importing the trainers takes longer than all these tests: one process does it for both.
 """
 
 import re
