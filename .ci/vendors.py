@@ -24,6 +24,10 @@ DECIDING = {
     "import_module", "index", "match", "partition", "removeprefix", "removesuffix", "replace", "rfind", "rpartition",
     "search", "setattr", "split", "startswith", "sub",
 }  # fmt: skip
+# Unions made for each node of the source would take longer than all else.
+DECIDING_NODES = (ast.Compare, ast.MatchValue, ast.Subscript)
+IMPORTS = (ast.Import, ast.ImportFrom)
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def text_of(node: ast.AST) -> str | None:
@@ -41,7 +45,7 @@ def text_of(node: ast.AST) -> str | None:
 
 def names_of(node: ast.AST) -> Iterator[str]:
     """What a node names, other than in a text."""
-    if isinstance(node, ast.Import | ast.ImportFrom):
+    if isinstance(node, IMPORTS):
         yield getattr(node, "module", None) or ""
     for field in ("id", "attr", "name", "asname", "arg"):
         value = getattr(node, field, None)
@@ -53,25 +57,25 @@ def decides(node: ast.AST) -> bool:
     """Whether texts directly in a node decide something."""
     called = node.func if isinstance(node, ast.Call) else None
     name = getattr(called, "attr", None) or getattr(called, "id", None)
-    return isinstance(node, ast.Compare | ast.MatchValue | ast.Subscript) or name in DECIDING
+    return isinstance(node, DECIDING_NODES) or name in DECIDING
 
 
 def findings(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Lines and what is wrong on them."""
+    nodes = list(ast.walk(tree))
     documents = {
         id(node.body[0].value)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.body and isinstance(node.body[0], ast.Expr)
+        for node in nodes
+        if isinstance(node, DOCUMENTED) and node.body and isinstance(node.body[0], ast.Expr)
     }  # fmt: skip
-    bare = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)}
+    bare = {id(node.value) for node in nodes if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)}
     deciding = {
         id(inner)
-        for node in ast.walk(tree) if decides(node)
+        for node in nodes if decides(node)
         for child in ast.iter_child_nodes(node)
         for inner in (child, *getattr(child, "elts", ()))
     }  # fmt: skip
-    for node in ast.walk(tree):
+    for node in nodes:
         for name in names_of(node):
             if WORDS.search(name):
                 yield getattr(node, "lineno", 0), f"names {name}"

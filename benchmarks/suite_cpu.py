@@ -5,6 +5,7 @@
 
 CPU time is that of the worker and of every child process it has waited for, in user and system mode. It is counted for each
 test (setup, call, teardown) and for each set-up of a fixture; a fixture's time includes that of the fixtures it asked for.
+What was seen is written twice a minute, so that a run that is broken off is not lost.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ import pytest
 
 _tests: dict[str, list[float]] = {}
 _fixtures: dict[str, list[float]] = {}
+_WRITE_EVERY_S = 30.0
+_written_s = [0.0]
 
 
 def _cpu_s() -> float:
@@ -40,6 +43,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     cpu_s, wall_s = _cpu_s(), time.monotonic()
     result = yield
     _spend(_tests, item.nodeid, _cpu_s() - cpu_s, time.monotonic() - wall_s)
+    if time.monotonic() - _written_s[0] > _WRITE_EVERY_S:
+        _write()
     return result
 
 
@@ -54,6 +59,11 @@ def pytest_fixture_setup(fixturedef: Any) -> Generator[None, Any, Any]:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Leave what this process has seen."""
+    _write()
+
+
+def _write() -> None:
+    _written_s[0] = time.monotonic()
     folder = Path(os.environ["SUITE_CPU"])
     folder.mkdir(parents=True, exist_ok=True)
     written = {"total_s": _cpu_s(), "tests": _tests, "fixtures": _fixtures}

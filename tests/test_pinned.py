@@ -24,7 +24,7 @@ def test_commands_that_fail_are_named_and_the_others_kept(tmp_path, monkeypatch)
     assert found["plan of nothing"].keys() == {"failed"} and "none.db" in found["plan of nothing"]["failed"]
     assert "kernels" in found["workload"]
 
-    monkeypatch.setattr(pinned, "commands", lambda: iter(typed[:1]))
+    monkeypatch.setattr(pinned, "run_all", lambda: (found, []))
     with pytest.raises(SystemExit) as ended:
         pinned.main("write", str(out))
     assert not ended.value.code

@@ -40,7 +40,9 @@ def plans(tmp_path_factory):
 
 @pytest.mark.parametrize("preset", preset_names())
 def test_on_every_preset(wastenot, plans, preset):
-    ran = wastenot("apply", plans(preset), "--out", "summary.json", "--json")
+    # As long as a run is by itself only on the slowest card: 600 iterations prove a saving on the others.
+    enough = () if preset == "v100" else ("--iterations", "600")
+    ran = wastenot("apply", plans(preset), "--out", "summary.json", "--json", *enough)
     assert ran.code == 0, ran.err
     summary = json.loads(ran.out)
     assert json.loads((wastenot.folder / "summary.json").read_text()) == summary

@@ -41,7 +41,7 @@ def test_energy_is_that_of_the_first_execution_at_full_speed(name, setting):
 
 def test_a_sweep_keeps_it_as_a_state_of_its_own(tmp_path):
     device = open_device(DEVICE, seed=4)
-    index = NAMES.index("cross_entropy")
+    index = NAMES.index("qkv_gemm")
     part = WorkloadTasks("part", UNITS.kernels[index : index + 1], UNITS.tasks[index : index + 1])
     study = open_study(tmp_path / "s.db", create=True)
     outcome = measure_sweep(device, replace(part, state="sse"), study, ())

@@ -260,6 +260,7 @@ class _Evidence:
         self, basis: Basis, sums: Sequence[_Sums], noise_w: float | None, range_w: float, settling: float
     ) -> None:  # fmt: skip
         self._prior, self._noise_w = basis.prior(settling), noise_w
+        self._shaped = any(basis.shapes)
         self._grams = np.stack([one.gram.ravel() for one in sums])
         self._rights = np.stack([one.right for one in sums])
         self._squares = np.array([one.square for one in sums])
@@ -269,11 +270,16 @@ class _Evidence:
         self.start: FloatArray = np.log([*[noise] * len(sums), level_fraction * range_w, _SHAPE_FRACTION * range_w])
 
     def least(self, start: FloatArray) -> tuple[float, FloatArray]:
-        """The least negative log-evidence, doubled, and its hyperparameters."""
+        """The least negative log-evidence, doubled, and its hyperparameters.
+
+        Without shapes their variation is the prior's, which is likeliest; searching for it would take twice as long.
+        """
+        free = len(start) if self._shaped else len(start) - 1
         optimum = minimize(
-            self.negative_log, start, method="Nelder-Mead", options={"xatol": 0.02, "fatol": 0.05, "maxiter": 600}
-        )
-        return float(optimum.fun), np.asarray(optimum.x, dtype=float)
+            lambda logs: self.negative_log(np.concatenate((logs, self.start[free:]))), start[:free],
+            method="Nelder-Mead", options={"xatol": 0.02, "fatol": 0.05, "maxiter": 600},
+        )  # fmt: skip
+        return float(optimum.fun), np.concatenate((optimum.x, self.start[free:]))
 
     def normal(self, logs: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Precision of the prior, precision after the readings, and the right-hand side."""

@@ -5,14 +5,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-zeus_jobs = pytest.importorskip("benchmarks.zeus_jobs")
-
-from wastenot.jobs.judge.simulate import simulate  # noqa: E402
-from wastenot.jobs.plan.learner import Learner  # noqa: E402
+from wastenot.jobs.judge.simulate import simulate
+from wastenot.jobs.plan.learner import Learner
 
 
 @pytest.fixture(scope="module")
-def jobs(shared_data: Path):
+def zeus_jobs():
+    """Zeus, imported where it is run: it takes pandas along."""
+    return pytest.importorskip("benchmarks.zeus_jobs")
+
+
+@pytest.fixture(scope="module")
+def jobs(zeus_jobs, shared_data: Path):
     return {job.job.dataset: job for job in zeus_jobs.read_jobs()}
 
 
@@ -21,7 +25,7 @@ def _regrets(made) -> np.ndarray:
 
 
 @pytest.mark.parametrize("dataset", ["sentiment140", "imagenet"])
-def test_zeus_loses_as_much_in_our_simulator_as_in_its_own(jobs, dataset) -> None:
+def test_zeus_loses_as_much_in_our_simulator_as_in_its_own(zeus_jobs, jobs, dataset) -> None:
     job, seeds = jobs[dataset], range(4)
     own = _regrets(zeus_jobs.zeus_recurrences(job, 0.5, seed) for seed in seeds)
     here = _regrets(
@@ -33,7 +37,7 @@ def test_zeus_loses_as_much_in_our_simulator_as_in_its_own(jobs, dataset) -> Non
     assert abs(own.mean() - here.mean()) < 4.0 * error + 0.05 * own.mean() + 0.1
 
 
-def test_every_run_of_zeus_is_in_the_account(jobs) -> None:
+def test_every_run_of_zeus_is_in_the_account(zeus_jobs, jobs) -> None:
     job = jobs["imagenet"]
     made = zeus_jobs.zeus_recurrences(job, 0.5, 0)
     assert job.recurrences == 112 == made.best_cost.size
@@ -42,7 +46,7 @@ def test_every_run_of_zeus_is_in_the_account(jobs) -> None:
     assert made.regret[-1] == pytest.approx(made.costs.sum() / job.trace.best_cost() - 112)
 
 
-def test_ours_loses_less_where_zeus_must_try_every_batch_size(jobs) -> None:
+def test_ours_loses_less_where_zeus_must_try_every_batch_size(zeus_jobs, jobs) -> None:
     job = jobs["cifar100"]
     zeus = _regrets(zeus_jobs.zeus_recurrences(job, 0.5, seed) for seed in range(2))
     ours = _regrets(

@@ -119,6 +119,7 @@ def test_a_kill_loses_at_most_the_run_in_flight(tmp_path):
     study = tmp_path / "s.db"
     few = str(write_few_kernels(tmp_path / "few.json", each=20))
     command = ["kernel", "sweep", few, "--device", "sim:h200", "--study", str(study), "--clocks", "natural"]
+    command += ["--seconds-each", "4s"]
     process = subprocess.Popen([sys.executable, "-m", "wastenot", *command], stderr=subprocess.DEVNULL)
     try:
         ends_s = time.monotonic() + 60.0

@@ -194,9 +194,9 @@ def test_the_same_kernel_twice_is_measured_once(study):
         whole, run=None, kernels=tuple(whole.kernels[i] for i in chosen), tasks=tuple(whole.tasks[i] for i in chosen)
     )
     assert len(set(twins_of(tasks.tasks).values())) == 2
-    outcome = natural_sweep(card(), tasks, study)
+    outcome = natural_sweep(card(), tasks, study, seconds_each=SHORT_S)
     assert outcome.measured == 4 and outcome.found == 0
-    again = natural_sweep(card(), tasks, study)
+    again = natural_sweep(card(), tasks, study, seconds_each=SHORT_S)
     assert again.measured == 0 and again.found == 4
     curves = {curve.kernel: curve for curve in read_curves(study)}
     assert set(curves) == set(names)

@@ -14,6 +14,7 @@ from testbed.drawn_sweeps import NASTY, make_sweep
 from testbed.known_truth import rows_of
 from testbed.searches import with_kernels
 from wastenot.kernels.plan.overview import PlanOverview, make_overview
+from wastenot.planning.plan import Plan
 from wastenot.planning.planner import plan
 from wastenot.study.sweep import Kernel, Sweep
 from wastenot.study.sweep_file import read_sweep
@@ -46,8 +47,13 @@ def coarse(coarse_sweep: Sweep) -> PlanOverview:
 
 
 @pytest.fixture(scope="session")
-def demo(demo_sweep: Sweep) -> PlanOverview:
-    return make_overview(demo_sweep, plan(demo_sweep, as_measured=True))
+def demo_plan(demo_sweep: Sweep) -> Plan:
+    return plan(demo_sweep, as_measured=True)
+
+
+@pytest.fixture(scope="session")
+def demo(demo_sweep: Sweep, demo_plan: Plan) -> PlanOverview:
+    return make_overview(demo_sweep, demo_plan)
 
 
 @pytest.fixture(scope="session")

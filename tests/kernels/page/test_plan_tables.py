@@ -29,26 +29,26 @@ def plain(text: str) -> str:
     return text.replace("\xa0", " ")
 
 
-def test_the_kernel_table_has_the_most_joules_saved_first_and_folds_small_ones(demo):
-    table = kernel_table(demo.plan)
+def test_the_kernel_table_has_the_most_joules_saved_first_and_folds_small_ones(demo_plan):
+    table = kernel_table(demo_plan)
     assert [column.title for column in table.columns][2:5] == ["Calls", "Core, MHz", "Memory, MHz"]
-    assert sorted(row.values[0] for row in table.rows) == sorted(row.kernel for row in demo.plan.assignments)
+    assert sorted(row.values[0] for row in table.rows) == sorted(row.kernel for row in demo_plan.assignments)
     saved = [row.values[-2] for row in table.rows]
     assert saved == sorted(saved, reverse=True)
-    assert sum(saved) == pytest.approx(demo.plan.baseline.energy_j - demo.plan.predicted.energy_j)
+    assert sum(saved) == pytest.approx(demo_plan.baseline.energy_j - demo_plan.predicted.energy_j)
     assert sum(row.values[-1] for row in table.rows) == pytest.approx(1.0)
     assert table.note is None
     assert all(len(row.texts) == len(row.values) == len(table.columns) for row in table.rows)
     shown = table.fold.shown
     assert 5 <= shown <= 14 and plain(table.fold.label).startswith(f"{46 - shown} more kernels, which save ")
-    brief = kernel_table(demo.plan, brief=True)
+    brief = kernel_table(demo_plan, brief=True)
     assert [row.values[0] for row in brief.rows] == [row.values[0] for row in table.rows]
     assert "Pass" not in [column.title for column in brief.columns]
 
 
-def test_the_papers_table_is_by_pass_in_order_of_execution(demo):
-    table = kernel_table_by_pass(demo.plan)
-    assert [row.values[0] for row in table.rows] == [row.kernel for row in demo.plan.assignments]
+def test_the_papers_table_is_by_pass_in_order_of_execution(demo_plan):
+    table = kernel_table_by_pass(demo_plan)
+    assert [row.values[0] for row in table.rows] == [row.kernel for row in demo_plan.assignments]
     assert list(dict.fromkeys(row.group for row in table.rows)) == [
         "embedding",
         "forward",
@@ -56,14 +56,14 @@ def test_the_papers_table_is_by_pass_in_order_of_execution(demo):
         "backward",
         "embedding_backward",
     ]
-    first, assigned = table.rows[0], demo.plan.assignments[0]
+    first, assigned = table.rows[0], demo_plan.assignments[0]
     assert [plain(text) for text in first.texts] == ["wte_wpe", "1", "840", "9501", "+0.43 %", "−49.09 %", "<0.1 %"]
     assert first.values[2:6] == (assigned.core_mhz, assigned.memory_mhz, assigned.time_change, assigned.energy_change)
     assert sum(row.values[-1] for row in table.rows) == pytest.approx(1.0)
 
 
-def test_a_long_table_says_what_it_leaves_out(demo):
-    table = kernel_table(demo.plan, 10)
+def test_a_long_table_says_what_it_leaves_out(demo_plan):
+    table = kernel_table(demo_plan, 10)
     assert len(table.rows) == 10
     assert table.note.startswith("36 more kernels, which use ")
     kept = {row.values[0] for row in table.rows}
@@ -102,8 +102,8 @@ def test_a_plan_of_another_sweep_is_refused(cases):
             make_overview(sweep, data.plan)
 
 
-def test_the_numbers_state_energy_cost_and_proof(demo):
-    found = {card.label: card for card in plan_numbers(demo.plan, Price(0.25, "EUR"))}
+def test_the_numbers_state_energy_cost_and_proof(demo_plan):
+    found = {card.label: card for card in plan_numbers(demo_plan, Price(0.25, "EUR"))}
     assert found["Certificate"].value == "best of those given"
     assert plain(found["1,000 iterations"].value) == "0.0302 kWh saved"
     assert plain(found["1,000 iterations"].detail).startswith(
@@ -118,8 +118,8 @@ def test_the_numbers_state_energy_cost_and_proof(demo):
     assert "Waste at the default clocks" not in found
 
 
-def test_a_gpu_year_is_8760_hours_at_the_default_clocks(demo):
-    plan = demo.plan
+def test_a_gpu_year_is_8760_hours_at_the_default_clocks(demo_plan):
+    plan = demo_plan
     found = {card.label: card for card in plan_numbers(plan, Price(0.25, "EUR"))}["A GPU-year"]
     watts = plan.baseline.energy_j / plan.baseline.time_s
     saved_kwh = -plan.today.energy_change * watts * 8.760

@@ -1,5 +1,6 @@
 """Our schedules against those of torch.distributed.pipelining, action by action."""
 
+from functools import cache
 from pathlib import Path
 from unittest.mock import MagicMock
 
@@ -10,12 +11,15 @@ from wastenot.pipelines.model.schedule import PipelineSchedule
 from wastenot.pipelines.model.schedule_file import LETTERS, read_schedule
 from wastenot.pipelines.model.schedules import build_schedule
 
-theirs = pytest.importorskip("torch.distributed.pipelining.schedules")
-stages = pytest.importorskip("torch.distributed.pipelining.stage")
+
+def _pipelining(module: str):
+    """Imported by the tests that need it, as it takes longer than PyTorch itself."""
+    return pytest.importorskip(f"torch.distributed.pipelining.{module}")
 
 
+@cache
 def _stage(index: int, ranks: int, of: int) -> MagicMock:
-    stage = MagicMock(spec=stages._PipelineStageBase)
+    stage = MagicMock(spec=_pipelining("stage")._PipelineStageBase)
     stage.configure_mock(group_size=ranks, group_rank=0, num_stages=of, stage_index=index, submod=None)
     stage.configure_mock(is_first=index == 0, is_last=index == of - 1, has_backward=True, device="cpu")
     return stage
@@ -25,7 +29,7 @@ def _torch_schedule(kind: str, ranks: int, micro_batches: int, chunks: int = 1, 
     own = [2 * ranks - 1 if turning and chunk else chunk * ranks for chunk in range(chunks)]
     built = [_stage(index, ranks, ranks * chunks) for index in own]
     several = kind not in ("ScheduleGPipe", "Schedule1F1B")
-    return getattr(theirs, kind)(built if several else built[0], micro_batches, loss_fn=MagicMock())
+    return getattr(_pipelining("schedules"), kind)(built if several else built[0], micro_batches, loss_fn=MagicMock())
 
 
 def _their_order(kind: str, ranks: int, micro_batches: int, chunks: int) -> list[list[str]]:

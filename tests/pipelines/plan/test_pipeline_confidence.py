@@ -38,7 +38,7 @@ def _profile(spread: float, *, seed: int = 0, shared: bool = False) -> PipelineP
     )
 
 
-SCHEDULE = build_schedule("1f1b", ranks=STAGES, micro_batches=4)
+SCHEDULE = build_schedule("1f1b", ranks=STAGES, micro_batches=3)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -8,7 +8,7 @@ from testbed.stand_in import serve_kills
 @pytest.mark.parametrize(
     ("kind", "kills"),
     [
-        (serve_kills.KINDS[0], 3), pytest.param(serve_kills.KINDS[1], 3, marks=pytest.mark.slow),
+        (serve_kills.KINDS[0], 2), pytest.param(serve_kills.KINDS[1], 3, marks=pytest.mark.slow),
         pytest.param(serve_kills.KINDS[2], 2, marks=pytest.mark.slow),
         pytest.param(serve_kills.KINDS[3], 2, marks=pytest.mark.slow),
     ],

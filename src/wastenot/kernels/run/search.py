@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
+from scipy.special import ndtr
 
 from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
@@ -211,7 +211,7 @@ def expected_improvement(known: _MeasuredGrid, max_slowdown: float) -> FloatArra
     values = np.where(known.measured, known.count * (known.energy_j + price * known.time_s), np.inf)
     best = np.minimum(values.min(axis=1, keepdims=True), at_auto)
     ahead = (best - value) / error
-    worth = error * (ahead * norm.cdf(ahead) + norm.pdf(ahead))
+    worth = error * (ahead * ndtr(ahead) + np.exp(-0.5 * ahead**2) / math.sqrt(2.0 * math.pi))
     return np.where(known.measured | ~known.possible, 0.0, worth)
 
 

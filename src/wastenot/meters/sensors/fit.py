@@ -45,7 +45,7 @@ _DEVIATION_PRIOR = 0.5  # standard deviation of deviations from the level, as a 
 _DRIFT_PRIOR = 0.1  # standard deviation of the drift of power over the time, likewise
 _LAG_PRIOR = 1.2  # standard deviation of the logarithm of a lag, around its guess: a factor of 3.3 either way
 _FRACTION_PRIOR = 1.0  # standard deviation of the logit of the slow lag's fraction: 0.3 means 0.14 to 0.54
-_FIXED = 1e-3  # standard deviation of parameters that stay at their guess: they keep their place in the Jacobian
+_FIXED = 1e-3  # standard deviation of parameters that stay at their guess, which nothing is searched for
 _SHORTEST_LAG_S = 1e-7  # so that its logarithm is finite; far below any sensor's window
 _SCALES = np.array([0.1, 0.1, 0.5, 0.5, 0.5, 0.1, 0.1])  # of x for `least_squares`: a tenth of a window, half a log of a lag
 _DIFFERENCE_STEP = 1e-5  # relative; usual is √eps = 1.5e-8, but sums of squares of times leave fewer digits
@@ -464,14 +464,23 @@ def _fit_parameters(
         values = np.linalg.lstsq(stacked, target, rcond=None)[0]
         return values, (target - stacked @ values) / noise
 
-    def residuals(x: FloatArray) -> FloatArray:
-        return np.concatenate([solve_powers(x)[1], (x - guess) / prior_sd])
+    free = prior_sd > _FIXED
 
-    steps = np.full(len(guess), _DIFFERENCE_STEP)
+    def whole(free_x: FloatArray) -> FloatArray:
+        x = guess.copy()
+        x[free] = free_x
+        return x
+
+    def residuals(free_x: FloatArray) -> FloatArray:
+        return np.concatenate([solve_powers(whole(free_x))[1], (free_x - guess[free]) / prior_sd[free]])
+
+    steps = np.full(int(free.sum()), _DIFFERENCE_STEP)
     weight, noise, x = np.ones(len(readings.power_w)), noise_w, guess
     for _ in range(rounds):
-        solution = least_squares(residuals, x, x_scale=_SCALES, diff_step=steps, max_nfev=15 if rounds == 1 else 40)
-        x = solution.x
+        solution = least_squares(
+            residuals, x[free], x_scale=_SCALES[free], diff_step=steps, max_nfev=15 if rounds == 1 else 40
+        )
+        x = whole(solution.x)
         values, residual = solve_powers(x)
         residual_w = residual[: len(weight)] * noise / weight
         noise = max(_MAD_TO_SD * float(np.median(np.abs(residual_w - np.median(residual_w)))), 1e-3 * noise_w)
@@ -479,7 +488,8 @@ def _fit_parameters(
         # loss. A coarse fit takes them as they are: where the model is nearly exact, outliers have another cause, such as a
         # stale sample.
         weight = np.minimum(1.0, _HUBER * noise / np.maximum(np.abs(residual_w), 1e-12)) ** (0.5 if fast else 1.0)
-    variance = _variances(np.asarray(solution.jac, dtype=float), residuals(x), run)
+    variance = np.full(len(guess), _FIXED**2)
+    variance[free] = _variances(np.asarray(solution.jac, dtype=float), residuals(x[free]), run)
     parameters = to_parameters(x)
     # A span at the bound of what it may change by is not determined, whatever the scatter says.
     if abs(float(x[0] - guess[0])) > 0.95 * _MAX_LOG_CHANGE:

@@ -1,4 +1,7 @@
-"""The callbacks of jobs in the real trainers, where these are installed."""
+"""The callbacks of jobs in the real trainers, where these are installed.
+
+They stand beside those of plans, as importing the trainers takes longer than all these tests: one process does it for both.
+"""
 
 import re
 
@@ -48,7 +51,7 @@ class TestTransformers:
         config = transformers.GPT2Config(
             n_layer=1, n_embd=16, n_head=2, vocab_size=50, n_positions=16, bos_token_id=0, eos_token_id=0
         )
-        rows = [{"input_ids": torch.arange(8), "labels": torch.arange(8)} for _ in range(12)]
+        rows = [{"input_ids": torch.arange(8), "labels": torch.arange(8)} for _ in range(4)]
         trainer = transformers.Trainer(
             model=transformers.GPT2LMHeadModel(config),
             args=transformers.TrainingArguments(
@@ -67,7 +70,7 @@ class TestTransformers:
     def test_training_ends_at_the_target(self, study, tmp_path):
         with job_of(study) as run:
             trainer = self.trained(run, Rises(0.31), tmp_path)
-            assert (run.outcome, trainer.state.epoch, trainer.state.max_steps) == ("reached", 3.0, 30)
+            assert (run.outcome, trainer.state.epoch, trainer.state.max_steps) == ("reached", 3.0, 10)
             trainer.evaluate()  # after training, which is not the job's
         assert runs_of(study) == [(4, "reached", 3, pytest.approx(0.93))]
 
