@@ -24,7 +24,7 @@ Column = Any
 
 def inlined(function: Function) -> Function:
     """The function, compiled into those that call it, which allocate nothing: a call would take longer than what it does."""
-    return cast("Function", compiled_inside(function, nogil=True, error_model="numpy", _nrt=False, forceinline=True))
+    return cast("Function", compiled_inside(function, nogil=True, error_model="numpy", forceinline=True))
 
 
 interval_of, fraction = inlined(interpolation.interval_of), inlined(interpolation.fraction)

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from wastenot.core.arrays import FloatArray
-from wastenot.serving.model import interpolation
-from wastenot.serving.model.compiled import compiled, compiled_inside
-from wastenot.serving.model.step_table import USES, filled, fraction, interval_of
+from wastenot.serving.model.compiled import compiled
+from wastenot.serving.model.step_table import USES, bilinear, filled, fraction, interval_of
 from wastenot.serving.model.tables import EngineTables
 
 
@@ -67,11 +66,9 @@ def _at(
     """Two tables, of shape (cells, settings), between their knots."""
     one, other = np.broadcast_arrays(np.asarray(row, dtype=float), np.asarray(column, dtype=float))
     times, energies = np.empty((2, one.size, tables[0].shape[1]))
-    _interpolate(*tables, one.ravel(), rows, other.ravel(), columns, times, energies)
+    first, second = (each.ravel() for each in tables)
+    _interpolate(first, second, one.ravel(), rows, other.ravel(), columns, times, energies)
     return np.ascontiguousarray(times.T).reshape(-1, *one.shape), np.ascontiguousarray(energies.T).reshape(-1, *one.shape)
-
-
-_bilinear = compiled_inside(interpolation.bilinear)
 
 
 def _interpolated(
@@ -80,16 +77,16 @@ def _interpolated(
 ) -> None:  # fmt: skip
     """Values at each of some rows and columns, shape (points,), into arrays of shape (points, settings)."""
     i = j = 0
-    down, width = len(rows), len(columns)
+    down, width, settings = len(rows), len(columns), times.shape[1]
     for point in range(len(row)):
         one = min(max(row[point], rows[0]), rows[down - 1])
         other = min(max(column[point], columns[0]), columns[width - 1])
         i, j = interval_of(rows, 0, down, one, i), interval_of(columns, 0, width, other, j)
         along, across = fraction(rows, 0, down, one, i), fraction(columns, 0, width, other, j)
-        of_first = _bilinear(first, i * width + j, width, 1, along, across)
-        of_second = _bilinear(second, i * width + j, width, 1, along, across)
-        for setting in range(len(of_first)):  # assigned as a whole, an array compiles five times as long
-            times[point, setting], energies[point, setting] = of_first[setting], of_second[setting]
+        for setting in range(settings):
+            at = (i * width + j) * settings + setting
+            times[point, setting] = bilinear(first, at, width * settings, settings, along, across)
+            energies[point, setting] = bilinear(second, at, width * settings, settings, along, across)
 
 
-_interpolate = compiled(_interpolated, uses=USES)
+_interpolate = compiled(_interpolated, uses=USES, allocates=False)

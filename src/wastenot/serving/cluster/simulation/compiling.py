@@ -17,10 +17,9 @@ _USES = (*USES, __file__, *(str(Path(__file__).with_name(f"{name}.py")) for name
 
 def compiled(function: Function) -> Function:
     """The function, by Numba where it is installed, for those who are not compiled."""
-    # Nothing is allocated in here, and without counting references it is several times as fast.
-    return cast("Function", by_numba(function, uses=_USES, nogil=True, error_model="numpy", _nrt=False))
+    return cast("Function", by_numba(function, uses=_USES, allocates=False, nogil=True, error_model="numpy"))
 
 
 def inside(function: Function) -> Function:
     """Likewise, for those that are compiled, too."""
-    return cast("Function", compiled_inside(function, nogil=True, error_model="numpy", _nrt=False))
+    return cast("Function", compiled_inside(function, nogil=True, error_model="numpy"))
