@@ -163,9 +163,8 @@ class ZeusPolicy:
         epoch = float(cost(self._terms, speed.epoch_time_s, energy_j))
         self._epoch_costs[speed.batch_size] = min(epoch, self._epoch_costs.get(speed.batch_size, math.inf))
 
-    def choose(self, rng: np.random.Generator) -> Decision:
+    def choose(self) -> Decision:
         """The batch size for a run that begins now."""
-        del rng  # it has its own
         if self._overlapping and self._flying:
             return Decision(self._best, "as Zeus has it beside others")
         return Decision(int(self._bandit.predict(self._job)), "as Zeus has it")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from wastenot.core.setting import Setting
 from wastenot.jobs.judge.simulate import simulate
 from wastenot.jobs.judge.trace import JobTrace
@@ -25,8 +23,8 @@ class _Watched(Learner):
         self.speeds[speed.batch_size, speed.setting] = speed
         super().measured(speed)
 
-    def choose(self, rng: np.random.Generator) -> Decision:
-        decision = super().choose(rng)
+    def choose(self) -> Decision:
+        decision = super().choose()
         self.why.append(decision.why)
         return decision
 

@@ -55,7 +55,7 @@ def test_another_device_needs_as_many_epochs() -> None:
 
 
 class _Always(Learner):
-    def choose(self, rng: np.random.Generator) -> Decision:
+    def choose(self) -> Decision:
         return Decision(self.terms.default, "always")
 
     def goes_on(self, run: JobRun) -> Verdict:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,11 +26,14 @@ from wastenot.terminal.options import JsonOption
 
 if TYPE_CHECKING:
     from wastenot.control.application import Application
+    from wastenot.control.session import Session
     from wastenot.control.status import Status, Summary
+    from wastenot.pipelines.run.application import PipelineApplication
 
 _SIMULATED_S = 300.0  # that a simulated job lasts, where its iterations are not said
 _FEWEST, _MOST = 200, 20_000  # iterations of it
 _MOST_ASKED = 1_000_000
+_MARKS = "; docs/pipelines-recipes.md says what the program must tell"
 
 
 def apply(
@@ -86,28 +90,35 @@ def apply(
         find_program(command[0])
     _check_iterations(iterations)
     names = visible_names() if every else None if device is None else parse_devices(device)
-    if is_pipeline_plan(plan):
-        _apply_pipeline(
-            plan, command, names, dry_run=dry_run, seed=seed, patience_s=patience, out=out, shown=shown, as_json=as_json
-        )
-        return
-    application = prepare(plan, names, dry_run=dry_run, restore=parse_restore(restore_clocks), seed=seed)
-    simulated = all(gpu.identity.name.startswith("sim:") for gpu in application.gpus)
-    _check(simulated, command, dry_run)
-    for note in application.notes:
+    prepared: Application | PipelineApplication
+    session: Callable[..., Session]
+    simulated: Application | None = None
+    pipeline = is_pipeline_plan(plan)
+    if pipeline:
+        from wastenot.pipelines.run.application import prepare_pipeline, would_be_set_in_pipeline
+
+        _check_command(command, dry_run, "pipeline.json -- torchrun train.py", _MARKS)
+        prepared = ranks = prepare_pipeline(plan, names, dry_run=dry_run, seed=seed)
+        would, session = would_be_set_in_pipeline(ranks), ranks.session
+    else:
+        prepared = job = prepare(plan, names, dry_run=dry_run, restore=parse_restore(restore_clocks), seed=seed)
+        simulated = job if all(gpu.identity.name.startswith("sim:") for gpu in job.gpus) else None
+        _check(simulated is not None, command, dry_run)
+        would, session = would_be_set(job), partial(job.session, seed=seed)
+    for note in prepared.notes:
         say_wastenot(note)
     if dry_run and not as_json:
-        for line in would_be_set(application):
+        for line in would:
             typer.echo(line)
-    if simulated:
-        summary = _run_simulated(application, _iterations(application, iterations), seed, dry_run, real_time, shown, as_json)
+    if simulated is not None:
+        summary = _run_simulated(simulated, _iterations(simulated, iterations), seed, dry_run, real_time, shown)
         code = 0
     elif command:
-        session = application.session(dry_run=dry_run, seed=seed, patience_s=PATIENCE_S if patience is None else patience)
-        summary, code = run_command(session, command, shown, as_json)
+        begun = session(dry_run=dry_run, patience_s=PATIENCE_S if patience is None else patience)
+        summary, code = run_command(begun, command, shown, as_json, pipeline=pipeline)
     else:
         if as_json:
-            _print_summary(application.controller(dry_run=True).end())
+            _print_summary(prepared.controller(dry_run=True).end())
         return
     _tell_outcome(summary, out, shown, as_json)
     raise typer.Exit(code)
@@ -119,13 +130,20 @@ def apply(
 def _check(simulated: bool, command: Sequence[str] | None, dry_run: bool) -> None:
     from wastenot.core.errors import BadInputError
 
-    if simulated and command:
+    if not simulated:
+        _check_command(command, dry_run, "plan.json -- python train.py")
+    elif command:
         raise BadInputError(
             "`device`: a simulated GPU runs the plan's own workload, and no program: leave out -- COMMAND (and say how many "
             "--iterations)"
         )
-    if not simulated and not command and not dry_run:
-        raise BadInputError("what is to run? wastenot apply plan.json -- python train.py (or --dry-run to see what is set)")
+
+
+def _check_command(command: Sequence[str] | None, dry_run: bool, such_as: str, more: str = "") -> None:
+    from wastenot.core.errors import BadInputError
+
+    if not command and not dry_run:
+        raise BadInputError(f"what is to run? wastenot apply {such_as} (or --dry-run to see what is set){more}")
 
 
 def _check_iterations(asked: int | None) -> None:
@@ -151,7 +169,6 @@ def _run_simulated(
     dry_run: bool,
     real_time: bool,
     shown: ShownOptions,
-    as_json: bool,
 ) -> Summary:
     from wastenot.control.simulated_job import run_simulated
     from wastenot.devices.simulated.device import SimulatedDevice
@@ -162,43 +179,6 @@ def _run_simulated(
             application.plan, gpus, iterations, seed=seed, path=application.path, dry_run=dry_run,
             real_time=real_time, watch=lambda controller: watch(controller.status()),
         )  # fmt: skip
-
-
-def _apply_pipeline(
-    plan: Path,
-    command: list[str] | None,
-    names: Sequence[str] | None,
-    *,
-    dry_run: bool,
-    seed: int,
-    patience_s: float | None,
-    out: Path | None,
-    shown: ShownOptions,
-    as_json: bool,
-) -> None:
-    """Run a program under a pipeline's plan: the ranks that run on this machine, each at its own clocks."""
-    from wastenot.control.session import PATIENCE_S
-    from wastenot.core.errors import BadInputError
-    from wastenot.pipelines.run.application import prepare_pipeline, would_be_set_in_pipeline
-
-    if not command and not dry_run:
-        raise BadInputError(
-            "what is to run? wastenot apply pipeline.json -- torchrun train.py (or --dry-run to see what is set); "
-            "docs/pipelines-recipes.md says what the program must tell"
-        )
-    application = prepare_pipeline(plan, names, dry_run=dry_run, seed=seed)
-    for note in application.notes:
-        say_wastenot(note)
-    if dry_run and not as_json:
-        for line in would_be_set_in_pipeline(application):
-            typer.echo(line)
-    if command:
-        session = application.session(dry_run=dry_run, patience_s=PATIENCE_S if patience_s is None else patience_s)
-        summary, code = run_command(session, command, shown, as_json, pipeline=True)
-        _tell_outcome(summary, out, shown, as_json)
-        raise typer.Exit(code)
-    if as_json:
-        _print_summary(application.controller(dry_run=True).end())
 
 
 # ---- afterwards -------------------------------------------------------------------------------------------------

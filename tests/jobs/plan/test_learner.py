@@ -4,7 +4,6 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 
-import numpy as np
 import pytest
 
 from wastenot.jobs.judge.made import made_job
@@ -28,7 +27,7 @@ def ran(one: Learner, number: int, size: int, epochs: int, outcome: str = "reach
 
 def test_the_default_is_run_first_and_never_stopped_before_any_run_has_reached_the_target() -> None:
     one = learner()
-    assert one.choose(np.random.default_rng(0)).batch_size == 64
+    assert one.choose().batch_size == 64
     assert one.goes_on(JobRun(1, 64, "gpu", "running", 59, 1.0, 1.0)).go_on
 
 
@@ -46,9 +45,8 @@ def test_no_larger_batch_size_is_tried_once_one_does_not_fit() -> None:
     one = learner()
     ran(one, 1, 64, 10)
     ran(one, 2, 128, 0, "no memory")
-    rng = np.random.default_rng(0)
     for number in range(3, 12):
-        size = one.choose(rng).batch_size
+        size = one.choose().batch_size
         assert size <= 64
         ran(one, number, size, 10)
 
@@ -57,9 +55,9 @@ def test_failures_at_a_batch_size_make_those_beyond_less_likely_to_work() -> Non
     one = learner()
     for number in range(1, 4):
         ran(one, number, 64, 10)
-    before = {each.batch_size: each.chance for each in one.choose(np.random.default_rng(0)).outlook}
+    before = {each.batch_size: each.chance for each in one.choose().outlook}
     ran(one, 4, 128, 60, "missed")
-    after = {each.batch_size: each.chance for each in one.choose(np.random.default_rng(0)).outlook}
+    after = {each.batch_size: each.chance for each in one.choose().outlook}
     assert after[256] < 0.5 * before[256]
     assert after[32] > 0.8 * before[32]
 
@@ -69,7 +67,7 @@ def test_after_runs_in_vain_a_batch_size_is_taken_that_has_worked_and_is_given_m
     for number in range(1, 4):
         ran(one, number, 64, 10)
     for number in range(4, 12):
-        size = one.choose(np.random.default_rng(0)).batch_size
+        size = one.choose().batch_size
         one.began(JobRun(number, size, "gpu", "running", 0, 0.0, 0.0))
         epochs = 1
         while one.goes_on(JobRun(number, size, "gpu", "running", epochs, 1.0, 1.0)).go_on and epochs < 300:
@@ -83,10 +81,10 @@ def test_after_runs_in_vain_a_batch_size_is_taken_that_has_worked_and_is_given_m
 def test_runs_in_flight_count_so_that_others_try_something_else() -> None:
     one = learner()
     ran(one, 1, 64, 10)
-    first = one.choose(np.random.default_rng(0)).batch_size
+    first = one.choose().batch_size
     for number in range(2, 8):
         one.began(JobRun(number, first, "gpu", "running", 0, 0.0, 0.0))
-    assert one.choose(np.random.default_rng(0)).batch_size != first
+    assert one.choose().batch_size != first
 
 
 @pytest.mark.parametrize("family", ["smooth", "large ones fail", "largest is best", "few epochs"])
@@ -120,11 +118,11 @@ def calls_of(decide: Callable[[], object]) -> int:
 
 
 def test_a_decision_takes_no_more_work_after_many_runs() -> None:
-    one, rng, calls = learner(), np.random.default_rng(0), []
+    one, calls = learner(), []
     for number in range(1, 81):
         ran(one, number, SIZES[number % 5], 10)
         if number in (20, 80):
-            calls.append(calls_of(lambda: one.choose(rng)))
+            calls.append(calls_of(one.choose))
     assert calls[1] < 1.2 * calls[0]
     assert calls[1] < 2000
 
@@ -133,9 +131,9 @@ def test_a_batch_size_that_may_never_get_there_is_not_tried_again_before_its_fir
     one = learner()
     for number in range(1, 6):
         ran(one, number, 64, 10)
-    rng, unknown = np.random.default_rng(0), []
+    unknown = []
     for number in range(6, 30):
-        size = one.choose(rng).batch_size
+        size = one.choose().batch_size
         one.began(JobRun(number, size, "gpu", "running", 0, 0.0, 0.0))
         if size != 64:
             unknown.append(size)

@@ -40,7 +40,6 @@ def job(study, **more):
         "target": 0.9,
         "max_epochs": 10,
         "device": "cpu",
-        "seed": 1,
     }
     return wn.job("nightly", **(terms | more))
 

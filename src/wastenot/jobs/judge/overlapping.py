@@ -88,10 +88,10 @@ def simulate_overlapping(
         trace: that runs are drawn from.
         policy_of: makes the policy of the job.
         when: it comes, in order.
-        seed: of what is drawn, and of the policy.
+        seed: of what is drawn.
     """
     policy = policy_of(trace)
-    drawn, own = (np.random.default_rng((seed, each)) for each in (0, 1))
+    drawn = np.random.default_rng((seed, 0))
     pace = pace_of(trace, policy, seed)
     events: list[tuple[float, int, int, SimulatedRun | None]] = []  # time, order, recurrence, run whose epoch ends
     for recurrence, arrival in enumerate(when):
@@ -113,7 +113,7 @@ def simulate_overlapping(
             tries[recurrence] += 1
             others.append(flying)
             flying += 1
-            size = policy.choose(own).batch_size
+            size = policy.choose().batch_size
             flown = SimulatedRun(trace, policy, len(others), size, drawn, pace.beside(), started_unix_s=now_s)
         order += 1
         heapq.heappush(events, (now_s + flown.begin_epoch() * when[recurrence].slower, order, recurrence, flown))

@@ -8,8 +8,6 @@ from __future__ import annotations
 import math
 from typing import Protocol, runtime_checkable
 
-import numpy as np
-
 from wastenot.core.setting import Setting
 from wastenot.jobs.judge.trace import JobTrace
 from wastenot.jobs.model.objective import cost
@@ -65,9 +63,8 @@ class _Constant(Policy):
     def __init__(self, batch_size: int, setting: Setting, why: str) -> None:
         self._decision, self._setting = Decision(batch_size, why), setting
 
-    def choose(self, rng: np.random.Generator) -> Decision:
+    def choose(self) -> Decision:
         """The same as ever."""
-        del rng
         return self._decision
 
     def held_setting(self) -> Setting:
@@ -108,9 +105,8 @@ class GridSearch(Policy):
         self._flying: dict[int, tuple[int, Setting]] = {}
         self._now = self._left[0]
 
-    def choose(self, rng: np.random.Generator) -> Decision:
+    def choose(self) -> Decision:
         """The next pair of the grid, or the cheapest."""
-        del rng
         if self._left:
             self._now = self._left.pop(0)
             return Decision(self._now[0], "not tried yet")

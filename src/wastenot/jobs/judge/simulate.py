@@ -57,12 +57,12 @@ def simulate(
         trace: that runs are drawn from.
         policy_of: makes the policy of the job.
         recurrences: how often the job comes.
-        seed: of what is drawn, and of the policy.
+        seed: of what is drawn.
         later: a recurrence from which on the job needs the epochs of another trace, on the same device.
     """
     policy = policy_of(trace)
     changes, changed = (recurrences, trace) if later is None else later
-    drawn, own = (np.random.default_rng((seed, each)) for each in (0, 1))
+    drawn = np.random.default_rng((seed, 0))
     runs: list[JobRun] = []
     index: list[int] = []
     costs: list[float] = []
@@ -70,7 +70,7 @@ def simulate(
     for recurrence in range(recurrences):
         now = changed if recurrence >= changes else trace
         for _ in range(MOST_TRIES):
-            size = policy.choose(own).batch_size
+            size = policy.choose().batch_size
             run = SimulatedRun(now, policy, len(runs) + 1, size, drawn, pace).to_its_end()
             runs.append(run)
             index.append(recurrence)

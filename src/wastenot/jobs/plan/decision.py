@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-
 from wastenot.jobs.tables.records import JobRun, Speed
 
 
@@ -71,7 +69,7 @@ class Policy(Protocol):
         """Take note of how fast the job runs at a batch size and setting."""
         del speed
 
-    def choose(self, rng: np.random.Generator) -> Decision:
+    def choose(self) -> Decision:
         """The batch size for a run that begins now."""
 
     def began(self, run: JobRun) -> None:

@@ -64,7 +64,7 @@ class Learner:
         self._costs.measured(speed)
         self._learned()
 
-    def choose(self, rng: np.random.Generator) -> Decision:
+    def choose(self) -> Decision:
         """The batch size for a run that begins now."""
         default = self.terms.default
         if not self._epochs.reached.any() and self._runs[self._place[default]] == 0.0 and self._fits[self._place[default]]:

@@ -13,8 +13,6 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from wastenot.core.errors import BadInputError
 from wastenot.core.origin import Origin
 from wastenot.core.setting import AUTO
@@ -234,7 +232,7 @@ def _next(stored: StoredJob) -> tuple[Decision, tuple[int, ...]]:
     terms = fitting_terms(stored.terms, stored.runs, stored.device)
     learner = Learner(terms, stored.device)
     recall(learner, terms, stored.speeds, stored.runs)
-    return learner.choose(np.random.default_rng(0)), learner.changed_at
+    return learner.choose(), learner.changed_at
 
 
 def _cost(terms: JobTerms, run: JobRun) -> float | None:

@@ -20,8 +20,6 @@ from operator import index
 from types import TracebackType
 from typing import Any
 
-import numpy as np
-
 from wastenot.core.errors import BadInputError, DeviceError
 from wastenot.jobs.plan.decision import Decision
 from wastenot.jobs.plan.remembered import catch_up, fitting_terms, in_vain
@@ -65,7 +63,6 @@ class job:  # noqa: N801 - reads as a verb, as apply does
             program has imported it, else the CPU.
         settings: what may be set besides: the GPU's power limits, its clocks, none, or these.
         learning_rate_scaling: how :meth:`TrainingRun.learning_rate` follows the batch size.
-        seed: of what is drawn when batch sizes are chosen.
 
     Raises:
         BadInputError: the terms make no sense, are another job's, or no batch size fits into memory.
@@ -89,7 +86,6 @@ class job:  # noqa: N801 - reads as a verb, as apply does
         device: str | Sequence[str] | None = None,
         settings: Settings = "limits",
         learning_rate_scaling: LearningRateScaling = "none",
-        seed: int | None = None,
     ) -> None:
         if learning_rate_scaling not in _SCALINGS:
             raise BadInputError(
@@ -110,7 +106,7 @@ class job:  # noqa: N801 - reads as a verb, as apply does
             within_s=within_s,
             power_budget_w=power_budget_w,
         )
-        self._eta, self._device, self._settings, self._seed = eta, device, settings, seed
+        self._eta, self._device, self._settings = eta, device, settings
         self._study, self._scaling = study, learning_rate_scaling
         self._run: TrainingRun | FollowingRun | None = None
 
@@ -150,8 +146,7 @@ class job:  # noqa: N801 - reads as a verb, as apply does
             if learner is None or not catch_up(learner, fitting, before.runs, stored.speeds, stored.runs):  # type: ignore[union-attr]
                 learner = learned(fitting, stored, device)
             made.append(learner)
-            seed = None if self._seed is None else (self._seed, len(stored.runs))
-            return learner.choose(np.random.default_rng(seed))
+            return learner.choose()
 
         flight = store.begin(terms, device, choose, used=meter.used, seats=None if seats is None else seats.key)
         learner = made[-1]
