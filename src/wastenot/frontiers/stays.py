@@ -170,26 +170,26 @@ class _Pass:
         if any(each.same is None for each in self._kinds):
             cells *= work.settings
         most = max(1, _BLOCK_CELLS // cells)
-        done = 0
-        while done < work.calls:
-            end = min(int(np.searchsorted(latest, done + 1, side="right")), work.calls + 1, done + 1 + most)
-            here = slice(done + 1, max(end, done + 2))
-            added = cost[:, here]
+        # Where the calls end that depend only on stays which begin with the first of them or before.
+        ends = np.searchsorted(latest, np.arange(work.calls + 2), side="right").tolist()
+        done, calls = 0, work.calls
+        while done < calls:
+            first = done + 1
+            done = max(first, min(ends[first], calls + 1, first + most) - 1)
+            here = slice(first, done + 1)
             found = [each.least(self._value(each, here), here) for each in self._kinds]
-            fresh = (found[0] if len(found) == 1 else np.minimum(*found)) - added
-            if here.stop == here.start + 1:
-                better = fresh[:, 0] < begun[:, here.start]
-                begun[:, here.stop] = np.where(better, fresh[:, 0], begun[:, here.start])
-                begin[:, here.stop] = np.where(better, here.start, begin[:, here.start])
+            lowest, begins = begun[:, first : done + 2], begin[:, first : done + 2]
+            fresh = lowest[:, 1:]
+            np.subtract(found[0] if len(found) == 1 else np.minimum(*found), cost[:, here], out=fresh)
+            if done == first:
+                better = fresh[:, 0] < lowest[:, 0]
+                begins[:, 1] = np.where(better, first, begins[:, 0])
+                np.minimum(fresh[:, 0], lowest[:, 0], out=fresh[:, 0])
             else:
-                lowest = np.minimum.accumulate(
-                    np.concatenate([begun[:, here.start : here.start + 1], fresh], axis=1), axis=1
-                )
-                newer = np.where(fresh < lowest[:, :-1], np.arange(here.start, here.stop)[:, None], 0)
-                begins = np.concatenate([begin[:, here.start : here.start + 1], newer], axis=1)
-                begun[:, here.start + 1 : here.stop + 1] = lowest[:, 1:]
-                begin[:, here.start + 1 : here.stop + 1] = np.maximum.accumulate(begins, axis=1)[:, 1:]
-            done = here.stop - 1
+                reached = np.minimum.accumulate(lowest, axis=1)
+                begins[:, 1:] = np.where(fresh < reached[:, :-1], np.arange(first, done + 1)[:, None], 0)
+                np.maximum.accumulate(begins, axis=1, out=begins)
+                lowest[:] = reached
 
     def _ends(self) -> tuple[FloatArray, IndexArray]:
         """What a round costs by the setting that it ends with, and 1 + the latest begin of its last stay; by price."""

@@ -162,8 +162,9 @@ def excess_of_calls(
         slowdown**2 * time.variance[base],
         time.variance[chosen] + allowed**2 * time.variance[base] - 2.0 * allowed * time.with_baseline[chosen],
     )
-    common = time.common[chosen]
-    common -= allowed * time.common[base]
+    common, of_base = time.common[chosen], time.common[base]
+    of_base *= allowed
+    common -= of_base
     return mean, np.maximum(variance, 0.0), common
 
 

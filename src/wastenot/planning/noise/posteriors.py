@@ -26,7 +26,10 @@ class Loadings:
 
     def __getitem__(self, rows: IndexArray | slice) -> FloatArray:
         """Those of some rows, shape (..., errors)."""
-        return np.concatenate([factor[rows][..., None] * loadings[rows] for factor, loadings in self.parts], axis=-1)
+        if not isinstance(rows, slice) and len(rows) == len(self.parts[0][0]) and np.array_equal(rows, np.arange(len(rows))):
+            rows = slice(None)  # all of them, which need not be picked one by one
+        found = [factor[rows][..., None] * loadings[rows] for factor, loadings in self.parts]
+        return found[0] if len(found) == 1 else np.concatenate(found, axis=-1)
 
     def times(self, factor: FloatArray | float) -> Loadings:
         """The same with rows multiplied."""

@@ -115,9 +115,13 @@ class _Surfaces:
                 readings = design.readings(self.measured, chunk, self.power)
                 found = posterior(readings, self.common, self.rough[self.costs.kernel[own[:, 0]]], draws[own])
                 moved[own], left[own] = found.moved, found.left
-                asked = place[own] >= 0
+                at = place[own]
+                asked = at >= 0
                 for whole, part in zip((mean, variance, with_baseline, common), found[:4], strict=True):
-                    whole[place[own[asked]]] = part[asked]
+                    if asked.all():
+                        whole[at] = part
+                    else:
+                        whole[at[asked]] = part[asked]
         return Bootstrapped(Posterior(mean, variance, with_baseline, Loadings.of(common)), moved, left)
 
     def level(self) -> FloatArray:

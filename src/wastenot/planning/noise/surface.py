@@ -230,7 +230,7 @@ def _posterior(
     pulled, loadings, drawn = np.split(weighed, [1, 1 + prior.shape[1]], axis=1)
     variance = noise - noise**2 * np.einsum("kij,kij->kj", root, root)
     with_first = -noise * noise[:, :1] * (root[:, :, :1].transpose(0, 2, 1) @ root)[:, 0]
-    with_first[:, 0] += noise[:, 0]
+    with_first[:, 0] = variance[:, 0]  # of the first with itself, to the last digit
     doubted = believed.doubt / noise * pulled[:, 0]
     moved = ADDED_NOISE * (added - drawn)
     left = pulled - moved - added / ADDED_NOISE
