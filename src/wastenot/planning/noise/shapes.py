@@ -137,7 +137,7 @@ class ShapeTable:
         wanted = log_time - log_time.mean(axis=1, keepdims=True)
         kernel, _, score = self._likely(wanted, 0.0)
         best = score[np.searchsorted(kernel, np.arange(len(wanted)))]
-        return np.maximum((wanted**2).sum(axis=1) - 2.0 * best, 0.0)
+        return np.asarray(np.maximum((wanted**2).sum(axis=1) - 2.0 * best, 0.0))
 
     def time_shapes(self, log_time: FloatArray, noise: float) -> list[TimeShape]:
         """What each kernel's measurements allow.

@@ -253,14 +253,14 @@ def _whitening_roots(covariances: FloatArray) -> FloatArray:
         return np.asarray(along.transpose(0, 2, 1) / np.sqrt(np.maximum(size, _LEAST_NOISE))[:, :, None])
 
 
-def _inverse_triangles(lower: FloatArray) -> FloatArray:
+def _inverse_triangles(lower: NDArray[np.floating]) -> FloatArray:
     """Inverses of lower triangles, shape (..., size, size)."""
-    inverse = np.zeros_like(lower)
+    inverse: FloatArray = np.zeros(lower.shape)
     _invert_triangles(lower, inverse)
     return inverse
 
 
-def _invert_triangles(lower: FloatArray, inverse: FloatArray) -> None:
+def _invert_triangles(lower: NDArray[np.floating], inverse: FloatArray) -> None:
     """By halves, whose products of many triangles at once are quick: of (A 0; B C) it is (A⁻¹ 0; −C⁻¹ B A⁻¹ C⁻¹)."""
     size = lower.shape[-1]
     if size <= _SMALL_TRIANGLE[lower.ndim == 2]:
