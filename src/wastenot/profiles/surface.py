@@ -275,11 +275,17 @@ class _Evidence:
         Without shapes their variation is the prior's, which is likeliest; searching for it would take twice as long.
         """
         free = len(start) if self._shaped else len(start) - 1
+
+        def whole(logs: FloatArray) -> FloatArray:
+            return np.concatenate((logs, self.start[free:]))
+
+        def of_free(logs: FloatArray) -> float:
+            return self.negative_log(whole(logs))
+
         optimum = minimize(
-            lambda logs: self.negative_log(np.concatenate((logs, self.start[free:]))), start[:free],
-            method="Nelder-Mead", options={"xatol": 0.02, "fatol": 0.05, "maxiter": 600},
-        )  # fmt: skip
-        return float(optimum.fun), np.concatenate((optimum.x, self.start[free:]))
+            of_free, start[:free], method="Nelder-Mead", options={"xatol": 0.02, "fatol": 0.05, "maxiter": 600}
+        )
+        return float(optimum.fun), whole(np.asarray(optimum.x, dtype=float))
 
     def normal(self, logs: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Precision of the prior, precision after the readings, and the right-hand side."""

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from wastenot.core.errors import BadInputError
-from wastenot.serving.cluster.frontiers import frontier
+from wastenot.serving.cluster.frontiers import InstanceFrontier, capacity_at_full_speed, frontier
 from wastenot.serving.cluster.levels import levels
 from wastenot.serving.cluster.mixes import Mix, mix_of, mix_of_classes
 from wastenot.serving.model.deadlines import Deadlines
@@ -20,9 +20,14 @@ from wastenot.serving.simulation.simulate import simulate
 DEADLINES = Deadlines(ttft_s=(0.3, 0.6), prompt_below=(256,), tbt_s=0.06)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def mix() -> Mix:
     return mix_of(poisson(10.0, 200.0, LogNormal(300, 0.7, 3000), LogNormal(80, 0.6, 500), seed=3))
+
+
+@pytest.fixture(scope="module")
+def found(three_clocks: Engine, mix: Mix) -> InstanceFrontier:
+    return frontier(three_clocks, mix, DEADLINES, points=4)
 
 
 @pytest.mark.parametrize("setting", [0, 2])
@@ -61,8 +66,9 @@ def test_the_cheapest_clock_keeps_deadlines_at_least_power(three_clocks: Engine,
             assert found.power_w[best, place] == found.power_w[good, place].min()
 
 
-def test_levels_are_kept_by_requests_that_they_were_not_made_with(three_clocks: Engine, mix: Mix) -> None:
-    found = frontier(three_clocks, mix, DEADLINES, points=4)
+def test_levels_are_kept_by_requests_that_they_were_not_made_with(
+    three_clocks: Engine, mix: Mix, found: InstanceFrontier
+) -> None:
     assert found.capacity_per_s > 1.0
     assert (np.diff(found.rate_per_s) > 0).all()
     for rate_per_s, setting, power_w in zip(found.rate_per_s[:3], found.setting, found.power_w, strict=False):
@@ -73,16 +79,20 @@ def test_levels_are_kept_by_requests_that_they_were_not_made_with(three_clocks: 
     assert simulate(beyond, three_clocks, Fixed()).attainment(DEADLINES) < 0.99
 
 
-def test_a_level_takes_all_rates_below_it(three_clocks: Engine, mix: Mix) -> None:
-    found = frontier(three_clocks, mix, DEADLINES, points=4)
+def test_a_level_takes_all_rates_below_it(found: InstanceFrontier) -> None:
     assert found.power_at(float(found.rate_per_s[1])) == pytest.approx(found.power_w[1])
     assert np.isinf(found.power_at(2 * found.capacity_per_s))
 
 
 def test_an_engine_that_is_too_slow_has_no_levels(three_clocks: Engine, mix: Mix) -> None:
-    assert frontier(three_clocks, mix, Deadlines(ttft_s=(0.001,), prompt_below=())).capacity_per_s == 0.0
+    never = Deadlines(ttft_s=(0.001,), prompt_below=())
+    assert frontier(three_clocks, mix, never).capacity_per_s == capacity_at_full_speed(three_clocks, mix, never) == 0.0
+
+
+def test_the_capacity_by_itself_is_that_of_the_levels(three_clocks: Engine, mix: Mix, found: InstanceFrontier) -> None:
+    assert capacity_at_full_speed(three_clocks, mix, DEADLINES) == pytest.approx(found.capacity_per_s, rel=1e-12)
     small = replace(three_clocks, most_running=2)
-    assert frontier(small, mix, DEADLINES).capacity_per_s < frontier(three_clocks, mix, DEADLINES).capacity_per_s
+    assert capacity_at_full_speed(small, mix, DEADLINES) < found.capacity_per_s
 
 
 def test_a_mix_keeps_the_means_of_its_classes() -> None:

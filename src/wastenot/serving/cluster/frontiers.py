@@ -80,11 +80,8 @@ def frontier(
         together: instances behind one router; the more there are, the more even is the load of each.
     """
     trial = Trial(engine, mix, deadlines, share, together)
-    most = trial.most_per_s
     allowed = np.array(sorted(settings if settings is not None else range(len(engine.tables.settings))), dtype=np.intp)
-    estimate = levels(engine, mix, deadlines, np.geomspace(most / 100, most, RATES))
-    guess_per_s = float(estimate.capacity(share)[allowed].max())
-    capacity = trial.capacity(ClockRule.fixed(int(allowed[-1]), engine), guess_per_s)
+    capacity = _capacity(trial, allowed)
     if not capacity > 0:
         nothing = np.zeros(0)
         return InstanceFrontier(engine, mix, nothing, nothing.astype(np.intp), nothing, nothing)
@@ -99,6 +96,26 @@ def frontier(
         setting[place], power[place] = _cheapest(trial, order[hopeful], float(rate[place]))
         batch[place] = at.batch[setting[place], place]
     return InstanceFrontier(engine, mix, rate, setting, power, batch)
+
+
+def capacity_at_full_speed(engine: Engine, mix: Mix, deadlines: Deadlines, *, share: float = 0.99) -> float:
+    """The greatest rate that keeps the deadlines at the greatest clock: the capacity of such a frontier, without its levels.
+
+    Args:
+        engine: of the instance.
+        mix: of its requests.
+        deadlines: to be kept.
+        share: of the requests of each class that are to keep the deadlines.
+    """
+    return _capacity(Trial(engine, mix, deadlines, share, 1), np.array([len(engine.tables.settings) - 1]))
+
+
+def _capacity(trial: Trial, allowed: IndexArray) -> float:
+    """The greatest rate that keeps the deadlines at the greatest of the settings, of which the last is it."""
+    most = trial.most_per_s
+    estimate = levels(trial.engine, trial.mix, trial.deadlines, np.geomspace(most / 100, most, RATES))
+    guess_per_s = float(estimate.capacity(trial.share)[allowed].max())
+    return trial.capacity(ClockRule.fixed(int(allowed[-1]), trial.engine), guess_per_s)
 
 
 def _cheapest(trial: Trial, order: IndexArray, rate_per_s: float) -> tuple[int, float]:

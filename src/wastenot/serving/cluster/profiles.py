@@ -8,7 +8,7 @@ import numpy as np
 
 from wastenot.core.arrays import FloatArray
 from wastenot.serving.cluster.classes import COUNT, RequestClasses, dominates
-from wastenot.serving.cluster.frontiers import InstanceFrontier, frontier
+from wastenot.serving.cluster.frontiers import InstanceFrontier, capacity_at_full_speed, frontier
 from wastenot.serving.cluster.ladders import ladder_frontier
 from wastenot.serving.cluster.mixes import Mix, evenly, mix_of_classes
 from wastenot.serving.cluster.model import Cluster
@@ -43,6 +43,7 @@ class Profiles:
     share: float = 0.995
     _kinds: list[tuple[FloatArray, FloatArray]] = field(init=False, repr=False)
     _known: dict[_Key, InstanceFrontier] = field(init=False, repr=False, default_factory=dict)
+    _capacities: dict[int, FloatArray] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self._kinds = _kinds_of(self.lengths, self.cluster.classes)
@@ -112,8 +113,13 @@ class Profiles:
         A pool may get what its class dominates, too, and prompts of a class are not always longer than those of one that it
         dominates: the least capacity counts.
         """
-        alone = [self.frontier(layout, each, full_speed=True).capacity_per_s for each in np.eye(COUNT)]
-        return np.array([min(alone[other] for other in range(COUNT) if dominates(each, other)) for each in range(COUNT)])
+        if layout not in self._capacities:
+            engine, deadlines = self.cluster.layouts[layout], self.cluster.deadlines
+            alone = [capacity_at_full_speed(engine, self.mix(each), deadlines, share=self.share) for each in np.eye(COUNT)]
+            self._capacities[layout] = np.array(
+                [min(alone[other] for other in range(COUNT) if dominates(each, other)) for each in range(COUNT)]
+            )
+        return self._capacities[layout]
 
 
 def _kinds_of(requests: Requests, classes: RequestClasses) -> list[tuple[FloatArray, FloatArray]]:
