@@ -12,6 +12,7 @@ from wastenot.terminal.option import option
 from wastenot.terminal.options import DeviceOption, JsonOption, SeedOption, parse_budget, say_left_changed
 
 if TYPE_CHECKING:
+    from wastenot.devices.simulated.preset import Preset
     from wastenot.meters.sensors.identity import SensorIdentity, Sensors
 
 
@@ -35,7 +36,7 @@ def list_(as_json: JsonOption = False) -> None:
         ]  # fmt: skip
         print_json("devices", {"simulated": shown})
         return
-    columns = (
+    columns: tuple[Listed[Preset], ...] = (
         Listed("Device", lambda each: f"sim:{each.name}", numeric=False),
         Listed("GPU", lambda each: each.model, numeric=False),
         Listed("Core clocks, MHz", lambda each: f"{each.clocks.core_from_mhz:g}–{each.clocks.core_to_mhz:g}"),
