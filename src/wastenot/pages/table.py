@@ -131,6 +131,7 @@ def listing(
     )
 
 
+@dataclass(frozen=True, slots=True)
 class Field(Generic[T]):
     """A column by what it shows of an item.
 
