@@ -500,9 +500,8 @@ def report(
         MissingExtraError: the ``report`` extra is not installed.
     """
     from wastenot.kernels.model.context import change_in_context
-    from wastenot.kernels.page.files import Files
     from wastenot.kernels.page.page import plan_page
-    from wastenot.kernels.page.provenance import provenance, report_call
+    from wastenot.kernels.page.provenance import Files, provenance, report_call
     from wastenot.kernels.plan.overview import make_overview
     from wastenot.planning.planner import plan as make_plan
     from wastenot.study.sweep import Sweep

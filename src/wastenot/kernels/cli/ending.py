@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from wastenot.kernels.page.files import Files
+    from wastenot.kernels.page.provenance import Files
     from wastenot.planning.plan import Plan
 
 

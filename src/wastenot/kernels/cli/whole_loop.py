@@ -26,7 +26,7 @@ from wastenot.terminal.options import (
 )
 
 if TYPE_CHECKING:
-    from wastenot.kernels.page.files import Files
+    from wastenot.kernels.page.provenance import Files
     from wastenot.pages.price import Price
     from wastenot.planning.comparison import Comparison
     from wastenot.planning.plan import Plan
@@ -149,7 +149,7 @@ def _show(plan: Plan, comparison: Comparison, price: Price, folder: Path) -> Non
 
 
 def _files(folder: Path) -> Files:
-    from wastenot.kernels.page.files import Files
+    from wastenot.kernels.page.provenance import Files
 
     return Files(str(folder / "study.db"), folder / "plan.json")
 
