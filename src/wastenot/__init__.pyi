@@ -69,5 +69,6 @@ from .study.sweep_file import (
     read_sweep as read_sweep,
     write_sweep as write_sweep,
 )
+from .sweeping.grid import AtAuto as AtAuto, AtNatural as AtNatural, Grid as Grid, Search as Search
 from .workloads.capturing.capture import Captured as Captured, capture as capture
 from .workloads.capturing.workload_file import read_workload as read_workload, write_workload as write_workload
