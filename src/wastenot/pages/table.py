@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 Value = str | float | None
 Item = TypeVar("Item")
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,43 +128,3 @@ def listing(
         note,
         Fold(shown, f"{len(items) - shown:,} {rest}") if shown is not None and len(items) > shown else fold,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Field(Generic[T]):
-    """A column by what it shows of an item.
-
-    Attributes:
-        title: its heading.
-        text: of an item.
-        value: behind the text; the text itself by default.
-        numeric: whether it holds numbers (aligned right).
-    """
-
-    title: str
-    text: Callable[[T], str]
-    value: Callable[[T], Value] | None = None
-    numeric: bool = True
-
-
-def table_of(
-    title: str,
-    items: Iterable[T],
-    fields: Sequence[Field[T]],
-    note: str | None = None,
-    *,
-    fold: Fold | None = None,
-    group: Callable[[T], str | None] = lambda _: None,
-    note_of: Callable[[T], str | None] = lambda _: None,
-) -> Table:
-    """A table with a row for each item; ``group`` and ``note_of`` are what :class:`Row` has of it besides its fields."""
-    rows = tuple(
-        Row(
-            group(item),
-            tuple(field.text(item) for field in fields),
-            tuple((field.value or field.text)(item) for field in fields),
-            note_of(item),
-        )
-        for item in items
-    )
-    return Table(title, tuple(Column(field.title, field.numeric) for field in fields), rows, note, fold)

@@ -14,7 +14,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from wastenot.devices.simulated.basis import basis_of
-from wastenot.pages.table import Field, T, Table
+from wastenot.pages.table import Item, Listed, Table
 from wastenot.terminal.fitted_table import FittedTable, folded
 
 __all__ = [
@@ -49,13 +49,13 @@ def plain_table(
     return table
 
 
-def listed(items: Iterable[T], fields: Sequence[Field[T]], title: str | None = None) -> FittedTable:
+def listed(items: Iterable[Item], columns: Sequence[Listed[Item]], title: str | None = None) -> FittedTable:
     """A table without borders, with a row for each item."""
     table = FittedTable((), title)
-    for field in fields:
-        table.add_column(Text(field.title), justify="right" if field.numeric else "left")
+    for column in columns:
+        table.add_column(Text(column.title), justify="right" if column.numeric else "left")
     for item in items:
-        table.add_row(*(Text(field.text(item)) for field in fields))
+        table.add_row(*(Text(column.shown(item)) for column in columns))
     return table
 
 

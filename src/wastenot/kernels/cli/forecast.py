@@ -137,18 +137,18 @@ def _table(predicted: Forecast) -> RenderableType:
     from wastenot.core.setting import format_mhz
     from wastenot.kernels.forecast.forecast import KernelForecast
     from wastenot.pages.formatting import change, changes, percent, shortened
-    from wastenot.pages.table import Field
+    from wastenot.pages.table import Listed
     from wastenot.terminal.tables import listed
 
-    fields: tuple[Field[KernelForecast], ...] = (
-        Field("kernel", lambda row: shortened(row.kernel, 32), numeric=False),
-        Field("count", lambda row: f"{row.count:,}"),
-        Field("core MHz", lambda row: f"{row.core_mhz.median:.0f}"),
-        Field("80 % of draws", lambda row: "{:.0f} to {:.0f}".format(*row.core_mhz.central_80)),
-        Field("memory MHz", lambda row: format_mhz(row.memory_mhz)),
-        Field("of draws", lambda row: percent(row.memory_share, 0)),
-        Field("energy", lambda row: change(row.energy_change.median, 1)),
-        Field("80 % of draws", lambda row: changes(row.energy_change.central_80, 1)),
+    fields: tuple[Listed[KernelForecast], ...] = (
+        Listed("kernel", lambda row: shortened(row.kernel, 32), numeric=False),
+        Listed("count", lambda row: f"{row.count:,}"),
+        Listed("core MHz", lambda row: f"{row.core_mhz.median:.0f}"),
+        Listed("80 % of draws", lambda row: "{:.0f} to {:.0f}".format(*row.core_mhz.central_80)),
+        Listed("memory MHz", lambda row: format_mhz(row.memory_mhz)),
+        Listed("of draws", lambda row: percent(row.memory_share, 0)),
+        Listed("energy", lambda row: change(row.energy_change.median, 1)),
+        Listed("80 % of draws", lambda row: changes(row.energy_change.central_80, 1)),
     )
     return listed(predicted.kernels, fields, "forecast by kernel")
 

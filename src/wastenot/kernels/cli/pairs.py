@@ -132,20 +132,20 @@ def _pairs_text(sweep: Sweep, candidates: Pairs, most: int) -> RenderableType:
     """The best pairs, and what the bounds assume."""
     from wastenot.kernels.model.pairs import Pair
     from wastenot.pages.formatting import percent, quantity
-    from wastenot.pages.table import Field
+    from wastenot.pages.table import Listed
     from wastenot.terminal.tables import Group, Text, headline, listed
 
     time_s = {one.kernel: one.time_s for one in candidates.kernels}
     whole_j = sum(one.count * one.energy_j for one in candidates.kernels)
-    fields: tuple[Field[Pair], ...] = (
-        Field("compute-bound", lambda pair: pair.compute, numeric=False),
-        Field("memory-bound", lambda pair: pair.memory, numeric=False),
-        Field("pairs", lambda pair: f"{pair.times:,}"),
-        Field("one after another", lambda pair: quantity(time_s[pair.compute] + time_s[pair.memory], "s", 3)),
-        Field("concurrently, at least", lambda pair: quantity(pair.together_s, "s", 3)),
-        Field("headroom", lambda pair: quantity(pair.headroom_w, "W", 3)),
-        Field("saves at most", lambda pair: quantity(pair.iteration_j, "J", 3)),
-        Field("of the iteration", lambda pair: percent(pair.iteration_j / whole_j)),
+    fields: tuple[Listed[Pair], ...] = (
+        Listed("compute-bound", lambda pair: pair.compute, numeric=False),
+        Listed("memory-bound", lambda pair: pair.memory, numeric=False),
+        Listed("pairs", lambda pair: f"{pair.times:,}"),
+        Listed("one after another", lambda pair: quantity(time_s[pair.compute] + time_s[pair.memory], "s", 3)),
+        Listed("concurrently, at least", lambda pair: quantity(pair.together_s, "s", 3)),
+        Listed("headroom", lambda pair: quantity(pair.headroom_w, "W", 3)),
+        Listed("saves at most", lambda pair: quantity(pair.iteration_j, "J", 3)),
+        Listed("of the iteration", lambda pair: percent(pair.iteration_j / whole_j)),
     )
     table = listed(candidates.pairs[:most], fields)
     head = headline(sweep.workload, sweep.device, sweep.origin, "kernels with complementary power, at auto")

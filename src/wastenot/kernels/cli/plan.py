@@ -234,17 +234,17 @@ def _frontier_text(frontier: WholeFrontier) -> RenderableType:
     """All vertices of the hull, then the exact optimum at each limit."""
     from wastenot.kernels.page.summary import among
     from wastenot.pages.formatting import change, percent, quantity
-    from wastenot.pages.table import Field
+    from wastenot.pages.table import Listed
     from wastenot.terminal.tables import Group, Text, headline, listed
 
-    fields: tuple[Field[Any], ...] = (  # of vertices and of points at a limit alike
-        Field("time", lambda point: quantity(point.time_s, "s", 6)),
-        Field("energy", lambda point: quantity(point.energy_j, "J", 6)),
-        Field("time change", lambda point: change(point.time_change, 3)),
-        Field("energy change", lambda point: change(point.energy_change, 3)),
+    fields: tuple[Listed[Any], ...] = (  # of vertices and of points at a limit alike
+        Listed("time", lambda point: quantity(point.time_s, "s", 6)),
+        Listed("energy", lambda point: quantity(point.energy_j, "J", 6)),
+        Listed("time change", lambda point: change(point.time_change, 3)),
+        Listed("energy change", lambda point: change(point.energy_change, 3)),
     )
-    limit: Field[Any] = Field("slowdown limit", lambda point: percent(point.max_slowdown))
-    gap: Field[Any] = Field("gap", lambda point: percent(point.gap, 4) if point.gap else "0")
+    limit: Listed[Any] = Listed("slowdown limit", lambda point: percent(point.max_slowdown))
+    gap: Listed[Any] = Listed("gap", lambda point: percent(point.gap, 4) if point.gap else "0")
     hull, bounds = listed(frontier.hull, fields), listed(frontier.bounds, (limit, *fields, gap))
     impossible = ", ".join(percent(bound) for bound in frontier.impossible_bounds)
     tail = [

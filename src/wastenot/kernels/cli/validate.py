@@ -181,17 +181,17 @@ def transfer(
 def _transfer_text(transfer: Transfer) -> RenderableType:
     from wastenot.kernels.run.interleaved import TransferRow
     from wastenot.pages.formatting import change, changes, quantity
-    from wastenot.pages.table import Field
+    from wastenot.pages.table import Listed
     from wastenot.terminal.tables import Group, listed
 
-    fields: tuple[Field[TransferRow], ...] = (
-        Field("workload", lambda row: row.workload, numeric=False),
-        Field("time at auto", lambda row: quantity(row.auto_time_s, "s")),
-        Field("energy at auto", lambda row: quantity(row.auto_energy_j, "J")),
-        Field("time", lambda row: change(row.time_change.mean, 3)),
-        Field("95 % interval", lambda row: changes((row.time_change.low, row.time_change.high))),
-        Field("energy", lambda row: change(row.energy_change.mean)),
-        Field("95 % interval", lambda row: changes((row.energy_change.low, row.energy_change.high))),
+    fields: tuple[Listed[TransferRow], ...] = (
+        Listed("workload", lambda row: row.workload, numeric=False),
+        Listed("time at auto", lambda row: quantity(row.auto_time_s, "s")),
+        Listed("energy at auto", lambda row: quantity(row.auto_energy_j, "J")),
+        Listed("time", lambda row: change(row.time_change.mean, 3)),
+        Listed("95 % interval", lambda row: changes((row.time_change.low, row.time_change.high))),
+        Listed("energy", lambda row: change(row.energy_change.mean)),
+        Listed("95 % interval", lambda row: changes((row.energy_change.low, row.energy_change.high))),
     )
     table = listed(transfer.rows, fields)
     head = (

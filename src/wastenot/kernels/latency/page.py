@@ -8,27 +8,27 @@ from wastenot.kernels.latency.design import NAMES, UNITS
 from wastenot.pages.figure import Figure, inline, layered, specification_of, tooltips
 from wastenot.pages.formatting import SPACE, quantity
 from wastenot.pages.optional_imports import load
-from wastenot.pages.table import Column, Field, Row, Table, table_of
+from wastenot.pages.table import Column, Listed, Row, Table, listing
 from wastenot.planning.latency import CLEAR, Indistinct, Latency, SwitchCost, TargetLatency, What
 
 
 def targets_table(found: Latency) -> Table:
     """Latency by target, whatever the start."""
-    fields: tuple[Field[TargetLatency], ...] = (
-        Field("To", lambda one: f"{one.target:g}{SPACE}{UNITS[one.what]}", lambda one: one.target, numeric=False),
-        Field("Latency", lambda one: quantity(one.seconds, "s", 3), lambda one: one.seconds),
-        Field("±", lambda one: quantity(one.error_s, "s", 2), lambda one: one.error_s),
-        Field("Jitter", lambda one: f"{100.0 * one.jitter:.0f}{SPACE}%", lambda one: one.jitter),
-        Field("Longest", lambda one: quantity(one.longest_s, "s", 3), lambda one: one.longest_s),
-        Field("Switches", lambda one: f"{one.switches:,}", lambda one: one.switches),
-        Field("Outliers", lambda one: f"{one.outliers:,}", lambda one: one.outliers),
+    fields: tuple[Listed[TargetLatency], ...] = (
+        Listed("To", lambda one: one.target, text_of=lambda one: f"{one.target:g}{SPACE}{UNITS[one.what]}", numeric=False),
+        Listed("Latency", lambda one: one.seconds, text_of=lambda one: quantity(one.seconds, "s", 3)),
+        Listed("±", lambda one: one.error_s, text_of=lambda one: quantity(one.error_s, "s", 2)),
+        Listed("Jitter", lambda one: one.jitter, text_of=lambda one: f"{100.0 * one.jitter:.0f}{SPACE}%"),
+        Listed("Longest", lambda one: one.longest_s, text_of=lambda one: quantity(one.longest_s, "s", 3)),
+        Listed("Switches", lambda one: one.switches, "{:,}".format),
+        Listed("Outliers", lambda one: one.outliers, "{:,}".format),
     )
     note = (
         "Latency: typical time from the request until it is in effect (geometric mean, outliers left out), with its "
         "standard error. Jitter: standard deviation of its logarithm."
     )
     targets = [each for what in NAMES for each in found.of(what)]
-    return table_of("By target", targets, fields, note, group=lambda one: NAMES[one.what])
+    return listing("By target", targets, fields, note, group=lambda one: NAMES[one.what])
 
 
 def starts_table(found: Latency, what: What) -> Table | None:

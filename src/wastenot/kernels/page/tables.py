@@ -11,7 +11,7 @@ from wastenot.core.wording import counted
 from wastenot.kernels.model.context import ContextChange, KernelInContext
 from wastenot.kernels.page.applicable_panels import describe_switch_time, setting_words
 from wastenot.pages.formatting import change, fraction_of_whole, percent, quantity
-from wastenot.pages.table import Column, Field, Fold, Row, Table, table_of
+from wastenot.pages.table import Column, Fold, Listed, Row, Table, listing
 from wastenot.planning.applicable import ApplicableRow
 from wastenot.planning.applicable_today import scheduled_today
 from wastenot.planning.comparison import Comparison, ComparisonRow
@@ -35,12 +35,11 @@ def kernel_table(plan: Plan, most_rows: int | None = None, *, brief: bool = Fals
         brief: leave out what would not fit into 80 columns: the pass, and the fraction of the energy.
     """
     rows = sorted(plan.assignments, key=lambda row: (-_saved_j(row), -_base_j(row)))
-    passes = any(row.pass_name is not None for row in rows) and not brief
-    fields: tuple[Field[Assignment], ...] = (
-        Field("Kernel", lambda row: row.kernel, numeric=False),
-        *([_PASS] if passes else []),
+    fields: tuple[Listed[Assignment], ...] = (
+        Listed("Kernel", lambda row: row.kernel, numeric=False),
+        *([] if brief else [_PASS]),
         *_set_by(plan),
-        Field("Saved", lambda row: quantity(_saved_j(row), "J", 3), _saved_j),
+        Listed("Saved", _saved_j, lambda saved: quantity(saved, "J", 3)),
         *([] if brief else [_share_of(plan)]),
     )
     kept, notes = rows[:most_rows], _sum_of_kernels(plan)
@@ -52,47 +51,38 @@ def kernel_table(plan: Plan, most_rows: int | None = None, *, brief: bool = Fals
             "energy, are left out here; the plan file has them all."
         )
     note = " ".join(notes) or None
-    return table_of("What the plan does to each kernel", kept, fields, note, fold=_fold_kernels(kept))
+    return listing("What the plan does to each kernel", kept, fields, note, fold=_fold_kernels(kept))
 
 
 def kernel_table_by_pass(plan: Plan) -> Table:
     """What the plan does to each kernel, by pass in order of execution, as the paper's Table 1 has it."""
-    fields: tuple[Field[Assignment], ...] = (
-        Field("Kernel", lambda row: row.kernel, numeric=False),
+    fields: tuple[Listed[Assignment], ...] = (
+        Listed("Kernel", lambda row: row.kernel, numeric=False),
         *_set_by(plan),
         _share_of(plan),
     )
     first = list(dict.fromkeys(row.pass_name for row in plan.assignments))
     rows = sorted(plan.assignments, key=lambda row: first.index(row.pass_name))  # stable: kernels by execution
-    return table_of("What the plan does to each kernel", rows, fields, group=lambda row: row.pass_name)
+    return listing("What the plan does to each kernel", rows, fields, group=lambda row: row.pass_name)
 
 
-_PASS: Field[Assignment] = Field("Pass", lambda row: row.pass_name or "–", lambda row: row.pass_name, numeric=False)
+_PASS: Listed[Assignment] = Listed("Pass", lambda row: row.pass_name, numeric=False, optional=True)
 
 
-def _set_by(plan: Plan) -> tuple[Field[Assignment], ...]:
+def _set_by(plan: Plan) -> tuple[Listed[Assignment], ...]:
     """Calls and setting of a kernel, and what the setting changes; power limits where there are any."""
-    fields: tuple[Field[Assignment], ...] = (
-        Field("Calls", lambda row: f"{row.count:,}", lambda row: row.count),
-        Field("Core, MHz", lambda row: format_mhz(row.core_mhz), lambda row: row.core_mhz),
-        Field("Memory, MHz", lambda row: format_mhz(row.memory_mhz), lambda row: row.memory_mhz),
-        Field(
-            "Limit, W",
-            lambda row: "auto" if row.power_limit_w is None else f"{row.power_limit_w:g}",
-            lambda row: row.power_limit_w,
-        ),
-        Field("Time", lambda row: change(row.time_change), lambda row: row.time_change),
-        Field("Energy", lambda row: change(row.energy_change), lambda row: row.energy_change),
+    return (
+        Listed("Calls", lambda row: row.count, "{:,}".format),
+        Listed("Core, MHz", lambda row: row.core_mhz, format_mhz, unknown="auto"),
+        Listed("Memory, MHz", lambda row: row.memory_mhz, format_mhz, unknown="auto"),
+        Listed("Limit, W", lambda row: row.power_limit_w, "{:g}".format, unknown="auto", optional=True),
+        Listed("Time", lambda row: row.time_change, change),
+        Listed("Energy", lambda row: row.energy_change, change),
     )
-    limited = any(row.power_limit_w is not None for row in plan.assignments)
-    return fields if limited else (*fields[:3], *fields[4:])
 
 
-def _share_of(plan: Plan) -> Field[Assignment]:
-    def share(row: Assignment) -> float:
-        return _base_j(row) / plan.baseline.energy_j
-
-    return Field("% of energy", lambda row: fraction_of_whole(share(row)), share)
+def _share_of(plan: Plan) -> Listed[Assignment]:
+    return Listed("% of energy", lambda row: _base_j(row) / plan.baseline.energy_j, fraction_of_whole)
 
 
 def applicable_table(plan: Plan) -> Table | None:
@@ -122,13 +112,15 @@ def applicable_table(plan: Plan) -> Table | None:
 
 def comparison_table(comparison: Comparison) -> Table:
     """What granularity, scope and objective are worth (Table 2)."""
-    fields: tuple[Field[ComparisonRow], ...] = (
-        Field("Objective", lambda row: describe_objective(row.objective), lambda row: str(row.objective), numeric=False),
-        Field("Scope", lambda row: row.scope, numeric=False),
-        Field("Time", lambda row: change(row.time_change), lambda row: row.time_change),
-        Field("Energy", lambda row: change(row.energy_change), lambda row: row.energy_change),
+    fields: tuple[Listed[ComparisonRow], ...] = (
+        Listed(
+            "Objective", lambda row: str(row.objective), text_of=lambda row: describe_objective(row.objective), numeric=False
+        ),
+        Listed("Scope", lambda row: row.scope, numeric=False),
+        Listed("Time", lambda row: row.time_change, change),
+        Listed("Energy", lambda row: row.energy_change, change),
     )
-    return table_of(
+    return listing(
         "What granularity, scope and objective are worth", comparison.rows, fields,
         group=lambda row: f"{row.granularity} granularity", note_of=lambda row: row.reason,
     )  # fmt: skip
@@ -223,17 +215,17 @@ def context_table(context: ContextChange) -> Table:
     shown = [kernel for kernel in context.kernels if kernel.beyond_error or kernel.first != kernel.second]
     shown.sort(key=lambda kernel: -abs(kernel.count * (kernel.within_j - kernel.alone_j)))
     before, after = (_STATE_NAMES[state] for state in context.states)
-    fields: tuple[Field[KernelInContext], ...] = (
-        Field("Kernel", lambda one: one.kernel, numeric=False),
-        Field("Calls", lambda one: f"{one.count:,}", lambda one: one.count),
-        Field(f"Energy, {before}", lambda one: quantity(one.alone_j, "J", 3), lambda one: one.alone_j),
-        Field(f"Energy, {after}", lambda one: quantity(one.within_j, "J", 3), lambda one: one.within_j),
-        Field("Change", _context_change, lambda one: one.change),
-        Field(f"Plan, {before}", lambda one: str(one.first), numeric=False),
-        Field(f"Plan, {after}", lambda one: "the same" if one.first == one.second else str(one.second), numeric=False),
+    fields: tuple[Listed[KernelInContext], ...] = (
+        Listed("Kernel", lambda one: one.kernel, numeric=False),
+        Listed("Calls", lambda one: one.count, "{:,}".format),
+        Listed(f"Energy, {before}", lambda one: one.alone_j, text_of=lambda one: quantity(one.alone_j, "J", 3)),
+        Listed(f"Energy, {after}", lambda one: one.within_j, text_of=lambda one: quantity(one.within_j, "J", 3)),
+        Listed("Change", lambda one: one.change, text_of=_context_change),
+        Listed(f"Plan, {before}", lambda one: str(one.first), numeric=False),
+        Listed(f"Plan, {after}", lambda one: "the same" if one.first == one.second else str(one.second), numeric=False),
     )
     title = "Where the kernel before changes the plan" if "context" in context.states else "What the state changes"
-    return table_of(title, shown, fields, _context_note(context))
+    return listing(title, shown, fields, _context_note(context))
 
 
 def _context_change(kernel: KernelInContext) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from wastenot.kernels.forecast.forecast import Quantiles
 from wastenot.kernels.natural.overview import BOUNDS, CapPlan, KernelAtNaturalClocks, NaturalOverview
 from wastenot.pages.formatting import change, changes, percent
-from wastenot.pages.table import Field, Table, table_of
+from wastenot.pages.table import Listed, Table, listing
 
 
 def forecast_table(overview: NaturalOverview) -> Table | None:
@@ -22,35 +22,35 @@ def forecast_table(overview: NaturalOverview) -> Table | None:
         (f"any core clock, {slower}", predicted.energy_change),
         (f"any core clock, {slower}, from the default clocks alone: before", natural.without),
     ]
-    fields: tuple[Field[tuple[str, Quantiles]], ...] = (
-        Field("What", lambda row: row[0], numeric=False),
-        Field("Median", lambda row: change(row[1].median), lambda row: row[1].median),
-        Field("80 %", lambda row: changes(row[1].central_80), lambda row: row[1].central_80[0]),
-        Field("95 %", lambda row: changes(row[1].central_95), lambda row: row[1].central_95[0]),
+    fields: tuple[Listed[tuple[str, Quantiles]], ...] = (
+        Listed("What", lambda row: row[0], numeric=False),
+        Listed("Median", lambda row: row[1].median, change),
+        Listed("80 %", lambda row: row[1].central_80[0], text_of=lambda row: changes(row[1].central_80)),
+        Listed("95 %", lambda row: row[1].central_95[0], text_of=lambda row: changes(row[1].central_95)),
     )
     note = (
         "Planned anew for each of many possible GPUs, the plans of caps above once for all of them: the two differ by some "
         "tenths of a point. Within the clocks seen, the errors of the curves count and "
         f"{percent(natural.locked_power_sd, 1)} (assumed) of power at a locked clock; lower clocks rest on a model."
     )
-    return table_of("Forecast of the energy change, if clocks could be set", rows, fields, note)
+    return listing("Forecast of the energy change, if clocks could be set", rows, fields, note)
 
 
 def plans_table(overview: NaturalOverview) -> Table:
     """What plans of caps are expected to do."""
-    fields: tuple[Field[CapPlan], ...] = (
-        Field("Slowdown allowed", lambda plan: percent(plan.max_slowdown, 0), lambda plan: plan.max_slowdown),
-        Field("Caps", _caps, numeric=False),
-        Field("Energy", lambda plan: change(plan.energy_change), lambda plan: plan.energy_change),
-        Field(
-            "95 %",
-            lambda plan: "" if plan.energy_change_interval is None else changes(plan.energy_change_interval),
-            lambda _: None,
-        ),
-        Field("Time", lambda plan: change(plan.time_change), lambda plan: plan.time_change),
+    fields: tuple[Listed[CapPlan], ...] = (
+        Listed("Slowdown allowed", lambda plan: plan.max_slowdown, text_of=lambda plan: percent(plan.max_slowdown, 0)),
+        Listed("Caps", _caps, numeric=False),
+        Listed("Energy", lambda plan: plan.energy_change, change),
+        Listed("95 %", _within, unknown=""),
+        Listed("Time", lambda plan: plan.time_change, change),
     )
     note = "Expected from measurements at natural clocks; no clock was set, and switching between kernels is taken as free."
-    return table_of("Plans of caps within the clocks seen", overview.plans, fields, note)
+    return listing("Plans of caps within the clocks seen", overview.plans, fields, note)
+
+
+def _within(plan: CapPlan) -> str | None:
+    return None if plan.energy_change_interval is None else changes(plan.energy_change_interval)
 
 
 def _caps(plan: CapPlan) -> str:
@@ -61,16 +61,16 @@ def _caps(plan: CapPlan) -> str:
 
 def kernels_table(overview: NaturalOverview) -> Table:
     """Every kernel: its clock by itself, the clocks it was seen at, what it loses there, and its cap."""
-    fields: tuple[Field[KernelAtNaturalClocks], ...] = (
-        Field("Kernel", lambda one: one.kernel, numeric=False),
-        Field("Calls", lambda one: f"{one.count:,}", lambda one: one.count),
-        Field("% of energy", lambda one: percent(one.energy_share, 1), lambda one: one.energy_share),
-        Field("Own MHz", lambda one: f"{one.auto_mhz:.0f}{' *' if one.limited else ''}", lambda one: one.auto_mhz),
-        Field("Seen at MHz", lambda one: f"{one.low_mhz:.0f} to {one.high_mhz:.0f}", lambda one: one.low_mhz),
-        Field("Loses", _loss, lambda one: one.slope),
-        Field("Time", lambda one: change(one.time_at_low, 1), lambda one: one.time_at_low),
-        Field("Energy", lambda one: change(one.energy_at_low, 1), lambda one: one.energy_at_low),
-        Field("Cap MHz", lambda one: "–" if one.cap_mhz[1] is None else f"{one.cap_mhz[1]:.0f}", lambda one: one.cap_mhz[1]),
+    fields: tuple[Listed[KernelAtNaturalClocks], ...] = (
+        Listed("Kernel", lambda one: one.kernel, numeric=False),
+        Listed("Calls", lambda one: one.count, "{:,}".format),
+        Listed("% of energy", lambda one: one.energy_share, text_of=lambda one: percent(one.energy_share, 1)),
+        Listed("Own MHz", lambda one: one.auto_mhz, text_of=lambda one: f"{one.auto_mhz:.0f}{' *' if one.limited else ''}"),
+        Listed("Seen at MHz", lambda one: one.low_mhz, text_of=lambda one: f"{one.low_mhz:.0f} to {one.high_mhz:.0f}"),
+        Listed("Loses", lambda one: one.slope, text_of=_loss),
+        Listed("Time", lambda one: one.time_at_low, text_of=lambda one: change(one.time_at_low, 1)),
+        Listed("Energy", lambda one: one.energy_at_low, text_of=lambda one: change(one.energy_at_low, 1)),
+        Listed("Cap MHz", lambda one: one.cap_mhz[1], "{:.0f}".format),
     )
     note = (
         "Own: the clock of the kernel by itself, * where the power limit holds it down. Loses: 0 % where a lower clock "
@@ -78,7 +78,7 @@ def kernels_table(overview: NaturalOverview) -> Table:
         "lowest clock seen, against the default clocks. Cap: in the plan at "
         f"{percent(BOUNDS[1], 0)} slowdown; – where it has none."
     )
-    return table_of("Kernels", overview.kernels, fields, note, note_of=lambda one: "; ".join(one.notes) or None)
+    return listing("Kernels", overview.kernels, fields, note, note_of=lambda one: "; ".join(one.notes) or None)
 
 
 def _loss(kernel: KernelAtNaturalClocks) -> str:
