@@ -21,6 +21,7 @@ import numpy as np
 from benchmarks.drawn_cards import JUDGES, natural_card
 from benchmarks.verdict import Verdict
 from testbed.known_truth import contains
+from testbed.natural_studies import read_curves
 from wastenot.devices.open import open_device
 from wastenot.devices.simulated.device import SimulatedDevice
 from wastenot.devices.simulated.preset import find_preset
@@ -28,7 +29,6 @@ from wastenot.devices.timeline import Phase, Subject
 from wastenot.kernels.forecast.forecast import Quantiles, best_options, forecast
 from wastenot.kernels.forecast.natural import CAP_STEP_MHZ
 from wastenot.kernels.natural.measure import natural_sweep
-from wastenot.kernels.natural.storage import read_curves
 from wastenot.meters.tasks import WorkloadTasks, find_tasks
 from wastenot.study.store import Study, open_study
 from wastenot.workloads.kernel import KernelSpec

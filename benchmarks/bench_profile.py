@@ -16,7 +16,7 @@ from benchmarks.verdict import Verdict
 from testbed.profiled_gpu import Truth, averaging_h200, gpu, kernel
 from wastenot.profiles.profile import profile_kernel
 from wastenot.profiles.result import Profile, UnitPower
-from wastenot.profiles.session import Options
+from wastenot.profiles.session import ProfileOptions
 
 SEEDS = range(20, 25)
 LOGGED = ("gemm:2048", "gemv:8192", "gemm:4096", "gemm:8192", "gemm:12288", "all-gather:512MB", "all-reduce:512MB")
@@ -36,7 +36,7 @@ def main(verdict: Verdict) -> None:
             for seed in SEEDS:
                 device, spec = made(seed), kernel(name)
                 truth = Truth.of(device, spec)  # at its initial temperature
-                profile = profile_kernel(device, spec, options=Options(seed=seed))
+                profile = profile_kernel(device, spec, options=ProfileOptions(seed=seed))
                 for state in ("SSE", "SSP"):
                     errors.append(truth.error(profile, state))
                     plain.append(truth.error_of(_naive(profile, state), profile.state(state).unit - 1, profile.group))

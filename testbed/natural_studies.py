@@ -10,8 +10,8 @@ import numpy as np
 from wastenot.core.setting import AUTO
 from wastenot.devices.open import open_device
 from wastenot.devices.simulated.device import SimulatedDevice
-from wastenot.kernels.natural.curves import AutoPoint, KernelCurve
-from wastenot.kernels.natural.storage import packed_curve, rows_of_curve
+from wastenot.kernels.natural.curves import AutoPoint, KernelCurve, NaturalCurves
+from wastenot.kernels.natural.storage import curves_of, packed_curve, rows_of_curve
 from wastenot.meters.tasks import WorkloadTasks, find_tasks
 from wastenot.study.coverage import Intent
 from wastenot.study.natural_log import keep_curve
@@ -90,3 +90,9 @@ def natural_study(
             )
         recorder.finish()
     return study
+
+
+def read_curves(study: Study, workload: str | None = None) -> NaturalCurves:
+    """The curves that a study holds of all kernels of a workload, which may be left out where there is only one."""
+    sweep = study.read(workload, "natural")
+    return curves_of(sweep, study.natural_curves(sweep.workload, sweep.granularity))

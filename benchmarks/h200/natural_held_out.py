@@ -24,7 +24,7 @@ from benchmarks.predicted_mixtures import predict_mixture
 from wastenot.kernels.natural.curves import KernelCurve
 from wastenot.kernels.natural.delays import at_nominal_delay, with_delays
 from wastenot.kernels.natural.estimate import Estimate, estimate
-from wastenot.kernels.natural.power_rows import IDLE
+from wastenot.kernels.natural.powers import IDLE
 from wastenot.kernels.natural.readings import response_of
 from wastenot.kernels.natural.seen import groups_of
 from wastenot.kernels.natural.storage import Recorded

@@ -6,7 +6,7 @@ import numpy as np
 
 from benchmarks.kept import BESIDE
 from docs.make.page import Page, percent, table
-from wastenot.kernels.calibration.accuracy import fits_without_some, ratios
+from wastenot.kernels.calibration.calibrate import fits_without_some, ratios
 from wastenot.kernels.calibration.points import Points, points_of_sweep
 from wastenot.planning.objective import Objective
 from wastenot.planning.planner import Planner

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import wastenot as wn
 from docs.make.page import Page, table
-from wastenot.kernels.plan.switching_curve import SwitchingCurve, switching_curve
+from wastenot.kernels.plan.curves import SwitchingCurve, switching_curve
 from wastenot.planning.planner import Planner
 from wastenot.study.store import open_study
 

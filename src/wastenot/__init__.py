@@ -2,7 +2,7 @@
 
     import wastenot as wn
 
-    wn.sweep("gpt3-xl", device="sim:rtx-3080-ti", study="my.db", core_step_mhz=315)
+    wn.sweep("gpt3-xl", device="sim:rtx-3080-ti", study="my.db", clocks=wn.Grid(core_step_mhz=315))
     plan = wn.plan("my.db", max_slowdown=0.02)
     checked = wn.validate(plan, study="my.db")
     wn.report("my.db", plan=checked, out="report.html")

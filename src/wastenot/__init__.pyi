@@ -50,6 +50,7 @@ from .planning.planner import frontier as frontier, plan as plan
 from .profiles.profile import profile as profile
 from .profiles.profile_file import read_profile as read_profile, write_profile as write_profile
 from .profiles.result import Profile as Profile
+from .profiles.session import ProfileOptions as ProfileOptions
 from .programs.apply import Applied as Applied, apply as apply
 from .serving.bench.bench import serve_bench as serve_bench
 from .serving.model.from_steps import profile_of_steps as profile_of_steps
@@ -68,5 +69,6 @@ from .study.sweep_file import (
     read_sweep as read_sweep,
     write_sweep as write_sweep,
 )
+from .sweeping.grid import AtAuto as AtAuto, AtNatural as AtNatural, Grid as Grid, Search as Search
 from .workloads.capturing.capture import Captured as Captured, capture as capture
 from .workloads.capturing.workload_file import read_workload as read_workload, write_workload as write_workload

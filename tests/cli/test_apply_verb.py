@@ -30,7 +30,7 @@ def plans(tmp_path_factory):
             clocks = supported[max(supported)]
             near = [min(clocks, key=lambda clock, part=part: abs(clock - part * max(clocks))) for part in (0.65, 0.75, 0.85)]
             study, plan = folder / f"{preset}.db", folder / f"{preset}.json"
-            wn.sweep("gpt3-small", device=device, study=study, granularity="iteration", core_mhz=near)
+            wn.sweep("gpt3-small", device=device, study=study, granularity="iteration", clocks=wn.Grid(core_mhz=near))
             wn.plan(study, max_slowdown=0.2, granularity="iteration", as_measured=True).write(plan)
             made[preset] = str(plan)
         return made[preset]

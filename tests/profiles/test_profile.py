@@ -8,6 +8,7 @@ from wastenot.core.setting import Setting
 from wastenot.devices.instrument import Burst
 from wastenot.devices.open import open_device
 from wastenot.profiles.profile import profile
+from wastenot.profiles.session import ProfileOptions
 from wastenot.profiles.subjects import Subjects
 from wastenot.workloads.build import build_workload
 from wastenot.workloads.primitives import primitive
@@ -52,7 +53,7 @@ def test_functions_of_one_name_are_told_apart():
 
 
 def test_a_device_given_as_one_is_profiled_and_a_kernel_by_formula():
-    found = wn.profile(primitive("gemm:4096")[0], open_device("sim:mi300x"), runs=30, executions=20)
+    found = wn.profile(primitive("gemm:4096")[0], open_device("sim:mi300x"), options=ProfileOptions(runs=30, executions=20))
     assert isinstance(found, wn.Profile) and found.kernel == "gemm-4096" and found.states[-1].unit == 20
 
 
@@ -65,7 +66,7 @@ def test_functions_run_where_they_can(monkeypatch):
     def step():
         raise AssertionError("the stand-in does not call it")
 
-    found = profile(step, device, runs=20, executions=8)
+    found = profile(step, device, options=ProfileOptions(runs=20, executions=8))
     assert found.kernel == "step" and functions == {"step": step}
 
 
@@ -79,12 +80,12 @@ def test_functions_are_refused_on_a_simulated_device():
 
 
 def test_after_and_in_turn_are_told_apart():
-    found = profile("gemm:2048", "sim:mi300x", after=[("gemv:4096", 10)], runs=20)
+    found = profile("gemm:2048", "sim:mi300x", after=[("gemv:4096", 10)], options=ProfileOptions(runs=20))
     assert found.before == "10 × gemv-4096" and found.states[0].name == "in context"
 
 
 def test_the_time_allowed_ends_a_profile():
-    found = profile("gemm:4096", "sim:mi300x", budget_s=1.0)
+    found = profile("gemm:4096", "sim:mi300x", options=ProfileOptions(budget_s=1.0))
     assert not found.complete and found.notes
 
 
@@ -95,7 +96,7 @@ def test_cycles_of_each_execution_are_those_of_the_clock_in_effect_that_are_not_
     core = device.clocks.supported_clocks()[memory][-8]
     device.clocks.request(Setting(core, memory))
     device.time.sleep(1.0)
-    found = profile(kernel, device, runs=20, executions=30, budget_s=6.0)
+    found = profile(kernel, device, options=ProfileOptions(runs=20, executions=30, budget_s=6.0))
     left = float(device.engine.physics.response(kernel, np.array([core]), Setting(core, memory)).counted[0])
     assert (left < 1.0) is skipped
     assert len(found.unit_counted_mhz) == len(found.unit_time_s)

@@ -11,11 +11,12 @@ import pytest
 import wastenot as wn
 from wastenot.profiles.profile import profile
 from wastenot.profiles.profile_file import KEY, profile_document, read_profile, write_profile
+from wastenot.profiles.session import ProfileOptions
 
 
 @pytest.fixture(scope="module")
 def found():
-    return profile("gemm:4096", "sim:mi300x", runs=30, executions=16)
+    return profile("gemm:4096", "sim:mi300x", options=ProfileOptions(runs=30, executions=16))
 
 
 @pytest.fixture(scope="module")

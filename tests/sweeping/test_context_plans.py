@@ -9,9 +9,8 @@ from testbed.true_iteration import NO_LIMIT_W, true_iteration
 from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.open import simulated_device
 from wastenot.devices.simulated.preset import find_preset
-from wastenot.kernels.model.carry_over import fit_carry_over
 from wastenot.kernels.model.context import context_change
-from wastenot.kernels.model.light_first import light_first
+from wastenot.kernels.model.order import fit_carry_over, light_first
 from wastenot.meters.tasks import find_tasks
 from wastenot.planning.objective import Objective
 from wastenot.planning.planner import plan

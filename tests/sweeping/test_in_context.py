@@ -14,7 +14,7 @@ from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.open import open_device, simulated_device
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated.preset import find_preset
-from wastenot.kernels.run.validate import validate
+from wastenot.kernels.run.interleaved import validate
 from wastenot.meters.tasks import WorkloadTasks, find_tasks
 from wastenot.planning.planner import plan
 from wastenot.study.recorder import Recorder

@@ -65,7 +65,8 @@ def test_limits_go_from_a_sweep_into_a_plan(name, tmp_path):
     low, high = find_preset(name).power_limits_w
     limits = [round(high - share * (high - low)) for share in (0.04, 0.08, 0.15, 0.3)]
     study = tmp_path / "s.db"
-    outcome = wn.sweep("gpt3-small", f"sim:{name}", study, power_limit_w=limits, granularity="iteration", seed=3)
+    device = wn.open_device(f"sim:{name}", seed=3)
+    outcome = wn.sweep("gpt3-small", device, study, clocks=wn.Grid(power_limit_w=limits), granularity="iteration")
     assert outcome.measured and not outcome.skipped
     sweep = wn.open_study(study).read()
     auto_w = float((sweep.energy_j / sweep.time_s)[np.isnan(sweep.power_limit_w)].mean())
@@ -138,7 +139,7 @@ def test_without_the_right_to_set_limits_a_dry_run_still_says_what_it_would_take
     device = open_device("sim:h200")
     monkeypatch.setattr(device.clocks, "power_limits_w", lambda: None)
     monkeypatch.setattr(device.clocks, "refusal", lambda: "WASTENOT_READ_ONLY=1 is set")
-    swept = {"power_limit_w": [400.0], "granularity": "iteration"}
+    swept = {"clocks": wn.Grid(power_limit_w=[400.0]), "granularity": "iteration"}
     estimate = wn.sweep("gpt3-small", device, tmp_path / "s.db", dry_run=True, **swept).estimate
     assert estimate.settings == 1 and "would be refused" in estimate.notes[0]
     with pytest.raises(ClocksRefusedError, match="power limits cannot be set: WASTENOT_READ_ONLY"):

@@ -29,9 +29,8 @@ def demo(
     from wastenot.core.errors import MissingExtraError
     from wastenot.devices.open import open_device
     from wastenot.kernels import verbs as api
-    from wastenot.kernels.cli.ending import ending
-    from wastenot.kernels.cli.whole_loop import create_folder
-    from wastenot.kernels.page.files import Files
+    from wastenot.kernels.cli.whole_loop import create_folder, ending
+    from wastenot.kernels.page.provenance import Files
     from wastenot.meters.tasks import find_tasks
     from wastenot.pages.optional_imports import check_report
     from wastenot.pages.price import DEFAULT_PRICE

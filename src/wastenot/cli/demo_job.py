@@ -24,7 +24,7 @@ def apply_in_demo(plan: Plan, device: str, out: Path, *, with_page: bool) -> lis
     """Run a simulated job under the plan; its summary and page are kept beside the plan.
 
     Returns:
-        What the job showed, as lines like those of :func:`wastenot.kernels.cli.ending.ending`.
+        What the job showed, as lines like those of :func:`wastenot.kernels.cli.whole_loop.ending`.
     """
     from wastenot.control.page.line import live_text
     from wastenot.control.page.story import story_of

@@ -67,7 +67,7 @@ def is_study(source: str) -> bool:
 
 def _plan(path: Path, in_full: bool) -> RenderableType:
     from wastenot.kernels.cli.plan import plan_text
-    from wastenot.kernels.page.files import Files
+    from wastenot.kernels.page.provenance import Files
     from wastenot.planning.plan import read_plan
     from wastenot.terminal.options import PriceOptions
 

@@ -12,16 +12,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
-from wastenot.core.errors import BadInputError, ClocksRefusedError
+from wastenot.core.errors import BadInputError
 from wastenot.core.progress import Progress
-from wastenot.workloads.identity import EnergyState, Granularity
+from wastenot.workloads.identity import EnergyState, Granularity, WorkloadKey
 
 if TYPE_CHECKING:
-    from wastenot.core.setting import Setting
     from wastenot.devices.protocol import Device
-    from wastenot.kernels.run.transfer import Transfer
+    from wastenot.kernels.run.interleaved import Transfer
     from wastenot.meters.tasks import WorkloadTasks
     from wastenot.pages.price import Price
     from wastenot.planning.latency import Latency, What
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from wastenot.planning.planner import Planner
     from wastenot.study.store import Source, Study
     from wastenot.sweeping.estimate import Announce, Estimate
+    from wastenot.sweeping.grid import AtAuto, AtNatural, Grid, Search
     from wastenot.sweeping.measure import SweepOutcome
     from wastenot.sweeping.point import PointOptions
     from wastenot.workloads.kernel import Workload
@@ -67,22 +67,11 @@ def sweep(
     device: str | Device,
     study: PathLike | Study,
     *,
-    clocks: Literal["grid", "auto", "natural"] = "grid",
-    core_step_mhz: float | None = None,
-    core_mhz: Sequence[float] | None = None,
-    memory_mhz: Sequence[float] | None = None,
-    power_limit_w: Sequence[float] | None = None,
-    rounds: int = 1,
-    search: Literal["grid", "model"] = "grid",
-    share: float = 0.3,
-    max_slowdown: float = 0.0,
+    clocks: Grid | AtAuto | AtNatural | Search | None = None,
     granularity: Granularity = "kernel",
     state: EnergyState = "ssp",
     options: PointOptions | None = None,
     budget_s: float | None = None,
-    seconds_each: float | None = None,
-    allow_clock_control: bool = False,
-    seed: int = 0,
     command: str | None = None,
     announce: Announce | None = None,
     dry_run: bool = False,
@@ -92,7 +81,7 @@ def sweep(
     """Measure every kernel of a workload at the default clocks and at many settings; resumes an interrupted sweep.
 
         >>> import wastenot as wn
-        >>> outcome = wn.sweep("gpt3-xl", "sim:h200", "my.db", core_mhz=[1200, 1980], memory_mhz=[3201])
+        >>> outcome = wn.sweep("gpt3-xl", "sim:h200", "my.db", clocks=wn.Grid(core_mhz=[1200, 1980], memory_mhz=[3201]))
         >>> wn.plan("my.db", max_slowdown=0.02).headline.energy_change <= 0
         True
 
@@ -104,29 +93,17 @@ def sweep(
 
     Args:
         workload: a model's name, a workload file, a study whose kernels to measure, or a workload.
-        device: the device or its name, such as ``sim:h200`` or ``nvidia:0``.
+        device: or its name, such as ``sim:h200``. To let the clocks of a real GPU be set, afterwards they are reset:
+            ``wn.open_device("nvidia:0", allow_clock_control=True)``.
         study: file or URL of the study to keep the measurements in; created if missing.
-        clocks: ``grid`` for the default clocks and a grid of settings; ``auto`` for the default clocks only, where
-            nothing is set; ``natural`` for the clocks that the device goes through by itself, where nothing is set either.
-        core_step_mhz: step between the grid's core clocks, from the highest down; 210 by default, or every clock that a
-            recording has. A step of 1 takes every clock of any device.
-        core_mhz: core clocks of the grid, instead of a step.
-        memory_mhz: memory clocks of the grid; all by default.
-        power_limit_w: power limits to sweep instead, with the clocks left to the driver; where core or memory clocks are
-            given too, every combination.
-        rounds: how often to measure everything with ``clocks="auto"``.
-        search: ``grid`` measures every point, ``model`` only those that can still change the plan.
-        share: fraction of the grid that ``search="model"`` may measure; where that is little, the outcome's notes say what
-            stays at the default clocks.
-        max_slowdown: of the plans that ``search="model"`` looks for.
+        clocks: a grid of settings besides the default clocks, by default core clocks 210 MHz apart, or every clock that a
+            recording has; the points of a grid that can still change the plan; or, where nothing is set, the default clocks
+            only or those that the device goes through by itself.
         granularity: what is measured as one.
         state: that energies are measured in: ``ssp``, steady power; ``sse``, the first execution at full speed; ``context``,
             each kernel after the one that precedes it.
         options: warm-up, window and precision of each point.
         budget_s: device time after which no further point is started.
-        seconds_each: device time that a kernel may take with ``clocks="natural"``.
-        allow_clock_control: allow the clocks of a real GPU to be changed; afterwards they are reset.
-        seed: of a simulated device's noise.
         command: that does the same, for the study to name to whoever finds the sweep unfinished.
         announce: receives what there is to measure and how long that takes, before it begins.
         dry_run: measure nothing, set nothing and write nothing; the outcome's ``estimate`` says what there is to measure.
@@ -141,61 +118,46 @@ def sweep(
             kept.
     """
     from wastenot.study.store import open_study
-    from wastenot.sweeping.grid import check_measures
+    from wastenot.sweeping.grid import AtAuto, AtNatural, Grid, Search, check_measures, settings_of
     from wastenot.sweeping.measure import SweepOutcome
 
+    clocks = Grid() if clocks is None else clocks
     tasks = _tasks(workload, device, granularity, state, shape)
-    if search == "model" and clocks != "grid":
-        raise BadInputError(f"`search` model, `clocks` {clocks}: a search is among the settings of a grid; use one of them")
-    if search == "model" and power_limit_w is not None:
-        raise BadInputError("`search` model, `power_limit_w`: a search is among clocks; use the grid for power limits")
-    if core_mhz is not None and core_step_mhz is not None:
-        raise BadInputError("`core_step_mhz`, `core_mhz`: use only one of them")
-    target = _device(device, tasks, allow_clock_control=allow_clock_control, seed=seed)
+    target = _device(device, tasks)
     check_measures(target)
     kept = study if not isinstance(study, str | os.PathLike) else open_study(study, create=True)
     estimate: Callable[[], Estimate]
     measure: Callable[[], SweepOutcome]
-    if clocks == "natural":
-        from wastenot.kernels.natural.measure import SECONDS_EACH, estimate_natural, natural_sweep
+    resumed: dict[str, Any] = {"budget_s": budget_s, "command": command, "progress": progress}
+    if isinstance(clocks, AtNatural):
+        from wastenot.kernels.natural.measure import estimate_natural, natural_sweep
 
-        if search == "model" or tasks.state not in ("ssp", "natural"):
-            raise BadInputError(
-                "`clocks` natural: kernels run at clocks that nobody chooses; leave out `search` and `state`"
-            )
-        each_s = SECONDS_EACH if seconds_each is None else seconds_each
+        if tasks.state not in ("ssp", "natural"):
+            raise BadInputError("`clocks` natural: kernels run at clocks that nobody chooses; leave out `state`")
+        each_s = clocks.seconds_each
         estimate = partial(estimate_natural, target, tasks, kept, seconds_each=each_s, budget_s=budget_s)
-        measure = partial(
-            natural_sweep, target, tasks, kept, seconds_each=each_s, budget_s=budget_s, command=command, progress=progress
-        )
-    elif search == "model":
+        measure = partial(natural_sweep, target, tasks, kept, seconds_each=each_s, **resumed)
+    elif isinstance(clocks, Search):
         from wastenot.kernels.run.search import estimate_search, search_sweep
 
         if tasks.state != "ssp":
             raise BadInputError("`search` model: works only for kernels alone at steady power; use the grid")
-        settings = _settings(target, core_step_mhz, core_mhz, memory_mhz, None, dry_run=dry_run)
+        settings = settings_of(target, clocks.grid, dry_run=dry_run)
         done = kept.settings_done(tasks.key, target.identity.label)
-        estimate = partial(estimate_search, target, tasks, settings, done, share=share, options=options, budget_s=budget_s)
-        measure = partial(
-            search_sweep, target, tasks, kept, settings, share=share, max_slowdown=max_slowdown, options=options,
-            budget_s=budget_s, command=command, progress=progress,
-        )  # fmt: skip
+        how: dict[str, Any] = {"share": clocks.share, "options": options}
+        estimate = partial(estimate_search, target, tasks, settings, done, budget_s=budget_s, **how)
+        measure = partial(search_sweep, target, tasks, kept, settings, max_slowdown=clocks.max_slowdown, **how, **resumed)
     else:
         from wastenot.sweeping.estimate import estimate_sweep
         from wastenot.sweeping.measure import BASELINE_ROUNDS, measure_sweep
         from wastenot.sweeping.states import check_state
 
         check_state(target, tasks)
-        at_auto = clocks == "auto"
-        given = core_step_mhz, core_mhz, memory_mhz, power_limit_w
-        settings = () if at_auto else _settings(target, *given, dry_run=dry_run)
+        settings = () if isinstance(clocks, AtAuto) else settings_of(target, clocks, dry_run=dry_run)
         done = kept.settings_done(tasks.key, target.identity.label)
-        rounds = rounds if at_auto else BASELINE_ROUNDS
-        estimate = partial(estimate_sweep, target, tasks, settings, done, rounds=rounds, options=options, budget_s=budget_s)
-        measure = partial(
-            measure_sweep, target, tasks, kept, settings, rounds=rounds, options=options,
-            budget_s=budget_s, command=command, progress=progress,
-        )  # fmt: skip
+        how = {"rounds": clocks.rounds if isinstance(clocks, AtAuto) else BASELINE_ROUNDS, "options": options}
+        estimate = partial(estimate_sweep, target, tasks, settings, done, budget_s=budget_s, **how)
+        measure = partial(measure_sweep, target, tasks, kept, settings, **how, **resumed)
     if dry_run:
         expected = estimate()
         return SweepOutcome(found=expected.found, estimate=expected)
@@ -224,33 +186,6 @@ def _tasks(
     return tasks_of(workload, granularity, state)
 
 
-def _settings(
-    device: Device,
-    core_step_mhz: float | None,
-    core_mhz: Sequence[float] | None,
-    memory_mhz: Sequence[float] | None,
-    power_limit_w: Sequence[float] | None,
-    *,
-    dry_run: bool,
-) -> tuple[Setting, ...]:
-    """The settings of a grid that a device takes, as far as is known without setting one in a dry run."""
-    from wastenot.sweeping.grid import Grid, default_step_mhz, recorded_limits, settable
-
-    nothing_given = core_step_mhz is None and core_mhz is None and memory_mhz is None and power_limit_w is None
-    if core_step_mhz is None and core_mhz is None and power_limit_w is None:
-        core_step_mhz = default_step_mhz(device)
-    grid = Grid(core_step_mhz, _numbers(core_mhz), _numbers(memory_mhz), _numbers(power_limit_w))
-    limits_w, refusal = device.clocks.power_limits_w(), device.clocks.refusal()
-    if limits_w is None and refusal is not None and power_limit_w is not None:
-        if not dry_run:
-            raise ClocksRefusedError(f"{device.identity.name}: power limits cannot be set: {refusal}")
-        limits_w = (0.0, math.inf)
-    settings = grid.settings(device.clocks.supported_clocks(), limits_w)
-    if nothing_given:
-        settings += recorded_limits(device)
-    return settings if settings and dry_run else settable(device, settings)
-
-
 def validate(
     plan: PathLike | Plan,
     study: PathLike | Study,
@@ -259,8 +194,6 @@ def validate(
     workload: str | None = None,
     repeats: int = 10,
     options: PointOptions | None = None,
-    allow_clock_control: bool = False,
-    seed: int = 1,
     announce: Announce | None = None,
     progress: Progress | None = None,
 ) -> Plan:
@@ -274,12 +207,11 @@ def validate(
     Args:
         plan: the plan or its file.
         study: the study that the plan was made from, its file or URL.
-        device: the device that the study was taken on, or its name; by default the name that the study gives.
+        device: the device that the study was taken on, or its name; by default the name that the study gives. A simulated
+            one of that name has other noise than that of the sweep, for an honest test.
         workload: its name in the study; by default the plan's.
         repeats: measurements of the plan and of the default clocks, at least 2.
         options: warm-up, window and precision of each point.
-        allow_clock_control: allow the clocks of a real GPU to be changed; afterwards they are reset.
-        seed: of a simulated device's noise; not the one of the sweep, for an honest test.
         announce: receives how many measurements there are and how long they take, before they begin.
         progress: receives each measurement.
 
@@ -292,15 +224,13 @@ def validate(
         StudyError: the study cannot be read.
     """
     from wastenot.devices.open import device_of_study
-    from wastenot.kernels.run.validate import validate as measure_plan
+    from wastenot.kernels.run.interleaved import validate as measure_plan
     from wastenot.meters.tasks import tasks_in_study
 
     made, source = _plan(plan), _study(study)
     held = source.read(workload or made.workload, made.state, made.measured_granularity)
     tasks = tasks_in_study(source, held)
-    target = _device(
-        device or device_of_study(str(source), held.device), tasks, allow_clock_control=allow_clock_control, seed=seed
-    )
+    target = _device(device or device_of_study(str(source), held.device), tasks, seed=1)
     with target.clocks.claimed():
         return measure_plan(target, made, tasks, repeats=repeats, options=options, announce=announce, progress=progress)
 
@@ -324,9 +254,7 @@ def refine(
     study: PathLike | Study,
     device: str | Device,
     *,
-    workload: str | None = None,
-    state: EnergyState | None = None,
-    granularity: Granularity | None = None,
+    workload: str | WorkloadKey | None = None,
     into: PathLike | Study | None = None,
     max_slowdown: float = 0.0,
     finalists: int = 3,
@@ -334,8 +262,6 @@ def refine(
     repeats: int = 3,
     options: PointOptions | None = None,
     budget_s: float | None = None,
-    allow_clock_control: bool = False,
-    seed: int = 0,
     command: str | None = None,
     announce: Announce | None = None,
     progress: Progress | None = None,
@@ -350,9 +276,7 @@ def refine(
     Args:
         study: the study, its file or URL.
         device: the device or its name.
-        workload: its name; may be left out where the study holds only one.
-        state: that its energies were measured in.
-        granularity: that it was measured by.
+        workload: its name, or name, state and granularity; may be left out where the study holds only one.
         into: study of another card of the same model, to measure that card instead; created if missing.
         max_slowdown: of the plan.
         finalists: settings to measure for each kernel.
@@ -360,8 +284,6 @@ def refine(
         repeats: measurements of each.
         options: warm-up, window and precision of each point.
         budget_s: device time after which no further point is started.
-        allow_clock_control: allow the clocks of a real GPU to be changed; afterwards they are reset.
-        seed: of a simulated device's noise.
         command: that does the same, for the study to name to whoever finds it unfinished.
         announce: receives how many measurements there are and how long they take, before they begin.
         progress: receives each point.
@@ -382,10 +304,11 @@ def refine(
     if not 0.0 <= around_mhz < float("inf"):
         raise BadInputError(f"`around_mhz` {around_mhz}: must be a number of MHz, 0 for none")
     source = _study(study)
-    held = source.read(workload, state, granularity)
+    key = (workload.name, workload.state, workload.granularity) if isinstance(workload, WorkloadKey) else (workload,)
+    held = source.read(*key)
     before = make_plan(held, max_slowdown=max_slowdown)
     tasks = tasks_in_study(source, held)
-    target = _device(device, tasks, allow_clock_control=allow_clock_control, seed=seed)
+    target = _device(device, tasks)
     kept = source if into is None else (open_study(into, create=True) if isinstance(into, str | os.PathLike) else into)
     candidates = refining.finalists(held, before, finalists)
     if around_mhz:
@@ -411,8 +334,6 @@ def transfer(
     sequence_parallel: bool = False,
     repeats: int = 10,
     options: PointOptions | None = None,
-    allow_clock_control: bool = False,
-    seed: int = 0,
     announce: Callable[[Sequence[Estimate]], None] | None = None,
     progress: Progress | None = None,
 ) -> Transfer:
@@ -430,8 +351,6 @@ def transfer(
         sequence_parallel: use sequence parallelism at degrees above 1.
         repeats: measurements of each, at least 2.
         options: warm-up, window and precision of each point.
-        allow_clock_control: allow the clocks of a real GPU to be changed; afterwards they are reset.
-        seed: of a simulated device's noise.
         announce: receives how many measurements there are and how long they take, before they begin.
         progress: receives each measurement.
 
@@ -439,7 +358,7 @@ def transfer(
         BadInputError: neither or both of batch sizes and degrees, or the plan is not of a model's workload.
         DeviceError: the device does not measure.
     """
-    from wastenot.kernels.run.transfer import transfer as measure_transfer
+    from wastenot.kernels.run.interleaved import transfer as measure_transfer
     from wastenot.meters.tasks import tasks_of
     from wastenot.workloads.build import build_workload
 
@@ -457,7 +376,7 @@ def transfer(
     ]
     workloads = (build_workload(made.run.model, shape) for shape in shapes)
     targets = [tasks_of(each, made.measured_granularity, made.state) for each in workloads]
-    target = _device(device, targets[0], allow_clock_control=allow_clock_control, seed=seed)
+    target = _device(device, targets[0])
     with target.clocks.claimed():
         return measure_transfer(
             target, made, targets, repeats=repeats, options=options, announce=announce, progress=progress
@@ -500,9 +419,8 @@ def report(
         MissingExtraError: the ``report`` extra is not installed.
     """
     from wastenot.kernels.model.context import change_in_context
-    from wastenot.kernels.page.files import Files
     from wastenot.kernels.page.page import plan_page
-    from wastenot.kernels.page.provenance import provenance, report_call
+    from wastenot.kernels.page.provenance import Files, provenance, report_call
     from wastenot.kernels.plan.overview import make_overview
     from wastenot.planning.planner import plan as make_plan
     from wastenot.study.sweep import Sweep
@@ -524,7 +442,7 @@ def report(
     return (Path(out), *([] if figures is None else page.export(figures)))
 
 
-def _device(device: str | Device, tasks: WorkloadTasks, *, allow_clock_control: bool, seed: int) -> Device:
+def _device(device: str | Device, tasks: WorkloadTasks, seed: int = 0) -> Device:
     """The device of a name; a recorded one replays the workload that the tasks are of."""
     from wastenot.devices.open import open_device
 
@@ -536,7 +454,6 @@ def _device(device: str | Device, tasks: WorkloadTasks, *, allow_clock_control: 
         seed=seed,
         workload=tasks.name if recorded else None,
         granularity=tasks.granularity if recorded else None,
-        allow_clock_control=allow_clock_control,
     )
 
 
@@ -552,10 +469,6 @@ def _study(study: PathLike | Study) -> Study:
     return open_study(study) if isinstance(study, str | os.PathLike) else study
 
 
-def _numbers(clocks_mhz: Sequence[float] | None) -> tuple[float, ...] | None:
-    return None if clocks_mhz is None else tuple(map(float, clocks_mhz))
-
-
 def measure_latency(
     device: str | Device,
     *,
@@ -564,7 +477,6 @@ def measure_latency(
     relative_error: float = 0.012,
     time_limit_s: float = math.inf,
     study: PathLike | Study | None = None,
-    allow_clock_control: bool = False,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Latency:
@@ -582,8 +494,7 @@ def measure_latency(
         relative_error: standard error at which a latency is known well enough.
         time_limit_s: device time after which it ends with the errors that it has then.
         study: that keeps the result, for its plans; created if missing.
-        allow_clock_control: allow the clocks of a real GPU to be changed; they are given back.
-        seed: of the order of switches, and of a simulated device that is given by name.
+        seed: of the order of switches.
         progress: informed of every switch.
 
     Raises:
@@ -596,7 +507,7 @@ def measure_latency(
     from wastenot.kernels.latency.measure import measure_latency as measure
     from wastenot.study.store import Study, open_study
 
-    target = open_device(device, seed=seed, allow_clock_control=allow_clock_control) if isinstance(device, str) else device
+    target = open_device(device, seed=seed) if isinstance(device, str) else device
     planned = design(target, kinds=kinds, core_mhz=core_mhz, error=relative_error, most_s=time_limit_s)
     store = study if study is None or isinstance(study, Study) else open_study(study, create=True)
     if store is not None:

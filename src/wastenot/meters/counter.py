@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from wastenot.devices.protocol import Device
-from wastenot.meters.power_log import PowerLog, Sample
+from wastenot.meters.power_log import PowerLog
 
 _GAP_S = 0.001  # between cheap reads while a step is due; expensive ones follow each other immediately
 _SHORT_GAP_S = 0.0002
@@ -238,5 +238,5 @@ class StepFollower:
         self.memory_gauge = memory_power is not None
         self._sampled_s = moment
         self.log.add_sample(
-            Sample(moment, power, memory_power, clocks.core_mhz, clocks.memory_mhz, temperature, throttled, self._processes)
+            moment, power, memory_power, clocks.core_mhz, clocks.memory_mhz, temperature, throttled, self._processes
         )

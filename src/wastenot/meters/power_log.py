@@ -16,27 +16,13 @@ _CONTEXT = 6  # steps and samples beyond a window's edges, which show how power 
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
-    """All cheap sensors at one moment; ``None`` where a device has none.
+class Samples:
+    """All cheap sensors at some moments, as arrays of equal length, in order; NaN where a device has none.
 
     Attributes:
         throttled_s: how long a limit has held the clocks down, in total.
         processes: number of processes that use the device.
     """
-
-    moment_s: float
-    power_w: float | None
-    memory_power_w: float | None
-    core_mhz: float | None
-    memory_mhz: float | None
-    temperature_c: float | None
-    throttled_s: float | None
-    processes: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Samples:
-    """Samples as arrays of equal length, in order; NaN where a device has none. Attributes as in :class:`Sample`."""
 
     moment_s: FloatArray
     power_w: FloatArray
@@ -56,7 +42,7 @@ class Samples:
 
 
 _STEP_FIELDS = tuple(Steps.__slots__)
-_SAMPLE_FIELDS = tuple(Sample.__slots__)
+_SAMPLE_FIELDS = tuple(Samples.__slots__)
 
 
 class PowerLog:
@@ -75,11 +61,10 @@ class PowerLog:
                     column.append(value)
             self._changed.notify_all()
 
-    def add_sample(self, sample: Sample) -> None:
-        """Add a sample."""
+    def add_sample(self, *sensors: float | None) -> None:
+        """Add what the sensors of :class:`Samples` say, in that order; ``None`` where a device has none."""
         with self._changed:
-            for column, name in zip(self._samples, _SAMPLE_FIELDS, strict=True):
-                value = getattr(sample, name)
+            for column, value in zip(self._samples, sensors, strict=True):
                 column.append(math.nan if value is None else value)
             self._changed.notify_all()
 

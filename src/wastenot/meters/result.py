@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,7 @@ MEMORY_SHORT = "too short for the memory's power, which is averaged over a secon
 
 MEMORY_GAUGE_S = 1.0  # over which the gauge of the memory's power averages (Hopper; published sensor tables)
 _GAUGE_SCATTER_FRACTION = 0.5  # gauge readings average a part of a step: this much of their scatter is that of whole steps
+_MEANS = ("core_mhz", "memory_mhz", "temperature_c", "throttled_share")  # over a window
 _NORMAL_MEDIAN = 0.6745  # median of |z| of a normal number
 
 
@@ -89,13 +90,9 @@ class WindowResult(WindowNumbers):
             energy_se_j=None if errors is None else math.sqrt(errors),
             mean_power_w=None if energy is None or time_s <= 0.0 else energy / time_s,
             memory_energy_j=_sum([gpu.memory_energy_j for gpu in gpus]),
-            core_mhz=_mean([gpu.core_mhz for gpu in gpus]),
-            counted_mhz=_mean([gpu.counted_mhz for gpu in gpus]),
-            memory_mhz=_mean([gpu.memory_mhz for gpu in gpus]),
-            temperature_c=_mean([gpu.temperature_c for gpu in gpus]),
-            throttled_share=_mean([gpu.throttled_share for gpu in gpus]),
             gpus=gpus,
             flags=tuple(flags),
+            **{each: _mean([getattr(gpu, each) for gpu in gpus]) for each in (*_MEANS, "counted_mhz")},
         )
 
 
@@ -103,19 +100,15 @@ def means_since(before: WindowNumbers | None, now: WindowNumbers) -> dict[str, f
     """Mean power, clocks, temperature and throttling between two ends of a window; from its begin without the first."""
     seconds = now.time_s - (0.0 if before is None else before.time_s)
 
-    def mean(total: Callable[[WindowNumbers], float | None]) -> float | None:
-        until, earlier = total(now), 0.0 if before is None else total(before)
+    def mean(until: float | None, earlier: float | None) -> float | None:
         return None if until is None or earlier is None or seconds <= 0.0 else (until - earlier) / seconds
 
-    def total_of(name: str) -> Callable[[WindowNumbers], float | None]:
-        def total(window: WindowNumbers) -> float | None:
-            value = getattr(window, name)
-            return None if value is None else value * window.time_s
+    def total(window: WindowNumbers | None, name: str) -> float | None:
+        value = 0.0 if window is None else getattr(window, name)
+        return None if value is None else value * (1.0 if window is None else window.time_s)
 
-        return total
-
-    names = ("core_mhz", "memory_mhz", "temperature_c", "throttled_share")
-    return {"power_w": mean(lambda window: window.energy_j), **{name: mean(total_of(name)) for name in names}}
+    power_w = mean(now.energy_j, 0.0 if before is None else before.energy_j)
+    return {"power_w": power_w, **{name: mean(total(now, name), total(before, name)) for name in _MEANS}}
 
 
 def gpu_window(
@@ -152,10 +145,8 @@ def gpu_window(
         energy_se_j=None if energy is None else energy.error_j,
         mean_power_w=None if energy is None or length <= 0.0 else energy.energy_j / length,
         memory_energy_j=_memory_energy(samples, begin_s, end_s, all_flags),
-        core_mhz=_mean_of_known(samples.core_mhz[within]),
-        memory_mhz=_mean_of_known(samples.memory_mhz[within]),
-        temperature_c=_mean_of_known(samples.temperature_c[within]),
         throttled_share=throttled,
+        **{name: _mean_of_known(getattr(samples, name)[within]) for name in _MEANS[:3]},  # throttling is counted
         flags=tuple(all_flags),
     )
 

@@ -38,6 +38,11 @@ def change(ratio: float | None, digits: int = 2) -> str:
     return "–" if ratio is None else percent(ratio, digits, sign=True)
 
 
+def changes(interval: tuple[float, float], digits: int = 2) -> str:
+    """Both ends of an interval of changes: ``−3.10 % to −2.05 %``."""
+    return f"{change(interval[0], digits)} to {change(interval[1], digits)}"
+
+
 def quantity(value: float, unit: str, digits: int = 4) -> str:
     """A quantity with a suitable prefix: ``0.0119`` s is ``11.9 ms``."""
     size = abs(value)

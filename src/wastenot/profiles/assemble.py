@@ -278,7 +278,7 @@ def _channel_profile(channel: Channel, surface: Surface | None, collection: Coll
 
 def _logged(collection: Collection, times: UnitTimes, golden: IndexArray) -> tuple[Logged, BoolArray]:
     """All readings as rows, and which of them are of interest: golden and inside a unit."""
-    rows: list[FloatArray] = []
+    parts: list[Logged] = []
     for index, (run, unsynchronised) in enumerate(zip(collection.runs, collection.unsynchronised, strict=True)):
         for number, channel in enumerate(collection.channels):
             middle_s = window_middle_s(run, channel)
@@ -287,21 +287,11 @@ def _logged(collection: Collection, times: UnitTimes, golden: IndexArray) -> tup
             fraction = (middle_s - times.begin_s[index][clipped]) / times.time_s[index][clipped]
             fraction = np.where(np.isnan(fraction), 1.0, fraction)
             inside = (unit >= 0) & (fraction < 1.0)
-            rows.append(
-                np.stack(
-                    [
-                        np.full(len(middle_s), number),
-                        np.full(len(middle_s), index),
-                        np.full(len(middle_s), index in golden),
-                        middle_s,
-                        unsynchronised.readings[channel.name].moment_s,
-                        np.where(inside, unit + 1, 0),
-                        np.where(inside, fraction, 0.0),
-                        run.readings[channel.name].power_w,
-                    ]
-                )
+            channel_index, run_index, is_golden = (
+                np.full(len(middle_s), each, dtype=np.intp) for each in (number, index, index in golden)
             )
-    table = np.concatenate(rows, axis=1)
-    channel_index, run_index, is_golden, unit_number = (table[row].astype(np.intp) for row in (0, 1, 2, 5))
-    logged = Logged(channel_index, run_index, is_golden, table[3], table[4], unit_number, table[6], table[7])
-    return logged, (is_golden == 1) & (unit_number > 0)
+            asynchronous_s, power_w = unsynchronised.readings[channel.name].moment_s, run.readings[channel.name].power_w
+            unit, fraction = np.where(inside, unit + 1, 0), np.where(inside, fraction, 0.0)
+            parts.append(Logged(channel_index, run_index, is_golden, middle_s, asynchronous_s, unit, fraction, power_w))
+    logged = Logged(*(np.concatenate([getattr(part, name) for part in parts]) for name in Logged.__slots__))
+    return logged, (logged.golden == 1) & (logged.unit > 0)

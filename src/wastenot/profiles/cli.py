@@ -111,10 +111,11 @@ def profile(
     """
     from wastenot.profiles.profile import profile as make_profile
     from wastenot.profiles.profile_file import profile_document, write_profile
+    from wastenot.profiles.session import ProfileOptions
     from wastenot.terminal.output import console, print_json, say
     from wastenot.terminal.progress import shown_progress
 
-    budget_s = parse_budget(budget)
+    options = ProfileOptions(runs, margin, outliers, executions, parse_budget(budget), seed=seed)
     shape = shape_options.shape()
     _check_outputs(out, page, figures)
     channels: tuple[Channel, ...] = ()
@@ -125,8 +126,8 @@ def profile(
     command = shlex.join(["wastenot", *sys.argv[1:]])
     with shown_progress(f"profile of {kernel}") as progress:
         profiled = make_profile(
-            kernel, device, after=after or (), alternate=alternate or (), runs=runs, margin=margin, outliers=outliers,
-            executions=executions, budget_s=budget_s, channels=channels, shape=shape, seed=seed, progress=progress,
+            kernel, device, after=after or (), alternate=alternate or (), options=options, channels=channels, shape=shape,
+            progress=progress,
         )  # fmt: skip
     if out is not None:
         write_profile(profiled, out, command=command)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -67,21 +66,12 @@ class Design:
             (members, _Layout([runs[index] for index in members], basis, own, group)) for members in alike.values()
         ]
 
-    def readings(self, channel: Channel, *, windows: bool = True) -> list[DesignRows]:
-        """Rows and values of the informative readings of each run.
-
-        Args:
-            channel: whose readings, with their window, lag and delay.
-            windows: whether readings are means over their windows; if not, they are the power at their timestamps.
-        """
+    def readings(self, channel: Channel) -> list[DesignRows]:
+        """Rows and values of the informative readings of each run, with the channel's window, lag and delay."""
         used = [informative(run, channel) for run in self.runs]
-        if windows:
-            ends = [window_end_s(run, channel)[chosen] for run, chosen in zip(self.runs, used, strict=True)]
-        else:
-            ends = [run.readings[channel.name].moment_s[chosen] for run, chosen in zip(self.runs, used, strict=True)]
+        ends = [window_end_s(run, channel)[chosen] for run, chosen in zip(self.runs, used, strict=True)]
         values = [run.readings[channel.name].power_w[chosen] for run, chosen in zip(self.runs, used, strict=True)]
-        used_channel = channel if windows else replace(channel, window_s=_SHORTEST_WINDOW_S, lag_s=0.0)
-        return list(zip(self.rows(used_channel, ends), values, strict=True))
+        return list(zip(self.rows(channel, ends), values, strict=True))
 
     def rows(self, channel: Channel, end_s: Sequence[FloatArray]) -> list[FloatArray]:
         """Rows of windows of each run that end at some moments."""

@@ -1,29 +1,32 @@
-"""``wn.profile("gemm:8192", "sim:mi300x")``: the eight steps of FinGraV (Singhania et al., §IV-B), one after another."""
+"""``wn.profile("gemm:8192", "sim:mi300x")``: the eight steps of FinGraV (Singhania et al., §IV-B), one after another.
+
+In the end a profile is compared with the energy counter, over a run that it was not made from.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
+import numpy as np
+
+from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError, DeviceError
 from wastenot.core.progress import Progress, Silent
-from wastenot.devices.instrument import Channel, Instrument
+from wastenot.devices.clock_fit import fit_clocks
+from wastenot.devices.instrument import TOTAL, Channel, Instrument, PreparedBurst, burst_of
 from wastenot.devices.open import open_device
-from wastenot.devices.protocol import ClockControl, Device, Identity, Launcher, Sensors, TimeSource
-from wastenot.devices.timeline import TimelineRecorder
-from wastenot.devices.tracer import Tracer
+from wastenot.devices.protocol import Device
+from wastenot.meters.mean_power import CounterMeter
 from wastenot.profiles.assemble import assemble
-from wastenot.profiles.counter_check import check_by_counter
-from wastenot.profiles.result import Profile
-from wastenot.profiles.session import Options, Session
+from wastenot.profiles.result import CounterCheck, Profile
+from wastenot.profiles.runs import on_host_clock, unit_times
+from wastenot.profiles.session import ProfileOptions, Session
 from wastenot.profiles.subjects import Subject, Subjects
 from wastenot.workloads.kernel import KernelSpec
 from wastenot.workloads.shape import Shape
-
-_MIN_RUNS = 10
-_MAX_OUTLIERS = 20
 
 
 def profile(
@@ -32,20 +35,15 @@ def profile(
     *,
     after: Sequence[Subject | tuple[Subject, int]] = (),
     alternate: Sequence[Subject | tuple[Subject, int]] = (),
-    runs: int | None = None,
-    margin: float | None = None,
-    outliers: int = 0,
-    executions: int | None = None,
-    budget_s: float = 240.0,
+    options: ProfileOptions | None = None,
     channels: Sequence[Channel] = (),
     shape: Shape | None = None,
-    seed: int = 0,
     progress: Progress | None = None,
 ) -> Profile:
     """Profile the power of a kernel over its executions and inside them, from slow sensors (FinGraV).
 
         >>> import wastenot as wn
-        >>> profile = wn.profile("gemm:4096", "sim:mi300x", runs=60, budget_s=20.0)
+        >>> profile = wn.profile("gemm:4096", "sim:mi300x", options=wn.ProfileOptions(runs=60, budget_s=20.0))
         >>> [state.name for state in profile.states], profile.origin
         (['SSE', 'SSP'], 'simulated')
 
@@ -56,26 +54,21 @@ def profile(
         after: what runs before it in each run, in order, such as ``gemv:4096x40`` or ``(kernel, 40)``; the kernel then runs
             once, right after.
         alternate: what alternates with it until power is steady; instead of ``after``.
-        runs: instead of the number that the kernel's time calls for.
-        margin: width of the bin of execution times as a fraction of the time, instead of the one the time calls for.
-        outliers: 0 for the runs that are most alike, 1 for the next bin of execution times, and so on.
-        executions: in a run, instead of the search for steady power.
-        budget_s: device time after which no more is collected.
+        options: how to profile; their seed is also that of a simulated device that is given by name.
         channels: what is known about the sensors, by name, as by ``wastenot device sensor``; overrides the device's own.
         shape: how a model is run.
-        seed: of a simulated device's noise, and of rests between runs.
         progress: informed of every run.
 
     Returns:
         The profile; not :attr:`~Profile.complete` if it stopped early or fell short, as its notes explain.
 
     Raises:
-        BadInputError: there is no such kernel or device, or an argument is out of range.
+        BadInputError: there is no such kernel or device.
         DeviceError: there is no power sensor, the clocks cannot be synchronised, the device cannot run functions, or it
             failed before there was enough for a profile.
         CannotRunError: the kernel cannot be run, or is too short for the clock.
     """
-    options = _checked_options(runs, margin, outliers, executions, budget_s, seed)
+    options = options or ProfileOptions()
     if after and alternate:
         raise BadInputError("`after` and `alternate`: give only one: what runs first, or what alternates with the kernel")
     name = device if isinstance(device, str) else device.identity.name
@@ -85,12 +78,12 @@ def profile(
     profiled, before = subjects.one(kernel), subjects.several(after or alternate)
     if any(other == profiled for other, _ in before):
         raise BadInputError(f"kernel '{profiled.name}' is profiled, so it cannot come before itself; name another")
-    target = open_device(device, seed=seed) if isinstance(device, str) else device
-    if subjects.functions:
-        target = _with_functions(target, subjects.functions)
+    target = open_device(device, seed=options.seed) if isinstance(device, str) else device
+    instrument = _with_functions(target, subjects.functions) if subjects.functions else None
     return profile_kernel(
-        target, profiled, before=before, alternate=bool(alternate), options=options, channels=channels, progress=progress
-    )
+        target, profiled, before=before, alternate=bool(alternate), options=options, channels=channels, progress=progress,
+        instrument=instrument,
+    )  # fmt: skip
 
 
 def profile_kernel(
@@ -99,9 +92,10 @@ def profile_kernel(
     *,
     before: Sequence[tuple[KernelSpec, int]] = (),
     alternate: bool = False,
-    options: Options | None = None,
+    options: ProfileOptions | None = None,
     channels: Sequence[Channel] = (),
     progress: Progress | None = None,
+    instrument: Instrument | None = None,
 ) -> Profile:
     """Profile the power of a kernel on an open device.
 
@@ -113,14 +107,15 @@ def profile_kernel(
         options: how to profile.
         channels: what is known about the sensors, by name; overrides the device's own.
         progress: informed of every run.
+        instrument: to use instead of the device's own.
 
     Raises:
         DeviceError: there is no power sensor, the clocks cannot be synchronised, or the device failed before there was
             enough for a profile.
         CannotRunError: the kernel cannot be run, or is too short for the clock.
     """
-    options = options or Options()
-    instrument = device.instrument()
+    options = options or ProfileOptions()
+    instrument = device.instrument() if instrument is None else instrument
     known = {channel.name: channel for channel in channels}
     session = Session(
         instrument, kernel, tuple(before), alternate, options,
@@ -136,24 +131,6 @@ def profile_kernel(
     return result
 
 
-def _checked_options(
-    runs: int | None, margin: float | None, outliers: int, executions: int | None, budget_s: float, seed: int
-) -> Options:
-    if runs is not None and runs < _MIN_RUNS:
-        raise BadInputError(f"`runs` {runs}: must be at least {_MIN_RUNS}")
-    if margin is not None and not 0.0 < margin < 1.0:
-        raise BadInputError(f"`margin` {margin:g}: must be a fraction above 0 and below 1, such as 0.05")
-    if not 0 <= outliers <= _MAX_OUTLIERS:
-        raise BadInputError(f"`outliers` {outliers}: must be from 0, the fullest bin, to {_MAX_OUTLIERS}")
-    if executions is not None and executions < 1:
-        raise BadInputError(f"`executions` {executions}: must be at least 1")
-    if not (math.isfinite(budget_s) and budget_s > 0.0):
-        raise BadInputError(f"`budget_s` {budget_s:g}: must be a number of seconds above 0")
-    if seed < 0:
-        raise BadInputError(f"`seed` {seed}: must be at least 0")
-    return Options(runs=runs, margin=margin, bin_rank=outliers, units=executions, budget_s=budget_s, seed=seed)
-
-
 @runtime_checkable
 class RunsFunctions(Protocol):
     """An instrument that can run functions in place of kernels."""
@@ -162,26 +139,8 @@ class RunsFunctions(Protocol):
         """The same instrument, which runs each function in place of the kernel of its name."""
 
 
-@dataclass(frozen=True, slots=True)
-class _FunctionDevice:
-    """A device whose instrument runs functions."""
-
-    identity: Identity
-    time: TimeSource
-    clocks: ClockControl
-    sensors: Sensors
-    launcher: Launcher
-    timelines: Callable[[], TimelineRecorder]
-    tracer: Callable[[], Tracer]
-    _instrument: Instrument
-
-    def instrument(self) -> Instrument:
-        """Its instrument."""
-        return self._instrument
-
-
-def _with_functions(device: Device, functions: Mapping[str, Callable[[], object]]) -> Device:
-    """A device that runs each function in place of the kernel of its name; simulated ones cannot."""
+def _with_functions(device: Device, functions: Mapping[str, Callable[[], object]]) -> Instrument:
+    """An instrument that runs each function in place of the kernel of its name; simulated ones cannot."""
     instrument = device.instrument()
     if not isinstance(instrument, RunsFunctions):
         names = ", ".join(functions)
@@ -189,5 +148,59 @@ def _with_functions(device: Device, functions: Mapping[str, Callable[[], object]
             f"{device.identity.name}: it cannot run Python functions ({names}); name a kernel such as gemm:4096, "
             "or profile on nvidia:INDEX"
         )
-    roles = device.identity, device.time, device.clocks, device.sensors, device.launcher, device.timelines, device.tracer
-    return _FunctionDevice(*roles, instrument.with_callables(functions))
+    return instrument.with_callables(functions)
+
+
+_RUN_S = 3.0
+_MAX_TRIES = 5
+_COMPARED_UNITS = 10  # from that of the last state on, whose times are compared with the profile's
+
+
+def check_by_counter(device: Device, instrument: Instrument, kernel: KernelSpec, profile: Profile) -> CounterCheck | None:
+    """Run the kernel for some seconds between two steps of the counter, and add up what the profile expects.
+
+    Returns:
+        Mean power by the counter and by the profile; ``None`` if no run's executions were in the profile's bin.
+
+    Raises:
+        DeviceError: the counter stands still or cannot be read.
+    """
+    units = math.ceil(_RUN_S / profile.states[-1].time_s)
+    with instrument.prepare(burst_of(kernel, units * profile.group)) as bench:
+        for _ in range(_MAX_TRIES):
+            check = _check_run(device, instrument, bench, profile, units)
+            if check is not None:
+                return check
+    return None
+
+
+def _check_run(
+    device: Device, instrument: Instrument, bench: PreparedBurst, profile: Profile, number: int
+) -> CounterCheck | None:
+    """One run; ``None`` if its executions are not in the profile's bin."""
+    meter = CounterMeter(device, lambda: None)
+    meter.begin()
+    run = bench.run(0.0)
+    meter.lap(0.0)
+    counted = meter.mean()
+    trips = (*run.round_trips, *instrument.round_trips(5))
+    timed = on_host_clock([run], instrument, fit_clocks(trips))[0]
+    units = unit_times([timed], 0, profile.group, number)
+    if not _in_bin(units.time_s[0], profile):
+        return None
+    total = next(one for one in profile.channels if one.channel.name == TOTAL)
+    power_w = np.full(units.time_s.shape[1], total.steady_w)
+    first = min(len(total.mean_w), len(power_w))
+    power_w[:first] = total.mean_w[:first]
+    busy_s = float(timed.end_s[-1])
+    spacing_s = np.append(units.begin_s[0, 1:], busy_s) - units.begin_s[0]
+    expected_j = float(spacing_s @ power_w) + (counted.seconds - busy_s) * total.idle_w
+    return CounterCheck(counted.power_w, expected_j / counted.seconds, counted.seconds)
+
+
+def _in_bin(time_s: FloatArray, profile: Profile) -> bool:
+    """Whether units are in the profile's bin: those right after SSP, or all later ones, as where power swings."""
+    state = profile.states[-1]
+    later = time_s[min(state.unit - 1, len(time_s) - 1) :]
+    medians = (float(np.median(one)) for one in (later[:_COMPARED_UNITS], later))
+    return any(abs(median / state.time_s - 1.0) <= profile.margin for median in medians)

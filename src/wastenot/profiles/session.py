@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wastenot.core.errors import DeviceError
+from wastenot.core.errors import BadInputError, DeviceError
 from wastenot.core.progress import Progress
 from wastenot.devices.clock_fit import ClockFit, fit_clocks
 from wastenot.devices.instrument import Burst, BurstRun, Channel, Instrument, PreparedBurst
@@ -42,6 +42,7 @@ from wastenot.profiles.steady_state import (
 from wastenot.profiles.surface import Surface, fit_surface
 from wastenot.workloads.kernel import KernelSpec
 
+_MIN_RUNS, _MAX_OUTLIERS = 10, 20  # that may be asked for
 _TIMING_EXECUTIONS, _TIMING_RUNS = 8, 4  # of the first look at execution times
 _UNITS_IN_SPAN = 25  # units in the time a reading stands for, that a sensor can just about tell apart
 _PROBE_RUNS = 50  # between looks at whether power is steady
@@ -59,30 +60,44 @@ _GOOD_ENOUGH = 0.3  # fraction of the error at which a shape is shown, at which 
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ProfileOptions:
     """How to profile.
 
     Attributes:
-        runs: instead of the guidance's.
-        margin: of the bins, instead of the guidance's.
-        bin_rank: 1 for the fullest bin of outliers, 2 for the next.
-        units: executions (or groups of them) in a run, instead of the search for SSP.
-        budget_s: of device time, where a sensor's averaging makes readings expensive.
-        longest_run_s: at which the search for SSP gives up.
+        runs: instead of the number that the kernel's time calls for.
+        margin: width of the bin of execution times as a fraction of the time, instead of the one the time calls for.
+        outliers: 0 for the runs that are most alike, 1 for the next bin of execution times, and so on.
+        executions: (or groups of them) in a run, instead of the search for steady power.
+        budget_s: device time after which no more is collected.
+        longest_run_s: at which the search for steady power gives up.
         rest_s: shortest rest before a run.
         check: compare with the energy counter in the end.
-        seed: of the rests.
+        seed: of rests between runs.
     """
 
     runs: int | None = None
     margin: float | None = None
-    bin_rank: int = 0
-    units: int | None = None
+    outliers: int = 0
+    executions: int | None = None
     budget_s: float = 240.0
     longest_run_s: float = 4.0
     rest_s: float = 0.01
     check: bool = True
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.runs is not None and self.runs < _MIN_RUNS:
+            raise BadInputError(f"`runs` {self.runs}: must be at least {_MIN_RUNS}")
+        if self.margin is not None and not 0.0 < self.margin < 1.0:
+            raise BadInputError(f"`margin` {self.margin:g}: must be a fraction above 0 and below 1, such as 0.05")
+        if not 0 <= self.outliers <= _MAX_OUTLIERS:
+            raise BadInputError(f"`outliers` {self.outliers}: must be from 0, the fullest bin, to {_MAX_OUTLIERS}")
+        if self.executions is not None and self.executions < 1:
+            raise BadInputError(f"`executions` {self.executions}: must be at least 1")
+        if not (math.isfinite(self.budget_s) and self.budget_s > 0.0):
+            raise BadInputError(f"`budget_s` {self.budget_s:g}: must be a number of seconds above 0")
+        if self.seed < 0:
+            raise BadInputError(f"`seed` {self.seed}: must be at least 0")
 
 
 class Session:
@@ -104,7 +119,7 @@ class Session:
         kernel: KernelSpec,
         before: tuple[tuple[KernelSpec, int], ...],
         alternate: bool,
-        options: Options,
+        options: ProfileOptions,
         channels: tuple[Channel, ...],
         progress: Progress,
     ) -> None:
@@ -137,7 +152,7 @@ class Session:
         self._unit_s = execution_s * self._group
         self._guidance = guidance_for(self._unit_s, self._options.runs, self._options.margin)
         in_context = bool(self._before) and not self._alternate
-        units = self._options.units or (1 if in_context else 0)
+        units = self._options.executions or (1 if in_context else 0)
         sse: int | None = None
         ssp = UnitRange.single("SSP", max(units, 1) - 1)
         try:
@@ -147,7 +162,7 @@ class Session:
                 if not units:
                     units, sse, ssp = self._find_steady_power()
                 kept, units = self._collect_guided(ssp.first + 1), ssp.first + 1
-                if self._options.units and not in_context:
+                if self._options.executions and not in_context:
                     self._check_steady(kept, units)
         except (DeviceError, KeyboardInterrupt) as error:
             kept = [one for one in self._collected[1:] if one.runs]
@@ -265,7 +280,7 @@ class Session:
         timed = self._timed(main.runs)
         times = self._unit_times(timed, main, unit + 1)
         number = 0
-        for index in fullest_bin(times.time_s[:, unit], self._guidance.margin, self._options.bin_rank):
+        for index in fullest_bin(times.time_s[:, unit], self._guidance.margin, self._options.outliers):
             middle_s = window_middle_s(timed[index], self._total)
             inside = (middle_s >= times.begin_s[index, unit]) & (middle_s < times.end_s[index, unit])
             number += int(np.count_nonzero(inside))
@@ -278,7 +293,7 @@ class Session:
         runs every reading is of the steady power; they are doubled until it no longer moves. More runs are then collected
         of the kind that is less well known, until the shape is known or the budget is spent.
         """
-        units = self._options.units or max(math.ceil(self._total.span_s / self._unit_s), FIRST_UNITS)
+        units = self._options.executions or max(math.ceil(self._total.span_s / self._unit_s), FIRST_UNITS)
         short = self._new_burst_runs(units)
         self._run(short, self._guidance.runs, budget=_SHORT_RUN_BUDGET)
         self._learn_response(short)
@@ -309,7 +324,7 @@ class Session:
             else:
                 self._run_long(long, runs, short)
             surface, _ = self._fit_surface(kept, units)
-        if self._options.units:
+        if self._options.executions:
             self._too_few(units, sse)
         ssp = steady_power(surface, surface.units, sse)
         if steady and ssp > surface.units // 2:
@@ -419,7 +434,7 @@ class Session:
         for kind, one in enumerate(kept):
             timed = self._timed(one.runs)
             last_s = self._unit_times(timed, kept[0], units).time_s[:, -1]
-            golden = [timed[index] for index in fullest_bin(last_s, self._guidance.margin, self._options.bin_rank)] or timed
+            golden = [timed[index] for index in fullest_bin(last_s, self._guidance.margin, self._options.outliers)] or timed
             chosen += golden
             kinds += [kind] * len(golden)
         # More runs do not reduce what is left of the delay's error, so that it must not keep the search going.
@@ -451,7 +466,7 @@ class Session:
             channels=self._channels,
             clocks=clocks,
             guidance=self._guidance,
-            bin_rank=self._options.bin_rank,
+            bin_rank=self._options.outliers,
             group=self._group,
             merged=self._merge,
             units=units,

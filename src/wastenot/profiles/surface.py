@@ -154,8 +154,6 @@ def fit_surface(
     group: int = 1,
     kinds: Sequence[int] = (),
     shaped: bool = True,
-    windows: bool = True,
-    coarse: bool = False,
 ) -> Surface:
     """Fit the power of a burst to the readings of its runs.
 
@@ -167,13 +165,11 @@ def fit_surface(
         group: executions in a unit of the profiled one.
         kinds: a number for each run; the readings of each kind scatter by their own amount. One kind by default.
         shaped: whether power varies inside executions, or only from unit to unit.
-        windows: whether readings are means over their windows; if not, they are the power at their timestamps.
-        coarse: whether power rises and falls at once and changes only slowly in between, which fits of a delay need.
     """
-    design = design_of(runs, kernels=kernels, own=own, group=group, shaped=shaped, coarse=coarse)
+    design = design_of(runs, kernels=kernels, own=own, group=group, shaped=shaped)
 
     def readings_at(at: Channel) -> list[DesignRows]:
-        return [(rows, power_w / at.gain) for rows, power_w in design.readings(at, windows=windows)]
+        return [(rows, power_w / at.gain) for rows, power_w in design.readings(at)]
 
     def by_kind(readings: Sequence[DesignRows]) -> list[list[DesignRows]]:
         return [
@@ -186,11 +182,10 @@ def fit_surface(
 
     readings = readings_at(channel)
     as_read = by_kind(readings)
-    fitted = first = posterior(as_read, design.basis, own, channel.noise_w)
-    if not coarse:
-        fitted = posterior(independent(as_read), design.basis, own, channel.noise_w, _range_w(as_read))
-        fitted = replace(fitted, _highest_w=_highest_w(as_read, fitted))
-    if not coarse and windows and channel.delay_error_s:
+    first = posterior(as_read, design.basis, own, channel.noise_w)
+    fitted = posterior(independent(as_read), design.basis, own, channel.noise_w, _range_w(as_read))
+    fitted = replace(fitted, _highest_w=_highest_w(as_read, fitted))
+    if channel.delay_error_s:
         wider = (1.0 + sign * _WIDTH_ERROR for sign in (-1.0, 1.0))
         later_s = (channel.delay_s + sign * channel.delay_error_s for sign in (-1.0, 1.0))
         for either in (
@@ -228,7 +223,10 @@ def _highest_w(kinds: Sequence[Sequence[DesignRows]], fitted: Surface) -> float:
 def design_of(
     runs: Sequence[TimedRun], *, kernels: int, own: int, group: int, shaped: bool = True, coarse: bool = False
 ) -> Design:
-    """The design of some runs; arguments as for :func:`fit_surface`."""
+    """The design of some runs; arguments as for :func:`fit_surface`.
+
+    Where it is ``coarse``, power rises and falls at once and changes only slowly in between, which fits of a delay need.
+    """
     groups = [group if kernel == own else 1 for kernel in range(kernels)]
     executions = [max(int(np.count_nonzero(run.kernel == kernel)) for run in runs) for kernel in range(kernels)]
     units = [max(number // each, 1) for number, each in zip(executions, groups, strict=True)]

@@ -183,9 +183,7 @@ def finished_estimate(
     )
 
 
-def points_s(
-    workload: WorkloadTasks, points: Sequence[SweepPoint], options: PointOptions, *, device: Device, cold: bool = True
-) -> Span:
+def points_s(workload: WorkloadTasks, points: Sequence[SweepPoint], options: PointOptions, *, device: Device) -> Span:
     """Device time of points that are measured one after another.
 
     Args:
@@ -193,7 +191,6 @@ def points_s(
         points: in order.
         options: how each is measured.
         device: that measures. How long a call of a whole pass takes is tried out where its time is virtual.
-        cold: whether it is cold at first.
     """
     before = tasks_before(workload) if workload.state == "context" else workload.tasks
     tried: dict[bool, Tried | None] = {}
@@ -208,7 +205,7 @@ def points_s(
         here = list(block)
         heat_s = HEATING * len(here) * (options.warm_up_s + options.window_s)
         if setting.is_auto or first:
-            heat_s = COLD_S if first and cold else WARM_S
+            heat_s = COLD_S if first else WARM_S
         first = False
         total = total.plus(Span.of(heat_s))
         for point in here:

@@ -1,7 +1,8 @@
-"""The settings of a sweep: which, in which order, and which of them a device takes."""
+"""The clocks of a sweep: which settings, in which order, and which of them a device takes."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -28,9 +29,13 @@ class Grid:
     """
 
     core_step_mhz: float | None = None
-    core_mhz: tuple[float, ...] | None = None
-    memory_mhz: tuple[float, ...] | None = None
-    power_limit_w: tuple[float, ...] | None = None
+    core_mhz: Sequence[float] | None = None
+    memory_mhz: Sequence[float] | None = None
+    power_limit_w: Sequence[float] | None = None
+
+    def __post_init__(self) -> None:
+        if self.core_mhz is not None and self.core_step_mhz is not None:
+            raise BadInputError("`core_step_mhz`, `core_mhz`: use only one of them")
 
     def settings(
         self, states: Mapping[float, Sequence[float]], limits_w: tuple[float, float] | None = None
@@ -54,7 +59,7 @@ class Grid:
                 raise BadInputError("`power_limit_w`: this device reports no power limits to choose from; leave it out")
             if not limits_w[0] <= limit <= limits_w[1]:
                 raise BadInputError(f"`power_limit_w` {limit:g}: the device takes {limits_w[0]:g} to {limits_w[1]:g} W")
-        limits = sorted(set(self.power_limit_w), reverse=True)
+        limits = sorted(set(map(float, self.power_limit_w)), reverse=True)
         alone = self.core_step_mhz is None and self.core_mhz is None and self.memory_mhz is None
         clocks = (AUTO,) if alone else self._clocks(states)
         return tuple(replace(each, power_limit_w=limit) for limit in limits for each in clocks)
@@ -62,7 +67,7 @@ class Grid:
     def _clocks(self, states: Mapping[float, Sequence[float]]) -> tuple[Setting, ...]:
         if self.core_step_mhz is not None and not self.core_step_mhz > 0:
             raise BadInputError(f"`core_step_mhz` {self.core_step_mhz:g}: must be a number of MHz above 0")
-        memories = sorted(states) if self.memory_mhz is None else list(dict.fromkeys(self.memory_mhz))
+        memories = sorted(states) if self.memory_mhz is None else list(dict.fromkeys(map(float, self.memory_mhz)))
         chosen: list[Setting] = []
         for index, memory in enumerate(sorted(memories, reverse=True)):
             if memory not in states:
@@ -77,7 +82,7 @@ class Grid:
                 if clock not in available:
                     near = min(available, key=lambda there: abs(there - clock))
                     raise BadInputError(f"`core_mhz` {clock:g}: the device has no such clock; the nearest is {near:g} MHz")
-            return sorted(set(self.core_mhz))
+            return sorted(set(map(float, self.core_mhz)))
         clocks = np.array(sorted(available))
         if self.core_step_mhz is None:
             return [float(clock) for clock in clocks]
@@ -87,15 +92,64 @@ class Grid:
         return sorted(nearest)
 
 
-def default_step_mhz(device: Device) -> float | None:
-    """The step of a grid unless told otherwise; ``None`` for a recording, which is swept at every clock that it has."""
-    return None if device.identity.name.startswith("recorded:") else CORE_STEP_MHZ
+@dataclass(frozen=True, slots=True)
+class AtAuto:
+    """The default clocks only, where nothing is set; ``rounds`` is how often everything is measured."""
+
+    rounds: int = 1
 
 
-def recorded_limits(device: Device) -> tuple[Setting, ...]:
-    """The settings with a power limit that a recording has; empty for other devices."""
-    physics = device.engine.physics if isinstance(device, SimulatedDevice) else None
-    return physics.limited_settings() if isinstance(physics, RecordedPhysics) else ()
+@dataclass(frozen=True, slots=True)
+class AtNatural:
+    """The clocks that the device goes through by itself; ``seconds_each`` is device time that a kernel may take."""
+
+    seconds_each: float = 18.0
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Of a grid only the points that can still change the plan.
+
+    Attributes:
+        share: fraction of the grid that may be measured; where that is little, the outcome's notes say what stays at the
+            default clocks.
+        max_slowdown: of the plans that it looks for.
+        grid: to search.
+    """
+
+    share: float = 0.3
+    max_slowdown: float = 0.0
+    grid: Grid = Grid()
+
+    def __post_init__(self) -> None:
+        if self.grid.power_limit_w is not None:
+            raise BadInputError("`search` model, `power_limit_w`: a search is among clocks; use the grid for power limits")
+
+
+def settings_of(device: Device, grid: Grid, *, dry_run: bool = False) -> tuple[Setting, ...]:
+    """The settings of a grid that a device takes, as far as is known without setting one in a dry run.
+
+    Where the grid says nothing about core clocks they are :data:`CORE_STEP_MHZ` apart; those of a recording are all that it
+    has, and where the grid says nothing at all, its settings with a power limit are among them.
+
+    Raises:
+        BadInputError: a clock or limit that the device does not have.
+        ClocksRefusedError: they cannot be set.
+    """
+    stepped = grid
+    if grid.core_step_mhz is None and grid.core_mhz is None and grid.power_limit_w is None:
+        recorded = device.identity.name.startswith("recorded:")
+        stepped = replace(grid, core_step_mhz=None if recorded else CORE_STEP_MHZ)
+    limits_w, refusal = device.clocks.power_limits_w(), device.clocks.refusal()
+    if limits_w is None and refusal is not None and grid.power_limit_w is not None:
+        if not dry_run:
+            raise ClocksRefusedError(f"{device.identity.name}: power limits cannot be set: {refusal}")
+        limits_w = (0.0, math.inf)
+    settings = stepped.settings(device.clocks.supported_clocks(), limits_w)
+    if grid == Grid():
+        physics = device.engine.physics if isinstance(device, SimulatedDevice) else None
+        settings += physics.limited_settings() if isinstance(physics, RecordedPhysics) else ()
+    return settings if settings and dry_run else settable(device, settings)
 
 
 def _listed(clocks: Sequence[float]) -> str:

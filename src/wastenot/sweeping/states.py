@@ -145,13 +145,15 @@ def measure_at_sse(device: Device, task: Task, setting: Setting, options: PointO
     if not task.is_kernel:
         raise BadInputError(f"`granularity`: '{task.name}' has several kernels, SSE is that of one; use 'kernel'")
     from wastenot.profiles.profile import profile_kernel
-    from wastenot.profiles.session import Options
+    from wastenot.profiles.session import ProfileOptions
 
     device.clocks.request(setting)
     device.time.sleep(_CLOCKS_ARRIVE_S)
     began_s, temperature_c = device.time.now_s(), device.sensors.temperature_c()
     budget_s = PROFILES * (options.warm_up_s + options.window_s)
-    found = profile_kernel(device, task.steps[0][0], options=Options(budget_s=budget_s, check=False), progress=Silent())
+    found = profile_kernel(
+        device, task.steps[0][0], options=ProfileOptions(budget_s=budget_s, check=False), progress=Silent()
+    )
     found.raise_if_stopped()
     state = found.state("SSE")
     total = state.channels["total"]

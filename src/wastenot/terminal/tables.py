@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -14,12 +14,12 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from wastenot.devices.simulated.basis import basis_of
-from wastenot.pages.table import Table
+from wastenot.pages.table import Item, Listed, Table
 from wastenot.terminal.fitted_table import FittedTable, folded
 
 __all__ = [
     "Group", "Padding", "Paragraph", "RenderableType", "RichTable",
-    "Text", "headline", "named_rows", "plain_table", "rich_table",
+    "Text", "headline", "listed", "named_rows", "plain_table", "rich_table",
 ]  # fmt: skip
 
 
@@ -46,6 +46,16 @@ def plain_table(
         table.add_column(Text(heading))
     for heading in numbers:
         table.add_column(heading, justify="right")
+    return table
+
+
+def listed(items: Iterable[Item], columns: Sequence[Listed[Item]], title: str | None = None) -> FittedTable:
+    """A table without borders, with a row for each item."""
+    table = FittedTable((), title)
+    for column in columns:
+        table.add_column(Text(column.title), justify="right" if column.numeric else "left")
+    for item in items:
+        table.add_row(*(Text(column.shown(item)) for column in columns))
     return table
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wastenot.kernels.calibration.accuracy import held_out_kernels, held_out_points
+from wastenot.kernels.calibration.calibrate import held_out_kernels, held_out_points
 from wastenot.kernels.calibration.points import points_of_sweep
 from wastenot.study.sweep_file import read_sweep
 

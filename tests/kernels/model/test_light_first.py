@@ -5,8 +5,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from wastenot.kernels.model.carry_over import CarryOver
-from wastenot.kernels.model.light_first import best_order
+from wastenot.kernels.model.order import CarryOver, best_order
 
 
 @pytest.mark.parametrize("seed", range(30))

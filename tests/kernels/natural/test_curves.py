@@ -8,8 +8,7 @@ from hypothesis import given, settings, strategies as st
 from scipy.optimize import LinearConstraint, minimize
 
 from wastenot.core.errors import BadInputError
-from wastenot.kernels.natural.curves import AutoPoint, KernelCurve, NaturalCurves
-from wastenot.kernels.natural.slopes import nearest_within
+from wastenot.kernels.natural.curves import AutoPoint, KernelCurve, NaturalCurves, nearest_within
 
 
 def curve(time_slope: float = -0.5, error: float = 0.01) -> KernelCurve:

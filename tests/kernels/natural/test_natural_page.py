@@ -13,8 +13,7 @@ import pytest
 from testbed.natural_studies import natural_study
 from wastenot.devices.timeline import Timeline
 from wastenot.kernels.natural.overview import Wake, natural_overview, wakes_in
-from wastenot.kernels.natural.page.page import natural_figures, natural_page
-from wastenot.kernels.natural.page.story import story_of
+from wastenot.kernels.natural.page.page import natural_figures, natural_page, story_of
 from wastenot.kernels.natural.page.summary import forecast_table, kernels_table, plans_table
 
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from testbed.natural_studies import read_curves
 from wastenot.core.errors import BadInputError, CannotRunError, DeviceError, StudyError
 from wastenot.core.progress import Silent
 from wastenot.devices.open import open_device
 from wastenot.kernels.natural.measure import HEAVY, natural_sweep, twins_of
 from wastenot.kernels.natural.overview import natural_overview
-from wastenot.kernels.natural.storage import read_curves
 from wastenot.meters.tasks import find_tasks
 from wastenot.planning.planner import plan
 from wastenot.study.store import open_study

@@ -58,10 +58,3 @@ def test_a_limit_of_time_is_kept(left_s: float) -> None:
     runs, _ = swept("gelu", left_s)
     took_s = sum(float(run.timeline.end_s[-1] - run.timeline.begin_s[0]) for run in runs)
     assert took_s < 1.3 * left_s + 0.8  # the first phase always runs
-
-
-def test_a_kernel_that_hardly_counts_is_left_after_two_runs() -> None:
-    runs, _ = swept("residual_1", 8.0)
-    call_s = (1e-4, 2e-3)
-    assert next_programme(runs[:2], call_s, 10.0)
-    assert not next_programme(runs[:2], call_s, 10.0, share=1e-4)

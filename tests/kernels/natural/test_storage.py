@@ -5,15 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from testbed.natural_studies import Errors, exact_curves, natural_study, noisy
+from testbed.natural_studies import Errors, exact_curves, natural_study, noisy, read_curves
 from wastenot.core.errors import BadInputError
 from wastenot.devices.open import open_device
 from wastenot.devices.timeline import Phase, Subject
+from wastenot.kernels.natural.seen import Recorded
 from wastenot.kernels.natural.storage import (
     packed_curve,
     packed_timeline,
-    read_curves,
-    recorded,
     rows_of_curve,
     unpacked_curve,
     unpacked_timeline,
@@ -32,7 +31,8 @@ def seen():
     subjects = (Subject(kernel), Subject(primitive("gemm:8192")[0], "zeros"))
     with recorder.prepare(subjects) as prepared:
         timeline = prepared.run((Phase(1, 0.1), Phase(0, 0.05), Phase(-1, 0.02), Phase(0, 0.02)))
-        return recorded(timeline, subjects, prepared.call_s, recorder.channels, recorder.stamps, prepared.how)
+        names = tuple((each.kernel.name, each.data) for each in subjects)
+        return Recorded(timeline, names, tuple(prepared.call_s), recorder.channels, recorder.stamps, prepared.how)
 
 
 def test_a_timeline_comes_back_as_it_went_in(seen):

@@ -12,17 +12,15 @@ import numpy as np
 import pytest
 
 from testbed.drawn_sweeps import make_sweep
-from wastenot.kernels.page.curve_figure import curve_figure
+from wastenot.kernels.page.curve_figure import curve_figure, switching_figure
 from wastenot.kernels.page.desirability_figure import desirability_figure
 from wastenot.kernels.page.kernels_figure import MOST_BARS, kernels_figure
 from wastenot.kernels.page.plan_figure import REACH, SAVED, SLOWDOWN
 from wastenot.kernels.page.settings_figure import coarse_figure, kernel_figure
-from wastenot.kernels.page.switching_figure import switching_figure
 from wastenot.kernels.page.transfer_figure import transfer_figure
-from wastenot.kernels.plan import staircase
+from wastenot.kernels.plan import curves
 from wastenot.kernels.plan.overview import Levelling, make_overview
-from wastenot.kernels.run.interleaved import Interval
-from wastenot.kernels.run.transfer import Transfer, TransferRow
+from wastenot.kernels.run.interleaved import Interval, Transfer, TransferRow
 from wastenot.pages.figure import vega_lite_version
 from wastenot.pages.formatting import change
 from wastenot.pages.narrow import NARROW_WIDTH
@@ -126,7 +124,7 @@ def noisy_sweep(errors=True):
 def rough_overview(sweep, made):
     """The overview, its curves known to within half a per cent only."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(staircase, "STEP", 0.005)
+        patch.setattr(curves, "STEP", 0.005)
         return make_overview(sweep, made)
 
 

@@ -8,9 +8,8 @@ import pytest
 from wastenot.core.errors import BadInputError
 from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.open import open_device
-from wastenot.kernels.run.interleaved import InterleavedRuns, compare_with_auto
+from wastenot.kernels.run.interleaved import InterleavedRuns, compare_with_auto, transfer
 from wastenot.kernels.run.refine import around, finalists, refine
-from wastenot.kernels.run.transfer import transfer
 from wastenot.meters.tasks import tasks_of
 from wastenot.planning.planner import plan
 from wastenot.study.store import open_study

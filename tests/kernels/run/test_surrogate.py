@@ -8,8 +8,7 @@ import pytest
 from testbed.known_truth import true_sweep
 from wastenot.core.arrays import FloatArray
 from wastenot.devices.open import open_device
-from wastenot.kernels.calibration.draws import draw_log_costs
-from wastenot.kernels.run.surrogate import Predicted, predict_costs
+from wastenot.kernels.run.surrogate import Predicted, draw_log_costs, predict_costs
 from wastenot.meters.tasks import find_tasks
 from wastenot.sweeping.grid import Grid
 

@@ -8,7 +8,7 @@ from testbed.toy_gpu import TOY
 from wastenot.core.errors import BadInputError
 from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.open import open_device
-from wastenot.kernels.run.validate import validate
+from wastenot.kernels.run.interleaved import validate
 from wastenot.meters.tasks import WorkloadTasks, tasks_of
 from wastenot.planning.objective import Objective
 from wastenot.planning.plan import read_plan

@@ -12,9 +12,9 @@ from wastenot.core.errors import BadInputError
 from wastenot.devices.instrument import TOTAL
 from wastenot.profiles.page import page as page_module
 from wastenot.profiles.page.description import profiles_table, state_table
-from wastenot.profiles.page.page import draw_profiles, profile_page
-from wastenot.profiles.page.story import story_of
+from wastenot.profiles.page.page import draw_profiles, profile_page, story_of
 from wastenot.profiles.profile import profile
+from wastenot.profiles.session import ProfileOptions
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 _STARTS = {".svg": b"<svg", ".pdf": b"%PDF", ".png": b"\x89PNG"}
@@ -22,17 +22,17 @@ _STARTS = {".svg": b"<svg", ".pdf": b"%PDF", ".png": b"\x89PNG"}
 
 @pytest.fixture(scope="module")
 def alone():
-    return profile("gemm:4096", "sim:mi300x", runs=40, executions=30)
+    return profile("gemm:4096", "sim:mi300x", options=ProfileOptions(runs=40, executions=30))
 
 
 @pytest.fixture(scope="module")
 def after():
-    return profile("gemm:4096", "sim:mi300x", after=["gemv:4096x20"], runs=40)
+    return profile("gemm:4096", "sim:mi300x", after=["gemv:4096x20"], options=ProfileOptions(runs=40))
 
 
 @pytest.fixture(scope="module")
 def averaged():
-    return profile("gemm:8192", "sim:h200", budget_s=15.0)
+    return profile("gemm:8192", "sim:h200", options=ProfileOptions(budget_s=15.0))
 
 
 _DRAWN = {}

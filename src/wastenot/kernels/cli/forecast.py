@@ -135,31 +135,25 @@ def _before(natural: NaturalForecast | None) -> list[str]:
 
 def _table(predicted: Forecast) -> RenderableType:
     from wastenot.core.setting import format_mhz
-    from wastenot.pages.formatting import change, percent, shortened
-    from wastenot.terminal.tables import Text, plain_table
+    from wastenot.kernels.forecast.forecast import KernelForecast
+    from wastenot.pages.formatting import change, changes, percent, shortened
+    from wastenot.pages.table import Listed
+    from wastenot.terminal.tables import listed
 
-    numbers = ("count", "core MHz", "80 % of draws", "memory MHz", "of draws", "energy", "80 % of draws")
-    table = plain_table(("kernel",), numbers, "forecast by kernel")
-    for row in predicted.kernels:
-        core, energy = row.core_mhz, row.energy_change
-        table.add_row(
-            Text(shortened(row.kernel, 32)),
-            f"{row.count:,}",
-            f"{core.median:.0f}",
-            f"{core.central_80[0]:.0f} to {core.central_80[1]:.0f}",
-            format_mhz(row.memory_mhz),
-            percent(row.memory_share, 0),
-            change(energy.median, 1),
-            f"{change(energy.central_80[0], 1)} to {change(energy.central_80[1], 1)}",
-        )
-    return table
+    fields: tuple[Listed[KernelForecast], ...] = (
+        Listed("kernel", lambda row: shortened(row.kernel, 32), numeric=False),
+        Listed("count", lambda row: f"{row.count:,}"),
+        Listed("core MHz", lambda row: f"{row.core_mhz.median:.0f}"),
+        Listed("80 % of draws", lambda row: "{:.0f} to {:.0f}".format(*row.core_mhz.central_80)),
+        Listed("memory MHz", lambda row: format_mhz(row.memory_mhz)),
+        Listed("of draws", lambda row: percent(row.memory_share, 0)),
+        Listed("energy", lambda row: change(row.energy_change.median, 1)),
+        Listed("80 % of draws", lambda row: changes(row.energy_change.central_80, 1)),
+    )
+    return listed(predicted.kernels, fields, "forecast by kernel")
 
 
 def _interval(spread: Quantiles) -> str:
-    from wastenot.pages.formatting import change
+    from wastenot.pages.formatting import change, changes
 
-    (low80, high80), (low95, high95) = spread.central_80, spread.central_95
-    return (
-        f"{change(spread.median)} (median), 80 %: {change(low80)} to {change(high80)}, "
-        f"95 %: {change(low95)} to {change(high95)}"
-    )
+    return f"{change(spread.median)} (median), 80 %: {changes(spread.central_80)}, 95 %: {changes(spread.central_95)}"

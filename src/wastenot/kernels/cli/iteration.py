@@ -164,9 +164,7 @@ def _known(known: Known, unit: str, digits: int) -> str:
 
 def _interval(plan: PredictedPlan) -> str:
     """95 % intervals of both changes."""
-    from wastenot.pages.formatting import change
+    from wastenot.pages.formatting import changes
 
-    if not plan.time_change.error > 0.0:
-        return ""
     time, energy = plan.time_change, plan.energy_change
-    return f"95 %: {change(time.low)} to {change(time.high)}, {change(energy.low)} to {change(energy.high)}"
+    return f"95 %: {changes((time.low, time.high))}, {changes((energy.low, energy.high))}" if time.error > 0.0 else ""

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wastenot.terminal import quantities
-from wastenot.terminal.options import ClockControlOptions, DeviceOption, DryRunOption, FiguresOption, JsonOption, SeedOption
+from wastenot.terminal.options import (
+    ClockControlOptions,
+    DeviceOption,
+    DryRunOption,
+    FiguresOption,
+    JsonOption,
+    SeedOption,
+    parse_budget,
+    parse_clocks,
+)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -80,10 +89,11 @@ def latency(
     path = out or Path(f"latency-{re.sub(r'[^A-Za-z0-9.]+', '-', device)}.json")
     check_output(path)
     target = clock_control.open_device(device, seed=seed, workload=None)
-    limit_s = _limit_s(time_limit, virtual=is_virtual(target))
-    planned = design(
-        target, kinds=_kinds(what), core_mhz=_clocks(core), error=relative_error, most_s=limit_s
-    )  # fmt: skip
+    limit_s = float("inf") if is_virtual(target) else _LIMIT_S
+    if time_limit is not None:
+        limit_s = parse_budget(time_limit, "--time-limit")
+    clocks = parse_clocks("--core", core) or ()
+    planned = design(target, kinds=_kinds(what), core_mhz=clocks, error=relative_error, most_s=limit_s)
     partial = resume_file(path)
     store = None if study is None else open_study(study, create=True)
     if store is not None:
@@ -100,7 +110,12 @@ def latency(
     found.write(path)
     if store is not None:
         store.keep_latency(found.to_json(), found.device)
-    files = [str(path), *(_write_figures(found, figures) if figures is not None else ())]
+    files = [str(path)]
+    if figures is not None:
+        from wastenot.kernels.latency.page import latency_figures
+        from wastenot.pages.figure import export_figures
+
+        files += map(str, export_figures(latency_figures(found), found.origin, figures))
     if as_json:
         print_json("latency", as_values(found) | {"files": files})
         return
@@ -112,7 +127,8 @@ def latency(
 
 def latency_text(found: Latency) -> RenderableType:
     """Measured latencies, for a terminal."""
-    from wastenot.kernels.latency.page.tables import NAMES, costs_lines, indistinct_lines, starts_table, targets_table
+    from wastenot.kernels.latency.design import NAMES
+    from wastenot.kernels.latency.page import cost_line, indistinct_line, starts_table, targets_table
     from wastenot.pages.formatting import duration
     from wastenot.terminal.tables import Group, Text, headline, rich_table
 
@@ -124,8 +140,8 @@ def latency_text(found: Latency) -> RenderableType:
         if table is not None:
             parts += ["", Text(table.title, style="bold"), rich_table(table, ("Longest", "Jitter"))]
     for title, lines in (
-        ("What a switch costs beyond waiting", costs_lines(found)),
-        ("Not told apart", indistinct_lines(found)),
+        ("What a switch costs beyond waiting", [cost_line(each) for each in found.costs]),
+        ("Not told apart", list(dict.fromkeys(map(indistinct_line, found.indistinct)))),
         ("What this does not cover", found.not_covered),
     ):
         if lines:
@@ -169,21 +185,6 @@ def _show_dry_run(ahead: LatencyEstimate, device: Device, *, as_json: bool) -> N
         print(wrapped(line, sys.stdout))
 
 
-def _write_figures(found: Latency, folder: Path) -> list[str]:
-    from wastenot.kernels.latency.page.figure import latency_figures
-    from wastenot.pages.figure import export_figures
-
-    return [str(path) for path in export_figures(latency_figures(found), found.origin, folder)]
-
-
-def _limit_s(text: str | None, *, virtual: bool) -> float:
-    from wastenot.terminal.options import parse_budget
-
-    if text is not None:
-        return parse_budget(text, "--time-limit")
-    return float("inf") if virtual else _LIMIT_S
-
-
 def _kinds(text: str | None) -> tuple[What, ...] | None:
     """Kinds of switches from a list such as ``core,power-limit``."""
     from wastenot.core.errors import BadInputError
@@ -197,15 +198,3 @@ def _kinds(text: str | None) -> tuple[What, ...] | None:
         if word.strip() not in by_flag:
             raise BadInputError(f"--what {word.strip()}: there is no such kind; {suggestion(word.strip(), tuple(by_flag))}")
     return tuple(by_flag[word.strip()] for word in text.split(","))
-
-
-def _clocks(text: str | None) -> tuple[float, ...]:
-    """Clocks from a list such as ``345,1980``."""
-    from wastenot.core.errors import BadInputError
-
-    if text is None:
-        return ()
-    try:
-        return tuple(quantities.megahertz(word) for word in text.split(","))
-    except typer.BadParameter as error:
-        raise BadInputError(f"--core {text}: {error}; write clocks such as 345,1980") from None

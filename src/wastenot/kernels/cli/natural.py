@@ -155,6 +155,7 @@ def _measure(tasks: WorkloadTasks, device: Device, study: str, limit_s: float, *
     from wastenot.kernels.cli.sweep import outcome_lines
     from wastenot.kernels.verbs import sweep
     from wastenot.sweeping.announce import announce
+    from wastenot.sweeping.grid import AtNatural
     from wastenot.terminal.output import say, typed_command
     from wastenot.terminal.progress import shown_progress
     from wastenot.workloads.captured_on import capture_note
@@ -164,7 +165,7 @@ def _measure(tasks: WorkloadTasks, device: Device, study: str, limit_s: float, *
         say(f"{tasks.name}: {captured}")
     with shown_progress(f"natural clocks of {tasks.name}") as progress:
         outcome = sweep(
-            tasks, device, study, clocks="natural", budget_s=limit_s,
+            tasks, device, study, clocks=AtNatural(), budget_s=limit_s,
             command=typed_command(study), announce=partial(announce, shorter=_SHORTER), dry_run=dry_run, progress=progress,
         )  # fmt: skip
     if not dry_run:

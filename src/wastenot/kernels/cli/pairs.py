@@ -13,8 +13,7 @@ from wastenot.terminal.options import DtypeOption, JsonOption, StudyOption, Work
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from wastenot.kernels.model.carry_over import CarryOver
-    from wastenot.kernels.model.light_first import LoopOrder
+    from wastenot.kernels.model.order import CarryOver, LoopOrder
     from wastenot.kernels.model.pairs import Pairs
     from wastenot.study.store import Study
     from wastenot.study.sweep import Sweep
@@ -120,8 +119,7 @@ def _memory_power(source: Study, sweep: Sweep) -> dict[str, float]:
 def _order(source: Study, sweep: Sweep) -> tuple[CarryOver | None, tuple[LoopOrder, ...]]:
     """The carry-over and what the order of kernels is worth, if the study has energies in context."""
     from wastenot.core.errors import BadInputError
-    from wastenot.kernels.model.carry_over import fit_carry_over
-    from wastenot.kernels.model.light_first import light_first
+    from wastenot.kernels.model.order import fit_carry_over, light_first
 
     try:
         carry_over = fit_carry_over(sweep, source.read(sweep.workload, "context", sweep.granularity))
@@ -132,26 +130,24 @@ def _order(source: Study, sweep: Sweep) -> tuple[CarryOver | None, tuple[LoopOrd
 
 def _pairs_text(sweep: Sweep, candidates: Pairs, most: int) -> RenderableType:
     """The best pairs, and what the bounds assume."""
+    from wastenot.kernels.model.pairs import Pair
     from wastenot.pages.formatting import percent, quantity
-    from wastenot.terminal.tables import Group, Text, headline, plain_table
+    from wastenot.pages.table import Listed
+    from wastenot.terminal.tables import Group, Text, headline, listed
 
-    table = plain_table(
-        ("compute-bound", "memory-bound"),
-        ("pairs", "one after another", "concurrently, at least", "headroom", "saves at most", "of the iteration"),
-    )
-    by_name = {one.kernel: one for one in candidates.kernels}
+    time_s = {one.kernel: one.time_s for one in candidates.kernels}
     whole_j = sum(one.count * one.energy_j for one in candidates.kernels)
-    for pair in candidates.pairs[:most]:
-        table.add_row(
-            pair.compute,
-            pair.memory,
-            f"{pair.times:,}",
-            quantity(by_name[pair.compute].time_s + by_name[pair.memory].time_s, "s", 3),
-            quantity(pair.together_s, "s", 3),
-            quantity(pair.headroom_w, "W", 3),
-            quantity(pair.iteration_j, "J", 3),
-            percent(pair.iteration_j / whole_j),
-        )
+    fields: tuple[Listed[Pair], ...] = (
+        Listed("compute-bound", lambda pair: pair.compute, numeric=False),
+        Listed("memory-bound", lambda pair: pair.memory, numeric=False),
+        Listed("pairs", lambda pair: f"{pair.times:,}"),
+        Listed("one after another", lambda pair: quantity(time_s[pair.compute] + time_s[pair.memory], "s", 3)),
+        Listed("concurrently, at least", lambda pair: quantity(pair.together_s, "s", 3)),
+        Listed("headroom", lambda pair: quantity(pair.headroom_w, "W", 3)),
+        Listed("saves at most", lambda pair: quantity(pair.iteration_j, "J", 3)),
+        Listed("of the iteration", lambda pair: percent(pair.iteration_j / whole_j)),
+    )
+    table = listed(candidates.pairs[:most], fields)
     head = headline(sweep.workload, sweep.device, sweep.origin, "kernels with complementary power, at auto")
     note = (
         f"Classified by {candidates.told_by}. Limit {candidates.limit_w:.0f} W; at most {candidates.shared_w:.0f} W, the "

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from wastenot.core.setting import Setting
-    from wastenot.kernels.page.files import Files
+    from wastenot.kernels.page.provenance import Files
     from wastenot.pages.panel import Story
     from wastenot.pages.price import Price
     from wastenot.planning.comparison import Comparison, WholeFrontier
@@ -47,7 +47,7 @@ def plan(
     Where the study knows how noisy it is, the plan keeps the limit with 95 % confidence. It comes with a certificate: a
     lower bound on the energy of any plan that does.
     """
-    from wastenot.kernels.page.files import Files
+    from wastenot.kernels.page.provenance import Files
     from wastenot.terminal.output import console, print_json, say
 
     price = price_options.price()
@@ -223,7 +223,7 @@ def comparison_text(comparison: Comparison) -> RenderableType:
 
 def _missing_points(coverage: Coverage | None) -> list[Text | str]:
     """A note on points that were not measured, where there are any."""
-    from wastenot.kernels.page.coverage_text import coverage_note
+    from wastenot.kernels.page.summary import coverage_note
     from wastenot.terminal.tables import Text
 
     note = coverage_note(coverage)
@@ -232,28 +232,20 @@ def _missing_points(coverage: Coverage | None) -> list[Text | str]:
 
 def _frontier_text(frontier: WholeFrontier) -> RenderableType:
     """All vertices of the hull, then the exact optimum at each limit."""
-    from wastenot.kernels.page.coverage_text import among
+    from wastenot.kernels.page.summary import among
     from wastenot.pages.formatting import change, percent, quantity
-    from wastenot.terminal.tables import Group, Text, headline, plain_table
+    from wastenot.pages.table import Listed
+    from wastenot.terminal.tables import Group, Text, headline, listed
 
-    hull = plain_table((), ("time", "energy", "time change", "energy change"))
-    for vertex in frontier.hull:
-        hull.add_row(
-            quantity(vertex.time_s, "s", 6),
-            quantity(vertex.energy_j, "J", 6),
-            change(vertex.time_change, 3),
-            change(vertex.energy_change, 3),
-        )
-    bounds = plain_table((), ("slowdown limit", "time", "energy", "time change", "energy change", "gap"))
-    for point in frontier.bounds:
-        bounds.add_row(
-            percent(point.max_slowdown),
-            quantity(point.time_s, "s", 6),
-            quantity(point.energy_j, "J", 6),
-            change(point.time_change, 3),
-            change(point.energy_change, 3),
-            percent(point.gap, 4) if point.gap else "0",
-        )
+    fields: tuple[Listed[Any], ...] = (  # of vertices and of points at a limit alike
+        Listed("time", lambda point: quantity(point.time_s, "s", 6)),
+        Listed("energy", lambda point: quantity(point.energy_j, "J", 6)),
+        Listed("time change", lambda point: change(point.time_change, 3)),
+        Listed("energy change", lambda point: change(point.energy_change, 3)),
+    )
+    limit: Listed[Any] = Listed("slowdown limit", lambda point: percent(point.max_slowdown))
+    gap: Listed[Any] = Listed("gap", lambda point: percent(point.gap, 4) if point.gap else "0")
+    hull, bounds = listed(frontier.hull, fields), listed(frontier.bounds, (limit, *fields, gap))
     impossible = ", ".join(percent(bound) for bound in frontier.impossible_bounds)
     tail = [
         f"no plan keeps {impossible}: by the numbers as measured, at most {percent(-frontier.least_slowdown)} faster "

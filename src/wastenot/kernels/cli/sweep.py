@@ -41,6 +41,15 @@ if TYPE_CHECKING:
 _LARGE_DRIFT = 0.03  # change of a baseline from which on a sweep is worth repeating
 Search = Literal["grid", "model"]
 Clocks = Literal["grid", "auto", "natural"]
+CoreStepOption = Annotated[
+    float | None,
+    typer.Option(
+        "--core-step",
+        metavar="MHZ",
+        parser=quantities.megahertz,
+        help=f"Step between core clocks, from the highest down; {CORE_STEP_MHZ:g} by default, 1 for every clock.",
+    ),
+]
 
 
 def sweep(
@@ -70,15 +79,7 @@ def sweep(
     rounds: Annotated[
         int, typer.Option("--rounds", metavar="N", help="How many times --clocks auto measures every kernel.")
     ] = 1,
-    core_step: Annotated[
-        float | None,
-        typer.Option(
-            "--core-step",
-            metavar="MHZ",
-            parser=quantities.megahertz,
-            help=f"Step between core clocks, from the highest down; {CORE_STEP_MHZ:g} by default, 1 for every clock.",
-        ),
-    ] = None,
+    core_step: CoreStepOption = None,
     core: Annotated[
         str | None, typer.Option("--core", metavar="MHZ,...", help="Core clocks, instead of --core-step.")
     ] = None,
@@ -157,6 +158,7 @@ def sweep(
     from wastenot.kernels.verbs import sweep as measure
     from wastenot.meters.tasks import find_tasks
     from wastenot.sweeping.announce import announce, show_dry_run
+    from wastenot.sweeping.grid import AtAuto, AtNatural, Grid, Search as SearchOf
     from wastenot.sweeping.point import PointOptions
     from wastenot.terminal.output import print_json, say, typed_command
     from wastenot.terminal.progress import kept_if_interrupted, resume_with, shown_progress
@@ -168,6 +170,14 @@ def sweep(
     check_seconds("--window", window, positive=True)
     if in_context and at == "sse":
         raise BadInputError("--in-context, --at sse: use only one of them; kernels in context are measured at steady power")
+    grid = Grid(core_step, parse_clocks("--core", core), parse_clocks("--memory", memory), parse_power_limits(power_limit))
+    chosen: Grid | SearchOf | AtAuto | AtNatural = grid
+    if search == "model":
+        chosen = SearchOf(share, max_slowdown, grid)
+    elif clocks == "auto":
+        chosen = AtAuto(rounds)
+    elif clocks == "natural":
+        chosen = AtNatural() if seconds_each is None else AtNatural(seconds_each)
     tasks = find_tasks(workload, device, shape_options.shape(), granularity, "context" if in_context else at)
     target = clock_control.open_device(device, seed=seed, workload=tasks.key)
     captured = capture_note(tasks.captured_on)
@@ -179,11 +189,9 @@ def sweep(
         shown_progress(f"sweep of {tasks.key}") as progress,
     ):
         outcome = measure(
-            tasks, target, kept_in, clocks=clocks, core_step_mhz=core_step, core_mhz=parse_clocks("--core", core),
-            memory_mhz=parse_clocks("--memory", memory), power_limit_w=parse_power_limits(power_limit), rounds=rounds,
-            search=search, share=share, max_slowdown=max_slowdown, options=PointOptions(warm_up, window, relative_error),
-            budget_s=None if budget is None else parse_budget(budget), seconds_each=seconds_each,
-            command=command, announce=announce, dry_run=dry_run, progress=progress,
+            tasks, target, kept_in, clocks=chosen, options=PointOptions(warm_up, window, relative_error),
+            budget_s=None if budget is None else parse_budget(budget), command=command, announce=announce, dry_run=dry_run,
+            progress=progress,
         )  # fmt: skip
     if outcome.estimate is not None:
         show_dry_run(outcome.estimate, as_json=as_json, study=study)
@@ -293,10 +301,9 @@ def refine(
     kept = f"{into or study}: what was measured is kept, as repeats; the same command measures all of them once more"
     with kept_if_interrupted(kept), shown_progress(f"refining {key}") as progress:
         refined = measure_again(
-            source, target, workload=key.name, state=key.state, granularity=key.granularity, into=into,
-            max_slowdown=max_slowdown, finalists=finalists, around_mhz=around, repeats=repeats,
-            budget_s=None if budget is None else parse_budget(budget), command=typed_command(into or study),
-            announce=announce, progress=progress,
+            source, target, workload=key, into=into, max_slowdown=max_slowdown, finalists=finalists, around_mhz=around,
+            repeats=repeats, budget_s=None if budget is None else parse_budget(budget),
+            command=typed_command(into or study), announce=announce, progress=progress,
         )  # fmt: skip
     outcome, before, after = refined.outcome, refined.before, refined.after
     if as_json:

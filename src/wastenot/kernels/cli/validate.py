@@ -24,7 +24,7 @@ from wastenot.terminal.options import (
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from wastenot.kernels.run.transfer import Transfer
+    from wastenot.kernels.run.interleaved import Transfer
     from wastenot.planning.plan import Plan
 
 
@@ -96,7 +96,7 @@ def validation_text(plan: Plan) -> RenderableType:
 def measured_beside_promised(plan: Plan) -> RenderableType:
     """What was promised and what was measured, side by side."""
     from wastenot.kernels.page.verdict import origin_of_validation
-    from wastenot.pages.formatting import change
+    from wastenot.pages.formatting import change, changes
     from wastenot.terminal.tables import Group, Text, plain_table
 
     validation, expected = plan.validation, plan.expected
@@ -108,20 +108,14 @@ def measured_beside_promised(plan: Plan) -> RenderableType:
         table.add_row("expected", change(expected.time_change, 3), change(expected.energy_change))
         table.add_row(
             f"{expected.level:.0%} interval",
-            *(
-                f"{change(low)} to {change(high)}"
-                for low, high in (expected.time_change_interval, expected.energy_change_interval)
-            ),
+            *(changes(each) for each in (expected.time_change_interval, expected.energy_change_interval)),
         )
     measured = (validation.time_change, validation.energy_change)
     table.add_row("measured again", *(change(each.mean, 3) for each in measured))
-    table.add_row(
-        f"{validation.level:.0%} interval",
-        *(f"{change(each.interval[0])} to {change(each.interval[1])}" for each in measured),
-    )
+    table.add_row(f"{validation.level:.0%} interval", *(changes(each.interval) for each in measured))
     runs = validation.repeats
     pairs = f"{runs} × {runs} pairs of runs" if validation.pairs == runs**2 else counted(validation.pairs, "pair")
-    table.add_row(f"all {pairs}", *(f"{change(each.least)} to {change(each.most)}" for each in measured))
+    table.add_row(f"all {pairs}", *(changes((each.least, each.most)) for each in measured))
     origin = origin_of_validation(plan)
     simulated = "" if origin == "measured" else f" ({origin})"
     what = f"Measured {counted(validation.repeats, 'time')}{simulated}, interleaved with the default clocks (auto)"
@@ -185,23 +179,21 @@ def transfer(
 
 
 def _transfer_text(transfer: Transfer) -> RenderableType:
-    from wastenot.pages.formatting import change, quantity
-    from wastenot.terminal.tables import Group, Text, plain_table
+    from wastenot.kernels.run.interleaved import TransferRow
+    from wastenot.pages.formatting import change, changes, quantity
+    from wastenot.pages.table import Listed
+    from wastenot.terminal.tables import Group, listed
 
-    table = plain_table(
-        ("workload",), ("time at auto", "energy at auto", "time", "95 % interval", "energy", "95 % interval")
+    fields: tuple[Listed[TransferRow], ...] = (
+        Listed("workload", lambda row: row.workload, numeric=False),
+        Listed("time at auto", lambda row: quantity(row.auto_time_s, "s")),
+        Listed("energy at auto", lambda row: quantity(row.auto_energy_j, "J")),
+        Listed("time", lambda row: change(row.time_change.mean, 3)),
+        Listed("95 % interval", lambda row: changes((row.time_change.low, row.time_change.high))),
+        Listed("energy", lambda row: change(row.energy_change.mean)),
+        Listed("95 % interval", lambda row: changes((row.energy_change.low, row.energy_change.high))),
     )
-    for row in transfer.rows:
-        time, energy = row.time_change, row.energy_change
-        table.add_row(
-            Text(row.workload),
-            quantity(row.auto_time_s, "s"),
-            quantity(row.auto_energy_j, "J"),
-            change(time.mean, 3),
-            f"{change(time.low)} to {change(time.high)}",
-            change(energy.mean),
-            f"{change(energy.low)} to {change(energy.high)}",
-        )
+    table = listed(transfer.rows, fields)
     head = (
         f"the clocks planned for {transfer.planned}, on {transfer.device} ({transfer.origin} numbers), "
         f"measured {counted(transfer.repeats, 'time')}, interleaved with auto"

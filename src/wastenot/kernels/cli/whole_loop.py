@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wastenot.sweeping.defaults import CORE_STEP_MHZ
-from wastenot.terminal import completing, quantities
+from wastenot.kernels.cli.sweep import CoreStepOption, outcome_lines, outcome_values
+from wastenot.terminal import completing
 from wastenot.terminal.options import (
     AsMeasuredOption,
     ClockControlOptions,
@@ -26,12 +26,11 @@ from wastenot.terminal.options import (
 )
 
 if TYPE_CHECKING:
-    from wastenot.kernels.page.files import Files
+    from wastenot.kernels.page.provenance import Files
     from wastenot.pages.price import Price
     from wastenot.planning.comparison import Comparison
     from wastenot.planning.plan import Plan
     from wastenot.sweeping.estimate import Estimate
-
 
 _SHORTER = "a larger --core-step, fewer --repeats, or sweep with --search model or --budget, then plan, validate and report"
 _THEN_S = 12.0  # planning, and writing the report and its figures
@@ -45,15 +44,7 @@ def run(
     max_slowdown: MaxSlowdownOption = 0.0,
     confidence: ConfidenceOption = None,
     as_measured: AsMeasuredOption = False,
-    core_step: Annotated[
-        float | None,
-        typer.Option(
-            "--core-step",
-            metavar="MHZ",
-            parser=quantities.megahertz,
-            help=f"Step between core clocks, from the highest down; {CORE_STEP_MHZ:g} by default, 1 for every clock.",
-        ),
-    ] = None,
+    core_step: CoreStepOption = None,
     power_limit: PowerLimitsOption = None,
     repeats: Annotated[int, typer.Option("--repeats", metavar="N", help="Measurements of the validation; 0 skips it.")] = 10,
     out: Annotated[
@@ -73,8 +64,6 @@ def run(
     Says first how long it takes. Resumes an interrupted sweep.
     """
     from wastenot.kernels import verbs as api
-    from wastenot.kernels.cli.ending import ending
-    from wastenot.kernels.cli.sweep import outcome_lines, outcome_values
     from wastenot.kernels.run.interleaved import estimate_interleaved
     from wastenot.meters.tasks import find_tasks
     from wastenot.pages.optional_imports import check_report
@@ -83,6 +72,7 @@ def run(
     from wastenot.planning.planner import Planner, plan as make_plan
     from wastenot.study.store import open_study, sweep_of
     from wastenot.sweeping.announce import announce, show_dry_run
+    from wastenot.sweeping.grid import Grid
     from wastenot.terminal.option_rules import check_output
     from wastenot.terminal.output import as_values, print_json, say, typed_command
     from wastenot.terminal.progress import kept_if_interrupted, resume_with, shown_progress
@@ -105,7 +95,7 @@ def run(
     with kept_if_interrupted(resume_with(command, study)):
         with shown_progress("sweep") as progress:
             outcome = api.sweep(
-                tasks, target, study, core_step_mhz=core_step, power_limit_w=parse_power_limits(power_limit),
+                tasks, target, study, clocks=Grid(core_step, power_limit_w=parse_power_limits(power_limit)),
                 command=command, announce=begin, dry_run=dry_run, progress=progress,
             )  # fmt: skip
         if outcome.estimate is not None:
@@ -149,7 +139,7 @@ def _show(plan: Plan, comparison: Comparison, price: Price, folder: Path) -> Non
 
 
 def _files(folder: Path) -> Files:
-    from wastenot.kernels.page.files import Files
+    from wastenot.kernels.page.provenance import Files
 
     return Files(str(folder / "study.db"), folder / "plan.json")
 
@@ -214,3 +204,40 @@ def reproduce(
     else:
         print(made.summary.split("\n## Table 2")[0])
     say(f"{folder}: reproduction.md, figures, and a study, plan and report for each card")
+
+
+def ending(plan: Plan, files: Files) -> tuple[list[str], list[str]]:
+    """What can be had today, and how; and what the whole plan would do, with the verdict where it was measured again."""
+    from wastenot.kernels.page.applicable_panels import apply_command
+    from wastenot.kernels.page.verdict import limit_verdict, limit_words
+    from wastenot.pages.formatting import change, percent
+    from wastenot.planning.applicable_today import applicable_today
+
+    headline, expected, today, now, whole = plan.headline, plan.expected, plan.today, [], []
+    within = ""
+    if today.energy_change_interval is not None:
+        low, high = today.energy_change_interval
+        within = f" ({percent(-high)} to {percent(-low)})"
+    how = "" if today.rung is None else f", by a schedule: {apply_command(files)}"
+    if today.sets_something:
+        now.append(f"Today     {percent(-today.energy_change)} of the energy saved{within}{how}")
+    else:
+        now.append("Today     nothing to set")
+    finest = applicable_today(plan).finest
+    if finest is not None and finest.commands and finest.energy_change is not None:
+        name = "or       " if today.rung is not None else "         "
+        now.append(f"{name} {percent(-finest.energy_change)}, with one setting: {'; '.join(finest.commands)}")
+        if plan.origin == "simulated":
+            now.append("          (sweep the real card before you set its clocks)")
+    bound = "" if today.whole else ", if switching were instant"
+    if expected is not None:
+        low, high = expected.energy_change_interval
+        limit = plan.objective.max_slowdown
+        allowed = "" if limit is None else f", {'no slower' if limit == 0.0 else limit_words(limit)}"
+        saved = f"{percent(-expected.energy_change)} ({percent(-high)} to {percent(-low)})"
+        whole.append(f"{'Promised' if today.whole else 'At most '}  {saved}{bound}{allowed}")
+    if headline.source == "validation":
+        verdict = (limit_verdict(plan) or "no slowdown limit was set").partition(":")[0]
+        saved = f"{percent(-headline.energy_change)} saved, time {change(headline.time_change)}"
+        whole.append(f"Verdict   {verdict}: {saved}{bound} ({plan.origin})")
+    return now, whole

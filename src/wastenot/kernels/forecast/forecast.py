@@ -31,7 +31,6 @@ from wastenot.frontiers.nodes import Ways
 from wastenot.kernels.forecast.kernels import CandidateSettings, candidate_settings, costs, draw_kernels
 from wastenot.kernels.forecast.natural import (
     LOCKED_POWER_SD,
-    KernelFit,
     NaturalKnowledge,
     cap_costs,
     fit_kernels,
@@ -271,7 +270,10 @@ def forecast(
         known = know(curves, [kernel.name for kernel in observed.kernels], draws, seed)
         fits = [fit_kernels(observed, each, known, index % draws) for index, each in enumerate(drawn)]
         kept = matched(np.array([fit.misfit for fit in fits]), draws, seed)
-        plans = [_plan_natural(observed, candidates, drawn[index], fits[index], known, max_slowdown) for index in kept]
+        plans = []
+        for index in kept:
+            seen = natural_costs(observed, drawn[index].device, fits[index], known, candidates)
+            plans.append(_best(observed, candidates, seen, fits[index].kernels.core_mhz, max_slowdown))
         drawn = [drawn[index] for index in kept]
         alone = forecast(
             held, workload, gpu=gpu, max_slowdown=max_slowdown, knowledge=knowledge, core_step_mhz=core_step_mhz,
@@ -315,32 +317,22 @@ class _Plan:
 
 def _plan(observed: Observation, candidates: CandidateSettings, gpu: GpuDraw, max_slowdown: float) -> _Plan:
     kernels = draw_kernels(observed, gpu)
-    time, energy = costs(gpu.device, kernels, candidates)
-    time = np.column_stack([observed.time_s, time])
-    energy = np.column_stack([observed.time_s * observed.power_w, energy])
-    option = best_options(time, energy, [kernel.count for kernel in observed.kernels], max_slowdown)
-    rows = np.arange(len(option))
-    clock = np.append(np.nan, candidates.core_mhz)[option]
-    clock = np.where(option == 0, kernels.core_mhz, clock)
-    return _Plan(option, time[rows, option], energy[rows, option], clock)
+    return _best(observed, candidates, costs(gpu.device, kernels, candidates), kernels.core_mhz, max_slowdown)
 
 
-def _plan_natural(
+def _best(
     observed: Observation,
     candidates: CandidateSettings,
-    gpu: GpuDraw,
-    fit: KernelFit,
-    known: NaturalKnowledge,
+    costs_there: tuple[FloatArray, FloatArray],
+    auto_mhz: FloatArray,
     max_slowdown: float,
 ) -> _Plan:
-    """The best plan of one draw where kernels were seen at natural clocks."""
-    time, energy = natural_costs(observed, gpu.device, fit, known, candidates)
-    time = np.column_stack([observed.time_s, time])
-    energy = np.column_stack([observed.time_s * observed.power_w, energy])
+    """The best plan by times and energies at the candidates, each of shape (kernels, settings)."""
+    time = np.column_stack([observed.time_s, costs_there[0]])
+    energy = np.column_stack([observed.time_s * observed.power_w, costs_there[1]])
     option = best_options(time, energy, [kernel.count for kernel in observed.kernels], max_slowdown)
     rows = np.arange(len(option))
-    clock = np.append(np.nan, candidates.core_mhz)[option]
-    clock = np.where(option == 0, fit.kernels.core_mhz, clock)
+    clock = np.where(option == 0, auto_mhz, np.append(np.nan, candidates.core_mhz)[option])
     return _Plan(option, time[rows, option], energy[rows, option], clock)
 
 
@@ -349,15 +341,14 @@ def _within_range(
 ) -> NaturalForecast:
     """What caps within the range seen would save."""
     counts = [kernel.count for kernel in observed.kernels]
+    count, kernels = np.array(counts), np.arange(len(counts))
     changes = np.empty((len(bounds), known.draws, 2))
     for draw in range(known.draws):
-        costs_ = cap_costs(known.curves, draw, observed.time_s, observed.power_w, float(known.locked_power[draw]))
-        totals = np.array(counts) @ costs_.time_s[:, 0], np.array(counts) @ costs_.energy_j[:, 0]
+        time_s, energy_j = cap_costs(known.curves, draw, observed.time_s, observed.power_w, float(known.locked_power[draw]))
         for row, bound in enumerate(bounds):
-            option = best_options(costs_.time_s, costs_.energy_j, counts, bound)
-            kernels = np.arange(len(option))
-            changes[row, draw, 0] = np.array(counts) @ costs_.energy_j[kernels, option] / totals[1] - 1.0
-            changes[row, draw, 1] = np.array(counts) @ costs_.time_s[kernels, option] / totals[0] - 1.0
+            option = best_options(time_s, energy_j, counts, bound)
+            for place, each in enumerate((energy_j, time_s)):
+                changes[row, draw, place] = count @ each[kernels, option] / (count @ each[:, 0]) - 1.0
     return NaturalForecast(
         low_mhz=min(curve.low_mhz for curve in known.curves),
         high_mhz=max(float(curve.core_mhz[-1]) for curve in curves),

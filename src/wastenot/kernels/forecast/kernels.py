@@ -18,6 +18,7 @@ from wastenot.sweeping.grid import Grid
 
 _SAME_OPERATION = 0.8  # correlation of the draws for kernels of one operation
 _BISECTIONS = 32
+_CLOCKS = 32  # about how many core clocks a plan may choose from
 _KEPT_FOR_WORK = 0.03  # least fraction of power that instructions take: no kernel is pure memory traffic
 _MOST_FIXED = 0.97  # largest fraction of a call's time that depends on no clock
 _DOUBT_AT_KNOWN_CLOCK = 0.4  # of what default clocks cost over locked ones, where only the clock's swing is unknown
@@ -39,16 +40,13 @@ class CandidateSettings:
     memory_mhz: FloatArray
 
 
-def candidate_settings(
-    preset: Preset, core_step_mhz: float | None = None, *, core_only: bool = False, clocks: int = 32
-) -> CandidateSettings:
+def candidate_settings(preset: Preset, core_step_mhz: float | None = None, *, core_only: bool = False) -> CandidateSettings:
     """A grid over the clocks of a GPU.
 
     Args:
         preset: the GPU.
-        core_step_mhz: distance between core clocks, from the highest down; ``None`` for about ``clocks`` of them.
+        core_step_mhz: distance between core clocks, from the highest down; ``None`` for about :data:`_CLOCKS` of them.
         core_only: leave the memory clock at its highest.
-        clocks: about how many core clocks.
 
     Raises:
         BadInputError: the step is not positive.
@@ -56,7 +54,7 @@ def candidate_settings(
     table = preset.clocks
     cores = [core for core in table.core_mhz if core <= table.boost_mhz]
     if core_step_mhz is None:
-        steps = max(1, round((cores[-1] - cores[0]) / table.core_step_mhz / clocks))
+        steps = max(1, round((cores[-1] - cores[0]) / table.core_step_mhz / _CLOCKS))
         core_step_mhz = steps * table.core_step_mhz
     memories = table.memory_mhz[-1:] if core_only else table.memory_mhz
     requested = Grid(core_step_mhz).settings(dict.fromkeys(memories, tuple(cores)))

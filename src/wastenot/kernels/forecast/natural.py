@@ -115,18 +115,6 @@ def know(curves: NaturalCurves, kernels: Sequence[str], draws: int, seed: int) -
     return NaturalKnowledge(draws, tuple(drawn), np.exp(LOCKED_POWER_SD * rng.standard_normal(draws)))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CapCosts:
-    """Time and energy of a call of each kernel in one draw, of shape (kernels, 1 + caps); option 0 is auto.
-
-    Attributes:
-        time_s, energy_j: caps that a kernel was not seen at stand as auto, which no plan gains by.
-    """
-
-    time_s: FloatArray
-    energy_j: FloatArray
-
-
 def caps_in_range(curves: Sequence[RelativeCurve]) -> FloatArray:
     """Caps within the clocks that kernels were seen at."""
     low, high = min(each.low_mhz for each in curves), max(each.auto_mhz for each in curves)
@@ -136,8 +124,11 @@ def caps_in_range(curves: Sequence[RelativeCurve]) -> FloatArray:
 
 def cap_costs(
     curves: Sequence[RelativeCurve], draw: int, time_s: FloatArray, power_w: FloatArray, locked: float
-) -> CapCosts:
-    """What caps within the range seen cost in one draw.
+) -> tuple[FloatArray, FloatArray]:
+    """What caps within the range seen cost in one draw: time and energy of a call of each kernel.
+
+    Both are of shape (kernels, 1 + caps); option 0 is auto. Caps that a kernel was not seen at stand as auto, which no plan
+    gains by.
 
     Args:
         curves: of each kernel.
@@ -154,7 +145,7 @@ def cap_costs(
         log_time, log_power = curve.at(caps[inside], draw)
         time[kernel, 1 + inside] *= np.exp(log_time)
         power[kernel, 1 + inside] *= np.exp(log_power) * locked
-    return CapCosts(time, time * power)
+    return time, time * power
 
 
 def matched(misfit: FloatArray, number: int, seed: int) -> IndexArray:

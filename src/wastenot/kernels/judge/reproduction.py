@@ -19,12 +19,10 @@ from wastenot.kernels.page.page import plan_page
 from wastenot.kernels.page.tables import comparison_table, kernel_table_by_pass
 from wastenot.kernels.page.transfer_figure import transfer_figure
 from wastenot.kernels.plan.overview import make_overview
-from wastenot.kernels.run.interleaved import estimate_interleaved
-from wastenot.kernels.run.transfer import Transfer, transfer
-from wastenot.kernels.run.validate import validate
+from wastenot.kernels.run.interleaved import Transfer, estimate_interleaved, transfer, validate
 from wastenot.meters.tasks import WorkloadTasks, tasks_of
 from wastenot.pages.figure import export_figures
-from wastenot.pages.formatting import change
+from wastenot.pages.formatting import change, changes
 from wastenot.pages.table import Table
 from wastenot.planning.comparison import Comparison
 from wastenot.planning.objective import Objective
@@ -258,8 +256,8 @@ def _transfer_rows(transfer: Transfer) -> str:
     rows = [
         (
             row.workload,
-            f"{change(row.time_change.mean, 3)} ({change(row.time_change.low)} to {change(row.time_change.high)})",
-            f"{change(row.energy_change.mean)} ({change(row.energy_change.low)} to {change(row.energy_change.high)})",
+            f"{change(row.time_change.mean, 3)} ({changes((row.time_change.low, row.time_change.high))})",
+            f"{change(row.energy_change.mean)} ({changes((row.energy_change.low, row.energy_change.high))})",
         )
         for row in transfer.rows
     ]

@@ -43,9 +43,7 @@ class _Mark:
     energy_j: float | None
 
 
-def cost_of(
-    session: Session, device: Device, progress: Progress, most_s: float, repeats: int = REPEATS
-) -> SwitchCost | None:
+def cost_of(session: Session, device: Device, progress: Progress, most_s: float) -> SwitchCost | None:
     """What a switch costs between two values that are easily told apart; ``None`` where there are none, or no time.
 
     Args:
@@ -53,7 +51,6 @@ def cost_of(
         device: whose clocks may be set.
         progress: told of every repeat.
         most_s: device time.
-        repeats: number of windows.
     """
     pair = _nearest_pair(session)
     if pair is None:
@@ -61,7 +58,7 @@ def cost_of(
     stay_s = max(session.window_s(value) for value in pair)
     switches = max(min(_SWITCHES, 2 * math.floor(0.5 * _WINDOW_S / stay_s)), _LEAST_SWITCHES)
     began_s, found = device.time.now_s(), []
-    for repeat in range(repeats):
+    for repeat in range(REPEATS):
         if device.time.now_s() - began_s >= most_s:
             break
         first, second = pair if repeat % 2 == 0 else pair[::-1]

@@ -25,8 +25,8 @@ ERROR = 0.012
 _LIMITS = 4
 _ASSUMED_JITTER = 0.3  # until it is measured
 _WINDOW = 4.0  # time for a switch over the latency assumed
-_UNITS: dict[What, str] = {"core": "MHz", "memory": "MHz", "power_limit": "W"}
-_NAMES: dict[What, str] = {"core": "core clock", "memory": "memory clock", "power_limit": "power limit"}
+UNITS: dict[What, str] = {"core": "MHz", "memory": "MHz", "power_limit": "W"}
+NAMES: dict[What, str] = {"core": "core clock", "memory": "memory clock", "power_limit": "power limit"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +44,12 @@ class Part:
     @property
     def name(self) -> str:
         """For people."""
-        return _NAMES[self.what]
+        return NAMES[self.what]
 
     @property
     def unit(self) -> str:
         """Of the values."""
-        return _UNITS[self.what]
+        return UNITS[self.what]
 
     def setting(self, value: float) -> Setting:
         """The setting with one of the values, all else left to the driver."""
@@ -112,7 +112,7 @@ def design(
         if len(values) > 1:
             parts.append(Part(what, values))
         else:
-            left_out.append(f"{_NAMES[what]}: {missing}")
+            left_out.append(f"{NAMES[what]}: {missing}")
     if not parts:
         raise BadInputError(f"{device.identity.name}: there is nothing to switch ({'; '.join(left_out)})")
     return Design(tuple(parts), error, most_s, tuple(left_out))

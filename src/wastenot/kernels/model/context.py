@@ -125,11 +125,6 @@ def context_change(alone: Sweep, within: Sweep, first: Plan, second: Plan) -> Co
     return ContextChange(alone.workload, (alone.state, within.state), kernels, *(planner.totals(rows) for rows in theirs))
 
 
-def plan_as(sweep: Sweep, plan: Plan) -> Plan:
-    """The plan of another state of the workload, for the same objective, granularity and scope."""
-    return Planner(sweep, plan.granularity, plan.clock_tolerance_mhz).plan(plan.objective.objective, plan.scope)
-
-
 def change_in_context(study: Study, sweep: Sweep, plan: Plan) -> ContextChange | None:
     """What energies in context change, where a study has all of them at the clocks of a sweep; otherwise ``None``.
 
@@ -143,7 +138,11 @@ def change_in_context(study: Study, sweep: Sweep, plan: Plan) -> ContextChange |
         within = study.read(sweep.workload, "context", sweep.granularity)
         if any(combine_repeats(each).coverage(each.recorded).complete is False for each in (alone, within)):
             return None  # the plans would differ by what was not measured yet
-        plans = (plan if each.key == sweep.key else plan_as(each, plan) for each in (alone, within))
+        goal, scope = plan.objective.objective, plan.scope
+        plans = (
+            plan if each.key == sweep.key else Planner(each, plan.granularity, plan.clock_tolerance_mhz).plan(goal, scope)
+            for each in (alone, within)
+        )
         return context_change(alone, within, *plans)
     except (BadInputError, InfeasibleError, StudyError):  # not there, or not all kernels yet: the sweep itself was read
         return None

@@ -13,7 +13,7 @@ import numpy as np
 
 from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.devices.instrument import Channel
-from wastenot.kernels.natural.power_rows import IDLE, Sensed
+from wastenot.kernels.natural.powers import IDLE, Sensed
 from wastenot.kernels.natural.readings import GRID_S, Response
 from wastenot.kernels.natural.seen import Load
 from wastenot.meters.sensors.delay import MAX_RUN_COST, run_delays_s, track_delay

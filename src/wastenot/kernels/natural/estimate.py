@@ -11,13 +11,11 @@ from wastenot.core.arrays import BoolArray, FloatArray
 from wastenot.core.blas import single_threaded
 from wastenot.core.errors import BadInputError
 from wastenot.devices.instrument import TOTAL, Channel
-from wastenot.kernels.natural.curves import AutoPoint, KernelCurve, hat_weights
+from wastenot.kernels.natural.curves import POWER_SLOPES, AutoPoint, KernelCurve, hat_weights
 from wastenot.kernels.natural.delays import at_nominal_delay, with_delays
-from wastenot.kernels.natural.power_rows import IDLE, IDLE_W, PowerSpread, Sensed
-from wastenot.kernels.natural.powers import PowerFit, fit_powers
+from wastenot.kernels.natural.powers import IDLE, IDLE_W, PowerFit, PowerSpread, Sensed, fit_powers
 from wastenot.kernels.natural.readings import response_of
-from wastenot.kernels.natural.seen import Groups, Load, Seen, groups_of
-from wastenot.kernels.natural.slopes import POWER_SLOPES
+from wastenot.kernels.natural.seen import Groups, Load, Recorded, groups_of
 from wastenot.kernels.natural.times import Spread, TimeFit, fit_time, knots_mhz, pooled_spread, within
 
 _TIME_ROUNDS, _POWER_ROUNDS = 3, 3
@@ -66,7 +64,7 @@ class Estimate:
 
 
 @single_threaded()
-def estimate(runs: Sequence[Seen]) -> Estimate:
+def estimate(runs: Sequence[Recorded]) -> Estimate:
     """Estimate time and power by clock from all runs together.
 
     Errors are those of the runs given. Runs of a kernel that was prepared only once share its buffers: prepared anew, it
@@ -134,7 +132,7 @@ def _mean_temperature(groups: Sequence[Groups]) -> float:
 
 
 def _power(
-    runs: Sequence[Seen], groups: Sequence[Groups], log_knots: dict[Load, FloatArray], temperature_c: float
+    runs: Sequence[Recorded], groups: Sequence[Groups], log_knots: dict[Load, FloatArray], temperature_c: float
 ) -> tuple[PowerFit | None, list[Sensed]]:
     """Power of all loads, with the delays of readings found in alternation."""
     channel: Channel | None = None

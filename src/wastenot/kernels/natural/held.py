@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from wastenot.kernels.natural.curves import KernelCurve
-from wastenot.kernels.natural.seen import Seen
+from wastenot.kernels.natural.seen import Recorded
 from wastenot.planning.power_limit import REGULATED_S
 
 HELD_SD = 0.003
@@ -24,7 +24,7 @@ _BEGINS_S = 1.0  # until when the slow limit has not acted yet
 _MOMENTS = 200
 
 
-def held_in_runs(curves: Sequence[KernelCurve], runs: Sequence[Seen]) -> float | None:
+def held_in_runs(curves: Sequence[KernelCurve], runs: Sequence[Recorded]) -> float | None:
     """The power that limited kernels are held to, a median over phases of one kernel that last long enough.
 
     Args:

@@ -14,10 +14,9 @@ import numpy as np
 
 from wastenot.core.arrays import BoolArray, FloatArray
 from wastenot.core.errors import BadInputError
-from wastenot.kernels.natural.curves import KernelCurve, hat_weights
+from wastenot.kernels.natural.curves import POWER_SLOPES, TIME_SLOPES, KernelCurve, hat_weights
 from wastenot.kernels.natural.held import HELD_SD, held_in_runs
 from wastenot.kernels.natural.rows import curves_of_rows
-from wastenot.kernels.natural.slopes import POWER_SLOPES, TIME_SLOPES
 from wastenot.kernels.natural.storage import curves_of, unpacked_timeline
 from wastenot.planning.power_limit import (
     ClockCosts,

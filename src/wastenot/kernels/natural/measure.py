@@ -25,11 +25,10 @@ from wastenot.devices.protocol import Device, Task
 from wastenot.devices.timeline import PreparedTimeline, Subject, TimelineRecorder
 from wastenot.kernels.natural.estimate import estimate
 from wastenot.kernels.natural.programmes import next_programme
+from wastenot.kernels.natural.seen import Recorded
 from wastenot.kernels.natural.storage import (
-    Recorded,
     packed_curve,
     packed_timeline,
-    recorded,
     rows_of_curve,
     unpacked_timeline,
 )
@@ -39,6 +38,7 @@ from wastenot.study.natural_log import keep_curve, keep_timeline
 from wastenot.study.recorder import Recorder
 from wastenot.study.store import Study
 from wastenot.sweeping.estimate import Estimate, Span, finished_estimate
+from wastenot.sweeping.grid import AtNatural
 from wastenot.sweeping.measure import SweepOutcome, recording
 from wastenot.sweeping.point import PointOptions
 from wastenot.workloads.kernel import KernelSpec
@@ -47,8 +47,6 @@ from wastenot.workloads.primitives import primitive
 HEAVY = tuple(f"gemm:{edge}" for edge in (8192, 4096, 2048))
 """Square bf16 products that bring the regulator down, the heaviest first: smaller where memory or time is short."""
 
-SECONDS_EACH = 18.0
-"""Device time that a kernel may take, unless told otherwise."""
 
 _LEAST_EACH_S = 2.0  # device time for a kernel, however little is left
 _USUAL_SHARE = 0.5  # of the time that a kernel may take, that it takes: nothing is missing any more before
@@ -62,7 +60,7 @@ def natural_sweep(
     workload: WorkloadTasks,
     study: Study,
     *,
-    seconds_each: float = SECONDS_EACH,
+    seconds_each: float = AtNatural().seconds_each,
     budget_s: float | None = None,
     progress: Progress | None = None,
     command: str | None = None,
@@ -301,9 +299,9 @@ class _Kernel:
                 if self.device.time.now_s() >= self.ends_s:
                     return False
                 timeline = prepared.run(phases)
-                run = recorded(
-                    timeline, subjects, prepared.call_s, self.timelines.channels, self.timelines.stamps, prepared.how
-                )
+                names = tuple((subject.kernel.name, subject.data) for subject in subjects)
+                known = self.timelines.channels, self.timelines.stamps, prepared.how
+                run = Recorded(timeline, names, tuple(prepared.call_s), *known)
                 keep_timeline(self.store, self.task.name, packed_timeline(run))
                 self.seen.append(run)
                 self.clocks.add(run)

@@ -283,18 +283,18 @@ def _wakes(study: Study, workload: str, kernels: Iterable[str]) -> tuple[Wake, .
     return tuple(found)
 
 
-def wakes_in(timeline: Timeline, kernel: int = 0) -> Sequence[tuple[int, int]]:
-    """Where groups of a kernel follow long work of another subject without a rest: first group, and the one after the last.
+def wakes_in(timeline: Timeline) -> Sequence[tuple[int, int]]:
+    """Where groups of the kernel of interest, subject 0, follow long work of another subject without a rest.
 
-    What runs for less does not bring the clock down.
+    First group, and the one after the last. What runs for less does not bring the clock down.
     """
     follows = np.flatnonzero(np.diff(timeline.subject) != 0) + 1
     bounds = [0, *follows.tolist(), len(timeline.subject)]
     return [
         (begin, end)
         for before, begin, end in zip(bounds, bounds[1:], bounds[2:], strict=False)
-        if timeline.subject[begin] == kernel
-        and timeline.subject[before] not in (kernel, REST)
+        if timeline.subject[begin] == 0
+        and timeline.subject[before] not in (0, REST)
         and timeline.phase[begin] == timeline.phase[begin - 1] + 1
         and timeline.end_s[begin - 1] - timeline.begin_s[before] >= _HEAVY_S
     ]

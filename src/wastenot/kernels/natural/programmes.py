@@ -21,7 +21,7 @@ import numpy as np
 from wastenot.core.arrays import BoolArray, FloatArray, IndexArray
 from wastenot.devices.instrument import TOTAL, Channel
 from wastenot.devices.timeline import REST, Phase
-from wastenot.kernels.natural.seen import Groups, Seen, groups_of
+from wastenot.kernels.natural.seen import Groups, Recorded, groups_of
 
 Kind = Literal["first", "alone", "wakes", "mixtures", "rushes", "breaks"]
 
@@ -38,31 +38,25 @@ _LEAST_GAIN = 0.15  # bins' worth that another second has to add
 _SHORTEST_S = 0.8  # left, for another run to be worth it
 _HELD = 0.985  # of the highest clock: below it by itself, a kernel is held back by the power limit
 _SETTLED_S = 0.3
-_SMALL_SHARE = 0.002  # of the iteration: kernels below cannot change a plan much
 
 
-def next_programme(
-    seen: Sequence[Seen], call_s: Sequence[float], left_s: float, *, share: float | None = None
-) -> tuple[Phase, ...]:
+def next_programme(seen: Sequence[Recorded], call_s: Sequence[float], left_s: float) -> tuple[Phase, ...]:
     """The phases to run next for a kernel; none when nothing is missing that more runs could add.
 
     Args:
         seen: its runs so far; their subjects are the kernel and a heavy product.
         call_s: time of a call of each.
         left_s: device time left for this kernel.
-        share: of the iteration's time that is the kernel's; ``None`` where it is unknown.
     """
     if not seen:
         return _within(_phases("first", np.random.default_rng(0), call_s), left_s)
-    kind = _next_kind(seen, share) if left_s >= _SHORTEST_S else None
+    kind = _next_kind(seen) if left_s >= _SHORTEST_S else None
     rng = np.random.default_rng((zlib.crc32(seen[0].subjects[_KERNEL][0].encode()), len(seen)))
     return () if kind is None else _within(_phases(kind, rng, call_s), left_s)
 
 
-def _next_kind(seen: Sequence[Seen], share: float | None) -> Kind | None:
+def _next_kind(seen: Sequence[Recorded]) -> Kind | None:
     """The kind of programme that adds most of what is missing; ``None`` where nothing is, or none adds anything."""
-    if share is not None and share < _SMALL_SHARE and len(seen) >= 2:
-        return None
     groups = [groups_of(run) for run in seen]
     kinds = [_kind(each) for each in groups]
     covered = [_coverage(run, each) for run, each in zip(seen, groups, strict=True)]
@@ -179,7 +173,7 @@ def _bins(core_mhz: FloatArray) -> IndexArray:
 _BINS = 100
 
 
-def _coverage(run: Seen, groups: Groups) -> FloatArray:
+def _coverage(run: Recorded, groups: Groups) -> FloatArray:
     """Groups and readings' worth of the kernel at each bin of clocks; shape (2, bins)."""
     covered = np.zeros((2, _BINS))
     used = groups.used(_KERNEL)

@@ -18,7 +18,7 @@ from scipy.signal import lfilter
 from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.devices.instrument import TOTAL, Channel
 from wastenot.kernels.natural.curves import hat_weights
-from wastenot.kernels.natural.seen import Groups, Load, Seen
+from wastenot.kernels.natural.seen import Groups, Load, Recorded
 
 GRID_S = 2.5e-4
 """Step of the grid of time."""
@@ -64,7 +64,7 @@ class Response:
         return np.asarray(np.interp(position, np.arange(len(trace)), trace))
 
 
-def response_of(run: Seen, groups: Groups, knots: Mapping[Load, FloatArray]) -> Response | None:
+def response_of(run: Recorded, groups: Groups, knots: Mapping[Load, FloatArray]) -> Response | None:
     """The response of the total power's sensor to a run.
 
     Args:

@@ -1,24 +1,20 @@
 """What estimates are made from: runs of kernels in phases, with all times on the host's clock.
 
-    groups      ▮▮▮▮▮▮▯▯▯▯▯▯▯▯▯▯▯▮▮▮▮▮▮▯▯▯▯▯▯▯▯▯▯▯
-    phases      │ 0  │    1     │  2 │    3    │
-    used             ··▯▯▯▯▯▯▯▯▯      ··▯▯▯▯▯▯▯        the first groups of a phase run with what others left in the cache
-
-Runs are given by anything that has their timeline and the names of their subjects.
+groups      ▮▮▮▮▮▮▯▯▯▯▯▯▯▯▯▯▯▮▮▮▮▮▮▯▯▯▯▯▯▯▯▯▯▯
+phases      │ 0  │    1     │  2 │    3    │
+used             ··▯▯▯▯▯▯▯▯▯      ··▯▯▯▯▯▯▯        the first groups of a phase run with what others left in the cache
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
 from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.devices.clock_fit import fit_clocks
 from wastenot.devices.instrument import Channel
-from wastenot.devices.timeline import Timeline
+from wastenot.devices.timeline import ClockStamps, Timeline
 
 Load = tuple[str, str]
 """A kernel's name, and the data that it runs on."""
@@ -33,26 +29,31 @@ _CHANGES_CLOCK_S = 0.25  # groups this close in time have more in common than ot
 _GAP_S = 1e-4  # between groups, from which the GPU rested
 
 
-class Seen(Protocol):
-    """A run as it was recorded.
+@dataclass(frozen=True, slots=True, eq=False)
+class Recorded:
+    """A timeline with what is needed to understand it.
 
     Attributes:
         timeline: what was seen.
         subjects: name and data of each that was prepared, the kernel of interest first.
+        call_s: time of a call of each when it was tried.
         channels: power readings, total first.
+        stamps: quality of the cycle counter.
+        how: how the kernels ran.
     """
 
-    @property
-    def timeline(self) -> Timeline:
-        """What was seen."""
+    timeline: Timeline
+    subjects: tuple[Load, ...]
+    call_s: tuple[float, ...]
+    channels: tuple[Channel, ...]
+    stamps: ClockStamps
+    how: str
 
     @property
-    def subjects(self) -> Sequence[Load]:
-        """Name and data of each that was prepared."""
-
-    @property
-    def channels(self) -> Sequence[Channel]:
-        """Power readings, total first."""
+    def seconds(self) -> float:
+        """Device time that it took, rests between phases included."""
+        timeline = self.timeline
+        return float(timeline.end_s[-1] - timeline.begin_s[0]) if len(timeline.begin_s) else 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,7 +108,7 @@ class Groups:
         return np.asarray(np.where(gap > _GAP_S, gap, 0.0))
 
 
-def groups_of(run: Seen) -> Groups:
+def groups_of(run: Recorded) -> Groups:
     """The groups of a run, on the host's clock."""
     timeline = run.timeline
     clocks = fit_clocks(timeline.round_trips)
@@ -117,7 +118,7 @@ def groups_of(run: Seen) -> Groups:
     temperature = float(np.mean(timeline.temperature_c)) if timeline.temperature_c is not None else float("nan")
     return Groups(
         load=timeline.subject,
-        loads=tuple((name, data) for name, data in run.subjects),
+        loads=run.subjects,
         phase=timeline.phase,
         since=np.asarray(since, dtype=np.intp),
         begin_s=clocks.host(timeline.begin_s),

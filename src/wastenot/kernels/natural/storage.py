@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -12,55 +12,14 @@ from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
 from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.instrument import Channel, Readings, RoundTrip
-from wastenot.devices.timeline import ClockStamps, Subject, Timeline
+from wastenot.devices.timeline import ClockStamps, Timeline
 from wastenot.kernels.natural.curves import AutoPoint, KernelCurve, NaturalCurves
+from wastenot.kernels.natural.seen import Recorded
 from wastenot.study.packing import Packed
 from wastenot.study.recorder import Measurement
-from wastenot.study.store import Study
 from wastenot.study.sweep import Sweep
-from wastenot.workloads.identity import Granularity
 
 _NANOSECOND = 1e-9
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Recorded:
-    """A timeline with what is needed to understand it.
-
-    Attributes:
-        timeline: what was seen.
-        subjects: name and data of each that was prepared, the kernel of interest first.
-        call_s: time of a call of each when it was tried.
-        channels: power readings.
-        stamps: quality of the cycle counter.
-        how: how the kernels ran.
-    """
-
-    timeline: Timeline
-    subjects: tuple[tuple[str, str], ...]
-    call_s: tuple[float, ...]
-    channels: tuple[Channel, ...]
-    stamps: ClockStamps
-    how: str
-
-    @property
-    def seconds(self) -> float:
-        """Device time that it took, rests between phases included."""
-        timeline = self.timeline
-        return float(timeline.end_s[-1] - timeline.begin_s[0]) if len(timeline.begin_s) else 0.0
-
-
-def recorded(
-    timeline: Timeline,
-    subjects: Sequence[Subject],
-    call_s: Sequence[float],
-    channels: tuple[Channel, ...],
-    stamps: ClockStamps,
-    how: str,
-) -> Recorded:
-    """A timeline that was just recorded, with what is needed to understand it."""
-    names = tuple((subject.kernel.name, subject.data) for subject in subjects)
-    return Recorded(timeline, names, tuple(call_s), channels, stamps, how)
 
 
 def packed_timeline(seen: Recorded) -> Packed:
@@ -222,22 +181,6 @@ def unpacked_curve(kernel: str, packed: Packed) -> KernelCurve:
         )
     except (KeyError, TypeError) as error:
         raise ValueError(f"a curve without {error}") from error
-
-
-def read_curves(study: Study, workload: str | None = None, granularity: Granularity | None = None) -> NaturalCurves:
-    """The curves that a study holds of a workload's kernels.
-
-    Args:
-        study: that was measured at natural clocks.
-        workload: its name; may be left out where the study holds only one.
-        granularity: that it was measured by.
-
-    Raises:
-        BadInputError: there is no such workload, or it was not measured at natural clocks.
-        StudyError: the study cannot be read.
-    """
-    sweep = study.read(workload, "natural", granularity)
-    return curves_of(sweep, study.natural_curves(sweep.workload, sweep.granularity))
 
 
 def curves_of(sweep: Sweep, packed: Mapping[str, Packed]) -> NaturalCurves:

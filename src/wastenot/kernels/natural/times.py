@@ -16,9 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from wastenot.core.arrays import FloatArray, IndexArray
-from wastenot.kernels.natural.curves import hat_weights
+from wastenot.kernels.natural.curves import TIME_SLOPES, hat_weights, nearest_within
 from wastenot.kernels.natural.seen import Groups, Load
-from wastenot.kernels.natural.slopes import TIME_SLOPES, nearest_within
 
 KNOT_STEP_MHZ = 50.0
 """About how far knots lie apart."""
@@ -82,23 +81,22 @@ class _Observed:
     data: IndexArray
 
 
-def knots_mhz(clocks: FloatArray, step_mhz: float = KNOT_STEP_MHZ) -> FloatArray:
+def knots_mhz(clocks: FloatArray) -> FloatArray:
     """Knots over the range that clocks were seen in, equally spaced in logarithms."""
     ordered = np.sort(clocks)
     beyond = min(max(FEWEST_GROUPS, round(_FEWEST_FRACTION * len(ordered))), max((len(ordered) - 1) // 2, 0))
     low, high = float(ordered[beyond]), float(ordered[-1 - beyond])
-    number = round((high - low) / step_mhz)
+    number = round((high - low) / KNOT_STEP_MHZ)
     return np.geomspace(low, high, number + 1) if number else np.array([0.5 * (low + high)])
 
 
-def fit_time(runs: Sequence[Groups], kernel: Load, spread: Spread, knots: FloatArray | None = None) -> TimeFit | None:
+def fit_time(runs: Sequence[Groups], kernel: Load, spread: Spread) -> TimeFit | None:
     """Fit the time of a kernel by its clock.
 
     Args:
         runs: that it may occur in.
         kernel: its name, and the data that its time is asked for.
         spread: of errors in common.
-        knots: to fit at; ``None`` for those that suit the clocks seen.
 
     Returns:
         ``None`` where no group of it was seen.
@@ -106,7 +104,7 @@ def fit_time(runs: Sequence[Groups], kernel: Load, spread: Spread, knots: FloatA
     seen = _observed(runs, kernel)
     if seen is None:
         return None
-    knots = knots_mhz(np.repeat(np.exp(seen.log_mhz), seen.groups.astype(int))) if knots is None else knots
+    knots = knots_mhz(np.repeat(np.exp(seen.log_mhz), seen.groups.astype(int)))
     log_knots = np.log(knots)
     groups = int(seen.groups.sum())
     inside = (seen.log_mhz >= log_knots[0] - 0.01) & (seen.log_mhz <= log_knots[-1] + 0.01)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from wastenot.core.setting import Setting, format_mhz
 from wastenot.core.vendors import VENDORS, notes_on, undo_commands, vendor_of
 from wastenot.core.wording import counted
-from wastenot.kernels.page.files import Files
-from wastenot.kernels.page.verdict import energy_words, is_default, pace, short_percent
+from wastenot.kernels.page.provenance import Files
+from wastenot.kernels.page.verdict import energy_words, is_default, pace, short_percent, why_nothing_today
 from wastenot.pages.formatting import SPACE, change, percent, quantity
 from wastenot.pages.panel import Line, Panel
 from wastenot.planning.applicable import NEAR, Applicable, ApplicableRow
@@ -36,7 +36,7 @@ def today_panel(plan: Plan, files: Files) -> Panel:
     if today.rung is not None:
         return _scheduled_panel(plan, today.rung, row, files)
     if row is None:
-        return Panel(_TODAY, "nothing yet", _why_nothing(plan))
+        return Panel(_TODAY, "nothing yet", f"since {why_nothing_today(plan)}.")
     if not today.sets_something:
         better = "since no single setting for the whole iteration does better than the default clocks."
         return Panel(_TODAY, "nothing to set", better)
@@ -228,12 +228,6 @@ def _before_setting(plan: Plan, row: ApplicableRow, run: Sequence[str]) -> str |
     yours = f"; {first} is the first GPU, put the number of yours" if f" {first} " in run[0] else ""
     parts.append(f"Needs root{yours}.")
     return " ".join((*parts, *notes_on(run)))
-
-
-def _why_nothing(plan: Plan) -> str:
-    if plan.applicable is None:
-        return "since the device switches too slowly for this plan; plan by pass or iteration."
-    return "since the device switches too slowly for this plan, and there is no such plan with one setting."
 
 
 def _finer(plan: Plan) -> str:

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from wastenot.core.wording import counted
-from wastenot.kernels.page.curve_figure import curve_figure
+from wastenot.kernels.page.curve_figure import curve_figure, switching_figure
 from wastenot.kernels.page.desirability_figure import desirability_figure
-from wastenot.kernels.page.files import Files
 from wastenot.kernels.page.kernels_figure import kernels_figure
+from wastenot.kernels.page.provenance import Files
 from wastenot.kernels.page.settings_figure import coarse_figure, kernel_figure
 from wastenot.kernels.page.story import story_of
 from wastenot.kernels.page.summary import plan_numbers, warnings
-from wastenot.kernels.page.switching_figure import switching_figure
 from wastenot.kernels.page.tables import applicable_table, comparison_table, context_table, kernel_table
 from wastenot.kernels.plan.overview import PlanOverview
 from wastenot.pages.figure import Figure

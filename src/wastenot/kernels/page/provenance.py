@@ -1,8 +1,10 @@
-"""How a report came to be: the call that made it, and the measurements that it rests on."""
+"""How a report came to be: its files, the call that made it, and the measurements that it rests on."""
 
 from __future__ import annotations
 
 import os
+import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,24 @@ from wastenot.planning.plan import Plan
 from wastenot.study.database import parse_address
 from wastenot.study.store import Study
 from wastenot.study.sweep import Sweep
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Where a plan and the study that it is made from are; ``None`` where that is not known, or they were not written."""
+
+    study: str | None = None
+    plan: Path | None = None
+
+    @property
+    def study_text(self) -> str:
+        """The study as a command names it; in capitals what the reader is to fill in."""
+        return "STUDY.db" if self.study is None else shlex.quote(parse_address(self.study).label)
+
+    @property
+    def plan_text(self) -> str:
+        """The plan, likewise."""
+        return "PLAN.json" if self.plan is None else shlex.quote(str(self.plan))
 
 
 def report_call(source: object, out: object, **arguments: Any) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from wastenot.kernels.page.applicable_panels import GRANULARITY_WORDS, gain_words, rest_panel, today_panel
-from wastenot.kernels.page.files import Files
+from wastenot.kernels.page.provenance import Files
 from wastenot.kernels.page.verdict import is_default, known_of, limit_words, origin_of_validation, range_of, verdict_of
-from wastenot.pages.formatting import MINUS, SPACE, change, number, percent, quantity
+from wastenot.pages.formatting import MINUS, SPACE, change, changes, number, percent, quantity
 from wastenot.pages.panel import Line, Panel, Story
 from wastenot.pages.price import SECONDS_PER_YEAR, Price, energy_text
 from wastenot.planning.headline import Interval
@@ -91,7 +91,9 @@ def _certainty(plan: Plan, files: Files) -> list[Line]:
         if expected is not None and goal.corrected:
             limit = "" if goal.max_slowdown is None or goal.confidence is None else f"; {limit_words(goal.max_slowdown)}"
             energy, time = change(expected.energy_change), change(expected.time_change)
-            lines.append(Line("Promised", f"energy {energy} ({_to(expected.energy_change_interval)}), time {time}{limit}"))
+            lines.append(
+                Line("Promised", f"energy {energy} ({changes(expected.energy_change_interval)}), time {time}{limit}")
+            )
         else:
             planned = plan.predicted
             text = f"energy {change(planned.energy_change)}, time {change(planned.time_change)}, by the sweep's numbers"
@@ -117,8 +119,8 @@ def _certainty(plan: Plan, files: Files) -> list[Line]:
     kept = expected.probability_within_budget
     odds = "" if kept is None else f"; the limit holds with a probability of {percent(kept, 0)}"
     text = (
-        f"energy {change(expected.energy_change)} ({_to(expected.energy_change_interval)}), time "
-        f"{change(expected.time_change)} ({_to(expected.time_change_interval)}){odds}"
+        f"energy {change(expected.energy_change)} ({changes(expected.energy_change_interval)}), time "
+        f"{change(expected.time_change)} ({changes(expected.time_change_interval)}){odds}"
     )
     return [*lines, Line("To expect", text)]
 
@@ -160,9 +162,7 @@ def grams_text(grams: float) -> str:
 
 
 def _intervals(energy: Interval | None, time: Interval | None) -> str:
-    parts = [f"{name} {_to(interval)}" for name, interval in (("energy", energy), ("time", time)) if interval is not None]
+    parts = [
+        f"{name} {changes(interval)}" for name, interval in (("energy", energy), ("time", time)) if interval is not None
+    ]
     return f"{', '.join(parts)} (95{SPACE}%)"
-
-
-def _to(interval: Interval) -> str:
-    return f"{change(interval[0])} to {change(interval[1])}"

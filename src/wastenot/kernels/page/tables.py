@@ -11,7 +11,7 @@ from wastenot.core.wording import counted
 from wastenot.kernels.model.context import ContextChange, KernelInContext
 from wastenot.kernels.page.applicable_panels import describe_switch_time, setting_words
 from wastenot.pages.formatting import change, fraction_of_whole, percent, quantity
-from wastenot.pages.table import Column, Fold, Row, Table, Value
+from wastenot.pages.table import Column, Fold, Listed, Row, Table, listing
 from wastenot.planning.applicable import ApplicableRow
 from wastenot.planning.applicable_today import scheduled_today
 from wastenot.planning.comparison import Comparison, ComparisonRow
@@ -21,8 +21,6 @@ from wastenot.planning.schedule import Rung
 
 _STATE_NAMES = {"ssp": "alone, steady", "sse": "alone, first", "context": "in context", "natural": "natural clocks"}
 
-_COSTS = tuple(Column(title, numeric=True) for title in ("Calls", "Core, MHz", "Memory, MHz", "Limit, W"))
-_CHANGES = (Column("Time", numeric=True), Column("Energy", numeric=True))
 _SHOWN_SAVING = 0.9  # of all that is saved, by the kernels that are not folded away
 _FEWEST_KERNELS, _MOST_KERNELS = 5, 14  # of these
 _WORTH_FOLDING = 3  # kernels
@@ -37,29 +35,13 @@ def kernel_table(plan: Plan, most_rows: int | None = None, *, brief: bool = Fals
         brief: leave out what would not fit into 80 columns: the pass, and the fraction of the energy.
     """
     rows = sorted(plan.assignments, key=lambda row: (-_saved_j(row), -_base_j(row)))
-    limited = any(row.power_limit_w is not None for row in rows)
-    passes = any(row.pass_name is not None for row in rows) and not brief
-    columns = (
-        Column("Kernel"),
-        *([Column("Pass")] if passes else []),
-        *_COSTS[: 3 + limited],
-        *_CHANGES,
-        Column("Saved", numeric=True),
-        *([] if brief else [Column("% of energy", numeric=True)]),
+    fields: tuple[Listed[Assignment], ...] = (
+        Listed("Kernel", lambda row: row.kernel, numeric=False),
+        *([] if brief else [_PASS]),
+        *_set_by(plan),
+        Listed("Saved", _saved_j, lambda saved: quantity(saved, "J", 3)),
+        *([] if brief else [_share_of(plan)]),
     )
-
-    def shown(row: Assignment) -> Row:
-        saved_j, share = _saved_j(row), _base_j(row) / plan.baseline.energy_j
-        clocks, clock_values = _clocks(row, limited)
-        named, named_values = ((row.pass_name or "–",), (row.pass_name,)) if passes else ((), ())
-        share_text, share_value = ((), ()) if brief else ((fraction_of_whole(share),), (share,))
-        changes = (row.time_change, row.energy_change)
-        return Row(
-            None,
-            (row.kernel, *named, *clocks, *map(change, changes), quantity(saved_j, "J", 3), *share_text),
-            (row.kernel, *named_values, *clock_values, *changes, saved_j, *share_value),
-        )
-
     kept, notes = rows[:most_rows], _sum_of_kernels(plan)
     if len(kept) < len(rows):
         left_j = math.fsum(map(_base_j, rows[len(kept) :]))
@@ -69,23 +51,38 @@ def kernel_table(plan: Plan, most_rows: int | None = None, *, brief: bool = Fals
             "energy, are left out here; the plan file has them all."
         )
     note = " ".join(notes) or None
-    return Table("What the plan does to each kernel", columns, tuple(map(shown, kept)), note, _fold_kernels(kept))
+    return listing("What the plan does to each kernel", kept, fields, note, fold=_fold_kernels(kept))
 
 
 def kernel_table_by_pass(plan: Plan) -> Table:
     """What the plan does to each kernel, by pass in order of execution, as the paper's Table 1 has it."""
-    limited = any(row.power_limit_w is not None for row in plan.assignments)
+    fields: tuple[Listed[Assignment], ...] = (
+        Listed("Kernel", lambda row: row.kernel, numeric=False),
+        *_set_by(plan),
+        _share_of(plan),
+    )
+    first = list(dict.fromkeys(row.pass_name for row in plan.assignments))
+    rows = sorted(plan.assignments, key=lambda row: first.index(row.pass_name))  # stable: kernels by execution
+    return listing("What the plan does to each kernel", rows, fields, group=lambda row: row.pass_name)
 
-    def shown(row: Assignment) -> Row:
-        share = _base_j(row) / plan.baseline.energy_j
-        clocks, values = _clocks(row, limited)
-        changes = (row.time_change, row.energy_change)
-        texts = (row.kernel, *clocks, *map(change, changes), fraction_of_whole(share))
-        return Row(row.pass_name, texts, (row.kernel, *values, *changes, share))
 
-    columns = (Column("Kernel"), *_COSTS[: 3 + limited], *_CHANGES, Column("% of energy", numeric=True))
-    rows = tuple(shown(plan.assignments[index]) for index in _by_pass(plan.assignments))
-    return Table("What the plan does to each kernel", columns, rows)
+_PASS: Listed[Assignment] = Listed("Pass", lambda row: row.pass_name, numeric=False, optional=True)
+
+
+def _set_by(plan: Plan) -> tuple[Listed[Assignment], ...]:
+    """Calls and setting of a kernel, and what the setting changes; power limits where there are any."""
+    return (
+        Listed("Calls", lambda row: row.count, "{:,}".format),
+        Listed("Core, MHz", lambda row: row.core_mhz, format_mhz, unknown="auto"),
+        Listed("Memory, MHz", lambda row: row.memory_mhz, format_mhz, unknown="auto"),
+        Listed("Limit, W", lambda row: row.power_limit_w, "{:g}".format, unknown="auto", optional=True),
+        Listed("Time", lambda row: row.time_change, change),
+        Listed("Energy", lambda row: row.energy_change, change),
+    )
+
+
+def _share_of(plan: Plan) -> Listed[Assignment]:
+    return Listed("% of energy", lambda row: _base_j(row) / plan.baseline.energy_j, fraction_of_whole)
 
 
 def applicable_table(plan: Plan) -> Table | None:
@@ -115,10 +112,18 @@ def applicable_table(plan: Plan) -> Table | None:
 
 def comparison_table(comparison: Comparison) -> Table:
     """What granularity, scope and objective are worth (Table 2)."""
-    columns = (Column("Objective"), Column("Scope"), Column("Time", numeric=True), Column("Energy", numeric=True))
-    return Table(
-        "What granularity, scope and objective are worth", columns, tuple(_comparison_row(row) for row in comparison.rows)
+    fields: tuple[Listed[ComparisonRow], ...] = (
+        Listed(
+            "Objective", lambda row: str(row.objective), text_of=lambda row: describe_objective(row.objective), numeric=False
+        ),
+        Listed("Scope", lambda row: row.scope, numeric=False),
+        Listed("Time", lambda row: row.time_change, change),
+        Listed("Energy", lambda row: row.energy_change, change),
     )
+    return listing(
+        "What granularity, scope and objective are worth", comparison.rows, fields,
+        group=lambda row: f"{row.granularity} granularity", note_of=lambda row: row.reason,
+    )  # fmt: skip
 
 
 def describe_objective(objective: Objective) -> str:
@@ -130,21 +135,6 @@ def describe_objective(objective: Objective) -> str:
         return f"{label}, strict"
     word = "slower" if limit > 0.0 else "faster"
     return f"{label}, {'up to' if word == 'slower' else 'at least'} {percent(abs(limit), 0)} {word}"
-
-
-def _by_pass(assignments: Sequence[Assignment]) -> list[int]:
-    """Indices so that kernels of one pass are together: passes by first appearance, kernels by execution."""
-    first: dict[str | None, int] = {}
-    for index, row in enumerate(assignments):
-        first.setdefault(row.pass_name, index)
-    return sorted(range(len(assignments)), key=lambda index: (first[assignments[index].pass_name], index))
-
-
-def _clocks(row: Assignment, limited: bool) -> tuple[tuple[str, ...], tuple[Value, ...]]:
-    """Calls and setting of a kernel, as texts and as values."""
-    limit = "auto" if row.power_limit_w is None else f"{row.power_limit_w:g}"
-    texts = (f"{row.count:,}", format_mhz(row.core_mhz), format_mhz(row.memory_mhz), *([limit] if limited else []))
-    return texts, (row.count, row.core_mhz, row.memory_mhz, *([row.power_limit_w] if limited else []))
 
 
 def _base_j(row: Assignment) -> float:
@@ -220,31 +210,27 @@ def _scheduled_row(rung: Rung) -> Row:
     return Row(None, (name, change(rung.energy_change), change(rung.time_change), *texts), values)
 
 
-def _comparison_row(row: ComparisonRow) -> Row:
-    return Row(
-        f"{row.granularity} granularity",
-        (describe_objective(row.objective), row.scope, change(row.time_change), change(row.energy_change)),
-        (str(row.objective), row.scope, row.time_change, row.energy_change),
-        row.reason,
-    )
-
-
 def context_table(context: ContextChange) -> Table:
     """Kernels whose energy or setting differs between two states, most energy first; what that is worth in the note."""
     shown = [kernel for kernel in context.kernels if kernel.beyond_error or kernel.first != kernel.second]
     shown.sort(key=lambda kernel: -abs(kernel.count * (kernel.within_j - kernel.alone_j)))
     before, after = (_STATE_NAMES[state] for state in context.states)
-    columns = (
-        Column("Kernel"),
-        Column("Calls", numeric=True),
-        Column(f"Energy, {before}", numeric=True),
-        Column(f"Energy, {after}", numeric=True),
-        Column("Change", numeric=True),
-        Column(f"Plan, {before}"),
-        Column(f"Plan, {after}"),
+    fields: tuple[Listed[KernelInContext], ...] = (
+        Listed("Kernel", lambda one: one.kernel, numeric=False),
+        Listed("Calls", lambda one: one.count, "{:,}".format),
+        Listed(f"Energy, {before}", lambda one: one.alone_j, text_of=lambda one: quantity(one.alone_j, "J", 3)),
+        Listed(f"Energy, {after}", lambda one: one.within_j, text_of=lambda one: quantity(one.within_j, "J", 3)),
+        Listed("Change", lambda one: one.change, text_of=_context_change),
+        Listed(f"Plan, {before}", lambda one: str(one.first), numeric=False),
+        Listed(f"Plan, {after}", lambda one: "the same" if one.first == one.second else str(one.second), numeric=False),
     )
     title = "Where the kernel before changes the plan" if "context" in context.states else "What the state changes"
-    return Table(title, columns, tuple(map(_context_row, shown)), _context_note(context))
+    return listing(title, shown, fields, _context_note(context))
+
+
+def _context_change(kernel: KernelInContext) -> str:
+    error = "" if kernel.error_j is None else f" ± {100 * kernel.error_j / kernel.alone_j:.1f} %"
+    return change(kernel.change, 1) + error
 
 
 def _context_note(context: ContextChange) -> str:
@@ -257,21 +243,4 @@ def _context_note(context: ContextChange) -> str:
         f"{before} uses {quantity(first.energy_j, 'J', 5)} ({change(first.energy_change)}) at time "
         f"{change(first.time_change)}, the plan made from those {after} {quantity(second.energy_j, 'J', 5)} "
         f"({change(second.energy_change)}) at time {change(second.time_change)}."
-    )
-
-
-def _context_row(kernel: KernelInContext) -> Row:
-    error = "" if kernel.error_j is None else f" ± {100 * kernel.error_j / kernel.alone_j:.1f} %"
-    settings = (str(kernel.first), "the same" if kernel.first == kernel.second else str(kernel.second))
-    return Row(
-        None,
-        (
-            kernel.kernel,
-            f"{kernel.count:,}",
-            quantity(kernel.alone_j, "J", 3),
-            quantity(kernel.within_j, "J", 3),
-            change(kernel.change, 1) + error,
-            *settings,
-        ),
-        (kernel.kernel, kernel.count, kernel.alone_j, kernel.within_j, kernel.change, *settings),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wastenot.kernels.page.plan_figure import SAVED, SLOWDOWN, saved, slowdown
-from wastenot.kernels.run.transfer import Transfer
+from wastenot.kernels.run.interleaved import Transfer
 from wastenot.pages.figure import Figure, inline, specification_of
 from wastenot.pages.formatting import percent
 from wastenot.pages.optional_imports import load

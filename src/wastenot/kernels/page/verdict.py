@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wastenot.core.origin import Origin
 from wastenot.core.wording import counted
-from wastenot.pages.formatting import SPACE, change, percent
+from wastenot.pages.formatting import SPACE, change, changes, percent
 from wastenot.pages.panel import Tone
 from wastenot.planning.applicable_today import Today, applicable_today
 from wastenot.planning.headline import Headline
@@ -28,7 +28,7 @@ def verdict_of(plan: Plan) -> tuple[Tone, str, str]:
     if today.whole:
         return tone, effect(plan), f"{range_of(plan, today)}; {known}".removeprefix("; ")
     if not today.sets_something:
-        return "neutral", "Nothing to apply today", _why_nothing_today(plan)
+        return "neutral", "Nothing to apply today", why_nothing_today(plan)
     if plan.headline.source == "validation":  # of what cannot be had today, but by the same numbers
         again, known = _before_validation(plan)
         tone = again if tone == "kept" else tone
@@ -62,10 +62,11 @@ def range_of(plan: Plan, told: Today | Headline) -> str:
     if interval is None:
         return ""
     what = "time" if plan.objective.saves_time else "energy"
-    return f"{what} {change(interval[0])} to {change(interval[1])} (95{SPACE}%)"
+    return f"{what} {changes(interval)} (95{SPACE}%)"
 
 
-def _why_nothing_today(plan: Plan) -> str:
+def why_nothing_today(plan: Plan) -> str:
+    """Why nothing of a plan can be set, though it is not the default clocks."""
     found = applicable_today(plan)
     if found.finest is None and plan.applicable is None:
         return "the device switches too slowly for this plan; plan by pass or iteration"

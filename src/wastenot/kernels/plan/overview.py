@@ -12,8 +12,7 @@ from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.core.errors import BadInputError
 from wastenot.core.setting import Setting
 from wastenot.kernels.model.context import ContextChange
-from wastenot.kernels.plan.staircase import Curve, energy_curves
-from wastenot.kernels.plan.switching_curve import SwitchingCurve, switching_curve
+from wastenot.kernels.plan.curves import Curve, SwitchingCurve, energy_curves, switching_curve
 from wastenot.planning.comparison import Comparison, compare_with
 from wastenot.planning.noise.temperature import baseline_temperature_c
 from wastenot.planning.objective import Objective

@@ -1,9 +1,12 @@
-"""Settings and auto measured interleaved, so that drift affects both alike; what the paper's Validation does (§6)."""
+"""Plans measured, interleaved with auto, so that drift affects both alike: where they were made, and elsewhere.
+
+The first is what the kernel-level DVFS paper calls validation (§6), the second is its §§7 and 8.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,11 +14,14 @@ from scipy.special import stdtrit
 
 from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
+from wastenot.core.origin import Origin
 from wastenot.core.progress import Progress, Silent
 from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.protocol import Device
 from wastenot.meters.tasks import WorkloadTasks
-from wastenot.sweeping.estimate import COLD_S, WARM_S, Estimate, Span, finished_estimate, point_s
+from wastenot.planning.plan import Measured, Plan, Validation
+from wastenot.study.catalog import UNKNOWN_DEVICE
+from wastenot.sweeping.estimate import COLD_S, WARM_S, Announce, Estimate, Span, finished_estimate, point_s
 from wastenot.sweeping.point import PointOptions, hottest_first, warm_up
 from wastenot.sweeping.states import check_state, measurer, tasks_before
 
@@ -154,3 +160,148 @@ def _interval(plan: FloatArray, auto: FloatArray) -> Interval:
     half = float(stdtrit(2 * (repeats - 1), 0.5 + LEVEL / 2)) * error
     pairs = plan[:, None] / auto[None, :] - 1
     return Interval(ratio - 1, ratio - 1 - half, ratio - 1 + half, float(pairs.min()), float(pairs.max()))
+
+
+def validate(
+    device: Device,
+    plan: Plan,
+    units: WorkloadTasks,
+    *,
+    repeats: int = 10,
+    options: PointOptions | None = None,
+    announce: Announce | None = None,
+    progress: Progress | None = None,
+) -> Plan:
+    """Measure every kernel at the plan's setting and at auto, interleaved, several times.
+
+    Args:
+        device: that the plan was made for.
+        plan: to validate.
+        units: what its kernels run.
+        repeats: of each, at least 2.
+        options: how to measure.
+        announce: receives how many measurements there are and how long they take, before they begin.
+        progress: is shown each measurement.
+
+    Returns:
+        The plan with its validation; one that it had before is replaced.
+
+    Raises:
+        BadInputError: the plan is for another device or other kernels, or fewer than 2 repeats.
+        DeviceError: the device does not measure.
+    """
+    label = device.identity.label
+    if plan.device not in (label, UNKNOWN_DEVICE):  # whoever knows better names the device
+        raise BadInputError(
+            f"the plan was made on '{plan.device}', not on '{label}'; name that device, plan anew, or, if they are the same "
+            f"and the sweep was imported, import it again with `device_name` '{label}'"
+        )
+    names = [kernel.name for kernel in units.kernels]
+    if names != [row.kernel for row in plan.assignments]:
+        raise BadInputError(f"the plan (workload '{plan.workload}') has other kernels than '{units.name}'")
+    check_repeats(repeats)
+    if announce is not None:
+        announce(estimate_interleaved(device, units, repeats=repeats, options=options))
+    progress = progress or Silent()
+    progress.begin(2 * repeats * len(names))
+    settings = {row.kernel: row.setting for row in plan.assignments}
+    runs = compare_with_auto(device, units, settings, repeats=repeats, options=options, progress=progress)
+    validation = Validation(
+        device=label,
+        repeats=repeats,
+        level=LEVEL,
+        pairs=repeats**2,
+        time_s=tuple(runs.plan_time_s.tolist()),
+        energy_j=tuple(runs.plan_energy_j.tolist()),
+        baseline_time_s=tuple(runs.auto_time_s.tolist()),
+        baseline_energy_j=tuple(runs.auto_energy_j.tolist()),
+        time_change=_measured(runs.time_change),
+        energy_change=_measured(runs.energy_change),
+    )
+    return plan.model_copy(update={"validation": validation}).sealed()
+
+
+def _measured(change: Interval) -> Measured:
+    return Measured(mean=change.mean, interval=(change.low, change.high), least=change.least_pair, most=change.greatest_pair)
+
+
+@dataclass(frozen=True, slots=True)
+class TransferRow:
+    """The plan's clocks under one way of running the model.
+
+    Attributes:
+        workload: that was measured.
+        time_change, energy_change: of an iteration, against auto.
+        auto_time_s, auto_energy_j: means of an iteration at auto.
+    """
+
+    workload: str
+    time_change: Interval
+    energy_change: Interval
+    auto_time_s: float
+    auto_energy_j: float
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """A plan measured under several ways of running the model.
+
+    Attributes:
+        planned: workload that the plan was made for.
+        device: that measured.
+        origin: of the numbers.
+        repeats: of each.
+        rows: in the order asked for.
+    """
+
+    planned: str
+    device: str
+    origin: Origin
+    repeats: int
+    rows: tuple[TransferRow, ...]
+
+
+def transfer(
+    device: Device,
+    plan: Plan,
+    targets: Sequence[WorkloadTasks],
+    *,
+    repeats: int = 10,
+    options: PointOptions | None = None,
+    announce: Callable[[Sequence[Estimate]], None] | None = None,
+    progress: Progress | None = None,
+) -> Transfer:
+    """Measure a plan's clocks, interleaved with auto, on other workloads that are made of the same kernels.
+
+    Args:
+        device: to measure on.
+        plan: whose clocks to take, kernel by kernel.
+        targets: workloads to measure.
+        repeats: of each, at least 2.
+        options: how to measure.
+        announce: receives for each target how many measurements there are and how long they take, before they begin.
+        progress: is shown each measurement.
+
+    Raises:
+        BadInputError: a target has a kernel that the plan does not know.
+        DeviceError: the device does not measure.
+    """
+    settings = {row.kernel: row.setting for row in plan.assignments}
+    for units in targets:
+        unknown = [kernel.name for kernel in units.kernels if kernel.name not in settings]
+        if unknown:
+            raise BadInputError(
+                f"the plan (workload '{plan.workload}') has no clocks for kernel '{unknown[0]}' of '{units.name}'; "
+                "plan a workload of the same model and options"
+            )
+    check_repeats(repeats)
+    if announce is not None:
+        announce([estimate_interleaved(device, units, repeats=repeats, options=options) for units in targets])
+    progress = progress or Silent()
+    progress.begin(sum(2 * repeats * len(units.kernels) for units in targets))
+    rows = []
+    for units in targets:
+        runs = compare_with_auto(device, units, settings, repeats=repeats, options=options, progress=progress)
+        auto_s, auto_j = float(runs.auto_time_s.mean()), float(runs.auto_energy_j.mean())
+        rows.append(TransferRow(units.name, runs.time_change, runs.energy_change, auto_s, auto_j))
+    return Transfer(plan.workload, device.identity.label, device.identity.origin, repeats, tuple(rows))

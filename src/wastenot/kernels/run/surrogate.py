@@ -1,11 +1,12 @@
 """Costs of kernels predicted where they were not measured, from few points of each: the model behind the search.
 
 For every kernel, the logarithms of time and energy at all settings, relative to the default clocks, are one draw from a
-Gaussian process. Its mean and covariance start as those of plausible kernels on plausible GPUs (:mod:`draws
-<wastenot.kernels.calibration.draws>`), and are learnt from all kernels together by expectation maximisation, with the start
-as a conjugate prior: so a kernel with one point profits from what others showed of the card, and a kernel with none has
-the spread of the population. A Gaussian process gives errors that can be trusted where a fit of parameters cannot: with
-three points of a kernel two explanations may fit, and a fit knows only the one that it found.
+Gaussian process. Its mean and covariance start as those of plausible kernels on plausible GPUs, drawn from the priors that
+calibration starts from, each kernel on a GPU of its own: together they say what a plausible kernel does at 1,000 MHz if it
+lost nothing at 1,500 MHz. Both are learnt from all kernels together by expectation maximisation, with the start as a
+conjugate prior: so a kernel with one point profits from what others showed of the card, and a kernel with none has the
+spread of the population. A Gaussian process gives errors that can be trusted where a fit of parameters cannot: with three
+points of a kernel two explanations may fit, and a fit knows only the one that it found.
 
 Nothing here depends on the order of the kernels, except for rounding.
 """
@@ -13,13 +14,16 @@ Nothing here depends on the order of the kernels, except for rounding.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wastenot.core.arrays import FloatArray
 from wastenot.core.blas import single_threaded
-from wastenot.kernels.calibration.draws import draw_log_costs
+from wastenot.devices.simulated import model
+from wastenot.devices.simulated.model import DeviceParameters
+from wastenot.kernels.calibration.fit import POWER_MEAN, POWER_SD, power_kernels, time_kernels, time_prior, with_time
 
 _ROUNDS = 4  # of expectation maximisation; more change little
 _PRIOR_KERNELS = 10.0  # how many kernels the prior covariance counts as
@@ -160,3 +164,70 @@ def _noise(
     usual = _USUAL_POINTS * _USUAL_NOISE**2
     overall = np.maximum((sums.sum(axis=0) + usual) / (points.sum(axis=0) + _USUAL_POINTS), _LEAST_NOISE**2)
     return np.asarray((_PRIOR_POINTS * overall + sums) / (_PRIOR_POINTS + points))
+
+
+_GPUS, _KERNELS_OF_EACH = 48, 40
+_VOLTAGES = 9
+_KNEE = (0.2, 0.85)  # of the highest core clock, below which the voltage stays
+_VOLTAGE_RANGE = (0.15, 0.7)  # by how much the highest voltage exceeds the lowest
+_BENDS = (0.8, 1.8)  # exponent of the rise above the knee
+_BASE, _BASE_SD = 0.3, 0.5  # power that no clock changes, in the highest memory state: median, and sd of the logarithm
+_LEAKAGE, _LEAKAGE_SD = 0.03, 1.0
+_BYTE_ENERGY_SD = 0.3
+
+
+@lru_cache(maxsize=8)
+def draw_log_costs(core_mhz: tuple[float, ...], memory_mhz: tuple[float, ...]) -> tuple[FloatArray, FloatArray]:
+    """Logarithms of time and energy of drawn kernels, in units of their own; always the same draws for the same clocks.
+
+    Args:
+        core_mhz: core clocks in effect.
+        memory_mhz: memory clocks in effect.
+
+    Returns:
+        Each of shape (draws, points).
+    """
+    core, memory = np.array(core_mhz), np.array(memory_mhz)
+    states = np.unique(memory)
+    prior = time_prior(len(states))
+    random = np.random.default_rng(0)
+    times, energies = [], []
+    for _ in range(_GPUS):
+        device = _draw_gpu(core, states, random)
+        device_logs = prior.device_mean + prior.device_sd * random.standard_normal(len(prior.device_mean))
+        device = with_time(device, device_logs, float(core.min()))
+        scatter = random.standard_normal((_KERNELS_OF_EACH, len(prior.kernel_mean)))
+        kernels = time_kernels(prior.kernel_mean + prior.kernel_sd * scatter, np.ones(_KERNELS_OF_EACH))
+        time = model.time_s(device, kernels, core, memory)
+        scatter = random.standard_normal((_KERNELS_OF_EACH, len(POWER_MEAN)))
+        kernels = power_kernels(kernels, POWER_MEAN + POWER_SD * scatter, 1.0, time.min(axis=1))
+        power = model.power_w(device, kernels, core, memory, time)
+        times.append(np.log(time))
+        energies.append(np.log(time * power))
+    return np.concatenate(times), np.concatenate(energies)
+
+
+def _draw_gpu(core_mhz: FloatArray, states_mhz: FloatArray, random: np.random.Generator) -> DeviceParameters:
+    """A GPU whose power is drawn, in units of a typical kernel's; what times depend on is left to the caller."""
+    highest = float(core_mhz.max())
+    clocks = np.unique(np.linspace(core_mhz.min(), highest, _VOLTAGES))
+    knee, rise = random.uniform(*_KNEE), random.uniform(*_VOLTAGE_RANGE)
+    above = np.clip((clocks / highest - knee) / (1.0 - knee), 0.0, None) ** random.uniform(*_BENDS)
+    base = _BASE * np.exp(_BASE_SD * random.standard_normal()) * (states_mhz / states_mhz[-1]) ** random.uniform()
+    byte_energy = np.append(np.exp(_BYTE_ENERGY_SD * random.standard_normal(len(states_mhz) - 1)), 1.0)
+    voltage = 1.0 + rise * above
+    return DeviceParameters(
+        reference_core_mhz=highest,
+        reference_memory_mhz=float(states_mhz[-1]),
+        memory_states_mhz=tuple(states_mhz.tolist()),
+        bandwidth_factor=(1.0,) * len(states_mhz),
+        core_bandwidth=0.0,
+        core_bandwidth_sharpness=1.0,
+        overlap_exponent=1.0,
+        core_floor_mhz=0.0,
+        voltage_clocks_mhz=tuple(clocks.tolist()),
+        voltage_ratio=tuple((voltage / voltage[0]).tolist()),
+        base_w=tuple(base.tolist()),
+        leakage_w=float(_LEAKAGE * np.exp(_LEAKAGE_SD * random.standard_normal())),
+        byte_energy_factor=tuple(byte_energy.tolist()),
+    )

@@ -42,11 +42,9 @@ def shortfall(profile: Profile) -> str:
     return "made from the readings collected so far" + (f"; stopped early: {profile.stopped}" if profile.stopped else "")
 
 
-def unit_word(profile: Profile, number_of: int = 1) -> str:
+def unit_word(profile: Profile) -> str:
     """``execution``, or ``group of 5 executions`` if a single one is too short."""
-    if profile.group == 1:
-        return "execution" if number_of == 1 else "executions"
-    return f"{'group' if number_of == 1 else 'groups'} of {profile.group} executions"
+    return "execution" if profile.group == 1 else f"group of {profile.group} executions"
 
 
 def subtitle(profile: Profile) -> str:

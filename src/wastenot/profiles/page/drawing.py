@@ -19,6 +19,7 @@ FIT_COLOR = "#e08a00"
 # Total power is blue everywhere; components take the other categories of the theme, in the order of the device's channels.
 _COLORS = ("#2f6fde", "#e08a00", "#0f9b8e", "#b04bb8", "#d6483b", "#8a9a00", "#7c5cff")
 MOST_POINTS = 2400
+_DEGREE = 4  # of a trend
 _MARGIN = 0.07  # of a run's time, shown before and after it
 
 
@@ -72,11 +73,11 @@ def _every_nth_run(run: IndexArray, fraction: float) -> FloatArray:
     return np.asarray(np.floor((run + 1) * fraction) > np.floor(run * fraction))
 
 
-def polynomial_trend(x: FloatArray, power_w: FloatArray, at: FloatArray, degree: int = 4) -> FloatArray | None:
-    """A polynomial fitted to readings (FinGraV §V-B), evaluated at ``at``; ``None`` if there are too few."""
-    if len(x) <= 2 * degree:
+def polynomial_trend(x: FloatArray, power_w: FloatArray, at: FloatArray) -> FloatArray | None:
+    """A polynomial of degree 4 fitted to readings (FinGraV §V-B), evaluated at ``at``; ``None`` if there are too few."""
+    if len(x) <= 2 * _DEGREE:
         return None
-    return np.asarray(np.polynomial.Polynomial.fit(x, power_w, degree)(at))
+    return np.asarray(np.polynomial.Polynomial.fit(x, power_w, _DEGREE)(at))
 
 
 def point_style(rows: int, largest: int) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The report of power profiles: one in full, or several side by side, as an HTML page and as figure files."""
+"""The report of power profiles, one in full or several side by side: what they say in ten seconds, page, figures."""
 
 from __future__ import annotations
 
@@ -6,21 +6,90 @@ from collections.abc import Sequence
 
 from wastenot.core.errors import BadInputError
 from wastenot.core.origin import Origin
+from wastenot.devices.instrument import TOTAL
 from wastenot.pages.figure import Figure
+from wastenot.pages.formatting import change, percent, quantity
 from wastenot.pages.page import Page
+from wastenot.pages.panel import Line, Panel, Tone
 from wastenot.profiles.page.comparison_figures import components_figure, contexts_figure, shapes_figure
 from wastenot.profiles.page.description import (
+    describe_sensors,
+    difference,
+    energy_text,
+    facts,
     profiles_table,
     shortfall,
     state_table,
+    steady,
     subject,
     subtitle,
+    unit_word,
+    watts,
 )
 from wastenot.profiles.page.inside_figure import inside_figure
 from wastenot.profiles.page.method_figure import method_figure
 from wastenot.profiles.page.run_figure import run_figure
-from wastenot.profiles.page.story import story_of
-from wastenot.profiles.result import Profile
+from wastenot.profiles.result import Profile, State
+
+_COUNTER = "energy counter"
+
+
+def story_of(profiles: Sequence[Profile]) -> tuple[Tone, str, str, tuple[Panel, ...]]:
+    """How sure the numbers are, the headline, its verdict, and panels."""
+    if len(profiles) > 1:
+        return _story_of_several(profiles)
+    (profile,) = profiles
+    inside = steady(profile).channels.get(TOTAL)
+    where = f"right {subject(profile).removeprefix(profile.kernel).strip()}" if profile.before else "at steady power"
+    effect = f"{profile.kernel} takes {quantity(steady(profile).time_s, 's')} {where}"
+    if inside is not None:
+        effect = f"{profile.kernel} draws {watts(inside.mean_w, inside.mean_error_w)} {where}"
+    verdict = "no energy counter was there to check it against"
+    if profile.counter is not None:
+        verdict = f"the {_COUNTER} agrees to {percent(abs(profile.counter.difference))}"
+    if not profile.complete:
+        verdict = f"incomplete, so take it with care; {verdict}"
+    shown = {state.unit: state for state in profile.states}
+    panels = [_state_panel(profile, state) for state in reversed(shown.values())]
+    return "promised" if profile.complete else "undecided", effect, verdict, (*panels, _basis(profile))
+
+
+def _story_of_several(profiles: Sequence[Profile]) -> tuple[Tone, str, str, tuple[Panel, ...]]:
+    complete = all(profile.complete for profile in profiles)
+    powers = [(steady(profile).channels[TOTAL].mean_w, profile) for profile in profiles if TOTAL in steady(profile).channels]
+    effect = f"{len(profiles)} power profiles side by side"
+    if len(powers) > 1:
+        (low_w, low), (high_w, high) = min(powers, key=lambda pair: pair[0]), max(powers, key=lambda pair: pair[0])
+        effect = f"From {low_w:.0f} W ({subject(low)}) to {high_w:.0f} W ({subject(high)})"
+    verdict = f"mean power of an execution at steady power, or after others, of {len(profiles)} profiles"
+    return "promised" if complete else "undecided", effect, verdict, ()
+
+
+def _state_panel(profile: Profile, state: State) -> Panel:
+    names = [other.name for other in profile.states if other.unit == state.unit]
+    inside, word = state.channels.get(TOTAL), unit_word(profile)
+    title = {"SSP": "At steady power (SSP)", "SSE": "First at full speed (SSE)"}.get(names[0], names[0].capitalize())
+    title = title if len(names) == 1 else f"At full speed and steady power ({' = '.join(names)})"
+    lines = []
+    last = state is profile.states[-1]
+    if inside is not None and not last:
+        lines.append(Line("Power", watts(inside.mean_w, inside.mean_error_w)))
+    moved = difference(profile)
+    if last and moved is not None and len({each.unit for each in profile.states}) > 1:
+        lines.append(Line("Power against SSE", change(moved, 1)))
+    article = "an" if profile.group == 1 else "a"
+    text = f"{article} {word}, {quantity(state.time_s, 's')} long: number {state.unit} of a run."
+    return Panel(title, energy_text(state), text, lines=tuple(lines))
+
+
+def _basis(profile: Profile) -> Panel:
+    counter = profile.counter
+    text = f"of which {profile.golden_runs:,} have nearly the same execution time."
+    lines = [Line(name.capitalize(), what) for name, what in facts(profile) if name == "timestamps"]
+    if counter is not None:
+        lines.append(Line(_COUNTER.capitalize(), f"{watts(counter.counter_w)} over {quantity(counter.seconds, 's', 3)}"))
+    lines += [Line("Sensor", what) for what in describe_sensors(profile)]
+    return Panel("What this rests on", f"{profile.runs:,} runs", text, lines=tuple(lines))
 
 
 def profile_page(profiles: Sequence[Profile], *, relative: bool = False) -> Page:

@@ -1,16 +1,104 @@
-"""The page of what natural clocks say, as HTML and as figure files."""
+"""The page of what natural clocks say: in ten seconds what a cap would save, which one and why; figures; tables."""
 
 from __future__ import annotations
 
-from wastenot.kernels.natural.overview import NaturalOverview
-from wastenot.kernels.natural.page.curve_figures import curves_figure, loss_figure, subtitle
-from wastenot.kernels.natural.page.joules_figure import joules_figure
-from wastenot.kernels.natural.page.story import story_of
+from wastenot.core.setting import Setting
+from wastenot.core.vendors import commands, undo_commands
+from wastenot.kernels.natural.overview import BOUNDS, CapPlan, Loss, NaturalOverview
+from wastenot.kernels.natural.page.figures import curves_figure, joules_figure, loss_figure, subtitle, wake_figure
 from wastenot.kernels.natural.page.summary import forecast_table, kernels_table, plans_table
-from wastenot.kernels.natural.page.wake_figure import wake_figure
 from wastenot.pages.figure import Figure
-from wastenot.pages.formatting import quantity
+from wastenot.pages.formatting import SPACE, change, changes, percent, quantity
 from wastenot.pages.page import Page
+from wastenot.pages.panel import Line, Panel
+
+_SAVES = 5e-5  # of the energy, below which a plan is shown to save nothing
+
+
+def story_of(overview: NaturalOverview) -> tuple[str, str, tuple[Panel, ...]]:
+    """The headline, how sure it is, and three panels: one cap for all, a cap for each kernel, and what both rest on."""
+    one, each = _plans(overview, "iteration"), _plans(overview, "kernel")
+    limit = f"{percent(BOUNDS[1], 0)} slower"
+    best = next((plan for plan in (*one[:1], *each[:1]) if _saves(plan)), None)
+    if best is None:
+        effect = f"No cap within the clocks seen would save energy at most {limit}"
+    else:
+        what = "A cap for each kernel" if best.cap_mhz is None else f"One cap of {_mhz(best.cap_mhz)}"
+        effect = f"{what} would save {percent(-best.energy_change)} of the energy, {_pace(best.time_change)}"
+    verdict = "expected from clocks that the GPU went through by itself; none was set, so nothing has confirmed it yet"
+    return effect, verdict, (_one_cap(overview, one), _own_caps(each), _basis(overview))
+
+
+def _plans(overview: NaturalOverview, granularity: str) -> list[CapPlan]:
+    """Those that may take longer, the strictest first."""
+    return [plan for plan in overview.plans if plan.granularity == granularity and plan.max_slowdown > 0.0]
+
+
+def _one_cap(overview: NaturalOverview, plans: list[CapPlan]) -> Panel:
+    title = "One cap for everything"
+    shown = next((plan for plan in plans if plan.cap_mhz is not None and _saves(plan)), None)
+    if shown is None or shown.cap_mhz is None:
+        return Panel(title, "none helps", "within the clocks seen.")
+    run = commands(overview.device, Setting(core_mhz=shown.cap_mhz))
+    lines = [Line("Expected", f"{_intervals(shown)} (95{SPACE}%)")]
+    lines += [
+        Line(f"At most {percent(plan.max_slowdown, 0)} slower", f"{_mhz(plan.cap_mhz)}, energy {change(plan.energy_change)}")
+        for plan in plans
+        if plan is not shown and plan.cap_mhz is not None
+    ]
+    return Panel(
+        title, _mhz(shown.cap_mhz), f"is at most {percent(shown.max_slowdown, 0)} slower, and root can set it today:",
+        commands=run, undo=undo_commands(run), lines=tuple(lines),
+    )  # fmt: skip
+
+
+def _own_caps(plans: list[CapPlan]) -> Panel:
+    title = "A cap for each kernel"
+    if not any(map(_saves, plans)):
+        return Panel(title, "saves no more", "within the clocks seen.")
+    first, *others = plans
+    lines = [Line("Expected", f"{_intervals(first)} (95{SPACE}%)")]
+    lines += [
+        Line(f"At most {percent(plan.max_slowdown, 0)} slower", f"energy {change(plan.energy_change)}") for plan in others
+    ]
+    return Panel(
+        title, f"{percent(-first.energy_change)} saved", f"at most {percent(first.max_slowdown, 0)} slower.",
+        lines=tuple(lines), note="Takes switching between kernels as free; today's drivers need milliseconds for it.",
+    )  # fmt: skip
+
+
+def _basis(overview: NaturalOverview) -> Panel:
+    low, high = min(each.low_mhz for each in overview.kernels), max(each.high_mhz for each in overview.kernels)
+    shares: dict[Loss, float] = {"nothing": 0.0, "all": 0.0}
+    for kernel in overview.kernels:
+        shares[kernel.loses] = shares.get(kernel.loses, 0.0) + kernel.energy_share
+    lines = [
+        Line("Kernels that lose next to nothing at a lower clock", f"{percent(shares['nothing'], 0)} of the energy"),
+        Line("Kernels that lose nearly all of it", f"{percent(shares['all'], 0)} of the energy"),
+    ]
+    predicted = overview.forecast
+    if predicted is not None:
+        text = f"energy {changes(predicted.energy_change.central_95)} (forecast, 95{SPACE}%)"
+        lines.append(Line(f"Any core clock, at most {percent(predicted.max_slowdown, 0)} slower", text))
+    seen = f"of {len(overview.kernels)} kernels at {low:.0f} to {_mhz(high)}; no clock was set."
+    return Panel("What this rests on", f"{quantity(overview.seconds, 's', 3)} of device time", seen, lines=tuple(lines))
+
+
+def _saves(plan: CapPlan) -> bool:
+    return plan.energy_change < -_SAVES
+
+
+def _mhz(clock: float | None) -> str:
+    return "no cap" if clock is None else f"{clock:.0f}{SPACE}MHz"
+
+
+def _pace(time_change: float) -> str:
+    return f"{percent(abs(time_change))} {'slower' if time_change >= 0.0 else 'faster'}"
+
+
+def _intervals(plan: CapPlan) -> str:
+    parts = (("energy", plan.energy_change_interval), ("time", plan.time_change_interval))
+    return ", ".join(f"{name} {changes(interval)}" for name, interval in parts if interval is not None)
 
 
 def natural_figures(overview: NaturalOverview) -> tuple[Figure, ...]:

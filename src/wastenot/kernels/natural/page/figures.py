@@ -1,4 +1,4 @@
-"""Time, power and energy of kernels by clock, and how much of a lower clock each kernel loses."""
+"""What natural clocks show: time, power and energy by clock, what kernels lose, where joules go, clocks after heavy work."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from wastenot.core.setting import format_mhz
+from wastenot.core.wording import counted
 from wastenot.kernels.natural.curves import KernelCurve
-from wastenot.kernels.natural.overview import KernelAtNaturalClocks, Loss, NaturalOverview
+from wastenot.kernels.natural.overview import KernelAtNaturalClocks, Loss, NaturalOverview, Wake
 from wastenot.pages.figure import (
     Figure,
     inline,
@@ -18,7 +20,7 @@ from wastenot.pages.figure import (
     specification_of,
     tooltips,
 )
-from wastenot.pages.formatting import change, percent, quantity, shortened
+from wastenot.pages.formatting import change, fraction_of_whole, percent, quantity, shortened
 from wastenot.pages.optional_imports import load
 
 LOSS_NAMES: dict[Loss, str] = {
@@ -175,3 +177,128 @@ def colors_of(names: Sequence[str]) -> dict[str, str]:
     """A colour for each name."""
     palette = ("#2f6fde", "#e08a00", "#0f9b8e", "#b04bb8", "#d6483b", "#7a8699", "#7c5cff", "#8a9a00")
     return {name: palette[index % len(palette)] for index, name in enumerate(names)}
+
+
+_MOST_BARS = 40
+_JOULES_WIDTH, _JOULES_STEP = 560, 19
+_KEPT, _SAVED = "used with the plan", "saved by it"
+_COLORS = {_KEPT: "#2f6fde", _SAVED: "#0f9b8e"}
+
+
+def joules_figure(overview: NaturalOverview) -> Figure:
+    """A bar for each kernel: the energy of all its calls in an iteration, and what the plan of caps saves of it."""
+    plan = overview.plan
+    lines = []
+    for row in plan.assignments:
+        used = row.count * row.energy_j
+        lines.append((row.kernel, used / (1.0 + row.energy_change), used, row.core_mhz, row.energy_change, row.time_change))
+    lines.sort(key=lambda line: -line[1])
+    rest = lines[_MOST_BARS:]
+    if rest:
+        before, used = sum(line[1] for line in rest), sum(line[2] for line in rest)
+        lines = [*lines[:_MOST_BARS], (counted(len(rest), "other kernel"), before, used, None, used / before - 1.0, 0.0)]
+    whole = sum(line[1] for line in lines)
+    values: list[dict[str, object]] = []
+    for index, (name, before, used, mhz, energy, time) in enumerate(lines):
+        tip = {
+            "index": index,
+            "kernel": name,
+            "cap": "none" if mhz is None else f"{format_mhz(mhz)} MHz",
+            "tip": f"{quantity(before, 'J')} → {quantity(used, 'J')} ({change(energy, 1)}), time {change(time, 1)}",
+        }
+        text = f"{fraction_of_whole(before / whole)}" + ("" if mhz is None else f", cap {mhz:.0f} MHz: {change(energy, 1)}")
+        short = text.replace("cap ", "")
+        kept = {"part": _KEPT, "order": 0, "joules": min(used, before), "end": before, "text": text, "short": short}
+        saved = {"part": _SAVED, "order": 1, "joules": max(0.0, before - used), "end": before, "text": "", "short": ""}
+        values += [{**tip, **kept}, {**tip, **saved}]
+    allowed = plan.objective.max_slowdown or 0.0
+    note = (
+        "All calls of each kernel in one iteration at the default clocks, kernel by kernel, and what caps within the clocks "
+        f"seen would save at {percent(allowed, 0)} slowdown: a plan, no clock was set. Beside each bar: its share of the "
+        "energy, its cap, and what that changes."
+    )
+    names = [shortened(line[0], 36) for line in lines]
+    return Figure(
+        "natural-joules",
+        "Where the joules go",
+        subtitle(overview),
+        note,
+        specification_of(_joules_chart(values, names, lines[0][1])),
+    )
+
+
+def _joules_chart(values: Sequence[dict[str, object]], names: Sequence[str], largest_j: float) -> Any:
+    """A bar for each kernel, with its name and text beside it."""
+    alt = load("altair")
+    y = alt.Y("index:O", title=None, axis=name_axis(names, _NAME_WIDTH))
+    scale = alt.Scale(domain=[0.0, 1.55 * largest_j], nice=False)
+    chart = alt.Chart(inline(values))
+    bars = chart.mark_bar(height=12).encode(
+        x=alt.X("joules:Q", title="energy of one iteration, J", scale=scale, stack="zero", axis=alt.Axis(tickCount=6)),
+        y=y,
+        color=series_color("part:N", _COLORS),
+        order=alt.Order("order:Q"),
+        tooltip=tooltips({"kernel:N": "kernel", "cap:N": "cap", "tip:N": "energy"}),
+    )
+    text = chart.mark_text(style="small-label", align="left", dx=5)
+    text = text.encode(x=alt.X("end:Q", scale=scale), y=y, text=alt.Text("text:N"))
+    return layered(bars, text).properties(width=_JOULES_WIDTH, height=alt.Step(_JOULES_STEP))
+
+
+_BIN_S, _LONGEST_S = 0.004, 0.2
+_MOST_KERNELS = 6
+_MOST_POINTS = 1500
+_WAKE_WIDTH, _WAKE_HEIGHT = 900, 280
+
+
+def wake_figure(overview: NaturalOverview) -> Figure:
+    """The clock by the time since products ended, while other kernels run."""
+    title, stem = "The clock after products have ended", "natural-wake"
+    wakes = [each for each in overview.wakes if len(each.since_s) and np.ptp(each.core_mhz) > 0.0][:_MOST_KERNELS]
+    if not wakes:
+        return Figure(stem, title, subtitle(overview), "No kernel was run in the wake of products.", None)
+    note = (
+        "Products bring the power regulator down; it lets the clock rise again only some time after they have ended. What "
+        "runs meanwhile is measured at every clock in between. Points: groups of calls, clocks by counting cycles. Lines: "
+        "medians."
+    )
+    return Figure(stem, title, subtitle(overview), note, specification_of(_wake_chart(wakes)))
+
+
+def _wake_chart(wakes: list[Wake]) -> Any:
+    """Every group of calls as a point, and the medians as a line for each kernel."""
+    alt = load("altair")
+    colors = colors_of([wake.kernel for wake in wakes])
+    color = series_color("kernel:N", colors, columns=_MOST_KERNELS)
+    x = alt.X("ms:Q", title="since the products ended, ms", scale=alt.Scale(domain=[0, 1e3 * _LONGEST_S]))
+    y = alt.Y("ghz:Q", title="SM clock, GHz", scale=alt.Scale(zero=False))
+    points = (
+        alt.Chart(inline(_wake_points(wakes))).mark_circle(size=14, opacity=0.45, clip=True).encode(x=x, y=y, color=color)
+    )
+    lines = (
+        alt.Chart(inline([row for wake in wakes for row in _medians(wake)]))
+        .mark_line(strokeWidth=2.2, clip=True)
+        .encode(x=x, y=y, color=color, tooltip=tooltips({"kernel:N": "kernel", "ms:Q": "ms", "ghz:Q": "GHz"}))
+    )
+    return layered(points, lines).properties(width=_WAKE_WIDTH, height=_WAKE_HEIGHT)
+
+
+def _wake_points(wakes: list[Wake]) -> list[dict[str, object]]:
+    step = max(1, sum(len(wake.since_s) for wake in wakes) // _MOST_POINTS)
+    return [
+        {"kernel": wake.kernel, "ms": 1e3 * since, "ghz": mhz / 1e3}
+        for wake in wakes
+        for since, mhz in zip(wake.since_s[::step].tolist(), wake.core_mhz[::step].tolist(), strict=True)
+    ]
+
+
+def _medians(wake: Wake) -> list[dict[str, object]]:
+    index = (wake.since_s / _BIN_S).astype(int)
+    return [
+        {
+            "kernel": wake.kernel,
+            "ms": 1e3 * _BIN_S * (number + 0.5),
+            "ghz": float(np.median(wake.core_mhz[index == number])) / 1e3,
+        }
+        for number in np.unique(index).tolist()
+    ]

@@ -1,1 +1,0 @@
-"""Switching latency as tables and a figure."""
