@@ -394,7 +394,8 @@ def _marginal(rows: FloatArray, precision: NDArray[np.floating]) -> FloatArray:
         diagonal = np.diagonal(np.linalg.cholesky(inner), axis1=1, axis2=2)
     except np.linalg.LinAlgError:  # hardly any noise, and shapes alike: a QR factor has the same diagonal, and always exists
         within = np.zeros_like(inner)
-        within[:, :-1, :-1] = np.linalg.cholesky(precision).T
+        size, along = np.linalg.eigh(0.5 * (precision + precision.T))  # of a precision that rounding made indefinite, too
+        within[:, :-1, :-1] = np.sqrt(np.maximum(size, 0.0))[:, None] * along.T
         within[:, -1, -1] = np.sqrt(guard)
         upper = np.linalg.qr(np.concatenate([rows.transpose(0, 2, 1), within], axis=1), mode="r")
         diagonal = np.abs(np.diagonal(upper, axis1=1, axis2=2))
