@@ -25,9 +25,9 @@ from benchmarks.serving_loads import PROFILES
 from benchmarks.verdict import Verdict
 from wastenot.core.arrays import FloatArray
 from wastenot.serving.cluster.classes import COUNT
-from wastenot.serving.cluster.clock_rules import greatest
 from wastenot.serving.cluster.controllers.parking import Parking
 from wastenot.serving.cluster.demand import Demand
+from wastenot.serving.cluster.frontiers import greatest
 from wastenot.serving.cluster.model import (
     Action,
     ChangeTimes,

@@ -27,9 +27,9 @@ import numpy as np
 from benchmarks.kept import DATA, keep
 from benchmarks.serving_loads import PROFILES, TRACES
 from benchmarks.verdict import Verdict
+from testbed.cluster_loads import slot_estimate
 from wastenot.core.arrays import FloatArray
 from wastenot.serving.cluster.classes import CLASSES, COUNT, NAMES
-from wastenot.serving.cluster.oracle import slot_estimate
 from wastenot.serving.cluster.profiles import Profiles
 from wastenot.serving.cluster.runs import RunRecord, record_of, runs_of, simulated
 from wastenot.serving.cluster.scenario import Scenario, parse_scenario

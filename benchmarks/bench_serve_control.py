@@ -25,8 +25,7 @@ from benchmarks.verdict import Verdict
 from testbed.stand_in.fixtures import start_stand_in
 from wastenot.serving.control.control import control, held
 from wastenot.serving.control.instance import Instance, Rules
-from wastenot.serving.control.instance_reading import Heard
-from wastenot.serving.control.sources import DirectSource, followed
+from wastenot.serving.control.sources import DirectSource, Heard, followed
 
 SERVERS, SECONDS = 100, 20.0
 _ENGINE = DATA / "serving" / "llama-8b-sim-h200.json"

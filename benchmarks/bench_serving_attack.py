@@ -31,11 +31,10 @@ from wastenot.core.arrays import FloatArray
 from wastenot.serving.model.capacity import capacity
 from wastenot.serving.model.deadlines import LITERATURE
 from wastenot.serving.model.engine import Engine
-from wastenot.serving.model.lengths import log_normal_lengths
 from wastenot.serving.model.loads import LogNormal
 from wastenot.serving.model.profile_file import read_engine
-from wastenot.serving.model.requests import Requests
-from wastenot.serving.policies.best_fixed import best_fixed, fixed_clocks
+from wastenot.serving.model.requests import Requests, log_normal_lengths
+from wastenot.serving.model.steering import best_fixed, fixed_clocks
 from wastenot.serving.policies.price import Price
 from wastenot.serving.policies.throttle import Throttle
 from wastenot.serving.policies.two_loops import TwoLoops

@@ -23,7 +23,7 @@ import numpy as np
 from benchmarks.verdict import Verdict
 from wastenot.core.wording import counted
 from wastenot.serving.bench.http_streams import Pool
-from wastenot.serving.bench.load_requests import Ask
+from wastenot.serving.bench.loads import Ask
 from wastenot.serving.bench.server import Server
 from wastenot.serving.bench.streams import Stream, answer
 

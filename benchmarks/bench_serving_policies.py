@@ -20,13 +20,11 @@ from benchmarks.kept import DATA, keep
 from benchmarks.serving_loads import SHAPED_S, conversation, engines
 from benchmarks.verdict import Verdict
 from wastenot.serving.model.capacity import Capacity, best_step_tokens, capacity
-from wastenot.serving.model.comparison import PolicyResult, result_of
 from wastenot.serving.model.deadlines import LITERATURE
 from wastenot.serving.model.engine import Engine
-from wastenot.serving.model.lengths import log_normal_lengths
 from wastenot.serving.model.loads import at_rate
-from wastenot.serving.model.requests import Requests
-from wastenot.serving.policies.best_fixed import best_fixed, fixed_clocks
+from wastenot.serving.model.requests import Requests, log_normal_lengths
+from wastenot.serving.model.steering import PolicyResult, best_fixed, fixed_clocks, result_of
 from wastenot.serving.policies.oracle import run_oracle
 from wastenot.serving.policies.price import Price
 from wastenot.serving.policies.throttle import Throttle

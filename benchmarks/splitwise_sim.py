@@ -20,10 +20,10 @@ import time
 from pathlib import Path
 
 from benchmarks.kept import ROOT, keep
+from testbed.cluster_loads import result_of
 from wastenot.serving.cluster.classes import COUNT
 from wastenot.serving.cluster.controllers.fixed import Fixed, Placed
 from wastenot.serving.cluster.model import ChangeTimes, Cluster
-from wastenot.serving.cluster.results import result_of
 from wastenot.serving.cluster.simulation.simulate import simulate_cluster
 from wastenot.serving.model.loads import LogNormal, poisson
 from wastenot.serving.model.profile_file import read_engine

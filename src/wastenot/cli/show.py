@@ -54,8 +54,7 @@ def show(
 def _summary_text(study: str, summary: StudySummary) -> RenderableType:
     from rich.markup import escape
 
-    from wastenot.serving.cli.cluster_runs import cluster_runs_text
-    from wastenot.serving.cli.serving_points import servers_text
+    from wastenot.serving.cli.serving_points import cluster_runs_text, servers_text
     from wastenot.study.plausible import implausible_power
     from wastenot.terminal.tables import Group, plain_table
 

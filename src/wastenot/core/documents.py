@@ -7,12 +7,12 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from wastenot.core.errors import BadInputError
+from wastenot.core.files import read_text
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -66,12 +66,7 @@ def read_document(path: str | os.PathLike[str], model: type[Model], remedy: str)
     Raises:
         BadInputError: the file cannot be read or breaks a rule of the model; names file, line and field.
     """
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise BadInputError(f"{path}: byte {error.start}: is not UTF-8; {remedy}") from error
-    except OSError as error:
-        raise BadInputError(f"{path}: cannot be read: {error.strerror or error}; {remedy}") from error
+    text = read_text(path, remedy)
     return parse_document(text, model, remedy, str(path))
 
 

@@ -61,6 +61,24 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
     write_bytes(path, text.encode("utf-8"))
 
 
+def read_text(path: str | os.PathLike[str], remedy: str) -> str:
+    """The text of a file in UTF-8, with or without a mark at its begin.
+
+    Args:
+        path: of the file.
+        remedy: how to get a good one; ends every error message.
+
+    Raises:
+        BadInputError: it cannot be read, or is not in UTF-8.
+    """
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadInputError(f"{path}: byte {error.start}: is not UTF-8; {remedy}") from error
+    except OSError as error:
+        raise BadInputError(f"{path}: cannot be read: {error.strerror or error}; {remedy}") from error
+
+
 def check_writable(path: str | os.PathLike[str]) -> None:
     """Refuse a file that cannot be written, before long work is done for it.
 

@@ -70,7 +70,7 @@ class Listed(Generic[Item]):
         numeric: whether it holds numbers.
         optional: it is left out where no item has a value.
         text_of: what to show of an item, where its value alone does not say it.
-        unknown: stands for an unknown value.
+        unknown: stands for an unknown value, or what to show of an item that has none.
     """
 
     title: str
@@ -79,12 +79,14 @@ class Listed(Generic[Item]):
     numeric: bool = True
     optional: bool = False
     text_of: Callable[[Item], str] | None = None
-    unknown: str = "–"
+    unknown: str | Callable[[Item], str] = "–"
 
     def shown(self, item: Item) -> str:
         """What is shown of an item."""
         value = self.value(item)
-        return self.unknown if value is None else self.text(value) if self.text_of is None else self.text_of(item)
+        if value is None:
+            return self.unknown if isinstance(self.unknown, str) else self.unknown(item)
+        return self.text(value) if self.text_of is None else self.text_of(item)
 
 
 def listing(

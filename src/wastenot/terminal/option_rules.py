@@ -120,6 +120,24 @@ def _of_an_engine(found: Values) -> str | None:
     return f"with {source}, an engine, which is simulated once" if source and not source.endswith(".toml") else None
 
 
+def _shown(found: Values) -> str | None:
+    """A profile of an engine that is shown is made of nothing."""
+    what = _each(found.get("what"))
+    return "on a profile that is shown" if len(what) == 1 and what[0].endswith(".json") else None
+
+
+def _not_of_tables(found: Values) -> str | None:
+    """Options that say what is made of tables of steps."""
+    tables = all(each.endswith(".csv") for each in _each(found.get("what")))
+    return _shown(found) or (None if tables else "on kernels that are measured")
+
+
+def _not_of_kernels(found: Values) -> str | None:
+    """Options that say how kernels of steps are measured."""
+    tables = all(each.endswith(".csv") for each in _each(found.get("what")))
+    return _shown(found) or ("on tables of steps" if tables else None)
+
+
 def _quiet_without_file(found: Values) -> str | None:
     return "with --quiet and without --csv: nothing is shown or written" if found["quiet"] and found["csv"] is None else None
 
@@ -133,6 +151,8 @@ _PLANNING = (
     not_with("confidence", "as_measured"),
 )
 _OF_AN_ENGINE = "trace load rate first gpus step_tokens switch_time ttft tbt e2e share length_error seed lenient"
+_OF_TABLES_OF_STEPS = "model as_measured core most_context cache_tokens step_tokens idle_power switch_time"
+_OF_KERNELS_OF_STEPS = "degrees clocks curves study memory seed allow_clock_control restore_clocks"
 
 RULES: dict[str, tuple[Rule, ...]] = {
     "kernel sweep": (
@@ -194,6 +214,12 @@ RULES: dict[str, tuple[Rule, ...]] = {
         not_with("prompt_tokens output_tokens spread", "trace"),
         needs("lenient", "trace"),
     ),
+    "serve profile": (
+        Rule(("device",), _shown),
+        Rule(tuple(_OF_TABLES_OF_STEPS.split()), _not_of_tables),
+        Rule(tuple(_OF_KERNELS_OF_STEPS.split()), _not_of_kernels),
+    ),
+    "serve recommend": (needs("gpu_hour", "unit", "money"), needs("context", "clocks")),
     "serve simulate": (
         not_with("processes", "ray"),
         Rule(tuple(_OF_AN_ENGINE.split()), _of_a_scenario),

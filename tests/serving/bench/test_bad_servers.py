@@ -9,11 +9,11 @@ import pytest
 
 from testbed.stand_in_server import Behaviour, StandIn, virtual_server
 from wastenot.core.errors import BadInputError, ServerError
-from wastenot.serving.bench.load_requests import Ask, Lengths, asks_of_lengths
+from wastenot.serving.bench.loads import Ask, Lengths, Prompts, asks_of_lengths
 from wastenot.serving.bench.loops import Steady
-from wastenot.serving.bench.measured_point import MeasuredPoint
-from wastenot.serving.bench.point import Target, find, measure_point
-from wastenot.serving.bench.prompts import Prompts
+from wastenot.serving.bench.point import find, measure_point
+from wastenot.serving.bench.server import Target
+from wastenot.serving.bench.steady_state import MeasuredPoint
 
 SHORT = Steady(least_s=1.0, most_s=60.0)
 
@@ -209,7 +209,7 @@ def test_streams_that_break_off() -> None:
 
 
 def test_a_server_that_runs_fewer_than_wanted_is_unstable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wastenot.serving.bench.caveats.LEAST_STEADY_S", 2.0)
+    monkeypatch.setattr("wastenot.serving.bench.steady_state.LEAST_STEADY_S", 2.0)
     with virtual_server(Behaviour(most_running=3)) as server:
         point = measure_point(Target(server.url), load, 6, steady=Steady(least_s=2.5))
         assert point.mean_running == pytest.approx(3.0, abs=0.3)
@@ -255,7 +255,7 @@ def test_a_server_that_is_busy_before_is_noticed(monkeypatch: pytest.MonkeyPatch
 
 
 def test_requests_that_come_faster_than_they_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wastenot.serving.bench.caveats.LEAST_STEADY_S", 0.5)
+    monkeypatch.setattr("wastenot.serving.bench.steady_state.LEAST_STEADY_S", 0.5)
     monkeypatch.setattr("wastenot.serving.bench.loops._LEAST_DRAIN_S", 0.5)
     with virtual_server(Behaviour(most_running=1)) as server:
 

@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 
 from wastenot.core.errors import BadInputError
-from wastenot.serving.bench.load_requests import Lengths, asks_of_lengths, read_asks
-from wastenot.serving.bench.loads import load_of_file, load_of_trace
-from wastenot.serving.bench.open_files import open_files
-from wastenot.serving.bench.prompts import Prompts
+from wastenot.serving.bench.http_streams import open_files
+from wastenot.serving.bench.loads import Lengths, Prompts, asks_of_lengths, load_of_file, load_of_trace, read_asks
 from wastenot.serving.model.requests import Requests
 
 

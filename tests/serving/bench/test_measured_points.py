@@ -7,11 +7,11 @@ import pytest
 
 from testbed.stand_in_server import Behaviour, StandIn, virtual_server
 from wastenot.core.errors import BadInputError
-from wastenot.serving.bench.load_requests import Ask, Lengths, asks_of_lengths
+from wastenot.serving.bench.loads import Ask, Lengths, Prompts, asks_of_lengths
 from wastenot.serving.bench.loops import Steady
-from wastenot.serving.bench.measured_point import MeasuredPoint
-from wastenot.serving.bench.point import Target, measure_point
-from wastenot.serving.bench.prompts import Prompts
+from wastenot.serving.bench.point import measure_point
+from wastenot.serving.bench.server import Target
+from wastenot.serving.bench.steady_state import MeasuredPoint
 
 SHORT = Steady(least_s=1.0, most_s=5.0)
 

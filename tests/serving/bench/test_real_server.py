@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from testbed.tiny_server import tiny_server
-from wastenot.serving.bench.load_requests import Ask, Lengths, asks_of_lengths
+from wastenot.serving.bench.loads import Ask, Lengths, Prompts, asks_of_lengths
 from wastenot.serving.bench.loops import Steady
-from wastenot.serving.bench.measured_point import MeasuredPoint
-from wastenot.serving.bench.point import Target, find, measure_point
-from wastenot.serving.bench.prompts import Prompts
+from wastenot.serving.bench.point import find, measure_point
+from wastenot.serving.bench.server import Target
+from wastenot.serving.bench.steady_state import MeasuredPoint
 
 pytestmark = pytest.mark.slow  # a server of transformers; what is asked of servers is tested on stand-ins
 

@@ -12,7 +12,7 @@ import pytest
 import wastenot as wn
 from testbed.stand_in_meter import DCGM, ENERGY, served
 from wastenot.core.errors import BadInputError
-from wastenot.serving.bench.remote_meter import _Readings, gpu_series, open_meter
+from wastenot.serving.bench.remote_meter import _Readings, chosen_series, gpu_series, open_meter
 
 
 def counter(power_w, step_s, begin_mj=1e9):
@@ -94,7 +94,7 @@ def test_what_cannot_be_a_meter_is_refused_in_one_line():
     with served(lambda: (ENERGY + twice).format(energy=1)) as url:
         with pytest.raises(BadInputError, match=r"several GPUs of .* have this number; give the UUID: GPU-a, GPU-c"):
             open_meter(url, ["0"])
-        assert [each.key for each in open_meter(url, ["GPU-c", "GPU-b"]).series] == ["GPU-c", "GPU-b"]
+        assert [each.key for each in chosen_series(url, ["GPU-c", "GPU-b"])[1]] == ["GPU-c", "GPU-b"]
     with socket.create_server(("127.0.0.1", 0)) as raw:
 
         def greet():

@@ -6,9 +6,8 @@ import pytest
 
 import wastenot as wn
 from testbed.stand_in_server import Behaviour, virtual_server
-from wastenot.serving.bench import caveats
-from wastenot.serving.bench.load_requests import Lengths
-from wastenot.serving.bench.loads import load_of_lengths
+from wastenot.serving.bench import steady_state
+from wastenot.serving.bench.loads import Lengths, load_of_lengths
 from wastenot.serving.tables.store import ServingStore
 
 LOAD = load_of_lengths(Lengths(20.0), Lengths(20.0))
@@ -16,7 +15,7 @@ LOAD = load_of_lengths(Lengths(20.0), Lengths(20.0))
 
 @pytest.fixture
 def server(monkeypatch):
-    monkeypatch.setattr(caveats, "LEAST_STEADY_S", 0.5)
+    monkeypatch.setattr(steady_state, "LEAST_STEADY_S", 0.5)
     with virtual_server(Behaviour(ttft_s=0.01, gap_s=0.01)) as running:
         yield running
 

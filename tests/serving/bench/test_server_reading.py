@@ -5,9 +5,7 @@ import math
 import pytest
 
 from wastenot.core.errors import ServerError
-from wastenot.serving.bench.latency_counts import LatencyCounts, counts_of
-from wastenot.serving.bench.metric_samples import samples
-from wastenot.serving.bench.server_reading import reading_of_page
+from wastenot.serving.bench.server_metrics import LatencyCounts, counts_of, reading_of_page, samples
 
 PAGE = """# HELP vllm:num_requests_running Number of requests in model execution batches.
 vllm:num_requests_running{engine="0",model_name="a, \\"b\\"} c"} 12.0

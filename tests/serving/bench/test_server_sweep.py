@@ -12,13 +12,12 @@ import pytest
 from wastenot.core.errors import ClocksRefusedError, ServerError
 from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.open import open_device
-from wastenot.serving.bench.energy import EnergyUsed, LocalMeter
+from wastenot.serving.bench.energy import EnergyUsed, local_meter
 from wastenot.serving.bench.measure import Served, sweep_server, wanted_points
-from wastenot.serving.bench.measured_point import MeasuredPoint
 from wastenot.serving.bench.server import Server
+from wastenot.serving.bench.steady_state import MeasuredPoint
 from wastenot.serving.tables.records import Percentiles
-from wastenot.serving.tables.rows import WantedPoint
-from wastenot.serving.tables.store import ServingStore
+from wastenot.serving.tables.store import ServingStore, WantedPoint
 from wastenot.study.store import open_study
 
 URL = "http://localhost:8000"
@@ -150,7 +149,7 @@ def gpu():
 def test_energy_is_what_the_meter_says_of_the_steady_state_and_marked_as_simulated(store, gpu):
     gpu.time.sleep(0.5)  # the gauge shows nothing at first
     idle_w = gpu.sensors.power_w()
-    (point,) = sweep(wanted_points([4]), FakeServer(0.8), store, meter=LocalMeter((gpu,))).points
+    (point,) = sweep(wanted_points([4]), FakeServer(0.8), store, meter=local_meter((gpu,))).points
     assert point.evidence == "simulated" and point.power_w == pytest.approx(idle_w, rel=0.2)
     assert point.energy_per_token_j == pytest.approx(point.power_w * point.steady_s / 4000, rel=1e-9)
     assert point.energy_per_token_se_j is not None and point.is_stable

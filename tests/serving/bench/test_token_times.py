@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import given, strategies as st
 
-from wastenot.serving.bench.token_times import token_times, tokens_of_chunks
+from wastenot.serving.bench.chunks import token_times, tokens_of_chunks
 
 
 def test_a_gap_that_ends_in_several_tokens_is_divided_evenly() -> None:

@@ -16,7 +16,7 @@ from testbed.stand_in_meter import ENERGY, served
 from testbed.stand_in_server import Behaviour, stand_in_server, virtual_server
 from wastenot.core.errors import DeviceError
 from wastenot.meters import devices, sampler
-from wastenot.serving.bench import caveats, loops
+from wastenot.serving.bench import loops, steady_state
 from wastenot.serving.tables.store import ServingStore
 from wastenot.study.store import open_study
 
@@ -25,9 +25,9 @@ QUICK = ("--steady", "0.8s", "--output-tokens", "20", "--prompt-tokens", "20")
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    monkeypatch.setattr(caveats, "LEAST_STEADY_S", 0.5)
+    monkeypatch.setattr(steady_state, "LEAST_STEADY_S", 0.5)
     # On a loaded machine answers come late, and fewer requests run at a time.
-    monkeypatch.setattr(caveats, "LEAST_FILL", 0.4)
+    monkeypatch.setattr(steady_state, "LEAST_FILL", 0.4)
 
 
 @pytest.fixture

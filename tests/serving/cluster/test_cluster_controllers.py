@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from testbed.cluster_loads import ClusterResult, result_of
 from wastenot.core.arrays import FloatArray
 from wastenot.serving.cluster.best_static import best_static
 from wastenot.serving.cluster.controllers.dynamo import Dynamo
@@ -14,9 +15,8 @@ from wastenot.serving.cluster.demand import Demand
 from wastenot.serving.cluster.model import Assign, Cluster, Controller, InstanceState, Park, Reshard, Start, Stop, Wake
 from wastenot.serving.cluster.oracle import step_bound
 from wastenot.serving.cluster.profiles import Profiles
-from wastenot.serving.cluster.results import ClusterResult, result_of
+from wastenot.serving.cluster.results import Work
 from wastenot.serving.cluster.simulation.simulate import simulate_cluster
-from wastenot.serving.cluster.work import Work
 from wastenot.serving.model.loads import LogNormal, poisson
 from wastenot.serving.model.requests import Requests
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wastenot.serving.cluster.clock_rules import decode_s, rule_at
-from wastenot.serving.cluster.frontiers import InstanceFrontier
-from wastenot.serving.cluster.ladders import PATIENCE, ladder, ladder_frontier
+from wastenot.serving.cluster.frontiers import PATIENCE, InstanceFrontier, ladder, ladder_frontier, rule_at
+from wastenot.serving.cluster.levels import decode_step_s
 from wastenot.serving.cluster.mixes import mix_of
 from wastenot.serving.cluster.model import ClockRule
 from wastenot.serving.cluster.trials import Trial
@@ -31,7 +30,7 @@ def test_a_ladder_climbs_after_its_patience(three_clocks: Engine) -> None:
             climbed = np.array((rule.prompts, *rule.backlog))
             assert (climbed[: patience + 1] == base).all()
             assert (np.diff(climbed) >= 0).all() and climbed[-1] == 2
-            step_s = decode_s(three_clocks, 400.0)[rule.by_batch, np.arange(len(rule.by_batch))]
+            step_s = decode_step_s(three_clocks, 400.0)[rule.by_batch, np.arange(len(rule.by_batch))]
             assert ((step_s <= DEADLINES.tbt_s) | (rule.by_batch == 2)).all()
 
 

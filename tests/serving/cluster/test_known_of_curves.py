@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from testbed.cluster_loads import load_of
 from wastenot.core.errors import BadInputError
 from wastenot.serving.cluster.classes import COUNT
 from wastenot.serving.cluster.scenario import CurvePart, Scenario, parse_scenario
-from wastenot.serving.cluster.scenario_load import LENGTHS, load_of, load_parts_of, past_of
+from wastenot.serving.cluster.scenario_load import LENGTHS, load_parts_of, past_of
 from wastenot.serving.cluster.traffic import DAY_S, WEEK_S, RateCurve
 
 ENGINE = Path(__file__).parents[3] / "data" / "serving" / "llama-8b-sim-h200.json"

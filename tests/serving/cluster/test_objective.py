@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from testbed.cluster_loads import load_of
 from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
 from wastenot.planning.tariff import HOUR_S, Tariff
@@ -21,7 +22,6 @@ from wastenot.serving.cluster.policies import POLICIES
 from wastenot.serving.cluster.profiles import Profiles
 from wastenot.serving.cluster.runs import run_scenario
 from wastenot.serving.cluster.scenario import Scenario, parse_scenario
-from wastenot.serving.cluster.scenario_load import load_of
 from wastenot.serving.cluster.simulation.simulate import simulate_cluster
 from wastenot.serving.model.loads import LogNormal, poisson
 from wastenot.serving.model.requests import Requests

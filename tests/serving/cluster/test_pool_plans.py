@@ -7,17 +7,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from testbed.cluster_loads import slot_estimate
 from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
 from wastenot.serving.cluster.classes import COUNT
 from wastenot.serving.cluster.controllers.fixed import Fixed, Placed
 from wastenot.serving.cluster.demand import Demand
 from wastenot.serving.cluster.model import Cluster, ClusterView
-from wastenot.serving.cluster.oracle import slot_estimate, step_bound
+from wastenot.serving.cluster.oracle import step_bound
 from wastenot.serving.cluster.pools import PARTITIONS, planned
 from wastenot.serving.cluster.profiles import Profiles
+from wastenot.serving.cluster.results import Work
 from wastenot.serving.cluster.simulation.simulate import simulate_cluster
-from wastenot.serving.cluster.work import Work
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.loads import LogNormal, poisson
 from wastenot.serving.model.requests import Requests

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from wastenot.core.errors import BadInputError
 from wastenot.serving.cluster.classes import COUNT, dominates
-from wastenot.serving.cluster.sizing import sized
+from wastenot.serving.cluster.sharding import sized
 
 rates = st.lists(st.floats(0.0, 50.0), min_size=COUNT, max_size=COUNT).map(np.array)
 

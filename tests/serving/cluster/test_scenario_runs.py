@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from testbed.cluster_loads import load_of
 from wastenot.core.errors import BadInputError
 from wastenot.serving.cluster.classes import CLASSES
 from wastenot.serving.cluster.outcome import compared
@@ -14,7 +15,7 @@ from wastenot.serving.cluster.policies import POLICIES
 from wastenot.serving.cluster.predicted import confusion_of
 from wastenot.serving.cluster.runs import bin_of, over_processes, record_of, run_scenario, runs_of
 from wastenot.serving.cluster.scenario import PredictorPart, parse_scenario
-from wastenot.serving.cluster.scenario_load import load_of, load_parts_of, predictor_of
+from wastenot.serving.cluster.scenario_load import load_parts_of, predictor_of
 from wastenot.serving.model.loads import LogNormal, poisson
 from wastenot.serving.page.cluster_words import traffic_text
 

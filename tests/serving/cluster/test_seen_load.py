@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from wastenot.serving.cluster.recommended import recommended
 from wastenot.serving.cluster.seen_load import SeenLoad, carried, rule_of
+from wastenot.serving.control.recommender import recommended
 from wastenot.serving.model.deadlines import LITERATURE, Deadlines
 from wastenot.serving.model.profile_file import read_engine
 from wastenot.serving.model.requests import Requests

@@ -10,7 +10,7 @@ import pytest
 from testbed.random_clusters import Scripted
 from testbed.random_serving import Whims, drawn
 from wastenot.core.errors import BadInputError
-from wastenot.serving.bench.server_reading import ServerReading
+from wastenot.serving.bench.server_metrics import ServerReading
 from wastenot.serving.cluster.model import Action, ChangeTimes, ClockRule, Cluster, ClusterView, SetClock, Start, Steered
 from wastenot.serving.cluster.simulation.simulate import simulate_cluster
 from wastenot.serving.model.deadlines import Deadlines

@@ -11,12 +11,11 @@ import pytest
 from wastenot.core.errors import ClocksRefusedError, DeviceError
 from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.open import open_device
-from wastenot.serving.bench.latency_counts import LatencyCounts
-from wastenot.serving.bench.server_reading import ServerReading
+from wastenot.serving.bench.server_metrics import LatencyCounts, ServerReading
 from wastenot.serving.control.control import control
 from wastenot.serving.control.instance import Instance, Rules, ladder
-from wastenot.serving.control.instance_reading import Heard
 from wastenot.serving.control.recommender import Recommender, together
+from wastenot.serving.control.sources import Heard
 from wastenot.serving.model.profile_file import read_engine
 
 ENGINE = read_engine(Path(__file__).parents[3] / "data" / "serving" / "llama-8b-sim-h200.json").engine()

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from testbed.random_clusters import Scripted
-from wastenot.serving.bench.server_reading import ServerReading
+from wastenot.serving.bench.server_metrics import ServerReading
 from wastenot.serving.cluster.model import ChangeTimes, Cluster, Start, Steered
 from wastenot.serving.cluster.simulation.simulate import simulate_cluster
 from wastenot.serving.control.instance import Instance, Rules
-from wastenot.serving.control.instance_reading import Heard
+from wastenot.serving.control.sources import Heard
 from wastenot.serving.model.deadlines import LITERATURE, Deadlines
 from wastenot.serving.model.loads import LogNormal, poisson
 from wastenot.serving.model.profile_file import read_engine

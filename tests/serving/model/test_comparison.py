@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from wastenot.core.setting import AUTO, Setting
-from wastenot.serving.model.comparison import gap_percentile_s, result_of
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.requests import Requests
+from wastenot.serving.model.steering import gap_percentile_s, result_of
 from wastenot.serving.simulation.policy import Fixed
 from wastenot.serving.simulation.simulate import simulate
 

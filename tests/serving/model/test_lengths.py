@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from wastenot.core.errors import BadInputError
-from wastenot.serving.model.lengths import log_normal_lengths
+from wastenot.serving.model.requests import log_normal_lengths
 
 TRUE = np.random.default_rng(1).integers(1, 800, 40_000)
 

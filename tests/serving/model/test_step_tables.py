@@ -11,8 +11,7 @@ import pytest
 from wastenot.core.errors import BadInputError
 from wastenot.core.setting import AUTO, Setting
 from wastenot.serving.model.fitted import fitted_tables, held_out_errors
-from wastenot.serving.model.from_steps import profile_of_steps
-from wastenot.serving.model.measured import measured_tables
+from wastenot.serving.model.from_steps import measured_tables, profile_of_steps
 from wastenot.serving.model.step_law import fit_law
 from wastenot.serving.model.step_tables import StepTable, read_step_tables
 from wastenot.serving.model.steps import MeasuredStep, averaged, implausible

@@ -11,8 +11,7 @@ from wastenot.serving.cluster.classes import NAMES
 from wastenot.serving.cluster.outcome import compared
 from wastenot.serving.cluster.runs import run_scenario
 from wastenot.serving.cluster.scenario import parse_scenario
-from wastenot.serving.page.cluster_figures import cluster_figures, timeline_rows
-from wastenot.serving.page.cluster_page import cluster_page
+from wastenot.serving.page.cluster_page import cluster_figures, cluster_page, timeline_rows
 from wastenot.serving.page.cluster_words import classes_table, effect_text, notes_on, policies_table, verdict_text
 
 pytest.importorskip("altair")

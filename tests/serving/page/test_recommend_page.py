@@ -7,8 +7,7 @@ import pytest
 
 from wastenot.core.setting import Setting
 from wastenot.serving.model.recommend import Bounds, Prices, recommend
-from wastenot.serving.page.recommend_figure import recommend_figure
-from wastenot.serving.page.recommend_page import recommend_page
+from wastenot.serving.page.recommend_page import recommend_figure, recommend_page
 from wastenot.serving.page.recommend_words import Recommended, chosen_table, effect_text, origin_of
 from wastenot.serving.tables.records import Percentiles, ServingPoint
 

@@ -12,9 +12,8 @@ from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.loads import LogNormal, poisson
 from wastenot.serving.model.steering import steer
 from wastenot.serving.model.tables import EngineTables
-from wastenot.serving.page.steer_page import steer_figures, steer_page
+from wastenot.serving.page.steer_page import steer_figures, steer_page, timeline_rows
 from wastenot.serving.page.steer_words import best_of, effect_text, policies_table
-from wastenot.serving.page.timeline_figure import timeline_rows
 
 pytest.importorskip("altair")
 AT = datetime(2026, 1, 1, tzinfo=UTC)

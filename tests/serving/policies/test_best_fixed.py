@@ -6,7 +6,7 @@ import pytest
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.requests import Requests
-from wastenot.serving.policies.best_fixed import FixedClock, best_fixed, fixed_clocks
+from wastenot.serving.model.steering import FixedClock, best_fixed, fixed_clocks
 from wastenot.serving.simulation.policy import Fixed
 from wastenot.serving.simulation.simulate import simulate
 

@@ -11,7 +11,7 @@ from testbed.steered_load import DEADLINES, load
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.requests import Requests
 from wastenot.serving.policies.costs import StepCosts
-from wastenot.serving.policies.unavoidable import Unavoidable
+from wastenot.serving.policies.misses import Unavoidable
 from wastenot.serving.simulation.policy import Choice, Fixed, View
 from wastenot.serving.simulation.simulate import simulate
 

@@ -13,8 +13,7 @@ from wastenot.core.errors import BadInputError, StudyError
 from wastenot.core.setting import AUTO, Setting
 from wastenot.serving.tables import schema
 from wastenot.serving.tables.records import Percentiles, ServingPoint
-from wastenot.serving.tables.rows import WantedPoint, point_of, row_of
-from wastenot.serving.tables.store import ServingStore
+from wastenot.serving.tables.store import ServingStore, WantedPoint, point_of, row_of
 from wastenot.study.store import open_study
 
 POINT = ServingPoint(

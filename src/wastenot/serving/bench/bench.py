@@ -13,18 +13,16 @@ from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Device
 from wastenot.meters.devices import measurable_devices
-from wastenot.serving.bench.energy import EnergyMeter, LocalMeter
-from wastenot.serving.bench.load_requests import Lengths
-from wastenot.serving.bench.loads import LoadPlan, load_of_lengths
+from wastenot.serving.bench.energy import EnergyMeter, local_meter
+from wastenot.serving.bench.loads import Api, Lengths, LoadPlan, load_of_lengths
 from wastenot.serving.bench.loops import Steady
 from wastenot.serving.bench.measure import Served, ServerSweepOutcome, left_to_measure, sweep_server, wanted_points
-from wastenot.serving.bench.measured_point import MeasuredPoint
-from wastenot.serving.bench.point import Found, Target, find, measure_point
+from wastenot.serving.bench.point import Found, find, measure_point
 from wastenot.serving.bench.remote_meter import open_meter
-from wastenot.serving.bench.server import Api
+from wastenot.serving.bench.server import Target
+from wastenot.serving.bench.steady_state import MeasuredPoint
 from wastenot.serving.tables.records import PointEvidence, ServingPoint
-from wastenot.serving.tables.rows import WantedPoint
-from wastenot.serving.tables.store import ServingStore
+from wastenot.serving.tables.store import ServingStore, WantedPoint
 from wastenot.study.store import Study, open_study
 
 BATCHES = (1, 4, 16, 64)
@@ -160,7 +158,7 @@ def serve_bench(
     watched = open_meter(meter, meter_gpus) if isinstance(meter, str) else meter
     bench = prepare_bench(
         Target(url, model=model, api=api, key=api_key), load, study, batches=batches, rates_per_s=rates_per_s,
-        meter=LocalMeter(opened) if opened else watched, devices=opened, settings=settings, steady_s=steady_s, task=task,
+        meter=local_meter(opened) if opened else watched, devices=opened, settings=settings, steady_s=steady_s, task=task,
         gpu=gpu, gpus=gpus, tensor_parallel=tensor_parallel, precision=precision, seed=seed,
     )  # fmt: skip
     return bench.run(progress=progress)

@@ -6,7 +6,7 @@ measurement is the steady state is known only when it has passed. Moments are of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -42,31 +42,26 @@ class Watch(Protocol):
         """What was used between two moments since the watch began; may wait for the meter's next reading."""
 
 
-class EnergyMeter(Protocol):
-    """What tells the energy of the GPUs behind a server."""
-
-    @property
-    def name(self) -> str:
-        """Of the meter, for people: the GPUs' names, or the address that is read."""
-
-    @property
-    def gpu(self) -> str:
-        """Model of the GPUs."""
-
-    @property
-    def gpus(self) -> int:
-        """How many it covers."""
-
-    @property
-    def evidence(self) -> PointEvidence:
-        """Whether its numbers are measured or simulated."""
-
-    def watch(self) -> AbstractContextManager[Watch]:
-        """Watch it inside the context."""
-
-
 @dataclass(frozen=True, slots=True)
-class LocalMeter:
+class EnergyMeter:
+    """What tells the energy of the GPUs behind a server.
+
+    Attributes:
+        name: of the meter, for people: the GPUs' names, or the address that is read.
+        gpu: model of the GPUs.
+        gpus: how many it covers.
+        evidence: whether its numbers are measured or simulated.
+        watch: watches it inside a context.
+    """
+
+    name: str
+    gpu: str
+    gpus: int
+    evidence: PointEvidence
+    watch: Callable[[], AbstractContextManager[Watch]]
+
+
+def local_meter(devices: tuple[Device, ...]) -> EnergyMeter:
     """GPUs of this machine, as ``wn.measure`` measures them.
 
     Args:
@@ -75,43 +70,23 @@ class LocalMeter:
     Raises:
         BadInputError: there are none, or of several models.
     """
-
-    devices: tuple[Device, ...]
-
-    def __post_init__(self) -> None:
-        models = {device.identity.model for device in self.devices}
-        if len(models) != 1:
-            listed = ", ".join(sorted(models)) or "none"
-            raise BadInputError(f"`device`: the GPUs of a server are of one model; these are {listed}")
-
-    @property
-    def name(self) -> str:
-        """Names of the GPUs."""
-        return ", ".join(device.identity.name for device in self.devices)
-
-    @property
-    def gpu(self) -> str:
-        """Model of the GPUs."""
-        return self.devices[0].identity.model
-
-    @property
-    def gpus(self) -> int:
-        """How many there are."""
-        return len(self.devices)
-
-    @property
-    def evidence(self) -> PointEvidence:
-        """Whether they are real."""
-        return "measured" if self.devices[0].identity.origin == "measured" else "simulated"
+    models = {device.identity.model for device in devices}
+    if len(models) != 1:
+        listed = ", ".join(sorted(models)) or "none"
+        raise BadInputError(f"`device`: the GPUs of a server are of one model; these are {listed}")
 
     @contextmanager
-    def watch(self) -> Iterator[Watch]:
+    def watch() -> Iterator[Watch]:
         """Follow their energy counters inside the context."""
-        window = measure(self.devices, name="server", cycles=False).begin()
+        window = measure(devices, name="server", cycles=False).begin()
         try:
             yield _LocalWatch(window)
         finally:
             window.end()
+
+    first = devices[0].identity
+    evidence: PointEvidence = "measured" if first.origin == "measured" else "simulated"
+    return EnergyMeter(", ".join(each.identity.name for each in devices), first.model, len(devices), evidence, watch)
 
 
 @dataclass(frozen=True, slots=True)

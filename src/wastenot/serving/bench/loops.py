@@ -12,10 +12,10 @@ import time
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal
 
 from wastenot.serving.bench.http_streams import Pool
-from wastenot.serving.bench.load_requests import Ask
+from wastenot.serving.bench.loads import Ask
 from wastenot.serving.bench.server import Server
 from wastenot.serving.bench.streams import Stream, answer
 
@@ -32,16 +32,6 @@ _FILLINGS = 3.0  # of the least steady state, before an open loop is watched alt
 _WARM_LIVES = 2.0  # longest lives of requests that pass before an open loop is watched
 _WARM_SHARE = 0.25  # of the least steady state that passes before
 _FIRST = 100  # requests that tell how long one takes
-
-
-class SteadyWatch(Protocol):
-    """Told when a steady state begins and ends, such as a meter of energy. Both return at once."""
-
-    def begin(self) -> None:
-        """The steady state begins."""
-
-    def end(self) -> None:
-        """It ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,16 +95,8 @@ class Run:
 class _Loop:
     """What both loops do."""
 
-    def __init__(
-        self,
-        pool: Pool,
-        server: Server,
-        steady: Steady,
-        watch: SteadyWatch | None,
-        tick: Callable[[Run], None] | None,
-        wanted: int,
-    ) -> None:
-        self.pool, self.server, self.steady, self.watch, self.tick = pool, server, steady, watch, tick
+    def __init__(self, pool: Pool, server: Server, steady: Steady, wanted: int) -> None:
+        self.pool, self.server, self.steady = pool, server, steady
         self.run = Run(wanted)
         self.run.started_s = self.run.good_s = time.perf_counter()
         self.tasks: set[asyncio.Task[None]] = set()
@@ -123,15 +105,11 @@ class _Loop:
         run = self.run
         if run.begin_s is None and run.phase == "filling":
             run.phase, run.begin_s, run.ended_before = "steady", time.perf_counter(), run.ended
-            if self.watch is not None:
-                self.watch.begin()
 
     def end(self) -> None:
         run = self.run
         if run.phase == "steady":
             run.phase, run.end_s = "draining", time.perf_counter()
-            if self.watch is not None:
-                self.watch.end()
         elif run.phase == "filling":
             run.phase = "draining"
 
@@ -188,8 +166,6 @@ class _Loop:
             if self.run.phase == "steady":
                 self.run.late_s.append(max(now - before - _TICK_S, 0.0))
             before = now
-            if self.tick is not None:
-                self.tick(self.run)
 
     async def finish(self, *, drain: bool) -> Run:
         """Wait for requests in flight where that is wanted, and stop the rest."""
@@ -216,31 +192,25 @@ class _Loop:
                 raise result
 
 
-async def closed_loop(
-    pool: Pool,
-    server: Server,
-    asks: Iterator[Ask],
-    wanted: int,
-    *,
-    steady: Steady | None = None,
-    watch: SteadyWatch | None = None,
-    tick: Callable[[Run], None] | None = None,
+async def under_load(
+    pool: Pool, server: Server, asks: Iterator[Ask], wanted: int | None, *, steady: Steady | None = None
 ) -> Run:
-    """Keep so many requests running: whenever one ends, the next is sent.
+    """Keep so many requests running, sending the next whenever one ends; or send each when it arrives, whatever runs.
 
-    The steady state begins when as many requests as are to run have had their first token, and ends when none is left to
-    send, or when it was watched for long enough.
+    The steady state of the first begins when as many requests as are to run have had their first token. That of the second
+    begins when as many requests have ended as are in flight and twice the longest of them has passed, or when that takes too
+    long, since they come faster than they are answered. Both end when none is left to send, or when it was watched for long
+    enough.
 
     Args:
         pool: of connections to the server.
         server: to load.
-        asks: requests; may be without end.
-        wanted: requests at once.
+        asks: requests, with their arrivals, ascending, if ``wanted`` is ``None``; may be without end.
+        wanted: requests at once; ``None`` to send each when it arrives.
         steady: how long to watch.
-        watch: informed of the steady state.
-        tick: called twenty times a second, for progress.
     """
-    loop = _Closed(pool, server, steady or Steady(), watch, tick, wanted)
+    steady = steady or Steady()
+    loop = _Open(pool, server, steady, 0) if wanted is None else _Closed(pool, server, steady, wanted)
     try:
         return await loop.go(asks)
     finally:
@@ -280,36 +250,6 @@ class _Closed(_Loop):
                 pause_s = _PAUSE_S
             else:
                 await asyncio.sleep(pause_s)  # a server that refuses everything is not stormed
-
-
-async def open_loop(
-    pool: Pool,
-    server: Server,
-    asks: Iterator[Ask],
-    *,
-    steady: Steady | None = None,
-    watch: SteadyWatch | None = None,
-    tick: Callable[[Run], None] | None = None,
-) -> Run:
-    """Send each request when it arrives, whatever becomes of the others.
-
-    The steady state begins when as many requests have ended as are in flight and twice the longest of them has passed, or
-    when that takes too long, since they come faster than they are answered. It ends when the last has arrived, or when it
-    was watched for long enough.
-
-    Args:
-        pool: of connections to the server.
-        server: to load.
-        asks: requests with their arrivals, ascending; may be without end.
-        steady: how long to watch.
-        watch: informed of the steady state.
-        tick: called twenty times a second, for progress.
-    """
-    loop = _Open(pool, server, steady or Steady(), watch, tick, 0)
-    try:
-        return await loop.go(asks)
-    finally:
-        await loop.stop()
 
 
 class _Open(_Loop):

@@ -8,21 +8,20 @@ measured again, so that a sweep that was broken off resumes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
 from itertools import groupby
 
 from wastenot.core.errors import ClocksRefusedError, ServerError
 from wastenot.core.progress import Progress, Silent
 from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.protocol import Device
-from wastenot.serving.bench import caveats
+from wastenot.serving.bench import steady_state
 from wastenot.serving.bench.energy import EnergyMeter, EnergyUsed
-from wastenot.serving.bench.measured_point import MeasuredPoint
+from wastenot.serving.bench.steady_state import MeasuredPoint
 from wastenot.serving.tables.records import PointEvidence, ServingPoint
-from wastenot.serving.tables.rows import WantedPoint
-from wastenot.serving.tables.store import ServingRun, ServingStore
+from wastenot.serving.tables.store import ServingRun, ServingStore, WantedPoint
 
 BROKEN_OFF, NO_ENERGY = "broke off: ", "no energy: "
 """How the reasons begin why a point is unstable that is measured again: the load did not go to its end, the meter failed."""
@@ -82,10 +81,7 @@ class Served:
         if measured.fault:
             why = BROKEN_OFF + measured.fault
         return ServingPoint(
-            model=self.model,
-            gpu=self.gpu,
-            gpus=self.gpus,
-            task=self.task,
+            **asdict(self),
             max_running=measured.most_in_flight if wanted.max_running is None else wanted.max_running,
             mean_running=measured.mean_running,
             energy_per_token_j=per_token,
@@ -96,13 +92,8 @@ class Served:
             ttft=measured.ttft,
             end_to_end=measured.end_to_end,
             setting=wanted.setting,
-            tensor_parallel=self.tensor_parallel,
-            expert_parallel=self.expert_parallel,
-            data_parallel=self.data_parallel,
-            precision=self.precision,
             steady_s=measured.steady_s,
             evidence=evidence,
-            source=self.source,
             energy_per_token_se_j=error,
             rate_per_s=wanted.rate_per_s,
             why_unstable=why,
@@ -192,7 +183,7 @@ def sweep_server(
         loads = list(group)
         at = _AtSetting(setting, devices)
         unstable: dict[bool, str] = {}  # by whether requests arrive at a rate
-        with at.given_back():
+        with at.stack:  # gives the clocks back
             for load in loads:
                 point, arrive = before.get(load), load.rate_per_s is not None
                 if arrive in unstable and point is None:
@@ -266,7 +257,7 @@ def _kept(
 
 def _speaks_against_larger(point: ServingPoint) -> bool:
     """Whether a point is unstable for a reason that larger loads would share."""
-    short = 0.0 < (point.steady_s or 0.0) < caveats.LEAST_STEADY_S
+    short = 0.0 < (point.steady_s or 0.0) < steady_state.LEAST_STEADY_S
     return not point.is_stable and not short and not point.why_unstable.startswith(NO_ENERGY)
 
 
@@ -305,9 +296,3 @@ class _AtSetting:
             return str(error)
         self.requested = True
         return None
-
-    @contextmanager
-    def given_back(self) -> Iterator[None]:
-        """Give the clocks back when the context is left."""
-        with self.stack:
-            yield

@@ -8,36 +8,14 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from wastenot.serving.bench.http_streams import CONNECT_S, QUIET_S, Pool
-from wastenot.serving.bench.load_requests import Ask
-from wastenot.serving.bench.loops import Run, Steady, SteadyWatch, closed_loop, open_loop
-from wastenot.serving.bench.measured_point import MeasuredPoint
-from wastenot.serving.bench.open_files import open_files
-from wastenot.serving.bench.prompts import Prompts
+from wastenot.serving.bench.http_streams import CONNECT_S, QUIET_S, Pool, open_files
+from wastenot.serving.bench.loads import Ask, Prompts
+from wastenot.serving.bench.loops import Steady, under_load
 from wastenot.serving.bench.scraping import Scraped, busy_before, scrape
-from wastenot.serving.bench.server import Api, Server, aiohttp_or_error, find_server, prompts_for
-from wastenot.serving.bench.steady_state import point_of
+from wastenot.serving.bench.server import Server, Target, aiohttp_or_error, find_server, token_counts
+from wastenot.serving.bench.steady_state import MeasuredPoint, point_of
 
 _PATIENCE_S = 10.0  # for requests that the server still runs
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Which server to measure, and how to speak to it; what is ``None`` is found out.
-
-    Attributes:
-        url: of the server.
-        model: to ask for.
-        api: of the two that stream texts.
-        key: sent as a bearer token.
-        more: further fields of each request.
-    """
-
-    url: str
-    model: str | None = None
-    api: Api | None = None
-    key: str | None = None
-    more: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +61,6 @@ def measure_point(
     wanted: int | None,
     *,
     steady: Steady | None = None,
-    watch: SteadyWatch | None = None,
-    tick: Callable[[Run], None] | None = None,
     seed: int = 0,
 ) -> MeasuredPoint:
     """Keep a load on a server and measure its steady state.
@@ -94,8 +70,6 @@ def measure_point(
         load: makes the requests; with arrivals, if ``wanted`` is ``None``.
         wanted: requests to keep running; ``None`` to send each when it arrives.
         steady: how long to watch.
-        watch: informed of the steady state, such as a meter.
-        tick: called twenty times a second, for progress.
         seed: of made-up prompts.
 
     Raises:
@@ -103,21 +77,12 @@ def measure_point(
         ServerError: it answered nothing.
         MissingExtraError: aiohttp is not installed.
     """
-    return asyncio.run(measured_point(target, load, wanted, steady=steady, watch=watch, tick=tick, seed=seed))
+    return asyncio.run(_measured(target, load, wanted, steady, seed))
 
 
-async def measured_point(
-    target: Target | Found,
-    load: Load,
-    wanted: int | None,
-    *,
-    steady: Steady | None = None,
-    watch: SteadyWatch | None = None,
-    tick: Callable[[Run], None] | None = None,
-    seed: int = 0,
+async def _measured(
+    target: Target | Found, load: Load, wanted: int | None, steady: Steady | None, seed: int
 ) -> MeasuredPoint:
-    """As :func:`measure_point`, in a program that has an event loop of its own."""
-    steady = steady or Steady()
     async with _session() as session, AsyncExitStack() as stack:
         found = target if isinstance(target, Found) else await _found(session, target)
         server, scraped = found.server, Scraped()
@@ -127,10 +92,7 @@ async def measured_point(
         scraper = asyncio.create_task(scrape(session, server.url, dict(server.headers), scraped))
         try:
             stack.enter_context(open_files(wanted))
-            if wanted is None:
-                run = await open_loop(pool, server, asks, steady=steady, watch=watch, tick=tick)
-            else:
-                run = await closed_loop(pool, server, asks, wanted, steady=steady, watch=watch, tick=tick)
+            run = await under_load(pool, server, asks, wanted, steady=steady)
         finally:
             scraper.cancel()
             with suppress(asyncio.CancelledError):
@@ -145,6 +107,5 @@ def _session() -> Any:
 
 
 async def _found(session: Any, target: Target) -> Found:
-    server = await find_server(session, target.url, model=target.model, api=target.api, key=target.key, more=target.more)
-    prompts, counts = await prompts_for(session, server)
-    return Found(server, prompts.tokens_per_word, prompts.tokens_beside, counts)
+    server = await find_server(session, target)
+    return Found(server, *await token_counts(session, server))

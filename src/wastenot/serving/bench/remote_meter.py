@@ -26,8 +26,8 @@ import numpy as np
 from wastenot.core.errors import BadInputError, first_line
 from wastenot.core.suggest import suggestion
 from wastenot.meters.window_energy import SHORT, Steps, window_energy
-from wastenot.serving.bench.energy import EnergyUsed, Watch, together
-from wastenot.serving.bench.metric_samples import samples
+from wastenot.serving.bench.energy import EnergyMeter, EnergyUsed, Watch, together
+from wastenot.serving.bench.server_metrics import samples
 from wastenot.serving.tables.records import PointEvidence
 
 _BLANK = 9.2e18  # from which on DCGM's numbers say why there is none
@@ -100,42 +100,14 @@ def gpu_series(text: str) -> list[GpuSeries]:
     return list((energy or found["power"]).values())
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteMeter:
-    """GPUs of another machine; get one from :func:`open_meter`.
-
-    Attributes:
-        url: that is read.
-        series: the GPUs that serve, as they were read first.
-    """
-
-    url: str
-    series: tuple[GpuSeries, ...]
-
-    @property
-    def name(self) -> str:
-        """The address."""
-        return self.url
-
-    @property
-    def gpu(self) -> str:
-        """Model of the GPUs."""
-        return self.series[0].model or "unknown"
-
-    @property
-    def gpus(self) -> int:
-        """How many there are."""
-        return len(self.series)
-
-    @property
-    def evidence(self) -> PointEvidence:
-        """Whether the GPUs are real."""
-        return "simulated" if any(each.simulated for each in self.series) else "measured"
+def open_meter(url: str, gpus: Sequence[str] | None = None) -> EnergyMeter:
+    """A meter of GPUs of another machine, at an address; see :func:`chosen_series`."""
+    address, series = chosen_series(url, gpus)
 
     @contextmanager
-    def watch(self) -> Iterator[Watch]:
+    def watch() -> Iterator[Watch]:
         """Read it from a thread inside the context."""
-        readings = _Readings(self.url, tuple(each.key for each in self.series), self.series[0].quantity)
+        readings = _Readings(address, tuple(each.key for each in series), series[0].quantity)
         thread = threading.Thread(target=readings.follow, name="wastenot-meter", daemon=True)
         thread.start()
         try:
@@ -144,9 +116,12 @@ class RemoteMeter:
             readings.stop.set()
             thread.join(2.0 * _TIMEOUT_S)
 
+    evidence: PointEvidence = "simulated" if any(each.simulated for each in series) else "measured"
+    return EnergyMeter(address, series[0].model or "unknown", len(series), evidence, watch)
 
-def open_meter(url: str, gpus: Sequence[str] | None = None) -> RemoteMeter:
-    """A meter at an address.
+
+def chosen_series(url: str, gpus: Sequence[str] | None = None) -> tuple[str, tuple[GpuSeries, ...]]:
+    """The GPUs that serve, among those of an exporter, and the address that it is read at.
 
     Args:
         url: such as ``http://gpu-node:9400/metrics``; ``/metrics`` may be left out.
@@ -176,7 +151,7 @@ def open_meter(url: str, gpus: Sequence[str] | None = None) -> RemoteMeter:
     if gpus is None:
         if len(found) > 1:
             raise BadInputError(f"`meter` {address}: has {len(found)} GPUs; say which serve, with `meter_gpus`: {listed}")
-        return RemoteMeter(address, (found[0],))
+        return address, (found[0],)
     chosen: dict[str, GpuSeries] = {}
     for name in gpus:
         matches = [each for each in found if name in (each.number, each.number.rpartition(":")[2], each.key)]
@@ -187,7 +162,7 @@ def open_meter(url: str, gpus: Sequence[str] | None = None) -> RemoteMeter:
             keys = ", ".join(each.key for each in matches)
             raise BadInputError(f"`meter_gpus` {name}: several GPUs of {address} have this number; give the UUID: {keys}")
         chosen[matches[0].key] = matches[0]
-    return RemoteMeter(address, tuple(chosen.values()))
+    return address, tuple(chosen.values())
 
 
 def _fetch(url: str) -> str:

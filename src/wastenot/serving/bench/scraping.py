@@ -1,6 +1,6 @@
 """What a server says of itself while it is measured: requests running and waiting, cache in use, tokens made.
 
-vLLM, SGLang, TensorRT-LLM and Triton have these under different names; a server that has none is measured without.
+A server that has none of these is measured without.
 """
 
 from __future__ import annotations
@@ -9,40 +9,15 @@ import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from wastenot.core.arrays import FloatArray
-from wastenot.serving.bench.metric_samples import samples
+from wastenot.serving.bench.server_metrics import METRIC_NAMES, METRIC_PATHS, NAMES, Quantity, by_name, named_values, samples
 
-Quantity = Literal["running", "waiting", "cache_used", "prompt_tokens", "output_tokens", "preemptions"]
-
-NAMES: Mapping[Quantity, tuple[str, ...]] = {
-    "running": (
-        "vllm:num_requests_running", "sglang:num_running_reqs", "trtllm_num_requests_running",
-        'nv_trt_llm_request_metrics{request_type="scheduled"}', "tgi_batch_current_size",
-    ),
-    "waiting": (
-        "vllm:num_requests_waiting", "sglang:num_queue_reqs", "trtllm_num_requests_waiting",
-        'nv_trt_llm_request_metrics{request_type="waiting"}', "tgi_queue_size",
-    ),
-    "cache_used": (
-        "vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", "sglang:token_usage", "trtllm_kv_cache_utilization",
-        'nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="fraction"}',
-    ),
-    "prompt_tokens": ("vllm:prompt_tokens_total", "sglang:prompt_tokens_total", "trtllm_prompt_tokens_total"),
-    "output_tokens": ("vllm:generation_tokens_total", "sglang:generation_tokens_total", "trtllm_generation_tokens_total"),
-    "preemptions": ("vllm:num_preemptions_total", "sglang:num_retracted_reqs"),
-}  # fmt: skip
-"""By what names servers have a quantity; the first that is there counts."""
-
-_PREFIXES = tuple({name.partition("{")[0] for names in NAMES.values() for name in names})
-
-_PATHS = ("/metrics", "/prometheus/metrics")
 _EVERY_S = 1.0
 _MEAN_OVER_LABELS = frozenset({"cache_used"})
-_TELLING = ("request_type", "kv_cache_block_type")  # labels that tell quantities of one name apart
 
 
 @dataclass(slots=True)
@@ -83,25 +58,17 @@ class Scraped:
 
 def read_metrics(text: str) -> dict[Quantity, tuple[str, float]]:
     """The quantities in a page of Prometheus metrics, each with the name it has there; summed over engines."""
-    series: dict[str, list[float]] = {}
-    for name, labels, value in samples(text, _PREFIXES):
-        series.setdefault(name, []).append(value)
-        for label in _TELLING:
-            if label in labels:
-                series.setdefault(f'{name}{{{label}="{labels[label]}"}}', []).append(value)
-    found: dict[Quantity, tuple[str, float]] = {}
-    for quantity, names in NAMES.items():
-        for name in names:
-            if name in series:
-                values = series[name]
-                found[quantity] = name, sum(values) / (len(values) if quantity in _MEAN_OVER_LABELS else 1)
-                break
+    series, found = by_name(samples(text, METRIC_NAMES)), dict[Quantity, tuple[str, float]]()
+    for quantity in NAMES:
+        name, values = named_values(series, quantity)
+        if values:
+            found[quantity] = name, sum(values) / (len(values) if quantity in _MEAN_OVER_LABELS else 1)
     return found
 
 
 async def scrape(session: Any, url: str, headers: Mapping[str, str], into: Scraped) -> None:
     """Read a server's metrics once a second until cancelled; end at once where it has none."""
-    for path in _PATHS:
+    for path in METRIC_PATHS:
         if await _once(session, url + path, headers, into):
             break
     else:
@@ -121,7 +88,7 @@ async def busy_before(session: Any, url: str, headers: Mapping[str, str], patien
     until_s = time.perf_counter() + patience_s
     while True:
         before = Scraped()
-        for path in _PATHS:
+        for path in METRIC_PATHS:
             if await _once(session, url + path, headers, before):
                 break
         running = before.values[0].get("running", 0.0) if before.values else 0.0

@@ -8,16 +8,13 @@ import importlib
 import json
 from base64 import b64encode
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from wastenot.core.errors import BadInputError, MissingExtraError, ServerError, first_line
 from wastenot.core.install import install_line
 from wastenot.core.suggest import suggestion
-from wastenot.serving.bench.load_requests import Ask
-from wastenot.serving.bench.prompts import Prompts
-
-Api = Literal["completions", "chat"]
+from wastenot.serving.bench.loads import Api, Ask, Prompts
 
 _PATHS: dict[Api, str] = {"completions": "/v1/completions", "chat": "/v1/chat/completions"}
 _LONGEST_ANSWER = 200  # characters of a server's message that an error repeats
@@ -26,6 +23,25 @@ _PROBE_WORDS = (40, 400)
 _EVERY_CHUNK = {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}
 _AT_THE_END = {"stream_options": {"include_usage": True}}
 _NO_EARLY_END = {"ignore_eos": True}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Which server to measure, and how to speak to it; what is ``None`` is found out.
+
+    Attributes:
+        url: of the server.
+        model: to ask for.
+        api: of the two that stream texts.
+        key: sent as a bearer token.
+        more: further fields of each request.
+    """
+
+    url: str
+    model: str | None = None
+    api: Api | None = None
+    key: str | None = None
+    more: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,39 +129,26 @@ def server_url(text: str) -> str:
     return address
 
 
-async def find_server(
-    session: Any,
-    url: str,
-    *,
-    model: str | None = None,
-    api: Api | None = None,
-    key: str | None = None,
-    more: dict[str, Any] | None = None,
-) -> Server:
+async def find_server(session: Any, target: Target) -> Server:
     """Find out what a server serves and which fields it takes, by asking for its models and for two tokens.
 
-    Args:
-        session: of aiohttp.
-        url: of the server.
-        model: to ask for; the first that it lists by default.
-        api: completions where it has them, by default.
-        key: sent as a bearer token.
-        more: further fields of each request.
+    The first model that it lists is asked for by default, by completions where it has them.
 
     Raises:
         BadInputError: nothing answers there, it does not serve the model, or it refuses any request.
         ServerError: it fails.
     """
-    address = server_url(url)
-    secret = f"Bearer {key}" if key else _basic(url)
+    model = target.model
+    address = server_url(target.url)
+    secret = f"Bearer {target.key}" if target.key else _basic(target.url)
     headers = (("Content-Type", "application/json"), *((("Authorization", secret),) if secret else ()))
     listed = await _models(session, address, dict(headers))
     if model is None and not listed:
         raise BadInputError(f"{address}: does not list its models; name one with `model`")
     if model is not None and listed and model not in listed and not _lists_others(listed):
         raise BadInputError(f"`model` {model}: {address} does not serve it; {suggestion(model, listed)}")
-    server = Server(address, model or listed[0], headers=headers, more=tuple((more or {}).items()))
-    apis: tuple[Api, ...] = ("completions", "chat") if api is None else (api,)
+    server = Server(address, model or listed[0], headers=headers, more=tuple((target.more or {}).items()))
+    apis: tuple[Api, ...] = ("completions", "chat") if target.api is None else (target.api,)
     said = ""
     for server_api in apis:
         for counts, exact in (
@@ -173,20 +176,19 @@ def _basic(url: str) -> str | None:
     return f"Basic {b64encode(named.encode()).decode()}"
 
 
-async def prompts_for(session: Any, server: Server, *, seed: int = 0) -> tuple[Prompts, bool]:
-    """Texts whose lengths are right for the server's tokenizer, from how many tokens it counts in two of them.
+async def token_counts(session: Any, server: Server) -> tuple[float, float, bool]:
+    """Tokens of a word and those of a prompt beside its words, from how many the server counts in two texts.
 
-    Returns:
-        The texts, and whether the server counts tokens; where it does not, a word is taken for a token.
+    The last value is whether it counts them at all; where it does not, a word is taken for a token.
     """
-    plain = Prompts(seed=seed)
+    plain = Prompts()
     few, many = [await _prompt_tokens(session, server, plain.of_words(words)) for words in _PROBE_WORDS]
     if few is None:
-        return plain, False
+        return 1.0, 0.0, False
     if many is None or many <= few:  # more than fits its context, perhaps
-        return Prompts(few / _PROBE_WORDS[0], seed=seed), True
+        return few / _PROBE_WORDS[0], 0.0, True
     per_word = (many - few) / (_PROBE_WORDS[1] - _PROBE_WORDS[0])
-    return Prompts(per_word, few - per_word * _PROBE_WORDS[0], seed=seed), True
+    return per_word, few - per_word * _PROBE_WORDS[0], True
 
 
 async def _models(session: Any, address: str, headers: dict[str, str]) -> list[str]:

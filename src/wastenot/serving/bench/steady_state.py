@@ -1,23 +1,202 @@
-"""What a run under load tells of a server's steady state."""
+"""What a run under load tells of a server's steady state, and what speaks against relying on it."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import ServerError
 from wastenot.core.wording import counted
-from wastenot.serving.bench.caveats import notes_on, why_unstable
 from wastenot.serving.bench.lifetimes import lifetimes, percentiles
 from wastenot.serving.bench.loops import Run
-from wastenot.serving.bench.measured_point import MeasuredPoint
-from wastenot.serving.bench.occupancy import mean_answered, most_in_flight
-from wastenot.serving.bench.scraping import Quantity, Scraped
+from wastenot.serving.bench.scraping import Scraped
 from wastenot.serving.bench.server import Server
+from wastenot.serving.bench.server_metrics import Quantity
 from wastenot.serving.bench.streams import Stream
 from wastenot.serving.tables.records import Percentiles
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredPoint:
+    """What was measured under one load. Latencies are of the steady state, in seconds.
+
+    Attributes:
+        server: that was measured.
+        wanted: requests that were to run at once; 0 where they arrived at a rate.
+        most_in_flight: requests at once.
+        begin_s: of the steady state, by the clock of ``time.perf_counter``.
+        end_s: of the steady state; the same as ``begin_s`` if it was not reached.
+        sent: requests, altogether.
+        sent_per_s: in the steady state.
+        ended: of these, answered to the end.
+        failed: of these, not answered to the end, by what happened.
+        tokens: of answers that came in the steady state.
+        tokens_per_s: in the steady state.
+        mean_running: requests on average, by the server's own metrics, or else as far as that is seen from outside.
+        running_by_server: whether the server said so.
+        prompt_tokens: mean of a prompt as the server counts; ``None`` where it does not.
+        output_tokens: mean of an answer; ``None`` where that is not known.
+        ttft: time to the first token, of requests sent in the steady state.
+        itl: time between tokens that came in the steady state.
+        end_to_end: time from sending to the end; percentiles that too few requests reached are not known.
+        gaps_s: all times between tokens in the steady state, as they came.
+        ttfts_s: of each request sent in the steady state.
+        metrics: means over the steady state of what the server says of itself, by the names it uses.
+        client_late_s: 99th percentile of how late the client itself was.
+        why_unstable: why this is no steady state to rely on; empty where it is one.
+        fault: why the load ended before its time; empty where it did not.
+        notes: what a reader should know, one line each.
+    """
+
+    server: Server
+    wanted: int
+    most_in_flight: int
+    begin_s: float
+    end_s: float
+    sent: int
+    sent_per_s: float
+    ended: int
+    failed: dict[str, int]
+    tokens: int
+    tokens_per_s: float
+    mean_running: float | None
+    running_by_server: bool
+    prompt_tokens: float | None
+    output_tokens: float | None
+    ttft: Percentiles
+    itl: Percentiles
+    end_to_end: Percentiles
+    gaps_s: FloatArray = field(repr=False)
+    ttfts_s: FloatArray = field(repr=False)
+    metrics: tuple[tuple[str, float], ...]
+    client_late_s: float
+    why_unstable: str
+    fault: str
+    notes: tuple[str, ...]
+
+    @property
+    def steady_s(self) -> float:
+        """Length of the steady state; 0 if it was not reached."""
+        return self.end_s - self.begin_s
+
+
+def mean_answered(streams: Sequence[Stream], begin_s: float, end_s: float) -> float:
+    """Requests that the server was at work on, on average over a time, as far as that is seen from outside.
+
+    A request waits in the server's queue before its prompt is read, which nobody sees; reading it is taken to last as long
+    as the shortest time to a first token of all.
+    """
+    begun = [stream for stream in streams if stream.arrival_s]
+    if not begun:
+        return 0.0
+    reading_s = min(stream.arrival_s[0] - stream.sent_s for stream in begun)
+    return _overlap([s.arrival_s[0] - reading_s for s in begun], [s.ended_s or end_s for s in begun], begin_s, end_s)
+
+
+def most_in_flight(streams: Sequence[Stream], over_s: float) -> int:
+    """Most requests in flight at once."""
+    begins = np.asarray([stream.sent_s for stream in streams])
+    ends = np.asarray([stream.ended_s if stream.ended_s is not None else over_s for stream in streams])
+    order = np.argsort(np.concatenate([ends, begins]), kind="stable")
+    return int(np.cumsum(np.repeat([-1, 1], len(streams))[order]).max())
+
+
+def _overlap(begins: Sequence[float], ends: Sequence[float], begin_s: float, end_s: float) -> float:
+    inside = np.minimum(np.asarray(ends), end_s) - np.maximum(np.asarray(begins), begin_s)
+    return float(np.clip(inside, 0.0, None).sum() / (end_s - begin_s))
+
+
+LEAST_STEADY_S = 20.0
+"""A shorter steady state is unstable, as ML.ENERGY has it."""
+LEAST_FILL = 0.85
+"""Of the requests that were to run; fewer are unstable, as ML.ENERGY has it."""
+
+_SHORT_ANSWERS = 0.98
+_OTHERS_SHARE = 1.05
+_LATE_SHARE = 0.05
+_SIGMAS = 4.0
+_LATE_S = 3e-3  # an idle machine's timer is up to 1 ms late
+
+
+def notes_on(
+    point: MeasuredPoint, run: Run, made_per_s: float | None, *, counts: bool, busy_before: float = 0.0
+) -> tuple[str, ...]:
+    """What a reader should know, one line each.
+
+    Args:
+        point: measured.
+        run: it comes from.
+        made_per_s: tokens that the server made in the steady state, for whomever; ``None`` where it does not say.
+        counts: whether it counts the tokens of prompts.
+        busy_before: requests that it ran before the first was sent.
+    """
+    done = [stream for stream in run.streams if stream.outcome == "done"]
+    notes = []
+    if busy_before:
+        notes.append(f"the server was busy before the first request: {counted(round(busy_before), 'request')} of others ran")
+    if not counts or any(not stream.counts_tokens for stream in done):
+        notes.append("the server's streams carry no usage: a chunk is counted as a token, and a word of a prompt as one")
+    asked = [stream for stream in done if stream.ask.exact and stream.ask.output_tokens is not None]
+    wished = sum(stream.ask.output_tokens or 0 for stream in asked)
+    came = sum(stream.answer_tokens for stream in asked)
+    if came < _SHORT_ANSWERS * wished:
+        mean, goal = came / len(asked), wished / len(asked)
+        notes.append(f"answers ended early: {mean:.0f} tokens on average of {goal:.0f} asked for")
+    for outcome, number in sorted(point.failed.items()):
+        why = next(stream.reason for stream in run.streams if stream.outcome == outcome)
+        words = {
+            "limited": "were turned away by the server's rate limit", "refused": "were refused",
+            "cut off": "broke off", "unreachable": "did not reach the server",
+        }[outcome]  # fmt: skip
+        notes.append(f"{number:,} of {counted(point.sent, 'request')} {words} ({why})")
+    if made_per_s is not None and point.tokens_per_s > 0.0 and made_per_s > _OTHERS_SHARE * point.tokens_per_s:
+        notes.append(
+            f"others use the server: it made {made_per_s:,.0f} tokens a second, and {point.tokens_per_s:,.0f} came here; "
+            "energy for each of ours is too high"
+        )
+    if point.itl.p50_s is not None and point.client_late_s > max(_LATE_SHARE * point.itl.p50_s, _LATE_S):
+        notes.append(
+            f"this client was up to {1e3 * point.client_late_s:.1f} ms late (99th percentile): its machine is busy, and "
+            "latencies are too long by as much"
+        )
+    if point.itl.p50_s is None and point.tokens > 0:
+        notes.append("answers came in one piece each: there is no time between tokens to tell")
+    return tuple(notes)
+
+
+def why_unstable(point: MeasuredPoint, run: Run) -> str:
+    """Why a steady state cannot be relied on; empty where it can."""
+    if run.begin_s is None:
+        reached = f"only {run.started:,} of {run.wanted:,} requests had a first token" if run.wanted else "too few ended"
+        return f"no steady state: {reached}" + (f"; {run.fault}" if run.fault else "")
+    if run.fault:
+        return run.fault
+    if point.steady_s < LEAST_STEADY_S:
+        lasted = f"the steady state lasted {point.steady_s:.1f} s of at least {LEAST_STEADY_S:g}"
+        return f"{lasted}: measure for longer, or give more requests"
+    if run.wanted and point.mean_running is not None and point.mean_running < LEAST_FILL * run.wanted:
+        share = point.mean_running / run.wanted
+        who = "ran" if point.running_by_server else "were being answered"
+        limit = "; its own limit may be lower (vLLM: --max-num-seqs)" if point.running_by_server else ""
+        return f"{point.mean_running:.1f} requests {who} on average, {100 * share:.0f} % of the {run.wanted:,} wanted{limit}"
+    if not run.wanted and _falls_behind(run, point.begin_s, point.end_s):
+        return "requests come faster than they are answered: ever more of them wait"
+    return ""
+
+
+def _falls_behind(run: Run, begin_s: float, end_s: float) -> bool:
+    """Whether more requests came in the steady state than ended, by a tenth and beyond chance.
+
+    Both come at random, so that their difference varies by the root of their sum at most.
+    """
+    came = sum(begin_s < stream.sent_s <= end_s for stream in run.streams)
+    ended = sum(stream.ended_s is not None and begin_s < stream.ended_s <= end_s for stream in run.streams)
+    return came > 1.1 * ended and came - ended > _SIGMAS * (came + ended) ** 0.5
+
 
 _KEPT_METRICS: tuple[Quantity, ...] = ("running", "waiting", "cache_used")
 

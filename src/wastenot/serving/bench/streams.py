@@ -6,14 +6,14 @@ import asyncio
 import time
 from array import array
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Literal
 
 from wastenot.core.errors import first_line
-from wastenot.serving.bench.chunks import StreamError, read_chunk, skim_chunk
+from wastenot.serving.bench.chunks import StreamError, TokenTimes, read_chunk, skim_chunk, token_times, tokens_of_chunks
 from wastenot.serving.bench.http_streams import Pool, StaleConnectionError
-from wastenot.serving.bench.load_requests import Ask
+from wastenot.serving.bench.loads import Ask
 from wastenot.serving.bench.server import Server, message_of, unreachable
-from wastenot.serving.bench.token_times import TokenTimes, token_times, tokens_of_chunks
 
 Outcome = Literal["running", "done", "refused", "limited", "cut off", "unreachable", "stopped"]
 """How a request ended: ``refused`` by the server with an error, ``limited`` by its rate limit, ``cut off`` in the middle of
@@ -23,6 +23,7 @@ _TRIES = 3  # where the server closes connections that were kept open
 _LONGEST_REFUSAL = 4096
 
 
+@dataclass(slots=True, eq=False)
 class Stream:
     """An answer as it comes.
 
@@ -35,28 +36,26 @@ class Stream:
         reason: what the server or the network said, where it is not done.
         retry_s: how long a server that limits its rate asked to wait; ``None`` where it did not.
         prompt_tokens: as the server counted them; ``None`` where it did not.
+        total: tokens of the answer so far, by the server; ``None`` where it does not say.
+        finish: why the answer ended; ``None`` before.
         arrival_s: of chunks with text.
+        characters: of their texts.
+        counted: tokens so far at each, by the server.
     """
 
-    __slots__ = (
-        "answered", "arrival_s", "ask", "characters", "counted", "ended_s", "finish", "outcome", "prompt_tokens", "reason",
-        "retry_s", "sent_s", "total",
-    )  # fmt: skip
-
-    def __init__(self, ask: Ask) -> None:
-        self.ask = ask
-        self.sent_s = 0.0
-        self.answered = False
-        self.ended_s: float | None = None
-        self.outcome: Outcome = "running"
-        self.reason = ""
-        self.retry_s: float | None = None
-        self.prompt_tokens: int | None = None
-        self.total: int | None = None
-        self.finish: str | None = None
-        self.arrival_s = array("d")
-        self.characters = array("l")
-        self.counted = array("l")
+    ask: Ask
+    sent_s: float = 0.0
+    answered: bool = False
+    ended_s: float | None = None
+    outcome: Outcome = "running"
+    reason: str = ""
+    retry_s: float | None = None
+    prompt_tokens: int | None = None
+    total: int | None = None
+    finish: str | None = None
+    arrival_s: array[float] = field(default_factory=lambda: array("d"))
+    characters: array[int] = field(default_factory=lambda: array("l"))
+    counted: array[int] = field(default_factory=lambda: array("l"))
 
     @property
     def counts_tokens(self) -> bool:
@@ -143,16 +142,15 @@ async def answer(
     return stream
 
 
+@dataclass(slots=True)
 class _Reply:
     """Fills a stream from what comes."""
 
-    __slots__ = ("began", "rest", "retry_after", "status", "stream")
-
-    def __init__(self, stream: Stream, began: Callable[[Stream], None]) -> None:
-        self.stream, self.began = stream, began
-        self.status = 0
-        self.retry_after: str | None = None
-        self.rest = b""
+    stream: Stream
+    began: Callable[[Stream], None]
+    status: int = 0
+    retry_after: str | None = None
+    rest: bytes = b""
 
     def head(self, status: int, headers: dict[str, str]) -> None:
         self.status, self.retry_after = status, headers.get("retry-after")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
-
 from wastenot.core.errors import BadInputError
 from wastenot.terminal import quantities
+from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import (
     ClockControlOptions,
     FiguresOption,
@@ -20,8 +20,6 @@ from wastenot.terminal.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from rich.console import RenderableType
 
     from wastenot.serving.model.operating_points import OperatingPoint, PrefillPoint
@@ -31,92 +29,115 @@ _CLOCKS = 12  # rows of clocks in a terminal
 _SHOWN = 14  # best choices in a terminal
 
 
+@dataclass(frozen=True, slots=True)
+class KernelOptions:
+    """How the kernels of a model are measured, and what is made of them."""
+
+    degrees: Annotated[
+        str | None, option("GPUs that share a model's layers (tensor parallelism); 1 by default.", "N,...")
+    ] = None
+    clocks: Annotated[Literal["grid", "auto"], option("Measure kernels at many clocks, or at the card's own only.")] = "grid"
+    curves: Annotated[str | None, option("With --clocks auto: take other clocks from this GPU, a forecast.", "sim:NAME")] = (
+        None
+    )
+    study: Annotated[str | None, option("Keeps the kernels measured, to resume from.", "FILE|URL")] = None
+    memory: Annotated[float | None, option("Memory of one card; by default what is known of it.", "GB", min=1.0)] = None
+    seed: SeedOption = 0
+
+    def profile(self, model: str, device: str | None, clock_control: ClockControlOptions) -> EngineProfile:
+        """Measure the kernels of a model's steps, with progress, and put the profile together.
+
+        Raises:
+            BadInputError: there is no such model or device, or the model does not fit into its memory.
+            ClocksRefusedError: the clocks may not be set.
+            DeviceError: the device does not measure.
+        """
+        import shlex
+        import sys
+
+        from wastenot.serving.model.engine_kernels import CORE_STEP_MHZ, profile_from_kernels
+        from wastenot.study.store import open_study
+        from wastenot.terminal.output import typed_command
+        from wastenot.terminal.progress import kept_if_interrupted, resume_with, shown_progress
+        from wastenot.workloads.named import find_model
+
+        study = self.study
+        wanted = parse_counts("--degrees", self.degrees or "1")
+        find_model(model)
+        if device is None:
+            raise BadInputError(
+                f"{model}: name the device to measure its kernels on, such as --device sim:h200 or nvidia:0; or give "
+                "a table of steps (FILE.csv) or a profile to show (FILE.json)"
+            )
+        target = clock_control.open_device(device, seed=self.seed, workload=None)
+        command = typed_command(study) if study is not None else shlex.join(["wastenot", *sys.argv[1:]])
+        kept = resume_with(command, study) if study is not None else "nothing was kept; --study FILE keeps what is measured"
+        with kept_if_interrupted(kept), shown_progress(f"kernels of {model}") as progress:
+            return profile_from_kernels(
+                model,
+                target,
+                None if study is None else open_study(study, create=True),
+                degrees=wanted,
+                core_step_mhz=CORE_STEP_MHZ if self.clocks == "grid" else None,
+                curves=self.curves,
+                memory_bytes=None if self.memory is None else 1e9 * self.memory,
+                progress=progress,
+                command=command,
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class TableOptions:
+    """What is made of tables of measured steps."""
+
+    as_measured: Annotated[bool, option("Take the steps as they are, without fitting; nothing beyond them.")] = False
+    core: Annotated[str | None, option("Core clocks to fit besides, between those that were measured.", "MHZ,...")] = None
+    most_context: Annotated[int | None, option("Tokens of a sequence that a fit reaches to.", "N", min=1)] = None
+    cache_tokens: Annotated[int | None, option("Tokens that the cache holds; by default as measured.", "N", min=16)] = None
+    step_tokens: Annotated[
+        int | None, option("New tokens of one step (max_num_batched_tokens); 2048 by default.", "N", min=1)
+    ] = None
+    idle_power: Annotated[float | None, option("Power of a GPU with nothing to do.", "W", parser=quantities.watts)] = None
+    switch_time: Annotated[
+        float | None, option("Time that clocks take to change; 50ms by default.", "TIME", parser=quantities.seconds)
+    ] = None
+
+    def profile(self, files: list[str], model: str | None, device: str | None) -> EngineProfile:
+        """Read the tables, and fit their steps or take them as they are."""
+        from wastenot.serving.model.from_steps import profile_of_steps
+        from wastenot.serving.model.step_tables import read_step_tables
+
+        return profile_of_steps(
+            read_step_tables(files, model=model, device=device),
+            "measured" if self.as_measured else "fitted",
+            core_mhz=parse_clocks("--core", self.core) or (),
+            most_context=self.most_context,
+            cache_tokens=self.cache_tokens,
+            idle_power_w=self.idle_power,
+            most_step_tokens=2048 if self.step_tokens is None else self.step_tokens,
+            switch_s=0.05 if self.switch_time is None else self.switch_time,
+        )
+
+
 def engine(
     what: Annotated[
         list[str],
-        typer.Argument(
-            metavar="MODEL|TABLE.csv...|ENGINE.json",
-            help="A model such as llama-8b, whose kernels are measured; tables of measured steps; or a profile to show.",
+        argument(
+            "A model such as llama-8b, whose kernels are measured; tables of measured steps; or a profile to show.",
+            "MODEL|TABLE.csv...|ENGINE.json",
         ),
     ],
-    model: Annotated[
-        str | None, typer.Option("--model", metavar="NAME", help="Which model, if a table has several; or its name.")
-    ] = None,
+    model: Annotated[str | None, option("Which model, if a table has several; or its name.", "NAME")] = None,
     device: Annotated[
-        str | None,
-        typer.Option(
-            "--device", metavar="NAME", help="Where to measure kernels: sim:NAME, nvidia:INDEX. Of a table: which."
-        ),
-    ] = None,
-    degrees: Annotated[
-        str | None,
-        typer.Option(
-            "--degrees", metavar="N,...", help="GPUs that share a model's layers (tensor parallelism); 1 by default."
-        ),
-    ] = None,
-    clocks: Annotated[
-        Literal["grid", "auto"], typer.Option("--clocks", help="Measure kernels at many clocks, or at the card's own only.")
-    ] = "grid",
-    curves: Annotated[
-        str | None,
-        typer.Option(
-            "--curves", metavar="sim:NAME", help="With --clocks auto: take other clocks from this GPU, a forecast."
-        ),
-    ] = None,
-    study: Annotated[
-        str | None, typer.Option("--study", metavar="FILE|URL", help="Keeps the kernels measured, to resume from.")
-    ] = None,
-    memory: Annotated[
-        float | None,
-        typer.Option("--memory", metavar="GB", min=1.0, help="Memory of one card; by default what is known of it."),
+        str | None, option("Where to measure kernels: sim:NAME, nvidia:INDEX. Of a table: which.", "NAME")
     ] = None,
     *,
+    kernel_options: KernelOptions,
     clock_control: ClockControlOptions,
-    seed: SeedOption = 0,
-    as_measured: Annotated[
-        bool, typer.Option("--as-measured", help="Take the steps as they are, without fitting; nothing beyond them.")
-    ] = False,
-    core: Annotated[
-        str | None,
-        typer.Option("--core", metavar="MHZ,...", help="Core clocks to fit besides, between those that were measured."),
-    ] = None,
-    most_context: Annotated[
-        int | None, typer.Option("--most-context", metavar="N", min=1, help="Tokens of a sequence that a fit reaches to.")
-    ] = None,
-    cache_tokens: Annotated[
-        int | None,
-        typer.Option("--cache-tokens", metavar="N", min=16, help="Tokens that the cache holds; by default as measured."),
-    ] = None,
-    step_tokens: Annotated[
-        int | None,
-        typer.Option(
-            "--step-tokens", metavar="N", min=1, help="New tokens of one step (max_num_batched_tokens); 2048 by default."
-        ),
-    ] = None,
-    idle_power: Annotated[
-        float | None,
-        typer.Option("--idle-power", metavar="W", parser=quantities.watts, help="Power of a GPU with nothing to do."),
-    ] = None,
-    switch_time: Annotated[
-        float | None,
-        typer.Option(
-            "--switch-time",
-            metavar="TIME",
-            parser=quantities.seconds,
-            help="Time that clocks take to change; 50ms by default.",
-        ),
-    ] = None,
-    context: Annotated[
-        int | None,
-        typer.Option("--context", metavar="N", min=0, help="Tokens in the cache of each sequence shown."),
-    ] = None,
-    batch: Annotated[
-        str | None, typer.Option("--batch", metavar="N,...", help="Batch sizes to show; powers of two by default.")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FILE.json", help="Write the profile to this file."),
-    ] = None,
+    table_options: TableOptions,
+    context: Annotated[int | None, option("Tokens in the cache of each sequence shown.", "N", min=0)] = None,
+    batch: Annotated[str | None, option("Batch sizes to show; powers of two by default.", "N,...")] = None,
+    out: Annotated[Path | None, option("Write the profile to this file.", "FILE.json")] = None,
     page: PageOption = None,
     figures: FiguresOption = None,
     as_json: JsonOption = False,
@@ -127,50 +148,20 @@ def engine(
     by one, fitted so that clocks, batches and contexts between are known, with errors on steps held out. Shows energy per
     token against latency, and the clock of least energy.
     """
-    from wastenot.serving.model.from_steps import profile_of_steps
     from wastenot.serving.model.operating_points import decodes, operating_points, prefill_points, usual_context
     from wastenot.serving.model.profile_file import read_engine, write_engine
-    from wastenot.serving.model.step_tables import read_step_tables
     from wastenot.terminal.option_rules import check_output
     from wastenot.terminal.output import console, print_json, say, typed_command
 
-    for file, option in ((out, "out"), (page, "page")):
+    for file, name in ((out, "out"), (page, "page")):
         if file is not None:
-            check_output(file, option)
-    is_profile, is_table = len(what) == 1 and what[0].endswith(".json"), all(each.endswith(".csv") for each in what)
-    of_tables = {
-        "--as-measured": as_measured, "--core": core, "--most-context": most_context, "--cache-tokens": cache_tokens,
-        "--step-tokens": step_tokens, "--idle-power": idle_power, "--switch-time": switch_time, "--model": model,
-    }  # fmt: skip
-    of_kernels = {
-        "--degrees": degrees, "--curves": curves, "--study": study, "--memory": memory, "--seed": seed,
-        "--clocks": clocks != "grid", "--allow-clock-control": clock_control.allow_clock_control,
-        "--restore-clocks": clock_control.restore_clocks,
-    }  # fmt: skip
-    if is_profile:
-        _refuse_without_effect(of_tables | of_kernels | {"--device": device}, "a profile that is shown")
+            check_output(file, name)
+    if len(what) == 1 and what[0].endswith(".json"):
         profile = read_engine(what[0])
-    elif is_table:
-        _refuse_without_effect(of_kernels, "tables of steps")
-        profile = profile_of_steps(
-            read_step_tables(what, model=model, device=device),
-            "measured" if as_measured else "fitted",
-            core_mhz=parse_clocks("--core", core) or (),
-            most_context=most_context,
-            cache_tokens=cache_tokens,
-            idle_power_w=idle_power,
-            most_step_tokens=2048 if step_tokens is None else step_tokens,
-            switch_s=0.05 if switch_time is None else switch_time,
-        )
+    elif all(each.endswith(".csv") for each in what):
+        profile = table_options.profile(what, model, device)
     elif len(what) == 1:
-        _refuse_without_effect(of_tables, "kernels that are measured")
-        from wastenot.serving.cli.engine_kernels import profile_by_kernels
-
-        profile = profile_by_kernels(
-            what[0], device,
-            degrees=degrees or "1", study=study, clocks=clocks, curves=curves, memory_gb=memory,
-            clock_control=clock_control, seed=seed,
-        )  # fmt: skip
+        profile = kernel_options.profile(what[0], device, clock_control)
     else:
         raise BadInputError(
             f"{' '.join(what)}: give a model, tables of steps (FILE.csv), or one profile to show (FILE.json)"
@@ -198,13 +189,6 @@ def engine(
     console().print(engine_text(profile, points, prefills, asked))
     if files:
         say(f"{', '.join(files)}: written")
-
-
-def _refuse_without_effect(given: Mapping[str, object], on: str) -> None:
-    """Refuse options that were given and are of another source."""
-    for flag, value in given.items():
-        if value is not None and value is not False and (flag != "--seed" or value):
-            raise BadInputError(f"{flag}: has no effect on {on}; leave it out")
 
 
 def engine_text(

@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
-
 from wastenot.core.errors import BadInputError, InfeasibleError
 from wastenot.core.wording import counted
 from wastenot.terminal import quantities
+from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import FiguresOption, JsonOption, PageOption, PriceOptions
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from wastenot.serving.model.recommend import Bounds, Percentile, Prices, Recommendation, Step, Unit, Unmet
+    from wastenot.serving.model.recommend import Percentile, Recommendation, Step, Unmet
+    from wastenot.serving.page.recommend_words import Recommended
     from wastenot.serving.tables.records import ServingPoint
 
 _SHOWN = 8  # names in an error
@@ -26,53 +26,33 @@ _NEAREST = 3  # models in an error that says what would keep a bound
 def recommend(
     price_options: PriceOptions,
     sources: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[SOURCE...]", help="Studies of servers, or tables of the ML.ENERGY leaderboard."),
+        list[str] | None, argument("Studies of servers, or tables of the ML.ENERGY leaderboard.", "[SOURCE...]")
     ] = None,
-    study: Annotated[
-        str | None, typer.Option("--study", metavar="FILE|URL", help="A study of servers, as for other commands.")
-    ] = None,
+    study: Annotated[str | None, option("A study of servers, as for other commands.", "FILE|URL")] = None,
     itl: Annotated[
-        float | None,
-        typer.Option("--itl", metavar="TIME", parser=quantities.seconds, help="Bound on the time between tokens, as 50ms."),
+        float | None, option("Bound on the time between tokens, as 50ms.", "TIME", parser=quantities.seconds)
     ] = None,
-    ttft: Annotated[
-        float | None,
-        typer.Option("--ttft", metavar="TIME", parser=quantities.seconds, help="Bound on the time to the first token."),
-    ] = None,
+    ttft: Annotated[float | None, option("Bound on the time to the first token.", "TIME", parser=quantities.seconds)] = None,
     end_to_end: Annotated[
-        float | None,
-        typer.Option("--e2e", metavar="TIME", parser=quantities.seconds, help="Bound on the time to the last token."),
+        float | None, option("Bound on the time to the last token.", "TIME", flag="--e2e", parser=quantities.seconds)
     ] = None,
     percentile: Annotated[
         Literal["mean", "median", "p90", "p95", "p99"],
-        typer.Option("--percentile", metavar="mean|median|p90|p95|p99", help="Of the latencies that are bounded."),
+        option("Of the latencies that are bounded.", "mean|median|p90|p95|p99"),
     ] = "median",
-    energy_budget: Annotated[
-        float | None, typer.Option("--energy-budget", metavar="J", help="Bound on the energy of a token, in joules.")
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", metavar="NAME", help="Only models with this in their names.")
-    ] = None,
-    gpu: Annotated[str | None, typer.Option("--gpu", metavar="NAME,...", help="Only these GPUs, such as H100.")] = None,
-    gpus: Annotated[int | None, typer.Option("--gpus", metavar="N", help="At most so many GPUs.")] = None,
-    task: Annotated[str | None, typer.Option("--task", metavar="NAME", help="Only this task or load.")] = None,
+    energy_budget: Annotated[float | None, option("Bound on the energy of a token, in joules.", "J")] = None,
+    model: Annotated[str | None, option("Only models with this in their names.", "NAME")] = None,
+    gpu: Annotated[str | None, option("Only these GPUs, such as H100.", "NAME,...")] = None,
+    gpus: Annotated[int | None, option("At most so many GPUs.", "N")] = None,
+    task: Annotated[str | None, option("Only this task or load.", "NAME")] = None,
     unit: Annotated[
         Literal["token", "request", "money"],
-        typer.Option(
-            "--unit", metavar="token|request|money", help="What is to be least: energy of a token or a request, or cost."
-        ),
+        option("What is to be least: energy of a token or a request, or cost.", "token|request|money"),
     ] = "token",
-    gpu_hour: Annotated[
-        float, typer.Option("--gpu-hour", metavar="P", help="Price of a GPU for an hour, besides electricity, for money.")
-    ] = 0.0,
-    clocks: Annotated[
-        Path | None,
-        typer.Option("--clocks", metavar="ENGINE.json", help="Forecast clocks too, by a profile of the same model."),
-    ] = None,
+    gpu_hour: Annotated[float, option("Price of a GPU for an hour, besides electricity, for money.", "P")] = 0.0,
+    clocks: Annotated[Path | None, option("Forecast clocks too, by a profile of the same model.", "ENGINE.json")] = None,
     context: Annotated[
-        float | None,
-        typer.Option("--context", metavar="N", help="Mean tokens in the cache of a request, for --clocks; 1024 by default."),
+        float | None, option("Mean tokens in the cache of a request, for --clocks; 1024 by default.", "N")
     ] = None,
     page: PageOption = None,
     figures: FiguresOption = None,
@@ -84,12 +64,14 @@ def recommend(
     fastest one costs beside it, and what a looser or tighter bound would change.
     """
     from wastenot.serving.model.recommend import Bounds, Prices, recommend as recommended
+    from wastenot.serving.page.recommend_words import Recommended
     from wastenot.terminal.output import console, print_json
 
     prices = Prices(price_options.price_per_kwh, gpu_hour, price_options.currency) if unit == "money" else None
     named: Percentile = "p50" if percentile == "median" else percentile
     bounds = Bounds(itl, ttft, end_to_end, named, energy_budget)
-    _refuse_without_effect(unit, gpu_hour, clocks, context)
+    if context is not None and not 0.0 <= context < float("inf"):
+        raise BadInputError(f"--context {context:g}: must be a number of tokens, at least 0")
     listed = [*(sources or ()), *([study] if study else ())]
     if not listed:
         raise BadInputError("give what to choose from: a study of 'wastenot serve bench', or a table of ML.ENERGY")
@@ -99,35 +81,22 @@ def recommend(
         points = points + _forecast(points, clocks, 1024.0 if context is None else context)
     chosen, unmet = recommended(points, bounds, unit=unit, prices=prices)
     alone = () if clocks is None else recommended(measured, bounds, unit=unit, prices=prices)[0]
+    found = Recommended(points, chosen, unmet, bounds, unit, prices, alone)
     if (page is not None or figures is not None) and chosen:
         from wastenot.serving.page.recommend_page import recommend_page
-        from wastenot.serving.page.recommend_words import Recommended
         from wastenot.study.database import parse_address
         from wastenot.terminal.output import typed_command
         from wastenot.terminal.written_page import write_page
 
         typed = typed_command(listed[0]) if len(listed) == 1 else None
-        found = Recommended(points, chosen, unmet, bounds, unit, prices, alone)
         made = recommend_page(found, sources=[parse_address(each).label for each in listed])
         write_page(made, page, figures, command=typed)
     if as_json:
-        print_json("recommend", _document(chosen, unmet, bounds, unit, prices, len(points)))
+        print_json("recommend", _document(found))
     elif chosen:
-        console().print(_text(chosen, unmet, bounds, unit, prices, alone))
+        console().print(_text(found))
     if not chosen:
         raise InfeasibleError(_nothing_fits(unmet), asked="nothing fits")
-
-
-def _refuse_without_effect(unit: Unit, gpu_hour: float, clocks: Path | None, context: float | None) -> None:
-    """Refuse options that say nothing without another one, and a context that cannot be."""
-    if gpu_hour and unit != "money":
-        raise BadInputError("--gpu-hour: has no effect without --unit money; leave it out")
-    if context is None:
-        return
-    if clocks is None:
-        raise BadInputError("--context: has no effect without --clocks; leave it out")
-    if not 0.0 <= context < float("inf"):
-        raise BadInputError(f"--context {context:g}: must be a number of tokens, at least 0")
 
 
 def _points(sources: list[str]) -> list[ServingPoint]:
@@ -227,24 +196,18 @@ def _nothing_fits(unmet: tuple[Unmet, ...]) -> str:
     return "; ".join(f"{each.model}: {each.why}" for each in unmet[:_NEAREST]) + more
 
 
-def _document(
-    chosen: tuple[Recommendation, ...],
-    unmet: tuple[Unmet, ...],
-    bounds: Bounds,
-    unit: Unit,
-    prices: Prices | None,
-    points: int,
-) -> dict[str, Any]:
-    def step(found: Step | None) -> dict[str, Any] | None:
-        return None if found is None else {"latency_s": found.latency_s, "saved": found.saved, "point": _listed(found.point)}
+def _document(found: Recommended) -> dict[str, Any]:
+    def step(at: Step | None) -> dict[str, Any] | None:
+        return None if at is None else {"latency_s": at.latency_s, "saved": at.saved, "point": _listed(at.point)}
 
+    bounds, prices = found.bounds, found.prices
     return {
-        "unit": unit,
+        "unit": found.unit,
         "currency": None if prices is None else prices.currency,
         "percentile": bounds.percentile,
         "bounds_s": bounds.latencies,
         "energy_budget_j": bounds.energy_per_token_j,
-        "configurations": points,
+        "configurations": len(found.points),
         "recommendations": [
             {
                 **_listed(each.point),
@@ -257,9 +220,9 @@ def _document(
                 "tighter": step(each.tighter),
                 "frontier": [_listed(point) for point in each.frontier],
             }
-            for each in chosen
+            for each in found.chosen
         ],
-        "unmet": [{"model": each.model, "why": each.why} for each in unmet],
+        "unmet": [{"model": each.model, "why": each.why} for each in found.unmet],
     }
 
 
@@ -286,25 +249,19 @@ def _listed(point: ServingPoint) -> dict[str, Any]:
     }
 
 
-def _text(
-    chosen: tuple[Recommendation, ...],
-    unmet: tuple[Unmet, ...],
-    bounds: Bounds,
-    unit: Unit,
-    prices: Prices | None,
-    alone: tuple[Recommendation, ...] = (),
-) -> RenderableType:
+def _text(found: Recommended) -> RenderableType:
     from rich.markup import escape
 
     from wastenot.serving.model.recommend import configuration_text
     from wastenot.terminal.tables import Group, plain_table
 
+    chosen, bounds, prices = found.chosen, found.bounds, found.prices
     scale, name = {
         "token": (1e3, "mJ a token"),
         "request": (1.0, "J a request"),
         "money": (1.0, f"{prices.currency if prices else ''} a million tokens"),
-    }[unit]
-    which = _LATENCIES[next(iter(bounds.latencies), "itl")]
+    }[found.unit]
+    which = _LATENCIES[found.latency]
     table = plain_table(
         ("model", "run it on"),
         (name, f"{which} (ms)", "fastest", "its ITL" if which == "ITL" else "its latency", "saved"),
@@ -317,8 +274,8 @@ def _text(
             _shown(scale * each.cost),
             f"{1e3 * each.latency_s:.1f}",
             _shown(scale * each.fastest_cost),
-            f"{1e3 * (bounds.latency_of(each.fastest, next(iter(bounds.latencies), 'itl')) or 0.0):.1f}",
-            f"{100 * (1 - each.cost / each.fastest_cost):.1f} %",
+            f"{1e3 * (bounds.latency_of(each.fastest, found.latency) or 0.0):.1f}",
+            f"{100 * each.saved:.1f} %",
         )
     within = ", ".join(f"{_LATENCIES[key]} within {1e3 * value:g} ms" for key, value in bounds.latencies.items())
     percentile = "median" if bounds.percentile == "p50" else bounds.percentile
@@ -330,12 +287,12 @@ def _text(
     lines += [
         f"without other clocks: {escape(configuration_text(each.point))}, {_shown(scale * each.cost)} {escape(name)} "
         f"({each.point.evidence})"
-        for each in alone
+        for each in found.without_clocks
     ]
     lines += [escape(note) for note in dict.fromkeys(note for each in chosen for note in each.point.notes)]
-    if unmet:
-        lines += ["", f"{counted(len(unmet), 'model')} cannot keep this:"]
-        lines += [f"  {escape(each.model)}: {escape(each.why)}" for each in unmet]
+    if found.unmet:
+        lines += ["", f"{counted(len(found.unmet), 'model')} cannot keep this:"]
+        lines += [f"  {escape(each.model)}: {escape(each.why)}" for each in found.unmet]
     return Group(*lines)
 
 

@@ -8,12 +8,11 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
-
 from wastenot.core.errors import DeviceError, StudyError
 from wastenot.core.wording import counted
 from wastenot.serving.cli.server_load import ServerLoadOptions
 from wastenot.terminal import completing, quantities
+from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import (
     ClockControlOptions,
     DryRunOption,
@@ -28,74 +27,42 @@ if TYPE_CHECKING:
 
 
 def serve_bench(
-    url: Annotated[str, typer.Argument(metavar="URL", help="A server with OpenAI's interface: http://localhost:8000.")],
+    url: Annotated[str, argument("A server with OpenAI's interface: http://localhost:8000.", "URL")],
     *,
     load_options: ServerLoadOptions,
-    model: Annotated[
-        str | None, typer.Option("--model", metavar="NAME", help="To ask for; by default what the server lists first.")
-    ] = None,
+    model: Annotated[str | None, option("To ask for; by default what the server lists first.", "NAME")] = None,
     api: Annotated[
         Literal["completions", "chat"] | None,
-        typer.Option("--api", help="Of the two that stream texts; by default completions where the server has them."),
+        option("Of the two that stream texts; by default completions where the server has them."),
     ] = None,
     api_key: Annotated[
-        str | None,
-        typer.Option("--api-key", metavar="KEY", envvar="OPENAI_API_KEY", help="Sent as a bearer token.", show_envvar=True),
+        str | None, option("Sent as a bearer token.", "KEY", envvar="OPENAI_API_KEY", show_envvar=True)
     ] = None,
     steady: Annotated[
-        float,
-        typer.Option(
-            "--steady",
-            metavar="TIME",
-            parser=quantities.seconds,
-            help="Least length of the steady state.",
-            show_default="20s",
-        ),
+        float, option("Least length of the steady state.", "TIME", parser=quantities.seconds, show_default="20s")
     ] = 20.0,
-    study: Annotated[
-        str | None, typer.Option("--study", metavar="FILE|URL", help="Keep the points in this study, and resume from it.")
-    ] = None,
+    study: Annotated[str | None, option("Keep the points in this study, and resume from it.", "FILE|URL")] = None,
     device: Annotated[
         str | None,
-        typer.Option(
-            "--device",
-            metavar="D,...|none",
+        option(
+            "The server's GPUs on this machine, such as nvidia:0,nvidia:1; by default its only one. none: no energy.",
+            "D,...|none",
             autocompletion=completing.devices,
-            help="The server's GPUs on this machine, such as nvidia:0,nvidia:1; by default its only one. none: no energy.",
         ),
     ] = None,
     meter: Annotated[
-        str | None,
-        typer.Option("--meter", metavar="URL", help="Where another machine serves its GPUs' energy, as dcgm-exporter does."),
+        str | None, option("Where another machine serves its GPUs' energy, as dcgm-exporter does.", "URL")
     ] = None,
-    meter_gpus: Annotated[
-        str | None, typer.Option("--meter-gpus", metavar="N,...", help="Which GPUs there serve, by number or UUID.")
-    ] = None,
-    core: Annotated[
-        str | None, typer.Option("--core", metavar="MHZ,...", help="Core clocks to measure besides the driver's own.")
-    ] = None,
-    memory: Annotated[
-        str | None, typer.Option("--memory", metavar="MHZ,...", help="Memory clocks that go with --core.")
-    ] = None,
+    meter_gpus: Annotated[str | None, option("Which GPUs there serve, by number or UUID.", "N,...")] = None,
+    core: Annotated[str | None, option("Core clocks to measure besides the driver's own.", "MHZ,...")] = None,
+    memory: Annotated[str | None, option("Memory clocks that go with --core.", "MHZ,...")] = None,
     power_limit: PowerLimitsOption = None,
-    gpu: Annotated[
-        str | None, typer.Option("--gpu", metavar="NAME", help="Model of the GPUs, where no meter says it, such as H100.")
-    ] = None,
-    gpus: Annotated[
-        int | None, typer.Option("--gpus", metavar="N", help="How many the engine runs on, where no meter says it.")
-    ] = None,
-    tensor_parallel: Annotated[
-        int | None, typer.Option("--tensor-parallel", metavar="N", help="Degree; by default the number of GPUs.")
-    ] = None,
-    precision: Annotated[
-        str, typer.Option("--precision", metavar="NAME", help="Of the weights, such as bfloat16; kept with the points.")
-    ] = "",
-    task: Annotated[
-        str | None, typer.Option("--task", metavar="NAME", help="Name of the load in the study; by default its lengths.")
-    ] = None,
-    seed: Annotated[
-        int, typer.Option("--seed", metavar="N", min=0, help="Seed of made-up prompts, lengths and arrivals.")
-    ] = 0,
+    gpu: Annotated[str | None, option("Model of the GPUs, where no meter says it, such as H100.", "NAME")] = None,
+    gpus: Annotated[int | None, option("How many the engine runs on, where no meter says it.", "N")] = None,
+    tensor_parallel: Annotated[int | None, option("Degree; by default the number of GPUs.", "N")] = None,
+    precision: Annotated[str, option("Of the weights, such as bfloat16; kept with the points.", "NAME")] = "",
+    task: Annotated[str | None, option("Name of the load in the study; by default its lengths.", "NAME")] = None,
+    seed: Annotated[int, option("Seed of made-up prompts, lengths and arrivals.", "N", min=0)] = 0,
     dry_run: DryRunOption = False,
     clock_control: ClockControlOptions,
     as_json: JsonOption = False,
@@ -108,8 +75,8 @@ def serve_bench(
     """
     from wastenot.serving.bench.bench import prepare_bench
     from wastenot.serving.bench.measure import ServerSweepOutcome
-    from wastenot.serving.bench.point import Target
-    from wastenot.serving.cli.server_gpus import meter_of, server_gpus, settings_of
+    from wastenot.serving.bench.server import Target
+    from wastenot.serving.cli.server_load import meter_of, server_gpus, settings_of
     from wastenot.terminal.output import say, typed_command
     from wastenot.terminal.progress import kept_if_interrupted, resume_with, shown_progress
 

@@ -9,18 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from wastenot.core.errors import BadInputError
 from wastenot.core.wording import counted
 from wastenot.terminal import quantities
+from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import ClockControlOptions, JsonOption
 
 if TYPE_CHECKING:
     from wastenot.devices.protocol import Device
-    from wastenot.serving.control.events import Event, Tell
     from wastenot.serving.control.hook import Hook
-    from wastenot.serving.control.instance import Instance, Rules
+    from wastenot.serving.control.instance import Event, Instance, Rules, Tell
     from wastenot.serving.control.placement import Placement
     from wastenot.serving.model.profile_file import EngineProfile
 
@@ -28,73 +26,36 @@ SCHEMA = "wastenot.serve-control/1"
 
 
 def serve_control(
-    engine: Annotated[
-        Path, typer.Argument(metavar="ENGINE.json", help="The servers' engine, as 'wastenot serve profile --out' writes it.")
-    ],
+    engine: Annotated[Path, argument("The servers' engine, as 'wastenot serve profile --out' writes it.", "ENGINE.json")],
     instance: Annotated[
         list[str] | None,
-        typer.Option(
-            "--instance",
-            metavar="URL[=D,...]",
-            help="A server and its GPUs, such as http://localhost:8000=nvidia:0,nvidia:1; may be repeated. Without "
+        option(
+            "A server and its GPUs, such as http://localhost:8000=nvidia:0,nvidia:1; may be repeated. Without "
             "GPUs it is only watched.",
+            "URL[=D,...]",
         ),
     ] = None,
-    instances: Annotated[
-        Path | None, typer.Option("--instances", metavar="FILE.toml", help="The same in a file: [[instance]] url, devices.")
-    ] = None,
+    instances: Annotated[Path | None, option("The same in a file: [[instance]] url, devices.", "FILE.toml")] = None,
     prometheus: Annotated[
-        str | None,
-        typer.Option(
-            "--prometheus", metavar="URL", help="Read the servers' metrics from Prometheus instead of from themselves."
-        ),
+        str | None, option("Read the servers' metrics from Prometheus instead of from themselves.", "URL")
     ] = None,
-    period: Annotated[
-        float, typer.Option("--period", metavar="TIME", parser=quantities.seconds, help="Between two readings of a server.")
-    ] = 1.0,
+    period: Annotated[float, option("Between two readings of a server.", "TIME", parser=quantities.seconds)] = 1.0,
     step_tokens: Annotated[
-        int | None,
-        typer.Option(
-            "--step-tokens", metavar="N", min=1, help="Most new tokens of a step of the servers; by default the profile's."
-        ),
+        int | None, option("Most new tokens of a step of the servers; by default the profile's.", "N", min=1)
     ] = None,
-    ttft: Annotated[
-        str, typer.Option("--ttft", metavar="TIME,...", help="Bounds on the first token: one, or by prompts' length.")
-    ] = "250ms,400ms,2s",
-    tbt: Annotated[
-        float, typer.Option("--tbt", metavar="TIME", parser=quantities.seconds, help="Bound on the time between two tokens.")
-    ] = 0.1,
-    share: Annotated[
-        float,
-        typer.Option("--share", metavar="X", parser=quantities.share, help="Share of first tokens and of tokens in time."),
-    ] = 0.99,
+    ttft: Annotated[str, option("Bounds on the first token: one, or by prompts' length.", "TIME,...")] = "250ms,400ms,2s",
+    tbt: Annotated[float, option("Bound on the time between two tokens.", "TIME", parser=quantities.seconds)] = 0.1,
+    share: Annotated[float, option("Share of first tokens and of tokens in time.", "X", parser=quantities.share)] = 0.99,
     headroom: Annotated[
-        float,
-        typer.Option(
-            "--headroom", metavar="X", parser=quantities.share, help="Share of the deadlines that the profile must leave."
-        ),
+        float, option("Share of the deadlines that the profile must leave.", "X", parser=quantities.share)
     ] = 0.15,
-    stale_after: Annotated[
-        float,
-        typer.Option(
-            "--stale-after", metavar="TIME", parser=quantities.seconds, help="Age from which a reading is of no use."
-        ),
-    ] = 8.0,
+    stale_after: Annotated[float, option("Age from which a reading is of no use.", "TIME", parser=quantities.seconds)] = 8.0,
     duration: Annotated[
-        float | None,
-        typer.Option("--for", metavar="TIME", parser=quantities.seconds, help="End after this; by default never."),
+        float | None, option("End after this; by default never.", "TIME", flag="--for", parser=quantities.seconds)
     ] = None,
-    hook: Annotated[
-        str | None,
-        typer.Option("--hook", metavar="URL", help="POST recommended numbers of instances to this address, as JSON."),
-    ] = None,
-    metrics_port: Annotated[
-        int | None, typer.Option("--metrics-port", metavar="PORT", help="Serve what is done to Prometheus on this port.")
-    ] = None,
-    metrics_host: Annotated[
-        str,
-        typer.Option("--metrics-host", metavar="ADDRESS", help="Listen there; 0.0.0.0 lets other machines read them."),
-    ] = "127.0.0.1",
+    hook: Annotated[str | None, option("POST recommended numbers of instances to this address, as JSON.", "URL")] = None,
+    metrics_port: Annotated[int | None, option("Serve what is done to Prometheus on this port.", "PORT")] = None,
+    metrics_host: Annotated[str, option("Listen there; 0.0.0.0 lets other machines read them.", "ADDRESS")] = "127.0.0.1",
     *,
     clock_control: ClockControlOptions,
     as_json: JsonOption = False,
@@ -108,9 +69,8 @@ def serve_control(
     """
     from wastenot.serving.cli.simulate_engine import deadlines_of
     from wastenot.serving.control.control import control, held
-    from wastenot.serving.control.events import Event
     from wastenot.serving.control.hook import Hook
-    from wastenot.serving.control.instance import Rules
+    from wastenot.serving.control.instance import Event, Rules
     from wastenot.serving.control.placement import placements
     from wastenot.serving.control.recommender import Recommender
     from wastenot.serving.control.sources import DirectSource, PrometheusSource, followed

@@ -1,19 +1,24 @@
-"""The load that ``wastenot serve bench`` keeps on a server: which requests, and how many at once or in a second."""
+"""What ``wastenot serve bench`` measures: the load that it keeps on a server; the server's GPUs, their meter and clocks."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
-
-import typer
+from urllib.parse import urlsplit
 
 from wastenot.core.errors import BadInputError
 from wastenot.core.wording import counted
 from wastenot.terminal import quantities
-from wastenot.terminal.options import parse_counts
+from wastenot.terminal.option import option
+from wastenot.terminal.options import ClockControlOptions, parse_clocks, parse_counts, parse_power_limits
 
 if TYPE_CHECKING:
+    from wastenot.core.setting import Setting
+    from wastenot.devices.protocol import Device
+    from wastenot.serving.bench.energy import EnergyMeter
     from wastenot.serving.bench.loads import LoadPlan
     from wastenot.serving.model.requests import Requests
 
@@ -25,37 +30,20 @@ _MOST_TOKENS = 10_000_000  # of a prompt or an answer, on average; no model take
 class ServerLoadOptions:
     """Which requests are sent to a server, and when."""
 
-    batch: Annotated[
-        str | None,
-        typer.Option("--batch", metavar="N,...", help=f"Requests to keep running, one point each; {_BATCHES} by default."),
-    ] = None
+    batch: Annotated[str | None, option(f"Requests to keep running, one point each; {_BATCHES} by default.", "N,...")] = None
     rate: Annotated[
-        str | None,
-        typer.Option(
-            "--rate", metavar="R,...", help="Requests that arrive in a second, one point each; own: as a trace has them."
-        ),
+        str | None, option("Requests that arrive in a second, one point each; own: as a trace has them.", "R,...")
     ] = None
-    prompt_tokens: Annotated[float, typer.Option("--prompt-tokens", metavar="N", help="Mean length of made-up prompts.")] = (
-        512.0
-    )
-    output_tokens: Annotated[float, typer.Option("--output-tokens", metavar="N", help="Mean length of answers.")] = 128.0
+    prompt_tokens: Annotated[float, option("Mean length of made-up prompts.", "N")] = 512.0
+    output_tokens: Annotated[float, option("Mean length of answers.", "N")] = 128.0
     spread: Annotated[
-        float,
-        typer.Option(
-            "--spread", metavar="X", parser=quantities.relative, help="How much lengths vary: standard deviation over mean."
-        ),
+        float, option("How much lengths vary: standard deviation over mean.", "X", parser=quantities.relative)
     ] = 0.0
-    requests: Annotated[
-        Path | None,
-        typer.Option("--requests", metavar="FILE.jsonl", help="Send these: a 'prompt' or 'messages' on each line."),
-    ] = None
-    trace: Annotated[
-        Path | None,
-        typer.Option("--trace", metavar="FILE", help="Lengths of a trace, as CSV or JSON lines; with --rate its arrivals."),
-    ] = None
-    lenient: Annotated[
-        bool, typer.Option("--lenient", help="Leave out lines of the trace that are wrong, and sort the others.")
-    ] = False
+    requests: Annotated[Path | None, option("Send these: a 'prompt' or 'messages' on each line.", "FILE.jsonl")] = None
+    trace: Annotated[Path | None, option("Lengths of a trace, as CSV or JSON lines; with --rate its arrivals.", "FILE")] = (
+        None
+    )
+    lenient: Annotated[bool, option("Leave out lines of the trace that are wrong, and sort the others.")] = False
 
     def read(self, seed: int) -> ServerLoad:
         """The load.
@@ -63,10 +51,9 @@ class ServerLoadOptions:
         Raises:
             BadInputError: a file cannot be read, or a number makes no sense.
         """
-        from wastenot.serving.bench.load_requests import Lengths
-        from wastenot.serving.bench.loads import load_of_file, load_of_lengths, load_of_trace
+        from wastenot.serving.bench.loads import Lengths, load_of_file, load_of_lengths, load_of_trace
 
-        trace = None if self.trace is None else _read_trace(self.trace, self.lenient)
+        trace = None if self.trace is None else read_requests(self.trace, self.lenient)
         rates = _rates(self.rate, trace)
         batches = parse_counts("--batch", self.batch or _BATCHES) if self.batch is not None or not rates else ()
         if self.requests is not None:
@@ -97,7 +84,8 @@ class ServerLoad:
     rates_per_s: tuple[float, ...]
 
 
-def _read_trace(path: Path, lenient: bool) -> Requests:
+def read_requests(path: Path, lenient: bool) -> Requests:
+    """The requests of a trace; says which lines were left out and how many were moved."""
     from wastenot.serving.model.traces import read_trace
     from wastenot.terminal.output import say
 
@@ -123,3 +111,86 @@ def _rates(text: str | None, trace: Requests | None) -> tuple[float, ...]:
     if not all(0.0 < each < float("inf") for each in rates):
         raise BadInputError(f"--rate {text}: write requests a second separated by commas, such as 0.5,1,2")
     return rates
+
+
+_LOCAL = ("localhost", "127.0.0.1", "::1", "0.0.0.0")
+
+
+def is_local(url: str) -> bool:
+    """Whether a server runs on this machine."""
+    host = urlsplit(url if "://" in url else f"http://{url}").hostname or ""
+    return host in (*_LOCAL, socket.gethostname().lower())
+
+
+def server_gpus(
+    url: str, named: str | None, meter: str | None, clock_control: ClockControlOptions
+) -> tuple[tuple[Device, ...], str]:
+    """The server's GPUs on this machine: those named, or its only one; where there are none, why.
+
+    Raises:
+        BadInputError: there are several and none is named, or one cannot be measured.
+    """
+    from wastenot.core.errors import DeviceError, MissingExtraError
+    from wastenot.meters.devices import measurable_devices, visible_names
+
+    if named == "none":
+        return (), "--device none"
+    if named is None and (meter is not None or not is_local(url)):
+        where = "(docs/serving-bench.md)"
+        return (), f"the server is on another machine; give its meter: --meter http://ITS-HOST:9400/metrics {where}"
+    if named is None:
+        try:
+            names = visible_names()
+        except (DeviceError, MissingExtraError) as error:
+            return (), str(error)
+        if len(names) > 1:
+            raise BadInputError(f"--device: this machine has {len(names)} GPUs; name those that serve: --device {names[0]}")
+    else:
+        names = tuple(name.strip() for name in named.split(","))
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise BadInputError(f"--device {named}: {twice} is named twice, and its energy would count twice")
+    opened = tuple(
+        _on_wall_time(name) if name.startswith("sim:") else clock_control.open_device(name, seed=0, workload=None)
+        for name in names
+    )
+    return measurable_devices(opened, _on_wall_time), ""
+
+
+def _on_wall_time(name: str) -> Device:
+    from wastenot.devices.open import open_device
+
+    return open_device(name, wall_time=True)
+
+
+def settings_of(
+    devices: Sequence[Device], core: str | None, memory: str | None, power_limit: str | None
+) -> tuple[Setting, ...]:
+    """The driver's own clocks, then those asked for, which the GPUs have."""
+    from wastenot.core.setting import AUTO
+    from wastenot.sweeping.grid import Grid
+
+    if core is None and memory is None and power_limit is None:
+        return (AUTO,)
+    if not devices:
+        raise BadInputError("--core, --memory, --power-limit: need the server's GPUs on this machine: --device nvidia:0")
+    clocks = devices[0].clocks
+    states = clocks.supported_clocks()
+    memories = parse_clocks("--memory", memory)
+    if core is not None and memory is None and states:
+        memories = (max(states),)
+    grid = Grid(core_mhz=parse_clocks("--core", core), memory_mhz=memories, power_limit_w=parse_power_limits(power_limit))
+    settings = grid.settings(states, clocks.power_limits_w())
+    if memory is None:  # its memory clock is left to the driver
+        settings = tuple(dict.fromkeys(replace(each, memory_mhz=None) for each in settings))
+    return (AUTO, *settings)
+
+
+def meter_of(devices: tuple[Device, ...], meter: str | None, meter_gpus: str | None) -> EnergyMeter | None:
+    """The meter of these GPUs, or of those elsewhere; ``None`` where there is neither."""
+    from wastenot.serving.bench.energy import local_meter
+    from wastenot.serving.bench.remote_meter import open_meter
+
+    if meter is not None:
+        return open_meter(meter, None if meter_gpus is None else [each.strip() for each in meter_gpus.split(",")])
+    return local_meter(devices) if devices else None

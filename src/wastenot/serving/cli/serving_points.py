@@ -1,4 +1,4 @@
-"""Operating points of servers as tables of text."""
+"""Operating points of servers and simulated runs of clusters as tables of text."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from wastenot.serving.bench.measure import Served, ServerSweepOutcome
+    from wastenot.serving.tables.cluster_store import ClusterRunSummary
     from wastenot.serving.tables.records import ServingPoint
-    from wastenot.serving.tables.rows import ServingSummary, StoredRun
+    from wastenot.serving.tables.store import ServingSummary, StoredRun
 
 
 def servers_text(servers: Sequence[ServingSummary], runs: Sequence[StoredRun]) -> list[RenderableType]:
@@ -111,3 +112,31 @@ def _ms(seconds: float | None) -> str:
 
 def _number(value: float | None, form: str) -> str:
     return "-" if value is None else f"{value:,{form}}"
+
+
+def cluster_runs_text(runs: Sequence[ClusterRunSummary]) -> list[RenderableType]:
+    """The simulated clusters of a study, a run in each line; nothing where there are none."""
+    from rich.markup import escape
+
+    from wastenot.pages.formatting import percent, quantity
+    from wastenot.terminal.tables import plain_table
+
+    if not runs:
+        return []
+    table = plain_table(
+        ("simulated cluster", "traffic", "policy", "kept (UTC)"),
+        ("seed", "requests", "energy", "worst class"),
+        less_important=("requests", "kept (UTC)", "seed"),
+    )
+    for run in runs:
+        table.add_row(
+            escape(run.scenario),
+            escape(run.traffic),
+            escape(run.policy),
+            f"{run.recorded_at:%Y-%m-%d %H:%M}",
+            f"{run.seed}",
+            f"{run.requests:,}",
+            quantity(run.energy_j, "J", 4),
+            percent(run.worst_class, 2) + (" failed" if run.failed else ""),
+        )
+    return ["", table]

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from wastenot.core.errors import BadInputError
 from wastenot.serving.cli.simulate_cluster import ScenarioOptions, simulate_cluster
 from wastenot.serving.cli.simulate_engine import EngineOptions, simulate_engine
+from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import FiguresOption, JsonOption, OutOption, PageOption
 
 
@@ -18,15 +17,14 @@ def simulate(
     scenario_options: ScenarioOptions,
     source: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="[ENGINE.json|SCENARIO.toml]",
-            help="An engine, as 'wastenot serve profile --out' writes it, or a cluster with its traffic and policies.",
+        argument(
+            "An engine, as 'wastenot serve profile --out' writes it, or a cluster with its traffic and policies.",
+            "[ENGINE.json|SCENARIO.toml]",
         ),
     ] = None,
-    example: Annotated[bool, typer.Option("--example", help="Print a scenario with comments, and exit.")] = False,
+    example: Annotated[bool, option("Print a scenario with comments, and exit.")] = False,
     policy: Annotated[
-        list[str] | None,
-        typer.Option("--policy", metavar="NAME", help="Only these policies; may be repeated. 'oracle' takes minutes."),
+        list[str] | None, option("Only these policies; may be repeated. 'oracle' takes minutes.", "NAME")
     ] = None,
     out: OutOption = None,
     page: PageOption = None,

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from wastenot.core.errors import BadInputError
-from wastenot.serving.cli.simulated import Simulated
+from wastenot.serving.cli.simulate_engine import Simulated
+from wastenot.terminal.option import option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,23 +31,13 @@ class ScenarioOptions:
 
     study: Annotated[
         str | None,
-        typer.Option(
-            "--study",
-            metavar="FILE|URL",
-            help="Keep runs in this study, and resume from it; by default SCENARIO.db, beside the scenario.",
-        ),
+        option("Keep runs in this study, and resume from it; by default SCENARIO.db, beside the scenario.", "FILE|URL"),
     ] = None
-    seeds: Annotated[
-        int | None, typer.Option("--seeds", metavar="N", min=1, help="Use seeds 0 to N - 1, not the scenario's.")
-    ] = None
-    processes: Annotated[
-        int | None,
-        typer.Option("--processes", metavar="N", min=1, help="Processes that share the work; by default one per core."),
-    ] = None
-    ray: Annotated[
-        str | None,
-        typer.Option("--ray", metavar="ADDRESS", help="Share the work over this Ray cluster instead; auto: this machine's."),
-    ] = None
+    seeds: Annotated[int | None, option("Use seeds 0 to N - 1, not the scenario's.", "N", min=1)] = None
+    processes: Annotated[int | None, option("Processes that share the work; by default one per core.", "N", min=1)] = None
+    ray: Annotated[str | None, option("Share the work over this Ray cluster instead; auto: this machine's.", "ADDRESS")] = (
+        None
+    )
 
 
 def simulate_cluster(scenario: Path, asked: ScenarioOptions, policies: list[str] | None) -> Simulated:
@@ -196,11 +185,14 @@ def _known(outcome: Outcome, of: Callable[[RunRecord], float | None]) -> dict[st
 
 def scenario_text(scenario: Scenario, found: Sequence[Comparison]) -> RenderableType:
     """What was found, for a terminal."""
-    from wastenot.serving.page.cluster_words import about_cluster, steps_text
+    from wastenot.serving.page.cluster_words import about_cluster
+    from wastenot.serving.page.engine_words import steps_text
     from wastenot.terminal.tables import Group, Text
 
     name, rest = about_cluster(scenario)
-    parts: list[RenderableType] = [Text.assemble((name, "bold"), f" {rest} (simulated, {steps_text(scenario)})")]
+    parts: list[RenderableType] = [
+        Text.assemble((name, "bold"), f" {rest} (simulated, {steps_text(scenario.cluster.layouts)})")
+    ]
     for each in found:
         parts += ["", *_comparison_text(scenario, each)]
     return Group(*parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, isnan
 from pathlib import Path
@@ -10,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wastenot.core.errors import BadInputError
-from wastenot.core.wording import counted
-from wastenot.serving.cli.simulated import Simulated
+from wastenot.serving.cli.server_load import read_requests
 from wastenot.terminal import quantities
+from wastenot.terminal.option import option
 from wastenot.terminal.options import check_seconds
 
 if TYPE_CHECKING:
@@ -24,84 +25,59 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Simulated:
+    """What a simulation of servers gives to be shown, of an engine or of a cluster.
+
+    Attributes:
+        kind: of its document.
+        document: as JSON values.
+        text: for a terminal.
+        page: draws the figures, too.
+    """
+
+    kind: str
+    document: dict[str, Any]
+    text: Callable[[], RenderableType]
+    page: Callable[[], Page]
+
+
+@dataclass(frozen=True, slots=True)
 class EngineOptions:
     """How one engine is simulated on a trace."""
 
-    trace: Annotated[
-        Path | None,
-        typer.Option("--trace", metavar="FILE", help="Requests as CSV or JSON lines: times, prompt and output tokens."),
-    ] = None
+    trace: Annotated[Path | None, option("Requests as CSV or JSON lines: times, prompt and output tokens.", "FILE")] = None
     load: Annotated[
         float | None,
-        typer.Option(
-            "--load",
-            metavar="X",
+        option(
+            "Rescale the trace to this share of the load that the maximum clock sustains, such as 50%.",
+            "X",
             parser=quantities.share,
-            help="Rescale the trace to this share of the load that the maximum clock sustains, such as 50%.",
         ),
     ] = None
-    rate: Annotated[float | None, typer.Option("--rate", metavar="X", help="Rescale the trace to X requests/s instead.")] = (
-        None
-    )
-    first: Annotated[
-        float | None,
-        typer.Option("--first", metavar="TIME", parser=quantities.seconds, help="Use only the first TIME of the trace."),
-    ] = None
-    gpus: Annotated[
-        int | None,
-        typer.Option("--gpus", metavar="N", help="Parallel degree of the engine; by default the lowest in the file."),
-    ] = None
+    rate: Annotated[float | None, option("Rescale the trace to X requests/s instead.", "X")] = None
+    first: Annotated[float | None, option("Use only the first TIME of the trace.", "TIME", parser=quantities.seconds)] = None
+    gpus: Annotated[int | None, option("Parallel degree of the engine; by default the lowest in the file.", "N")] = None
     step_tokens: Annotated[
-        int | None,
-        typer.Option(
-            "--step-tokens", metavar="N", min=1, help="Most new tokens of a step; by default what sustains the highest load."
-        ),
+        int | None, option("Most new tokens of a step; by default what sustains the highest load.", "N", min=1)
     ] = None
     switch_time: Annotated[
-        float | None,
-        typer.Option(
-            "--switch-time",
-            metavar="TIME",
-            parser=quantities.seconds,
-            help="Clock-switch latency; by default the engine's.",
-        ),
+        float | None, option("Clock-switch latency; by default the engine's.", "TIME", parser=quantities.seconds)
     ] = None
-    ttft: Annotated[
-        str, typer.Option("--ttft", metavar="TIME,...", help="Deadlines of the first token: one, or three by prompt length.")
-    ] = "250ms,400ms,2s"
+    ttft: Annotated[str, option("Deadlines of the first token: one, or three by prompt length.", "TIME,...")] = (
+        "250ms,400ms,2s"
+    )
     tbt: Annotated[
-        float,
-        typer.Option(
-            "--tbt",
-            metavar="TIME",
-            parser=quantities.seconds,
-            help="Deadline between two tokens.",
-            show_default="100ms",
-        ),
+        float, option("Deadline between two tokens.", "TIME", parser=quantities.seconds, show_default="100ms")
     ] = 0.1
     e2e: Annotated[
-        float | None,
-        typer.Option(
-            "--e2e", metavar="TIME", parser=quantities.seconds, help="Deadline of a whole answer; by default none."
-        ),
+        float | None, option("Deadline of a whole answer; by default none.", "TIME", parser=quantities.seconds)
     ] = None
     share: Annotated[
-        float,
-        typer.Option(
-            "--share",
-            metavar="X",
-            parser=quantities.share,
-            help="Share of requests, and of their tokens, that must meet the deadlines.",
-        ),
+        float, option("Share of requests, and of their tokens, that must meet the deadlines.", "X", parser=quantities.share)
     ] = 0.99
-    length_error: Annotated[
-        float,
-        typer.Option("--length-error", metavar="X", parser=quantities.share, help="Error of predicted answer lengths."),
-    ] = 0.3
-    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Seed of the prediction errors.")] = 0
-    lenient: Annotated[
-        bool, typer.Option("--lenient", help="Leave out invalid lines of the trace, and sort the others.")
-    ] = False
+    length_error: Annotated[float, option("Error of predicted answer lengths.", "X", parser=quantities.share)] = 0.3
+    seed: Annotated[int, option("Seed of the prediction errors.", "N", min=0)] = 0
+    lenient: Annotated[bool, option("Leave out invalid lines of the trace, and sort the others.")] = False
 
 
 def simulate_engine(engine: Path, asked: EngineOptions, policies: list[str] | None) -> Simulated:
@@ -116,7 +92,6 @@ def simulate_engine(engine: Path, asked: EngineOptions, policies: list[str] | No
     from wastenot.serving.model.compiled import COMPILED
     from wastenot.serving.model.profile_file import read_engine
     from wastenot.serving.model.steering import DEFAULT_POLICIES, POLICY_NAMES, steer as run
-    from wastenot.serving.model.traces import read_trace
     from wastenot.terminal.output import say
     from wastenot.terminal.progress import shown_progress
 
@@ -133,12 +108,8 @@ def simulate_engine(engine: Path, asked: EngineOptions, policies: list[str] | No
     of = read_engine(engine).engine(asked.gpus)
     if asked.switch_time is not None:
         of = replace(of, switch_s=asked.switch_time)
-    read = read_trace(asked.trace, lenient=asked.lenient)
-    if read.left_out:
-        say(f"{asked.trace}: {counted(len(read.left_out), 'line')} left out, the first: {read.left_out[0]}")
-    if read.moved:
-        say(f"{asked.trace}: {counted(read.moved, 'request')} moved, in the order of their arrivals")
-    requests = read.requests if asked.first is None else read.requests.part(0.0, asked.first)
+    requests = read_requests(asked.trace, asked.lenient)
+    requests = requests if asked.first is None else requests.part(0.0, asked.first)
     if not COMPILED:
         say(f"Numba is not installed, so this takes long: {install_line('serve')}")
     with shown_progress("simulate") as progress:

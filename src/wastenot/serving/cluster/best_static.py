@@ -8,7 +8,7 @@ has to keep the deadlines of the whole.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -49,7 +49,6 @@ def best_static(
     *,
     share: float = 0.99,
     router: Router = Router.LEAST_REQUESTS,
-    partitions: Sequence[tuple[tuple[int, ...], ...]] = PARTITIONS,
     candidates: int = CANDIDATES,
     by_deadline: bool = False,
 ) -> Fixed:
@@ -60,7 +59,6 @@ def best_static(
         cluster: that serves them.
         share: of the requests of each class that are to keep their deadlines.
         router: of the runs.
-        partitions: of the classes into pools, to choose from.
         candidates: layouts and clocks of a pool that are simulated.
         by_deadline: one pool, whose prompts are prefilled in the order of their deadlines and go where there are fewest
             tokens, as with our own controller.
@@ -73,7 +71,7 @@ def best_static(
     number = cluster.classes.of(requests.prompt_tokens, requests.output_tokens)
     tried: dict[tuple[int, ...], _Tried | None] = {}
     best: tuple[float, tuple[tuple[int, ...], ...]] | None = None
-    for partition in partitions[:1] if by_deadline else partitions:
+    for partition in PARTITIONS[:1] if by_deadline else PARTITIONS:
         for classes in partition:
             if classes not in tried:
                 own = np.isin(number, classes)
@@ -143,9 +141,6 @@ class _Trial:
                 best = found
         return best
 
-    def _most(self, layout: int) -> int:
-        return self.cluster.hosts * (self.cluster.gpus_per_host // self.cluster.layouts[layout].gpus)
-
     def _candidates(self, requests: Requests, candidates: int) -> list[Placed]:
         """By estimated energy, each with instances for the busiest minutes."""
         mix, lasts_s = mix_of(requests), float(requests.arrival_s[-1]) + 1e-9
@@ -153,7 +148,7 @@ class _Trial:
         rate = np.bincount(np.minimum((requests.arrival_s / lasts_s * slots).astype(np.intp), slots - 1)) * slots / lasts_s
         found = []
         for layout, engine in enumerate(self.cluster.layouts):
-            most, greatest = self._most(layout), float(rate.max())
+            most, greatest = self.cluster.most(layout), float(rate.max())
             rates = np.geomspace(greatest / most / 4, greatest * 1.01, _RATES)
             known = levels(engine, mix, self.cluster.deadlines, rates)
             for setting, capacity in enumerate(self._capacities(known)):
@@ -174,7 +169,7 @@ class _Trial:
 
     def _fewest(self, requests: Requests, placed: Placed) -> _Tried | None:
         """As few instances as keep the deadlines, looked for from a number on; ``None`` where none near it do."""
-        most = self._most(placed.layout)
+        most = self.cluster.most(placed.layout)
         step = max(placed.count // 16, 1)  # many are looked at in steps
 
         def tried(count: int) -> _Tried | None:

@@ -166,6 +166,35 @@ class Demand:
         return self.slot_s * (self._told[slot] + (self._told[slot + 1] - self._told[slot]) * part)
 
 
+class SlidingMaximum:
+    """The greatest of the values added in the last so many seconds.
+
+    A value is dropped once a later one is as great, so that those kept fall from the oldest to the latest.
+    """
+
+    __slots__ = ("_kept", "_lasts_s")
+
+    def __init__(self, lasts_s: float) -> None:
+        self._kept, self._lasts_s = deque[tuple[float, float]](), lasts_s
+
+    @property
+    def greatest(self) -> float:
+        """Of the values that are kept; 0 where there are none."""
+        return self._kept[0][1] if self._kept else 0.0
+
+    def add(self, now_s: float, value: float) -> None:
+        """A value of now."""
+        while self._kept and self._kept[-1][1] <= value:
+            self._kept.pop()
+        self._kept.append((now_s, value))
+        self.forget(now_s)
+
+    def forget(self, now_s: float) -> None:
+        """Drop what is too old."""
+        while self._kept and self._kept[0][0] <= now_s - self._lasts_s:
+            self._kept.popleft()
+
+
 class _Seen:
     """Arrivals of the last hours as running sums, by visit: what came over any time is a difference of two."""
 
@@ -174,7 +203,7 @@ class _Seen:
     def __init__(self) -> None:
         self._times_s, self._totals = [0.0], [0.0]
         self._sums = np.zeros((64, COUNT))
-        self._busiest: deque[tuple[float, float]] = deque()
+        self._busiest = SlidingMaximum(KEPT_S)
 
     @property
     def now_s(self) -> float:
@@ -189,14 +218,10 @@ class _Seen:
         np.add(self._sums[count - 1], arrivals, out=self._sums[count])
         self._times_s.append(now_s)
         self._totals.append(float(self._sums[count].sum()))
-        while self._busiest and self._busiest[0][0] <= now_s - KEPT_S:
-            self._busiest.popleft()
+        self._busiest.forget(now_s)
         if now_s >= MINUTE_S:
             came, begin_s = self.total(MINUTE_S)
-            rate = came / (now_s - begin_s)
-            while self._busiest and self._busiest[-1][1] <= rate:
-                self._busiest.pop()
-            self._busiest.append((now_s, rate))
+            self._busiest.add(now_s, came / (now_s - begin_s))
 
     def over(self, window_s: float) -> tuple[FloatArray, float]:
         """Arrivals by class since the last visit that is so long ago, and how long it is; shape (9,)."""
@@ -210,7 +235,7 @@ class _Seen:
 
     def busiest_minute(self) -> float:
         """The greatest rate of all classes over a minute that ended in the last quarter of an hour."""
-        return self._busiest[0][1] if self._busiest else 0.0
+        return self._busiest.greatest
 
     def _before(self, window_s: float) -> int:
         """The last visit that is so long ago, or the first that is kept."""

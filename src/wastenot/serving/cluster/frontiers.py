@@ -1,22 +1,31 @@
-"""What an instance draws at each level of load, at the cheapest clock that keeps the deadlines.
+"""What an instance draws at each level of load, at the cheapest clock that keeps the deadlines, fixed or climbing.
 
-The estimate of :mod:`wastenot.serving.cluster.levels`, checked step by step by the simulator.
+The estimate of :mod:`wastenot.serving.cluster.levels`, checked step by step by the simulator. Where prompts go by deadline,
+clocks climb with their backlog (:func:`ladder`)::
+
+    backlog, steps' worth    <1    1    2    4    8    16   32   64
+    base 4, patience 2        4    4    4    5    6    8    11   12      settings by rising clock
+
+A fixed clock must suffice for the busiest seconds. One that climbs is low in all others, and by deadline a backlog of long
+prompts delays none of the short ones. Which base and which patience keep the deadlines is tried in the simulator.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
 from wastenot.core.arrays import FloatArray, IndexArray
-from wastenot.serving.cluster.levels import levels
+from wastenot.serving.cluster.levels import decode_step_s, levels
 from wastenot.serving.cluster.mixes import Mix
 from wastenot.serving.cluster.model import ClockRule
 from wastenot.serving.cluster.trials import Trial
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
+from wastenot.serving.policies.costs import StepCosts
 
 RATES = 48
 """Of the estimate, from a hundredth of the greatest on."""
@@ -58,6 +67,17 @@ class InstanceFrontier:
         return np.where(np.asarray(rate_per_s) <= rate[-1] * (1 + 1e-9), np.interp(rate_per_s, rate, power), np.inf)
 
 
+def greatest(engine: Engine) -> ClockRule:
+    """The greatest clock, whatever happens."""
+    return ClockRule.fixed(len(engine.tables.settings) - 1, engine)
+
+
+def rule_at(frontier: InstanceFrontier, rate_per_s: float) -> ClockRule:
+    """The rule of the first level of load that takes a rate; beyond capacity, the greatest clock."""
+    level = int(np.searchsorted(frontier.rate_per_s * (1 + 1e-9), rate_per_s))
+    return frontier.rule[level] if level < len(frontier.rule) else greatest(frontier.engine)
+
+
 def frontier(
     engine: Engine,
     mix: Mix,
@@ -83,8 +103,7 @@ def frontier(
     allowed = np.array(sorted(settings if settings is not None else range(len(engine.tables.settings))), dtype=np.intp)
     capacity = _capacity(trial, allowed)
     if not capacity > 0:
-        nothing = np.zeros(0)
-        return InstanceFrontier(engine, mix, nothing, nothing.astype(np.intp), nothing, nothing)
+        return _without_levels(engine, mix)
     rate = capacity * np.arange(1, points + 1) / points
     at = levels(engine, mix, deadlines, rate)
     setting, power, batch = np.zeros(points, dtype=np.intp), np.zeros(points), np.zeros(points)
@@ -118,15 +137,101 @@ def _capacity(trial: Trial, allowed: IndexArray) -> float:
     return trial.capacity(ClockRule.fixed(int(allowed[-1]), trial.engine), guess_per_s)
 
 
+def _without_levels(engine: Engine, mix: Mix) -> InstanceFrontier:
+    """Of an instance that keeps the deadlines at no rate."""
+    return InstanceFrontier(engine, mix, np.zeros(0), np.zeros(0, dtype=np.intp), np.zeros(0), np.zeros(0))
+
+
 def _cheapest(trial: Trial, order: IndexArray, rate_per_s: float) -> tuple[int, float]:
     """The first setting by estimated power that keeps the deadlines, and its power in the trial."""
-    greatest, failed, best = int(order.max()), -1, (-1, np.inf)
+    top, failed, best = int(order.max()), -1, (-1, np.inf)
     for each in order.tolist():
         if each <= failed:  # slower than one that was too slow
             continue
         keeps, power_w = trial.run(ClockRule.fixed(each, trial.engine), rate_per_s)
-        if keeps or each == greatest:
+        if keeps or each == top:
             best = each, power_w
             break
         failed = each
     return best
+
+
+PATIENCE = (0, 1, 2, 3)
+"""Doublings of the backlog before the clock climbs."""
+_CLIMB = (1 / 12, 1 / 6, 1 / 3, 7 / 12, 1.0)
+"""Of all settings, by which it has climbed with each doubling from then on."""
+_WITHIN = 0.9
+"""Of the time between tokens that a step which only decodes may take."""
+_BACKLOGS = 7
+_REQUESTS = 9000
+
+
+def ladder(engine: Engine, base: int, patience: int, context: float, deadlines: Deadlines) -> ClockRule:
+    """A rule that climbs.
+
+    Args:
+        engine: of the instance.
+        base: setting without a backlog.
+        patience: doublings of the backlog before it climbs.
+        context: tokens in the cache of a request, on average.
+        deadlines: of which steps that only decode keep the time between tokens.
+    """
+    top = len(engine.tables.settings) - 1
+    climbed = [0] * patience + [int(np.ceil(top * each)) for each in _CLIMB]
+    climbed += [top] * (_BACKLOGS - len(climbed))
+    in_time = decode_step_s(engine, context) <= _WITHIN * deadlines.tbt_s
+    lowest = np.where(in_time.any(axis=0), in_time.argmax(axis=0), top)
+    by_batch = np.maximum(lowest, base).astype(np.intp)
+    return ClockRule(by_batch, base, tuple(min(base + each, top) for each in climbed[:_BACKLOGS]))
+
+
+def ladder_frontier(
+    engine: Engine, mix: Mix, deadlines: Deadlines, *, share: float = 0.99, points: int = 10, together: int = 1
+) -> InstanceFrontier:
+    """Levels of load up to the capacity, closer in its upper half, each with the ladder of least power that keeps deadlines.
+
+    Args:
+        engine: of the instance.
+        mix: of its requests.
+        deadlines: to be kept, by engines that prefill in their order.
+        share: of the requests of each class that are to keep the deadlines.
+        points: levels.
+        together: instances behind one router; the more there are, the more even is the load of each.
+    """
+    trial = Trial(engine, mix, deadlines, share, together, by_deadline=True, requests=_REQUESTS)
+    top = len(engine.tables.settings) - 1
+    fastest = ladder(engine, top, 0, mix.context, deadlines)
+    capacity = trial.capacity(fastest, trial.most_per_s / 2)
+    if not capacity > 0:
+        return _without_levels(engine, mix)
+    rate = capacity * np.union1d(np.arange(2, 2 * points + 1, 2), np.arange(points + 1, 2 * points + 1)) / (2 * points)
+    points = len(rate)
+    at = levels(engine, mix, deadlines, rate)
+    setting, power, rules = np.zeros(points, dtype=np.intp), np.zeros(points), []
+    lowest = _least_marginal(engine)
+    for place in range(points):
+        best = fastest, trial.run(fastest, float(rate[place]))[1]
+        for patience in PATIENCE:
+
+            @cache
+            def tried(base: int, patience: int = patience, place: int = place) -> tuple[ClockRule, bool, float]:
+                rule = ladder(engine, base, patience, mix.context, deadlines)
+                return rule, *trial.run(rule, float(rate[place]))
+
+            low, high = lowest - 1, top
+            while high - low > 1:
+                middle = (low + high) // 2
+                low, high = (low, middle) if tried(middle)[1] else (middle, high)
+            rule, keeps, power_w = tried(high)
+            if keeps and power_w < best[1]:
+                best = rule, power_w
+        rules.append(best[0])
+        setting[place], power[place] = best[0].prompts, best[1]
+    return InstanceFrontier(engine, mix, rate, setting, power, at.batch[setting, np.arange(points)], tuple(rules))
+
+
+def _least_marginal(engine: Engine) -> int:
+    """The setting at which full steps of prompts take least energy above that of an idle engine: none below it is of use."""
+    tokens = float(min(engine.most_step_tokens, engine.tables.prefill_tokens[-1]))
+    time_s, energy_j = StepCosts(engine.tables).prefill(tokens, 0.0)
+    return int(np.argmin(np.asarray(energy_j) - engine.tables.idle_power_w * np.asarray(time_s)))

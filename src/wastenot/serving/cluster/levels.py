@@ -106,6 +106,12 @@ def levels(engine: Engine, mix: Mix, deadlines: Deadlines, rate_per_s: FloatArra
     )
 
 
+def decode_step_s(engine: Engine, context: float) -> FloatArray:
+    """The time of a decode step, by setting and batch, at a context; shape (settings, most_running + 1)."""
+    batch = np.maximum(np.arange(engine.most_running + 1, dtype=np.float64), 1.0)
+    return StepCosts(engine.tables).decode(batch, np.full(len(batch), context))[0] + engine.overhead_s
+
+
 def _states(engine: Engine, mix: Mix) -> int:
     """Batches that fit: into the engine, its cache and its tables."""
     fits = engine.cache_blocks * engine.block_tokens / (mix.context + engine.block_tokens)

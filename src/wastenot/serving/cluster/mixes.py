@@ -10,7 +10,7 @@ import numpy as np
 
 from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.core.errors import BadInputError
-from wastenot.serving.cluster.classes import CLASSES, COUNT, RequestClasses
+from wastenot.serving.cluster.classes import CLASSES, COUNT
 from wastenot.serving.model.requests import Requests
 
 SPREAD = 0.5
@@ -57,9 +57,9 @@ class Mix:
         there = self.share * self.output_tokens
         return float(there @ (self.prompt_tokens + self.output_tokens / 2) / there.sum())
 
-    def classes(self, classes: RequestClasses = CLASSES) -> IndexArray:
+    def classes(self) -> IndexArray:
         """The class of each kind."""
-        return classes.of(np.rint(self.prompt_tokens).astype(np.intp), self.output_tokens)
+        return CLASSES.of(np.rint(self.prompt_tokens).astype(np.intp), self.output_tokens)
 
     def draw(self, rate_per_s: float, duration_s: float, seed: int) -> Requests:
         """Requests like these that come independently of one another; for checks of what is computed from the mix."""
@@ -92,22 +92,13 @@ def evenly(count: int, kinds: int) -> IndexArray:
     return ((np.arange(kinds) + 0.5) * count / kinds).astype(np.intp)
 
 
-def mix_of_classes(
-    rate_per_s: FloatArray,
-    prompt_tokens: FloatArray,
-    output_tokens: FloatArray,
-    *,
-    spread: float = SPREAD,
-    classes: RequestClasses = CLASSES,
-) -> Mix:
+def mix_of_classes(rate_per_s: FloatArray, prompt_tokens: FloatArray, output_tokens: FloatArray) -> Mix:
     """From means by class: lengths within a class are taken to be log-normal and independent, and to stay in the class.
 
     Args:
         rate_per_s: of each class; only their ratios count; shape (9,).
         prompt_tokens: mean of each class; shape (9,).
         output_tokens: likewise; shape (9,).
-        spread: standard deviation of the logarithm of lengths.
-        classes: whose bounds lengths stay in.
 
     Raises:
         BadInputError: no class has a rate.
@@ -116,14 +107,14 @@ def mix_of_classes(
     if not total > 0:
         raise BadInputError("no class has requests; a mix needs some")
     normal = NormalDist()
-    parts = np.exp([spread * normal.inv_cdf((part + 0.5) / _PARTS) for part in range(_PARTS)])
+    parts = np.exp([SPREAD * normal.inv_cdf((part + 0.5) / _PARTS) for part in range(_PARTS)])
     parts /= parts.mean()
     prompts, outputs, share = [], [], []
     for number in range(COUNT):
         if rate_per_s[number] <= 0:
             continue
-        prompt = _within(prompt_tokens[number] * parts, classes.prompt_below, number // 3)
-        output = _within(output_tokens[number] * parts, classes.output_below, number % 3)
+        prompt = _within(prompt_tokens[number] * parts, CLASSES.prompt_below, number // 3)
+        output = _within(output_tokens[number] * parts, CLASSES.output_below, number % 3)
         prompts.append(np.repeat(prompt, _PARTS))
         outputs.append(np.tile(output, _PARTS))
         share.append(np.full(_PARTS**2, rate_per_s[number] / total / _PARTS**2))

@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from wastenot.core.arrays import FloatArray, IndexArray
+from wastenot.core.documents import Count, NotNegative
 from wastenot.serving.cluster.classes import CLASSES, RequestClasses
 from wastenot.serving.model.deadlines import LITERATURE, Deadlines
 from wastenot.serving.model.engine import Engine
@@ -67,6 +68,10 @@ class Cluster:
     def gpus(self) -> int:
         """Of all hosts."""
         return self.hosts * self.gpus_per_host
+
+    def most(self, layout: int) -> int:
+        """Instances of a layout that all hosts have GPUs for."""
+        return self.hosts * (self.gpus_per_host // self.layouts[layout].gpus)
 
 
 class InstanceState(enum.IntEnum):
@@ -288,9 +293,9 @@ class Router(enum.IntEnum):
 class Failure:
     """A host that fails at a time, with all its instances; what they had comes to the router again."""
 
-    host: int
-    at_s: float
-    back_s: float | None = None
+    host: Count
+    at_s: NotNegative
+    back_s: NotNegative | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,15 +11,14 @@ later differ: an instance that is kept parked draws power now, one that is stopp
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from wastenot.core.errors import BadInputError
-from wastenot.planning.tariff import HOUR_S, Tariff, csv_rows
-from wastenot.serving.cluster.traffic import time_of_s
+from wastenot.planning.tariff import HOUR_S, Tariff
+from wastenot.serving.cluster.traffic import timed_values
 
 if TYPE_CHECKING:
     from wastenot.serving.cluster.runs import RunRecord
@@ -95,13 +94,7 @@ def read_tariff(path: Path) -> Tariff:
     Raises:
         BadInputError: the file cannot be read, or is not like this.
     """
-    times, values = [], []
-    for where, row in islice(csv_rows(path, "give a CSV of times and costs of a kWh"), 1, None):
-        try:
-            times.append(time_of_s(row[0]))
-            values.append(float(row[1]))
-        except (ValueError, IndexError) as error:
-            raise BadInputError(f"{where}: must be a time and what a kWh costs from then on") from error
+    _, times, values = timed_values(path, "what a kWh costs from then on")
     try:
         return Tariff(np.array(times) - (times[0] if times else 0.0), np.array(values))
     except BadInputError as error:

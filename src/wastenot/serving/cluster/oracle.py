@@ -1,31 +1,22 @@
-"""How little energy a load could take: a bound from steps, and an estimate with perfect knowledge and free changes.
+"""How little energy a load could take: a lower bound for all policies on the same tables.
 
-:func:`step_bound` is a lower bound for all policies on the same tables. Whatever is done, prompts' tokens and answers'
-tokens are made in steps, each of some layout, clock, batch and budget; the program finds the steps of least energy that make
-them all, in any fractional number, without an idle moment, prompts on empty caches. It leaves the order of steps out, and so
-all waiting; of the deadlines it keeps that a step which decodes lasts no longer than the time between two tokens, but for
-the share of tokens that may be late, which may come from any step. Costs of decode steps are taken to be straight in the
-context, as those of the tables nearly are; where they bend, it is off by as much.
-
-:func:`slot_estimate` is no bound. In each slot of time the classes are served by any fractional number of instances at the
-rate and fixed clock of least energy a request that keep the deadlines, in the partition into pools that costs least. Clocks
-that follow the batch can do better; whole instances, changes, and what is not known ahead do worse.
+Whatever is done, prompts' tokens and answers' tokens are made in steps, each of some layout, clock, batch and budget; the
+program finds the steps of least energy that make them all, in any fractional number, without an idle moment, prompts on
+empty caches. It leaves the order of steps out, and so all waiting; of the deadlines it keeps that a step which decodes lasts
+no longer than the time between two tokens, but for the share of tokens that may be late, which may come from any step. Costs
+of decode steps are taken to be straight in the context, as those of the tables nearly are; where they bend, it is off by as
+much.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 from scipy.optimize import linprog
 
 from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
-from wastenot.serving.cluster.classes import COUNT
 from wastenot.serving.cluster.model import Cluster
-from wastenot.serving.cluster.pools import PARTITIONS
-from wastenot.serving.cluster.profiles import Profiles
-from wastenot.serving.cluster.work import Work
+from wastenot.serving.cluster.results import Work
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.policies.costs import StepCosts
 
@@ -82,44 +73,3 @@ def _steps(engine: Engine, context: float, tbt_s: float) -> tuple[FloatArray, Fl
     in_time = (time_s <= tbt_s) | (batch == 0)
     settings = len(tables.settings)
     return np.tile(chunk, settings), np.tile(batch, settings), energy_j.ravel(), in_time.ravel()
-
-
-def slot_estimate(
-    profiles: Profiles,
-    counts: FloatArray,
-    *,
-    partitions: Sequence[tuple[tuple[int, ...], ...]] = PARTITIONS,
-) -> float:
-    """Joules with perfect knowledge, no cost of change, and as many parts of instances as wanted.
-
-    Args:
-        profiles: of the cluster, with the lengths of the very load for perfect knowledge.
-        counts: requests by slot of time and class; shape (slots, 9).
-        partitions: of the classes into pools, to choose from in each slot.
-    """
-    return float(sum(_slot(profiles, slot, partitions) for slot in np.asarray(counts, dtype=np.float64)))
-
-
-def _slot(profiles: Profiles, count: FloatArray, partitions: Sequence[tuple[tuple[int, ...], ...]]) -> float:
-    if not count.sum():
-        return 0.0
-    costs = []
-    for partition in partitions:
-        cost_j = 0.0
-        for classes in partition:
-            own = np.where(np.isin(np.arange(COUNT), classes), count, 0.0)
-            if own.sum():
-                cost_j += own.sum() * _request_j(profiles, own)
-        costs.append(cost_j)
-    return float(min(costs))
-
-
-def _request_j(profiles: Profiles, count: FloatArray) -> float:
-    """The least energy of a request of these classes on any layout, at any rate and clock that keep the deadlines."""
-    least = np.inf
-    for layout in range(len(profiles.cluster.layouts)):
-        for ladders in (False, True):
-            known = profiles.frontier(layout, count, together=4, ladders=ladders)
-            if len(known.rate_per_s):
-                least = min(least, float((known.power_w / known.rate_per_s).min()))
-    return least

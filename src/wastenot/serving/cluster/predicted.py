@@ -15,7 +15,7 @@ import numpy as np
 
 from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
-from wastenot.serving.cluster.classes import CLASSES, RequestClasses
+from wastenot.serving.cluster.classes import CLASSES
 from wastenot.serving.model.requests import Requests
 
 _BLOCK = 4096
@@ -38,7 +38,6 @@ class Predictor:
         confusion: share of each true kind, by row, that is told to be of each kind; rows sum to 1; shape (3, 3).
         lengths: earlier requests.
         seed: of what is told.
-        classes: whose kinds of answers there are.
 
     Raises:
         BadInputError: a confusion that is none.
@@ -47,7 +46,6 @@ class Predictor:
     confusion: FloatArray
     lengths: Requests
     seed: int | Sequence[int] = 0
-    classes: RequestClasses = CLASSES
 
     def __post_init__(self) -> None:
         if self.confusion.shape != (3, 3) or (self.confusion < 0).any():
@@ -64,11 +62,11 @@ class Predictor:
             first: how many requests of the load come before this part.
         """
         chance, rank = self._drawn(first, len(requests))
-        kind = np.searchsorted(self.classes.output_below, requests.output_tokens, side="right")
+        kind = np.searchsorted(CLASSES.output_below, requests.output_tokens, side="right")
         below = (np.cumsum(self.confusion, axis=1) / self.confusion.sum(axis=1, keepdims=True))[:, :2]
         taken = (chance >= below[kind, 0]).astype(np.intp) + (chance >= below[kind, 1])
         found = np.empty(len(requests))
-        known = np.searchsorted(self.classes.output_below, self.lengths.output_tokens, side="right")
+        known = np.searchsorted(CLASSES.output_below, self.lengths.output_tokens, side="right")
         for each, typical in enumerate(_TYPICAL):
             lengths = self.lengths.output_tokens[known == each].astype(np.float64)
             own = taken == each

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
 from wastenot.core.arrays import FloatArray
 from wastenot.serving.cluster.classes import COUNT, RequestClasses, dominates
-from wastenot.serving.cluster.frontiers import InstanceFrontier, capacity_at_full_speed, frontier
-from wastenot.serving.cluster.ladders import ladder_frontier
+from wastenot.serving.cluster.frontiers import InstanceFrontier, capacity_at_full_speed, frontier, ladder_frontier
 from wastenot.serving.cluster.mixes import Mix, evenly, mix_of_classes
 from wastenot.serving.cluster.model import Cluster
 from wastenot.serving.model.requests import Requests
@@ -84,27 +84,15 @@ class Profiles:
             blend = np.asarray(rate_per_s > 0, dtype=int)
         together = int(TOGETHER[max(together, 1) >= TOGETHER][-1])
         key = (layout, full_speed, ladders, together, tuple((blend / blend.sum()).round(4).tolist()))
-        if key not in self._known and ladders:
-            self._known[key] = ladder_frontier(
-                self.cluster.layouts[layout],
-                self.mix(blend.astype(np.float64)),
-                self.cluster.deadlines,
-                share=self.share,
-                points=max(self.points // 2, 3),
-                together=together,
-            )
-        elif key not in self._known:
+        if key not in self._known:
             engine = self.cluster.layouts[layout]
-            settings = (len(engine.tables.settings) - 1,) if full_speed else None
-            self._known[key] = frontier(
-                engine,
-                self.mix(blend.astype(np.float64)),
-                self.cluster.deadlines,
-                settings=settings,
-                share=self.share,
-                points=self.points,
-                together=together,
-            )
+            if ladders:
+                made = partial(ladder_frontier, points=max(self.points // 2, 3))
+            else:
+                settings = (len(engine.tables.settings) - 1,) if full_speed else None
+                made = partial(frontier, settings=settings, points=self.points)
+            mix, deadlines = self.mix(blend.astype(np.float64)), self.cluster.deadlines
+            self._known[key] = made(engine, mix, deadlines, share=self.share, together=together)
         return self._known[key]
 
     def capacity_by_class(self, layout: int) -> FloatArray:
@@ -131,7 +119,7 @@ def _kinds_of(requests: Requests, classes: RequestClasses) -> list[tuple[FloatAr
         if len(own) < _KINDS // 4:
             only = np.eye(COUNT)[number]
             prompt, output = _TYPICAL_PROMPT[number // 3], _TYPICAL_OUTPUT[number % 3]
-            mix = mix_of_classes(only, np.full(COUNT, prompt), np.full(COUNT, output), classes=classes)
+            mix = mix_of_classes(only, np.full(COUNT, prompt), np.full(COUNT, output))
             found.append((mix.prompt_tokens, mix.output_tokens))
             continue
         order = own[np.lexsort((requests.output_tokens[own], requests.prompt_tokens[own]))]

@@ -3,49 +3,48 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from wastenot.core.arrays import BoolArray, FloatArray, IndexArray
 from wastenot.serving.cluster.classes import COUNT
-from wastenot.serving.cluster.model import Cluster, ClusterServed, InstanceState
+from wastenot.serving.cluster.model import Cluster, ClusterServed, ClusterTimeline, InstanceState
 from wastenot.serving.cluster.simulation.simulate import Answers
-from wastenot.serving.cluster.work import Work
 from wastenot.serving.model.requests import Requests
 from wastenot.serving.simulation.served import GAP_EDGES_S
 
-_WAITS_S = np.geomspace(1e-4, 1e4, 8001)
-"""Edges of the bins in which waits for first tokens are counted: 0.23 % apart."""
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ClusterResult:
-    """One policy on one load.
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a load asks for, whenever it comes; may be added up over its parts.
 
     Attributes:
-        policy: its name.
-        energy_j: of the run.
-        attainment: share of all requests that kept their deadlines.
-        by_class: the same of each class, ``nan`` where it has no requests; shape (9,).
-        ttft_p99_s: 99th percentile of the time to the first token, of each class of prompts, to 0.23 %; shape (3,).
-        tbt_p99_s: 99th percentile of the time between tokens.
-        power_w: 50th and 99th percentile over bins of the timeline.
-        instances: that served, by layout, on average; shape (layouts,).
-        gpu_hours: of GPUs that were not off.
-        failed: whether a class missed its share.
+        requests: how many.
+        prompts: tokens to prefill.
+        answers: tokens to decode.
+        contexts: tokens in the cache, summed over those to decode.
     """
 
-    policy: str
-    energy_j: float
-    attainment: float
-    by_class: FloatArray
-    ttft_p99_s: FloatArray
-    tbt_p99_s: float
-    power_w: tuple[float, float]
-    instances: FloatArray
-    gpu_hours: float
-    failed: bool
+    requests: int = 0
+    prompts: float = 0.0
+    answers: float = 0.0
+    contexts: float = 0.0
+
+    @classmethod
+    def of(cls, requests: Requests) -> Work:
+        """Of requests."""
+        more = (requests.output_tokens - 1).astype(np.float64)
+        cached = 0 if requests.cached_tokens is None else requests.cached_tokens.sum()
+        contexts = float(more @ (requests.prompt_tokens + requests.output_tokens / 2))
+        return cls(len(requests), float(requests.prompt_tokens.sum() - cached), float(more.sum()), contexts)
+
+    def __add__(self, other: Work) -> Work:
+        return Work(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+
+
+_WAITS_S = np.geomspace(1e-4, 1e4, 8001)
+"""Edges of the bins in which waits for first tokens are counted: 0.23 % apart."""
 
 
 def kept(answers: Answers | ClusterServed, requests: Requests, cluster: Cluster) -> BoolArray:
@@ -101,30 +100,27 @@ class Tally:
         """The same of each class, ``nan`` where it has no requests; shape (9,)."""
         return np.where(self._count > 0, self._good / np.maximum(self._count, 1), np.nan)
 
-    def result(self, served: ClusterServed, *, share: float = 0.99) -> ClusterResult:
-        """The numbers of a run.
+    def ttft_p99_s(self) -> FloatArray:
+        """99th percentile of the time to the first token, of each class of prompts, to 0.23 %; shape (classes,)."""
+        return np.array([_p99(counts, _WAITS_S) for counts in self._waited])
 
-        Args:
-            served: the run, all of whose requests were added.
-            share: of the requests of each class that are to keep their deadlines.
-        """
-        timeline = served.timeline
-        power = timeline.energy_j / timeline.bin_s
-        power = power[:-1] if len(power) > 1 else power  # the last bin is not full
-        used = timeline.gpus.sum() - timeline.gpus[:, [InstanceState.OFF, InstanceState.FAILED]].sum()
-        by_class = self.by_class()
-        return ClusterResult(
-            served.name,
-            served.total_energy_j,
-            self.attainment,
-            by_class,
-            np.array([_p99(counts, _WAITS_S) for counts in self._waited]),
-            min(_p99(served.gap_counts, GAP_EDGES_S, nothing=0.0), float(GAP_EDGES_S[-1])),
-            (float(np.percentile(power, 50)), float(np.percentile(power, 99))),
-            timeline.instances.mean(axis=0),
-            float(used) * timeline.bin_s / 3600.0,
-            bool(np.nanmin(by_class) < share),
-        )
+
+def tbt_p99_s(served: ClusterServed) -> float:
+    """99th percentile of the time between tokens of a run; 0 where there are none."""
+    return min(_p99(served.gap_counts, GAP_EDGES_S, nothing=0.0), float(GAP_EDGES_S[-1]))
+
+
+def power_percentiles_w(timeline: ClusterTimeline) -> tuple[float, float]:
+    """50th and 99th percentile of the power over bins of a run."""
+    power = timeline.energy_j / timeline.bin_s
+    power = power[:-1] if len(power) > 1 else power  # the last bin is not full
+    return float(np.percentile(power, 50)), float(np.percentile(power, 99))
+
+
+def gpu_hours(timeline: ClusterTimeline) -> float:
+    """Of GPUs that were not off."""
+    used = timeline.gpus.sum() - timeline.gpus[:, [InstanceState.OFF, InstanceState.FAILED]].sum()
+    return float(used) * timeline.bin_s / 3600.0
 
 
 def tally_of(answers: Answers | ClusterServed, requests: Requests, cluster: Cluster) -> Tally:
@@ -132,11 +128,6 @@ def tally_of(answers: Answers | ClusterServed, requests: Requests, cluster: Clus
     tally = Tally(cluster)
     tally.add(requests, answers)
     return tally
-
-
-def result_of(served: ClusterServed, requests: Requests, cluster: Cluster, *, share: float = 0.99) -> ClusterResult:
-    """The numbers of a run of a load that is there as a whole; see :meth:`Tally.result`."""
-    return tally_of(served, requests, cluster).result(served, share=share)
 
 
 def _p99(counts: IndexArray, edges: FloatArray, nothing: float = math.nan) -> float:

@@ -24,8 +24,8 @@ from wastenot.serving.cluster.model import Cluster, ClusterServed, InstanceState
 from wastenot.serving.cluster.oracle import step_bound
 from wastenot.serving.cluster.policies import POLICIES, Given
 from wastenot.serving.cluster.profiles import Profiles
-from wastenot.serving.cluster.results import Tally
-from wastenot.serving.cluster.scenario import CurvePart, Scenario, TracePart, digest_of
+from wastenot.serving.cluster.results import Tally, gpu_hours, power_percentiles_w, tbt_p99_s
+from wastenot.serving.cluster.scenario import Scenario, digest_of
 from wastenot.serving.cluster.scenario_load import LoadParts, load_parts_of
 from wastenot.serving.cluster.simulation.simulate import make_ready, simulate_cluster_in_parts
 from wastenot.serving.model.requests import Requests
@@ -174,10 +174,7 @@ def runs_of(scenario: Scenario) -> tuple[Run, ...]:
     for seed in scenario.parts.run.seeds:
         for place, traffic in enumerate(scenario.parts.traffic):
             values = traffic.model_dump(mode="json")
-            if isinstance(traffic, TracePart):
-                values["file"] = scenario.files[traffic.file]
-            elif isinstance(traffic, CurvePart):
-                values |= {"rates": scenario.files[traffic.rates], "lengths": scenario.files[traffic.lengths]}
+            values |= {key: scenario.files[name] for key, name in traffic.files.items()}
             given = {
                 "means": _MEANS,
                 "code": _code_sha256(),
@@ -347,8 +344,8 @@ def _record(
     costs = {
         name: each.cost(served.timeline.energy_j, served.timeline.bin_s, served.end_s) for name, each in tariffs.items()
     }
-    result = tally.result(served, share=attain)
-    timeline = served.timeline
+    timeline, by_class = served.timeline, tally.by_class()
+    power_p50_w, power_p99_w = power_percentiles_w(timeline)
     at_work = timeline.gpus[:, _AT_WORK].sum(axis=1)
     known = np.isfinite(timeline.clock_mhz) & (at_work > 0)
     refused = sum(bool(each.refused) for each in served.log)
@@ -366,24 +363,24 @@ def _record(
         output_tokens=tally.output_tokens,
         duration_s=duration_s,
         end_s=float(served.end_s),
-        energy_j=result.energy_j,
+        energy_j=served.total_energy_j,
         cost=costs.get("price"),
         carbon_g=costs.get("carbon"),
         energy_by_use_j={name: float(each) for name, each in served.energy_j.items()},
         bound_j=step_bound(tally.work, cluster),
-        attainment=result.attainment,
-        by_class=_with_none(result.by_class),
-        ttft_p99_s=_with_none(result.ttft_p99_s),
-        tbt_p99_s=result.tbt_p99_s,
-        power_p50_w=result.power_w[0],
-        power_p99_w=result.power_w[1],
-        gpu_hours=result.gpu_hours,
+        attainment=tally.attainment,
+        by_class=_with_none(by_class),
+        ttft_p99_s=_with_none(tally.ttft_p99_s()),
+        tbt_p99_s=tbt_p99_s(served),
+        power_p50_w=power_p50_w,
+        power_p99_w=power_p99_w,
+        gpu_hours=gpu_hours(timeline),
         clock_mhz=float(np.average(timeline.clock_mhz[known], weights=at_work[known])) if known.any() else None,
-        instances=result.instances.tolist(),
+        instances=timeline.instances.mean(axis=0).tolist(),
         actions=dict(sorted(actions.items())),
         refused=refused,
         switches=served.switches,
-        failed=result.failed,
+        failed=bool(np.nanmin(by_class) < attain),
         timeline=_timeline(served),
     )
 

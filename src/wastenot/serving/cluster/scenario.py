@@ -29,7 +29,7 @@ from pydantic import Field, ValidationError, model_validator
 from wastenot.core.documents import Finite, Name, NotNegative, Part, Positive, first_problem
 from wastenot.core.errors import BadInputError
 from wastenot.planning.tariff import HOUR_S, Tariff
-from wastenot.serving.cluster.model import ChangeTimes, Cluster, Router
+from wastenot.serving.cluster.model import ChangeTimes, Cluster, Failure, Router
 from wastenot.serving.cluster.objective import OBJECTIVES, ObjectiveKind, read_tariff
 from wastenot.serving.cluster.traffic import Distribution, RateCurve, read_curve, read_distribution
 from wastenot.serving.model.deadlines import LITERATURE, Deadlines
@@ -76,28 +76,6 @@ class ClusterPart(Part):
     changes: ChangesPart = ChangesPart()
 
 
-class DeadlinesPart(Part):
-    """Bounds on latencies; see :class:`~wastenot.serving.model.deadlines.Deadlines`."""
-
-    ttft_s: tuple[Positive, ...] = LITERATURE.ttft_s
-    prompt_below: tuple[_Whole, ...] = LITERATURE.prompt_below
-    tbt_s: Positive = LITERATURE.tbt_s
-    share: _Share = LITERATURE.share
-    end_to_end_s: Positive | None = None
-
-    @model_validator(mode="after")
-    def _one_more(self) -> DeadlinesPart:
-        if len(self.ttft_s) != len(self.prompt_below) + 1:
-            raise ValueError("ttft_s: needs one bound more than prompt_below has limits")
-        if list(self.prompt_below) != sorted(set(self.prompt_below)):
-            raise ValueError("prompt_below: is not ascending")
-        return self
-
-    def deadlines(self) -> Deadlines:
-        """As the simulator has them."""
-        return Deadlines(**{name: getattr(self, name) for name in type(self).model_fields})
-
-
 class PredictorPart(Part):
     """How well the kinds of answers (short, middle, long) are known before they are made.
 
@@ -131,28 +109,19 @@ class LengthsPart(Part):
         return LogNormal(self.median, self.sigma, self.most)
 
 
-class FailurePart(Part):
-    """A host that fails; see :class:`~wastenot.serving.cluster.model.Failure`."""
-
-    host: Annotated[int, Field(ge=0)]
-    at_s: NotNegative
-    back_s: NotNegative | None = None
-
-    @model_validator(mode="after")
-    def _back_later(self) -> FailurePart:
-        if self.back_s is not None and self.back_s <= self.at_s:
-            raise ValueError("back_s: must be later than at_s")
-        return self
-
-
 class _Traffic(Part):
     name: Name | None = None
-    failures: tuple[FailurePart, ...] = ()
+    failures: tuple[Failure, ...] = ()
 
     @property
     def label(self) -> str:
         """How tables and errors name it."""
         return self.name or str(getattr(self, "kind", "traffic"))
+
+    @property
+    def files(self) -> dict[str, str]:
+        """Files that it names, by their key."""
+        return {key: name for key in ("file", "rates", "lengths") if (name := getattr(self, key, None)) is not None}
 
 
 _MOST_REQUESTS: Final = 1e8
@@ -316,7 +285,7 @@ class ScenarioPart(Part):
 
     name: Name | None = None
     cluster: ClusterPart
-    deadlines: DeadlinesPart = DeadlinesPart()
+    deadlines: Deadlines = LITERATURE
     predictor: PredictorPart = PredictorPart()
     objective: ObjectivePart = ObjectivePart()
     traffic: Annotated[tuple[TrafficPart, ...], Field(min_length=1)]
@@ -405,18 +374,19 @@ def parse_scenario(content: bytes, path: str | os.PathLike[str], policies: Seque
     files: dict[str, str] = {}
     tariffs = _tariffs(parts.objective, where, files)
     for place, each in enumerate(parts.traffic):
+        key = f"traffic[{place + 1}]"
+        for name, file in each.files.items():
+            there = _there(file, f"{key}.{name}", where)
+            with _named(f"{key}.{name}", where):
+                files[file] = _sha256(there)
         if isinstance(each, TracePart):
-            file = _there(each.file, f"traffic[{place + 1}].file", where)
-            with _named(f"traffic[{place + 1}].file", where):
-                traces[each.label] = read_trace(file, lenient=each.lenient, prefix_blocks=each.prefix_blocks).requests
-            files[each.file] = _sha256(file)
+            with _named(f"{key}.file", where):
+                read = read_trace(where.parent / each.file, lenient=each.lenient, prefix_blocks=each.prefix_blocks)
+            traces[each.label] = read.requests
         elif isinstance(each, CurvePart):
-            for name in (each.rates, each.lengths):
-                key = f"traffic[{place + 1}].{'rates' if name == each.rates else 'lengths'}"
-                files[name] = _sha256(_there(name, key, where))
-            with _named(f"traffic[{place + 1}]", where):
+            with _named(key, where):
                 curves[place] = _curve(each, where.parent)
-    of = {name: getattr(parts, name).model_dump(mode="json") for name in ("cluster", "deadlines", "predictor", "objective")}
+    of = parts.model_dump(mode="json", include={"cluster", "deadlines", "predictor", "objective"})
     costs = {name: files[each] for name, each in parts.objective.given.items() if isinstance(each, str)}
     of |= {"engines": engines_sha256, "router": parts.run.router, "costs": costs}
     return Scenario(where, parts.name or where.stem, parts, cluster, digest_of(of), tariffs, traces, curves, files)
@@ -461,6 +431,8 @@ def _check_failures(parts: ScenarioPart, path: str | os.PathLike[str]) -> None:
             if failure.host >= parts.cluster.hosts:
                 known = f"hosts are 0 to {parts.cluster.hosts - 1}" if parts.cluster.hosts > 1 else "there is only host 0"
                 raise _error(path, f"traffic[{place}].failures[{count}].host", f"there is no host {failure.host}; {known}")
+            if failure.back_s is not None and failure.back_s <= failure.at_s:
+                raise _error(path, f"traffic[{place}].failures[{count}].back_s", "must be later than at_s")
 
 
 def _engines(part: ClusterPart, where: Path) -> tuple[tuple[Engine, ...], str]:
@@ -516,9 +488,7 @@ def _cluster(parts: ScenarioPart, engines: tuple[Engine, ...], where: Path) -> C
     if isinstance(start, tuple) and len(start) != len(engines):
         degrees = ", ".join(str(each.gpus) for each in engines)
         raise _error(where, "cluster.changes.start_s", f"{len(start)} times; give one for each of the degrees {degrees}")
-    return Cluster(
-        engines, part.hosts, part.changes.times(len(engines)), part.gpus_per_host, deadlines=parts.deadlines.deadlines()
-    )
+    return Cluster(engines, part.hosts, part.changes.times(len(engines)), part.gpus_per_host, deadlines=parts.deadlines)
 
 
 def _there(name: str, key: str, where: Path) -> Path:

@@ -73,27 +73,6 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Load:
-    """What is served in a run.
-
-    Attributes:
-        requests: to serve.
-        duration_s: in which they come.
-        known: beforehand.
-        predicted_tokens: lengths of answers as router and policies are told; ``None`` for the true ones.
-        failures: of hosts.
-        begin_s: of what is served, since its trace or curve began.
-    """
-
-    requests: Requests
-    duration_s: float
-    known: Known
-    predicted_tokens: FloatArray | None
-    failures: tuple[Failure, ...]
-    begin_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class LoadParts:
     """A load that is drawn part by part; what is known beforehand needs none of them.
 
@@ -133,25 +112,9 @@ class LoadParts:
         """The same without what is told of them."""
         return self.draw(PART_S)
 
-    def whole(self) -> Load:
-        """All of it at once; raises like :meth:`parts`."""
-        parts = list(self.parts(PART_S))
-        requests = joined([each for each, _ in parts])
-        told = None if self.predictor is None else np.concatenate([each for _, each in parts if each is not None])
-        return Load(requests, self.duration_s, self.known, told, self.failures, self.begin_s)
-
-
-def load_of(scenario: Scenario, traffic: TrafficPart, seed: int) -> Load:
-    """The load of one of a scenario's traffics with one seed, all of it at once.
-
-    Raises:
-        BadInputError: a trace is too short for its history, or nothing comes after it.
-    """
-    return load_parts_of(scenario, traffic, seed).whole()
-
 
 def load_parts_of(scenario: Scenario, traffic: TrafficPart, seed: int) -> LoadParts:
-    """The same part by part; only those of a curve are drawn as they are asked for.
+    """The load of one of a scenario's traffics with one seed; only that of a curve is drawn part by part as it is asked for.
 
     Raises:
         BadInputError: a trace is too short for its history.
@@ -180,7 +143,7 @@ def load_parts_of(scenario: Scenario, traffic: TrafficPart, seed: int) -> LoadPa
         duration_s,
         known,
         predictor_of(scenario.parts.predictor, known.lengths, seed),
-        tuple(Failure(**each.model_dump()) for each in traffic.failures),
+        traffic.failures,
         draw,
         f"{scenario.path}: traffic '{traffic.label}'",
         begin_s,

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from wastenot.core.arrays import BoolArray, FloatArray, IndexArray
-from wastenot.serving.cluster.clock_rules import decode_s
-from wastenot.serving.cluster.levels import Levels, levels
+from wastenot.serving.cluster.levels import Levels, decode_step_s, levels
 from wastenot.serving.cluster.mixes import Mix
 from wastenot.serving.cluster.model import ClockRule
 from wastenot.serving.model.deadlines import Deadlines
@@ -105,7 +104,7 @@ def rule_of(
     keeps, power_w, tighter = state.kept[:, 0] >= deadlines.share, state.power_w[:, 0], _tighter(deadlines, headroom)
     batch = np.arange(engine.most_running + 1, dtype=np.float64)
     crowded = np.minimum(np.ceil(batch + _SPREAD * np.sqrt(batch) + 1.0).astype(np.intp), engine.most_running)
-    step_s = decode_s(engine, max(load.context, state.mix.context))[:, crowded]
+    step_s = decode_step_s(engine, max(load.context, state.mix.context))[:, crowded]
     usual = state.batch[:, 0] + _MARGIN * np.sqrt(state.batch[:, 0]) + _MARGIN
     good = keeps[:, None] & (step_s <= tighter.tbt_s) & (batch <= usual[:, None])
     prompt_s = StepCosts(engine.tables).prefill(load.prompt_tokens, 0.0)[0] + engine.overhead_s

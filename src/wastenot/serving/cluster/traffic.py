@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from scipy.special import ndtr
 
 from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.core.errors import BadInputError
+from wastenot.planning.tariff import csv_rows
 from wastenot.serving.model.requests import Requests
 
 DAY_S, WEEK_S = 86_400.0, 604_800.0
@@ -205,22 +207,12 @@ def read_curve(path: Path) -> RateCurve:
     Raises:
         BadInputError: the file cannot be read, or is not like this.
     """
-    try:
-        rows = list(csv.reader(path.read_text().splitlines()))[1:]
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInputError(f"{path}: cannot be read ({error}); give a CSV of times and requests a minute") from error
-    times, rates = [], []
-    for line, row in enumerate(rows, 2):
-        try:
-            times.append(time_of_s(row[0]))
-            rates.append(float(row[1]) / 60)
-        except (ValueError, IndexError) as error:
-            raise BadInputError(f"{path}:{line}: must be a time and requests a minute") from error
+    texts, times, per_minute = timed_values(path, "requests a minute")
     steps = np.diff(times)
     if not len(steps) or steps[0] <= 0 or not np.allclose(steps, steps[0]):
         raise BadInputError(f"{path}: its times must be evenly spaced, at least two of them; fill the gaps")
     try:
-        return RateCurve(float(steps[0]), np.array(rates), _since_monday_s(rows[0][0]))
+        return RateCurve(float(steps[0]), np.array(per_minute) / 60, _since_monday_s(texts[0]))
     except BadInputError as error:
         raise BadInputError(f"{path}: {error}") from error
 
@@ -240,6 +232,27 @@ def read_distribution(path: Path, service: str, field: str) -> Distribution:
         raise BadInputError(f"{path}: has no {field} of {service} that can be read ({error!r})") from error
     except BadInputError as error:
         raise BadInputError(f"{path}: {field} of {service}: {error}") from error
+
+
+def timed_values(path: Path, what: str) -> tuple[list[str], list[float], list[float]]:
+    """The times of a CSV with a header as they are written and in seconds, and the number after each.
+
+    Args:
+        path: of the file.
+        what: the numbers are.
+
+    Raises:
+        BadInputError: the file cannot be read, or is not like this.
+    """
+    texts, times, values = [], [], []
+    for where, row in islice(csv_rows(path, f"give a CSV of times and {what}"), 1, None):
+        try:
+            times.append(time_of_s(row[0]))
+            values.append(float(row[1]))
+        except (ValueError, IndexError) as error:
+            raise BadInputError(f"{where}: must be a time and {what}") from error
+        texts.append(row[0])
+    return texts, times, values
 
 
 def time_of_s(text: str) -> float:

@@ -19,8 +19,8 @@ from types import FrameType
 from wastenot.core.errors import ClocksRefusedError
 from wastenot.core.processes import Terminated
 from wastenot.serving.control.instance import Instance
-from wastenot.serving.control.instance_reading import Heard
 from wastenot.serving.control.keeper import kept
+from wastenot.serving.control.sources import Heard
 
 TICK_S = 0.25
 """The longest wait between two looks at what has not been heard of."""

@@ -12,20 +12,40 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from wastenot.core.errors import DeviceError, WastenotError, first_line
 from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.protocol import Device
-from wastenot.serving.bench.server_reading import ServerReading
-from wastenot.serving.control.events import Event, Tell
-from wastenot.serving.control.instance_reading import Heard
+from wastenot.serving.bench.server_metrics import ServerReading
+from wastenot.serving.control.sources import Heard
 from wastenot.serving.model.deadlines import LITERATURE, Deadlines
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.policies.by_metrics import LEAST_READINGS, ByMetrics
 
+EventKind = Literal["began", "clock", "default", "controlled", "recommendation", "note", "ended"]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What a controller tells: a clock that is set, a server that is left to its default clocks, a recommendation.
+
+    Attributes:
+        kind: of it.
+        text: for a person.
+        instance: that it is about; empty for all of them.
+        values: for a program.
+    """
+
+    kind: EventKind
+    text: str
+    instance: str = ""
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+Tell = Callable[[Event], None]
 State = Literal["unknown", "controlled", "default"]
 
 STALE_S = 8.0

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from wastenot.core.documents import Name, Part, first_problem
 from wastenot.core.errors import BadInputError
+from wastenot.core.files import read_text
 from wastenot.serving.control.sources import host_of
 
 _FORM = "write one such as http://localhost:8000=nvidia:0"
@@ -81,11 +82,8 @@ class _File(Part):
 def _read(path: Path) -> list[Placement]:
     remedy = "a file of servers has [[instance]] with url and devices"
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-        content = _File.model_validate(values)
-    except OSError as error:
-        raise BadInputError(f"{path}: cannot be read: {error.strerror or error}; {remedy}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        content = _File.model_validate(tomllib.loads(read_text(path, remedy)))
+    except tomllib.TOMLDecodeError as error:
         raise BadInputError(f"{path}: is not TOML ({error}); {remedy}") from error
     except ValidationError as error:
         field, problem = first_problem(error)

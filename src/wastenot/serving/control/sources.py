@@ -10,20 +10,43 @@ import queue
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from wastenot.core.errors import BadInputError, ServerError, first_line
-from wastenot.serving.bench.metric_samples import Sample
-from wastenot.serving.bench.scraping import NAMES
 from wastenot.serving.bench.server import aiohttp_or_error
-from wastenot.serving.bench.server_reading import METRIC_NAMES, ServerReading, reading_of, reading_of_page
-from wastenot.serving.control.instance_reading import Heard
+from wastenot.serving.bench.server_metrics import (
+    METRIC_NAMES,
+    METRIC_PATHS,
+    NAMES,
+    Sample,
+    ServerReading,
+    reading_of,
+    reading_of_page,
+)
+
+
+class Heard(NamedTuple):
+    """What a source heard of an instance.
+
+    Attributes:
+        instance: its index.
+        at_s: when it was so, by ``time.monotonic``.
+        reading: of its server; ``None`` where it could not be read.
+        why: it could not.
+        nonsense: whether it answered, and what it said cannot be.
+    """
+
+    instance: int
+    at_s: float
+    reading: ServerReading | None
+    why: str = ""
+    nonsense: bool = False
+
 
 _TIMEOUT_S = 3.0
-_PATHS = ("/metrics", "/prometheus/metrics")
 
 
 class Source(Protocol):
@@ -64,11 +87,10 @@ class DirectSource:
     Args:
         urls: of the servers, such as ``http://localhost:8000``; the metrics are at ``/metrics`` unless a path is given.
         period_s: between two readings.
-        headers: of each request, such as an authorization.
     """
 
-    def __init__(self, urls: Sequence[str], period_s: float, headers: Mapping[str, str] | None = None) -> None:
-        self._urls, self._period_s, self._headers = tuple(urls), period_s, dict(headers or {})
+    def __init__(self, urls: Sequence[str], period_s: float) -> None:
+        self._urls, self._period_s = tuple(urls), period_s
 
     async def follow(self, into: queue.SimpleQueue[Heard], over: asyncio.Event) -> None:
         """Read each server once a period, each at a time of its own."""
@@ -90,7 +112,7 @@ class DirectSource:
         while True:
             at_s = time.monotonic()
             try:
-                async with session.get(addresses[which], headers=self._headers) as reply:
+                async with session.get(addresses[which]) as reply:
                     text, status = await reply.text(errors="replace"), reply.status
                 if status == 200:
                     into.put(Heard(number, at_s, reading_of_page(text)))
@@ -114,12 +136,11 @@ class PrometheusSource:
         url: of Prometheus, such as ``http://localhost:9090``.
         urls: of the servers.
         period_s: between two readings.
-        headers: of each request.
     """
 
-    def __init__(self, url: str, urls: Sequence[str], period_s: float, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(self, url: str, urls: Sequence[str], period_s: float) -> None:
         self._address = f"{url.rstrip('/')}/api/v1/query"
-        self._period_s, self._headers = period_s, dict(headers or {})
+        self._period_s = period_s
         self._number = {host_of(each): number for number, each in enumerate(urls)}
 
     async def follow(self, into: queue.SimpleQueue[Heard], over: asyncio.Event) -> None:
@@ -172,7 +193,7 @@ class PrometheusSource:
         return Heard(number, at_s - age_s, reading)
 
     async def _query(self, session: Any, query: str) -> list[dict[str, Any]]:
-        async with session.post(self._address, data={"query": query}, headers=self._headers) as reply:
+        async with session.post(self._address, data={"query": query}) as reply:
             answer = await reply.json()
         if answer.get("status") != "success":
             raise ServerError(str(answer.get("error", f"answers {reply.status}")))
@@ -183,7 +204,7 @@ class PrometheusSource:
 def addresses_of(url: str) -> tuple[str, ...]:
     """Where a server may have its metrics: its path if it has one, or else the usual ones."""
     path = urlsplit(url).path
-    return (url,) if path not in ("", "/") else tuple(url.rstrip("/") + each for each in _PATHS)
+    return (url,) if path not in ("", "/") else tuple(url.rstrip("/") + each for each in METRIC_PATHS)
 
 
 def host_of(url: str) -> str:

@@ -17,6 +17,8 @@ from wastenot.serving.model.requests import Requests
 from wastenot.serving.simulation.policy import Fixed
 from wastenot.serving.simulation.simulate import simulate
 
+MOST_PER_S = 1000.0
+"""Beyond which no rate is looked for."""
 STEP_TOKENS = (128, 256, 512, 1024, 2048, 4096)
 """Budgets of a step that are tried."""
 
@@ -42,7 +44,6 @@ def capacity(
     deadlines: Deadlines,
     *,
     share: float = 0.99,
-    most_per_s: float = 1000.0,
     within: float = 0.01,
 ) -> Capacity:
     """The highest rate at which the greatest clock attains a share, by bisection.
@@ -55,14 +56,13 @@ def capacity(
         engine: that serves them.
         deadlines: to be kept.
         share: of the requests that are to keep all deadlines.
-        most_per_s: beyond which no rate is looked for.
         within: relative distance of the rates between which the answer lies.
 
     Raises:
         BadInputError: the deadlines are not kept at any rate.
     """
-    low, high, at_low, rate, reached = 0.0, most_per_s, 0.0, 1.0, 0.0
-    while high > low * (1 + within) and low < most_per_s:
+    low, high, at_low, rate, reached = 0.0, MOST_PER_S, 0.0, 1.0, 0.0
+    while high > low * (1 + within) and low < MOST_PER_S:
         requests = load(rate)
         if rate < 1e-3 or not len(requests):
             raise BadInputError(
@@ -74,7 +74,7 @@ def capacity(
             low, at_low = rate, reached
         else:
             high = rate
-        rate = min(2 * low, most_per_s) if high == most_per_s else (low + high) / 2 if low else high / 2
+        rate = min(2 * low, MOST_PER_S) if high == MOST_PER_S else (low + high) / 2 if low else high / 2
     return Capacity(engine, low, at_low)
 
 

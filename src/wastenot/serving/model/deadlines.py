@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
 from wastenot.core.arrays import FloatArray, IndexArray
+from wastenot.core.documents import Positive
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,13 +22,22 @@ class Deadlines:
         tbt_s: bound on the time between two tokens.
         share: of the tokens of a request that are to keep ``tbt_s``, and of the requests that are to keep all.
         end_to_end_s: bound on the time from arrival to the last token; ``None`` for none.
+
+    Raises:
+        ValueError: classes that are none.
     """
 
-    ttft_s: tuple[float, ...] = (0.250, 0.400, 2.000)
-    prompt_below: tuple[int, ...] = (256, 1024)
-    tbt_s: float = 0.100
-    share: float = 0.99
-    end_to_end_s: float | None = None
+    ttft_s: tuple[Positive, ...] = (0.250, 0.400, 2.000)
+    prompt_below: tuple[Annotated[int, Field(ge=1)], ...] = (256, 1024)
+    tbt_s: Positive = 0.100
+    share: Annotated[float, Field(gt=0, le=1)] = 0.99
+    end_to_end_s: Positive | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.ttft_s) != len(self.prompt_below) + 1:
+            raise ValueError("ttft_s: needs one bound more than prompt_below has limits")
+        if list(self.prompt_below) != sorted(set(self.prompt_below)):
+            raise ValueError("prompt_below: is not ascending")
 
     def ttft_of(self, prompt_tokens: IndexArray) -> FloatArray:
         """The bound on the time to the first token of each request."""

@@ -6,7 +6,7 @@ were fitted to other measurements. So a card whose clocks nobody may set gets a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +18,6 @@ from wastenot.devices.protocol import Task
 from wastenot.devices.simulated.device import SimulatedDevice
 from wastenot.serving.model.from_kernels import StepKernels, kernels_of
 from wastenot.study.sweep import Sweep
-from wastenot.workloads.kernel import KernelSpec
 
 _STEP_MHZ = 30.0
 _LOWEST_SHARE = 0.4  # of the highest clock
@@ -40,18 +39,18 @@ def check_curves(like: str) -> None:
     _simulated(like)
 
 
-def kernels_by_curves(sweep: Sweep, kernels: Mapping[str, KernelSpec], like: str) -> StepKernels:
+def kernels_by_curves(sweep: Sweep, tasks: Sequence[Task], like: str) -> StepKernels:
     """The kernels of steps at clocks that they were not measured at.
 
     Args:
         sweep: of them at the card's own clocks.
-        kernels: what each computes, by its name in the sweep.
+        tasks: that it measured, each one kernel, by its name in the sweep.
         like: the simulated GPU that their curves are taken from, such as ``sim:h200``.
 
     Raises:
         BadInputError: ``like`` is no simulated GPU, or the sweep has other kernels.
     """
-    device = _simulated(like)
+    device, kernels = _simulated(like), {task.name: task.steps[0][0] for task in tasks}
     alone = kernels_of(sweep)
     highest = max(max(clocks) for clocks in device.clocks.supported_clocks().values())
     clocks = np.arange(highest, _LOWEST_SHARE * highest, -_STEP_MHZ)

@@ -28,11 +28,11 @@ from wastenot.sweeping.grid import Grid, check_measures
 from wastenot.sweeping.measure import measure_sweep
 from wastenot.sweeping.point import PointOptions
 from wastenot.workloads.communication import LINKS, Link, all_reduce_s, point_to_point_s
-from wastenot.workloads.kernel import DTYPE_BYTES, KernelSpec
+from wastenot.workloads.kernel import DTYPE_BYTES
 from wastenot.workloads.models import Model
 from wastenot.workloads.named import find_model
 from wastenot.workloads.serving_steps import StepShapes, step_parts
-from wastenot.workloads.shape import Attention, tensor_parallel_degrees
+from wastenot.workloads.shape import tensor_parallel_degrees
 
 CORE_STEP_MHZ = 150.0
 """Between core clocks that kernels are measured at; steps are known at any clock between."""
@@ -49,26 +49,20 @@ _BESIDE = 64.0, 1024.0  # decoding requests, and tokens of each, that such a ste
 _STEP_TOKENS = 256, 512, 1024, 2048, 4096, 8192
 
 
-def engine_tasks(
-    model: str, degree: int = 1, shapes: StepShapes | None = None, *, dtype: str = "bf16", attention: Attention = "flash"
-) -> WorkloadTasks:
+def engine_tasks(model: str, degree: int = 1, shapes: StepShapes | None = None) -> WorkloadTasks:
     """The kernels of an engine's steps, to be measured one by one.
 
     Args:
         model: such as ``llama-8b``.
         degree: of tensor parallelism.
         shapes: to measure them at; by default for steps of up to 16,384 tokens or 256 sequences.
-        dtype: of activations and weights.
-        attention: which kernel does it.
 
     Raises:
         BadInputError: there is no such model, or it cannot be run so.
     """
-    parts = step_parts(model, shapes or StepShapes.up_to(), degree=degree, dtype=dtype, attention=attention)
-    named = [model, "serving", *([f"tp{degree}"] if degree > 1 else []), *([dtype] if dtype != "bf16" else [])]
-    named += [attention] if attention != "flash" else []
+    parts = step_parts(model, shapes or StepShapes.up_to(), degree=degree)
     return WorkloadTasks(
-        "-".join(named),
+        "-".join([model, "serving", *([f"tp{degree}"] if degree > 1 else [])]),
         tuple(Kernel(part.called, part.count, part.size) for part, _ in parts),
         tuple(Task(part.called, ((kernel, 1),)) for part, kernel in parts),
     )
@@ -107,8 +101,6 @@ def measure_kernels(
     *,
     degree: int = 1,
     shapes: StepShapes | None = None,
-    dtype: str = "bf16",
-    attention: Attention = "flash",
     core_step_mhz: float | None = CORE_STEP_MHZ,
     options: PointOptions | None = None,
     progress: Progress | None = None,
@@ -118,7 +110,7 @@ def measure_kernels(
 
     Arguments and errors are those of :func:`profile_from_kernels`, for one degree.
     """
-    tasks = engine_tasks(model, degree, shapes, dtype=dtype, attention=attention)
+    tasks = engine_tasks(model, degree, shapes)
     clocks = engine_settings(device, core_step_mhz)
     with device.clocks.claimed():
         measure_sweep(
@@ -135,13 +127,10 @@ def profile_from_kernels(
     *,
     degrees: Sequence[int] = (1,),
     shapes: StepShapes | None = None,
-    dtype: str = "bf16",
-    attention: Attention = "flash",
     core_step_mhz: float | None = CORE_STEP_MHZ,
     curves: str | None = None,
     settings: Sequence[Setting] | None = None,
     memory_bytes: float | None = None,
-    link: Link | None = None,
     options: PointOptions | None = None,
     progress: Progress | None = None,
     command: str | None = None,
@@ -154,14 +143,11 @@ def profile_from_kernels(
         study: to keep the measurements in, resumed where it has some; by default they are not kept.
         degrees: of tensor parallelism.
         shapes: to measure kernels at.
-        dtype: of activations and weights.
-        attention: which kernel does it.
         core_step_mhz: between the clocks to measure at; ``None`` for the default clocks only.
         curves: a simulated GPU of the same model, such as ``sim:h200``, whose curves by clock are taken where only the
             default clocks are measured; the profile is a forecast.
         settings: of the profile, at any clocks between those measured; by default every 60 MHz, and auto.
         memory_bytes: of one card; by default what is known of it.
-        link: between the GPUs; by default what is known of the card.
         options: how to measure.
         progress: informed of every point.
         command: that resumes this, for the study to remember.
@@ -186,8 +172,8 @@ def profile_from_kernels(
         if degree not in tensor_parallel_degrees(sizes):
             allowed = ", ".join(map(str, tensor_parallel_degrees(sizes)))
             raise BadInputError(f"`degrees` {degree}: {model} can be split by {allowed}")
-        cache_blocks(sizes, memory, degree=degree, dtype=dtype)
-    between = (link or _link(device)) if chosen[-1] > 1 else None
+        cache_blocks(sizes, memory, degree=degree)
+    between = _link(device) if chosen[-1] > 1 else None
     sweeps = []
     with ExitStack() as stack:
         if study is None:
@@ -195,8 +181,8 @@ def profile_from_kernels(
             study = open_study(Path(folder) / "kernels.db", create=True)
         for degree in chosen:
             measured = measure_kernels(
-                device, model, study, degree=degree, shapes=shapes, dtype=dtype, attention=attention,
-                core_step_mhz=core_step_mhz, options=options, progress=progress, command=command,
+                device, model, study, degree=degree, shapes=shapes, core_step_mhz=core_step_mhz,
+                options=options, progress=progress, command=command,
             )  # fmt: skip
             sweeps.append((degree, measured))
     idle_w = idle_power_w(device)
@@ -208,12 +194,11 @@ def profile_from_kernels(
                 degree,
                 idle_w,
                 memory,
-                dtype=dtype,
                 link=between,
                 settings=settings,
                 kernels=None
                 if curves is None
-                else kernels_by_curves(sweep, _specs(model, degree, shapes, dtype, attention), curves),
+                else kernels_by_curves(sweep, engine_tasks(model, degree, shapes).tasks, curves),
             )
             for degree, sweep in sweeps
         ),
@@ -228,7 +213,6 @@ def engine_from(
     idle_w: float,
     memory_bytes: float,
     *,
-    dtype: str = "bf16",
     link: Link | None = None,
     settings: Sequence[Setting] | None = None,
     kernels: StepKernels | None = None,
@@ -241,7 +225,6 @@ def engine_from(
         degree: of tensor parallelism.
         idle_w: power of one GPU with nothing to do.
         memory_bytes: of one card.
-        dtype: of activations and weights.
         link: between the GPUs; needed for degrees above 1.
         settings: of its tables.
         kernels: of the sweep, where they are known at more clocks than it has.
@@ -255,8 +238,8 @@ def engine_from(
     if degree > 1:
         assert link is not None
         collective_s = {
-            "prefill": exchange_s(model, link, degree, table_knots(kernels, "prefill")[0], dtype),
-            "decode": exchange_s(model, link, degree, table_knots(kernels, "decode")[0], dtype),
+            "prefill": exchange_s(model, link, degree, table_knots(kernels, "prefill")[0]),
+            "decode": exchange_s(model, link, degree, table_knots(kernels, "decode")[0]),
         }
     tables = tables_of(
         kernels,
@@ -268,7 +251,7 @@ def engine_from(
     )
     return Engine(
         tables,
-        cache_blocks(model, memory_bytes, degree=degree, dtype=dtype),
+        cache_blocks(model, memory_bytes, degree=degree),
         most_running=int(tables.batches[-1]),
         most_step_tokens=step_tokens(tables),
         switch_s=switch_time(sweep.device).core_s,
@@ -278,7 +261,7 @@ def engine_from(
     )
 
 
-def exchange_s(model: Model, link: Link, degree: int, tokens: FloatArray, dtype: str = "bf16") -> FloatArray:
+def exchange_s(model: Model, link: Link, degree: int, tokens: FloatArray) -> FloatArray:
     """Time that the GPUs of a tensor-parallel group exchange data for in a step: two all-reduces in each layer.
 
     Few bytes are sent to all others at once, as engines' own all-reduces do; many go round a ring.
@@ -288,9 +271,8 @@ def exchange_s(model: Model, link: Link, degree: int, tokens: FloatArray, dtype:
         link: between the GPUs.
         degree: of them.
         tokens: of the step; shape (n,).
-        dtype: of activations.
     """
-    size = DTYPE_BYTES[dtype] * model.width * np.asarray(tokens, dtype=float)
+    size = DTYPE_BYTES["bf16"] * model.width * np.asarray(tokens, dtype=float)
     once = [min(all_reduce_s(link, each, degree), point_to_point_s(link, (degree - 1) * each)) for each in size.tolist()]
     return 2.0 * model.layers * np.array(once)
 
@@ -343,11 +325,6 @@ def _link(device: Device) -> Link:
         if card in model:
             return LINKS[name]
     return LINKS["pcie4"]
-
-
-def _specs(model: str, degree: int, shapes: StepShapes | None, dtype: str, attention: Attention) -> dict[str, KernelSpec]:
-    parts = step_parts(model, shapes or StepShapes.up_to(), degree=degree, dtype=dtype, attention=attention)
-    return {part.called: kernel for part, kernel in parts}
 
 
 def _notes(link: Link | None, degrees: Sequence[int], curves: str | None) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from wastenot.study.sweep import Sweep
 from wastenot.workloads.serving_steps import Size, StepPart, part_of
 
 _CLOCK_STEP_MHZ = 15.0
+_PROFILE_STEP_MHZ = 60.0
 _MISSED_MHZ = 20.0  # a clock so far below what was asked for was held by a limit
 _SAME_MHZ = 8.0  # clocks in effect this close are one
 _STEEPEST = 3.0  # exponent of the clock that power grows with, beyond clocks that were seen
@@ -241,13 +242,13 @@ def table_knots(kernels: StepKernels, step: Size) -> tuple[FloatArray, FloatArra
     return np.array(sorted(each for each in rows if least <= each <= most)), np.array(sorted(columns))
 
 
-def default_settings(kernels: StepKernels, step_mhz: float = 60.0) -> tuple[Setting, ...]:
+def default_settings(kernels: StepKernels) -> tuple[Setting, ...]:
     """Settings for a profile: clocks between those measured, counted down from the highest, and an automatic one."""
     asked = [each for each in kernels.settings if each.core_mhz is not None]
     if not asked:
         return (AUTO,)
     low, high = (pick(each.core_mhz or 0.0 for each in asked) for pick in (min, max))
-    clocks = np.arange(high, low - 1e-6, -step_mhz)[::-1]
+    clocks = np.arange(high, low - 1e-6, -_PROFILE_STEP_MHZ)[::-1]
     memory = max((each.memory_mhz or 0.0 for each in asked), default=0.0)
     return (*(Setting(float(clock), memory or None) for clock in clocks), AUTO)
 

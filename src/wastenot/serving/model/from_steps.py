@@ -1,19 +1,68 @@
-"""An engine's profile from a table of measured steps."""
+"""An engine's profile from a table of measured steps, as they are or fitted (:mod:`wastenot.serving.model.fitted`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
+import numpy as np
+
+from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
 from wastenot.core.setting import Setting
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.fitted import fitted_tables, held_out_errors, tells_contexts
-from wastenot.serving.model.measured import measured_tables
 from wastenot.serving.model.profile_file import EngineProfile, StatedError
 from wastenot.serving.model.step_tables import StepTable
-from wastenot.serving.model.steps import MeasuredStep, implausible, is_repeat, settings_of
-from wastenot.serving.model.tables import Evidence
+from wastenot.serving.model.steps import MeasuredStep, averaged, check_power, implausible, is_repeat, settings_of
+from wastenot.serving.model.tables import EngineTables, Evidence
+
+
+def measured_tables(
+    steps: Iterable[MeasuredStep], idle_power_w: Mapping[Setting, float], *, evidence: Evidence = "measured"
+) -> EngineTables:
+    """Tables whose knots are the sizes and contexts that were measured; what lies between measured cells is interpolated.
+
+    Args:
+        steps: of one parallel degree; repeats are averaged. Prefill steps of several prompts are left out.
+        idle_power_w: of the engine with nothing to do, at each of their settings.
+        evidence: of the steps.
+
+    Raises:
+        BadInputError: power is missing.
+    """
+    rows = averaged(each for each in steps if each.phase == "decode" or each.sequences == 1)
+    if not rows:
+        raise BadInputError("there are no steps to make a profile from")
+    check_power(rows)
+    settings = settings_of(rows)
+    prefill = _grid([each for each in rows if each.phase == "prefill"], settings)
+    decode = _grid([each for each in rows if each.phase == "decode"], settings)
+    return EngineTables(
+        settings,
+        *prefill,
+        *decode,
+        np.array([idle_power_w[each] for each in settings], dtype=np.float64),
+        "measured",
+        evidence,
+    )
+
+
+def _grid(rows: list[MeasuredStep], settings: tuple[Setting, ...]) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Knots of size and of context, times and energies; one cell that is not known where there are no rows."""
+    sizes = np.unique([each.new_tokens for each in rows] or [1.0]).astype(np.float64)
+    contexts = np.unique([each.context for each in rows] or [0.0]).astype(np.float64)
+    times = np.full((len(settings), len(sizes), len(contexts)), np.nan)
+    energies = times.copy()
+    for row in rows:
+        cell = (
+            settings.index(row.setting),
+            int(np.searchsorted(sizes, row.new_tokens)),
+            int(np.searchsorted(contexts, row.context)),
+        )
+        times[cell], energies[cell] = row.time_s, row.time_s * row.power_w
+    return sizes, contexts, times, energies
+
 
 _IDLE = 0.4  # of the least power of a step, where idle power was not measured
 _BLOCK = 16  # tokens

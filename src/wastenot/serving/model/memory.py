@@ -27,6 +27,7 @@ CARDS_BYTES: Final = {
 USED: Final = 0.9
 """Of a card's memory, as vLLM takes by default."""
 
+_DTYPE = "bf16"  # of weights and cache
 _ACTIVATIONS_BYTES = 2e9  # beside weights and cache: activations of a step, graphs, buffers of collectives; assumed
 
 
@@ -36,27 +37,26 @@ def card_bytes(card: str) -> float | None:
     return CARDS_BYTES[max(found, key=len)] if found else None
 
 
-def cache_token_bytes(model: Model, dtype: str = "bf16") -> int:
+def cache_token_bytes(model: Model) -> int:
     """Bytes of the cache that a token takes, on all cards together: a key and a value in each layer."""
-    return 2 * model.layers * model.groups * model.head_width * DTYPE_BYTES[dtype]
+    return 2 * model.layers * model.groups * model.head_width * DTYPE_BYTES[_DTYPE]
 
 
-def cache_blocks(model: Model, memory_bytes: float, *, degree: int = 1, dtype: str = "bf16", block_tokens: int = 16) -> int:
+def cache_blocks(model: Model, memory_bytes: float, *, degree: int = 1, block_tokens: int = 16) -> int:
     """Blocks of the cache of an engine.
 
     Args:
         model: that it serves.
         memory_bytes: of one card.
         degree: of tensor parallelism, cards that share weights and cache.
-        dtype: of weights and cache.
         block_tokens: tokens of a block.
 
     Raises:
         BadInputError: the weights leave no room.
     """
-    weights = model.parameters * DTYPE_BYTES[dtype]
+    weights = model.parameters * DTYPE_BYTES[_DTYPE]
     left = degree * (USED * memory_bytes - _ACTIVATIONS_BYTES) - weights
-    blocks = int(left // (block_tokens * cache_token_bytes(model, dtype)))
+    blocks = int(left // (block_tokens * cache_token_bytes(model)))
     if blocks < 1:
         raise BadInputError(
             f"{model.name}: its {weights / 1e9:.3g} GB of weights leave no room for a cache in {degree} × "

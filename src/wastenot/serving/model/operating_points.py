@@ -110,17 +110,12 @@ def operating_points(
     )
 
 
-def prefill_points(profile: EngineProfile, tokens: Sequence[float] | None = None) -> tuple[PrefillPoint, ...]:
-    """Prompts at each setting, by parallel degree and length; none where the profile has no prefill steps.
-
-    Args:
-        profile: of the engines.
-        tokens: of the prompts; by default powers of four from 128 that the profile covers.
-    """
+def prefill_points(profile: EngineProfile) -> tuple[PrefillPoint, ...]:
+    """Prompts at each setting, by parallel degree and length: powers of four from 128 that the profile covers."""
     points: list[PrefillPoint] = []
     for engine in profile.engines:
         knots = engine.tables.prefill_tokens
-        for length in [128.0, 512.0, 2048.0, 8192.0] if tokens is None else tokens:
+        for length in (128.0, 512.0, 2048.0, 8192.0):
             if not knots[0] <= length <= knots[-1]:
                 continue
             found = []

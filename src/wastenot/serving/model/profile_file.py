@@ -29,6 +29,8 @@ from wastenot.serving.model.tables import EngineTables
 SCHEMA: Final = "wastenot.engine/1"
 _REMEDY: Final = "make a profile with 'wastenot serve profile --out'"
 
+_Whole = Annotated[int, Field(ge=1)]
+
 Quantity = Literal["prefill time", "prefill power", "decode time", "decode power"]
 
 
@@ -46,10 +48,10 @@ class StatedError:
     """
 
     quantity: Quantity
-    gpus: int
-    mean: float
-    largest: float
-    points: int
+    gpus: _Whole
+    mean: Finite
+    largest: Finite
+    points: _Whole
     judged_by: str
 
 
@@ -90,19 +92,18 @@ class EngineProfile:
         raise BadInputError(f"`gpus` {gpus}: this profile has no such parallel degree; there are: {degrees}")
 
 
-def engine_document(profile: EngineProfile, command: str = "", made_at: datetime | None = None) -> dict[str, Any]:
+def engine_document(profile: EngineProfile, command: str = "") -> dict[str, Any]:
     """A profile as JSON values.
 
     Args:
         profile: to describe.
         command: that made it.
-        made_at: when; now by default.
     """
     return {
         "schema": SCHEMA,
         "provenance": {
             "wastenot": own_version(),
-            "made_at": (made_at or datetime.now(UTC)).isoformat(timespec="seconds"),
+            "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "command": command,
         },
         "model": profile.model,
@@ -132,7 +133,7 @@ def read_engine(path: str | os.PathLike[str]) -> EngineProfile:
     content = read_document(path, _Document, _REMEDY).content
     return EngineProfile(
         tuple(each.engine(content.model, content.device) for each in content.engines),
-        tuple(StatedError(**each.model_dump()) for each in content.errors),
+        content.errors,
         content.notes,
     )
 
@@ -230,9 +231,6 @@ def _array(values: Any) -> FloatArray:
     return np.array(values, dtype=np.float64)  # None becomes NaN
 
 
-_Whole = Annotated[int, Field(ge=1)]
-
-
 class _Engine(Part):
     tables: _Tables
     cache_blocks: _Whole
@@ -249,22 +247,13 @@ class _Engine(Part):
         return Engine(**own | {"tables": self.tables.tables(), "model": model, "device": device})
 
 
-class _StatedError(Part):
-    quantity: Quantity
-    gpus: _Whole
-    mean: Finite
-    largest: Finite
-    points: _Whole
-    judged_by: str
-
-
 class _Document(Part):
     schema_: Literal["wastenot.engine/1"] = Field(alias="schema")
     provenance: _Provenance
     model: str
     device: str
     engines: Annotated[tuple[_Engine, ...], Field(min_length=1)]
-    errors: tuple[_StatedError, ...]
+    errors: tuple[StatedError, ...]
     notes: tuple[str, ...]
 
     @model_validator(mode="after")

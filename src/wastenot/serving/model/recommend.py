@@ -21,7 +21,7 @@ from wastenot.serving.tables.records import Percentiles, ServingPoint
 
 Unit = Literal["token", "request", "money"]
 Percentile = Literal["mean", "p50", "p90", "p95", "p99"]
-_NAMES = {"itl": "time between tokens", "ttft": "time to the first token", "end_to_end": "time to the last token"}
+LATENCY_NAMES = {"itl": "time between tokens", "ttft": "time to the first token", "end_to_end": "time to the last token"}
 _J_PER_KWH = 3.6e6
 
 
@@ -144,6 +144,11 @@ class Recommendation:
     tighter: Step | None
     kept: int
     frontier: tuple[ServingPoint, ...]
+
+    @property
+    def saved(self) -> float:
+        """Part of the fastest one's cost."""
+        return 1 - self.cost / self.fastest_cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +291,7 @@ def _recommend_one(
         if (latency := bounds.latency_of(point, first)) is not None and (cost := cost_of(point)) is not None
     ]
     if not known:
-        return Unmet(model, f"no configuration has a {_called(bounds)} {_NAMES[first]} and an energy on record")
+        return Unmet(model, f"no configuration has a {_called(bounds)} {LATENCY_NAMES[first]} and an energy on record")
     kept = [
         way
         for way in known
@@ -300,7 +305,7 @@ def _recommend_one(
         best = frontier.least_energy(None if within_s == math.inf else within_s)
     except InfeasibleError:
         least = min(kept, key=lambda way: way[0])
-        why = f"the least {_NAMES[first]} is {1e3 * least[0]:.4g} ms ({configuration_text(least[2])})"
+        why = f"the least {LATENCY_NAMES[first]} is {1e3 * least[0]:.4g} ms ({configuration_text(least[2])})"
         return Unmet(model, why, least[0])
     point = _point_of(best)
     fastest = frontier.least_time()
@@ -335,9 +340,9 @@ def _what_would(known: list[tuple[float, float, ServingPoint]], bounds: Bounds, 
     for name in others:
         values = [value for _, _, point in known if (value := bounds.latency_of(point, name)) is not None]
         if not values:
-            parts.append(f"no {_called(bounds)} {_NAMES[name]} is on record")
+            parts.append(f"no {_called(bounds)} {LATENCY_NAMES[name]} is on record")
         elif min(values) > bounds.latencies[name]:
-            parts.append(f"the least {_NAMES[name]} is {1e3 * min(values):.4g} ms")
+            parts.append(f"the least {LATENCY_NAMES[name]} is {1e3 * min(values):.4g} ms")
     if bounds.energy_per_token_j is not None:
         least = min(point.energy_per_token_j or math.inf for _, _, point in known)
         if least > bounds.energy_per_token_j:

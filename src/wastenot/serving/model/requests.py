@@ -1,4 +1,4 @@
-"""The requests of a serving load: when they come, how long their prompts are, how many tokens they are answered with."""
+"""The requests of a serving load: when they come, how long prompts and answers are, and lengths as they are predicted."""
 
 from __future__ import annotations
 
@@ -78,3 +78,27 @@ def joined(parts: Sequence[Requests]) -> Requests:
         np.concatenate([each.output_tokens for each in parts]).astype(np.intp),
         np.concatenate(cached) if cached else None,
     )
+
+
+def log_normal_lengths(output_tokens: IndexArray, *, sigma: float = 0.3, factor: float = 1.0, seed: int = 0) -> FloatArray:
+    """Lengths predicted with a log-normal error: off by a factor, as those of a regression are.
+
+    Nobody knows how long an answer will be when its prompt comes.
+
+    Args:
+        output_tokens: true lengths; shape (requests,).
+        sigma: standard deviation of the logarithm of predicted over true: 0.3 is off by 35 % one way or the other for one
+            request in three.
+        factor: by which all predictions are too long (above 1) or too short.
+        seed: of the errors.
+
+    Returns:
+        Predicted lengths, at least 1; shape (requests,).
+
+    Raises:
+        BadInputError: a spread that is negative or a factor that is not positive.
+    """
+    if not sigma >= 0 or not factor > 0:
+        raise BadInputError(f"`sigma` ({sigma:g}) must be at least 0, and `factor` ({factor:g}) above 0")
+    error = np.random.default_rng(seed).normal(0.0, sigma, len(output_tokens))
+    return np.asarray(np.maximum(output_tokens * factor * np.exp(error), 1.0))

@@ -6,21 +6,133 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, get_args
 
+import numpy as np
+
+from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
 from wastenot.core.progress import Progress, Silent
 from wastenot.serving.model.capacity import Capacity, best_step_tokens, capacity
-from wastenot.serving.model.comparison import PolicyResult, result_of
 from wastenot.serving.model.deadlines import LITERATURE, Deadlines
 from wastenot.serving.model.engine import Engine
-from wastenot.serving.model.lengths import log_normal_lengths
 from wastenot.serving.model.loads import at_rate
-from wastenot.serving.model.requests import Requests
-from wastenot.serving.policies.best_fixed import best_fixed, fixed_clocks
+from wastenot.serving.model.requests import Requests, log_normal_lengths
 from wastenot.serving.policies.by_name import maker_of
 from wastenot.serving.policies.oracle import run_oracle
 from wastenot.serving.simulation.policy import Fixed, Policy
-from wastenot.serving.simulation.served import Served
+from wastenot.serving.simulation.served import GAP_EDGES_S, Served
 from wastenot.serving.simulation.simulate import simulate
+
+
+@dataclass(frozen=True, slots=True)
+class FixedClock:
+    """One clock throughout a load.
+
+    Attributes:
+        setting: an index into the settings of the engine's tables.
+        attainment: share of the requests that kept all of their deadlines.
+        energy_j: of the run.
+    """
+
+    setting: int
+    attainment: float
+    energy_j: float
+
+
+def fixed_clocks(requests: Requests, engine: Engine, deadlines: Deadlines) -> tuple[FixedClock, ...]:
+    """What a policy that steers must beat: each setting throughout, by falling clock.
+
+    The lowest clocks keep no deadlines and the greatest waste energy; one in between is often nearly as good as steering. It
+    has to be chosen before the load is known, so it is chosen on one part of a trace and judged on another; the one that
+    hindsight would have chosen stands beside it. Settings end with the first that keeps the deadlines of less than half the
+    requests: lower ones keep fewer still, and an engine that cannot keep up with its load takes long to simulate.
+    """
+    found: list[FixedClock] = []
+    for setting in reversed(range(len(engine.tables.settings))):
+        served = simulate(requests, engine, Fixed(setting), deadlines=deadlines)
+        found.append(FixedClock(setting, served.attainment(deadlines), served.total_energy_j))
+        if found[-1].attainment < 0.5:
+            break
+    return tuple(found)
+
+
+def best_fixed(clocks: tuple[FixedClock, ...], share: float) -> FixedClock:
+    """The clock of least energy among those that attain a share; where none does, the one that attains most."""
+    enough = [each for each in clocks if each.attainment >= share]
+    if not enough:
+        return max(clocks, key=lambda each: each.attainment)
+    return min(enough, key=lambda each: each.energy_j)
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyResult:
+    """How a policy did.
+
+    Attributes:
+        policy: its name.
+        energy_j: of the run.
+        energy_per_token_j: for each token made.
+        attainment: share of the requests that kept all of their deadlines.
+        ttft_p99_s: 99th percentile of the time to the first token for each class of prompts; ``nan`` for an empty class.
+        tbt_p99_s: 99th percentile of the time between two tokens, of all requests together.
+        mean_core_mhz: ceiling of the core clock, over the time of the run; where the driver chooses, the greatest there is.
+            ``None`` where no setting has one.
+        power_w: mean of the run.
+        switches: of the clock.
+        preemptions: of requests, for want of cache.
+    """
+
+    policy: str
+    energy_j: float
+    energy_per_token_j: float
+    attainment: float
+    ttft_p99_s: tuple[float, ...]
+    tbt_p99_s: float
+    mean_core_mhz: float | None
+    power_w: float
+    switches: int
+    preemptions: int
+
+
+def result_of(policy: str, served: Served, engine: Engine, deadlines: Deadlines) -> PolicyResult:
+    """A run in numbers."""
+    requests = served.requests
+    waited = served.first_token_s - requests.arrival_s
+    kind = np.searchsorted(deadlines.prompt_below, requests.prompt_tokens, side="right")
+    clocks = core_clocks_mhz(engine)
+    mean = None if clocks is None else float(np.dot(served.setting_s, clocks) / served.setting_s.sum())
+    return PolicyResult(
+        policy,
+        float(served.total_energy_j),
+        float(served.energy_per_token_j),
+        served.attainment(deadlines),
+        tuple(
+            float(np.percentile(waited[kind == each], 99)) if (kind == each).any() else float("nan")
+            for each in range(len(deadlines.ttft_s))
+        ),
+        gap_percentile_s(served, 0.99),
+        mean,
+        float(served.total_energy_j / served.end_s),
+        int(served.switches),
+        int(served.preemptions.sum()),
+    )
+
+
+def core_clocks_mhz(engine: Engine) -> FloatArray | None:
+    """Ceilings of the core clock by setting, the greatest where it is automatic; ``None`` where no setting has one."""
+    known = [each.core_mhz for each in engine.tables.settings if each.core_mhz is not None]
+    if not known:
+        return None
+    return np.array([max(known) if each.core_mhz is None else each.core_mhz for each in engine.tables.settings])
+
+
+def gap_percentile_s(served: Served, share: float) -> float:
+    """A time between two tokens that a share of all does not exceed: the upper edge of its bin, 2.3 % wide."""
+    within = np.cumsum(served.gap_counts)
+    if not within[-1]:
+        return 0.0
+    bin_ = int(np.searchsorted(within, share * within[-1], side="left"))
+    return float(GAP_EDGES_S[min(bin_, len(GAP_EDGES_S) - 1)])
+
 
 PolicyName = Literal["greatest", "fixed", "throttllem", "greenllm", "price", "by-metrics", "oracle"]
 POLICY_NAMES: Final[tuple[PolicyName, ...]] = get_args(PolicyName)

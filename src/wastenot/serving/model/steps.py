@@ -10,7 +10,9 @@ from typing import Literal
 
 import numpy as np
 
+from wastenot.core.errors import BadInputError
 from wastenot.core.setting import AUTO, Setting
+from wastenot.core.wording import counted
 
 Phase = Literal["prefill", "decode"]
 _TOO_FAST = 0.5  # of the time of a step that does no more
@@ -105,3 +107,13 @@ def implausible(steps: Iterable[MeasuredStep]) -> tuple[MeasuredStep, ...]:
             found.append(rows[worst])
             against[worst, :] = against[:, worst] = False
     return tuple(found)
+
+
+def check_power(steps: Iterable[MeasuredStep]) -> None:
+    """Refuse steps without power, of which no energy can be told."""
+    without = [each for each in steps if not np.isfinite(each.power_w)]
+    if without:
+        phases = " and ".join(sorted({each.phase for each in without}))
+        raise BadInputError(
+            f"power: {counted(len(without), f'{phases} step')} of the table without it, so no energy is known; measure it"
+        )

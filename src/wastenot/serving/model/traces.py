@@ -11,12 +11,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import numpy as np
 
 from wastenot.core.arrays import IndexArray
 from wastenot.core.errors import BadInputError
+from wastenot.core.files import read_text
 from wastenot.core.wording import counted
 from wastenot.serving.model.requests import Requests
 
@@ -99,13 +99,7 @@ def read_trace(path: str | os.PathLike[str], *, lenient: bool = False, prefix_bl
     Raises:
         BadInputError: the file cannot be read, is none of these, or has a line that is wrong; the text names the first.
     """
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise BadInputError(f"{path}: byte {error.start}: is not UTF-8; give a trace as CSV or JSON lines") from error
-    except OSError as error:
-        raise BadInputError(f"{path}: cannot be read: {error.strerror or error}") from error
-
+    text = read_text(path, "give a trace as CSV or JSON lines")
     moments: list[Moment] = []
     prompts, outputs, blocks, lines, wrong = [], [], [], [], []
     form: _Form | None = None

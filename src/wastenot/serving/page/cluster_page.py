@@ -1,25 +1,216 @@
-"""The page of policies for a cluster, as HTML and as figure files."""
+"""The page of policies for a cluster, as HTML and as figure files: energy, attainment by class, and time lines."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
+import numpy as np
+
+from wastenot.pages.figure import (
+    Figure,
+    inline,
+    layered,
+    series_color,
+    specification_of,
+    tooltips,
+)
+from wastenot.pages.formatting import percent, quantity
+from wastenot.pages.optional_imports import load
 from wastenot.pages.page import Page
 from wastenot.pages.table import Table
-from wastenot.serving.cluster.outcome import Comparison
+from wastenot.pages.theme import CATEGORIES
+from wastenot.serving.cluster.classes import NAMES
+from wastenot.serving.cluster.outcome import Comparison, Outcome
+from wastenot.serving.cluster.runs import RunRecord
 from wastenot.serving.cluster.scenario import Scenario
-from wastenot.serving.page.cluster_figures import cluster_figures
 from wastenot.serving.page.cluster_words import (
     about,
     about_cluster,
     classes_table,
     effect_text,
     notes_on,
-    origin_of,
     panels,
     policies_table,
+    saved_text,
     verdict_text,
 )
+from wastenot.serving.page.engine_words import simulated_origin
+
+_WIDE, _HEIGHT = 780, 92
+_ROW = 26  # of a policy
+_UNITS_S = ((3 * 86_400.0, 86_400.0, "days"), (3 * 3600.0, 3600.0, "hours"), (300.0, 60.0, "minutes"))
+
+
+def cluster_figures(scenario: Scenario, found: Sequence[Comparison]) -> tuple[Figure, ...]:
+    """The figures of each traffic, in the order they are shown.
+
+    Raises:
+        MissingExtraError: the ``report`` extra is not installed.
+    """
+    figures: list[Figure] = []
+    for place, each in enumerate(found):
+        suffix = f"-{place + 1}" if len(found) > 1 else ""
+        title = f": {each.traffic}" if len(found) > 1 else ""
+        figures += [
+            _energy_figure(scenario, each, suffix, title),
+            _classes_figure(scenario, each, suffix, title),
+            _timeline_figure(scenario, each, suffix, title),
+        ]
+    return tuple(figures)
+
+
+def policy_colors(found: Comparison) -> dict[str, str]:
+    """A colour for each policy, the same in all figures."""
+    return {each.policy: CATEGORIES[place % len(CATEGORIES)] for place, each in enumerate(found.outcomes)}
+
+
+# ---- energy --------------------------------------------------------------------------------------------------------------
+
+
+def _energy_figure(scenario: Scenario, found: Comparison, suffix: str, title: str) -> Figure:
+    note = (
+        "Bars are means, lines the range over seeds. Pale bars are of policies that keep the deadlines of fewer than "
+        f"{percent(scenario.parts.run.attain, 0)} of a class. The dotted line is a lower bound: no policy needs less."
+    )
+    chart = specification_of(_energy_chart(found))
+    return Figure(f"cluster-energy{suffix}", f"Energy by policy{title}", about(scenario, found), note, chart)
+
+
+def _energy_chart(found: Comparison) -> Any:
+    alt = load("altair")
+    rows = [_energy_row(each) for each in found.outcomes]
+    names = [each.policy for each in found.outcomes]
+    x = alt.X("energy:Q", title="energy of a token, J", scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=5))
+    y = alt.Y("policy:N", title=None, sort=names, axis=alt.Axis(labelLimit=110, labelFontSize=12, ticks=False))
+    color = series_color("policy:N", policy_colors(found))
+    color.legend = None
+    opacity = alt.condition("datum.failed", alt.value(0.35), alt.value(1.0))
+    tip = tooltips({"policy:N": "policy", "per_token:N": "energy of a token", "saved:N": "saved", "worst:N": "worst class"})
+    data = inline(rows)
+    bars = alt.Chart(data).mark_bar(height=_ROW * 0.6).encode(x=x, y=y, color=color, opacity=opacity, tooltip=tip)
+    ranges = alt.Chart(data).mark_rule(style="interval").encode(x=alt.X("least:Q"), x2=alt.X2("most:Q"), y=y)
+    least = found.bound_per_token_j
+    bound = alt.Chart(inline([] if least is None else [{"energy": least}])).mark_rule(style="rule").encode(x=x)
+    return layered(bars, ranges, bound).properties(width=_WIDE, height=_ROW * len(rows))
+
+
+def _energy_row(outcome: Outcome) -> dict[str, object]:
+    energy = outcome.over(lambda run: run.energy_per_token_j)
+    return {
+        "policy": outcome.policy,
+        "energy": energy.mean,
+        "least": energy.least,
+        "most": energy.most,
+        "failed": outcome.failed,
+        "per_token": quantity(energy.mean, "J", 4),
+        "saved": saved_text(outcome),
+        "worst": percent(outcome.over(lambda run: run.worst_class).least, 2),
+    }
+
+
+# ---- classes -------------------------------------------------------------------------------------------------------------
+
+
+def _classes_figure(scenario: Scenario, found: Comparison, suffix: str, title: str) -> Figure:
+    note = (
+        "Requests that missed a deadline, of each class and policy, the most over seeds; the line is at what may be late. "
+        "Classes by prompt and then answer: S, M, L."
+    )
+    chart = specification_of(_classes_chart(scenario, found))
+    return Figure(f"cluster-classes{suffix}", f"Late requests by class{title}", about(scenario, found), note, chart)
+
+
+def _classes_chart(scenario: Scenario, found: Comparison) -> Any:
+    alt = load("altair")
+    rows = [
+        {"policy": each.policy, "class": name, "late": 100.0 * (1.0 - kept), "kept": percent(kept, 2)}
+        for each in found.outcomes
+        for name, kept in zip(NAMES, each.by_class(), strict=True)
+        if kept is not None
+    ]
+    there = [name for name in NAMES if any(row["class"] == name for row in rows)]
+    x = alt.X("late:Q", title="late, %", scale=alt.Scale(type="sqrt", nice=True), axis=alt.Axis(tickCount=6))
+    y = alt.Y("class:N", title=None, sort=there, axis=alt.Axis(labelFontSize=12, ticks=False, domain=False, offset=8))
+    color = series_color("policy:N", policy_colors(found), symbolSize=90, labelLimit=300)
+    offset = alt.YOffset("policy:N", sort=[each.policy for each in found.outcomes])
+    tip = tooltips({"policy:N": "policy", "class:N": "class", "kept:N": "in time"})
+    limit = alt.Chart(inline([{"late": 100.0 * (1.0 - scenario.parts.run.attain)}])).mark_rule(style="rule").encode(x=x)
+    points = alt.Chart(inline(rows)).mark_circle(size=60, opacity=0.95).encode(
+        x=x, y=y, yOffset=offset, color=color, tooltip=tip
+    )  # fmt: skip
+    return layered(limit, points).properties(width=_WIDE, height=(_ROW + 6) * len(there))
+
+
+# ---- over time -----------------------------------------------------------------------------------------------------------
+
+
+def _timeline_figure(scenario: Scenario, found: Comparison, suffix: str, title: str) -> Figure:
+    seed = found.outcomes[0].records[0].seed
+    note = (
+        f"Each policy with seed {seed}. The clock is the ceiling, over GPUs that serve; late are requests by when they came."
+    )
+    chart = specification_of(_timeline_chart(scenario, found))
+    return Figure(f"cluster-timeline{suffix}", f"Time line{title}", about(scenario, found), note, chart)
+
+
+def _timeline_chart(scenario: Scenario, found: Comparison) -> Any:
+    alt = load("altair")
+    runs = [each.records[0] for each in found.outcomes]
+    lasts_s = max(run.duration_s for run in runs)
+    unit_s, unit = next(((unit_s, name) for least_s, unit_s, name in _UNITS_S if lasts_s >= least_s), (1.0, "seconds"))
+    panels = {"came": "requests a second", "watts": "power, W"}
+    degrees = [each.gpus for each in scenario.cluster.layouts]
+    for layout, degree in enumerate(degrees):
+        panels[f"layout{layout}"] = f"instances of {degree} GPU{'' if degree == 1 else 's'} that serve"
+    panels |= {"parked": "GPUs parked", "mhz": "core clock, MHz", "late": "late, %"}
+    rows = [row for run in runs for row in timeline_rows(run, unit_s)]
+    fields = [field for field in panels if any(row.get(field) for row in rows)]
+    data, colors = inline(rows), policy_colors(found)
+    tip = tooltips({"policy:N": "policy", "at:Q": unit})
+    drawn = []
+    for field in fields:
+        last = field == fields[-1]
+        x = alt.X(
+            "at:Q",
+            title=f"{unit} since the beginning" if last else None,
+            scale=alt.Scale(domain=[0.0, lasts_s / unit_s], nice=False),
+            axis=alt.Axis(labels=last, ticks=last, grid=False, tickCount=12),
+        )
+        y = alt.Y(
+            f"{field}:Q", title=None, scale=alt.Scale(zero=field != "mhz", nice=True),
+            axis=alt.Axis(tickCount=3, minExtent=44, maxExtent=44),
+        )  # fmt: skip
+        color = series_color("policy:N", colors, symbolType="stroke", symbolStrokeWidth=3, labelLimit=300)
+        line = alt.Chart(data).mark_line(strokeWidth=1.4, opacity=0.9, clip=True, interpolate="step-after")
+        heading = alt.TitleParams(panels[field], anchor="start", fontSize=12, fontWeight="normal", offset=4)
+        marks = line.encode(x=x, y=y, color=color, tooltip=tip)
+        if field == "came":  # the same for all
+            one = inline([row for row in rows if row["policy"] == runs[0].policy])
+            marks = alt.Chart(one).mark_line(style="curve", clip=True, interpolate="step-after").encode(x=x, y=y)
+        drawn.append(marks.properties(width=_WIDE + 50, height=_HEIGHT, title=heading))
+    return alt.vconcat(*drawn, spacing=10)
+
+
+def timeline_rows(run: RunRecord, unit_s: float) -> list[dict[str, object]]:
+    """A run in bins, each as a row; ``None`` where nothing is known."""
+    timeline = run.timeline
+    came, missed = (np.array(each).sum(axis=1) for each in (timeline.arrivals, timeline.missed))
+    parked = timeline.gpus.get("parked", [0.0] * len(timeline.power_w))
+    return [
+        {
+            "policy": run.policy,
+            "at": place * timeline.bin_s / unit_s,
+            "came": came[place] / timeline.bin_s,
+            "watts": timeline.power_w[place],
+            **{f"layout{layout}": count for layout, count in enumerate(timeline.instances[place])},
+            "parked": parked[place],
+            "mhz": timeline.clock_mhz[place],
+            "late": 100.0 * missed[place] / came[place] if came[place] else None,
+        }
+        for place in range(len(timeline.power_w))
+    ]
 
 
 def cluster_page(scenario: Scenario, found: Sequence[Comparison]) -> Page:
@@ -38,7 +229,7 @@ def cluster_page(scenario: Scenario, found: Sequence[Comparison]) -> Page:
         verb="serving",
         brand="serving",
         title=(name, rest),
-        origin=origin_of(scenario),
+        origin=simulated_origin(scenario.cluster.layouts),
         effect=effect_text(first),
         verdict=verdict_text(scenario, first),
         panels=panels(scenario, first),
@@ -60,7 +251,7 @@ def _tables(scenario: Scenario, found: Comparison, place: int, *, several: bool)
     return [
         (
             f"{name}-{place + 1}",
-            Table(f"{table.title}: {found.traffic}", table.columns, table.rows, table.note, table.fold),
+            replace(table, title=f"{table.title}: {found.traffic}"),
         )
         for name, table in tables
     ]

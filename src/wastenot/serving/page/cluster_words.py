@@ -4,40 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
-from wastenot.core.origin import Origin
 from wastenot.core.wording import counted
 from wastenot.pages.formatting import SPACE, duration, number, percent, quantity
 from wastenot.pages.panel import Line, Panel
-from wastenot.pages.table import Column, Row, Table
+from wastenot.pages.table import Column, Listed, Row, Table, listing
 from wastenot.serving.cluster.classes import NAMES
 from wastenot.serving.cluster.objective import OBJECTIVES
 from wastenot.serving.cluster.outcome import Comparison, Outcome, Spread
 from wastenot.serving.cluster.runs import RunRecord
 from wastenot.serving.cluster.scenario import Scenario
-
-_HOW = {"measured": "measured", "fitted": "fitted to", "kernels": "composed of"}
-
-
-def origin_of(scenario: Scenario) -> Origin:
-    """A simulated cluster is simulated, whatever its steps rest on; on a forecast it is one."""
-    evidence = {each.tables.evidence for each in scenario.cluster.layouts}
-    return "forecast" if "forecast" in evidence else "simulated"
-
-
-def steps_text(scenario: Scenario) -> str:
-    """What the steps of the simulated engines rest on."""
-    said = []
-    for tables in (each.tables for each in scenario.cluster.layouts):
-        what = "kernels" if tables.source == "kernels" else "steps"
-        if tables.evidence == "forecast":
-            said.append(f"steps forecast from {what}")
-        elif tables.source == "measured":
-            said.append(f"steps {tables.evidence}")
-        else:
-            said.append(f"steps {_HOW[tables.source]} {tables.evidence} {what}")
-    return ", ".join(dict.fromkeys(said))
+from wastenot.serving.page.engine_words import steps_text, waits_text
 
 
 def about_cluster(scenario: Scenario) -> tuple[str, str]:
@@ -55,7 +32,7 @@ def about(scenario: Scenario, found: Comparison) -> str:
     """Of what a figure is, and where its numbers come from."""
     cluster = scenario.cluster
     name = f"{cluster.layouts[0].model or 'engine'} on {cluster.gpus}{SPACE}GPUs"
-    return f"{name} · {found.traffic} · simulated, {steps_text(scenario)}"
+    return f"{name} · {found.traffic} · simulated, {steps_text(scenario.cluster.layouts)}"
 
 
 _DRAWN = {"trace": "", "poisson": "drawn ", "curve": "synthetic "}
@@ -80,7 +57,7 @@ def effect_text(found: Comparison) -> str:
         return "No policy keeps the deadlines of every class"
     if best is first:
         return f"No policy saves {OBJECTIVES[found.objective].noun} and keeps the deadlines as {first.policy} does"
-    worst = percent(best.over(lambda run: run.worst_class).least, 2)
+    worst = percent(_least(best, "worst_class"), 2)
     of = OBJECTIVES[found.objective].noun
     saves = f"Policy {best.policy} saves {percent(best.saved.mean, 1)} of the {of}"
     return f"{saves}; {worst} of requests met their deadlines in the worst class"
@@ -91,7 +68,8 @@ def verdict_text(scenario: Scenario, found: Comparison) -> str:
     seers = "".join(
         f"; {each.policy}, chosen in hindsight, saves {saved_text(each)}" for each in found.outcomes[1:] if each.hindsight
     )
-    return f"against {found.outcomes[0].policy}, over {traffic_text(scenario, found)} ({steps_text(scenario)}){seers}"
+    steps = steps_text(scenario.cluster.layouts)
+    return f"against {found.outcomes[0].policy}, over {traffic_text(scenario, found)} ({steps}){seers}"
 
 
 def failure_note(scenario: Scenario, found: Comparison) -> str | None:
@@ -127,45 +105,71 @@ def notes_on(scenario: Scenario, found: Comparison) -> list[str]:
 
 def policies_table(found: Comparison, currency: str = "") -> Table:
     """Each policy in a row; costs where they are known."""
-    costs = _costs(found, currency)
-    columns = (
-        Column("Policy"), Column("Energy", numeric=True),
-        *(Column(each.title, numeric=True) for each in costs),
-        Column("Saved", numeric=True), Column("J/token", numeric=True),
-        Column("In time", numeric=True), Column("Worst class", numeric=True), Column("TTFT P99", numeric=True),
-        Column("TBT P99", numeric=True), Column("Power P50", numeric=True), Column("Power P99", numeric=True),
-        Column("GPU-hours", numeric=True), Column("Actions", numeric=True),
-    )  # fmt: skip
-    seeds = len(found.outcomes[0].records)
+    first = found.outcomes[0]
+    columns: tuple[Listed[Outcome], ...] = (
+        Listed("Policy", lambda each: each.policy, numeric=False),
+        _mean("Energy", lambda run: run.energy_j, lambda energy_j: quantity(energy_j, "J", 3)),
+        *(_mean(title, of, text) for title, of, text in _costs(found, currency)),
+        Listed(
+            "Saved",
+            lambda each: None if each is first else each.saved.mean,
+            text_of=saved_text,
+            unknown="failed" if first.failed else "–",
+        ),
+        _mean("J/token", lambda run: run.energy_per_token_j, lambda token_j: number(token_j, 3)),
+        Listed("In time", lambda each: _least(each, "attainment"), lambda value: percent(value, 2)),
+        Listed("Worst class", lambda each: _least(each, "worst_class"), text_of=_worst_text),
+        Listed(
+            "TTFT P99",
+            lambda each: next((wait for wait in each.ttft_p99_s() if wait is not None), None),
+            text_of=lambda each: waits_text(each.ttft_p99_s()),
+        ),
+        _mean("TBT P99", lambda run: run.tbt_p99_s, lambda gap_s: quantity(gap_s, "s", 2)),
+        _mean("Power P50", lambda run: run.power_p50_w, lambda power_w: quantity(power_w, "W", 3)),
+        _mean("Power P99", lambda run: run.power_p99_w, lambda power_w: quantity(power_w, "W", 3)),
+        _mean("GPU-hours", lambda run: run.gpu_hours, lambda hours: number(hours, 3)),
+        Listed(
+            "Actions", lambda each: math.fsum(each.actions().values()), text_of=lambda each: actions_text(each.actions())
+        ),
+    )
+    seeds = len(first.records)
     note = "TTFT by length of the prompt; power over bins of the time line; savings in brackets are of policies that failed."
     if seeds > 1:
         note += f" Means over {seeds} seeds, with the range of savings; in time: the least."
     if found.objective != "energy":
         note += f" Savings are of the {OBJECTIVES[found.objective].noun}."
-    rows = (_row(each, costs, first=place == 0) for place, each in enumerate(found.outcomes))
-    return Table("Policies", columns, tuple(rows), note)
+    return listing("Policies", found.outcomes, columns, note)
 
 
-@dataclass(frozen=True, slots=True)
-class _Cost:
-    """What a run's energy costs, in a column of its own."""
-
-    title: str
-    of: Callable[[RunRecord], float | None]
-    text: Callable[[float], str]
-
-    def mean(self, outcome: Outcome) -> float:
-        return outcome.over(lambda run: self.of(run) or 0.0).mean
+_OfRun = Callable[[RunRecord], float | None]
 
 
-def _costs(found: Comparison, currency: str) -> tuple[_Cost, ...]:
-    """Those that are known of all runs."""
+def _mean(title: str, of: _OfRun, text: Callable[[float], str]) -> Listed[Outcome]:
+    """A column of means over seeds."""
+
+    def value(outcome: Outcome) -> float:
+        return outcome.over(lambda run: of(run) or 0.0).mean
+
+    return Listed(title, value, text)
+
+
+def _least(outcome: Outcome, name: str) -> float:
+    return outcome.over(lambda run: getattr(run, name)).least
+
+
+def _worst_text(outcome: Outcome) -> str:
+    return f"{percent(_least(outcome, 'worst_class'), 2)} {_worst_name(outcome)}"
+
+
+def _costs(found: Comparison, currency: str) -> list[tuple[str, _OfRun, Callable[[float], str]]]:
+    """What runs cost, as columns; those that are known of all runs."""
     unit = f"{SPACE}{currency}" if currency else ""
-    costs = (
-        _Cost("Cost", lambda run: run.cost, lambda cost: f"{number(cost, 3)}{unit}"),
-        _Cost("CO2e", lambda run: run.carbon_g, lambda carbon_g: quantity(carbon_g, "g", 3)),
-    )
-    return tuple(each for each in costs if all(each.of(run) is not None for one in found.outcomes for run in one.records))
+    costs: list[tuple[str, _OfRun, Callable[[float], str]]] = [
+        ("Cost", lambda run: run.cost, lambda cost: f"{number(cost, 3)}{unit}"),
+        ("CO2e", lambda run: run.carbon_g, lambda carbon_g: quantity(carbon_g, "g", 3)),
+    ]
+    records = [run for one in found.outcomes for run in one.records]
+    return [each for each in costs if all(each[1](run) is not None for run in records)]
 
 
 def saved_text(outcome: Outcome) -> str:
@@ -175,43 +179,6 @@ def saved_text(outcome: Outcome) -> str:
         least, most = (percent(each, 1).removesuffix(f"{SPACE}%") for each in (outcome.saved.least, outcome.saved.most))
         saved += f", {least} to {most}"
     return f"({saved}) failed" if outcome.failed else saved
-
-
-def _row(outcome: Outcome, costs: Sequence[_Cost], *, first: bool) -> Row:
-    energy, token = (outcome.over(lambda run: run.energy_j), outcome.over(lambda run: run.energy_per_token_j))
-    attained, worst = outcome.over(lambda run: run.attainment), outcome.over(lambda run: run.worst_class)
-    gap = outcome.over(lambda run: run.tbt_p99_s)
-    median, peak = outcome.over(lambda run: run.power_p50_w), outcome.over(lambda run: run.power_p99_w)
-    hours = outcome.over(lambda run: run.gpu_hours)
-    waited = outcome.ttft_p99_s()
-    actions = outcome.actions()
-    texts = (
-        outcome.policy,
-        quantity(energy.mean, "J", 3),
-        *(each.text(each.mean(outcome)) for each in costs),
-        ("failed" if outcome.failed else "–") if first else saved_text(outcome),
-        number(token.mean, 3),
-        percent(attained.least, 2),
-        f"{percent(worst.least, 2)} {_worst_name(outcome)}",
-        milliseconds(waited),
-        quantity(gap.mean, "s", 2),
-        quantity(median.mean, "W", 3),
-        quantity(peak.mean, "W", 3),
-        number(hours.mean, 3),
-        actions_text(actions),
-    )
-    values = (
-        outcome.policy, energy.mean, *(each.mean(outcome) for each in costs), None if first else outcome.saved.mean,
-        token.mean, attained.least, worst.least,
-        next((each for each in waited if each is not None), None), gap.mean, median.mean, peak.mean, hours.mean,
-        math.fsum(actions.values()),
-    )  # fmt: skip
-    return Row(None, texts, values)
-
-
-def milliseconds(waited: Sequence[float | None]) -> str:
-    """Waits by kind of prompt."""
-    return "/".join("–" if each is None else f"{1e3 * each:,.0f}" for each in waited) + f"{SPACE}ms"
 
 
 def actions_text(actions: dict[str, float]) -> str:
@@ -263,8 +230,8 @@ def _policy_panel(title: str, outcome: Outcome) -> Panel:
     token, power = outcome.over(lambda run: run.energy_per_token_j), outcome.over(lambda run: run.power_p50_w)
     hours = outcome.over(lambda run: run.gpu_hours)
     lines = (
-        Line("In time", percent(outcome.over(lambda run: run.attainment).least, 2)),
-        Line("Worst class", f"{percent(outcome.over(lambda run: run.worst_class).least, 2)} {_worst_name(outcome)}"),
+        Line("In time", percent(_least(outcome, "attainment"), 2)),
+        Line("Worst class", _worst_text(outcome)),
         Line("Energy", _spread_text(outcome.over(lambda run: run.energy_j), "J")),
         Line("Power, median", quantity(power.mean, "W", 3)),
         Line("GPU-hours", number(hours.mean, 3)),

@@ -1,14 +1,27 @@
-"""The page of an engine's profile, as HTML and as figure files."""
+"""The page of an engine's profile, as HTML and as figure files: energy per token by clock, and against latency."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
+from wastenot.core.setting import Setting
+from wastenot.pages.figure import Figure, inline, layered, specification_of, tooltips, words
+from wastenot.pages.formatting import SPACE, percent, quantity
+from wastenot.pages.optional_imports import load
 from wastenot.pages.page import Page
 from wastenot.pages.table import Fold, Table
-from wastenot.serving.model.operating_points import decodes, operating_points, prefill_points, usual_context
+from wastenot.pages.theme import CATEGORIES
+from wastenot.serving.model.operating_points import (
+    OperatingPoint,
+    PrefillPoint,
+    decodes,
+    operating_points,
+    prefill_points,
+    usual_context,
+)
 from wastenot.serving.model.profile_file import EngineProfile
-from wastenot.serving.page.engine_figures import engine_figures
 from wastenot.serving.page.engine_words import (
     about,
     clocks_table,
@@ -19,8 +32,193 @@ from wastenot.serving.page.engine_words import (
     origin_of,
     panels,
     prefill_table,
+    setting_text,
     verdict_text,
 )
+
+_WIDE = 915
+_MOST_SERIES = 6  # batch sizes that are drawn as curves by clock
+
+
+def engine_figures(
+    profile: EngineProfile, points: Sequence[OperatingPoint], prefills: Sequence[PrefillPoint], context: float
+) -> tuple[Figure, ...]:
+    """The figures, in the order they are shown.
+
+    Raises:
+        MissingExtraError: the ``report`` extra is not installed.
+    """
+    subtitle = about(profile, context)
+    figures = [_latency_figure(points, subtitle)] if points else []
+    if clocks := _clock_figure(points, subtitle):
+        figures.append(clocks)
+    if prompts := _prefill_figure(prefills, subtitle):
+        figures.append(prompts)
+    return tuple(figures)
+
+
+def _latency_figure(points: Sequence[OperatingPoint], subtitle: str) -> Figure:
+    note = (
+        "A line joins the clocks of one batch size, whose number stands at its greatest clock. Lower clocks first save "
+        "energy, then cost it: the line turns up where static power is paid for longer than lower voltage saves. On the "
+        "dark line no point is beaten in both."
+    )
+    return Figure(
+        "engine-latency",
+        "Energy per token against time between tokens",
+        subtitle,
+        note,
+        specification_of(_latency_chart(points)),
+    )
+
+
+def _latency_chart(points: Sequence[OperatingPoint]) -> Any:
+    alt = load("altair")
+    across, up = _log([1e3 * each.latency_s for each in points]), _log([each.energy_per_token_j for each in points])
+    x = alt.X("ms:Q", title="time between tokens, ms", scale=across, axis=_axis())
+    y = alt.Y("joules:Q", title="energy per token, J", scale=up, axis=_axis())
+    several = len({each.gpus for each in points}) > 1
+    rows = [_row(each, several) for each in points]
+    shade = "gpus" if several else "series"
+    names = list(dict.fromkeys(str(row[shade]) for row in rows))
+    colors = [CATEGORIES[index % len(CATEGORIES)] for index in range(len(names))]
+    legend = alt.Legend(orient="top", title="GPUs") if several else None
+    color = alt.Color(f"{shade}:N", sort=names, scale=alt.Scale(domain=names, range=colors), legend=legend)
+    tip = tooltips(
+        {"batch:N": "batch", "gpus:N": "GPUs", "setting:N": "clock", "time:N": "between tokens", "energy:N": "per token",
+         "power:N": "power"}
+    )  # fmt: skip
+    base = alt.Chart(inline(rows)).encode(x=x, y=y)
+    lines = base.mark_line(strokeWidth=1.4, opacity=0.6).encode(
+        color=color, detail=alt.Detail("series:N"), order=alt.Order("order:Q")
+    )
+    dots = base.mark_circle(size=34).encode(color=color, tooltip=tip)
+    frontier = alt.Chart(inline([row for row, each in zip(rows, points, strict=True) if each.on_frontier]))
+    best = frontier.mark_line(style="curve", strokeWidth=2.4).encode(x=x, y=y, order=alt.Order("ms:Q"))
+    ends = {(each.gpus, each.batch): row for row, each in zip(rows, points, strict=True)}
+    named = [row for (gpus, _), row in ends.items() if gpus == points[0].gpus]
+    labels = words(
+        alt.Chart(inline(named)).encode(x=x, y=y, text=alt.Text("batch:N")), "small-label", align="right", dx=-8, dy=4
+    )
+    return layered(lines, best, dots, *labels).properties(width=_WIDE, height=380)
+
+
+def _clock_figure(points: Sequence[OperatingPoint], subtitle: str) -> Figure | None:
+    least = min((each.gpus for each in points), default=0)
+    clocked = [each for each in points if each.setting.core_mhz is not None and each.gpus == least]
+    if len({each.setting for each in clocked}) < 3:
+        return None
+    batches = sorted({each.batch for each in clocked})
+    chosen = batches[:: -max(-(-len(batches) // _MOST_SERIES), 1)]
+    greatest, rows = _parts_of_greatest(
+        [
+            (each.setting, each.batch, each.energy_per_token_j, each.latency_s, each.is_least)
+            for each in clocked
+            if each.batch in chosen
+        ]
+    )
+    note = (
+        f"Energy per token as a share of that at {setting_text(greatest)}, for each batch size; the ring is the clock of "
+        "least energy. Too low a clock wastes energy, and so does too high a one."
+    )
+    chart = specification_of(_curves(rows, "energy per token, % of the greatest clock's", "batch"))
+    return Figure("engine-clocks", "Energy per token by clock", subtitle, note, chart)
+
+
+def _prefill_figure(points: Sequence[PrefillPoint], subtitle: str) -> Figure | None:
+    clocked = [each for each in points if each.setting.core_mhz is not None and each.gpus == min(p.gpus for p in points)]
+    if len({each.setting for each in clocked}) < 3:
+        return None
+    greatest, rows = _parts_of_greatest(
+        [(each.setting, each.tokens, each.energy_j, each.time_s, each.is_least) for each in clocked]
+    )
+    note = f"Energy of a prompt as a share of that at {setting_text(greatest)}, by its tokens; the ring is the least."
+    chart = specification_of(_curves(rows, "energy of a prompt, % of the greatest clock's", "tokens"))
+    return Figure("engine-prompts", "Energy of a prompt by clock", subtitle, note, chart)
+
+
+def _parts_of_greatest(
+    points: Sequence[tuple[Setting, float, float, float, bool]],
+) -> tuple[Setting, list[dict[str, object]]]:
+    """The greatest clock, and the energies of each series as parts of that there.
+
+    Args:
+        points: setting, series, energy in J, time in s, and whether it is the least of its series.
+    """
+    greatest = max((setting for setting, *_ in points), key=lambda setting: setting.core_mhz or 0.0)
+    against = {series: energy_j for setting, series, energy_j, *_ in points if setting == greatest}
+    return greatest, [
+        {
+            "mhz": setting.core_mhz,
+            "part": 100.0 * energy_j / against[series],
+            "series": f"{series:,.0f}",
+            "setting": setting_text(setting),
+            "energy": quantity(energy_j, "J", 4),
+            "time": quantity(time_s, "s", 4),
+            "change": percent(energy_j / against[series] - 1.0, 1, sign=True),
+            "least": is_least,
+        }
+        for setting, series, energy_j, time_s, is_least in points
+        if series in against
+    ]
+
+
+def _curves(rows: list[dict[str, object]], title: str, series: str) -> Any:
+    """A curve over the clock for each series, its least marked."""
+    alt = load("altair")
+    names = list(dict.fromkeys(str(row["series"]) for row in rows))
+    x = alt.X(
+        "mhz:Q",
+        title="core clock, MHz",
+        scale=alt.Scale(zero=False, nice=False, padding=14),
+        axis=_axis(form=",d"),
+    )
+    y = alt.Y("part:Q", title=title, scale=alt.Scale(zero=False))
+    scale = alt.Scale(domain=names, range=list(CATEGORIES[: len(names)]))
+    color = alt.Color("series:N", title=series, sort=names, scale=scale, legend=alt.Legend(orient="top"))
+    tip = tooltips(
+        {
+            "series:N": series,
+            "setting:N": "clock",
+            "energy:N": "energy",
+            "time:N": "time",
+            "change:N": "against the greatest",
+        }
+    )
+    base = alt.Chart(inline(rows)).encode(x=x, y=y, color=color)
+    lines = base.mark_line(strokeWidth=1.8).encode(order=alt.Order("mhz:Q"))
+    dots = base.mark_circle(size=30).encode(tooltip=tip)
+    least = (
+        alt.Chart(inline([row for row in rows if row["least"]]))
+        .mark_point(size=130, strokeWidth=2)
+        .encode(x=x, y=y, color=color)
+    )
+    return layered(lines, dots, least).properties(width=_WIDE, height=300)
+
+
+def _row(each: OperatingPoint, several: bool) -> dict[str, object]:
+    return {
+        "series": f"{each.gpus}{SPACE}× {each.batch:g}" if several else f"{each.batch:g}",
+        "batch": f"{each.batch:,.0f}",
+        "gpus": str(each.gpus),
+        "ms": 1e3 * each.latency_s,
+        "joules": each.energy_per_token_j,
+        "order": each.setting.core_mhz or 1e9,
+        "setting": setting_text(each.setting),
+        "time": quantity(each.latency_s, "s", 4),
+        "energy": quantity(each.energy_per_token_j, "J", 4),
+        "power": quantity(each.power_w, "W", 4),
+    }
+
+
+def _log(values: Sequence[float]) -> Any:
+    room = 1.08
+    return load("altair").Scale(type="log", domain=[min(values) / room, max(values) * room], nice=False)
+
+
+def _axis(*, form: str = "~g") -> Any:
+    return load("altair").Axis(tickCount=8, format=form)
+
 
 _SHOWN = 20  # best choices in sight
 

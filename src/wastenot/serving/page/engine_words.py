@@ -9,9 +9,10 @@ from wastenot.core.setting import Setting
 from wastenot.core.wording import counted
 from wastenot.pages.formatting import SPACE, percent, quantity
 from wastenot.pages.panel import Line, Panel
-from wastenot.pages.table import Column, Row, Table
+from wastenot.pages.table import Column, Listed, Row, Table, listing
+from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.operating_points import OperatingPoint, PrefillPoint
-from wastenot.serving.model.profile_file import EngineProfile
+from wastenot.serving.model.profile_file import EngineProfile, StatedError
 
 _HOW = {"measured": "steps as they are", "fitted": "fitted to steps", "kernels": "composed of kernels"}
 _MOST_BATCHES = 8  # columns of a table
@@ -26,6 +27,31 @@ def origin_of(profile: EngineProfile) -> Origin:
 def source_text(profile: EngineProfile) -> str:
     """How its tables came about."""
     return " and ".join(dict.fromkeys(_HOW[each.tables.source] for each in profile.engines))
+
+
+def steps_text(engines: Sequence[Engine]) -> str:
+    """What the steps of simulated engines rest on."""
+    said = []
+    for tables in (each.tables for each in engines):
+        what = "kernels" if tables.source == "kernels" else "steps"
+        if tables.evidence == "forecast":
+            said.append(f"steps forecast from {what}")
+        elif tables.source == "measured":
+            said.append(f"steps {tables.evidence}")
+        else:
+            how = "composed of" if tables.source == "kernels" else "fitted to"
+            said.append(f"steps {how} {tables.evidence} {what}")
+    return ", ".join(dict.fromkeys(said))
+
+
+def simulated_origin(engines: Sequence[Engine]) -> Origin:
+    """A run of the simulator is simulated, whatever its steps rest on; on a forecast it is one."""
+    return "forecast" if any(each.tables.evidence == "forecast" for each in engines) else "simulated"
+
+
+def waits_text(waits_s: Sequence[float | None], between: str = "/") -> str:
+    """Waits by kind of prompt, in milliseconds."""
+    return between.join("–" if each is None else f"{1e3 * each:,.0f}" for each in waits_s) + f"{SPACE}ms"
 
 
 def name_of(profile: EngineProfile) -> tuple[str, str]:
@@ -99,83 +125,55 @@ def frontier_table(points: Sequence[OperatingPoint]) -> Table | None:
         return None
     best = sorted((each for each in points if each.on_frontier), key=lambda each: each.latency_s)
     several = len({each.gpus for each in points}) > 1
-    rows = tuple(
-        Row(
-            None,
-            (
-                *((f"{each.gpus}",) if several else ()),
-                f"{each.batch:,.0f}",
-                setting_text(each.setting),
-                quantity(each.latency_s, "s", 3),
-                quantity(each.energy_per_token_j, "J", 3),
-                quantity(each.power_w, "W", 3),
-            ),
-            (
-                *((each.gpus,) if several else ()),
-                each.batch,
-                each.setting.core_mhz,
-                each.latency_s,
-                each.energy_per_token_j,
-                each.power_w,
-            ),
-        )
-        for each in best
-    )
-    columns = (
-        *((Column("GPUs", True),) if several else ()),
-        Column("Batch", True),
-        Column("Clock", True),
-        Column("Between tokens", True),
-        Column("Per token", True),
-        Column("Power", True),
+    columns: tuple[Listed[OperatingPoint], ...] = (
+        *((Listed("GPUs", lambda each: each.gpus),) if several else ()),
+        Listed("Batch", lambda each: each.batch, lambda value: f"{value:,.0f}"),
+        Listed("Clock", lambda each: each.setting.core_mhz, text_of=_clock, unknown=_clock),
+        Listed("Between tokens", lambda each: each.latency_s, lambda value: quantity(value, "s", 3)),
+        Listed("Per token", lambda each: each.energy_per_token_j, lambda value: quantity(value, "J", 3)),
+        Listed("Power", lambda each: each.power_w, lambda value: quantity(value, "W", 3)),
     )
     note = "Every other batch size and clock is slower, or costs more per token, than one of these."
-    return Table("Best choices: latency and energy per token", columns, rows, note)
+    return listing("Best choices: latency and energy per token", best, columns, note)
 
 
 def prefill_table(points: Sequence[PrefillPoint]) -> Table | None:
     """Prompts at the greatest clock and at the one of least energy; ``None`` where there are no prefill steps."""
-    rows = []
-    for gpus, tokens in dict.fromkeys((each.gpus, each.tokens) for each in points):
-        mine = [each for each in points if (each.gpus, each.tokens) == (gpus, tokens)]
-        fastest, least = mine[-1], min(mine, key=lambda each: each.energy_j)
-        texts = (
-            f"{gpus}",
-            f"{tokens:,.0f}",
-            quantity(fastest.time_s, "s", 3),
-            quantity(fastest.energy_j, "J", 3),
-            setting_text(least.setting),
-            quantity(least.time_s, "s", 3),
-            quantity(least.energy_j, "J", 3),
-        )
-        values = (gpus, tokens, fastest.time_s, fastest.energy_j, least.setting.core_mhz, least.time_s, least.energy_j)
-        rows.append(Row(None, texts, values))
-    titles = ("GPUs", "Tokens", "Time", "Energy", "Least at", "Time there", "Energy there")
-    return Table("Prompts", tuple(Column(title, True) for title in titles), tuple(rows)) if rows else None
+    by_prompt: dict[tuple[int, float], list[PrefillPoint]] = {}
+    for each in points:
+        by_prompt.setdefault((each.gpus, each.tokens), []).append(each)
+    pairs = [(mine[-1], min(mine, key=lambda each: each.energy_j)) for mine in by_prompt.values()]
+    columns: tuple[Listed[tuple[PrefillPoint, PrefillPoint]], ...] = (
+        Listed("GPUs", lambda pair: pair[0].gpus),
+        Listed("Tokens", lambda pair: pair[0].tokens, lambda value: f"{value:,.0f}"),
+        Listed("Time", lambda pair: pair[0].time_s, lambda value: quantity(value, "s", 3)),
+        Listed("Energy", lambda pair: pair[0].energy_j, lambda value: quantity(value, "J", 3)),
+        Listed("Least at", lambda pair: pair[1].setting.core_mhz, text_of=_least_clock, unknown=_least_clock),
+        Listed("Time there", lambda pair: pair[1].time_s, lambda value: quantity(value, "s", 3)),
+        Listed("Energy there", lambda pair: pair[1].energy_j, lambda value: quantity(value, "J", 3)),
+    )
+    return listing("Prompts", pairs, columns) if pairs else None
+
+
+def _clock(point: OperatingPoint) -> str:
+    return setting_text(point.setting)
+
+
+def _least_clock(pair: tuple[PrefillPoint, PrefillPoint]) -> str:
+    return setting_text(pair[1].setting)
 
 
 def errors_table(profile: EngineProfile) -> Table | None:
     """How far the profile is from measurements; ``None`` where it was not judged."""
-    rows = tuple(
-        Row(
-            None,
-            (
-                each.quantity,
-                f"{each.gpus}",
-                percent(each.mean, 1),
-                percent(each.largest, 1),
-                f"{each.points:,}",
-                each.judged_by,
-            ),
-            (each.quantity, each.gpus, each.mean, each.largest, each.points, each.judged_by),
-        )
-        for each in profile.errors
+    columns: tuple[Listed[StatedError], ...] = (
+        Listed("What", lambda each: each.quantity, numeric=False),
+        Listed("GPUs", lambda each: each.gpus),
+        Listed("Mean error", lambda each: each.mean, lambda value: percent(value, 1)),
+        Listed("Largest", lambda each: each.largest, lambda value: percent(value, 1)),
+        Listed("Steps", lambda each: each.points, lambda value: f"{value:,}"),
+        Listed("Judged by", lambda each: each.judged_by, numeric=False),
     )
-    columns = (
-        Column("What"), Column("GPUs", True), Column("Mean error", True), Column("Largest", True), Column("Steps", True),
-        Column("Judged by"),
-    )  # fmt: skip
-    return Table("How far it is from measurements", columns, rows) if rows else None
+    return listing("How far it is from measurements", profile.errors, columns) if profile.errors else None
 
 
 def effect_text(points: Sequence[OperatingPoint]) -> str:

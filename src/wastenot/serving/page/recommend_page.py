@@ -1,11 +1,16 @@
-"""The page of recommendations, as HTML and as figure files."""
+"""The page of recommendations, as HTML and as figure files: configurations as the ML.ENERGY leaderboard draws them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+from wastenot.pages.figure import Figure, inline, layered, specification_of, tooltips, words
+from wastenot.pages.formatting import quantity
+from wastenot.pages.optional_imports import load
 from wastenot.pages.page import Page
-from wastenot.serving.page.recommend_figure import recommend_figure
+from wastenot.pages.theme import CATEGORIES
+from wastenot.serving.model.recommend import configuration_text
 from wastenot.serving.page.recommend_words import (
     Recommended,
     about,
@@ -17,6 +22,111 @@ from wastenot.serving.page.recommend_words import (
     unmet_table,
     verdict_text,
 )
+from wastenot.serving.tables.records import ServingPoint
+
+_WIDE = 915
+_MOST_COLORED = 8  # models with a colour of their own
+
+
+def recommend_figure(found: Recommended) -> Figure:
+    """A point for each configuration, a line for the best ones of each model, a ring around what is chosen."""
+    forecasts = any(each.evidence == "forecast" for each in found.points)
+    one = len({each.model for each in found.points}) == 1
+    note = (
+        "On the steps of a model no configuration beats another in both; the ring is the least within the bound, which the "
+        "upright line marks."
+        + (" Numbers are batch sizes." if one else "")
+        + (" Thin lines are other clocks of a measured configuration, forecast." if forecasts else "")
+    )
+    title = f"{found.cost_title[:1].upper()}{found.cost_title[1:]} against {found.latency_title}"
+    return Figure("recommendations", title, about(found), note, specification_of(_chart(found)))
+
+
+def _chart(found: Recommended) -> Any:
+    alt = load("altair")
+    known = found.known()
+    models = [each.point.model for each in found.chosen]
+    models += [model for model in dict.fromkeys(point.model for _, _, point in known) if model not in models]
+    named = models if len(models) <= _MOST_COLORED else models[: _MOST_COLORED - 1]
+    other = "other models"
+    domain = [*named, other] if len(named) < len(models) else named
+
+    several_models = len(models) > 1
+    if not several_models:  # colours tell its GPUs apart
+        domain = list(dict.fromkeys(f"{point.gpus} × {point.gpu}" for _, _, point in known))
+
+    def row(latency_s: float, cost: float, point: ServingPoint) -> dict[str, object]:
+        return {
+            "ms": 1e3 * latency_s,
+            "cost": cost,
+            "model": point.model,
+            "shade": (point.model if point.model in named else other) if several_models else f"{point.gpus} × {point.gpu}",
+            "series": f"{point.model} {point.gpus} {point.gpu} {point.max_running}",
+            "batch": f"{point.max_running:,}",
+            "order": point.setting.core_mhz or 1e9,
+            "forecast": point.evidence == "forecast",
+            "evidence": point.evidence,
+            "configuration": configuration_text(point),
+            "time": quantity(latency_s, "s", 4),
+            "price": found.cost_text(cost),
+        }
+
+    cost_of = {id(point): (latency, cost) for latency, cost, point in known}
+    rows = [row(*each) for each in known]
+    fronts = [row(*cost_of[id(point)], point) for each in found.chosen for point in each.frontier]
+    rings = [row(each.latency_s, each.cost, each.point) for each in found.chosen]
+    x = alt.X(
+        "ms:Q", title=f"{found.latency_title}, ms", scale=_log([1e3 * each[0] for each in known]),
+        axis=alt.Axis(tickCount=8, format="~g"),
+    )  # fmt: skip
+    unit = "" if found.unit == "money" else ", J"
+    y = alt.Y(
+        "cost:Q", title=f"{found.cost_title}{unit}", scale=_log([each[1] for each in known]), axis=alt.Axis(format="~g")
+    )
+    colors = [CATEGORIES[index % len(CATEGORIES)] for index in range(len(domain))]
+    color = alt.Color(
+        "shade:N", title=None, sort=domain, scale=alt.Scale(domain=domain, range=colors),
+        legend=alt.Legend(orient="top", columns=3, labelLimit=280) if len(domain) > 1 else None,
+    )  # fmt: skip
+    tip = tooltips(
+        {"model:N": "model", "configuration:N": "configuration", "time:N": found.latency_title, "price:N": found.cost_title,
+         "evidence:N": "evidence"}
+    )  # fmt: skip
+    layers = []
+    bound = found.bounds.latencies.get(found.latency)
+    if bound is not None and known and 0.5 * min(each[0] for each in known) < bound < 2 * max(each[0] for each in known):
+        layers.append(alt.Chart(inline([{"ms": 1e3 * bound}])).mark_rule(style="rule").encode(x=x))
+    if fronts:
+        if several_models:
+            steps = alt.Chart(inline(fronts)).mark_line(strokeWidth=1.6, opacity=0.7, interpolate="step-after")
+            layers.append(steps.encode(x=x, y=y, color=color, detail=alt.Detail("model:N"), order=alt.Order("ms:Q")))
+        else:
+            steps = alt.Chart(inline(fronts)).mark_line(style="curve", strokeWidth=2.0, interpolate="step-after")
+            layers.append(steps.encode(x=x, y=y, order=alt.Order("ms:Q")))
+    measured = [each for each in rows if not each["forecast"]]
+    if len(measured) < len(rows):
+        tails = alt.Chart(inline(rows))
+        layers.append(
+            tails.mark_line(strokeWidth=1.2, opacity=0.6).encode(
+                x=x, y=y, color=color, detail=alt.Detail("series:N"), order=alt.Order("order:Q")
+            )
+        )
+        forecast = alt.Chart(inline([each for each in rows if each["forecast"]]))
+        layers.append(forecast.mark_circle(size=9, opacity=0.6).encode(x=x, y=y, color=color, tooltip=tip))
+    layers.append(alt.Chart(inline(measured)).mark_circle(size=42).encode(x=x, y=y, color=color, tooltip=tip))
+    if not several_models:
+        numbers = alt.Chart(inline(measured)).encode(x=x, y=y, text=alt.Text("batch:N"))
+        layers += words(numbers, "small-label", align="left", dx=7, dy=-7)
+    if rings:
+        mark = alt.Chart(inline(rings)).mark_point(size=150, strokeWidth=2.4, filled=False)
+        layers.append(mark.encode(x=x, y=y, color=color, tooltip=tip))
+    return layered(*layers).properties(width=_WIDE, height=400)
+
+
+def _log(values: list[float]) -> Any:
+    room = 1.12
+    low, high = (min(values), max(values)) if values else (1.0, 2.0)
+    return load("altair").Scale(type="log", domain=[low / room, high * room], nice=False)
 
 
 def recommend_page(found: Recommended, *, sources: Sequence[str] = ()) -> Page:

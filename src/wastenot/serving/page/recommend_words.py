@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wastenot.core.origin import Origin
 from wastenot.pages.formatting import SPACE, number, percent, quantity
 from wastenot.pages.panel import Line, Panel
-from wastenot.pages.table import Column, Row, Table
+from wastenot.pages.table import Column, Listed, Table, listing
 from wastenot.serving.model.recommend import (
+    LATENCY_NAMES,
     Bounds,
     Prices,
     Recommendation,
@@ -19,8 +20,6 @@ from wastenot.serving.model.recommend import (
     cost_function,
 )
 from wastenot.serving.tables.records import ServingPoint
-
-_LATENCY = {"itl": "time between tokens", "ttft": "time to the first token", "end_to_end": "time to the last token"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +53,7 @@ class Recommended:
     def latency_title(self) -> str:
         """The same for a reader."""
         percentile = {"p50": "median", "mean": "mean"}.get(self.bounds.percentile, self.bounds.percentile.upper())
-        return f"{percentile} {_LATENCY[self.latency]}"
+        return f"{percentile} {LATENCY_NAMES[self.latency]}"
 
     @property
     def cost_title(self) -> str:
@@ -104,7 +103,7 @@ def effect_text(found: Recommended) -> str:
     if len(found.chosen) > 1:
         return f"{len(found.chosen)} of {len(found.chosen) + len(found.unmet)} models can be served in time"
     (best,) = found.chosen
-    saved = 1 - best.cost / best.fastest_cost
+    saved = best.saved
     than = f"saves {percent(saved, 1)} against the fastest" if saved > 0 else "is the fastest, too"
     return f"{_sentence(configuration_text(best.point))} {than}"
 
@@ -112,7 +111,7 @@ def effect_text(found: Recommended) -> str:
 def verdict_text(found: Recommended) -> str:
     """What the headline rests on."""
     bounds = " and ".join(
-        f"{_LATENCY[name]} within {quantity(value, 's', 3)}" for name, value in found.bounds.latencies.items()
+        f"{LATENCY_NAMES[name]} within {quantity(value, 's', 3)}" for name, value in found.bounds.latencies.items()
     )
     which = "forecasts among them, marked" if origin_of(found) == "forecast" else f"all {origin_of(found)}"
     return f"{bounds or 'no bound on latency'}, of {len(found.points):,} configurations ({which})"
@@ -164,37 +163,37 @@ def notes(found: Recommended) -> list[str]:
 
 def chosen_table(found: Recommended) -> Table:
     """A row for each model."""
-    with_clocks = bool(found.without_clocks)
     measured = {each.point.model: each for each in found.without_clocks}
-    columns = [
-        Column("Model"), Column("Run it on"), Column("Evidence"), Column(_sentence(found.cost_title), numeric=True),
-        Column(_sentence(found.latency_title), numeric=True), Column("Fastest", numeric=True), Column("Saved", numeric=True),
-    ]  # fmt: skip
-    if with_clocks:
-        columns += [Column("Without clocks"), Column("Its cost", numeric=True)]
+    columns: list[Listed[Recommendation]] = [
+        Listed("Model", lambda each: each.point.model, numeric=False),
+        Listed("Run it on", lambda each: configuration_text(each.point), numeric=False),
+        Listed("Evidence", lambda each: each.point.evidence, numeric=False),
+        Listed(_sentence(found.cost_title), lambda each: each.cost, found.cost_text),
+        Listed(_sentence(found.latency_title), lambda each: each.latency_s, lambda value: quantity(value, "s", 3)),
+        Listed("Fastest", lambda each: each.fastest_cost, found.cost_text),
+        Listed("Saved", lambda each: each.saved, lambda value: percent(value, 1)),
+    ]
+    table = listing("Recommendations", found.chosen, columns, "Saved: against the fastest configuration of the model.")
+    if not found.without_clocks:
+        return table
     rows = []
-    for each in found.chosen:
-        saved = 1 - each.cost / each.fastest_cost
-        texts = [
-            each.point.model, configuration_text(each.point), each.point.evidence, found.cost_text(each.cost),
-            quantity(each.latency_s, "s", 3), found.cost_text(each.fastest_cost), percent(saved, 1),
-        ]  # fmt: skip
-        values: list[str | float | None] = [
-            each.point.model, configuration_text(each.point), each.point.evidence, each.cost, each.latency_s,
-            each.fastest_cost, saved,
-        ]  # fmt: skip
-        if with_clocks:
-            other = measured.get(each.point.model)
-            texts += ["–", "–"] if other is None else [configuration_text(other.point), found.cost_text(other.cost)]
-            values += [None, None] if other is None else [configuration_text(other.point), other.cost]
-        rows.append(Row(None, tuple(texts), tuple(values)))
-    return Table("Recommendations", tuple(columns), tuple(rows), "Saved: against the fastest configuration of the model.")
+    for row, each in zip(table.rows, found.chosen, strict=True):
+        other = measured.get(each.point.model)
+        text = "–" if other is None else configuration_text(other.point)
+        cost = "–" if other is None else found.cost_text(other.cost)
+        values = (None, None) if other is None else (text, other.cost)
+        rows.append(replace(row, texts=(*row.texts, text, cost), values=(*row.values, *values)))
+    more = (Column("Without clocks"), Column("Its cost", numeric=True))
+    return replace(table, columns=(*table.columns, *more), rows=tuple(rows))
 
 
 def unmet_table(found: Recommended) -> Table:
     """Models that cannot keep the bounds."""
-    rows = tuple(Row(None, (each.model, each.why), (each.model, each.why)) for each in found.unmet)
-    return Table("What cannot keep this", (Column("Model"), Column("Why, and what would")), rows)
+    columns: tuple[Listed[Unmet], ...] = (
+        Listed("Model", lambda each: each.model, numeric=False),
+        Listed("Why, and what would", lambda each: each.why, numeric=False),
+    )
+    return listing("What cannot keep this", found.unmet, columns)
 
 
 def _sentence(text: str) -> str:

@@ -1,20 +1,205 @@
-"""The page of policies that steer an engine's clock, as HTML and as figure files."""
+"""The page of policies that steer an engine's clock, as HTML and as figure files: energy, deadlines, and time lines."""
 
 from __future__ import annotations
 
-from wastenot.pages.figure import Figure
+from typing import Any
+
+import numpy as np
+
+from wastenot.core.arrays import FloatArray
+from wastenot.pages.figure import Figure, inline, layered, series_color, specification_of, tooltips
+from wastenot.pages.formatting import percent, quantity
+from wastenot.pages.optional_imports import load
 from wastenot.pages.page import Page
-from wastenot.serving.model.steering import Steering
-from wastenot.serving.page.policies_figure import policies_figure
+from wastenot.pages.theme import CATEGORIES
+from wastenot.serving.model.steering import Steered, Steering, core_clocks_mhz
+from wastenot.serving.page.engine_words import simulated_origin
 from wastenot.serving.page.steer_words import (
     about,
+    best_of,
     effect_text,
-    origin_of,
     panels,
     policies_table,
     verdict_text,
 )
-from wastenot.serving.page.timeline_figure import timeline_figures
+
+
+def policy_colors(found: Steering) -> dict[str, str]:
+    """A colour for each policy, the same in all figures."""
+    return {run.result.policy: CATEGORIES[index % len(CATEGORIES)] for index, run in enumerate(found.runs)}
+
+
+def policies_figure(found: Steering) -> Figure:
+    """A point for each policy."""
+    note = (
+        f"Down is less energy, right is more requests in time; the line is at the {percent(found.share, 0)} that are asked "
+        "for. Left of it a policy pays with its readers' time."
+    )
+    return Figure(
+        "serving-policies", "Energy and deadlines by policy", about(found), note, specification_of(_policies_chart(found))
+    )
+
+
+def _policies_chart(found: Steering) -> Any:
+    alt = load("altair")
+    rows: list[dict[str, object]] = [
+        {
+            "policy": run.result.policy,
+            "late": 1.0 - run.result.attainment,
+            "kept": 100.0 * run.result.attainment,
+            "energy": run.result.energy_per_token_j,
+            "in_time": percent(run.result.attainment, 2),
+            "per_token": quantity(run.result.energy_per_token_j, "J", 4),
+            "saved": percent(found.saved(run), 1),
+        }
+        for run in found.runs
+    ]
+    low = min(100.0 * found.share, *(100.0 * run.result.attainment for run in found.runs))
+    energies = [run.result.energy_per_token_j for run in found.runs]
+    spread = (max(energies) - min(energies)) or 0.1 * max(energies)
+    x = alt.X(
+        "kept:Q",
+        title="requests in time, %",
+        scale=alt.Scale(
+            domain=[max(low - 0.08 * (100.0 - low) - 0.05, 0.0), 100.0 + 0.04 * (100.0 - low) + 0.05], nice=False
+        ),
+        axis=alt.Axis(tickCount=8),
+    )
+    y = alt.Y(
+        "energy:Q",
+        title="energy of a token, J",
+        scale=alt.Scale(domain=[min(energies) - 0.12 * spread, max(energies) + 0.12 * spread], nice=False, zero=False),
+    )
+    color = series_color("policy:N", policy_colors(found), symbolSize=90, labelLimit=300)
+    tip = tooltips({"policy:N": "policy", "in_time:N": "in time", "per_token:N": "energy of a token", "saved:N": "saved"})
+    asked = alt.Chart(inline([{"kept": 100.0 * found.share}])).mark_rule(style="rule").encode(x=x)
+    points = alt.Chart(inline(rows)).mark_circle(size=150, opacity=0.9).encode(x=x, y=y, color=color, tooltip=tip)
+    return layered(asked, points).properties(width=915, height=300)
+
+
+_WIDE, _HEIGHT = 880, 88
+_BINS = 240  # of a picture
+_CLOSE_S = 60.0  # of the stretch that is looked at closely
+_PANELS = {
+    "mhz": "core clock, MHz",
+    "batch": "requests in the batch",
+    "watts": "power, W",
+    "gap_ms": "longest gap, ms",
+    "first": "first token, % of its bound",
+}
+
+
+def timeline_figures(found: Steering) -> tuple[Figure, ...]:
+    """The whole load, and the busiest minute of it where it is longer than some."""
+    shown = _shown(found)
+    if not shown:
+        return ()
+    figures = [_figure(found, shown, "serving-timeline", "Time line", 0.0, found.duration_s)]
+    if found.duration_s > 3 * _CLOSE_S:
+        begin_s = _busiest_s(shown[0])
+        figures.append(
+            _figure(found, shown, "serving-minute", "The busiest minute", begin_s, begin_s + _CLOSE_S),
+        )
+    return tuple(figures)
+
+
+def _shown(found: Steering) -> list[Steered]:
+    """The greatest clock, the policy that saves most in time, and the price policy."""
+    wanted = dict.fromkeys((found.runs[0].name, best_of(found).name, "price"))
+    return [run for run in found.runs if run.name in wanted and run.served.timeline is not None]
+
+
+def _busiest_s(run: Steered) -> float:
+    """When the minute with most tokens begins."""
+    timeline = run.served.timeline
+    assert timeline is not None
+    bins = max(round(_CLOSE_S / timeline.bin_s), 1)
+    made = np.convolve(timeline.tokens, np.ones(bins), mode="valid")
+    return float(np.argmax(made)) * timeline.bin_s if len(made) else 0.0
+
+
+def _figure(found: Steering, shown: list[Steered], name: str, title: str, begin_s: float, end_s: float) -> Figure:
+    note = (
+        "The gap is the longest between two tokens of any request, the first token the slowest of those that came, in per "
+        "cent of the bound for its prompt; rules mark the bounds."
+    )
+    return Figure(name, title, about(found), note, specification_of(_chart(found, shown, begin_s, end_s)))
+
+
+def _chart(found: Steering, shown: list[Steered], begin_s: float, end_s: float) -> Any:
+    alt = load("altair")
+    rows = [row for run in shown for row in timeline_rows(found, run, begin_s, end_s)]
+    colors = {name: color for name, color in policy_colors(found).items() if any(row["policy"] == name for row in rows)}
+    minutes = end_s - begin_s > 3 * _CLOSE_S
+    unit_s = 60.0 if minutes else 1.0
+    limits = {"gap_ms": 1e3 * found.deadlines.tbt_s, "first": 100.0}
+    tip = tooltips({"policy:N": "policy", "at:Q": "minute" if minutes else "second"})
+    panels = []
+    fields = [field for field in _PANELS if any(row[field] is not None for row in rows)]
+    for field in fields:
+        last = field == fields[-1]
+        x = alt.X(
+            "at:Q",
+            title=f"{'minutes' if minutes else 'seconds'} since the beginning" if last else None,
+            scale=alt.Scale(domain=[begin_s / unit_s, end_s / unit_s], nice=False),
+            axis=alt.Axis(labels=last, ticks=last, grid=False, tickCount=12),
+        )
+        y = alt.Y(f"{field}:Q", title=None, scale=alt.Scale(zero=field != "mhz", nice=True), axis=alt.Axis(tickCount=3))
+        color = series_color("policy:N", colors, symbolType="stroke", symbolStrokeWidth=3, labelLimit=300)
+        shape = {"interpolate": "step-after"} if field == "mhz" else {}
+        line = (
+            alt.Chart(inline(rows))
+            .mark_line(strokeWidth=1.4, opacity=0.9, clip=True, **shape)
+            .encode(x=x, y=y, color=color, tooltip=tip)
+        )
+        layers = [line]
+        if field in limits:
+            layers.insert(0, alt.Chart(inline([{field: limits[field]}])).mark_rule(style="rule").encode(y=y))
+        title = alt.TitleParams(_PANELS[field], anchor="start", fontSize=12, fontWeight="normal", offset=4)
+        panels.append(layered(*layers).properties(width=_WIDE, height=_HEIGHT, title=title))
+    return alt.vconcat(*panels, spacing=10)
+
+
+def timeline_rows(found: Steering, run: Steered, begin_s: float, end_s: float) -> list[dict[str, object]]:
+    """A stretch of a run in bins: what each was like; ``None`` where nothing was."""
+    timeline = run.served.timeline
+    assert timeline is not None
+    first = min(int(begin_s / timeline.bin_s), len(timeline.tokens) - 1)
+    last = min(int(np.ceil(end_s / timeline.bin_s)), len(timeline.tokens))
+    together = max((last - first) // _BINS, 1)
+    starts = np.arange(first, last, together)
+    unit_s = 60.0 if end_s - begin_s > 3 * _CLOSE_S else 1.0
+    lasted = np.add.reduceat(timeline.setting_s[first:last].sum(axis=1), starts - first)
+    clocks = core_clocks_mhz(found.engine)
+    mhz = None if clocks is None else np.add.reduceat(timeline.setting_s[first:last] @ clocks, starts - first)
+    batch = np.add.reduceat(timeline.running[first:last], starts - first) / np.diff([*starts, last])
+    energy = np.add.reduceat(timeline.energy_j[first:last], starts - first)
+    gaps = np.fmax.reduceat(timeline.longest_gap_s[first:last], starts - first)
+    edges = np.array([*starts, last]) * timeline.bin_s
+    waits = _slowest_first(found, run, edges)
+    return [
+        {
+            "policy": run.result.policy,
+            "at": edges[index] / unit_s,
+            "mhz": None if mhz is None or lasted[index] == 0 else mhz[index] / lasted[index],
+            "batch": batch[index],
+            "watts": None if lasted[index] == 0 else energy[index] / lasted[index],
+            "gap_ms": None if np.isnan(gaps[index]) else 1e3 * gaps[index],
+            "first": None if np.isnan(waits[index]) else 100.0 * waits[index],
+        }
+        for index in range(len(starts))
+    ]
+
+
+def _slowest_first(found: Steering, run: Steered, edges_s: FloatArray) -> FloatArray:
+    """Of the requests that came in each bin, the longest wait for the first token over its bound; ``nan`` for none."""
+    requests = run.served.requests
+    part = (run.served.first_token_s - requests.arrival_s) / found.deadlines.ttft_of(requests.prompt_tokens)
+    of = np.searchsorted(edges_s, requests.arrival_s, side="right") - 1
+    inside = (of >= 0) & (of < len(edges_s) - 1)
+    slowest = np.full(len(edges_s) - 1, -np.inf)
+    np.maximum.at(slowest, of[inside], part[inside])
+    return np.where(np.isinf(slowest), np.nan, slowest)
 
 
 def steer_figures(found: Steering) -> tuple[Figure, ...]:
@@ -41,7 +226,7 @@ def steer_page(found: Steering, *, trace: str = "") -> Page:
         verb="serving",
         brand="serving",
         title=(engine.model or "engine", f"on {engine.device or 'a device without a name'}"),
-        origin=origin_of(found),
+        origin=simulated_origin((engine,)),
         effect=effect_text(found),
         verdict=verdict_text(found),
         panels=panels(found),

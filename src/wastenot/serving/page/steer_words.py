@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from wastenot.core.origin import Origin
 from wastenot.pages.formatting import SPACE, duration, number, percent, quantity
 from wastenot.pages.panel import Line, Panel
-from wastenot.pages.table import Column, Row, Table
+from wastenot.pages.table import Listed, Table, listing
 from wastenot.serving.model.steering import Steered, Steering
+from wastenot.serving.page.engine_words import steps_text, waits_text
 
 
 def best_of(found: Steering) -> Steered:
@@ -20,27 +20,12 @@ def best_of(found: Steering) -> Steered:
     return max(attained or found.runs[:1], key=found.saved)
 
 
-def origin_of(found: Steering) -> Origin:
-    """A run of the simulator is simulated, on whatever its steps rest; on a forecast it is one."""
-    return "forecast" if found.engine.tables.evidence == "forecast" else "simulated"
-
-
-def steps_text(found: Steering) -> str:
-    """What the steps of the simulated engine rest on."""
-    tables = found.engine.tables
-    how = {"measured": "measured", "fitted": "fitted to", "kernels": "composed of"}[tables.source]
-    if tables.source == "measured":
-        return f"steps {tables.evidence}"
-    what = "kernels" if tables.source == "kernels" else "steps"
-    return f"steps {how} {tables.evidence} {what}" if tables.evidence != "forecast" else f"steps forecast from {what}"
-
-
 def about(found: Steering) -> str:
     """Of what a figure is, and where its numbers come from."""
     engine = found.engine
     name = f"{engine.model or 'engine'} on {engine.device or 'a device without a name'}"
     rate = f"{number(found.rate_per_s, 3)}{SPACE}requests a second"
-    return f"{name} · {rate} · simulated, {steps_text(found)}"
+    return f"{name} · {rate} · simulated, {steps_text((found.engine,))}"
 
 
 def effect_text(found: Steering) -> str:
@@ -67,7 +52,7 @@ def verdict_text(found: Steering) -> str:
     """What the headline rests on."""
     return (
         f"against {percent(found.runs[0].result.attainment, 2)} at the greatest clock, over "
-        f"{len(found.requests):,}{SPACE}requests in {duration(found.duration_s)} ({steps_text(found)})"
+        f"{len(found.requests):,}{SPACE}requests in {duration(found.duration_s)} ({steps_text((found.engine,))})"
     )
 
 
@@ -112,39 +97,26 @@ def _asked(found: Steering) -> Panel:
 
 def policies_table(found: Steering) -> Table:
     """Each policy in a row."""
-    columns = (
-        Column("Policy"), Column("Energy saved", numeric=True), Column("In time", numeric=True),
-        Column("Energy a token", numeric=True), Column("TTFT, P99", numeric=True), Column("TBT, P99", numeric=True),
-        Column("Clock, mean", numeric=True), Column("Power, mean", numeric=True), Column("Switches", numeric=True),
-    )  # fmt: skip
-    rows = tuple(_row(found, run) for run in found.runs)
-    note = (
-        f"TTFT by length of the prompt. A policy that keeps the deadlines of fewer than {percent(found.share, 0)} of the "
-        "requests saves at its readers' expense."
-        if any(run.result.attainment < found.share for run in found.runs)
-        else "TTFT by length of the prompt."
+    first = found.runs[0]
+    columns: tuple[Listed[Steered], ...] = (
+        Listed("Policy", lambda run: run.result.policy, numeric=False),
+        Listed("Energy saved", lambda run: None if run is first else found.saved(run), lambda value: percent(value, 1)),
+        Listed("In time", lambda run: run.result.attainment, lambda value: percent(value, 2)),
+        Listed("Energy a token", lambda run: run.result.energy_per_token_j, lambda value: quantity(value, "J", 3)),
+        Listed(
+            "TTFT, P99",
+            lambda run: next((each for each in run.result.ttft_p99_s if not math.isnan(each)), None),
+            text_of=lambda run: waits_text([None if math.isnan(each) else each for each in run.result.ttft_p99_s], " / "),
+        ),
+        Listed("TBT, P99", lambda run: run.result.tbt_p99_s, lambda value: quantity(value, "s", 3)),
+        Listed("Clock, mean", lambda run: run.result.mean_core_mhz, lambda value: f"{value:,.0f}{SPACE}MHz"),
+        Listed("Power, mean", lambda run: run.result.power_w, lambda value: quantity(value, "W", 3)),
+        Listed("Switches", lambda run: float(run.result.switches), text_of=lambda run: f"{run.result.switches:,}"),
     )
-    return Table("Policies", columns, rows, note)
-
-
-def _row(found: Steering, run: Steered) -> Row:
-    result = run.result
-    saved = found.saved(run)
-    first = run is found.runs[0]
-    texts = (
-        result.policy,
-        "–" if first else percent(saved, 1),
-        percent(result.attainment, 2),
-        quantity(result.energy_per_token_j, "J", 3),
-        " / ".join("–" if math.isnan(each) else f"{1e3 * each:,.0f}" for each in result.ttft_p99_s) + f"{SPACE}ms",
-        quantity(result.tbt_p99_s, "s", 3),
-        "–" if result.mean_core_mhz is None else f"{result.mean_core_mhz:,.0f}{SPACE}MHz",
-        quantity(result.power_w, "W", 3),
-        f"{result.switches:,}",
-    )
-    values = (
-        result.policy, None if first else saved, result.attainment, result.energy_per_token_j,
-        next((each for each in result.ttft_p99_s if not math.isnan(each)), None), result.tbt_p99_s, result.mean_core_mhz,
-        result.power_w, float(result.switches),
-    )  # fmt: skip
-    return Row(None, texts, values)
+    note = "TTFT by length of the prompt."
+    if any(run.result.attainment < found.share for run in found.runs):
+        note += (
+            f" A policy that keeps the deadlines of fewer than {percent(found.share, 0)} of the requests saves at its "
+            "readers' expense."
+        )
+    return listing("Policies", found.runs, columns, note)

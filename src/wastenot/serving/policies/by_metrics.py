@@ -1,9 +1,9 @@
 """The clock of least power that carries the load which an engine's metrics show: what ``wastenot serve control`` runs.
 
 It sees no request, only what a server says of itself from time to time (:class:`ServerReading`). Two readings tell it the
-load (``recent_readings.py``); the profile says which clock carries that at least power, by batch (``cluster/seen_load.py``);
-measured latencies raise the clock where they miss the deadlines (``feedback.py``). A higher clock is asked for at once, a
-lower one after three readings in a row that want it.
+load (:class:`Recent`); the profile says which clock carries that at least power, by batch (``cluster/seen_load.py``);
+measured latencies raise the clock where they miss the deadlines, quickly, and lower it again slowly (:class:`Feedback`). A
+higher clock is asked for at once, a lower one after three readings in a row that want it.
 
     a server       readings ──▶ hear ──▶ setting ──▶ clocks of its GPUs
     a simulator    view ──▶ choose, each period ──▶ its reading ──▶ hear ──▶ setting
@@ -15,13 +15,180 @@ import math
 from collections import deque
 from dataclasses import dataclass, field
 
-from wastenot.serving.bench.server_reading import ServerReading
+from wastenot.serving.bench.server_metrics import LatencyCounts, ServerReading
 from wastenot.serving.cluster.seen_load import SeenLoad, bound_s, rule_of
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
-from wastenot.serving.policies.feedback import JUDGED_OVER_S, Feedback
-from wastenot.serving.policies.recent_readings import Recent
 from wastenot.serving.simulation.policy import Choice, View
+
+RATE_OVER_S = 10.0
+"""Over which requests are counted for their rate: bursts shall show."""
+LENGTHS_OVER_S = 120.0
+"""Over which lengths are averaged: they change slowly."""
+_LEAST_REQUESTS = 5.0  # from which lengths are believed
+
+
+@dataclass(slots=True)
+class Recent:
+    """Recent readings of one instance, oldest first, all of one life of its server."""
+
+    readings: deque[tuple[float, ServerReading]] = field(default_factory=deque)
+    _prompt_tokens: float | None = None
+    _long_prompt_tokens: float | None = None
+    _output_tokens: float | None = None
+
+    def add(self, at_s: float, reading: ServerReading) -> bool:
+        """Take in a reading; whether the server has begun anew, so that all before is forgotten."""
+        anew = bool(self.readings) and reading.began_anew(self.readings[-1][1])
+        if anew:
+            self.readings.clear()
+        self.readings.append((at_s, reading))
+        while len(self.readings) > 2 and self.readings[1][0] < at_s - LENGTHS_OVER_S:
+            self.readings.popleft()
+        return anew
+
+    @property
+    def latest(self) -> ServerReading | None:
+        """The last one."""
+        return self.readings[-1][1] if self.readings else None
+
+    def load(self, engine: Engine) -> SeenLoad | None:
+        """The load of the last seconds, on the safe side of chance; ``None`` until enough has been seen."""
+        if len(self.readings) < 2:
+            return None
+        now, first = self.readings[-1][1], self.readings[0][1]
+        if now.ttft is None or first.ttft is None:
+            return None
+        come, over_s = self.come(RATE_OVER_S)
+        self._see_lengths()
+        if self._prompt_tokens is None or self._output_tokens is None:
+            return None
+        mean = self._prompt_tokens
+        return SeenLoad(
+            rate_per_s=(come + 2.0 * math.sqrt(come) + 1.0) / over_s / now.engines,
+            prompt_tokens=mean,
+            long_prompt_tokens=mean if self._long_prompt_tokens is None else max(self._long_prompt_tokens, mean),
+            output_tokens=self._output_tokens,
+            context=max(mean + self._output_tokens / 2.0, self._context(now, engine)),
+        )
+
+    def come(self, seconds: float) -> tuple[float, float]:
+        """How many requests came lately, on all engines of the server, and over what time they were counted."""
+        (then_s, then), (now_s, now) = self.since(seconds), self.readings[-1]
+        if now.ttft is None or then.ttft is None or now_s <= then_s:
+            return 0.0, seconds
+        return now.ttft.total - then.ttft.total + max(now.waiting - then.waiting, 0.0), now_s - then_s
+
+    def since(self, seconds: float) -> tuple[float, ServerReading]:
+        """The last reading at least so long before the latest, or the first."""
+        now_s = self.readings[-1][0]
+        found = self.readings[0]
+        for each in self.readings:
+            if each[0] > now_s - seconds:
+                break
+            found = each
+        return found
+
+    def _see_lengths(self) -> None:
+        now, then = self.readings[-1][1], self.readings[0][1]
+        assert now.ttft is not None and then.ttft is not None
+        count = now.ttft.total - then.ttft.total
+        if count < _LEAST_REQUESTS:
+            return
+        if now.prompt_tokens is not None and then.prompt_tokens is not None and now.prompt_tokens > then.prompt_tokens:
+            self._prompt_tokens = (now.prompt_tokens - then.prompt_tokens) / count
+        if now.output_tokens is not None and then.output_tokens is not None and now.output_tokens > then.output_tokens:
+            self._output_tokens = (now.output_tokens - then.output_tokens) / count
+        passed = None if now.prompts is None or then.prompts is None else now.prompts.since(then.prompts)
+        longest = None if passed is None else passed.quantile(0.99)
+        if longest is not None and math.isfinite(longest):
+            self._long_prompt_tokens = longest
+
+    def _context(self, now: ServerReading, engine: Engine) -> float:
+        """Tokens in the cache of a request, as the cache in use says; 0 where it does not."""
+        if now.cache_used is None or now.running < 1.0:
+            return 0.0
+        tokens = now.cache_tokens or float(engine.cache_blocks * engine.block_tokens)
+        return now.cache_used * tokens / now.running
+
+
+def quantile_since(now: LatencyCounts | None, then: LatencyCounts | None, share: float) -> tuple[float, float | None]:
+    """How many latencies there were between two readings, and the one that a share of them does not exceed."""
+    if now is None or then is None:
+        return 0.0, None
+    passed = now.since(then)
+    return (0.0, None) if passed is None else (passed.total, passed.quantile(share))
+
+
+JUDGED_OVER_S = 5.0
+"""Over which latencies are judged, or since the last change where that is later."""
+_LEAST_TOKENS, _LEAST_FIRST = 100.0, 20.0  # latencies that make a window worth judging
+_SLACK = 0.9  # of a deadline, below which there is slack
+_SLACK_S = 30.0  # that it has to last
+
+
+@dataclass(slots=True)
+class Feedback:
+    """Settings above the one that the profile asks for.
+
+    Attributes:
+        steps: how many.
+    """
+
+    steps: int = 0
+    _since: tuple[float, ServerReading] | None = None
+
+    def see(
+        self,
+        at_s: float,
+        now: ServerReading,
+        lately: tuple[float, ServerReading],
+        deadlines: Deadlines,
+        ttft_s: float,
+        most: int,
+    ) -> None:
+        """Judge the latest latencies.
+
+        Args:
+            at_s: when they were read.
+            now: the latest reading.
+            lately: the reading from which on they are judged.
+            deadlines: to be kept.
+            ttft_s: bound on the first token that the prompts have.
+            most: steps there are.
+        """
+        if self._since is None:
+            self._since = at_s, now
+            return
+        since_s, changed = self._since
+        if _late(now, lately[1] if lately[0] > since_s else changed, deadlines, ttft_s):
+            self.steps = min(2 * self.steps + 1, most)
+            self._since = at_s, now
+        elif at_s - since_s >= _SLACK_S:
+            if _slack(now, changed, deadlines, ttft_s):
+                self.steps = max(self.steps - 1, 0)
+            self._since = at_s, now
+
+    def restart(self) -> None:
+        """Forget what was measured: of another server, or at the default clocks."""
+        self.steps, self._since = 0, None
+
+
+def _late(now: ServerReading, then: ServerReading, deadlines: Deadlines, ttft_s: float) -> bool:
+    """Whether enough latencies have been counted to say that they miss a deadline."""
+    tokens, tbt_s = quantile_since(now.tbt, then.tbt, deadlines.share)
+    first, first_s = quantile_since(now.ttft, then.ttft, deadlines.share)
+    return (tokens >= _LEAST_TOKENS and tbt_s is not None and tbt_s > deadlines.tbt_s) or (
+        first >= _LEAST_FIRST and first_s is not None and first_s > ttft_s
+    )
+
+
+def _slack(now: ServerReading, then: ServerReading, deadlines: Deadlines, ttft_s: float) -> bool:
+    """Whether all that has been counted is well within the deadlines."""
+    _, tbt_s = quantile_since(now.tbt, then.tbt, deadlines.share)
+    _, first_s = quantile_since(now.ttft, then.ttft, deadlines.share)
+    return (tbt_s is None or tbt_s <= _SLACK * deadlines.tbt_s) and (first_s is None or first_s <= _SLACK * ttft_s)
+
 
 LEAST_READINGS = 2
 """Before a clock is chosen: from one, no rate follows."""

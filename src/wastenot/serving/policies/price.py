@@ -18,7 +18,7 @@ A look is at each step while prompts wait, else when a request came, began to de
   until all prompts are prefilled, and costs its energy and the deadlines missed on the way, of first and of later tokens.
   So does each clock with the prompts held back until it is in effect: deadlines of first tokens leave time for that.
 - The nearer the misses come to what is allowed, the more of the lowest clocks are left out while prompts wait, and those
-  that are not safe to come upon while none does. Misses that no clock could have helped do not count (``unavoidable.py``).
+  that are not safe to come upon while none does. Misses that no clock could have helped do not count (``misses.py``).
 
 Where prompts are prefilled whole, in steps of their own, prompts that come while others are prefilled prolong the wait of
 those that decode more than is projected, and about one request in fifty may miss its deadlines.
@@ -38,9 +38,8 @@ from wastenot.serving.model.engine import Engine
 from wastenot.serving.policies.chain import ChainPrices, prices_of_chain
 from wastenot.serving.policies.costs import StepCosts
 from wastenot.serving.policies.load import Load
-from wastenot.serving.policies.misses import Misses
+from wastenot.serving.policies.misses import Misses, Unavoidable
 from wastenot.serving.policies.risks import WITHIN, Risks
-from wastenot.serving.policies.unavoidable import Unavoidable
 from wastenot.serving.simulation.policy import Choice, View
 
 # Chosen by hand while the policy was tried on the first ten minutes of Azure's trace of November 2023; how results depend on

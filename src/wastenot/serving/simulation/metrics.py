@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wastenot.core.arrays import FloatArray, IndexArray
-from wastenot.serving.bench.latency_counts import LatencyCounts
-from wastenot.serving.bench.server_reading import ServerReading
+from wastenot.serving.bench.server_metrics import LatencyCounts, ServerReading
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.simulation.served import GAP_EDGES_S
 

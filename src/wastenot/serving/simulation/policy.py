@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
-from wastenot.serving.bench.server_reading import ServerReading
+from wastenot.serving.bench.server_metrics import ServerReading
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
 

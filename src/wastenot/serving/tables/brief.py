@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from wastenot.serving.tables.cluster_rows import summarise_cluster_runs
-from wastenot.serving.tables.rows import stored_runs, summarise_servers
+from wastenot.serving.tables.cluster_store import summarise_cluster_runs
+from wastenot.serving.tables.store import stored_runs, summarise_servers
 
 
 def in_brief(connection: Connection) -> dict[str, tuple[object, ...]]:

@@ -18,10 +18,9 @@ import numpy as np
 
 from wastenot.core.arrays import FloatArray
 from wastenot.serving.cluster.classes import COUNT
-from wastenot.serving.cluster.clock_rules import greatest
 from wastenot.serving.cluster.controllers.fixed import room_of, taken, with_somewhere
 from wastenot.serving.cluster.demand import Demand
-from wastenot.serving.cluster.frontiers import InstanceFrontier
+from wastenot.serving.cluster.frontiers import InstanceFrontier, greatest
 from wastenot.serving.cluster.model import (
     Action,
     Assign,
@@ -36,8 +35,7 @@ from wastenot.serving.cluster.model import (
     Stop,
 )
 from wastenot.serving.cluster.profiles import Profiles
-from wastenot.serving.cluster.sharding import Option, Sharding, shardings, worth_it
-from wastenot.serving.cluster.sizing import Sizing, sized
+from wastenot.serving.cluster.sharding import Option, Sharding, Sizing, shardings, sized, worth_it
 
 CLUSTER_S, POOL_S, INSTANCE_S = 1800.0, 300.0, 5.0
 """Periods of the three levels."""

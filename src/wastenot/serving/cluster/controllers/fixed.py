@@ -25,7 +25,7 @@ from wastenot.serving.cluster.model import (
     Steered,
 )
 from wastenot.serving.cluster.profiles import Profiles
-from wastenot.serving.cluster.sizing import Sizing, sized
+from wastenot.serving.cluster.sharding import Sizing, sized
 from wastenot.serving.simulation.policy import Policy
 
 
@@ -180,7 +180,7 @@ def with_somewhere(pools: Sequence[tuple[int, ...]]) -> tuple[tuple[int, ...], .
 
 def _within(cluster: Cluster, layout: int, rate_per_s: float, capacity_per_s: float) -> int:
     """Instances for a rate, as many as there are GPUs for."""
-    most = cluster.hosts * (cluster.gpus_per_host // cluster.layouts[layout].gpus)
+    most = cluster.most(layout)
     if not capacity_per_s > 0:
         return most
     return max(min(math.ceil(rate_per_s / capacity_per_s), most), 1)

@@ -21,7 +21,6 @@ so that instances that come have work at once.
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -30,9 +29,8 @@ import numpy as np
 from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.planning.tariff import Tariff
 from wastenot.serving.cluster.classes import COUNT
-from wastenot.serving.cluster.clock_rules import greatest, rule_at
-from wastenot.serving.cluster.demand import Demand
-from wastenot.serving.cluster.frontiers import InstanceFrontier
+from wastenot.serving.cluster.demand import Demand, SlidingMaximum
+from wastenot.serving.cluster.frontiers import InstanceFrontier, greatest, rule_at
 from wastenot.serving.cluster.model import (
     Action,
     Cluster,
@@ -138,13 +136,13 @@ class Parking:
     tariff: Tariff | None = None
     _plan: PoolPlan = field(init=False, repr=False)
     _plan_s: float = field(init=False, repr=False)
-    _needed: deque[tuple[float, int]] = field(init=False, repr=False)
+    _needed: SlidingMaximum = field(init=False, repr=False)
     _alarm_s: float = field(init=False, repr=False)
     _alarm: bool = field(init=False, repr=False)
     _short: float = field(init=False, repr=False)
     _piled: bool = field(init=False, repr=False)
     _failed: int = field(init=False, repr=False)
-    _bursts: deque[tuple[float, float]] = field(init=False, repr=False)
+    _bursts: SlidingMaximum = field(init=False, repr=False)
     _outcome: FloatArray = field(init=False, repr=False)
     _rule: dict[int, int] = field(init=False, repr=False)
     _usual_work: float = field(init=False, repr=False)
@@ -156,12 +154,13 @@ class Parking:
         parked_w = cluster.changes.parked_power_w
         usual = self.demand.expected(0.0, DAY_S)
         self._plan = planned(self.profiles, usual, usual * (1 + self.reserve), spare_gpu_w=parked_w)
-        self._plan_s, self._needed, self._alarm_s, self._short = PLAN_S, deque(), -math.inf, math.inf
+        self._plan_s, self._needed, self._alarm_s, self._short = PLAN_S, SlidingMaximum(self.lasts_s), -math.inf, math.inf
         self._alarm = False
         self._piled, self._failed, self._outcome, self._rule = False, 0, np.zeros((2, COUNT)), {}
         mix = self.profiles.mix(self._plan.blend)
         self._usual_work, self._came = mix.prompt + ANSWERS * mix.output, np.zeros(2)
-        self._bursts = deque([(-BURSTS_S / 2, UNSEEN)])
+        self._bursts = SlidingMaximum(BURSTS_S)
+        self._bursts.add(-BURSTS_S / 2, UNSEEN)
         start = Start(self._plan.layout, 0, greatest(cluster.layouts[self._plan.layout]))
         return [*[start] * self._there(peak), self._route(alarm=False)]
 
@@ -207,8 +206,7 @@ class Parking:
     @property
     def _most(self) -> int:
         """Instances that all hosts have GPUs for."""
-        cluster = self.profiles.cluster
-        return cluster.hosts * (cluster.gpus_per_host // self._gpus)
+        return self.profiles.cluster.most(self._plan.layout)
 
     def _known(self, instances: int) -> InstanceFrontier:
         return self._plan.frontier(self.profiles, instances)
@@ -216,22 +214,15 @@ class Parking:
     def _there(self, peak_per_s: FloatArray) -> int:
         """Instances that are to be there for a peak: those of least power, the others off."""
         rate = float(peak_per_s.sum()) * self._heavier
-        upper = rate * max(1 + self.reserve, self._bursts[0][1] if self._bursts else 0.0)
+        upper = rate * max(1 + self.reserve, self._bursts.greatest)
         return max(self._fewest_watts(rate, upper, self._most, 0.0), 1)
 
     def _note_burst(self, now_s: float) -> None:
-        """The load of the moment beside that of some minutes; the greatest such ratio comes first.
-
-        A sliding maximum: a ratio is dropped once a later one is as great, so that ratios fall along the deque.
-        """
+        """The load of the moment beside that of some minutes."""
         usual = float(self.demand.recent(PLAN_S).sum())
         if now_s >= PLAN_S and usual > 0:
-            ratio = float(self.demand.recent(WINDOWS_S[0]).sum()) / usual
-            while self._bursts and self._bursts[-1][1] <= ratio:
-                self._bursts.pop()
-            self._bursts.append((now_s, ratio))
-        while self._bursts and self._bursts[0][0] <= now_s - BURSTS_S:
-            self._bursts.popleft()
+            self._bursts.add(now_s, float(self.demand.recent(WINDOWS_S[0]).sum()) / usual)
+        self._bursts.forget(now_s)
 
     def _free(self, view: ClusterView) -> int:
         """Instances that hosts have GPUs for."""
@@ -285,7 +276,8 @@ class Parking:
         rate = max(float(self.demand.recent(window_s).sum()) for window_s in WINDOWS_S) * self._heavier * self._raised()
         parked_w = self.profiles.cluster.changes.parked_power_w
         target = most if alarm else self._fewest_watts(rate, rate * (1 + self.head_room), most, parked_w)
-        target = self._held(view.now_s, max(target, min(most, 1)))
+        self._needed.add(view.now_s, max(target, min(most, 1)))
+        target = int(self._needed.greatest)  # as many as were needed in the last ``lasts_s``
         if target > awake:
             back = sorted(parked.tolist(), key=lambda each: (view.state[each] == InstanceState.PARKED, each))
             for instance in back[: target - awake]:
@@ -303,16 +295,6 @@ class Parking:
         power = power_by_count(self._known, rate, upper, most)
         power -= spare_gpu_w * self._gpus * np.arange(most + 1)
         return int(power.argmin()) if np.isfinite(power).any() else most
-
-    def _held(self, now_s: float, target: int) -> int:
-        """The most instances that were needed in the last ``lasts_s``: a sliding maximum, as of bursts."""
-        needed = self._needed
-        while needed and (needed[0][0] <= now_s - self.lasts_s or needed[0][1] <= target):
-            needed.popleft()
-        while needed and needed[-1][1] <= target:
-            needed.pop()
-        needed.append((now_s, target))
-        return needed[0][1]
 
     def _lasting(self, view: ClusterView) -> bool:
         """Whether prompts pile up or are held, or deadlines are missed, for longer than a visit."""

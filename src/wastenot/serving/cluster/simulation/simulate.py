@@ -36,7 +36,7 @@ import numpy as np
 
 from wastenot.core.arrays import BoolArray, FloatArray, IndexArray
 from wastenot.core.errors import BadInputError
-from wastenot.serving.bench.server_reading import ServerReading
+from wastenot.serving.bench.server_metrics import ServerReading
 from wastenot.serving.cluster import classes
 from wastenot.serving.cluster.model import (
     Action,
