@@ -16,6 +16,7 @@ import numpy as np
 
 from benchmarks.kept import DATA
 from wastenot.core.setting import AUTO
+from wastenot.devices.protocol import Task
 from wastenot.serving.model.engine_curves import kernels_by_curves
 from wastenot.serving.model.from_kernels import kernels_of, tables_of
 from wastenot.serving.model.tables import EngineTables
@@ -83,9 +84,9 @@ def judge(record: dict[str, Any]) -> list[dict[str, float]]:
         column["time_s"], column["energy_j"], nothing, nothing, column["core_mhz"], nothing, nothing, nothing,
         workload=f"{MODEL}-serving", device=record["provenance"]["gpu"],
     )  # fmt: skip
-    specs = {part.called: kernel for part, kernel in parts_measured()}
+    tasks = [Task(part.called, ((kernel, 1),)) for part, kernel in parts_measured()]
     sums = tables_of(kernels_of(sweep), (AUTO,), "forecast", idle_power_w=0.0)
-    tables = tables_of(kernels_by_curves(sweep, specs, "sim:h200"), (AUTO,), "forecast", idle_power_w=0.0)
+    tables = tables_of(kernels_by_curves(sweep, tasks, "sim:h200"), (AUTO,), "forecast", idle_power_w=0.0)
     named = f"{record['provenance']['gpu']}, {record['provenance']['made_at']}"
     print(f"{named}: kernels added up as they are by themselves, beside steps of a loop of its own")
     _beside(sums, record["steps"])

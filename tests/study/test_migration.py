@@ -132,8 +132,9 @@ def test_a_migrated_study_has_the_tables_of_a_new_one_and_takes_all_that_it_take
     study.keep_latency("{}", "sim:toy.toml")
     ClusterStore(study).keep(StoredClusterRun("f" * 64, "small", "ours", "steady", 3, "{}"))
     assert ClusterStore(study).find(["f" * 64]) == {"f" * 64: "{}"}
-    with JobStore(study).begin(JobTerms("weekly", (8,), 8, 0.5), "gpu", lambda _: SimpleNamespace(batch_size=8, why="")):
-        assert "weekly" in JobStore(study).names()
+    begun = JobStore(study).begin(JobTerms("weekly", (8,), 8, 0.5), "gpu", lambda _: SimpleNamespace(batch_size=8, why=""))
+    assert "weekly" in JobStore(study).names()
+    begun.abandon()
     held = len(ServingStore(study).points())
     ServingStore(study).begin([], source="a server").finish()
     assert held == (version >= 7) and study.latency() == "{}" and study.read("w").captured_on is None
