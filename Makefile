@@ -12,7 +12,8 @@ PYTEST := $(BIN)/pytest $(XDIST)
 FAST := not slow and not system and not gpu
 # What runs without PyTorch, for other Pythons and other versions of what wastenot depends on.
 PORTABLE := tests/kernels/model tests/frontiers tests/kernels/natural tests/planning tests/study tests/workloads tests/cli/test_verbs.py \
-  tests/cli/test_help.py tests/cli/test_completion.py tests/kernels/page/test_plan_page.py
+  tests/cli/test_help.py tests/cli/test_completion.py tests/kernels/page/test_plan_page.py tests/serving/model/test_compiled.py \
+  tests/serving/simulation/test_serving_simulation.py
 REPORT_READY := $(VENV)/.ready-report
 READY := $(VENV)/.ready
 # make docs-serve PORT=8123

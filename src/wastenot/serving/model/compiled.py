@@ -196,8 +196,9 @@ if COMPILED:
             library.enable_object_caching()
 
             def optimise() -> None:
-                passes, builder = library._codegen._module_pass_manager()
-                passes.run(library._final_module, builder)
+                passes = library._codegen._module_pass_manager()  # before Numba 0.62 no pair
+                passes, *builder = passes if isinstance(passes, tuple) else (passes,)
+                passes.run(library._final_module, *builder)
 
             library._optimize_final_module = optimise
             return bool(super().run_pass(state))
