@@ -1,7 +1,7 @@
 """Tests that share the machine with other work: which they are, and whether they pass beside load, time after time.
 
     .venv/bin/pytest -n 3 -p benchmarks.suite_load -m "not slow" --waiting FILE
-    python -m benchmarks.suite_load FILE [--times 10] [--load 4] [-- OPTIONS OF PYTEST]
+    python -m benchmarks.suite_load FILE [--times 10] [--load 4] [-- OPTIONS OF PYTEST]    # such as -n 3
 
 What a test computes does not depend on load; what it waits for may. As a plugin of pytest this lists the tests that start a
 process or a thread, open a socket, sleep or read a clock from our own code, whatever they do with it. As a program it runs
@@ -119,6 +119,6 @@ if __name__ == "__main__":
     parser.add_argument("waiting", type=Path)
     parser.add_argument("--times", type=int, default=10)
     parser.add_argument("--load", type=int, default=4)
-    parser.add_argument("options", nargs="*")
-    asked = parser.parse_args()
-    sys.exit(min(main(asked.waiting, asked.times, asked.load, asked.options), 1))
+    ours, _, theirs = "\0".join(sys.argv[1:]).partition("\0--\0")
+    asked = parser.parse_args(ours.split("\0"))
+    sys.exit(min(main(asked.waiting, asked.times, asked.load, theirs.split("\0") if theirs else []), 1))

@@ -96,6 +96,19 @@ def test_a_pytorch_that_cannot_compile_says_so_in_one_line(counters, monkeypatch
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("driver", [None, "broken"])
+def test_a_pytorch_without_the_driver_says_so_in_one_line(counters, monkeypatch, driver):
+    def broken():
+        raise OSError("libcuda.so.1: cannot open shared object file\nlong text")
+
+    for name in ("_get_gpu_runtime_library", "_get_cuda_library"):
+        monkeypatch.setattr(torch.cuda._utils, name, driver and broken, raising=False)
+    cycle_clock._compiled.cache_clear()
+    with pytest.raises(MissingExtraError, match=r"^counting cycles") as error:
+        HostStamps(torch.device("cuda:0"))
+    assert "\n" not in str(error.value)
+
+
 @pytest.mark.parametrize("skipped", [0.0, 0.2])
 def test_a_run_knows_the_clock_of_its_laps_and_the_lowest_of_a_launch(gpu, counters, skipped):
     """Launches of 0.1 s, the fifth of which is throttled, of a kernel under which the chip may skip cycles."""

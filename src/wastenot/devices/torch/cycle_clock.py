@@ -205,7 +205,15 @@ def _compiled(device: str) -> tuple[Any, Any]:
     from torch.cuda import _utils
 
     library: Any = getattr(_utils, "_get_gpu_runtime_library", None) or getattr(_utils, "_get_cuda_library", None)
-    return compiled(_SOURCE, _KERNEL, device, "counting cycles"), library().cuLaunchKernel
+    kernel = compiled(_SOURCE, _KERNEL, device, "counting cycles")
+    if library is None:
+        raise MissingExtraError(
+            f"counting cycles launches by PyTorch's own library, which {torch.__version__} does not have"
+        )
+    try:
+        return kernel, library().cuLaunchKernel
+    except (RuntimeError, OSError) as error:
+        raise MissingExtraError(f"counting cycles needs CUDA's driver, which failed: {first_line(error)}") from None
 
 
 def compiled(source: str, kernel: str, device: str, doing: str) -> Any:
