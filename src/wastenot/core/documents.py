@@ -101,6 +101,8 @@ def parse_document(text: str, model: type[Model], remedy: str, where: str) -> Do
 def first_problem(error: ValidationError) -> tuple[tuple[int | str, ...], str]:
     """The field and the problem that a validation met first."""
     first = error.errors(include_url=False)[0]
+    if first["type"] == "unexpected_keyword_argument":  # of a dataclass; a model says it as follows
+        return first["loc"], "Extra inputs are not permitted"
     return first["loc"], str(first["msg"]).removeprefix("Value error, ")
 
 

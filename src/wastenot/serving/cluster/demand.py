@@ -183,11 +183,11 @@ class SlidingMaximum:
         return self._kept[0][1] if self._kept else 0.0
 
     def add(self, now_s: float, value: float) -> None:
-        """A value of now."""
+        """A value of now, which is kept whatever ``lasts_s`` is."""
+        self.forget(now_s)
         while self._kept and self._kept[-1][1] <= value:
             self._kept.pop()
         self._kept.append((now_s, value))
-        self.forget(now_s)
 
     def forget(self, now_s: float) -> None:
         """Drop what is too old."""
