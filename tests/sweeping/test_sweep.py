@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import wastenot as wn
 from testbed.toy_gpu import TOY
 from wastenot.cli.main import run as run_command
 from wastenot.core.errors import BadInputError, StudyError
@@ -204,3 +206,21 @@ def test_a_full_disk_in_mid_sweep_stops_it_and_loses_nothing(tmp_path, capsys):
     assert kept > 0
     assert run_command([*command[3:], "--json", "--budget", "60s"]) == 0
     assert json.loads(capsys.readouterr().out)["found"] == kept
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"core_step_mhz": 315}, "core_step_mhz: there is no such argument"),
+        ({"batch": 4}, "batch: has no effect on a workload whose kernels are given"),
+        ({"clocks": "auto"}, "clocks 'auto': give wn.Grid"),
+    ],
+)
+def test_arguments_that_would_be_ignored_are_refused(tmp_path, given, says):
+    with pytest.raises(BadInputError, match=re.escape(says)):
+        wn.sweep(wn.workload("gpt3-small"), DEVICE, tmp_path / "s.db", **given)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_grid_takes_arrays():
+    assert Grid(core_mhz=np.array([1200, 600])) == Grid(core_mhz=(1200.0, 600.0)) != Grid()

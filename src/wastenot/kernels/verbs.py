@@ -122,6 +122,8 @@ def sweep(
     from wastenot.sweeping.measure import SweepOutcome
 
     clocks = Grid() if clocks is None else clocks
+    if not isinstance(clocks, Grid | Search | AtAuto | AtNatural):
+        raise BadInputError(f"`clocks` {clocks!r}: give wn.Grid(...), wn.Search(...), wn.AtAuto() or wn.AtNatural()")
     tasks = _tasks(workload, device, granularity, state, shape)
     target = _device(device, tasks)
     check_measures(target)
@@ -177,7 +179,10 @@ def _tasks(
     """What a sweep measures, whichever way it was named."""
     from wastenot.meters.tasks import WorkloadTasks, find_tasks, tasks_of
     from wastenot.workloads.build import build_shape
+    from wastenot.workloads.shape import check_options
 
+    named = isinstance(workload, str | os.PathLike)
+    check_options(shape, settled=None if named else "a workload whose kernels are given")
     if isinstance(workload, WorkloadTasks):
         return workload
     if isinstance(workload, str | os.PathLike):

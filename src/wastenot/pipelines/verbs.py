@@ -82,7 +82,11 @@ def pipeline(
     from wastenot.pipelines.plan.planner import PipelineGoal, frontier_rungs, plan_pipeline, with_rungs
     from wastenot.pipelines.plan.switched import with_switching
     from wastenot.planning.switching import switch_time
+    from wastenot.workloads.shape import check_options
 
+    check_options(
+        shape, settled="a profile, which holds times and energies" if isinstance(source, PipelineProfile) else None
+    )
     if source is None and study is None:
         raise BadInputError("what is the pipeline of? name a model such as gpt3-175b, a CSV file, or a study (`study`)")
     goal, cut = goal or PipelineGoal(), cut or StageOptions()

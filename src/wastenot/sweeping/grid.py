@@ -36,6 +36,9 @@ class Grid:
     def __post_init__(self) -> None:
         if self.core_mhz is not None and self.core_step_mhz is not None:
             raise BadInputError("`core_step_mhz`, `core_mhz`: use only one of them")
+        for name in ("core_mhz", "memory_mhz", "power_limit_w"):  # arrays, too
+            given = getattr(self, name)
+            object.__setattr__(self, name, None if given is None else tuple(map(float, given)))
 
     def settings(
         self, states: Mapping[float, Sequence[float]], limits_w: tuple[float, float] | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import gcd
 from numbers import Integral
@@ -113,6 +114,23 @@ class ShapeOptions(TypedDict, total=False):
     dtype: str
     attention: Attention
     optimizer: Optimizer
+
+
+def check_options(given: Mapping[str, object], *, settled: str | None = None) -> None:
+    """Refuse options of a shape that do not exist, or that say what is said already.
+
+    Args:
+        given: by name.
+        settled: what the shape is known from; ``None`` where the options decide it.
+
+    Raises:
+        BadInputError: names the first.
+    """
+    for name in given:
+        if name not in ShapeOptions.__annotations__:
+            raise BadInputError(f"`{name}`: there is no such argument; {suggestion(name, ShapeOptions.__annotations__)}")
+        if settled is not None:
+            raise BadInputError(f"`{name}`: has no effect on {settled}; leave it out")
 
 
 def default_batch(phase: Phase) -> int:

@@ -11,7 +11,7 @@ import pytest
 import wastenot as wn
 from testbed.pipeline_profiles import WAITING_W, write_profile
 from testbed.small_pipelines import hastily
-from wastenot.pipelines.model.schedules import SCHEDULES
+from wastenot.pipelines.model.schedules import SCHEDULES, build_schedule
 from wastenot.pipelines.plan.frontier_table import frontier_csv, frontier_rows
 from wastenot.pipelines.plan.rank_steps import PlanGraph
 from wastenot.pipelines.plan.straggler import Rungs
@@ -259,3 +259,16 @@ def test_plans_from_before_switching_was_noted_keep_their_digest(made, tmp_path)
     del document["switching"], document["free"]
     (tmp_path / "old.json").write_text(json.dumps(document))
     assert wn.read_pipeline_plan(tmp_path / "old.json") == plan
+
+
+def test_arguments_that_a_profile_settles_are_refused(profile):
+    held = wn.pipeline(profile, cut=wn.StageOptions(waiting_w=WAITING_W), micro_batches=2, switch_time_s=0.0).profile
+    for name, says in (("max_slowdown", "there is no such argument"), ("batch", "has no effect on a profile")):
+        with pytest.raises(wn.BadInputError, match=says):
+            wn.pipeline(held, micro_batches=2, **{name: 1})
+
+
+def test_a_schedule_without_early_recomputation_recomputes_in_backward():
+    order = build_schedule("1f1b", ranks=2, micro_batches=2)
+    assert wn.StageOptions(recomputation="early").run_by(order).recomputation == "full"
+    assert wn.StageOptions().run_by(order).recomputation == "none"

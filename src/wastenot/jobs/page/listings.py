@@ -103,6 +103,7 @@ def runs_table(overview: JobOverview, *, most: int | None = None) -> Table:
         overview: of the job.
         most: how many are shown; by default all, the older ones folded away.
     """
+    unknown_j = all(each.run.energy_j is None for each in overview.history)
     columns: tuple[Listed[RunInHistory], ...] = (
         Listed("Run", lambda each: each.run.number, "{:,}".format),
         Listed("Batch size", lambda each: each.run.batch_size, "{:,}".format),
@@ -110,7 +111,7 @@ def runs_table(overview: JobOverview, *, most: int | None = None) -> Table:
         Listed("Outcome", lambda each: each.run.outcome, numeric=False),
         Listed("Epochs", lambda each: each.run.epochs, "{:,}".format),
         Listed("Time", lambda each: each.run.time_s or None, time_text),
-        Listed("Energy", lambda each: each.run.energy_j, _joules, optional=True),
+        Listed("Energy", lambda each: each.run.energy_j, _joules, optional=unknown_j),
         Listed("Cost", lambda each: each.cost or None, partial(cost_text, overview.terms)),
         Listed("Why this batch size", lambda each: each.why or None, numeric=False),
     )

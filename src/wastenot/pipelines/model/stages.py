@@ -79,7 +79,7 @@ class StageOptions:
         early = "recomputation" in names
         return replace(
             self,
-            recomputation="early" if early else self.recomputation,
+            recomputation="early" if early else "none" if self.recomputation == "none" else "full",
             split_backward="backward_input" in names,
         )
 

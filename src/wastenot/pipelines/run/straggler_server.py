@@ -126,6 +126,7 @@ class StragglerServer:
                 with suppress(TimeoutError):
                     due_s = self._stragglers.due_s() - time.monotonic()
                     await asyncio.wait_for(self._woken.wait(), max(min(due_s, _LONGEST_SLEEP_S), 0.0))
+                    self._woken.clear()
                 self._pass_on(self._stragglers.act(time.monotonic()))
         finally:
             self._over.set()
@@ -148,6 +149,7 @@ class StragglerServer:
                 if not isinstance(message, dict):
                     raise ValueError("no JSON object")
                 self._take(client, message)
+                self._woken.set()  # it may be due earlier now
         except (OSError, ValueError, KeyError, TypeError):
             pass
         finally:
