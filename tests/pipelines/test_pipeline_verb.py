@@ -178,6 +178,7 @@ MODEL = ["pipeline", "plan", "gpt3-xl", *GIVEN, "--stages", "2", "--device", "si
         ([*PLAIN, "--device", "sim:h200"], "--device: has no effect on profile.csv"),
         ([*PLAIN, "--granularity", "kernel"], "--granularity: has no effect on profile.csv"),
         ([*PLAIN, "--seed", "1"], "--seed: has no effect"),
+        ([*PLAIN, "--switch-time", "5"], "--switch-time: 5 has no unit: write 5ms or 5s"),
         ([*PLAIN, "--dry-run"], "--dry-run: has no effect on profile.csv"),
         (["pipeline", "plan", *GIVEN, "--dry-run"], "--dry-run: says what is measured of a model on a device"),
         ([*PLAIN, "--out", "no/plan.json"], "no/plan.json"),

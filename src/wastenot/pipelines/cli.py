@@ -231,8 +231,17 @@ def pipeline(
 
 
 def parse_switch_time(text: str | None) -> float | None:
-    """How long switching takes, in s; ``None`` for what is known of the device."""
-    return None if text is None or text.strip() == "auto" else quantities.seconds(text)
+    """How long switching takes, in s; ``None`` for what is known of the device.
+
+    Raises:
+        BadInputError: it is no time.
+    """
+    if text is None or text.strip() == "auto":
+        return None
+    try:
+        return quantities.seconds(text)
+    except typer.BadParameter as error:
+        raise BadInputError(f"--switch-time: {error.message}") from error
 
 
 def _write_page(made: PlannedPipeline, page: Path | None, figures: Path | None, command: str) -> None:
