@@ -91,6 +91,17 @@ class CounterReader:
             return True, None
         return True, CounterStep(before_s, self.moment_s, before_j, value)
 
+    def skip(self, gap_s: float) -> bool:
+        """Pass over further reads, each after a gap, that see no step, where the device can tell; says whether any were.
+
+        A simulated device can: it spends no time on reads of which it knows what they say.
+        """
+        skip_reads = getattr(self._device.sensors, "skip_reads", None)
+        if skip_reads is None or not skip_reads(gap_s):
+            return False
+        self.moment_s = self._now_s() - (1.0 - self._dated) * self.read_s
+        return True
+
 
 class StepFollower:
     """Logs the steps of one device's counter, and samples the cheap sensors once a step.

@@ -122,6 +122,8 @@ class CounterMeter:
                 raise DeviceError(
                     f"{self._device.identity.name}: the energy counter stood still for {_LONGEST_STEP_S:g} s of work"
                 )
+            if reader.skip(_READ_GAP_S):
+                self._feed()
             self._pass(_READ_GAP_S)
 
     def _pass(self, seconds: float) -> None:
@@ -174,8 +176,8 @@ def power_meter(device: Device, feed: Callable[[], None]) -> CounterMeter | _Gau
 
 def pass_time(device: Device, seconds: float, feed: Callable[[], None]) -> None:
     """Let time pass while the GPU is kept busy."""
-    in_steps = getattr(device.time, "sleep_in_steps", None)  # of a simulated device, which runs on without being fed
-    if in_steps is not None and in_steps(seconds, _FED_EVERY_S):
+    if getattr(device.time, "passes_unfed", False) and seconds > 0.0:  # of a simulated device
+        device.time.sleep(seconds)
         feed()
         return
     while seconds > 0.0:

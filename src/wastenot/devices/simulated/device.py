@@ -157,12 +157,10 @@ class SimulatedTime:
             wall.sleep(seconds)
         self._engine.advance(seconds)
 
-    def sleep_in_steps(self, seconds: float, longest_s: float) -> bool:
-        """Wait as in steps, all at once; false where time is not virtual, and nothing was waited for."""
-        if self._engine.on_wall_time:
-            return False
-        self._engine.advance_in_steps(seconds, longest_s)
-        return True
+    @property
+    def passes_unfed(self) -> bool:
+        """Whether a running task needs no new work while time passes: where time is virtual."""
+        return not self._engine.on_wall_time
 
 
 class SimulatedClocks:

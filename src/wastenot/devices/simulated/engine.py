@@ -147,7 +147,7 @@ class Engine:
             if not seconds:
                 return
             if self._running is not None and not self._in_flight and self._course is None:
-                self._run_on(self._running, seconds, seconds)
+                self._run_on(self._running, seconds)
                 return
             target = self.now_s + seconds
         else:
@@ -160,15 +160,6 @@ class Engine:
             if self._in_flight:
                 self._arrive()
             self._update()
-
-    def advance_in_steps(self, seconds: float, longest_s: float) -> None:
-        """Advance virtual time as :meth:`advance` does when it is called for steps of at most ``longest_s``."""
-        while seconds > 0.0:
-            if self._running is not None and not self._in_flight and self._course is None:
-                self._run_on(self._running, seconds, longest_s)
-                return
-            self.advance(min(seconds, longest_s))
-            seconds -= longest_s
 
     def request(self, setting: Setting) -> None:
         """Request a setting, which takes effect after the switching latency of its clocks."""
@@ -329,7 +320,7 @@ class Engine:
         if len(self._moments_s) > _REMEMBERED:
             self._forget()
 
-    def _run_on(self, run: _Running, seconds: float, longest_s: float) -> None:
+    def _run_on(self, run: _Running, seconds: float) -> None:
         """Advance virtual time, step by step, while a task runs and no request is in flight.
 
         What :meth:`advance`, :meth:`_elapse` and :meth:`_update` do then, in one loop: a sweep spends its time here.
@@ -340,28 +331,26 @@ class Engine:
         task, setting, time_factor, power_factor = run.task, self.setting, run.time_factor, run.power_factor
         operating_point, after = self.physics.operating_point, self._thermal.after
         now_s, energy_j, calls = self.now_s, energies_j[-1], progress[-1]
-        while seconds > 0.0:
-            target = now_s + (seconds if seconds < longest_s else longest_s)
-            seconds -= longest_s
-            while now_s < target:
-                end = now_s + _STEP_S
-                elapsed_s = (target if target < end else end) - now_s
-                now_s += elapsed_s
-                energy_j += power_w * elapsed_s
-                calls += elapsed_s / (point.time_s * time_factor)
-                moments_s.append(now_s)
-                energies_j.append(energy_j)
-                run.moments_s.append(now_s)
-                progress.append(calls)
-                run.core_mhz.append(point.core_mhz)
-                if point.throttled:
-                    self.throttled_s += elapsed_s
-                temperature_c = after(temperature_c, power_w, elapsed_s)
-                if len(moments_s) > _REMEMBERED:
-                    self.now_s = now_s
-                    self._forget()
-                point = operating_point(task, setting, temperature_c)
-                power_w = point.power_w * power_factor
+        target = now_s + seconds
+        while now_s < target:
+            end = now_s + _STEP_S
+            elapsed_s = (target if target < end else end) - now_s
+            now_s += elapsed_s
+            energy_j += power_w * elapsed_s
+            calls += elapsed_s / (point.time_s * time_factor)
+            moments_s.append(now_s)
+            energies_j.append(energy_j)
+            run.moments_s.append(now_s)
+            progress.append(calls)
+            run.core_mhz.append(point.core_mhz)
+            if point.throttled:
+                self.throttled_s += elapsed_s
+            temperature_c = after(temperature_c, power_w, elapsed_s)
+            if len(moments_s) > _REMEMBERED:
+                self.now_s = now_s
+                self._forget()
+            point = operating_point(task, setting, temperature_c)
+            power_w = point.power_w * power_factor
         self.now_s, self.temperature_c, self._point, self._power_w = now_s, temperature_c, point, power_w
 
     def _forget(self) -> None:

@@ -31,6 +31,10 @@ class SimulatedSensors:
         """The energy counter."""
         return None if self._counter is None else self._counter.read()
 
+    def skip_reads(self, gap_s: float) -> bool:
+        """Let reads of the energy counter pass, each after a gap, while they see no step; says whether any passed."""
+        return self._counter is not None and self._counter.skip(gap_s)
+
     def power_w(self) -> float | None:
         """The power gauge."""
         return None if self._power is None else self._power.read()
@@ -87,6 +91,17 @@ class _Counter:
             self._last_true_j = true_j
             self._steps = due
         return math.floor(self._value_j / model.quantum_j) * model.quantum_j
+
+    def skip(self, gap_s: float) -> bool:
+        if self._engine.on_wall_time:
+            return False
+        each_s = gap_s + self._model.read_s
+        step_s = self._phase_s + self._steps * self._model.period_s
+        reads = math.floor((step_s - self._engine.now_s) / each_s - 1e-6)
+        if reads < 1:
+            return False
+        self._engine.advance(reads * each_s)
+        return True
 
 
 class _Gauge:

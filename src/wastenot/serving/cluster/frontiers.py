@@ -12,7 +12,7 @@ prompts delays none of the short ones. Which base and which patience keep the de
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -142,6 +142,21 @@ def _without_levels(engine: Engine, mix: Mix) -> InstanceFrontier:
     return InstanceFrontier(engine, mix, np.zeros(0), np.zeros(0, dtype=np.intp), np.zeros(0), np.zeros(0))
 
 
+def _first(suffices: Callable[[int], bool], low: int, top: int) -> int:
+    """The first number above ``low`` that suffices, as do all above it; ``top`` if none below it does.
+
+    It is looked for in steps that double, since it is mostly near.
+    """
+    step, high = 1, min(low + 1, top)
+    while high < top and not suffices(high):
+        low, step = high, 2 * step
+        high = min(low + step, top)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if suffices(middle) else (middle, high)
+    return high
+
+
 def _cheapest(trial: Trial, order: IndexArray, rate_per_s: float) -> tuple[int, float]:
     """The first setting by estimated power that keeps the deadlines, and its power in the trial."""
     top, failed, best = int(order.max()), -1, (-1, np.inf)
@@ -185,6 +200,9 @@ def ladder(engine: Engine, base: int, patience: int, context: float, deadlines: 
     return ClockRule(by_batch, base, tuple(min(base + each, top) for each in climbed[:_BACKLOGS]))
 
 
+_Tried = Callable[[int], tuple[ClockRule, bool, float]]  # the rule with a base, whether it keeps the deadlines, its power
+
+
 def ladder_frontier(
     engine: Engine, mix: Mix, deadlines: Deadlines, *, share: float = 0.99, points: int = 10, together: int = 1
 ) -> InstanceFrontier:
@@ -208,7 +226,8 @@ def ladder_frontier(
     points = len(rate)
     at = levels(engine, mix, deadlines, rate)
     setting, power, rules = np.zeros(points, dtype=np.intp), np.zeros(points), []
-    lowest = _least_marginal(engine)
+    # More load never asks for a lower clock: each search begins where the one at less load, of the same patience, ended.
+    below = dict.fromkeys(PATIENCE, _least_marginal(engine) - 1)
     for place in range(points):
         best = fastest, trial.run(fastest, float(rate[place]))[1]
         for patience in PATIENCE:
@@ -218,10 +237,12 @@ def ladder_frontier(
                 rule = ladder(engine, base, patience, mix.context, deadlines)
                 return rule, *trial.run(rule, float(rate[place]))
 
-            low, high = lowest - 1, top
-            while high - low > 1:
-                middle = (low + high) // 2
-                low, high = (low, middle) if tried(middle)[1] else (middle, high)
+            def decided(base: int, tried: _Tried = tried, least_w: float = best[1]) -> bool:
+                _, keeps, power_w = tried(base)
+                return keeps or power_w >= least_w  # a higher one draws no less
+
+            high = _first(decided, below[patience], top)
+            below[patience] = high - 1
             rule, keeps, power_w = tried(high)
             if keeps and power_w < best[1]:
                 best = rule, power_w
