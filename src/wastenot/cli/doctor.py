@@ -31,9 +31,9 @@ def doctor(
     seconds: Annotated[float, option("Time to observe each sensor.", "S", parser=quantities.seconds)] = 1.5,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what this machine can do, and what to type next.
+    """Check what this machine can do, and suggest what to run next.
 
-    Then its GPUs, their sensors and how fast they are, whether clocks can be set, and which permission to ask for if not.
+    Lists its GPUs, their sensors and how fast they are, whether clocks can be set and, if not, which permission to ask for.
     """
     from wastenot.cli.first_step import first_step
     from wastenot.devices.common.gpu_driver import driver_of

@@ -32,10 +32,12 @@ def report(
     price_options: PriceOptions,
     source: Annotated[
         str,
-        argument("A study, of which a plan is made and shown, or the file of a plan, a run, a profile, ...", "FILE|STUDY"),
+        argument(
+            "A study, whose plan is computed and shown, or a results file: a plan, a run, a profile, ...", "FILE|STUDY"
+        ),
     ],
-    page: Annotated[Path | None, option("The page; by default FILE.html, beside the file.", "FILE.html")] = None,
-    study: Annotated[str | None, option("Of a plan: the study that it was made from.", "FILE|URL")] = None,
+    page: Annotated[Path | None, option("The page to write; default: FILE.html next to the file.", "FILE.html")] = None,
+    study: Annotated[str | None, option("For a plan: the study it was made from.", "FILE|URL")] = None,
     workload: WorkloadOption = None,
     energies: EnergiesOption = None,
     figures: FiguresOption = None,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def show(
     source: Annotated[str, argument("A study, or a file of results: a plan, a run, a profile, ...", "FILE|STUDY")],
     in_full: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Of a plan also how, each kernel, and all numbers.")
+        bool, typer.Option("--verbose", "-v", help="For a plan, also show how to apply it, every kernel, and all numbers.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

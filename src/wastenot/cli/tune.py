@@ -74,7 +74,9 @@ def tune(
     power_limit: Annotated[str | None, option("Power limits to choose from, likewise.", "W,...")] = None,
     tolerance: Annotated[
         float,
-        option("Part of the energy within which the best has to be known, such as 0.5%.", "X", parser=quantities.relative),
+        option(
+            "Find the best setting to within this fraction of the energy, such as 0.5%.", "X", parser=quantities.relative
+        ),
     ] = 0.005,
     budget: Annotated[str, option("Time after which the best so far is held, such as 30m.", "TIME")] = "1h",
     out: Annotated[Path | None, option("Write what was found, for wastenot apply.", "PLAN.json")] = None,
@@ -94,9 +96,9 @@ def tune(
     """Find and hold the best setting for a program while it runs.
 
     A few core clocks and power limits are tried on the program itself, in random order between iterations at the default
-    clocks. What is slower than allowed is broken off after a few iterations; the search ends once the best is known. That
-    is then held as wastenot apply holds a plan, with guard and proof. No sweep is needed. The GPU is left as it was,
-    however the program ends; its exit code is this command's.
+    clocks. Settings that are slower than allowed are abandoned after a few iterations; the search ends once the best is
+    known. It is then held as wastenot apply holds a plan: the slowdown limit is guarded, and the saving proved. No sweep
+    is needed. The GPU is left as it was, however the program ends; this command exits with the program's exit code.
     """
     from wastenot.control.application import parse_devices
     from wastenot.core.errors import BadInputError

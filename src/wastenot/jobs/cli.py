@@ -19,7 +19,7 @@ _SHOWN = 10  # runs of a job
 
 
 def jobs(study: StudyOption, as_json: JsonOption = False) -> None:
-    """List the training jobs of a study that come back.
+    """List the recurring training jobs of a study.
 
     Each with its runs, what choosing its batch size has saved so far, and what it would run next.
     """
@@ -39,22 +39,24 @@ def jobs(study: StudyOption, as_json: JsonOption = False) -> None:
 def job(
     name: Annotated[str, argument("The job.", "NAME")],
     study: StudyOption,
-    device: Annotated[str | None, option("Which device, if it has run on several; by default the latest.", "LABEL")] = None,
+    device: Annotated[
+        str | None, option("Which device, if the job has run on several; default: the latest.", "LABEL")
+    ] = None,
     within: Annotated[
-        float | None, option("Ask: least energy of runs that take at most so long.", "TIME", parser=quantities.seconds)
+        float | None, option("Query: lowest energy of runs that take at most this long.", "TIME", parser=quantities.seconds)
     ] = None,
     power_budget: Annotated[
-        float | None, option("Ask: least time of runs at such a mean power.", "W", parser=quantities.watts)
+        float | None, option("Query: shortest time of runs with at most this mean power.", "W", parser=quantities.watts)
     ] = None,
-    runs: Annotated[int, option("How many runs to list, the latest first.", "N", min=0)] = _SHOWN,
-    retry_memory: Annotated[bool, option("Let batch sizes that did not fit into its memory be tried there again.")] = False,
+    runs: Annotated[int, option("Number of runs to list, latest first.", "N", min=0)] = _SHOWN,
+    retry_memory: Annotated[bool, option("Retry batch sizes that did not fit into the device's memory.")] = False,
     page: PageOption = None,
     figures: FiguresOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a training job that comes back: runs, cost, what next.
+    """Show a recurring training job: runs, cost, what is next.
 
-    Its frontier is every batch size and setting in time and energy to the target; --within and --power-budget ask it.
+    Its frontier has every batch size and setting, by time and energy to the target; --within and --power-budget query it.
     """
     from wastenot.jobs.plan.overview import job_overview
     from wastenot.jobs.tables.store import JobStore

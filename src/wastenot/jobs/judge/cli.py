@@ -23,29 +23,31 @@ _SHOWN = 12  # jobs or targets in an error
 
 def replay(
     train: Annotated[
-        Path | None, argument("Epochs that runs needed, by batch size, as Zeus publishes them.", "[TRAIN.csv]")
+        Path | None, argument("Epochs that runs needed, by batch size, in the format that Zeus publishes.", "[TRAIN.csv]")
     ] = None,
     power: Annotated[
         Path | None, argument("Time of an epoch and power, by batch size and power limit.", "[POWER.csv]")
     ] = None,
-    job: Annotated[str | None, option("Which job of the files, as squad/bert; by default their only one.", "NAME")] = None,
-    target: Annotated[float | None, option("Metric to reach; by default the only one on record.", "X")] = None,
-    default: Annotated[int | None, option("Batch size that is run today, to compare with.", "N")] = None,
-    max_epochs: Annotated[int | None, option("Longest training; by default that of the longest run on record.", "N")] = None,
-    made_up: Annotated[int | None, option("In place of files: N made-up jobs of each of twelve kinds.", "N")] = None,
+    job: Annotated[str | None, option("Which job in the files, such as squad/bert; default: the only one.", "NAME")] = None,
+    target: Annotated[float | None, option("Target value of the metric; default: the only one on record.", "X")] = None,
+    default: Annotated[int | None, option("Batch size used today, to compare with.", "N")] = None,
+    max_epochs: Annotated[
+        int | None, option("Maximum epochs of a run; default: those of the longest run on record.", "N")
+    ] = None,
+    made_up: Annotated[int | None, option("Instead of files: N synthetic jobs of each of twelve kinds.", "N")] = None,
     eta: Annotated[float, option("Weight of energy against time, 0 (time) to 1 (energy).", "X")] = 0.5,
     recurrences: Annotated[
-        int | None, option("How often a job comes; by default twice for every pair to choose.", "N")
+        int | None, option("How often a job recurs; default: twice for every pair to choose from.", "N")
     ] = None,
-    seeds: Annotated[int, option("Simulate each job N times, with seeds from 0 on.", "N")] = 20,
-    overlap: Annotated[float | None, option("Let runs overlap: X in flight on average. By default none does.", "X")] = None,
-    processes: Annotated[int | None, option("Processes that share the work; by default one for each core.", "N")] = None,
+    seeds: Annotated[int, option("Simulate each job N times, with seeds 0 to N - 1.", "N")] = 20,
+    overlap: Annotated[float | None, option("Let runs overlap: X in flight on average; default: none overlap.", "X")] = None,
+    processes: Annotated[int | None, option("Processes that share the work; default: one per core.", "N")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Simulate jobs that come back, on traces.
+    """Simulate recurring training jobs on traces.
 
-    Shows what each policy loses against always running the best batch size and setting: the default, a grid search that
-    prunes, wastenot, and an oracle. Nothing is run or measured.
+    Shows what each policy loses compared with always running the best batch size and setting: the default, a pruning
+    grid search, wastenot, and an oracle. Nothing is run or measured.
     """
     from wastenot.jobs.judge.compare import POLICIES, compare
     from wastenot.terminal.output import console, print_json

@@ -54,8 +54,8 @@ def forecast(
 ) -> None:
     """Forecast the saving on a GPU whose clocks may not be set.
 
-    With an interval. Uses measurements at the default clocks (sweep --clocks auto), and at those the GPU went through by
-    itself (sweep --clocks natural), if the study has them.
+    With an interval. Uses measurements at the default clocks (sweep --clocks auto) and, if the study has them, at clocks
+    the GPU passed through by itself (sweep --clocks natural).
     """
     from wastenot.core.files import write_text
     from wastenot.devices.simulated.preset import find_preset

@@ -24,7 +24,7 @@ def iteration(
             "--power-limit",
             metavar="W",
             parser=quantities.watts,
-            help="Mean power that the card allows; by default what it holds kernels to that reach the limit by themselves.",
+            help="Mean power that the card allows; default: what kernels that reach the limit by themselves are held to.",
         ),
     ] = None,
     temperature: Annotated[
@@ -40,8 +40,8 @@ def iteration(
 ) -> None:
     """Predict a whole iteration under the power limit.
 
-    In an iteration all kernels run near one clock, which the limit sets. Also shows how much faster it would be, and how
-    much energy it would need, with a ceiling for the clock of each kernel.
+    In an iteration all kernels run near one clock, which the limit sets. Also shows how much faster the iteration would
+    be, and how much energy it would use, with a clock cap for each kernel.
     """
     from wastenot.kernels.natural.iteration import iteration_of_study
     from wastenot.study.store import open_study

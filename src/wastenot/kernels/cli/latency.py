@@ -39,12 +39,12 @@ def latency(
     ] = None,
     study: Annotated[
         str | None,
-        typer.Option("--study", metavar="FILE|URL", help="Keep it in this study as well, whose plans then take it."),
+        typer.Option("--study", metavar="FILE|URL", help="Also keep it in this study, whose plans then use it."),
     ] = None,
     what: Annotated[
         str | None,
         typer.Option(
-            "--what", metavar="KIND,...", help="core, memory, power-limit: what to switch; by default all that can be."
+            "--what", metavar="KIND,...", help="core, memory, power-limit: what to switch; default: all that can be set."
         ),
     ] = None,
     core: Annotated[
@@ -57,7 +57,7 @@ def latency(
             "--relative-error",
             metavar="X",
             parser=quantities.relative,
-            help="Standard error at which a latency is known well enough.",
+            help="Relative standard error at which a latency counts as known.",
         ),
     ] = _ERROR,
     time_limit: Annotated[
@@ -75,8 +75,9 @@ def latency(
 ) -> None:
     """Measure how long a GPU takes to switch clocks.
 
-    From the request of a core clock, memory clock or power limit until it is in effect, by start and target, until the
-    error is small; outliers are told apart. Also what a switch costs in time and energy. Resumes; plans then take it.
+    Measures the time from the request of a core clock, memory clock or power limit until it is in effect, by start and
+    target, until the error is small; outliers are kept apart. Also measures what a switch costs in time and energy.
+    Resumes; plans then use the result.
     """
     from wastenot.devices.open import is_virtual
     from wastenot.kernels.latency.design import design

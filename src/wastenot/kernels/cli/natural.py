@@ -71,10 +71,10 @@ def natural(
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure what clocks would do without setting one.
+    """Measure the effect of clocks without setting any.
 
-    Times and powers at clocks that the GPU goes through by itself, plans of caps, a forecast, and a page that shows them.
-    Needs no rights. Resumes; without --device it shows a study that was measured elsewhere.
+    Measures time and power at clocks that the GPU passes through by itself, plans caps on clocks, forecasts the saving,
+    and writes a page. Needs no permissions. Resumes; without --device it shows a study that was measured elsewhere.
     """
     from wastenot.core.errors import BadInputError
     from wastenot.devices.open import open_device

@@ -29,7 +29,7 @@ def pairs(
             "--device",
             metavar="NAME",
             autocompletion=completing.simulated,
-            help="Device whose peaks and power limit are used; by default that of the study.",
+            help="Device whose peaks and power limit are used; default: the study's.",
         ),
     ] = None,
     power_limit: Annotated[
@@ -38,7 +38,7 @@ def pairs(
             "--power-limit",
             metavar="W",
             parser=quantities.watts,
-            help="Power limit of the card, instead of that of the device.",
+            help="Power limit of the card, instead of the device's.",
         ),
     ] = None,
     most: Annotated[int, typer.Option("--most", metavar="N", help="Number of pairs to show.")] = 10,
@@ -47,7 +47,7 @@ def pairs(
 ) -> None:
     """Find kernels with complementary power.
 
-    Shows upper bounds of what running them concurrently, or light kernels before heavy ones, would save.
+    Shows upper bounds on what running them concurrently, or light kernels before heavy ones, would save.
     """
     from wastenot.core.errors import BadInputError
     from wastenot.kernels.model.pairs import complementary_pairs

@@ -39,13 +39,15 @@ def plan(
     goal: PlanOptions,
     price_options: PriceOptions,
     out: OutOption = None,
-    in_full: Annotated[bool, typer.Option("--verbose", "-v", help="Also show how, each kernel, and all numbers.")] = False,
+    in_full: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Also show how to apply it, every kernel, and all numbers.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Find the clocks of least energy within a slowdown limit.
+    """Find the lowest-energy clocks within a slowdown limit.
 
-    Where the study knows how noisy it is, the plan keeps the limit with 95 % confidence. It comes with a certificate: a
-    lower bound on the energy of any plan that does.
+    If the study has repeats or standard errors, the plan stays within the limit with 95 % confidence. It comes with a
+    certificate: a lower bound on the energy of any plan within the limit.
     """
     from wastenot.kernels.page.provenance import Files
     from wastenot.terminal.output import console, print_json, say
@@ -113,7 +115,9 @@ def diff(
     study: Annotated[
         str | None,
         typer.Option(
-            "--study", metavar="FILE|URL", help="Evaluate both plans in the state of B, such as in context, with this study."
+            "--study",
+            metavar="FILE|URL",
+            help="Study with which to evaluate both plans on B's energies, such as those in context.",
         ),
     ] = None,
     as_json: JsonOption = False,

@@ -43,7 +43,7 @@ def validate(
             "--device",
             metavar="D",
             autocompletion=completing.devices,
-            help="The device that the study was made on; by default the one it names.",
+            help="The device that the study was measured on; default: the one it names.",
         ),
     ] = None,
     repeats: Annotated[

@@ -30,7 +30,7 @@ def recommend(
     ] = None,
     study: Annotated[str | None, option("A study of servers, as for other commands.", "FILE|URL")] = None,
     itl: Annotated[
-        float | None, option("Bound on the time between tokens, as 50ms.", "TIME", parser=quantities.seconds)
+        float | None, option("Bound on the time between tokens, such as 50ms.", "TIME", parser=quantities.seconds)
     ] = None,
     ttft: Annotated[float | None, option("Bound on the time to the first token.", "TIME", parser=quantities.seconds)] = None,
     end_to_end: Annotated[
@@ -38,30 +38,30 @@ def recommend(
     ] = None,
     percentile: Annotated[
         Literal["mean", "median", "p90", "p95", "p99"],
-        option("Of the latencies that are bounded.", "mean|median|p90|p95|p99"),
+        option("Which statistic of the latencies is bounded.", "mean|median|p90|p95|p99"),
     ] = "median",
-    energy_budget: Annotated[float | None, option("Bound on the energy of a token, in joules.", "J")] = None,
-    model: Annotated[str | None, option("Only models with this in their names.", "NAME")] = None,
+    energy_budget: Annotated[float | None, option("Bound on the energy per token, in joules.", "J")] = None,
+    model: Annotated[str | None, option("Only models whose names contain this.", "NAME")] = None,
     gpu: Annotated[str | None, option("Only these GPUs, such as H100.", "NAME,...")] = None,
-    gpus: Annotated[int | None, option("At most so many GPUs.", "N")] = None,
+    gpus: Annotated[int | None, option("At most N GPUs.", "N")] = None,
     task: Annotated[str | None, option("Only this task or load.", "NAME")] = None,
     unit: Annotated[
         Literal["token", "request", "money"],
-        option("What is to be least: energy of a token or a request, or cost.", "token|request|money"),
+        option("What to minimise: energy per token, energy per request, or cost.", "token|request|money"),
     ] = "token",
-    gpu_hour: Annotated[float, option("Price of a GPU for an hour, besides electricity, for money.", "P")] = 0.0,
-    clocks: Annotated[Path | None, option("Forecast clocks too, by a profile of the same model.", "ENGINE.json")] = None,
-    context: Annotated[
-        float | None, option("Mean tokens in the cache of a request, for --clocks; 1024 by default.", "N")
+    gpu_hour: Annotated[float, option("Price of a GPU-hour besides electricity, for --unit money.", "P")] = 0.0,
+    clocks: Annotated[
+        Path | None, option("Also forecast other clocks, using a profile of the same model.", "ENGINE.json")
     ] = None,
+    context: Annotated[float | None, option("Mean cached tokens per request, for --clocks; default: 1024.", "N")] = None,
     page: PageOption = None,
     figures: FiguresOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Recommend what to serve a model with, within deadlines.
+    """Recommend what to serve a model with, within latency bounds.
 
-    For each model, the configuration (GPUs, batch, clocks) of least energy that keeps the bounds on latency; what the
-    fastest one costs beside it, and what a looser or tighter bound would change.
+    For each model, the lowest-energy configuration (GPUs, batch, clocks) that meets the latency bounds; what the
+    fastest one costs in comparison, and what a looser or tighter bound would change.
     """
     from wastenot.serving.model.recommend import Bounds, Prices, recommend as recommended
     from wastenot.serving.page.recommend_words import Recommended

@@ -30,20 +30,22 @@ _MOST_TOKENS = 10_000_000  # of a prompt or an answer, on average; no model take
 class ServerLoadOptions:
     """Which requests are sent to a server, and when."""
 
-    batch: Annotated[str | None, option(f"Requests to keep running, one point each; {_BATCHES} by default.", "N,...")] = None
+    batch: Annotated[
+        str | None, option(f"Numbers of requests to keep running, one point each; default: {_BATCHES}.", "N,...")
+    ] = None
     rate: Annotated[
-        str | None, option("Requests that arrive in a second, one point each; own: as a trace has them.", "R,...")
+        str | None, option("Arrival rates in requests/s, one point each; own: the rate of the trace.", "R,...")
     ] = None
     prompt_tokens: Annotated[float, option("Mean length of made-up prompts.", "N")] = 512.0
     output_tokens: Annotated[float, option("Mean length of answers.", "N")] = 128.0
     spread: Annotated[
-        float, option("How much lengths vary: standard deviation over mean.", "X", parser=quantities.relative)
+        float, option("Variation of lengths: standard deviation over mean.", "X", parser=quantities.relative)
     ] = 0.0
-    requests: Annotated[Path | None, option("Send these: a 'prompt' or 'messages' on each line.", "FILE.jsonl")] = None
-    trace: Annotated[Path | None, option("Lengths of a trace, as CSV or JSON lines; with --rate its arrivals.", "FILE")] = (
-        None
-    )
-    lenient: Annotated[bool, option("Leave out lines of the trace that are wrong, and sort the others.")] = False
+    requests: Annotated[Path | None, option("Requests to send: a 'prompt' or 'messages' on each line.", "FILE.jsonl")] = None
+    trace: Annotated[
+        Path | None, option("Trace to take lengths from, as CSV or JSON lines; with --rate also arrivals.", "FILE")
+    ] = None
+    lenient: Annotated[bool, option("Leave out invalid lines of the trace, and sort the others.")] = False
 
     def read(self, seed: int) -> ServerLoad:
         """The load.
