@@ -82,7 +82,7 @@ def job(
 
 def _retried(sizes: tuple[int, ...]) -> str:
     if not sizes:
-        return "every batch size may be tried already"
+        return "no batch size is ruled out"
     which = ", ".join(f"{size:,}" for size in sizes)
     return f"batch size {which} and larger ones may be tried again; the runs that did not fit now count as failed"
 
@@ -170,7 +170,7 @@ def _named(overview: JobOverview) -> list[tuple[str, str]]:
     )
 
     terms = overview.terms
-    rows = [("Target", target_text(terms)), ("Asked for", asked_text(terms)), ("Runs", outcomes_text(overview))]
+    rows = [("Target", target_text(terms)), ("Objective", asked_text(terms)), ("Runs", outcomes_text(overview))]
     if overview.total_cost > 0.0:
         rows.append(("Cost so far", cost_text(terms, overview.total_cost)))
     regret, effect = regret_text(overview), next_effect_text(overview)

@@ -31,7 +31,7 @@ class ReportEpochs(Callback):  # type: ignore[misc,unused-ignore]
 
     def __init__(self, run: TrainingRun | FollowingRun, metric: str | None = None) -> None:
         self._run, self._metric = run, metric
-        self._harmless = Harmless(consequence="training goes on, and the job learns no more of this run")
+        self._harmless = Harmless(consequence="training continues, and the job learns nothing more from this run")
         self._going_on = True
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:

@@ -28,7 +28,7 @@ class ReportEpochs(TrainerCallback):  # type: ignore[misc,unused-ignore]
 
     def __init__(self, run: TrainingRun | FollowingRun, metric: str | None = None) -> None:
         self._run, self._metric = run, metric
-        self._harmless = Harmless(consequence="training goes on, and the job learns no more of this run")
+        self._harmless = Harmless(consequence="training continues, and the job learns nothing more from this run")
         self._training, self._going_on = False, True
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -39,7 +39,7 @@ class ReportEpochs(TrainerCallback):  # type: ignore[misc,unused-ignore]
     def _check(self, args: Any) -> None:
         if self._metric is not None and getattr(args.eval_strategy, "value", args.eval_strategy) == "no":
             raise BadInputError(
-                f"`metric` {self._metric}: the Trainer does not evaluate while it trains; set "
+                f"`metric` {self._metric}: the Trainer does not evaluate during training; set "
                 "TrainingArguments(eval_strategy='epoch')"
             )
 

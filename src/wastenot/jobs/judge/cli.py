@@ -64,7 +64,7 @@ def replay(
     if not 0.0 <= eta <= 1.0:
         raise BadInputError(f"--eta {eta:g}: must be between 0 (time) and 1 (energy)")
     if overlap is not None and not 0.0 < overlap <= 100.0:
-        raise BadInputError(f"--overlap {overlap:g}: must be above 0, and 100 at most")
+        raise BadInputError(f"--overlap {overlap:g}: must be above 0 and at most 100")
     traces = _traces(train, power, job, target, default, max_epochs, made_up)
     traces = tuple(trace.with_terms(eta=eta) for trace in traces)
     workers = min(processes or os.cpu_count() or 1, len(traces) * len(POLICIES) * seeds)
@@ -98,12 +98,12 @@ def _traces(
     if made_up is not None:
         given = (train, job, target, default, max_epochs)
         if any(each is not None for each in given):
-            raise BadInputError("--made-up: takes the place of files and of what is said about their job; leave those out")
+            raise BadInputError("--made-up: replaces the files and the options about their job; leave those out")
         from wastenot.jobs.judge.made import made_jobs
 
         return made_jobs(range(made_up))
     if train is None or power is None:
-        raise BadInputError("give two files, TRAIN.csv and POWER.csv, or --made-up N for made-up jobs")
+        raise BadInputError("give two files, TRAIN.csv and POWER.csv, or --made-up N for synthetic jobs")
     from wastenot.jobs.judge.trace import read_training_summaries
 
     read = read_training_summaries(train, power)
@@ -116,7 +116,7 @@ def _traces(
         raise BadInputError(f"--target {aim:g}: {key} has no runs to it, but to {_some(f'{each:g}' for each in known)}")
     sizes = sorted({size for size, _ in read.speeds[key]} & set(read.epochs[key, aim]))
     if default is None:
-        raise BadInputError(f"--default: which batch size is run today? one of {', '.join(map(str, sizes))}")
+        raise BadInputError(f"--default: which batch size is used today? one of {', '.join(map(str, sizes))}")
     if max_epochs is not None and max_epochs < 1:
         raise BadInputError(f"--max-epochs {max_epochs}: must be at least 1")
     trace = read.trace(key, aim, default, max_epochs or read.longest(key), power.stem)
@@ -128,10 +128,10 @@ def _traces(
 def _job(read: TrainingSummaries, name: str | None, train: Path) -> JobKey:
     jobs = read.jobs()
     if not jobs:
-        raise BadInputError(f"{train}: no job of it is in the other file as well")
+        raise BadInputError(f"{train}: none of its jobs is in the other file as well")
     if name is None:
         if len(jobs) > 1:
-            raise BadInputError(f"--job: which one? {_some(map(str, jobs))}")
+            raise BadInputError(f"--job: which job? {_some(map(str, jobs))}")
         return jobs[0]
     dataset, _, network = name.partition("/")
     found = [each for each in jobs if str(each) == name or (each.dataset == dataset and each.network.startswith(network))]
@@ -140,8 +140,8 @@ def _job(read: TrainingSummaries, name: str | None, train: Path) -> JobKey:
     if len(found) == 1:
         return found[0]
     if found:
-        raise BadInputError(f"--job {name}: which one? {_some(f'{each}/{each.optimizer}' for each in found)}")
-    raise BadInputError(f"--job {name}: is not in both files; these are: {_some(map(str, jobs))}")
+        raise BadInputError(f"--job {name}: which job? {_some(f'{each}/{each.optimizer}' for each in found)}")
+    raise BadInputError(f"--job {name}: is not in both files; those in both are: {_some(map(str, jobs))}")
 
 
 def _some(names: Any) -> str:
@@ -193,11 +193,11 @@ def _text(found: tuple[Comparison, ...], eta: float, seeds: int, overlap: float 
         cells = [f"{result.mean:.2f}" + (f" ± {result.error:.2f}" if seeds > 1 else "") for result in each.results]
         ours = next(result for result in each.results if result.policy == "wastenot")
         table.add_row(Text(each.trace.terms.name), str(each.recurrences), *cells, f"{ours.energy:.3f}")
-    apart = "one after the other" if overlap is None else f"{overlap:g} in flight on average"
+    apart = "one after another" if overlap is None else f"{overlap:g} in flight on average"
     above = f"Simulated: {counted(len(found), 'job')}, η = {eta:g}, {counted(seeds, 'seed')}, runs {apart}"
     below = (
-        "Regret: what all runs cost beyond as many runs of the best batch size and setting, in such runs; mean"
+        "Regret: cost of all runs beyond that of as many runs at the best batch size and setting, counted in such runs; mean"
         + (" ± standard error" if seeds > 1 else "")
-        + ". Energy: of a run of what wastenot chooses in the end, against the default batch size at the first setting."
+        + ". Energy: of a run with what wastenot finally chooses, compared with the default batch size at the first setting."
     )
     return Group(Text(above, style="bold"), table, Paragraph(Text(below, style="dim")))

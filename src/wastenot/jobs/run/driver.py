@@ -354,7 +354,7 @@ class JobDriver(ClockDriver):
             return
         # Each time it takes longer until the next: jobs whose iterations come and go are not measured without end.
         self._anew_from_s, self._anew_gap_s = now_s + self._anew_gap_s, 2.0 * self._anew_gap_s
-        self._tell("drift", f"iterations are {math.expm1(alarm.excess) + _SLOWER:.1%} slower than measured: measured anew")
+        self._tell("drift", f"iterations are {math.expm1(alarm.excess) + _SLOWER:.1%} slower than measured: measuring again")
         self.limits.forget(self.batch_size)
         self._go_on(now_s)
 

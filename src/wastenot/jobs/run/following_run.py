@@ -70,7 +70,7 @@ class FollowingRun:
             try:
                 self._store.used_elsewhere(self._terms.name, self.number, socket.gethostname()[:255], energy_j)
             except StudyError as error:
-                say(self._terms.name, f"{error}; training goes on")
+                say(self._terms.name, f"{error}; training continues")
 
     def leave(self, error: BaseException | None) -> None:
         """The program leaves the context."""
