@@ -108,7 +108,7 @@ def pipeline(
     schedule: Annotated[
         str,
         option(
-            "gpipe, 1f1b, early-recomputation, interleaved, zb-h1, or a file with the order of each rank.",
+            "gpipe, 1f1b, early-recomputation, interleaved, zb-h1, or a file with the order of instructions on each rank.",
             "NAME|FILE",
             autocompletion=_schedules,
         ),
@@ -199,7 +199,7 @@ def pipeline(
     if frontier is not None and frontier < 2:
         raise BadInputError(f"--frontier {frontier}: must be at least 2")
     if frontier is not None and frontier > MOST_PLANS:
-        raise BadInputError(f"--frontier {frontier}: must be {MOST_PLANS:,} at most")
+        raise BadInputError(f"--frontier {frontier}: must be at most {MOST_PLANS:,}")
     given: dict[str, Any] = {
         "stages": stages, "micro_batches": micro_batches, "schedule": schedule, "chunks": chunks,
         "cut": model.cut(granularity, waiting_power, as_measured), **model.shape(),
@@ -209,7 +209,9 @@ def pipeline(
     if source is not None and device is not None and not of_a_file:
         target = clock_control.open_device(device, seed=seed, workload=None)
     if dry_run and (source is None or device is None):
-        raise BadInputError("--dry-run: says what is measured of a model on a device: gpt3-175b --device sim:h200")
+        raise BadInputError(
+            "--dry-run: shows what would be measured of a model on a device; give both: gpt3-175b --device sim:h200"
+        )
     if dry_run or target is not device:
         estimate = pipeline_estimate(str(source), target, **given)
         if dry_run:
@@ -286,6 +288,6 @@ def parse_straggler(text: str | None) -> tuple[float | None, float | None]:
             times = 0.0
     if not 1.0 <= times < float("inf"):
         raise BadInputError(
-            f"--straggler {text}: write 1.2 (times as long as this pipeline), 20% (longer), or a time as 3.4s"
+            f"--straggler {text}: write 1.2 (times as long as this pipeline), 20% (longer), or a time such as 3.4s"
         )
     return times - 1.0, None

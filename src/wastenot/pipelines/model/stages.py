@@ -182,8 +182,8 @@ class StageModel:
         measured = measured_stages(table.kernels)
         if measured is not None and options.settings != "instruction":
             raise BadInputError(
-                f"`granularity` {options.settings}: instructions were measured as a whole, which take one setting; measure "
-                "kernels"
+                f"`granularity` {options.settings}: instructions were measured as a whole and take one "
+                "setting; measure kernels"
             )
         model = cls(planner, table, options, waiting.watts, inside, between, switching, corrected, tuple(notes), measured)
         return model._without_slow_memory()
@@ -371,7 +371,7 @@ class StageModel:
             return self
         note = (
             f"memory clocks stay at the default: they take {self.switching.memory_s:g} s to change "
-            f"({self.switching.basis}), instructions less"
+            f"({self.switching.basis}), and instructions take less"
         )
         return replace(self, table=self.table.only(own), notes=(*self.notes, note))
 

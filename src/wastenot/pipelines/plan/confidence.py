@@ -92,7 +92,7 @@ def keep_with_confidence(
         InfeasibleError: no plan was found that keeps the slowdown with the confidence.
     """
     if profile.errors is None:
-        raise BadInputError("`confidence`: nothing says how noisy this profile is; leave it out, or plan from a study")
+        raise BadInputError("`confidence`: the profile does not say how noisy it is; leave it out, or plan from a study")
     Objective("waste", max_slowdown, confidence=confidence)  # checks both
     return _Search(schedule, profile, max_slowdown, until_s, confidence, effort).found()
 
@@ -165,7 +165,7 @@ class _Search:
             best = self._try(math.inf, _TRY)
         if best is None or best.probability < self.confidence:
             raise InfeasibleError(
-                f"no plan was found that is sure to be that fast, with {100.0 * self.confidence:g} % confidence; allow more "
+                f"no plan was found that is that fast with {100.0 * self.confidence:g} % confidence; allow more "
                 "time, measure more, or plan by the numbers as measured (`as_measured`)"
             )
         bound_j = self._solved(self.graph, Effort(steps=0)).lower_bound_j

@@ -206,7 +206,7 @@ def frontier_rungs(made: PlannedPipeline, number: int, progress: Progress | None
 
     Args:
         made: the pipeline.
-        number: of plans up to that of least energy, at least 2.
+        number: of plans up to the lowest-energy one, at least 2.
         progress: informed of both parts.
 
     Yields:
@@ -215,11 +215,11 @@ def frontier_rungs(made: PlannedPipeline, number: int, progress: Progress | None
     if number < 2:
         raise BadInputError(f"`frontier` {number}: must be at least 2")
     if number > MOST_PLANS:
-        raise BadInputError(f"`frontier` {number}: must be {MOST_PLANS:,} at most")
+        raise BadInputError(f"`frontier` {number}: must be at most {MOST_PLANS:,}")
     added_s, last_s = made.profile.iteration_s, 0.0
     if progress is not None:
         progress.begin(2)
-    for held, what in ((False, "plans up to that of least energy"), (True, "plans for stragglers")):
+    for held, what in ((False, "plans up to the lowest-energy one"), (True, "plans for stragglers")):
         found = made.graph.frontier(number, held=held)
         if progress is not None:
             progress.step(what)
@@ -299,7 +299,7 @@ def _check_deadline(graph: Graph, profile: PipelineProfile, deadline: Fraction, 
         fastest_s = fastest.time_s + profile.iteration_s
         least = fastest_s / default_s - 1.0
         raise InfeasibleError(
-            f"no plan is done in {float(deadline):.6g} s; the fastest takes {fastest_s:.9g} s, a slowdown of {least:.6g}",
+            f"no plan finishes in {float(deadline):.6g} s; the fastest takes {fastest_s:.9g} s, a slowdown of {least:.6g}",
             least_slowdown=least,
             asked=f"`max_slowdown` {float(deadline) / default_s - 1.0:.6g}",
         )

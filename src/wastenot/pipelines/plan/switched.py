@@ -104,9 +104,7 @@ def with_switching(made: PlannedPipeline, switching: SwitchTime, *, reserve: flo
         if found is None or _worth(found)[0] >= 1.0:
             break
     if found is None:
-        note = (
-            "settings change inside instructions, as planned without regard to how long a switch between instructions takes"
-        )
+        note = "settings change within instructions, planned as if switches between instructions took no time"
         plan = made.plan.model_copy(update={"notes": (*made.plan.notes, note)})
         return replace(made, plan=plan.sealed())
     plan = found.plan.model_copy(update={"switching": switching, "free": made.plan.predicted})

@@ -143,8 +143,8 @@ def _asked(at: str | None, message: dict[str, Any], token_file: Path | None) -> 
         return ask(address, message, token)
     except OSError as error:
         raise DeviceError(
-            f"{address}: no straggler server answers ({error.strerror or error}); start one with "
-            "'wastenot pipeline straggler PLAN.json'"
+            f"{address}: no straggler server answers ({error.strerror or error}); start one "
+            "with 'wastenot pipeline straggler PLAN.json'"
         ) from error
     except ValueError as error:
         raise BadInputError(f"{address}: {error}") from error
@@ -157,7 +157,7 @@ def _show(status: dict[str, Any], as_json: bool) -> None:
         print_json("straggler", status)
         return
     at = "no iteration yet" if status["iteration"] is None else f"iteration {status['iteration']}"
-    typer.echo(f"{status['plan']} ({status['origin']}), {at}: all wait until {status['until_s']:.4g} s")
+    typer.echo(f"{status['plan']} ({status['origin']}), {at}: iteration deadline: {status['until_s']:.4g} s")
     for number, one in enumerate(status["replicas"]):
         said = "told" if one["told"] is not None else "not known yet" if one["measured"] is None else "measured"
         saved = 1.0 - one["energy_j"] / one["waiting_at_default_j"]
@@ -165,6 +165,6 @@ def _show(status: dict[str, Any], as_json: bool) -> None:
         typer.echo(
             f"  replica {number}: {100.0 * one['times_as_long'] - 100.0:+.1f} % ({said}{throttled})"
             f", {one['ranks']} of {one['of']} ranks"
-            f", plan {one['rung'] + 1} of {status['rungs']}, {100.0 * saved:.1f} % less energy than waiting at the"
-            " default clocks (predicted)"
+            f", plan {one['rung'] + 1} of {status['rungs']}, {100.0 * saved:.1f} % less energy than waiting"
+            " at the default clocks (predicted)"
         )
