@@ -151,7 +151,7 @@ def serve_bench(
         MissingExtraError: the ``serve`` extra is not installed.
     """
     if devices is not None and meter is not None:
-        raise BadInputError("`meter`: has no effect with `devices`, which are measured here; give one of the two")
+        raise BadInputError("`meter`: has no effect with `devices`, which are measured here; give only one of the two")
     opened: tuple[Device, ...] = ()
     if devices is not None:
         opened = measurable_devices(devices, lambda name: open_device(name, wall_time=True))
@@ -194,7 +194,7 @@ def prepare_bench(
     if batches is None:
         batches = () if rates_per_s else BATCHES
     if not (batches or rates_per_s) or min((*batches, *rates_per_s)) <= 0:
-        raise BadInputError("`batches`, `rates_per_s`: give numbers above 0 of requests at once, or of requests a second")
+        raise BadInputError("`batches`, `rates_per_s`: give numbers above 0 of concurrent requests, or of requests/s")
     _check_clocks(devices, settings)
     store = None
     if study is not None:
@@ -224,7 +224,7 @@ def _check_clocks(devices: Sequence[Device], settings: Sequence[Setting]) -> Non
     if all(setting.is_auto for setting in settings):
         return
     if not devices:
-        raise BadInputError("`settings`: clocks are set on the server's GPUs on this machine; name them as `devices`")
+        raise BadInputError("`settings`: clocks are set on the server's GPUs on this machine; name them with `devices`")
     for device in devices:
         refusal = device.clocks.refusal()
         if refusal is not None:

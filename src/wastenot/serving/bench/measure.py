@@ -77,7 +77,7 @@ class Served:
         error = None if used is None or used.energy_se_j is None or per_token is None else used.energy_se_j / tokens
         why = measured.why_unstable
         if not why and used is not None and not per_token:
-            why = NO_ENERGY + (used.notes[-1] if energy_j is None and used.notes else "the meter did not move")
+            why = NO_ENERGY + (used.notes[-1] if energy_j is None and used.notes else "the meter did not change")
         if measured.fault:
             why = BROKEN_OFF + measured.fault
         return ServingPoint(
@@ -110,8 +110,8 @@ def _other_rate(wanted: WantedPoint, measured: MeasuredPoint) -> tuple[str, ...]
     off = abs(measured.sent_per_s * measured.steady_s - expected)
     if off <= max(0.1 * expected, 3.0 * expected**0.5):
         return ()
-    came = f"{measured.sent_per_s:.3g} requests a second came in the steady state"
-    return (f"{came}, not {wanted.rate_per_s:.3g}: measure for longer, until the load has shown all it has",)
+    came = f"{measured.sent_per_s:.3g} requests/s arrived in the steady state"
+    return (f"{came}, not {wanted.rate_per_s:.3g}: measure for longer, until the whole load has been seen",)
 
 
 @dataclass(slots=True)

@@ -230,7 +230,7 @@ def engine_text(
     ]
     for table in tables:
         if table is not None:
-            parts += ["", Text(table.title, style="bold"), rich_table(table, ("Judged by",))]
+            parts += ["", Text(table.title, style="bold"), rich_table(table, ("Compared with",))]
     if profile.notes:
         parts += ["", *(Text(f"- {note}") for note in profile.notes)]
     return Group(*parts)

@@ -74,7 +74,7 @@ def recommend(
         raise BadInputError(f"--context {context:g}: must be a number of tokens, at least 0")
     listed = [*(sources or ()), *([study] if study else ())]
     if not listed:
-        raise BadInputError("give what to choose from: a study of 'wastenot serve bench', or a table of ML.ENERGY")
+        raise BadInputError("give configurations to choose from: a study of 'wastenot serve bench', or a table of ML.ENERGY")
     points = _selected(_points(listed), model, gpu, gpus, task)
     measured = points
     if clocks is not None:
@@ -96,7 +96,7 @@ def recommend(
     elif chosen:
         console().print(_text(found))
     if not chosen:
-        raise InfeasibleError(_nothing_fits(unmet), asked="nothing fits")
+        raise InfeasibleError(_nothing_fits(unmet), asked="no configuration fits")
 
 
 def _points(sources: list[str]) -> list[ServingPoint]:
@@ -116,7 +116,7 @@ def _points(sources: list[str]) -> list[ServingPoint]:
             raise BadInputError(f"{source}: does not exist; give a study of 'wastenot serve bench', or a table of ML.ENERGY")
         found = ServingStore(open_study(source)).points()
         if not found:
-            raise BadInputError(f"{source}: holds no points of servers; measure some with 'wastenot serve bench --study'")
+            raise BadInputError(f"{source}: holds no measured servers; measure some with 'wastenot serve bench --study'")
         points += found
     return points
 
@@ -142,11 +142,13 @@ def _selected(
         if not kept and flag == "--gpus":
             raise BadInputError(f"--gpus {gpus}: the smallest configuration has {min(each.gpus for each in points)}")
         if not kept:
-            raise BadInputError(f"{flag} {asked}: not among {_some(dict.fromkeys(map(name_of, points)))}")
+            raise BadInputError(f"{flag} {asked}: not one of {_some(dict.fromkeys(map(name_of, points)))}")
         points = kept
     tasks = dict.fromkeys(each.task for each in points)
     if len(tasks) > 1:
-        raise BadInputError(f"--task: these are of several loads, whose tokens cost differently; give one of {_some(tasks)}")
+        raise BadInputError(
+            f"--task: these are of several loads, whose tokens cost different amounts; give one of {_some(tasks)}"
+        )
     return points
 
 
@@ -165,7 +167,7 @@ def _forecast(points: list[ServingPoint], clocks: Path, context: float) -> list[
 
     models = dict.fromkeys(each.model for each in points)
     if len(models) > 1:
-        raise BadInputError(f"--clocks: a profile is of one model; choose it with --model from {_some(models)}")
+        raise BadInputError(f"--clocks: a profile is of one model; choose the model with --model from {_some(models)}")
     profile = read_engine(clocks)
     degrees = {engine.gpus: engine for engine in profile.engines}
     found: list[ServingPoint] = []
@@ -181,10 +183,10 @@ def _forecast(points: list[ServingPoint], clocks: Path, context: float) -> list[
         raise (
             beyond[0]
             if beyond
-            else BadInputError(f"{clocks}: is of {known} GPUs; no configuration at automatic clocks has as many")
+            else BadInputError(f"{clocks}: is for {known} GPUs; no configuration at the default clocks has as many")
         )
     if beyond:
-        say(f"{clocks}: {counted(len(beyond), 'configuration')} at automatic clocks only: {beyond[0]}")
+        say(f"{clocks}: {counted(len(beyond), 'configuration')} at the default clocks only: {beyond[0]}")
     return found
 
 
@@ -257,13 +259,13 @@ def _text(found: Recommended) -> RenderableType:
 
     chosen, bounds, prices = found.chosen, found.bounds, found.prices
     scale, name = {
-        "token": (1e3, "mJ a token"),
-        "request": (1.0, "J a request"),
-        "money": (1.0, f"{prices.currency if prices else ''} a million tokens"),
+        "token": (1e3, "mJ per token"),
+        "request": (1.0, "J per request"),
+        "money": (1.0, f"{prices.currency if prices else ''} per million tokens"),
     }[found.unit]
     which = _LATENCIES[found.latency]
     table = plain_table(
-        ("model", "run it on"),
+        ("model", "run on"),
         (name, f"{which} (ms)", "fastest", "its ITL" if which == "ITL" else "its latency", "saved"),
         less_important=("its ITL", "fastest"),
     )
@@ -280,18 +282,18 @@ def _text(found: Recommended) -> RenderableType:
     within = ", ".join(f"{_LATENCIES[key]} within {1e3 * value:g} ms" for key, value in bounds.latencies.items())
     percentile = "median" if bounds.percentile == "p50" else bounds.percentile
     evidence = ", ".join(dict.fromkeys(each.point.evidence for each in chosen))
-    head = f"[bold]Least {escape(name)}[/], {within or 'no bound on latency'} ({percentile}; {evidence})"
-    lines: list[RenderableType] = [head, "", table, "", "saved: against the fastest configuration of the model"]
+    head = f"[bold]Lowest {escape(name)}[/], {within or 'no latency bound'} ({percentile}; {evidence})"
+    lines: list[RenderableType] = [head, "", table, "", "saved: compared with the fastest configuration of the model"]
     if len(chosen) == 1:
         lines += _price(chosen[0], scale, name)
     lines += [
-        f"without other clocks: {escape(configuration_text(each.point))}, {_shown(scale * each.cost)} {escape(name)} "
+        f"at the default clocks: {escape(configuration_text(each.point))}, {_shown(scale * each.cost)} {escape(name)} "
         f"({each.point.evidence})"
         for each in found.without_clocks
     ]
     lines += [escape(note) for note in dict.fromkeys(note for each in chosen for note in each.point.notes)]
     if found.unmet:
-        lines += ["", f"{counted(len(found.unmet), 'model')} cannot keep this:"]
+        lines += ["", f"{counted(len(found.unmet), 'model')} cannot meet the bounds:"]
         lines += [f"  {escape(each.model)}: {escape(each.why)}" for each in found.unmet]
     return Group(*lines)
 
@@ -319,5 +321,5 @@ def _price(found: Recommendation, scale: float, name: str) -> list[RenderableTyp
             f"({escape(configuration_text(found.tighter.point))}, {1e3 * found.tighter.latency_s:.1f} ms)"
         )
     if found.price_per_s > 0.0:
-        lines.append(f"a millisecond more is worth about {scale * found.price_per_s / 1e3:.3g} {escape(name)} here")
+        lines.append(f"each extra millisecond is worth about {scale * found.price_per_s / 1e3:.3g} {escape(name)} here")
     return lines

@@ -158,7 +158,7 @@ def _announcement(bench: ServerBench, why_none: str) -> list[str]:
     before = f", {points - todo:,} of them measured before" if todo < points else ""
     lines = [f"{served.model} at {served.source}, load {served.task}: {counted(points, 'point')}{before}"]
     if todo:
-        lines.append(f"  about {duration(bench.least_s)} or more, as long as answers take")
+        lines.append(f"  about {duration(bench.least_s)} or more, depending on how long answers take")
     if meter is None:
         lines.append(f"  latency only, no energy: {why_none}")
     else:
@@ -194,9 +194,9 @@ def _next(outcome: ServerSweepOutcome, study: str | None) -> list[str]:
 
     stable = [point for point in outcome.points if point.is_stable]
     if not stable:
-        return ["no point is stable: send more requests at once, for longer, or look at the server's own limits"]
+        return ["no point is stable: send more concurrent requests, measure for longer, or check the server's own limits"]
     if study is None:
-        return ["to keep the points and to add to them: --study FILE"]
+        return ["to keep these points and add to them: --study FILE"]
     if all(point.energy_per_token_j is None for point in stable):
         return []
     held = ServingStore(open_study(study)).points(stable_only=True)

@@ -90,7 +90,7 @@ def serve_control(
     urls = [each.url for each in placed]
     source = DirectSource(urls, period) if prometheus is None else PrometheusSource(prometheus, urls, period)
     if rules.dry_run:
-        say("nothing is set without --allow-clock-control; what would be set is shown")
+        say("no clocks are set without --allow-clock-control; what would be set is shown")
     recommender = Recommender(controlled, profile.engines, rules, _also_to(told_to, tell))
 
     def each_tick(now_s: float) -> None:
@@ -115,7 +115,7 @@ def serve_control(
         began = f"{counted(len(placed), 'server')} of {profile.model} on {counted(gpus, 'GPU')}"
         tell(Event("began", began, values={"instances": urls, "dry_run": rules.dry_run}))
         control(controlled, heard, stop=lambda: over_s is not None and time.monotonic() >= over_s, each_tick=each_tick)
-    tell(Event("ended", "the clocks are left to the driver again"))
+    tell(Event("ended", "the clocks are back under the driver's control"))
 
 
 def _read(path: Path, step_tokens: int | None) -> EngineProfile:

@@ -95,7 +95,7 @@ def read_requests(path: Path, lenient: bool) -> Requests:
     if read.left_out:
         say(f"{counted(len(read.left_out), 'line')} left out, first {read.left_out[0]}")
     if read.moved:
-        say(f"{path}: {counted(read.moved, 'request')} moved, in the order of their arrivals")
+        say(f"{path}: {counted(read.moved, 'request')} sorted into the order of arrival")
     return read.requests
 
 
@@ -104,14 +104,14 @@ def _rates(text: str | None, trace: Requests | None) -> tuple[float, ...]:
         return ()
     if text == "own":
         if trace is None or len(trace) < 2 or not trace.arrival_s[-1] > trace.arrival_s[0]:
-            raise BadInputError("--rate own: needs a trace whose requests come one after another: --trace FILE")
+            raise BadInputError("--rate own: needs a trace with at least two arrival times: --trace FILE")
         return (float((len(trace) - 1) / (trace.arrival_s[-1] - trace.arrival_s[0])),)
     try:
         rates = tuple(float(item) for item in text.split(","))
     except ValueError:
         rates = (0.0,)
     if not all(0.0 < each < float("inf") for each in rates):
-        raise BadInputError(f"--rate {text}: write requests a second separated by commas, such as 0.5,1,2")
+        raise BadInputError(f"--rate {text}: write rates in requests/s separated by commas, such as 0.5,1,2")
     return rates
 
 
@@ -146,12 +146,14 @@ def server_gpus(
         except (DeviceError, MissingExtraError) as error:
             return (), str(error)
         if len(names) > 1:
-            raise BadInputError(f"--device: this machine has {len(names)} GPUs; name those that serve: --device {names[0]}")
+            raise BadInputError(
+                f"--device: this machine has {len(names)} GPUs; name those that serve the model: --device {names[0]}"
+            )
     else:
         names = tuple(name.strip() for name in named.split(","))
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
-            raise BadInputError(f"--device {named}: {twice} is named twice, and its energy would count twice")
+            raise BadInputError(f"--device {named}: {twice} is given twice, and its energy would count twice")
     opened = tuple(
         _on_wall_time(name) if name.startswith("sim:") else clock_control.open_device(name, seed=0, workload=None)
         for name in names

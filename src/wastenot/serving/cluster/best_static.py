@@ -83,7 +83,7 @@ def best_static(
         if all(each.placed.count for each in there) and gpus <= cluster.gpus and (best is None or energy_j < best[0]):
             best = energy_j, partition
     if best is None:
-        raise BadInputError("no fixed plan keeps the deadlines on these GPUs; try less load")
+        raise BadInputError("no fixed plan meets the deadlines on these GPUs; reduce the load")
     placed: list[Placed] = []
     pools: list[tuple[int, ...]] = [()] * COUNT
     for pool, classes in enumerate(best[1]):

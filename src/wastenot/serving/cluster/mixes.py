@@ -37,7 +37,7 @@ class Mix:
 
     def __post_init__(self) -> None:
         if not len(self.share) == len(self.prompt_tokens) == len(self.output_tokens) > 0:
-            raise BadInputError("a mix needs at least one kind of requests, each with a prompt, an answer and a share")
+            raise BadInputError("a mix needs at least one kind of request, each with a prompt, an answer and a share")
         if (self.share < 0).any() or not math.isclose(float(self.share.sum()), 1.0, rel_tol=1e-6):
             raise BadInputError(f"the shares of a mix must be at least 0 and sum to 1; these sum to {self.share.sum():g}")
 

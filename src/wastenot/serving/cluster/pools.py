@@ -120,5 +120,5 @@ def planned(
             plan = PoolPlan(layout, most, blend, most * float(full.power_w[-1]))
             takes.append((-most * full.capacity_per_s, plan))
     if not plans and not takes:
-        raise BadInputError("no layout keeps the deadlines at any load; allow more time or a smaller budget of a step")
+        raise BadInputError("no layout meets the deadlines at any load; allow more time or fewer tokens per step")
     return min(plans or takes, key=lambda each: each[0])[1]

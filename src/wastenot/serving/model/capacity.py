@@ -66,8 +66,8 @@ def capacity(
         requests = load(rate)
         if rate < 1e-3 or not len(requests):
             raise BadInputError(
-                f"even at its greatest clock and with next to no load the engine keeps the deadlines of {reached:.1%} of "
-                f"the requests, not of {share:.0%}; allow more time"
+                f"even at its maximum clock and with almost no load the engine meets the deadlines of {reached:.1%} of "
+                f"the requests, not {share:.0%}; allow more time"
             )
         reached = simulate(requests, engine, Fixed(), deadlines=deadlines).attainment(deadlines)
         if reached >= share:

@@ -35,7 +35,7 @@ class Deadlines:
 
     def __post_init__(self) -> None:
         if len(self.ttft_s) != len(self.prompt_below) + 1:
-            raise ValueError("ttft_s: needs one bound more than prompt_below has limits")
+            raise ValueError("ttft_s: needs one more deadline than prompt_below has limits")
         if list(self.prompt_below) != sorted(set(self.prompt_below)):
             raise ValueError("prompt_below: is not ascending")
 

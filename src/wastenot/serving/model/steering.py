@@ -226,16 +226,16 @@ def steer(
         OutsideProfileError: a step that the engine's tables do not cover.
     """
     if load is not None and rate_per_s is not None:
-        raise BadInputError("`load` and `rate_per_s` both say how many requests come; give one of them")
+        raise BadInputError("`load` and `rate_per_s` both set the request rate; give only one of them")
     if load is not None and not 0 < load <= 2:
-        raise BadInputError(f"`load` ({load:g}) must be above 0, and 2 (200 %) at most")
+        raise BadInputError(f"`load` ({load:g}) must be above 0 and at most 2 (200 %)")
     if not len(trace):
         raise BadInputError("the trace holds no requests")
     progress = progress or Silent()
     progress.begin(len(policies) + 1)
     duration_s = _duration_s(trace)
     if step_tokens is None:
-        progress.say("choosing how many tokens a step may have")
+        progress.say("choosing the number of tokens per step")
         first = trace.part(0.0, _TRIED_S) if duration_s > _TRIED_S else trace
         first_s = min(duration_s, _TRIED_S)
         engine = best_step_tokens(
@@ -245,12 +245,12 @@ def steer(
         engine = replace(engine, most_step_tokens=step_tokens)
     reached = None
     if load is not None:
-        progress.say("looking for the highest rate that the greatest clock takes")
+        progress.say("finding the highest rate that the maximum clock sustains")
         reached = capacity(lambda rate: at_rate(trace, rate, duration_s, seed=seed), engine, deadlines, share=share)
         rate_per_s = load * reached.rate_per_s
     requests = trace if rate_per_s is None else at_rate(trace, rate_per_s, duration_s, seed=seed)
     if not len(requests):
-        raise BadInputError("at this rate no request comes while the trace lasts; give a longer trace or a higher rate")
+        raise BadInputError("at this rate no request arrives during the trace; give a longer trace or a higher rate")
     predicted = log_normal_lengths(requests.output_tokens, sigma=length_error, seed=seed)
     runs: list[Steered] = []
     for name in dict.fromkeys(("greatest", *policies)):
@@ -271,7 +271,7 @@ def steer(
 
 
 TITLES: Final[dict[PolicyName, str]] = {
-    "greatest": "greatest clock",
+    "greatest": "maximum clock",
     "fixed": "best fixed clock (hindsight)",
     "throttllem": "throttLL'eM",
     "greenllm": "GreenLLM",

@@ -236,7 +236,7 @@ class ByMetrics:
     def choose(self, view: View) -> Choice:
         """As if the simulated engine were a server whose metrics are read once each period."""
         if view.now_s >= self._due_s:
-            assert view.reading is not None, "a simulated engine says what its metrics are"
+            assert view.reading is not None, "metrics of a simulated engine come from the simulator"
             self._due_s = view.now_s + self.period_s
             if not self.hear(view.now_s, view.reading()) and len(self.recent.readings) >= LEAST_READINGS:
                 self._setting = self.decide()

@@ -81,7 +81,7 @@ class Price:
 
     def choose(self, view: View) -> Choice:
         """The clock that costs least now."""
-        assert self._steering is not None, "a run begins with `begin`"
+        assert self._steering is not None, "call `begin` before a run"
         return self._steering.choose(view)
 
 

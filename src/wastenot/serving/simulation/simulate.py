@@ -177,11 +177,11 @@ def _check(requests: Requests, engine: Engine, first_token_s: FloatArray | None)
         raise BadInputError("`most_running` and `most_step_tokens` of an engine must be at least 1")
     if first_token_s is not None:
         if requests.cached_tokens is not None:
-            raise BadInputError("requests whose prompts were prefilled elsewhere have no use for `cached_tokens`")
+            raise BadInputError("requests whose prompts were prefilled elsewhere do not use `cached_tokens`")
         if (requests.output_tokens < 2).any():
-            raise BadInputError("a request whose only token was made elsewhere has nothing to decode; leave it out")
+            raise BadInputError("a request whose only token was generated elsewhere has nothing to decode; leave it out")
         if not (first_token_s <= requests.arrival_s).all():
-            raise BadInputError("`first_token_s`: a cache cannot come before the first token that was made with it")
+            raise BadInputError("`first_token_s`: a cache cannot arrive before the first token that was generated with it")
 
 
 def _served(run: ClusterRun, requests: Requests) -> Served:

@@ -56,7 +56,7 @@ def summarise_cluster_runs(connection: Connection) -> tuple[ClusterRunSummary, .
             shares = [share for share in record["by_class"] if share is not None]
             numbers = int(record["requests"]), float(record["energy_j"]), float(min(shares)), bool(record["failed"])
         except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"a run that is none ({error!r})") from error
+            raise ValueError(f"not a valid run ({error!r})") from error
         found.append(
             ClusterRunSummary(
                 row.scenario, row.traffic, row.policy, row.seed, *numbers, datetime.fromisoformat(row.recorded_at)

@@ -292,7 +292,7 @@ class ServingStore:
                 same = connection.execute(select(runs).where(runs.c.sha256 == sha256)).first()
                 if same is not None:
                     raise BadInputError(
-                        f"{self.study}: holds this very content already (imported from {same.source} at "
+                        f"{self.study}: already holds this content (imported from {same.source} at "
                         f"{same.started_at}); nothing to do"
                     )
             now = catalog.utc_now()
