@@ -52,9 +52,9 @@ def _rows() -> Sequence[tuple[int, Sequence[Json]]]:
         (4, (
             _stat("Saved by this job", f"wastenot_saved_energy_joules_total{_JOB}", "joule",
                   "An estimate from iterations at the default clocks in between; it may fall."),
-            _stat("Energy of an iteration", f"wastenot_energy_change_ratio{_JOB}", "percentunit",
+            _stat("Energy per iteration", f"wastenot_energy_change_ratio{_JOB}", "percentunit",
                   "Against the default clocks, as measured while the job runs; negative is saved.", decimals=2),
-            _stat("Time of an iteration", f"wastenot_slowdown_ratio{_JOB}", "percentunit",
+            _stat("Time per iteration", f"wastenot_slowdown_ratio{_JOB}", "percentunit",
                   "Against the default clocks, as measured while the job runs; positive is slower.", decimals=2),
             _stat("Rung", f"wastenot_rung{_JOB}", "none",
                   "0 is the plan itself; each step makes the job faster, the last is the default clocks."),
@@ -64,7 +64,7 @@ def _rows() -> Sequence[tuple[int, Sequence[Json]]]:
             _table("The plan", f"wastenot_plan_info{_JOB}"),
         )),
         (9, (
-            _series("Energy saved", "joule", f"Since the plan was put to work: {estimated}.",
+            _series("Energy saved", "joule", f"Since the plan was applied: {estimated}.",
                     _interval("saved_energy", "joules", "_total")),
             _series("Time of an iteration against the default clocks", "percentunit",
                     f"Measured while the job runs: {estimated}; and the slowdown that is kept to.",

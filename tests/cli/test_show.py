@@ -54,9 +54,9 @@ def test_the_default_page_lies_beside_the_file(results, svg_only):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (SWEEP, "names no schema of wastenot"),
-        ("", "names no schema of wastenot"),
-        ('{"schema": "wastenot.monitor/1"}', "holds what is not kept in files (wastenot.monitor)"),
+        (SWEEP, "has no wastenot schema"),
+        ("", "has no wastenot schema"),
+        ('{"schema": "wastenot.monitor/1"}', "holds something that is not kept in files (wastenot.monitor)"),
         (None, "cannot be read: No such file"),
     ],
 )

@@ -135,8 +135,8 @@ def _check(simulated: bool, command: Sequence[str] | None, dry_run: bool) -> Non
         _check_command(command, dry_run, "plan.json -- python train.py")
     elif command:
         raise BadInputError(
-            "`device`: a simulated GPU runs the plan's own workload, and no program: leave out -- COMMAND (and say how many "
-            "--iterations)"
+            "`device`: a simulated GPU runs the plan's own workload, not a program: leave out -- COMMAND "
+            "(and give --iterations)"
         )
 
 
@@ -228,7 +228,7 @@ def _others(*, stop: bool, as_json: bool) -> None:
         print_json("apply", {"schema": "wastenot.apply-statuses/1", "stopped": stop, "sessions": found})
         return
     if not found:
-        say_wastenot("no plan is at work")
+        say_wastenot("no plan is being applied")
     for one in found:
         state = Status.model_validate(one)
         gpus = ", ".join(gpu.device for gpu in state.gpus)

@@ -41,8 +41,8 @@ def list_(as_json: JsonOption = False) -> None:
         Listed("GPU", lambda each: each.model, numeric=False),
         Listed("Core clocks, MHz", lambda each: f"{each.clocks.core_from_mhz:g}–{each.clocks.core_to_mhz:g}"),
         Listed("Limit, W", lambda each: each.power_limits_w[1], lambda watts: f"{watts:g}"),
-        Listed("Mean error on data held out", lambda each: each.provenance["held_out"], numeric=False),
-        Listed("Rests on", lambda each: each.basis, numeric=False),
+        Listed("Mean error on held-out data", lambda each: each.provenance["held_out"], numeric=False),
+        Listed("Based on", lambda each: each.basis, numeric=False),
     )
     console().print(rich_table(listing("Simulated GPUs", presets, columns), ("Core clocks, MHz", "Limit, W", "GPU")))
     typer.echo("Real GPUs of this machine: wastenot doctor")
@@ -160,4 +160,4 @@ def reset(as_json: JsonOption = False) -> None:
     for journal in others:
         say(f"{journal.uuid}: {journal.holder} is dead and left its clocks changed: {journal.remedy}")
     if not there:
-        say("no run of wastenot left clocks changed: there is nothing to reset")
+        say("no run of wastenot left clocks changed; there is nothing to reset")

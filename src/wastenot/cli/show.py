@@ -116,7 +116,7 @@ def _sweep_line(workload: WorkloadSummary, sweep: SweepSummary) -> str:
         "grid": f"grid of {sweep.settings + 1:,} settings with auto",
         "search": f"search among {counted(sweep.settings, 'setting')}",
         "auto": "default clocks only",
-        "refine": "a plan's finalists again",
+        "refine": "a plan's finalists, measured again",
         "natural": "natural clocks, none set",
     }[sweep.kind]
     if sweep.share is not None:
@@ -125,6 +125,6 @@ def _sweep_line(workload: WorkloadSummary, sweep: SweepSummary) -> str:
     if sweep.finished_at is not None:
         end = f"finished {sweep.finished_at:%Y-%m-%d %H:%M} UTC"
     else:
-        end = f"not finished, begun {sweep.started_at:%Y-%m-%d %H:%M} UTC"
+        end = f"not finished, started {sweep.started_at:%Y-%m-%d %H:%M} UTC"
         end += f"; resume it: {sweep.command}" if sweep.command and workload.holder is None else ""
     return f"'{key}': {what}: {how_far}; {end}"

@@ -111,10 +111,12 @@ def tune(
     simulated = all(name.startswith("sim:") for name in names)
     if simulated and (command or workload is None):
         raise BadInputError(
-            "`device`: a simulated GPU runs no program, but a workload: wastenot tune --device sim:h200 --workload gpt3-xl"
+            "`device`: a simulated GPU runs a workload, not a program: wastenot tune --device sim:h200 --workload gpt3-xl"
         )
     if not simulated and workload is not None:
-        raise BadInputError("`workload`: only a simulated GPU runs it by itself; on a real one name a program, after --")
+        raise BadInputError(
+            "`workload`: only a simulated GPU runs a workload by itself; on a real one give a program, after --"
+        )
     if not simulated and not command and not dry_run:
         raise BadInputError("what is to run? wastenot tune -- python train.py (or --dry-run to see what would be tried)")
     gpus = _open(names, dry_run=dry_run, restore=restore_clocks, seed=seed)
@@ -205,7 +207,7 @@ def _show_ladders(gpus: Sequence[Device], ladders: Sequence[Ladder], *, as_json:
 
         print_json("tune", {"schema": "wastenot.tune-settings/1", "devices": names, "settings": values})
         return
-    typer.echo(f"{', '.join(names)}: to choose from, of which a few are tried; nothing is set (--dry-run)")
+    typer.echo(f"{', '.join(names)}: to choose from, of which a few would be tried; nothing is set (--dry-run)")
     for ladder in ladders:
         first, last = ladder.settings[0], ladder.settings[-1]
         typer.echo(f"  {len(ladder.settings)} from {first} to {last}")

@@ -235,7 +235,7 @@ class ClockDriver(ABC):
         if not self._over:
             stopped = ended == "stopped"
             ended = self._give_back(ended)
-            self._tell("stopped" if stopped else "ended", "the clocks are given back")
+            self._tell("stopped" if stopped else "ended", "the clocks are reset")
             self._over = True
         return Summary(
             status=self.status(), ended=ended, exit_code=exit_code, time_line=self._line.moments(), close_up=self._instants()

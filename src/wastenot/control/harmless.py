@@ -26,7 +26,7 @@ class Harmless:
     def __init__(
         self,
         afterwards: Callable[[], object] = lambda: None,
-        consequence: str = "the program goes on without the plan, at the default clocks",
+        consequence: str = "the program continues without the plan, at the default clocks",
     ) -> None:
         self._consequence = consequence
         self.afterwards = afterwards

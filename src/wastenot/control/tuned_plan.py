@@ -35,7 +35,7 @@ def tuned_plan(tuner: Tuner, *, run: ModelRun | None = None) -> Plan:
     """
     if not tuner.measured_default:
         raise BadInputError(
-            "`out`: the job ended before its iterations at the default clocks were measured; no plan is made"
+            "`out`: the job ended before its iterations at the default clocks were measured, so no plan was made"
         )
     winner, search = tuner.search.winner, tuner.search
     time_s, energy_j = tuner.default_iteration

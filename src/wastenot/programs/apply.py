@@ -144,7 +144,7 @@ class Applied:
 
     def _seated(self) -> int:
         if self.pipeline_rank is None:
-            raise BadInputError("the plan at work is for no pipeline; mark its passes by applied.phase()")
+            raise BadInputError("the applied plan is not for a pipeline; mark its passes with applied.phase()")
         return self.pipeline_rank
 
     def _give_back(self) -> None:
@@ -260,7 +260,7 @@ class apply:  # noqa: N801 - reads as a verb, and is one
 
         if not is_pipeline_plan(self._plan):
             if self._given_rank is not None:
-                raise BadInputError(f"`rank` {self._given_rank}: the plan is for no pipeline, and has no ranks")
+                raise BadInputError(f"`rank` {self._given_rank}: the plan is not for a pipeline and has no ranks")
             return None
         from wastenot.pipelines.run.own_rank import pipeline_rank
 
@@ -316,7 +316,7 @@ class apply:  # noqa: N801 - reads as a verb, and is one
         if names is None or len(names) == 1:
             return names
         if local_rank >= len(names):
-            raise BadInputError(f"`device`: local rank {local_rank} has none of the {len(names)} GPUs named")
+            raise BadInputError(f"`device`: local rank {local_rank} has none of the {len(names)} GPUs given")
         return names[local_rank : local_rank + 1]
 
     def _devices(self, ranks: int) -> tuple[str, ...] | None:
@@ -363,4 +363,4 @@ def _wait_for(path: Path) -> Path:
             Line.to(str(path)).close()
             return path
         time.sleep(0.05)
-    raise BadInputError(f"{path}: the first rank of this machine has put no plan to work within {_FIRST_RANK_S:.0f} s")
+    raise BadInputError(f"{path}: the first rank of this machine has not applied a plan within {_FIRST_RANK_S:.0f} s")

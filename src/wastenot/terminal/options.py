@@ -298,7 +298,7 @@ class ClockControlOptions:
         return device
 
 
-_LOCK_HINT = "  locks set before cannot be read: to keep that of nvidia-smi -lgc 0,1500, pass --restore-clocks 0-1500"
+_LOCK_HINT = "  existing locks cannot be read: to keep one set by nvidia-smi -lgc 0,1500, pass --restore-clocks 0-1500"
 
 
 def say_left_changed(name: str) -> None:
@@ -311,7 +311,7 @@ def say_left_changed(name: str) -> None:
 
     if forbidden() is None:
         for left in stale():
-            say(f"{left.uuid}: {left.holder} died controlling its clocks; first they are {left.restore.outcome}")
+            say(f"{left.uuid}: {left.holder} died while controlling its clocks; they are first {left.restore.outcome}")
 
 
 def parse_restore(text: str | None) -> Restore | None:
@@ -417,9 +417,9 @@ def parse_bounds(text: str, flag: str = "--bounds") -> tuple[float, ...]:
         try:
             bound = quantities.slowdown(part)
         except typer.BadParameter as error:
-            raise BadInputError(f"{flag}: {error.message}; write them as in 0,1%,2%") from error
+            raise BadInputError(f"{flag}: {error.message}; write bounds such as 0,1%,2%") from error
         if not -1.0 < bound < float("inf"):
-            raise BadInputError(f"{flag}: '{part.strip()}' is not above -1; write them as in 0,1%,2%")
+            raise BadInputError(f"{flag}: '{part.strip()}' is not above -1; write bounds such as 0,1%,2%")
         bounds.append(bound)
     return tuple(bounds)
 
