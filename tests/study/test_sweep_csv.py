@@ -90,7 +90,7 @@ def test_reads_the_ways_in_which_programs_write(read, change):
     ("header", "said"),
     [
         (HEADER.replace(",time_s", ""), "1: time_s: this column is missing"),
-        (HEADER + ",time_s", "1: time_s: this column is there twice"),
+        (HEADER + ",time_s", "1: time_s: this column appears twice"),
         (HEADER + ",temperature", "1: 'temperature': unknown column; did you mean temperature_c?"),
         (HEADER + ",Pass", "did you mean pass?"),
         (HEADER + ",zzzz", "remove it. Allowed are kernel, count,"),

@@ -135,7 +135,7 @@ def sweep(
         from wastenot.kernels.natural.measure import estimate_natural, natural_sweep
 
         if tasks.state not in ("ssp", "natural"):
-            raise BadInputError("`clocks` natural: kernels run at clocks that nobody chooses; leave out `state`")
+            raise BadInputError("`clocks` natural: kernels run at clocks that are not set; leave out `state`")
         each_s = clocks.seconds_each
         estimate = partial(estimate_natural, target, tasks, kept, seconds_each=each_s, budget_s=budget_s)
         measure = partial(natural_sweep, target, tasks, kept, seconds_each=each_s, **resumed)
@@ -372,8 +372,8 @@ def transfer(
     made = _plan(plan)
     if made.run is None:
         raise BadInputError(
-            f"the plan's workload '{made.workload}' is not known to be of a model, and only models run at other shapes; "
-            "plan a sweep of a model, such as gpt3-xl"
+            f"the plan's workload '{made.workload}' is not known to be a model's, and only models can run at other "
+            "shapes; plan a sweep of a model, such as gpt3-xl"
         )
     shapes = [replace(made.run.shape, batch=size) for size in batch] or [
         replace(made.run.shape, tensor_parallel=degree, sequence_parallel=sequence_parallel and degree > 1)

@@ -77,7 +77,7 @@ class Sampler:
         with self._lock:
             if name not in self._devices:
                 if name.startswith("recorded:"):
-                    raise BadInputError(f"device '{name}': a recording does not run; measure a GPU, or a sim: one")
+                    raise BadInputError(f"device '{name}': a recording cannot run; measure a GPU or a simulated one")
                 self._devices[name] = open_device(name, wall_time=True)
             return self._devices[name]
 

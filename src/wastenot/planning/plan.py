@@ -366,11 +366,11 @@ def read_plan(path: str | os.PathLike[str]) -> Plan:
     Raises:
         BadInputError: it is not; the text gives file, line and field.
     """
-    document = read_document(path, Plan, "make the plan anew with 'wastenot kernel plan'")
+    document = read_document(path, Plan, "make the plan again with 'wastenot kernel plan'")
     plan = document.content
     for field, stated, true in _recomputed(plan):
         if not math.isclose(stated, true, rel_tol=_SAME, abs_tol=_SAME):
-            raise document.error(field, f"is {stated!r} where the other fields give {true!r}: the file was edited")
+            raise document.error(field, f"is {stated!r} but the other fields give {true!r}: the file was edited")
     if plan.digest != plan._digest():
         raise document.error(("digest",), "does not match the content: the file was edited")
     return plan

@@ -109,7 +109,7 @@ def plan(
         objective = Objective(objective, max_slowdown, edp_exponent, confidence, as_measured)
     elif (max_slowdown, edp_exponent, confidence, as_measured) != (None, 1.0, None, False):
         raise BadInputError(
-            "`objective`: says all of it; leave out `max_slowdown`, `edp_exponent`, `confidence` and `as_measured`"
+            "`objective`: sets all of these; leave out `max_slowdown`, `edp_exponent`, `confidence` and `as_measured`"
         )
     if isinstance(source, Planner):
         planner, sweep = source.at(granularity), source.sweep
@@ -317,8 +317,8 @@ class Planner:
             return self.errors_known
         if self.cost_model is None:
             raise BadInputError(
-                "`confidence`: nothing says how noisy these measurements are; measure points several times, or give "
-                "time_se_s and energy_se_j"
+                "`confidence`: these measurements do not say how noisy they are; measure points several "
+                "times, or give time_se_s and energy_se_j"
             )
         return True
 
@@ -506,10 +506,10 @@ def _switching(
     if device is None:
         return switching_of(sweep, seconds, latency)
     if seconds is not None or latency is not None:
-        raise BadInputError("`device`: names whose switching times count; leave out `switch_time_s` and `latency`")
+        raise BadInputError("`device`: selects whose switching times to use; leave out `switch_time_s` and `latency`")
     found = switch_time(device)
     if device.startswith("sim:") and found.basis != "stated":
-        raise BadInputError(f"`device` {device}: no simulated GPU of that name states how long it takes to switch clocks")
+        raise BadInputError(f"`device` {device}: no simulated GPU of that name gives its switching time")
     return found
 
 
@@ -519,8 +519,8 @@ def _check_shared(sweep: Sweep, coverage: Coverage, granularity: Granularity) ->
         return
     chosen = "a search chose the points" if coverage.kind == "search" else "only a plan's finalists were measured"
     raise BadInputError(
-        f"`granularity` {granularity}: in '{sweep.key}' {chosen} of each {sweep.granularity} for itself, so that they share "
-        "few settings; sweep the grid, without `search`, or search for such plans: "
+        f"`granularity` {granularity}: in '{sweep.key}' {chosen} of each {sweep.granularity} separately, so they have few "
+        "settings in common; sweep the grid, without `search`, or search for such plans: "
         f"`search` model, `granularity` {granularity}"
     )
 

@@ -171,7 +171,7 @@ def _named(sweep: Sweep, file: str, state: EnergyState | None, granularity: Gran
         ("granularity", granularity, sweep.granularity, "kernel"),
     ):
         if given not in (None, held) and held != default:
-            raise BadInputError(f"`{argument}` {given}: {file} says {held}; leave it out")
+            raise BadInputError(f"`{argument}` {given}: {file} sets {held}; leave it out")
     run = sweep.run or run_named(sweep.workload)
     return replace(sweep, state=state or sweep.state, granularity=granularity or sweep.granularity, run=run)
 

@@ -85,7 +85,7 @@ def test_the_page_says_what_is_measured_planned_and_forecast(page, overview):
     for words in (
         "simulated", "no clock was set", "Forecast of the energy change, if clocks could be set",
         "Expected from measurements",
-        "What this cannot tell", "Memory clocks: the GPU does not change them by itself", "gpt3-xl on sim:h200",
+        "What this cannot show", "Memory clocks: the GPU does not change them by itself", "gpt3-xl on sim:h200",
     ):  # fmt: skip
         assert words in text
     assert "nan" not in text.lower().replace("finance", "")
@@ -107,7 +107,11 @@ def test_the_headline_is_the_plan_of_one_cap_and_no_number_stands_twice(overview
 def test_without_a_cap_that_helps_nothing_is_promised(overview):
     idle = tuple(replace(p, energy_change=0.0, time_change=0.0, cap_mhz=None) for p in overview.plans)
     effect, _, (one, own, _) = story_of(replace(overview, plans=idle))
-    assert effect.startswith("No cap") and (one.value, one.commands) == ("none helps", ()) and own.value == "saves no more"
+    assert (
+        effect.startswith("No cap")
+        and (one.value, one.commands) == ("none saves energy", ())
+        and own.value == "saves no more"
+    )
 
 
 def test_every_figure_has_a_form_for_narrow_pages(overview):

@@ -157,7 +157,7 @@ def test_what_can_be_applied_is_stated_beside_the_potential(demo_sweep, coarse_s
     (today, _, _) = story.panels
     assert today.value == f"a schedule of {first.switches} switches" and "nvidia-smi -i 0 -lgc 0," in today.lines[-2].text
     assert f"save {percent(-first.energy_change)} of the energy" in story.effect
-    assert kernel_table(made).note is None or "to be expected of that" in kernel_table(made).note
+    assert kernel_table(made).note is None or "the expected part of that" in kernel_table(made).note
 
     quick = plan(coarse_sweep, Objective("waste", 0.02), switch_time_s=1e-9)
     assert plain(applicable_table(quick).rows[0].texts[-1]) == "yes"
@@ -213,8 +213,8 @@ def test_a_plan_that_never_switches_is_not_warned_about(cases):
         (Objective(), "least energy with no slowdown, by the numbers as measured"),
         (Objective("waste", 0.02), "least energy at no more than 2.00 % slowdown, by the numbers as measured"),
         (Objective("waste", 0.02, confidence=0.95), "least energy at no more than 2.00 % slowdown with 95.0 % confidence"),
-        (Objective("edp", edp_exponent=2.0), "least energy × time^2, by the numbers as measured"),
-        (Objective("energy"), "least energy, whatever the time, by the numbers as measured"),
+        (Objective("edp", edp_exponent=2.0), "lowest energy × time^2, by the numbers as measured"),
+        (Objective("energy"), "lowest energy, whatever the time, by the numbers as measured"),
     ],
 )
 def test_goals_in_words(objective, words):

@@ -151,7 +151,7 @@ def test_slowdown_is_to_the_right_and_energy_saved_upward(coarse, noisy):
                 assert not any(part.get("sort") == "descending" or part.get("reverse") for part in parts(specification))
                 if figure.name != "kernels":
                     assert up == {SAVED}
-                    names = {"relaxed-waste": "slowdown allowed, %", "switching": "time that a switch takes"}
+                    names = {"relaxed-waste": "slowdown limit, %", "switching": "switching time"}
                     assert across == {names.get(figure.name, SLOWDOWN)}
 
 

@@ -121,9 +121,9 @@ def latency(
         print_json("latency", as_values(found) | {"files": files})
         return
     console().print(latency_text(found))
-    say(f"{', '.join(files)}: written" + ("" if study is None else f"; {study}: kept, its plans take it from now on"))
+    say(f"{', '.join(files)}: written" + ("" if study is None else f"; {study}: kept, its plans use it from now on"))
     if study is None:
-        say(f"plans take it with: wastenot kernel plan --study FILE --latency {path}")
+        say(f"to use it in plans: wastenot kernel plan --study FILE --latency {path}")
 
 
 def latency_text(found: Latency) -> RenderableType:
@@ -141,8 +141,8 @@ def latency_text(found: Latency) -> RenderableType:
         if table is not None:
             parts += ["", Text(table.title, style="bold"), rich_table(table, ("Longest", "Jitter"))]
     for title, lines in (
-        ("What a switch costs beyond waiting", [cost_line(each) for each in found.costs]),
-        ("Not told apart", list(dict.fromkeys(map(indistinct_line, found.indistinct)))),
+        ("Cost of a switch beyond waiting", [cost_line(each) for each in found.costs]),
+        ("Indistinguishable values", list(dict.fromkeys(map(indistinct_line, found.indistinct)))),
         ("What this does not cover", found.not_covered),
     ):
         if lines:
@@ -160,11 +160,11 @@ def _announcement(ahead: LatencyEstimate, device: Device) -> list[str]:
         for part in ahead.design.parts
     ]
     virtual = is_virtual(device)
-    time = f"about {duration(ahead.device_s)} of {'virtual ' if virtual else ''}device time, if it is as assumed now"
+    time = f"about {duration(ahead.device_s)} of {'virtual ' if virtual else ''}device time, if latencies are as assumed now"
     before = f"; {ahead.found:,} switches were timed before" if ahead.found else ""
     lines = [f"{ahead.device}: switching the {'; the '.join(parts)}: {time}{before}"]
     if virtual:
-        lines.append("  here it takes some seconds: a simulated device's time is virtual")
+        lines.append("  here it takes a few seconds: a simulated device's time is virtual")
     elif ahead.device_s > 600.0:
         lines.append(f"  {_SHORTER}")
     return [*lines, *(f"  not measured: {line}" for line in ahead.design.left_out)]

@@ -197,7 +197,7 @@ def _next_steps(plan: Plan, files: Files) -> list[RenderableType]:
         commands = (apply_command(files),)
         before = "" if files.plan is not None else f", write it to a file with --out {files.plan_text}, then"
     steps: list[RenderableType] = [] if not commands else [Paragraph(Text(f"To apply it{before}:"))]
-    return [*steps, *(Text(f"  {each}", style="green") for each in commands), Text("How, and each kernel: -v")]
+    return [*steps, *(Text(f"  {each}", style="green") for each in commands), Text("How to apply it, and each kernel: -v")]
 
 
 def story_text(story: Story) -> RenderableType:
@@ -217,7 +217,7 @@ def _sentences(story: Story) -> list[RenderableType]:
 
 
 def comparison_text(comparison: Comparison) -> RenderableType:
-    """What granularity, scope and objective are worth (the paper's Table 2)."""
+    """Effect of granularity, scope and objective (the paper's Table 2)."""
     from wastenot.kernels.page.tables import comparison_table
     from wastenot.terminal.tables import Group, headline, rich_table
 
@@ -252,7 +252,7 @@ def _frontier_text(frontier: WholeFrontier) -> RenderableType:
     hull, bounds = listed(frontier.hull, fields), listed(frontier.bounds, (limit, *fields, gap))
     impossible = ", ".join(percent(bound) for bound in frontier.impossible_bounds)
     tail = [
-        f"no plan keeps {impossible}: by the numbers as measured, at most {percent(-frontier.least_slowdown)} faster "
+        f"no plan is within {impossible}: by the numbers as measured, at most {percent(-frontier.least_slowdown)} faster "
         "is possible"
     ]
     return Group(

@@ -250,7 +250,7 @@ def _drift_line(outcome: SweepOutcome) -> str:
             by = change(least, 1) if len(changes) == 1 else f"{change(least, 1)} to {change(most, 1)}"
             parts.append(f"{what} of {counted(len(changes), 'kernel')} by {by}")
     large = max(abs(drift.change) for drift in outcome.drifted) > _LARGE_DRIFT
-    then = "repeat the sweep when the GPU is quiet" if large else "the errors contain it; plans correct for temperature"
+    then = "repeat the sweep when the GPU is quiet" if large else "the errors include it; plans correct for temperature"
     return f"the device drifted: at auto, {' and '.join(parts)} since the first round; {then}"
 
 
@@ -298,7 +298,7 @@ def refine(
     source = open_study(study)
     key = source.read(workload, energies, granularity).key
     target = clock_control.open_device(device, seed=seed, workload=key)
-    kept = f"{into or study}: what was measured is kept, as repeats; the same command measures all of them once more"
+    kept = f"{into or study}: measurements are kept, as repeats; the same command measures all of them once more"
     with kept_if_interrupted(kept), shown_progress(f"refining {key}") as progress:
         refined = measure_again(
             source, target, workload=key, into=into, max_slowdown=max_slowdown, finalists=finalists, around_mhz=around,

@@ -147,7 +147,7 @@ def _files(folder: Path) -> Files:
 def _next(plan: Plan, folder: Path, device: str) -> str:
     if plan.headline.verdict == "missed":
         again = f"wastenot kernel refine --study {folder / 'study.db'} --device {device}"
-        return f"Next      measure the best settings again and plan anew: {again}"
+        return f"Next      measure the best settings again and make a new plan: {again}"
     return f"Page      {(folder / 'report.html').resolve().as_uri()}"
 
 

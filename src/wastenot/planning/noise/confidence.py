@@ -94,8 +94,8 @@ def choose_confidently(
         except InfeasibleError as error:
             unit = "" if whole else f" for '{part[0].name}' by itself"
             raise InfeasibleError(
-                f"no plan{unit} was found that is sure to be that fast, with {100.0 * confidence:g} % confidence; ask for "
-                "less, measure more, or plan by the numbers as measured (`as_measured`)",
+                f"no plan{unit} was found that is that fast with {100.0 * confidence:g} % confidence; "
+                "allow more time, measure more, or plan by the numbers as measured (`as_measured`)",
                 asked=asked_for(objective.max_slowdown),
             ) from error
     options = tuple(option for part in parts for option in part.cheapest.options)
@@ -279,7 +279,7 @@ class ConfidentChoice:
                 break
             along, across = root / length, common / length
         if best is None:
-            raise InfeasibleError("no plan was found that keeps the time budget with that confidence")
+            raise InfeasibleError("no plan was found that stays within the time budget with that confidence")
         return replace(best, lower_bound=min(bound, best.cost))
 
     def _search(self, cost: FloatArray, along: float, across: FloatArray, further_s: float) -> tuple[Cheapest | None, float]:
