@@ -109,7 +109,7 @@ def test_without_a_cap_that_helps_nothing_is_promised(overview):
     effect, _, (one, own, _) = story_of(replace(overview, plans=idle))
     assert (
         effect.startswith("No cap")
-        and (one.value, one.commands) == ("none saves energy", ())
+        and (one.value, one.commands) == ("none helps", ())
         and own.value == "saves no more"
     )
 

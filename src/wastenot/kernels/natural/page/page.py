@@ -38,7 +38,7 @@ def _one_cap(overview: NaturalOverview, plans: list[CapPlan]) -> Panel:
     title = "One cap for everything"
     shown = next((plan for plan in plans if plan.cap_mhz is not None and _saves(plan)), None)
     if shown is None or shown.cap_mhz is None:
-        return Panel(title, "none saves energy", "within the clocks seen.")
+        return Panel(title, "none helps", "within the clocks seen.")
     run = commands(overview.device, Setting(core_mhz=shown.cap_mhz))
     lines = [Line("Expected", f"{_intervals(shown)} (95{SPACE}%)")]
     lines += [

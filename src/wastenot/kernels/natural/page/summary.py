@@ -47,7 +47,10 @@ def plans_table(overview: NaturalOverview) -> Table:
         Listed("95 %", _within, unknown=""),
         Listed("Time", lambda plan: plan.time_change, change),
     )
-    note = "Expected from measurements at natural clocks; no clock was set, and switching between kernels is assumed to be free."
+    note = (
+        "Expected from measurements at natural clocks; no clock was set, and switching between kernels is assumed "
+        "to be free."
+    )
     return listing("Plans of caps within the clocks seen", overview.plans, fields, note)
 
 
