@@ -125,13 +125,13 @@ def test_powers_that_no_card_draws_are_pointed_at_wherever_they_show(wastenot):
 def test_validating_an_imported_study_needs_a_device(study):
     study("kernel", "plan", "--study", "my.db", "--out", "plan.json")
     said = study.refuse("kernel", "validate", "--study", "my.db", "--plan", "plan.json")
-    assert "--device: my.db was taken on 'Test GPU', a name by which no device can be opened; name the device" in said
+    assert "--device: my.db was measured on 'Test GPU', which is not the name of a device; give the device" in said
     said = study.refuse("kernel", "validate", "--study", "my.db", "--plan", "plan.json", "--device", "sim:h200")
     assert "made on 'Test GPU', not on 'sim:h200'" in said and "--device-name 'sim:h200'" in said
     study("study", "import", "sweep.csv", "--study", "nameless.db")
     study("kernel", "plan", "--study", "nameless.db", "--out", "nameless.json")
     said = study.refuse("kernel", "validate", "--study", "nameless.db", "--plan", "nameless.json")
-    assert "nameless.db does not say on which device it was taken; name the device to measure" in said
+    assert "nameless.db does not record on which device it was measured; give the device to measure" in said
     # Whoever knows the device names it.
     known = study(
         "kernel", "validate", "--study", "nameless.db", "--plan", "nameless.json", "--device", "recorded:nameless.db"

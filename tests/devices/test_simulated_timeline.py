@@ -138,5 +138,5 @@ def test_a_recording_has_no_timelines_and_neither_has_wall_time(tmp_path):
     recording = recorded_device(read_sweep(tmp_path / "sweep.csv"), "recorded:x")
     with pytest.raises(BadInputError, match="a recording has no executions"):
         recording.timelines()
-    with pytest.raises(BadInputError, match="virtual time only"):
+    with pytest.raises(BadInputError, match="only simulated in virtual time"):
         open_device("sim:h200", wall_time=True).timelines()

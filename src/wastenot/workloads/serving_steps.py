@@ -138,7 +138,7 @@ def step_parts(
         BadInputError: there is no such model, or it cannot be run so.
     """
     if attention == "unfused":
-        raise BadInputError("`attention` unfused: serving keeps no scores in memory; take flash or cudnn")
+        raise BadInputError("`attention` unfused: serving keeps no scores in memory; use flash or cudnn")
 
     def kernels(batch: int, sequence: int) -> dict[str, KernelSpec]:
         workload = build_workload(

@@ -68,7 +68,7 @@ class Server:
     def close(self) -> None:
         """Hang up on everybody."""
         for connection in tuple(self._connections):
-            connection.close("wastenotd stops")
+            connection.close("wastenotd is stopping")
         self._selector.close()
         self._listening.close()
 
@@ -129,11 +129,11 @@ class Server:
             message = decode(line)
             if message["wastenot"] != VERSION:
                 raise RefusedError(
-                    "version", f"wastenotd speaks version {VERSION}, this client another; install the same wastenot"
+                    "version", f"wastenotd speaks version {VERSION}, this client another version; install the same wastenot"
                 )
             return {"ok": self._serve(connection, message)}, True
         except MessageError as error:
-            refusal = RefusedError("message", f"no request: {error}")
+            refusal = RefusedError("message", f"not a request: {error}")
         except RefusedError as error:
             refusal = error
         except Exception as error:  # a mistake in this program is no reason to let go of the other connections
@@ -156,7 +156,7 @@ class Server:
             return {"held": leases.holds_any(connection)}
         uuid = message.get("gpu")
         if not isinstance(uuid, str) or uuid not in leases.gpus:
-            raise RefusedError("message", "gpu: no UUID of a GPU of this machine")
+            raise RefusedError("message", "gpu: not the UUID of a GPU of this machine")
         if asked == "acquire":
             claim = message.get("claim", False)
             if not isinstance(claim, bool):
@@ -243,7 +243,7 @@ class Connection:
             else:
                 received = self.socket.recv(LONGEST_LINE)  # descriptors that come along are closed by the kernel
                 if not received:
-                    self.close("hung up")
+                    self.close("disconnected")
                     return
                 if not self._in:
                     self._since_s = self._server.now_s()
@@ -293,7 +293,7 @@ class Connection:
         if self._server.leases.holds_any(self):
             return self._heard_s + self._server.leases.policy.heartbeat_s, None
         if self._in:
-            return self._since_s + _HELLO_S, "half a line"
+            return self._since_s + _HELLO_S, "incomplete line"
         return self._heard_s + _IDLE_S, "idle"
 
     def _go_on(self) -> None:
@@ -328,7 +328,7 @@ class Connection:
         sent = self.socket.send(self._out)
         self._out = self._out[sent:]
         if not self._out and self._last_words:
-            self.close("made no sense")
+            self.close("sent an invalid request")
 
     def _watch(self) -> None:
         events = selectors.EVENT_WRITE if self._out else 0 if self._wait_until_s else selectors.EVENT_READ
