@@ -1,4 +1,4 @@
-"""``wastenot demo``: the whole way from a sweep to a job under a plan on a simulated GPU, for a first look."""
+"""``wastenot demo``: the whole loop from a sweep to a job under a plan on a simulated GPU, for a first look."""
 
 from __future__ import annotations
 

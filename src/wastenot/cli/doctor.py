@@ -105,7 +105,7 @@ def _document(
 
 
 def _print_lines(lines: Iterator[tuple[str, str]]) -> None:
-    """Lines of a label and a text, which goes on below itself where it is longer than a terminal is wide."""
+    """Lines of a label and a text, which continues below itself where it is longer than a terminal is wide."""
     for label, text in lines:
         if not text or len(text) <= _COLUMNS - _LABEL:  # as it is: columns of a table stay where they are
             typer.echo(f"{label:<{_LABEL}}{text}".rstrip())

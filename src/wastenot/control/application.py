@@ -1,4 +1,4 @@
-"""What it takes to put a plan to work on GPUs of this machine: the plan, the cards, their leases, a session."""
+"""What it takes to apply a plan to GPUs of this machine: the plan, the cards, their leases, a session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Puts a plan to work on a running job: carries out its schedule, keeps the slowdown, proves the saving.
+"""Applies a plan to a running job: carries out its schedule, stays within the slowdown limit, proves the saving.
 
 A job begins at the default clocks, until its iterations are steady and known to be the plan's. Then stretches at the plan's
 clocks alternate with blocks at the default clocks (:mod:`wastenot.control.blocks`).

@@ -1,4 +1,4 @@
-"""What of ours fails in someone's program is told once; then nothing more is tried there, and the program goes on.
+"""What of ours fails in someone's program is told once; then nothing more is tried there, and the program continues.
 
 Loaded into other people's programs, so it imports nothing but the standard library.
 """

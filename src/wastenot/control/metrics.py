@@ -1,4 +1,4 @@
-"""What Prometheus reads of a plan at work: every value is taken from the status when it is asked for, none is kept here.
+"""What Prometheus reads of an applied plan: every value is taken from the status when it is asked for, none is kept here.
 
 An estimate may fall, so what was saved is a gauge, although its name ends in ``_total``: take differences of it (``delta``),
 not ``rate`` or ``increase``, which would take a fall for a restart. Its interval, and that of the slowdown, are series of

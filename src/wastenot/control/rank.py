@@ -29,7 +29,7 @@ class Rank:
         torch: PyTorch, where the program uses it.
 
     Attributes:
-        harmless: what the program calls it through: what fails hangs up, and the program goes on.
+        harmless: what the program calls it through: what fails hangs up, and the program continues.
     """
 
     def __init__(self, path: str, torch: Any = None) -> None:
@@ -78,7 +78,7 @@ class Rank:
         self._record(name)
 
     def note(self, name: str) -> None:
-        """Mark a place that hooks do not know of, such as the end of an epoch; those at work go on."""
+        """Mark a place that hooks do not know of, such as the end of an epoch; those being applied continue."""
         self._record(name)
 
     def instruct(self, marker: str, pipeline_rank: int) -> None:

@@ -1,4 +1,4 @@
-"""``wastenot job list`` and ``wastenot job show``: training jobs that come back, as a study knows them."""
+"""``wastenot job list`` and ``wastenot job show``: recurring training jobs, as a study knows them."""
 
 from __future__ import annotations
 

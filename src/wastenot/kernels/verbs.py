@@ -295,7 +295,7 @@ def refine(
 
     Raises:
         BadInputError: an argument makes no sense, or there is no such workload.
-        InfeasibleError: no plan keeps the slowdown.
+        InfeasibleError: no plan is within the slowdown limit.
         DeviceError: the device does not measure.
         StudyError: a study cannot be read or written; what was measured before is kept.
     """
@@ -496,7 +496,7 @@ def measure_latency(
         device: or its name, such as ``sim:h200`` or ``nvidia:0``.
         kinds: only these of ``core``, ``memory`` and ``power_limit``; by default all that the device can change.
         core_mhz: core clocks to switch between; by default five from the lowest to the highest.
-        relative_error: standard error at which a latency is known well enough.
+        relative_error: standard error at which a latency counts as known.
         time_limit_s: device time after which it ends with the errors that it has then.
         study: that keeps the result, for its plans; created if missing.
         seed: of the order of switches.

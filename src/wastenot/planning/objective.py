@@ -259,11 +259,11 @@ class Objective:
             raise BadInputError(f"scope {scope!r}{of}: choose one of {', '.join(self.rules.scopes)}")
 
     def least(self, plans: Plans[Found]) -> Found:
-        """The best of some plans; raises :class:`InfeasibleError` where none keeps the slowdown."""
+        """The best of some plans; raises :class:`InfeasibleError` where none is within the slowdown limit."""
         return self.rules.least(self, plans)
 
     def refuses(self, time_change: float, energy_change: float) -> bool:
-        """Whether the default clocks, which keep the slowdown anyway, do better than a plan of such changes."""
+        """Whether the default clocks, which are within the slowdown limit anyway, do better than a plan of such changes."""
         keeps = self.rules.limit == "needed" and self.max_slowdown is not None and self.max_slowdown >= 0.0
         return keeps and self.rules.change(self, time_change, energy_change) > 0.0
 
@@ -287,7 +287,7 @@ def search(plans: Plans[Found], change: Callable[[float, float], float], max_slo
         max_slowdown: that is allowed.
 
     Raises:
-        InfeasibleError: none keeps the slowdown.
+        InfeasibleError: none is within the slowdown limit.
     """
     best, least = max_slowdown, change(*plans.changes(plans.least_energy(max_slowdown)))
     fastest, _ = plans.changes(plans.least_time())

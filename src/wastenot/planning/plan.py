@@ -277,7 +277,7 @@ class Plan(Part):
 
     @property
     def today(self) -> Today:
-        """What of the plan can be applied today, with switches as slow as they are."""
+        """What of the plan can be applied today, at today's switching speed."""
         return today_of(self)
 
     @property

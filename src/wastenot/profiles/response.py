@@ -1,4 +1,4 @@
-"""A sensor's response fitted to the very runs that are profiled, where it is not known well enough beforehand.
+"""A sensor's response fitted to the very runs that are profiled, where it is not known precisely enough beforehand.
 
 The delay of an H200's power reading is 0 to 23 ms and changes from minute to minute: it drifts by about 0.2 ms per
 second and jumps back by 20 ms. It cannot be looked up, and an error shifts the whole profile. But the runs show it: with

@@ -376,7 +376,7 @@ class Session:
         return Burst((*self._before, (self._kernel, executions)))
 
     def _new_burst_runs(self, units: int) -> BurstRuns:
-        """Register a burst of so many units, without any runs yet."""
+        """Register a burst of a number of units, without any runs yet."""
         self._collected.append(BurstRuns(self._burst(units * self._group)))
         return self._collected[-1]
 

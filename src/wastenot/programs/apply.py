@@ -1,4 +1,4 @@
-"""``with wn.apply("plan.json") as applied:`` — a plan at work in a program of one's own.
+"""``with wn.apply("plan.json") as applied:`` — a plan applied in a program of one's own.
 
     with wn.apply("plan.json") as applied:          with wn.apply("plan.json") as applied:
         for batch in batches:                           for batch in batches:
@@ -12,7 +12,7 @@
         applied.instruction("forward", micro_batch)
         applied.instruction("backward", micro_batch)
 
-Once it has begun, no fault of ours ends the program: it is told once, the clocks are given back, and all goes on.
+Once it has begun, no fault of ours ends the program: it is told once, the clocks are given back, and the program continues.
 Where ``wastenot apply`` has started the program, its session controls the clocks, and this one only reports to it. Of
 several ranks on a machine (torchrun) the first controls the clocks of all, and the others report to it; each rank of a
 pipeline, whose clocks are its own, controls those of its GPU.
@@ -48,7 +48,7 @@ _FIRST_RANK_S = 60.0  # for which the other ranks wait until the first listens
 
 
 class Applied:
-    """A plan at work; made by :func:`apply`.
+    """A plan being applied; made by :func:`apply`.
 
     Attributes:
         summary: what became of it, once the context was left; ``None`` before. In a program that only reports to whoever
@@ -182,7 +182,7 @@ class _Phase:
 
 
 class apply:  # noqa: N801 - reads as a verb, and is one
-    """Put a plan to work while the context is open.
+    """Apply a plan while the context is open.
 
         >>> import wastenot as wn
         >>> with wn.apply("plan.json", device="nvidia:0") as applied:   # doctest: +SKIP

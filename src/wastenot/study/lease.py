@@ -105,7 +105,7 @@ def take(connection: Connection, workload_id: int, label: str, what: str) -> Lea
         what: is measuring.
 
     Raises:
-        StudyError: another process holds it; says which, and how to go on.
+        StudyError: another process holds it; says which, and how to continue.
     """
     table = schema.leases
     now = moment(connection)

@@ -141,7 +141,7 @@ class Span:
         return cls(seconds, seconds, seconds)
 
     def plus(self, other: Span, times: float = 1.0) -> Span:
-        """Followed by another one so many times."""
+        """Followed by another one a number of times."""
         return Span(
             self.expected_s + times * other.expected_s,
             self.least_s + times * other.least_s,

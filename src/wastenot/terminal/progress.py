@@ -131,7 +131,7 @@ class Bar:
 
 
 def bar_line(width: int, title: str, done: int, steps: int, elapsed_s: float, left_s: float | None, what: str) -> Text:
-    """A line of progress that fits into so many columns; the count and the time left are never cut."""
+    """A line of progress that fits into a number of columns; the count and the time left are never cut."""
     from rich.text import Text
 
     count = f"{done:,}/{steps:,}"

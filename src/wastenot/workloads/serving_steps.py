@@ -60,7 +60,7 @@ class StepShapes:
 
     @classmethod
     def up_to(cls, tokens: int = 16_384, batch: int = 256, context: int = 16_384) -> StepShapes:
-        """Shapes for steps of so many tokens, or of so many sequences with so many tokens each in the cache.
+        """Shapes for steps of a number of tokens, or of a number of sequences with a number of tokens each in the cache.
 
         Raises:
             BadInputError: one is below 1, or the batch above the tokens of a step.

@@ -1,4 +1,4 @@
-"""A plan at work in one line: ``saved 8.1 ± 0.5 %, time +0.1 ± 0.2 %, 3.2 kWh since 09:14``."""
+"""An applied plan in one line: ``saved 8.1 ± 0.5 %, time +0.1 ± 0.2 %, 3.2 kWh since 09:14``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wastenot.pages.formatting import duration, percent
 
 
 def live_text(status: Status) -> str:
-    """What a plan at work has come to by now."""
+    """What an applied plan has achieved by now."""
     parts = [_effect(status)]
     saved = status.proof.saved_j
     amount = "" if saved is None or status.dry_run else f"{saved_text(saved.value)} saved "

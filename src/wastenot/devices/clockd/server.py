@@ -124,7 +124,7 @@ class Server:
         self.leases.hung_up(connection, why)
 
     def answer(self, connection: Connection, line: bytes) -> tuple[dict[str, Any], bool]:
-        """The reply to a line, and whether the connection goes on."""
+        """The reply to a line, and whether the connection stays open."""
         try:
             message = decode(line)
             if message["wastenot"] != VERSION:

@@ -1,4 +1,4 @@
-"""A job that comes back, in a Hugging Face ``Trainer``.
+"""A recurring job, in a Hugging Face ``Trainer``.
 
 Trainer(..., callbacks=[ReportEpochs(run, "eval_accuracy")])    # within: with wn.job(...) as run
 """
@@ -18,7 +18,7 @@ from wastenot.jobs.run.training_run import TrainingRun
 class ReportEpochs(TrainerCallback):  # type: ignore[misc,unused-ignore]
     """Reports each evaluation of a training run to the job that it belongs to, and ends training once the job says so.
 
-    What fails of that is told, and training goes on.
+    What fails of that is told, and training continues.
 
     Args:
         run: as ``with wn.job(...) as run`` gave it; its batch size and learning rate belong into ``TrainingArguments``.

@@ -1,4 +1,4 @@
-"""``wastenot job replay``: what policies make of training jobs that come back, simulated on traces of them."""
+"""``wastenot job replay``: what policies make of recurring training jobs, simulated on traces of them."""
 
 from __future__ import annotations
 

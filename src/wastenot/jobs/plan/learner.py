@@ -102,7 +102,7 @@ class Learner:
         self._pending[run.number] = self._place[run.batch_size]
 
     def goes_on(self, run: JobRun) -> Verdict:
-        """Whether a run in flight goes on after an epoch that did not reach the target."""
+        """Whether a run in flight continues after an epoch that did not reach the target."""
         bound = self._stop_after.get(run.number)
         if bound is None:
             if run.epochs < self._at_least(self._place[run.batch_size]):

@@ -140,7 +140,7 @@ class JobOverview:
 
 
 def job_overview(study: str | os.PathLike[str] | Study, name: str, *, device: str | None = None) -> JobOverview:
-    """What a study knows of a training job that comes back.
+    """What a study knows of a recurring training job.
 
         >>> overview = job_overview("jobs.db", "bert-nightly")  # doctest: +SKIP
         >>> overview.frontier().least_energy(within_s=7200.0).choices  # doctest: +SKIP

@@ -41,7 +41,7 @@ _SCALINGS = ("square root", "linear", "none")
 
 
 class job:  # noqa: N801 - reads as a verb, as apply does
-    """Run a training job that comes back, with a batch size learned from its runs so far.
+    """Run a recurring training job, with a batch size learned from its runs so far.
 
         >>> import wastenot as wn
         >>> with wn.job("bert-nightly", study="jobs.db", batch_sizes=[32, 64, 128], default=64) as run:  # doctest: +SKIP

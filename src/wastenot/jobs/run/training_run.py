@@ -1,4 +1,4 @@
-"""A run of a job, as the program sees it that trains: what it trains with, and whether it goes on."""
+"""A run of a job, as the program sees it that trains: what it trains with, and whether it continues."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class TrainingRun:
             metric: after it, which the target is of; may be left out where the job has none.
 
         Returns:
-            Whether to go on: not once the target is reached, or the run is given up.
+            Whether to continue: not once the target is reached, or the run is given up.
 
         Raises:
             BadInputError: the job has a target, and no metric is given.

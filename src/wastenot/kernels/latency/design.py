@@ -67,7 +67,7 @@ class Design:
 
     Attributes:
         parts: by kind.
-        error: relative standard error of a target's latency at which it is known well enough.
+        error: relative standard error of a target's latency at which it counts as known.
         most_s: device time after which no more is begun.
         left_out: kinds that were asked for or could be expected, and why they are not measured.
     """

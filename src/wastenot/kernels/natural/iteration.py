@@ -266,7 +266,7 @@ def held_power_w(kernels: Sequence[Kernel], curves: Sequence[KernelCurve]) -> fl
 
 
 def clock_costs(kernels: Sequence[Kernel], curves: Sequence[KernelCurve], core_mhz: FloatArray) -> ClockCosts:
-    """Time and power of kernels at given clocks; beyond the range seen, as each curve goes on at its end.
+    """Time and power of kernels at given clocks; beyond the range seen, extrapolated from the end of each curve.
 
     Args:
         kernels: of an iteration, in order of execution.

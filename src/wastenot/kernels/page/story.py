@@ -1,4 +1,4 @@
-"""What a plan says in ten seconds: what can be had today and how, what the plan would do, and what the rest needs."""
+"""What a plan says in ten seconds: what can be had today, what the plan would do, and what faster switching would add."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Curves of a plan: energy saved against the slowdown allowed, and what saving is left at each switching time.
 
-The first is a staircase, since there are only so many settings. Between two slowdowns at which plans were computed, at least
-the saving of the lower one is possible. For few units, such as the passes, so many plans are computed that every step wider
-than ``STEP`` is where it belongs. The second says what users can have, and what vendors could give.
+The first is a staircase, since the number of settings is finite. Between two slowdowns at which plans were computed, at
+least the saving of the lower one is possible. For few units, such as the passes, enough plans are computed that every
+step wider than ``STEP`` is where it belongs. The second says what users can have, and what vendors could give.
 """
 
 from __future__ import annotations

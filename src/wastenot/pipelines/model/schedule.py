@@ -169,7 +169,7 @@ def _waited_for(place: dict[tuple[str, int, int], int], each: Instruction, stage
 def _refuse_deadlock(
     every: Sequence[Instruction], rank: list[int], waits: list[list[int]], starts: list[int], ends: list[int], where: str
 ) -> None:
-    """Run the ranks until none can go on."""
+    """Run the ranks until none can continue."""
     done, at = bytearray(len(every)), list(starts)
     held_up: dict[int, list[int]] = {}  # ranks by the instruction that they wait for
     ready = list(range(len(starts)))

@@ -1,4 +1,4 @@
-"""The schedule as a time line, before and after: one row a rank, one box an instruction, coloured by its core clock."""
+"""The schedule as a time line, before and after: one row per rank, one box per instruction, coloured by its core clock."""
 
 from __future__ import annotations
 

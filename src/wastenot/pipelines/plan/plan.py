@@ -53,7 +53,7 @@ class Way(Part):
     """A way that the plan uses to run an instruction of a stage.
 
     Attributes:
-        clocks: one setting for the whole instruction, or several, each for so many ``kernels`` of it, in order.
+        clocks: one setting for the whole instruction, or several, each for a number of ``kernels`` of it, in order.
         time_s: on one GPU, for one micro-batch.
         energy_j: likewise.
     """

@@ -108,7 +108,7 @@ class PipelineGoal:
 def plan_pipeline(profile: PipelineProfile, schedule: PipelineSchedule, goal: PipelineGoal | None = None) -> PlannedPipeline:
     """The plan of least energy of a pipeline.
 
-    Where the profile says how far it can be off, the plan keeps the slowdown with a confidence.
+    Where the profile says how far it can be off, the plan stays within the slowdown limit with a confidence.
 
     Args:
         profile: what each instruction can take; what the schedule runs and it lacks is derived, and noted in the plan.

@@ -421,7 +421,7 @@ def _with_reserve(
 ) -> PipelineProfile:
     """The profile whose ways take longer, all but the fastest of each instruction; waiting is what they cost.
 
-    They do by a fraction of their time, and by no more than so many seconds; and by what they are charged beyond that.
+    They do by a fraction of their time, and by no more than a number of seconds; and by what they are charged beyond that.
     """
 
     def padded(key: tuple[int, str], frontier: Frontier) -> Frontier:

@@ -76,7 +76,7 @@ class StragglerSource:
         return None
 
     def ended(self, iteration: int, factor: float, throttled: str | None = None) -> None:
-        """Report an iteration that took so many times as long as its rung is planned to."""
+        """Report an iteration that took ``times`` as long as its rung is planned to."""
         line = self._line
         if line is not None:
             with suppress(OSError):  # the thread notices, too

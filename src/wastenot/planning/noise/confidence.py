@@ -75,7 +75,7 @@ def choose_confidently(
         posteriors: of true times and energies.
         objective: with a slowdown.
         confidence: above 0.5 and below 1.
-        scope: ``local``: each unit keeps the slowdown with that confidence by itself.
+        scope: ``local``: each unit stays within the slowdown limit with that confidence by itself.
         optimism_s: by how much the time of the best plan is expected too low, of all units (``None``) or of one.
 
     Returns:
@@ -83,7 +83,7 @@ def choose_confidently(
         slowdown, which is the one allowed or less.
 
     Raises:
-        InfeasibleError: nothing was found that keeps the slowdown with the confidence.
+        InfeasibleError: nothing was found that stays within the slowdown limit with the confidence.
     """
     assert objective.max_slowdown is not None
     parts = []

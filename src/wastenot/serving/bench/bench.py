@@ -114,8 +114,8 @@ def serve_bench(
 ) -> ServerSweepOutcome:
     """Measure a running LLM server at one batch size after another: energy per token, and latencies.
 
-    Keeps so many requests running, or lets them arrive at a rate, and measures the steady state of each. What the study has
-    already is not measured again; see docs/serving-bench.md.
+    Keeps a number of requests running, or lets them arrive at a rate, and measures the steady state of each. What the
+    study has already is not measured again; see docs/serving-bench.md.
 
     Args:
         url: of a server with OpenAI's interface, such as ``http://localhost:8000``.

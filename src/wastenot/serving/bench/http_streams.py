@@ -260,7 +260,7 @@ _BESIDE = 256  # files of the program itself
 
 @contextmanager
 def open_files(connections: int | None) -> Iterator[None]:
-    """Let this process open so many connections inside the context, within what the system allows it.
+    """Let this process open a number of connections inside the context, within what the system allows it.
 
     Args:
         connections: at once; ``None`` for as many as there may come to be.

@@ -50,7 +50,7 @@ class Prompts:
         self._pool = [_WORDS[index] for index in self._rng.integers(0, len(_WORDS), _POOL)]
 
     def of_words(self, words: int) -> str:
-        """A text of so many words."""
+        """A text of a number of words."""
         start = int(self._rng.integers(0, _POOL))
         turned = self._pool[start : start + words]
         while len(turned) < words:
@@ -60,7 +60,7 @@ class Prompts:
         return " ".join([*first, *turned[len(first) :]])
 
     def of_length(self, tokens: int) -> str:
-        """A text of about so many tokens."""
+        """A text of about a number of tokens."""
         return self.of_words(max(round((tokens - self.tokens_beside) / self.tokens_per_word), 1))
 
 
@@ -210,7 +210,7 @@ class LoadPlan:
     Attributes:
         name: that a study keeps it under.
         closed: requests for a closed loop.
-        opened: requests with arrivals at so many a second for an open one; with those they have, where that is ``None``.
+        opened: requests with arrivals at a rate for an open one; with those they have, where that is ``None``.
         api: that its requests need; ``None`` for either.
     """
 

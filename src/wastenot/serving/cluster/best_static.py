@@ -103,7 +103,7 @@ def _some_of(parts: Callable[[], Iterable[Requests]]) -> tuple[Requests, bool]:
 
 
 def _stretches(part: Requests, every: int) -> Requests:
-    """One of so many stretches, one after the other."""
+    """One of a number of stretches, one after the other."""
     stretch = (part.arrival_s / STRETCH_S).astype(np.intp)
     chosen = stretch % every == every // 2
     some, stretch = part.only(chosen), stretch[chosen]

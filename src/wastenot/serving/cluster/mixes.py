@@ -73,7 +73,7 @@ class Mix:
 
 
 def mix_of(requests: Requests, kinds: int = 128) -> Mix:
-    """Some of the requests, each as likely as another: every so many by the length of their prompts.
+    """Some of the requests, each as likely as another: evenly spaced by the length of their prompts.
 
     Raises:
         BadInputError: there are no requests.
@@ -87,7 +87,7 @@ def mix_of(requests: Requests, kinds: int = 128) -> Mix:
 
 
 def evenly(count: int, kinds: int) -> IndexArray:
-    """The middles of so many equal parts of a row of things."""
+    """The middles of a number of equal parts of a row of things."""
     kinds = min(kinds, count)
     return ((np.arange(kinds) + 0.5) * count / kinds).astype(np.intp)
 

@@ -256,7 +256,7 @@ def _alone(scenario: Scenario, runs: Sequence[Run]) -> Iterator[tuple[Run, str]]
 
 
 def over_processes(processes: int) -> Share:
-    """Runs shared over so many processes of this machine."""
+    """Runs shared over several processes of this machine."""
 
     def share(scenario: Scenario, runs: Sequence[Run]) -> Iterator[tuple[Run, str]]:
         if min(processes, len(runs)) <= 1:

@@ -59,7 +59,7 @@ class ChangesPart(Part):
     host_power_w: NotNegative = 0.0
 
     def times(self, layouts: int) -> ChangeTimes:
-        """For so many layouts."""
+        """For a number of layouts."""
         start = self.start_s if isinstance(self.start_s, tuple) else (self.start_s,) * layouts
         others = {name: getattr(self, name) for name in type(self).model_fields if name != "start_s"}
         return ChangeTimes(start, **others)
@@ -135,7 +135,7 @@ class TracePart(_Traffic):
     """A file of requests, as it is or at another rate.
 
     Policies know its first ``history_s``, by default a sixth of it, and are judged on the rest. With ``prefix_blocks``, what
-    prompts share with earlier ones is in a cache of so many blocks; see :func:`~wastenot.serving.model.traces.read_trace`.
+    prompts share with earlier ones is in a cache of this many blocks; see :func:`~wastenot.serving.model.traces.read_trace`.
     """
 
     kind: Literal["trace"]
@@ -344,7 +344,7 @@ def read_scenario(path: str | os.PathLike[str], policies: Sequence[str] | None =
         policies: names that are known; any by default.
 
     Raises:
-        BadInputError: a file cannot be read or is wrong; names file and key, and says how to mend it.
+        BadInputError: a file cannot be read or is wrong; names file and key, and says how to fix it.
     """
     try:
         content = Path(path).read_bytes()

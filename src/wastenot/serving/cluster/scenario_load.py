@@ -81,7 +81,7 @@ class LoadParts:
         known: beforehand.
         predictor: of answers' lengths; ``None`` where they are known.
         failures: of hosts.
-        draw: the requests in parts of so many seconds, arrivals counted from the beginning of the load; as often as wanted,
+        draw: the requests, in parts of a length in seconds, arrivals counted from the start of the load; as often as wanted,
             and always the same ones.
         where: traffic and file, for errors.
         begin_s: of what is served, since its trace or curve began.

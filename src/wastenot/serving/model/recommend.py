@@ -1,7 +1,7 @@
 """Which configuration of a server to run: the least energy within deadlines, asked of the frontier of what was measured.
 
-A configuration is a model on so many GPUs with so many requests in the batch, at a setting. The time of its point on the
-frontier is the latency that is bounded, its energy that of a token or of a request, or what a token costs.
+A configuration is a model on a number of GPUs with a number of requests in the batch, at a setting. The time of its
+point on the frontier is the latency that is bounded, its energy that of a token or of a request, or what a token costs.
 """
 
 from __future__ import annotations

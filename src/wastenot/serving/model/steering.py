@@ -169,8 +169,8 @@ class Steering:
         requests: the load.
         duration_s: of the load.
         share: of the requests that are to keep all deadlines.
-        capacity: of the greatest clock on this load; ``None`` where it was not asked for.
-        runs: each policy's; the first is the greatest clock's.
+        capacity: of the maximum clock on this load; ``None`` where it was not asked for.
+        runs: each policy's; the first is the maximum clock's.
     """
 
     engine: Engine
@@ -187,7 +187,7 @@ class Steering:
         return len(self.requests) / self.duration_s
 
     def saved(self, run: Steered) -> float:
-        """Share of the greatest clock's energy that a policy saved; worth something only where it attains as much."""
+        """Share of the maximum clock's energy that a policy saved; worth something only where it attains as much."""
         return 1.0 - run.result.energy_j / self.runs[0].result.energy_j
 
 
@@ -210,10 +210,10 @@ def steer(
     Args:
         engine: whose clock is steered.
         trace: of requests.
-        load: bring the trace to this share of the greatest clock's capacity.
+        load: bring the trace to this share of the maximum clock's capacity.
         rate_per_s: or to this rate; by neither, it is taken as it is.
-        step_tokens: most new tokens of a step; by default the budget with which the greatest clock can take most.
-        policies: to run; the greatest clock always is.
+        step_tokens: most new tokens of a step; by default the budget with which the maximum clock can take most.
+        policies: to run; the maximum clock always is.
         deadlines: to be kept.
         share: of the requests that are to keep them all.
         length_error: standard deviation of the logarithm of predicted over true lengths; 0 for true ones.
@@ -222,7 +222,7 @@ def steer(
 
     Raises:
         BadInputError: options that contradict each other, requests that do not fit the engine, or deadlines that even the
-            greatest clock keeps at no rate, where one is to be found.
+            maximum clock keeps at no rate, where one is to be found.
         OutsideProfileError: a step that the engine's tables do not cover.
     """
     if load is not None and rate_per_s is not None:

@@ -218,7 +218,7 @@ def _blocks(fields: Mapping[str, object]) -> list[int] | str:
 
 
 def _cached(prompt_tokens: IndexArray, blocks: Sequence[Sequence[int]], room: int) -> IndexArray:
-    """Tokens of each prompt that are in a cache of so many blocks; at least one token of each is not; shape (requests,)."""
+    """Tokens of each prompt that are in a cache of ``blocks`` blocks; at least one of each is not; shape (requests,)."""
     cache: OrderedDict[int, None] = OrderedDict()
     found = np.zeros(len(prompt_tokens), dtype=np.intp)
     for place, named in enumerate(blocks):

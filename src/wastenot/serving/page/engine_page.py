@@ -143,7 +143,7 @@ def _prefill_figure(points: Sequence[PrefillPoint], subtitle: str) -> Figure | N
 def _parts_of_greatest(
     points: Sequence[tuple[Setting, float, float, float, bool]],
 ) -> tuple[Setting, list[dict[str, object]]]:
-    """The greatest clock, and the energies of each series as parts of that there.
+    """The maximum clock, and the energies of each series as parts of that there.
 
     Args:
         points: setting, series, energy in J, time in s, and whether it is the least of its series.

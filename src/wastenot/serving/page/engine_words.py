@@ -138,7 +138,7 @@ def frontier_table(points: Sequence[OperatingPoint]) -> Table | None:
 
 
 def prefill_table(points: Sequence[PrefillPoint]) -> Table | None:
-    """Prompts at the greatest clock and at the one of least energy; ``None`` where there are no prefill steps."""
+    """Prompts at the maximum clock and at the one of least energy; ``None`` where there are no prefill steps."""
     by_prompt: dict[tuple[int, float], list[PrefillPoint]] = {}
     for each in points:
         by_prompt.setdefault((each.gpus, each.tokens), []).append(each)
@@ -234,7 +234,7 @@ def _panel(title: str, point: OperatingPoint) -> Panel:
 
 
 def _typical(points: Sequence[OperatingPoint]) -> tuple[OperatingPoint, OperatingPoint] | None:
-    """At the batch nearest to 64 on the fewest GPUs: the point of least energy, and that at the greatest clock."""
+    """At the batch nearest to 64 on the fewest GPUs: the point of least energy, and that at the maximum clock."""
     gpus = min(each.gpus for each in points)
     batch = min((each.batch for each in points if each.gpus == gpus), key=lambda each: abs(each - 64.0))
     mine = [each for each in points if (each.gpus, each.batch) == (gpus, batch)]

@@ -106,7 +106,7 @@ def timeline_figures(found: Steering) -> tuple[Figure, ...]:
 
 
 def _shown(found: Steering) -> list[Steered]:
-    """The greatest clock, the policy that saves most in time, and the price policy."""
+    """The maximum clock, the policy that saves most and meets the deadlines, and the price policy."""
     wanted = dict.fromkeys((found.runs[0].name, best_of(found).name, "price"))
     return [run for run in found.runs if run.name in wanted and run.served.timeline is not None]
 

@@ -12,7 +12,7 @@ from wastenot.serving.page.engine_words import steps_text, waits_text
 
 
 def best_of(found: Steering) -> Steered:
-    """The policy that saved most of those that attained what was asked; the greatest clock where no other did.
+    """The policy that saved most of those that attained what was asked; the maximum clock where no other did.
 
     The oracle is none: it cannot be had.
     """
@@ -57,7 +57,7 @@ def verdict_text(found: Steering) -> str:
 
 
 def panels(found: Steering) -> tuple[Panel, Panel, Panel]:
-    """The policy of least energy, the greatest clock, and what is asked."""
+    """The policy of least energy, the maximum clock, and what is asked."""
     best, greatest = best_of(found), found.runs[0]
     return (
         _run_panel("Lowest energy that meets the deadlines", best),

@@ -221,7 +221,7 @@ class ByMetrics:
     _due_s: float = field(default=-math.inf, init=False, repr=False)
 
     def begin(self, engine: Engine, deadlines: Deadlines) -> int:
-        """Forget what was heard; begins at the greatest clock."""
+        """Forget what was heard; begins at the maximum clock."""
         self._engine, self._deadlines = engine, deadlines
         self.recent, self.load, self._due_s = Recent(), None, -math.inf
         self.restart()

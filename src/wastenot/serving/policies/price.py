@@ -49,14 +49,14 @@ RENEW_S = 5.0
 """After which prices are computed anew: short beside the minute over which the rate of arrivals is averaged
 (``load.py``)."""
 FIRST_REQUESTS = 10
-"""Requests that are served at the greatest clock, while the load is not known. The relative error of a rate from n arrivals
+"""Requests that are served at the maximum clock, while the load is not known. The relative error of a rate from n arrivals
 is 1 / √n, here a third."""
 MOST_STEPS = 64
-"""That are projected; a longer queue is prefilled at the greatest clock. It bounds the time of a decision, as each step is a
+"""That are projected; a longer queue is prefilled at the maximum clock. It bounds the time of a decision, as each step is a
 pass over all clocks. 64 full steps of about 50 ms (8 billion parameters on an H200, 2,048 tokens) are 3.2 s, more than any
 prompt may wait for its first token by default: the last of so long a queue are late at any clock."""
 SAFE = 0.01
-"""Late steps that an arrival may bring more than at the greatest clock."""
+"""Late steps that an arrival may bring more than at the maximum clock."""
 ENOUGH = 0.002
 """Of the mean cost of a second: a clock that costs so little less is not switched to."""
 
@@ -75,7 +75,7 @@ class Price:
     _steering: _Steering | None = field(default=None, init=False, repr=False)
 
     def begin(self, engine: Engine, deadlines: Deadlines) -> int:
-        """Forget earlier runs; begins at the greatest clock."""
+        """Forget earlier runs; begins at the maximum clock."""
         self._steering = _Steering(engine, deadlines, self.part)
         return self._steering.greatest
 
@@ -99,7 +99,7 @@ class _Prices:
         late: what an arrival brings by batch and context, as far as asked for.
         busy: share of the time that prompts take, by setting; shape (settings,).
         shared_s: that a prompt waits for others in its steps, by setting; shape (settings,).
-        whole_s: time to prefill prompts like those seen lately at the greatest clock; shape (prompts,).
+        whole_s: time to prefill prompts like those seen lately at the maximum clock; shape (prompts,).
         limit_s: bound on the time to the first token of these; shape (prompts,).
     """
 
@@ -284,7 +284,7 @@ class _Steering:
         energy_w = power_w - batch / (prices.output * step_s) * prices.decoding * prices.worth(batch)
         stays = int(np.argmin(late + often))
         raise_w = prices.risks.rate_per_s * often * self.engine.switch_s * (power_w[stays] - power_w).clip(0)
-        # 1e9 W: out of the question, yet finite, so that the greatest clock (never slow) is left where all others are.
+        # 1e9 W: out of the question, yet finite, so that the maximum clock (never slow) is left where all others are.
         return energy_w + risk_w + late_w + raise_w + slow * 1e9, energy_w
 
     def with_queue(self, view: View, prices: _Prices, *, hold: bool) -> FloatArray:  # noqa: PLR0915 - one projection

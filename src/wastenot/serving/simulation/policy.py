@@ -102,7 +102,7 @@ class Fixed:
     """One clock throughout.
 
     Attributes:
-        setting: an index into the settings; ``None`` is the greatest clock.
+        setting: an index into the settings; ``None`` is the maximum clock.
     """
 
     setting: int | None = None

@@ -274,7 +274,7 @@ class Dynamo:
 
     @staticmethod
     def _setting(known: InstanceFrontier, view: ClusterView, instance: int) -> int:
-        """Of the level of load that a batch of so many is usual for."""
+        """Of the level of load that a batch of this size is usual for."""
         top = len(known.engine.tables.settings) - 1
         if not len(known.batch) or view.waiting_tokens[instance] > _CROWDED * known.engine.most_step_tokens:
             return top

@@ -305,7 +305,7 @@ class Parking:
         return lasting
 
     def _token_s(self) -> float:
-        """Of a token of a prompt at the greatest clock, in full steps."""
+        """Of a token of a prompt at the maximum clock, in full steps."""
         engine = self.profiles.cluster.layouts[self._plan.layout]
         tokens = float(min(engine.most_step_tokens, engine.tables.prefill_tokens[-1]))
         return engine.tables.prefill(len(engine.tables.settings) - 1, tokens).time_s / tokens

@@ -19,7 +19,7 @@ from wastenot.serving.model.step_table import inlined
 
 @inlined
 def blocks_of(tokens: int, block: int) -> int:
-    """Blocks of the cache that hold so many tokens."""
+    """Blocks of the cache that hold a number of tokens."""
     return (tokens + block - 1) // block
 
 

@@ -187,7 +187,7 @@ def _check(cluster: Cluster, controller: Controller, failures: Sequence[Failure]
 
 
 def _check_fit(requests: Requests, cluster: Cluster, before: int) -> None:
-    """Refuse a request that no cache can hold; so many came before these."""
+    """Refuse a request that no cache can hold; ``before`` came before these."""
     tokens = requests.prompt_tokens + requests.output_tokens
     fits = np.zeros(len(requests), dtype=bool)
     for engine in cluster.layouts:
@@ -523,7 +523,7 @@ class ClusterRun:
         return self._served(float(self.numbers.now_s))
 
     def get_ready(self, slots: int) -> None:
-        """Have the controller begin, all requests come, and room for so many of them in the cluster at once."""
+        """Have the controller begin, all requests come, and room for a number of them in the cluster at once."""
         self._act(0.0, self.controller.begin(self.cluster), begins=True)
         self._arrange(0.0)
         while self.numbers.more:
