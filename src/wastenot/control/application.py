@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """A plan and where it is put to work.
+    """A plan and where it is applied.
 
     Attributes:
         plan: the plan.

@@ -48,7 +48,7 @@ class Controller(ClockDriver):
     Args:
         schedule: of the plan.
         gpus: that the job runs on, in the order that markers count them.
-        subject: what is put to work.
+        subject: what is applied.
         now_s: moment at which it begins, on the clock of the first GPU, which all moments are of.
         seed: of the order of blocks.
         dry_run: change no clocks.

@@ -67,7 +67,7 @@ def check_card(made_for: str, path: str, card: Identity) -> str | None:
     Args:
         made_for: the device that the plan was made for.
         path: of its file.
-        card: that it is to be put to work on.
+        card: that it is to be applied on.
 
     Returns:
         What is worth telling where the plan was made on another card of the same model, else ``None``.

@@ -123,7 +123,7 @@ class Rank:
         return self._welcome
 
     def close(self) -> None:
-        """Stop marking and hang up, once the GPU has reached what was marked."""
+        """Stop marking and disconnect, once the GPU has reached what was marked."""
         self._over = True
         if self._hooks is not None and not self.harmless.broken:  # a hook that failed is still being called
             self._hooks.detach()
@@ -198,7 +198,7 @@ class Rank:
                 self._line.send(message)
 
     def _session_ended(self) -> None:
-        """The session hung up. If it died, what it set is reset by a command of its own, as nobody else may be there."""
+        """The session disconnected. If it died, a command resets what it set, as nobody else may be there."""
         self._over = True
         line, reset = self._line, self._welcome.get("reset")
         said_goodbye = False

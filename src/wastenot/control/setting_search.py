@@ -215,7 +215,7 @@ class SettingSearch:
         self._drop()
 
     def too_slow(self, candidate: Candidate, time: float) -> None:
-        """A trial was broken off, since iterations took too long."""
+        """A trial was abandoned, since iterations took too long."""
         candidate.dropped = f"{math.expm1(time):+.1%} time"
         self._broken_off[candidate.ladder] = min(self._broken_off[candidate.ladder], candidate.place)
 

@@ -36,7 +36,7 @@ class GpuStatus(Part):
         memory_mhz: in effect.
         power_w: latest reading.
         temperature_c: latest reading.
-        energy_j: used since the plan was put to work.
+        energy_j: used since the plan was applied.
     """
 
     device: Name

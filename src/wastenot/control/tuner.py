@@ -6,7 +6,7 @@
 
 Every group of one or two settings, in random order, stands between two stretches at the default clocks that it is compared
 with; stretches begin and end with iterations. A change is requested shortly after a stretch has ended, once its energy is
-known, and the first iterations after it do not count. A setting at which iterations take longer than allowed is broken off
+known, and the first iterations after it do not count. A setting at which iterations take longer than allowed is abandoned
 after a few of them. Which settings are tried, and when it is enough, is up to :mod:`wastenot.control.setting_search`. Then a
 :class:`~wastenot.control.controller.Controller` takes over, with guard and proof.
 """
@@ -259,7 +259,7 @@ class Tuner(ClockDriver):
             self._next_stretch(now_s)
 
     def _pause(self, took_s: float, stretch: Stretch, now_s: float) -> None:
-        """An iteration took far longer than usual: the stretch begins anew after it."""
+        """An iteration took far longer than usual: the stretch starts over after it."""
         self._pauses += 1
         if self._pauses < _MOST_PAUSES:
             if stretch.measured:

@@ -3,7 +3,7 @@
 A beam search follows the relaxation (:mod:`wastenot.frontiers.graph_beam`). A pass over the graph then gives each part the
 slowest way that ends by the latest time at which the rest could still continue as before: it starts as early as its earlier
 parts let it, so that time that one of them could not use is handed on. Last, stretches of the plan are searched again, and
-once that gains nothing more, those of the first plan anew with other stretches: the best plan counts.
+once that gains nothing more, those of the first plan again with other stretches: the best plan counts.
 """
 
 from __future__ import annotations

@@ -180,7 +180,7 @@ class ProcessSampler:
 
     A counter is expensive to read, so a GPU must have one follower however many windows look at it, wherever in the program
     they are opened: :func:`wastenot.measure` needs one place to find it. The sampler is made when first asked for, and made
-    anew in a forked child, where its thread does not exist and its locks may be held forever.
+    again in a forked child, where its thread does not exist and its locks may be held forever.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Pipeline-parallel training: clocks for each instruction of each stage, planned and put to work.
+"""Pipeline-parallel training: clocks for each instruction of each stage, planned and applied.
 
 model    what an iteration takes: instructions of stages and their frontiers, schedules, the graph of an iteration
 plan     the clocks of least energy within a slowdown, kept with a confidence, as a driver can carry them out

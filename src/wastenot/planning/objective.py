@@ -203,7 +203,7 @@ class Objective:
         edp_exponent: α of E·T^α, at least 0.
         confidence: probability with which the true slowdown is to be within the bound, above 0.5 and below 1;
             ``DEFAULT_CONFIDENCE`` unless given, where the study knows how noisy it is.
-        as_measured: take the study's numbers as they are, lucky ones included.
+        as_measured: use the study's numbers as measured, favourable errors included.
         carbon_g_per_kwh: for ``carbon``, of the grid: see :func:`wastenot.planning.carbon.carbon_intensity`.
 
     Raises:

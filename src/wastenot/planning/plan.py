@@ -153,7 +153,7 @@ class Waste(Part):
 
 
 class Potential(Part):
-    """The best plan of the numbers as they stand: what the same objective would seem to give, lucky numbers included."""
+    """The best plan of the numbers as measured: what the same objective would seem to give, favourable errors included."""
 
     time_change: Finite
     energy_change: Finite

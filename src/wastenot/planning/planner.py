@@ -451,7 +451,7 @@ class Planner:
         ).sealed()
 
     def _potential(self, objective: Objective, scope: Scope) -> Potential | None:
-        """What the same objective seems to give by the numbers as they stand."""
+        """What the same objective seems to give by the numbers as measured."""
         try:
             optimum = self.measured.best(objective, scope)
         except InfeasibleError:

@@ -107,7 +107,7 @@ def without(*lines: str) -> str:
         (GOOD + "1,forward,800,,1\n", "profile.csv:20: time: is ''; must be a number (in s, of one micro-batch)"),
         (GOOD + "1,forward,800,nan,1\n", "profile.csv:20: time: is 'nan'; must be a number (in s, of one micro-batch)"),
         (GOOD + "1,forward,800,-0.1,1\n", "profile.csv:20: time: is '-0.1'; must be above 0 and finite"),
-        (GOOD + "1,forward,800,1e308,1\n", "profile.csv:20: time: is '1e308'; must be 1e+09 at most"),
+        (GOOD + "1,forward,800,1e308,1\n", "profile.csv:20: time: is '1e308'; must be at most 1e+09"),
         (GOOD + "1,forward,800,1e999,1\n", "profile.csv:20: time: is '1e999'; must be above 0 and finite"),
         (GOOD + "1,forward,800,0.1,0\n", "profile.csv:20: energy: is '0'; must be above 0 and finite"),
         (GOOD + "1,forward,-800,0.1,1\n", "profile.csv:20: frequency: is '-800'; must be above 0 and finite"),

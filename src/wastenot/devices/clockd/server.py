@@ -260,7 +260,7 @@ class Connection:
         return min(self._wait_until_s or inf, self._deadline()[0])
 
     def look_after(self, now_s: float) -> None:
-        """Go on where it was made to wait, and hang up or end its leases where it has been silent for too long."""
+        """Go on where it was made to wait, and disconnect or end its leases where it has been silent for too long."""
         if self._closed:
             return
         if self._wait_until_s and self._wait_until_s <= now_s:
@@ -276,7 +276,7 @@ class Connection:
             self.close(why)
 
     def close(self, why: str) -> None:
-        """End its leases, then hang up: who reads the end of the connection knows that clocks are restored."""
+        """End its leases, then disconnect: who reads the end of the connection knows that clocks are restored."""
         if self._closed:
             return
         self._closed = True
@@ -285,7 +285,7 @@ class Connection:
         self.socket.close()
 
     def _deadline(self) -> tuple[float, str | None]:
-        """When its patience ends, and why it is hung up on then; ``None`` where only its leases end."""
+        """When its patience ends, and why it is disconnected then; ``None`` where only its leases end."""
         if self._out:
             return self._since_s + _HELLO_S, "does not read replies"
         if not self.greeted:

@@ -165,7 +165,7 @@ class CycleStamps:
 
 
 class StampLauncher:
-    """Launches the kernel with all its arguments in place: PyTorch's own call builds them anew, which takes 30 µs.
+    """Launches the kernel with all its arguments in place: PyTorch's own call builds them again, which takes 30 µs.
 
     Args:
         device: the GPU.

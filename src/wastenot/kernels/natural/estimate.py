@@ -67,8 +67,8 @@ class Estimate:
 def estimate(runs: Sequence[Recorded]) -> Estimate:
     """Estimate time and power by clock from all runs together.
 
-    Errors are those of the runs given. Runs of a kernel that was prepared only once share its buffers: prepared anew, it
-    took 0.4 % more or less time on two H200s, at all clocks alike.
+    Errors are those of the runs given. Runs of a kernel that was prepared only once share its buffers: prepared again,
+    it took 0.4 % more or less time on two H200s, at all clocks alike.
 
     Args:
         runs: as recorded; the first subject of each is the kernel of interest.

@@ -3,7 +3,7 @@
 for each kernel:  prepare [kernel, heavy product] ─▶ choose phases ─▶ run ─▶ store ─▶ enough? ─▶ curve and rows
                                                          ▲                      │ no
                                                          └──────────────────────┘
-in the end:       estimate all curves together, since kernels tell about each other, and the rows anew
+in the end:       estimate all curves together, since kernels tell about each other, and the rows again
 
 Nothing is set. Every run is stored before the next begins, so an interrupted sweep resumes with the kernel it was at.
 """

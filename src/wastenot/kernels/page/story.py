@@ -79,7 +79,7 @@ def _bound_panel(plan: Plan, files: Files) -> Panel:
 
 
 def _certainty(plan: Plan, files: Files) -> list[Line]:
-    """How far the numbers can be trusted: measured again, promised, or as they stand."""
+    """How far the numbers can be trusted: measured again, promised, or as measured."""
     headline, expected, goal = plan.headline, plan.expected, plan.objective
     lines = []
     if headline.source == "validation":

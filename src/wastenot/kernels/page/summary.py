@@ -181,7 +181,7 @@ def _waste(plan: Plan) -> tuple[Card, ...]:
 
 
 def _potential(plan: Plan) -> tuple[Card, ...]:
-    """What the numbers as they stand would seem to give."""
+    """What the numbers as measured would seem to give."""
     if plan.potential is None:
         return ()
     return (

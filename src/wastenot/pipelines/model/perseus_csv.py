@@ -158,7 +158,7 @@ def _row(fields: Mapping[str, str], where: str, line: int) -> tuple[_Key, _Row]:
         if not 0.0 < number < float("inf"):
             raise BadInputError(f"{where}: {column}: is {quoted(fields[column])}; must be above 0 and finite")
         if number > _MOST:
-            raise BadInputError(f"{where}: {column}: is {quoted(fields[column])}; must be {_MOST:.0e} at most")
+            raise BadInputError(f"{where}: {column}: is {quoted(fields[column])}; must be at most {_MOST:.0e}")
         numbers.append(number)
     core_mhz, time_s, energy_j = numbers
     assert time_s is not None and energy_j is not None

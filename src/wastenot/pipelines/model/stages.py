@@ -60,7 +60,7 @@ class StageOptions:
         waiting_w: power of a GPU while it waits for another one; by default what is known of the device.
         tensor_link: between GPUs that share a stage, one of :data:`wastenot.workloads.communication.LINKS`.
         pipeline_link: between stages and between replicas.
-        as_measured: take the numbers as they stand, not corrected for noise.
+        as_measured: use the numbers as measured, not corrected for noise.
     """
 
     partition: Sequence[int] | PartitionKind = "balanced"

@@ -28,7 +28,7 @@ _NOBODYS = ("unknown", "unknown GPU")  # what plans of profiles say that do not 
 
 @dataclass(frozen=True, slots=True)
 class PipelineApplication:
-    """A pipeline's plan and where it is put to work.
+    """A pipeline's plan and where it is applied.
 
     Attributes:
         graph: of the plan.

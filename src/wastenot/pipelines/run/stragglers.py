@@ -110,7 +110,7 @@ class Stragglers:
         """A rank is there; returns what it is to run.
 
         Raises:
-            BadInputError: there is no such replica or rank, or it is there already.
+            BadInputError: there is no such replica or rank, or it is already connected.
         """
         one = self._of(replica)
         if not 0 <= rank < self._ranks:

@@ -135,7 +135,7 @@ class _Loop:
         self.run.good_s = time.perf_counter()
 
     def enough(self) -> bool:
-        """Whether the steady state was watched for long enough: each place in the batch was taken anew, on average."""
+        """Whether the steady state was watched for long enough: each place in the batch was taken again, on average."""
         run = self.run
         turned = run.ended - run.ended_before >= max(run.wanted, 1)
         return run.steady_s >= (self.steady.least_s if turned else self.steady.most_s)

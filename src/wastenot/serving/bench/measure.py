@@ -3,7 +3,7 @@
 Batch sizes rise at each setting. Once one is no steady state to rely on, larger ones at that setting are left out, as
 ML.ENERGY leaves them out: a server that cannot keep 64 requests running will not keep 128. (One that was only watched for
 too short a time says nothing of larger ones.) What the study has already of the same server under the same load is not
-measured again, so that a sweep that was broken off resumes.
+measured again, so that an interrupted sweep resumes.
 """
 
 from __future__ import annotations

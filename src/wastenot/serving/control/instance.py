@@ -1,6 +1,6 @@
 """One server and the GPUs that it runs on: from a reading to a clock, and to the default clocks where readings fail.
 
-    unknown ── two good readings ──▶ controlled ── stale, gone, frozen, begun anew, nonsense ──▶ default
+    unknown ── two good readings ──▶ controlled ─── stale, gone, frozen, restarted, nonsense ──▶ default
                                          ▲                                                         │
                                          └──────────────── two good readings ─────────────────────┘
 

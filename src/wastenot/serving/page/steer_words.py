@@ -14,7 +14,7 @@ from wastenot.serving.page.engine_words import steps_text, waits_text
 def best_of(found: Steering) -> Steered:
     """The policy that saved most of those that attained what was asked; the maximum clock where no other did.
 
-    The oracle is none: it cannot be had.
+    This excludes the oracle, which cannot be built.
     """
     attained = [run for run in found.runs if run.result.attainment >= found.share and run.name != "oracle"]
     return max(attained or found.runs[:1], key=found.saved)

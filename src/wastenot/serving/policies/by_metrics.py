@@ -38,7 +38,7 @@ class Recent:
     _output_tokens: float | None = None
 
     def add(self, at_s: float, reading: ServerReading) -> bool:
-        """Take in a reading; whether the server has begun anew, so that all before is forgotten."""
+        """Take in a reading; whether the server has restarted, so that all before is forgotten."""
         anew = bool(self.readings) and reading.began_anew(self.readings[-1][1])
         if anew:
             self.readings.clear()
@@ -243,7 +243,7 @@ class ByMetrics:
         return Choice(self._setting, self._due_s)
 
     def hear(self, at_s: float, reading: ServerReading) -> bool:
-        """Take in a reading; whether the server has begun anew, so that all before is forgotten."""
+        """Take in a reading; whether the server has restarted, so that all before is forgotten."""
         return self.recent.add(at_s, reading)
 
     def decide(self) -> int:

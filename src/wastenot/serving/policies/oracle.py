@@ -287,7 +287,7 @@ def _try_clocks(
 
 @inside
 def _go_on(one: State, idle: int, decode: int, prefill: int, until_s: float) -> int:
-    """Take a run to the end of a stretch, where its clock is looked up anew; why it stopped."""
+    """Take a run to the end of a stretch, where its clock is looked up again; why it stopped."""
     prompts = len(one.rules) - BACKLOGS
     for at in range(len(one.rules)):
         one.rules[at] = decode if at < prompts else prefill

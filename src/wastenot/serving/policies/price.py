@@ -1,7 +1,7 @@
 """Our policy: the clock that costs least at the prices of the moment, missed deadlines included.
 
 What a request more in the batch costs from then on comes from the engine's own frontier and the load seen so far: the batch
-is a birth-death chain that the clock steers, solved anew as the load changes (``chain.py``). A missed deadline has a price,
+is a birth-death chain that the clock steers, solved again as the load changes (``chain.py``). A missed deadline has a price,
 too, which rises as the share that may be missed is used up (``misses.py``). At these prices:
 
     every 5 s      rate, prompts and answers seen lately ──► chain, risks ──► prices      (`renewed`)
@@ -18,7 +18,7 @@ A look is at each step while prompts wait, else when a request came, began to de
   until all prompts are prefilled, and costs its energy and the deadlines missed on the way, of first and of later tokens.
   So does each clock with the prompts held back until it is in effect: deadlines of first tokens leave time for that.
 - The nearer the misses come to what is allowed, the more of the lowest clocks are left out while prompts wait, and those
-  that are not safe to come upon while none does. Misses that no clock could have helped do not count (``misses.py``).
+  that are unsafe when a prompt arrives. Misses that no clock could have helped do not count (``misses.py``).
 
 Where prompts are prefilled whole, in steps of their own, prompts that come while others are prefilled prolong the wait of
 those that decode more than is projected, and about one request in fifty may miss its deadlines.
@@ -87,7 +87,7 @@ class Price:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Prices:
-    """What holds until prices are computed anew.
+    """What holds until prices are computed again.
 
     Attributes:
         risks: of arrivals.

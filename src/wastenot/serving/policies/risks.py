@@ -1,4 +1,4 @@
-"""What the next prompts may do to deadlines when they come upon a clock that takes time to change.
+"""What the next prompts may do to deadlines when they arrive at a clock that takes time to change.
 
 Prompts are taken to be like those seen lately, and to come independently of each other.
 """

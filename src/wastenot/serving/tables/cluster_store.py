@@ -119,7 +119,7 @@ class ClusterStore:
         return found
 
     def keep(self, run: StoredClusterRun) -> None:
-        """Store a run; one that is there already stays as it is.
+        """Store a run; one that is already stored stays as it is.
 
         Raises:
             StudyError: the study cannot be written.

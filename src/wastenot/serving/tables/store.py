@@ -60,7 +60,7 @@ class StoredRun:
         points: how many there are.
         command: that resumes it, where known.
         started_at: in UTC.
-        finished_at: when it came to its end; ``None`` where it was broken off or is under way.
+        finished_at: when it came to its end; ``None`` where it was interrupted or is still running.
     """
 
     source: str

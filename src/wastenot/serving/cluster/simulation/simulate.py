@@ -13,7 +13,7 @@ policy of its own (:class:`Steered`) or with one that looks its clock up in the 
   there take at the clock of its rule, is late for good.
 - At the same time, requests come first, then hosts fail or are back, then the controller visits, then steps end.
 - An instance that is stopped, parked or re-sharded finishes what it has first. Re-sharded ones wait for each other.
-- A host that fails takes its instances along. What they had comes to the router anew: tokens that were made are not made
+- A host that fails takes its instances along. What they had comes to the router again: tokens that were made are not made
   again, but prefilled with the prompt. The energy of steps that were cut off is spent.
 - GPUs of a failed host draw nothing, those without an instance draw ``off_power_w``.
 - The run ends with the last answer. Requests that wait at the router while nothing else is left to do are given up after an
