@@ -106,4 +106,4 @@ def test_a_session_that_died_is_forgotten(wastenot):
 def test_a_folder_that_others_may_enter_is_refused(wastenot, plans):
     runtime_folder().mkdir(mode=0o755)
     runtime_folder().chmod(0o755)
-    assert "nobody else may enter" in wastenot.refuse("apply", plans("h200"))
+    assert "nobody else can access" in wastenot.refuse("apply", plans("h200"))

@@ -116,7 +116,7 @@ def test_a_file_that_contradicts_the_flags_is_refused(toy):
     into = ("--study", "x.db")
     assert "x.csv:3: state: is 'sse', but 'context' in the first row" in toy.refuse("study", "import", "x.csv", *into)
     (toy.folder / "x.csv").write_text(header + "a,1,,,1,1,context,gpt3-xl,4\n")
-    assert "says context" in toy.refuse("study", "import", "x.csv", *into, "--energies", "sse")
+    assert "sets context" in toy.refuse("study", "import", "x.csv", *into, "--energies", "sse")
     (toy.folder / "x.csv").write_text(header + "a,1,,,1,1,warm,gpt3-xl,4\n")
     assert "x.csv:2: state: is 'warm'; must be one of ssp, sse, context" in toy.refuse("study", "import", "x.csv", *into)
     (toy.folder / "x.csv").write_text(header + "a,1,,,1,1,,gpt3-xl,four\n")

@@ -91,7 +91,7 @@ def test_a_workload_file_and_a_study_are_shown_as_models_are(wastenot, study):
     assert of_file == of_model and of_file["device"]["device"] == "h200"
     assert "gpt3-small-batch8" in wastenot("kernel", "workloads", "mine.json").out
     text = study("kernel", "workloads", "my.db").out
-    assert "tiny" in text and "49 calls of 3 kernels" in text and "FLOPs and bytes of 3 kernels are unknown" in text
+    assert "tiny" in text and "49 calls of 3 kernels" in text and "FLOPs and bytes of 3 kernels are not known" in text
 
 
 def test_what_a_file_says_by_itself_cannot_be_changed(wastenot):

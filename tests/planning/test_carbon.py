@@ -172,7 +172,7 @@ def test_a_file_is_read_by_time_of_day(tmp_path, evening):
         (b"time,g_per_kwh\n00:00,100\n00:00,200\n", r"grid\.csv:3: time '00:00': appears twice"),
         (b"time,g_per_kwh\n00:00,100\n2026-01-01T12:00,200\n", r"grid\.csv:3: .*either all times have a date, or none"),
         (b"time,g_per_kwh\n00:00\n", r"grid\.csv:2: has 1 fields, but the header has 2"),
-        (b"time,g_per_kwh\n00:00,much\n", r"grid\.csv:2: g_per_kwh 'much': must be grams of CO2e for a kWh"),
+        (b"time,g_per_kwh\n00:00,much\n", r"grid\.csv:2: g_per_kwh 'much': must be grams of CO2e per kWh"),
         (b"time,g_per_kwh\n00:00,-1\n", r"grid\.csv:2: g_per_kwh '-1'"),
         (b"time,g_per_kwh\n00:00,nan\n", r"grid\.csv:2: g_per_kwh 'nan'"),
         (b"time,g_per_kwh\n00:00,400000\n", r"grid\.csv:2: g_per_kwh '400000': .* from 0 to 5,000"),

@@ -97,9 +97,9 @@ def sweep(
             ``wn.open_device("nvidia:0", allow_clock_control=True)``.
         study: file or URL of the study to keep the measurements in; created if missing.
         clocks: a grid of settings besides the default clocks, by default core clocks 210 MHz apart, or every clock that a
-            recording has; the points of a grid that can still change the plan; or, where nothing is set, the default clocks
-            only or those that the device goes through by itself.
-        granularity: what is measured as one.
+            recording has; only the points of a grid that can still change the plan; or, without setting clocks, the default
+            clocks only or those that the device passes through by itself.
+        granularity: what is measured as a unit.
         state: that energies are measured in: ``ssp``, steady power; ``sse``, the first execution at full speed; ``context``,
             each kernel after the one that precedes it.
         options: warm-up, window and precision of each point.
@@ -212,8 +212,8 @@ def validate(
     Args:
         plan: the plan or its file.
         study: the study that the plan was made from, its file or URL.
-        device: the device that the study was taken on, or its name; by default the name that the study gives. A simulated
-            one of that name has other noise than that of the sweep, for an honest test.
+        device: the device that the study was measured on, or its name; by default the one named in the study. A
+            simulated device of that name has different noise from the sweep's, for an honest test.
         workload: its name in the study; by default the plan's.
         repeats: measurements of the plan and of the default clocks, at least 2.
         options: warm-up, window and precision of each point.

@@ -52,7 +52,7 @@ def tasks_of(workload: Workload, granularity: Granularity = "kernel", state: Ene
 
     Args:
         workload: of a model, or captured.
-        granularity: what is measured as one.
+        granularity: what is measured as a unit.
         state: to measure energies in.
     """
     kernels = workload.kernels

@@ -192,7 +192,7 @@ KINDS: dict[ObjectiveKind, Kind] = {
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """What is minimised, and the slowdown that is allowed.
+    """What is minimised, and the slowdown limit.
 
     Attributes:
         kind: ``waste``, least energy within a slowdown; ``edp``, least energy times time to the ``edp_exponent``;

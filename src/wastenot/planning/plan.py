@@ -361,7 +361,7 @@ class Plan(Part):
 
 
 def read_plan(path: str | os.PathLike[str]) -> Plan:
-    """Read a plan and check that it is whole, consistent, and as it was written.
+    """Read a plan and check that it is complete, consistent and unedited.
 
     Raises:
         BadInputError: it is not; the text gives file, line and field.

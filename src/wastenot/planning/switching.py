@@ -146,7 +146,7 @@ def switch_time(device: str, seconds: float | None = None) -> SwitchTime:
         if card.words <= words:
             source = f"{_PAPER}: {card.found}"
             return SwitchTime(core_s=card.core_s, memory_s=card.memory_s, basis="assumed", source=source)
-    source = f"nothing is published for this device; {_PAPER} found 4 to 350 ms on others"
+    source = f"nothing is published of this device; {_PAPER} found 4 to 350 ms on others"
     return SwitchTime(core_s=_UNKNOWN_S, memory_s=_UNKNOWN_S, basis="assumed", source=source)
 
 

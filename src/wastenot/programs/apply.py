@@ -51,9 +51,9 @@ class Applied:
     """A plan being applied; made by :func:`apply`.
 
     Attributes:
-        summary: what became of it, once the context was left; ``None`` before. In a program that only reports to whoever
-            controls the clocks, it is what that one knew then, without a time line; ``None`` if it did not answer.
-        pipeline_rank: the rank of a pipeline that this process is; ``None`` where the plan is for none.
+        summary: the result, once the context has exited; ``None`` before. In a program that only reports to the process
+            that controls the clocks, it is what that process knew then, without a timeline; ``None`` if it did not answer.
+        pipeline_rank: this process' rank in a pipeline; ``None`` if the plan is not for a pipeline.
         gpus: whose clocks this process controls; none in programs that only report.
     """
 

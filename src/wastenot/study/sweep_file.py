@@ -96,8 +96,8 @@ def write_sweep(sweep: Sweep, path: str | os.PathLike[str]) -> None:
         path: the file to make or replace, or ``-`` for standard output, which takes CSV.
 
     Raises:
-        BadInputError: the sweep breaks a rule of these files, or the file cannot be written; what stood there
-            before is untouched.
+        BadInputError: the sweep breaks a rule of these files, or the file cannot be written; the earlier
+            file is untouched.
         MissingExtraError: it is to be a Parquet file and Polars is not installed.
     """
     if Path(path).suffix.lower() in _NO_SWEEPS:

@@ -53,7 +53,7 @@ class Estimate:
         workload: what is measured.
         device: that measures.
         origin: of its numbers.
-        granularity: what is measured as one.
+        granularity: what is measured as a unit.
         kernels: how many of these; kernels that are the same count once at natural clocks.
         settings: pairs of clocks besides the default clocks.
         points: measurements altogether, repeats and those at the default clocks included.

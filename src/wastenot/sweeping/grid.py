@@ -104,7 +104,7 @@ class AtAuto:
 
 @dataclass(frozen=True, slots=True)
 class AtNatural:
-    """The clocks that the device goes through by itself; ``seconds_each`` is device time that a kernel may take."""
+    """The clocks that the device passes through by itself; ``seconds_each`` is device time that a kernel may take."""
 
     seconds_each: float = 18.0
 

@@ -30,7 +30,7 @@ def test_it_announces_measures_and_writes_a_file_that_plans_take(folder, capsys)
     assert run([*QUICK, "--study", "s.db"]) == 0
     printed = capsys.readouterr()
     assert "about" in printed.err and "a simulated device's time is virtual" in printed.err
-    for words in ("By target", "1380 MHz", "Core clock, by start and target", "What a switch costs", "does not cover"):
+    for words in ("By target", "1380 MHz", "Core clock, by start and target", "Cost of a switch", "does not cover"):
         assert words in printed.out.replace("\xa0", " "), words
     found = read_latency("latency-sim-v100.json")
     assert [each.target for each in found.targets] == [802.5, 1380.0]

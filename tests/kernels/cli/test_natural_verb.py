@@ -157,7 +157,7 @@ def test_bad_input_is_one_line_and_changes_nothing(tmp_path, monkeypatch, capsys
 
 def test_rows_at_set_clocks_never_join_natural_ones(made, capsys):
     assert run(["kernel", "refine", "--study", str(made / "n.db"), "--device", "sim:h200"]) == 2
-    assert "--energies natural: these rows are at clocks that nobody set" in capsys.readouterr().err
+    assert "--energies natural: these rows are at clocks that were not set" in capsys.readouterr().err
     with pytest.raises(BadInputError, match="clocks natural"):
         sweep("llama-8b", "sim:h200", made / "other.db", state="natural", phase="decode", batch=8)
 

@@ -100,18 +100,14 @@ def test_the_headline_is_the_plan_of_one_cap_and_no_number_stands_twice(overview
     assert "none was set" in verdict and cap.energy_change < 0.0
     assert effect.startswith(f"One cap of {cap.cap_mhz:.0f}") and f"{-100 * cap.energy_change:.2f}" in effect
     assert one.commands == (f"nvidia-smi -i 0 -lgc 0,{cap.cap_mhz:.0f}",) and one.undo == ("nvidia-smi -i 0 -rgc",)
-    assert own.value.startswith(f"{-100 * two.energy_change:.2f}") and "as free" in own.note
+    assert own.value.startswith(f"{-100 * two.energy_change:.2f}") and "is free" in own.note
     assert basis.value not in (one.value, own.value) and "no clock was set" in basis.text
 
 
 def test_without_a_cap_that_helps_nothing_is_promised(overview):
     idle = tuple(replace(p, energy_change=0.0, time_change=0.0, cap_mhz=None) for p in overview.plans)
     effect, _, (one, own, _) = story_of(replace(overview, plans=idle))
-    assert (
-        effect.startswith("No cap")
-        and (one.value, one.commands) == ("none helps", ())
-        and own.value == "saves no more"
-    )
+    assert effect.startswith("No cap") and (one.value, one.commands) == ("none helps", ()) and own.value == "saves no more"
 
 
 def test_every_figure_has_a_form_for_narrow_pages(overview):

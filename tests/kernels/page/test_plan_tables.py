@@ -110,7 +110,7 @@ def test_the_numbers_state_energy_cost_and_proof(demo_plan):
         "0.00754 EUR at 0.25 EUR per kWh; they use 0.970 kWh, 0.243 EUR"
     )
     assert plain(found["Largest time saving"].value) == "0.20 %"
-    assert found["Clock switches"].value == "846 an iteration"
+    assert found["Clock switches"].value == "846 per iteration"
     assert plain(found["Clock switches"].detail).endswith(
         "at a setting on average, 31.5 µs at least (projection_dbias_reduce)"
     )
@@ -165,7 +165,7 @@ def test_what_can_be_applied_is_stated_beside_the_potential(demo_sweep, coarse_s
     switches = quick.applicable.rows[0].switches_per_iteration
     _, today, rest = story.panels
     assert switches > 100 and today.value == "the whole plan"
-    assert f"in {switches} switches an iteration" in today.text
+    assert f"in {switches} switches per iteration" in today.text
     assert rest.value == "nothing more"
 
 
@@ -203,7 +203,7 @@ def test_a_plan_that_never_switches_is_not_warned_about(cases):
     data = cases["only auto"]()
     found = {card.label: card for card in plan_numbers(data.plan, None)}
     assert found["Clock switches"].value == "none"
-    assert "no price" in found["1,000 iterations"].detail
+    assert "no electricity price" in found["1,000 iterations"].detail
     assert not any("switch" in warning for warning in warnings(data.plan))
 
 
@@ -213,8 +213,8 @@ def test_a_plan_that_never_switches_is_not_warned_about(cases):
         (Objective(), "least energy with no slowdown, by the numbers as measured"),
         (Objective("waste", 0.02), "least energy at no more than 2.00 % slowdown, by the numbers as measured"),
         (Objective("waste", 0.02, confidence=0.95), "least energy at no more than 2.00 % slowdown with 95.0 % confidence"),
-        (Objective("edp", edp_exponent=2.0), "lowest energy × time^2, by the numbers as measured"),
-        (Objective("energy"), "lowest energy, whatever the time, by the numbers as measured"),
+        (Objective("edp", edp_exponent=2.0), "least energy × time^2, by the numbers as measured"),
+        (Objective("energy"), "least energy, whatever the time, by the numbers as measured"),
     ],
 )
 def test_goals_in_words(objective, words):

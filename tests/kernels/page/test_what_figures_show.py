@@ -344,7 +344,7 @@ def test_smaller_passes_are_named_with_their_energy():
     overview = make_overview(make_sweep(kernels, 9))
     note = figures_of(overview)["settings-coarse"].note
     left_out = overview.coarse_maps[4:]
-    assert left_out and all(each.name in note for each in left_out) and "of the energy together" in note
+    assert left_out and all(each.name in note for each in left_out) and "of the energy in total" in note
 
 
 # ---- narrow pages ----------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ def read_pipeline_plan(path: str | os.PathLike[str]) -> PipelinePlan:
     """Read a plan that :func:`wastenot.pipeline` or ``wastenot pipeline plan --out`` made.
 
     Raises:
-        BadInputError: it is not whole and consistent, or was edited; the text gives file, line and field.
+        BadInputError: it is incomplete or inconsistent, or was edited; the text gives file, line and field.
     """
     document = read_document(path, PipelinePlan, _REMEDY)
     plan = document.content

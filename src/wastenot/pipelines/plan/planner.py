@@ -64,16 +64,16 @@ class PlannedPipeline:
 
 @dataclass(frozen=True, slots=True)
 class PipelineGoal:
-    """What a pipeline's plan is to achieve: least energy within a time.
+    """What a pipeline's plan is to achieve: lowest energy within a time.
 
     Attributes:
         max_slowdown: allowed, of an iteration at the default clocks.
-        confidence: with which the plan keeps its slowdown or is done before the straggler; 0.95 where the profile says how
-            noisy it is.
+        confidence: with which the plan stays within its slowdown limit or finishes before the straggler; 0.95 if the profile
+            says how noisy it is.
         straggler: another pipeline is slower than this one at its default clocks by this fraction, and all wait for it.
         straggler_s: the same, as the time of the other pipeline's iteration.
-        time_limit_s: improve the plan for so long, which makes it depend on how fast the machine is, and is written into it.
-            By default the work is fixed, about 10 s for one plan.
+        time_limit_s: improve the plan for this long, which makes it depend on the speed of the machine, and is recorded in
+            it. By default the amount of work is fixed, about 10 s per plan.
 
     Raises:
         BadInputError: a number is out of range.

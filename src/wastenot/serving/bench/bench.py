@@ -128,12 +128,12 @@ def serve_bench(
         meter_gpus: which of the GPUs there serve, by number or UUID.
         settings: of ``devices`` to measure at, auto first.
         steady_s: least length of each steady state; below 20 s points are unstable.
-        model: to ask for; by default what the server lists first.
-        api: of the two that stream texts; by default completions where the server has them.
+        model: to request; by default the first that the server lists.
+        api: streaming API to use; by default completions, if the server has it.
         api_key: sent as a bearer token.
         task: name of the load in the study.
-        gpu: model of the GPUs, where no meter says it.
-        gpus: how many the engine runs on, where no meter says it.
+        gpu: model of the GPUs, if no meter reports it.
+        gpus: number of GPUs the engine runs on, if no meter reports it.
         tensor_parallel: degree; by default the number of GPUs.
         precision: of the weights, to be kept with the points.
         seed: of made-up prompts, lengths and arrivals.

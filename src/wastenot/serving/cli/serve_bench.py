@@ -1,4 +1,4 @@
-"""``wastenot serve bench URL``: what a server of an LLM costs for a token, and how long its readers wait."""
+"""``wastenot serve bench URL``: energy per token and latency of an LLM server."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class RateCurve:
         return RateCurve(self.slot_s, self.rate_per_s[first:last], since_s)
 
     def with_crowd(self, factor: float, begin_s: float, rise_s: float, length_s: float) -> RateCurve:
-        """A flash crowd laid over it: the rate rises evenly to a multiple, stays there, and falls back at once.
+        """A flash crowd on top of it: the rate rises evenly to a multiple, stays there, and falls back at once.
 
         Slots are cut to the length of the rise's tenth part, and to at most their own.
 

@@ -1,4 +1,4 @@
-"""What readers of answers may expect: bounds on the time to the first token and between tokens."""
+"""What users may expect: deadlines of the time to the first token and between tokens."""
 
 from __future__ import annotations
 

@@ -210,7 +210,7 @@ def steer(
     Args:
         engine: whose clock is steered.
         trace: of requests.
-        load: bring the trace to this share of the maximum clock's capacity.
+        load: rescale the trace to this share of the maximum clock's capacity.
         rate_per_s: or to this rate; by neither, it is taken as it is.
         step_tokens: most new tokens of a step; by default the budget with which the maximum clock can take most.
         policies: to run; the maximum clock always is.

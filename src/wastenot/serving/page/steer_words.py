@@ -1,4 +1,4 @@
-"""What the page and the table of policies say: which saved what, in time, and of what it is."""
+"""What the page and the table of policies say: how much each saves, whether it meets the deadlines, and what it rests on."""
 
 from __future__ import annotations
 

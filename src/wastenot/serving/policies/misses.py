@@ -165,7 +165,7 @@ class Misses:
         self._spoilt = float((known & (self.left(view, load) < 0)).sum()) if keys else 0.0
 
     def _begin(self, waited_s: FloatArray, prompt: FloatArray) -> BoolArray:
-        """Count requests that have had their first token; whether each had it in time."""
+        """Count requests that have had their first token; whether each met its deadline."""
         in_time = np.asarray(waited_s <= self.deadlines.ttft_of(prompt.astype(np.intp)))
         self.begun += len(waited_s)
         self.missed += float((~in_time).sum())

@@ -147,7 +147,7 @@ class TwoLoops:
             self._offset = max(self._offset - 1, -self.band)
 
     def _for_prompts(self, view: View) -> int:
-        """The setting of least energy at which each waiting prompt is through in time, in the order in which they wait."""
+        """The setting of least energy at which each waiting prompt meets its deadline, in the order in which they wait."""
         step = float(self._engine.most_step_tokens)
         due_s = view.waiting_arrival_s + self._deadlines.ttft_of(view.waiting_prompt.astype(np.intp)) - view.now_s
         behind = np.cumsum(view.waiting_tokens)

@@ -249,7 +249,7 @@ def spread(bins: Column, numbers: Any, clock: float, begin_s: float, end_s: floa
 
 @inlined
 def take_effect(state: State, instance: Any) -> None:
-    """A clock that was asked for is in effect once its time has come."""
+    """A requested clock is in effect once its switching latency has passed."""
     if instance.now_s >= instance.effective_s:
         if instance.setting != instance.asked:
             state.numbers[0].switches += 1
