@@ -66,11 +66,11 @@ def _rows() -> Sequence[tuple[int, Sequence[Json]]]:
         (9, (
             _series("Energy saved", "joule", f"Since the plan was applied: {estimated}.",
                     _interval("saved_energy", "joules", "_total")),
-            _series("Time of an iteration against the default clocks", "percentunit",
-                    f"Measured while the job runs: {estimated}; and the slowdown that is kept to.",
+            _series("Time per iteration relative to the default clocks", "percentunit",
+                    f"Measured while the job runs: {estimated}; and the slowdown limit.",
                     [*_interval("slowdown", "ratio"), _target(f"wastenot_max_slowdown_ratio{_JOB}", "kept to"),
                      _target(f"wastenot_predicted_slowdown_ratio{_JOB}", "predicted")]),
-            _series("Energy of an iteration against the default clocks", "percentunit",
+            _series("Energy per iteration relative to the default clocks", "percentunit",
                     f"Measured while the job runs: {estimated}; negative is saved.",
                     [*_interval("energy_change", "ratio"),
                      _target(f"wastenot_predicted_energy_change_ratio{_JOB}", "predicted")]),
@@ -94,7 +94,7 @@ def _rows() -> Sequence[tuple[int, Sequence[Json]]]:
             _series("Temperature", "celsius", "Latest reading of each GPU.",
                     [_target(f"wastenot_gpu_temperature_celsius{_JOB}", "{{device}}")]),
             _series("Leases and journals", "none",
-                    "GPUs by state. stale: a process died before it gave the clocks back; the next wastenot command does.",
+                    "GPUs by state. stale: a process died before it reset the clocks; the next wastenot command does.",
                     [_target(f"sum by (state) (wastenot_gpu_lease_state{_JOB})", "{{state}}")]),
         )),
     )  # fmt: skip

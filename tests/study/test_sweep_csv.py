@@ -282,7 +282,7 @@ def test_all_that_is_missing_is_said_at_once(tmp_path):
 
 def test_the_row_of_the_baseline_is_shown_in_the_order_of_the_file(tmp_path):
     (tmp_path / "a.csv").write_text("kernel,core_mhz,time_s,energy_j,memory_mhz,count\ngemm,1410,0.01,2,,10\n")
-    with pytest.raises(BadInputError, match=r"add it, as gemm,,TIME,ENERGY,,10$"):
+    with pytest.raises(BadInputError, match=r"add it, such as gemm,,TIME,ENERGY,,10$"):
         read_sweep(tmp_path / "a.csv")
 
 
