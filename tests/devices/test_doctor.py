@@ -131,7 +131,7 @@ def test_clocks_may_only_be_read(first_lines, seen_by_torch, monkeypatch, rights
 def test_clocks_may_be_set(first_lines, seen_by_torch, monkeypatch):
     monkeypatch.setattr(machine, "rights_here", lambda: ROOT)
     verdict, command = first_lines()
-    assert "can be set" in verdict and "without trying" in verdict
+    assert "can be set" in verdict and "not tried" in verdict
     assert command == "wastenot kernel sweep gpt3-xl --device nvidia:0 --study gpt3-xl.db --allow-clock-control --dry-run"
 
 
