@@ -70,7 +70,7 @@ def test_root_needs_no_daemon_unless_one_is_named(path, answers, monkeypatch):
         (b'{"wastenot": 2, "ok": {"user": 0}}\n', "speaks version 2 of its protocol, this wastenot version 1"),
         (b'{"wastenot": 1, "error": "version", "text": "..."}\n', "install the same wastenot on both sides"),
         (b'{"wastenot": 1, "error": "busy", "text": "too many connections of this user"}\n', "too many connections"),
-        (b'{"wastenot": 1, "ok": {}}\n', "cannot be understood"),
+        (b'{"wastenot": 1, "ok": {}}\n', "invalid reply"),
         (b'{"wastenot": 1, "ok": 3}\n', "wastenotd refuses"),
         (
             b'{"wastenot": 1, "ok": {"user": 7, "heartbeat_s": 10, "gpus": {}, "leases": {}}}\n',

@@ -132,7 +132,7 @@ def test_other_files_are_refused(found, written, tmp_path):
     with pytest.raises(wn.BadInputError, match="not a complete Parquet file"):
         read_profile(written)
     pl.DataFrame({"a": [1]}).write_parquet(written)
-    with pytest.raises(wn.BadInputError, match="no power profile"):
+    with pytest.raises(wn.BadInputError, match="not a power profile"):
         read_profile(written)
     with pytest.raises(wn.BadInputError, match="nowhere"):
         write_profile(found, tmp_path / "nowhere" / "p.parquet")

@@ -72,7 +72,7 @@ def test_a_stage_of_no_layers_still_embeds():
     [
         ((6, 6), "has 2 stages, but there are 3"),
         ((6, 6, 6), "has 18 layers, but the model has 24"),
-        ((12, 0, 12), "without"),
+        ((12, 0, 12), "no layers"),
     ],
 )
 def test_a_partition_that_does_not_fit_is_refused(partition, says):

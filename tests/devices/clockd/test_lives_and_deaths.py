@@ -90,7 +90,7 @@ def test_a_client_that_dies_has_given_back(stand_in, daemon, victim, number):
     client = victim()
     client.process.send_signal(number)
     assert until(lambda: clean(stand_in))
-    assert 'why="disconnected"' in daemon.said()  # not only when heartbeats were missed
+    assert "why=disconnected" in daemon.said()  # not only when heartbeats were missed
 
 
 @pytest.mark.parametrize("how", ["exit", "raise"])

@@ -89,7 +89,7 @@ def test_rules_of_jobs_come_first(write, tmp_path):
         ("group = -1", "group: -1"),
         ("allow = 3", "allow: 3 is not a list"),
         ("allow = [3]", "allow: write [[allow]]"),
-        ("[[allow]]", "allow[1].users: name who is allowed"),
+        ("[[allow]]", "allow[1].users: list who is allowed"),
         ("[[allow]]\nusers = []", "allow[1].users"),
         ("[[allow]]\nusers = [0]\n[[allow]]\nusers = ['nobody-here']", "allow[2].users: this machine has no user"),
         ("[[allow]]\nusers = 0", "allow[1].users: 0 is not a list"),
@@ -127,7 +127,7 @@ def test_a_file_that_others_may_write_is_no_policy(write, tmp_path):
     path = write(GOOD)
     for mode in (0o664, 0o646):
         path.chmod(mode)
-        with pytest.raises(BadInputError, match="others than root may write it"):
+        with pytest.raises(BadInputError, match="users other than root can write to it"):
             read_policy(path)
     with pytest.raises(BadInputError, match="cannot be read"):
         read_policy(tmp_path / "none")
