@@ -87,7 +87,7 @@ def test_errors_name_arguments(tmp_path):
         wn.transfer("plan.json", "sim:h200")
     with pytest.raises(wn.BadInputError, match=r"^finalists 0: "):
         wn.refine(tmp_path / "my.db", "sim:h200", finalists=0)
-    with pytest.raises(wn.BadInputError, match=r"^objective: says all of it; leave out max_slowdown"):
+    with pytest.raises(wn.BadInputError, match=r"^objective: sets all of these; leave out max_slowdown"):
         wn.plan(tmp_path / "my.db", wn.Objective(), max_slowdown=0.1)
     with pytest.raises(wn.BadInputError, match=r"^batch: mine.json is a workload file"):
         wn.workload("mine.json", batch=2)

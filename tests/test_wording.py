@@ -1,8 +1,10 @@
 """Counts have the right number, no words run together where a text is written in parts, and pages use the field's words."""
 
+import ast
 import io
 import re
 import tokenize
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from wastenot.core.wording import counted
 
 ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "wastenot"
-# What README and pages do not say, and what they say instead; docs/glossary.md has the field's words.
+# What README, pages and the program do not say, and what they say instead; docs/glossary.md has the field's words.
 _INSTEAD = {
     r"\b(?:keep|keeps|kept|keeping) the slowdown": "stays within the slowdown limit",
     r"\b9\d(?:\.\d+)? % (?:of the requests )?in time\b": "99.7 % of requests met their deadlines",
@@ -33,6 +35,17 @@ _INSTEAD = {
     r"\b(?:goes|go) on\b": "continues",
     r"\bthe whole way\b": "the whole loop",
     r"\bseconds a kernel\b|\brequests a second\b|\bJ a token\b": "per",
+    r"\bput to work\b": "applied",
+    r"\banew\b(?!:)": "again",
+    r"\bas they stand\b": "as measured",
+    r"\bbroken off\b": "interrupted or abandoned",
+    r"\bh[ua]ng up\b": "disconnected",
+    r"\bnext to nothing\b": "almost nothing",
+    r"\b(?:is|are) there (?:already|twice)\b": "exists already, or appears twice",
+    r"\bmust be \S+ at (?:least|most)\b": "must be at least N",
+    r"\bcome upon\b": "unsafe when a prompt arrives",
+    r"\boracle is none\b": "excludes the oracle, which cannot be built",
+    r"\breaders'? (?:pay|expense|time)\b": "saved at users' expense",
 }
 # Where a text is over, or the next part begins with its own space.
 _GOES_ON = {("forecast.py", "only the default clocks (auto)")}
@@ -86,14 +99,33 @@ def prose(page: str) -> str:
     return re.sub(r"^```.*?^```|^    .*?$", "", page, flags=re.MULTILINE | re.DOTALL)
 
 
+def worse_words(name: str, text: str) -> list[str]:
+    """What a text says that has a better word, each with where it stands and that word."""
+    words = " ".join(text.split())
+    return [f"{name}: '{match[0]}': {better}" for worse, better in _INSTEAD.items() for match in re.finditer(worse, words)]
+
+
 def test_pages_use_the_words_of_the_field():
     assert prose("one\n```\ntwo\n```\n    three\nfour") == "one\n\n\nfour"
-    found = []
-    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
-        text = " ".join(prose(page.read_text()).split())
-        found += [
-            f"{page.name}: '{match[0]}': {better}"
-            for worse, better in _INSTEAD.items()
-            for match in re.finditer(worse, text)
-        ]
-    assert found == []
+    assert worse_words("page.md", "it goes\non") == ["page.md: 'goes on': continues"]
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    assert [each for page in pages for each in worse_words(page.name, prose(page.read_text()))] == []
+
+
+def literals(source: str) -> Iterator[str]:
+    """What a module says: docstrings and string literals, adjacent ones as one; for what is formatted in stands ``{}``."""
+    nodes = list(ast.walk(ast.parse(source)))
+    formatted = [node for node in nodes if isinstance(node, ast.JoinedStr)]
+    parts = {id(part) for node in formatted for part in node.values}
+    for node in formatted:
+        yield "".join(part.value if isinstance(part, ast.Constant) else "{}" for part in node.values)
+    for node in nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts:
+            yield node.value
+
+
+def test_the_program_uses_the_words_of_the_field():
+    source = 'def f(x):\n    """It goes\n    on."""\n    return f"so " f"many: {x}"  # not anew'
+    assert sorted(literals(source)) == ["It goes\n    on.", "so many: {}"]
+    texts = ((path, " | ".join(literals(path.read_text()))) for path in sorted(SRC.rglob("*.py")))
+    assert [each for path, text in texts for each in worse_words(str(path.relative_to(SRC)), text)] == []

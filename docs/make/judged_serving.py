@@ -67,7 +67,7 @@ def _oracle(cases: list[dict[str, Any]]) -> str:
 
 
 def attack() -> str:
-    """Ours on loads, engines and errors drawn anew, in a few lines."""
+    """Ours on loads, engines and errors drawn again, in a few lines."""
     rows = [each["row"] for each in read_json(SERVING / "attack.json")]
     asked = [row for row in rows if row["greatest_kept"] >= SHARE]
     attains = [row for row in asked if row["kept"] >= SHARE]

@@ -32,7 +32,7 @@ def test_a_page_and_figures_of_a_run(wastenot, folder, svg_only):
         (["run.json", "--max-slowdown", "2%"], "--max-slowdown: has no effect on run.json"),
         (["run.json", "--price-per-kwh", "0.2"], "--price-per-kwh: has no effect on run.json"),
         (["missing.json"], "missing.json: cannot be read"),
-        (["other.json"], "other.json: holds what is not kept in files (wastenot.monitor)"),
+        (["other.json"], "other.json: holds something that is not kept in files (wastenot.monitor)"),
         (["broken.json"], "broken.json:1: status.rung: "),
         ([], "Missing argument 'FILE|STUDY'"),
     ],

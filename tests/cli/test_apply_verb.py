@@ -86,7 +86,7 @@ def test_in_real_time_a_second_terminal_sees_it_and_ends_it(wastenot, plans):
         stderr=subprocess.PIPE, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
     )  # fmt: skip
     end_s = time.monotonic() + 60.0
-    while "no plan is at work" in wastenot("apply", "--status").err:
+    while "no plan is being applied" in wastenot("apply", "--status").err:
         assert time.monotonic() < end_s
         time.sleep(0.05)
     sessions = json.loads(wastenot.process("apply", "--status", "--json").out)["sessions"]
@@ -94,16 +94,16 @@ def test_in_real_time_a_second_terminal_sees_it_and_ends_it(wastenot, plans):
     assert wastenot("apply", "--stop").out.startswith("stopped")
     assert process.wait(60) == 0
     process.stderr.close()
-    assert "no plan is at work" in wastenot("apply", "--status").err
+    assert "no plan is being applied" in wastenot("apply", "--status").err
 
 
 def test_a_session_that_died_is_forgotten(wastenot):
     runtime_folder().mkdir(mode=0o700)
     (runtime_folder() / "apply-1.sock").touch()
-    assert "no plan is at work" in wastenot("apply", "--status").err
+    assert "no plan is being applied" in wastenot("apply", "--status").err
 
 
 def test_a_folder_that_others_may_enter_is_refused(wastenot, plans):
     runtime_folder().mkdir(mode=0o755)
     runtime_folder().chmod(0o755)
-    assert "nobody else may enter" in wastenot.refuse("apply", plans("h200"))
+    assert "nobody else can access" in wastenot.refuse("apply", plans("h200"))

@@ -47,7 +47,7 @@ def test_what_was_measured_is_kept_and_the_command_to_resume_is_said(tmp_path):
     arguments = ["kernel", "sweep", "gpt3-xl", "--device", "sim:h200", "--core-step", "30", "--study", "s.db"]
     code, said = interrupted(tmp_path, *arguments, study="s.db")
     assert code == 130, said
-    assert said[-2:] == [f"s.db: what was measured is kept; resume: wastenot {shlex.join(arguments)}", "interrupted"]
+    assert said[-2:] == [f"s.db: measurements are kept; resume: wastenot {shlex.join(arguments)}", "interrupted"]
     assert measured_rows(tmp_path / "s.db")
 
 
@@ -70,7 +70,7 @@ def test_verbs_that_sweep_and_go_on_say_so_too(wastenot, monkeypatch, arguments,
     ran = wastenot(*arguments)
     assert ran.code == 130, ran.err
     command = f"wastenot {shlex.join(arguments)}"
-    assert ran.err.splitlines()[-2:] == [f"{kept}: what was measured is kept; resume: {command}", "interrupted"]
+    assert ran.err.splitlines()[-2:] == [f"{kept}: measurements are kept; resume: {command}", "interrupted"]
     assert measured_rows(wastenot.folder / kept)
 
 
@@ -102,5 +102,5 @@ def test_before_anything_is_measured_nothing_is_said_to_be_kept(tmp_path):
     file.touch()
     with pytest.raises(KeyboardInterrupt) as late, kept_if_interrupted(resume_with("wastenot kernel sweep", file)):
         raise KeyboardInterrupt
-    assert early.value.args == (f"{file}: nothing was measured yet; begin again: wastenot kernel sweep",)
-    assert late.value.args == (f"{file}: what was measured is kept; resume: wastenot kernel sweep",)
+    assert early.value.args == (f"{file}: nothing has been measured yet; start again: wastenot kernel sweep",)
+    assert late.value.args == (f"{file}: measurements are kept; resume: wastenot kernel sweep",)

@@ -188,7 +188,7 @@ def test_an_interrupted_sweep_says_what_is_kept_and_resumes(wastenot, monkeypatc
     ran = wastenot(*command)
     assert ran.code == 130
     assert ran.err.splitlines()[-2:] == [
-        f"i.db: what was measured is kept; resume: wastenot {' '.join(command)}", "interrupted"
+        f"i.db: measurements are kept; resume: wastenot {' '.join(command)}", "interrupted"
     ]  # fmt: skip
     monkeypatch.undo()
     assert "20 measured before" in wastenot(*command).err

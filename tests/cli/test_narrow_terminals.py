@@ -56,7 +56,7 @@ class _Terminal(io.StringIO):
 
 def test_messages_wrap_at_words_in_a_terminal_and_commands_stay_whole(monkeypatch):
     monkeypatch.setenv("COLUMNS", "50")
-    message = "study.db: what was measured is kept; resume: wastenot kernel sweep gpt3-xl --device sim:h200 --study study.db"
+    message = "study.db: measurements are kept; resume: wastenot kernel sweep gpt3-xl --device sim:h200 --study study.db"
     assert wrapped(message, io.StringIO()) == message
     *text, command = wrapped(message, _Terminal()).splitlines()
     assert all(len(line) <= 50 for line in text)

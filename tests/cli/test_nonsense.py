@@ -55,7 +55,7 @@ from testbed.program import SWEEP
             "--run-time",
         ),
         (["kernel", "plan", "--study", "my.db", "--confidence", "1"], "below 1"),
-        (["kernel", "plan", "--study", "my.db", "--objective", "energy", "--confidence", "0.9"], "no slowdown to keep"),
+        (["kernel", "plan", "--study", "my.db", "--objective", "energy", "--confidence", "0.9"], "no slowdown limit"),
         (["kernel", "plan", "--study", "my.db", "--clock-tolerance", "-5"], "at least 0"),
         (["kernel", "plan", "--study", "my.db", "--price-per-kwh", "-5"], "at least 0"),
         (["kernel", "plan", "--study", "my.db", "--workload", "tinny"], "tiny"),
@@ -119,7 +119,7 @@ def test_the_page_of_a_plan_takes_no_other_goal_and_its_study(study):
     study("kernel", "plan", "--study", "my.db", "--as-measured", "--out", "plan.json")
     said = study.refuse("report", "plan.json", "--study", "my.db", "--max-slowdown", "2%")
     assert "--max-slowdown: has no effect on plan.json, which is a plan already; leave it out" in said
-    assert "plan.json: a plan's page shows the measurements, too: give their study (--study)" in study.refuse(
+    assert "plan.json: a plan's page also shows the measurements: give their study (--study)" in study.refuse(
         "report", "plan.json"
     )
     assert "--study: has no effect on my.db" in study.refuse("report", "my.db", "--study", "my.db")

@@ -22,7 +22,7 @@ def test_count_and_time_left_are_kept(width):
 
 def test_what_is_cut_goes_in_order():
     lines = [bar_line(width, "validation", 3, 92, 5.0, None, WHAT).plain for width in range(20, 160)]
-    shown = [[part in line for part in ("3/92 -:-- left", "validation", "━" * 10, "0:05 passed", WHAT)] for line in lines]
+    shown = [[part in line for part in ("3/92 -:-- left", "validation", "━" * 10, "0:05 elapsed", WHAT)] for line in lines]
     assert shown[0] == [True, False, False, False, False] and all(shown[-1])
     assert all(later <= earlier for parts in shown for earlier, later in itertools.pairwise(parts))
 

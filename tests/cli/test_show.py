@@ -47,16 +47,16 @@ def test_a_file_is_shown_by_what_it_holds(results, kind, says):
 def test_the_default_page_lies_beside_the_file(results, svg_only):
     assert results("report", "engine.json").code == 0
     assert (results.folder / "engine.html").read_text().lower().startswith("<!doctype html>")
-    assert "of which there is no page" in results.refuse("report", "workload.json")
+    assert "which has no page" in results.refuse("report", "workload.json")
 
 
 @pytest.mark.parametrize("command", ["show", "report"])
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (SWEEP, "names no schema of wastenot"),
-        ("", "names no schema of wastenot"),
-        ('{"schema": "wastenot.monitor/1"}', "holds what is not kept in files (wastenot.monitor)"),
+        (SWEEP, "has no wastenot schema"),
+        ("", "has no wastenot schema"),
+        ('{"schema": "wastenot.monitor/1"}', "holds something that is not kept in files (wastenot.monitor)"),
         (None, "cannot be read: No such file"),
     ],
 )

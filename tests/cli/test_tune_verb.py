@@ -64,12 +64,12 @@ def test_what_could_be_tried_is_said_without_trying(capsys):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--device", "sim:h200"], "a simulated GPU runs no program, but a workload"),
-        (["--device", "sim:h200", "--workload", "gpt3-small", "--", "true"], "runs no program"),
+        (["--device", "sim:h200"], "a simulated GPU runs a workload, not a program"),
+        (["--device", "sim:h200", "--workload", "gpt3-small", "--", "true"], "not a program"),
         (["--device", "sim:h200", "--workload", "gpt3-small", "--core", "1501"], "--core 1501: the GPU has no such clock"),
         (["--device", "sim:h200", "--workload", "gpt3-small", "--power-limit", "90"], "takes 200 to 700 W"),
         (["--device", "sim:h200", "--workload", "gpt3-small", "--max-slowdown=-1%"], "--max-slowdown"),
-        (["--device", "sim:h200,sim:h200", "--workload", "gpt3-small"], "is named twice"),
+        (["--device", "sim:h200,sim:h200", "--workload", "gpt3-small"], "is given twice"),
         (["--device", "sim:h200", "--workload", "gpt3-small", "--tolerance", "0"], "--tolerance 0: must be above 0"),
         (["--device", "sim:h200", "--workload", "gpt3-small", "--budget", "soon"], "--budget"),
         ([], "what is to run?"),

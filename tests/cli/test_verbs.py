@@ -38,7 +38,11 @@ def test_a_plan_for_people_begins_with_what_can_be_applied_today(study):
     assert len(lines) == 6
     assert lines[1].startswith("Seems to save 14.55\xa0% of the energy, 0.03\xa0% faster: by a schedule of 2")
     assert lines[2].startswith("Upper bound, if switching were instant: ") and "promise nothing" in lines[2]
-    assert lines[3:] == ["To apply it:", "  wastenot apply mine.json -- python train.py", "How, and each kernel: -v"]
+    assert lines[3:] == [
+        "To apply it:",
+        "  wastenot apply mine.json -- python train.py",
+        "How to apply it, and each kernel: -v",
+    ]
 
 
 def test_a_plan_for_people_in_full_says_all_that_it_should(study):
@@ -81,7 +85,7 @@ def test_export_gives_back_every_number(study):
 def test_show_and_frontier_for_people(study):
     assert "tiny" in study("show", "my.db").out
     frontier = study("kernel", "frontier", "--study", "my.db", "--bounds=-0.5,0").out
-    assert "no plan keeps −50.00\u00a0%" in frontier and "faster is possible" in frontier
+    assert "no plan is within −50.00\u00a0%" in frontier and "faster is possible" in frontier
     assert "pass granularity" in study("kernel", "frontier", "--compare", "--study", "my.db").out
 
 
@@ -121,13 +125,13 @@ def test_powers_that_no_card_draws_are_pointed_at_wherever_they_show(wastenot):
 def test_validating_an_imported_study_needs_a_device(study):
     study("kernel", "plan", "--study", "my.db", "--out", "plan.json")
     said = study.refuse("kernel", "validate", "--study", "my.db", "--plan", "plan.json")
-    assert "--device: my.db was taken on 'Test GPU', a name by which no device can be opened; name the device" in said
+    assert "--device: my.db was measured on 'Test GPU', which is not the name of a device; give the device" in said
     said = study.refuse("kernel", "validate", "--study", "my.db", "--plan", "plan.json", "--device", "sim:h200")
     assert "made on 'Test GPU', not on 'sim:h200'" in said and "--device-name 'sim:h200'" in said
     study("study", "import", "sweep.csv", "--study", "nameless.db")
     study("kernel", "plan", "--study", "nameless.db", "--out", "nameless.json")
     said = study.refuse("kernel", "validate", "--study", "nameless.db", "--plan", "nameless.json")
-    assert "nameless.db does not say on which device it was taken; name the device to measure" in said
+    assert "nameless.db does not record on which device it was measured; give the device to measure" in said
     # Whoever knows the device names it.
     known = study(
         "kernel", "validate", "--study", "nameless.db", "--plan", "nameless.json", "--device", "recorded:nameless.db"

@@ -107,7 +107,7 @@ def test_passes_tied_from_kernels_stay_possible(toy):
 def test_what_is_not_of_a_model_cannot_be_run_at_other_shapes(study):
     ran(study, "kernel", "plan", "--study", "my.db", "--out", "p.json")
     said = study.refuse("kernel", "transfer", "--plan", "p.json", "--device", "sim:h200", "--batch", "4")
-    assert "'tiny' is not known to be of a model" in said
+    assert "'tiny' is not known to be a model's" in said
 
 
 def test_a_file_that_contradicts_the_flags_is_refused(toy):
@@ -116,7 +116,7 @@ def test_a_file_that_contradicts_the_flags_is_refused(toy):
     into = ("--study", "x.db")
     assert "x.csv:3: state: is 'sse', but 'context' in the first row" in toy.refuse("study", "import", "x.csv", *into)
     (toy.folder / "x.csv").write_text(header + "a,1,,,1,1,context,gpt3-xl,4\n")
-    assert "says context" in toy.refuse("study", "import", "x.csv", *into, "--energies", "sse")
+    assert "sets context" in toy.refuse("study", "import", "x.csv", *into, "--energies", "sse")
     (toy.folder / "x.csv").write_text(header + "a,1,,,1,1,warm,gpt3-xl,4\n")
     assert "x.csv:2: state: is 'warm'; must be one of ssp, sse, context" in toy.refuse("study", "import", "x.csv", *into)
     (toy.folder / "x.csv").write_text(header + "a,1,,,1,1,,gpt3-xl,four\n")

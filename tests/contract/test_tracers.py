@@ -107,7 +107,7 @@ def test_who_may_only_read_is_told_what_is_needed_and_what_is_assumed(stand_in, 
     planned = design(device, kinds=("core",))
     with pytest.raises(ClocksRefusedError) as refusal:
         look_ahead(device, planned, None)
-    for words in ("can only be measured by setting clocks", "until then plans take 30 ms", "assumed", "GH200"):
+    for words in ("can only be measured by setting clocks", "until then plans assume 30 ms", "assumed", "GH200"):
         assert words in str(refusal.value), words
     monkeypatch.setenv("WASTENOT_READ_ONLY", "1")
     with pytest.raises(ClocksRefusedError, match="WASTENOT_READ_ONLY"):
@@ -117,7 +117,7 @@ def test_who_may_only_read_is_told_what_is_needed_and_what_is_assumed(stand_in, 
 def test_a_driver_that_refuses_on_the_way_is_named_and_nothing_stays_set(stand_in):
     device = opened(stand_in)
     stand_in.control.fault("nvmlDeviceSet*", "NO_PERMISSION")
-    with pytest.raises(ClocksRefusedError, match="until then plans take"):
+    with pytest.raises(ClocksRefusedError, match="until then plans assume"):
         measure_latency(device, design(device, kinds=("core",)))
     stand_in.control.clear_faults()
     assert stand_in.control.state(0).locked_core_mhz is None

@@ -34,7 +34,7 @@ tests:
         exp_alerts:
           - exp_labels: {{gpu: GPU-1, state: stale}}
             exp_annotations:
-              summary: "GPU-1: a process died before it gave the clocks back; 'wastenot device reset' does"
+              summary: "GPU-1: a process died before it reset the clocks; 'wastenot device reset' does"
       - eval_time: 15m
         alertname: WastenotSlowdownExceeded
         exp_alerts:

@@ -70,15 +70,15 @@ def test_root_needs_no_daemon_unless_one_is_named(path, answers, monkeypatch):
         (b'{"wastenot": 2, "ok": {"user": 0}}\n', "speaks version 2 of its protocol, this wastenot version 1"),
         (b'{"wastenot": 1, "error": "version", "text": "..."}\n', "install the same wastenot on both sides"),
         (b'{"wastenot": 1, "error": "busy", "text": "too many connections of this user"}\n', "too many connections"),
-        (b'{"wastenot": 1, "ok": {}}\n', "cannot be understood"),
+        (b'{"wastenot": 1, "ok": {}}\n', "invalid reply"),
         (b'{"wastenot": 1, "ok": 3}\n', "wastenotd refuses"),
         (
             b'{"wastenot": 1, "ok": {"user": 7, "heartbeat_s": 10, "gpus": {}, "leases": {}}}\n',
-            "allows this user (ID 7) no GPU",
+            "allows this user (ID 7) no GPUs",
         ),
-        (b"no JSON\n", "wastenotd has gone"),
-        (b"half a line", "wastenotd has gone"),
-        (b"", "wastenotd has gone"),
+        (b"no JSON\n", "wastenotd has stopped"),
+        (b"half a line", "wastenotd has stopped"),
+        (b"", "wastenotd has stopped"),
     ],
 )
 def test_whatever_a_daemon_answers_is_told_in_a_line(path, answers, line, said):
@@ -99,7 +99,7 @@ def test_who_may_not_set_clocks_is_told_before_and_when_the_driver_refuses(path,
     clocks = controlled(stand_in).clocks
     assert "this process may not set clocks: they need root" in clocks.refusal()
     stand_in.control.fault("nvmlDeviceSet*", "NO_PERMISSION")
-    with pytest.raises(ClocksRefusedError, match=r"no permission.*or wastenotd, which does not listen here"):
+    with pytest.raises(ClocksRefusedError, match=r"no permission.*or wastenotd, which is not listening here"):
         clocks.request(Setting(1200.0))
     assert locks(stand_in) == (None, None, 700.0)
 
@@ -109,6 +109,6 @@ def test_a_daemon_that_does_not_answer_sets_nothing(path, answers, stand_in, mon
     clocks = controlled(stand_in).clocks
     assert isinstance(clocks, DaemonClocks)
     answers(b"")
-    with pytest.raises(DeviceError, match="wastenotd has gone"):
+    with pytest.raises(DeviceError, match="wastenotd has stopped"):
         clocks.request(Setting(1200.0))
     assert locks(stand_in) == (None, None, 700.0)

@@ -22,5 +22,5 @@ def test_the_name_that_opens_it(label, name):
 
 @pytest.mark.parametrize("label", ["unknown", "RTX 3080 Ti", "sim:", "GPU", "lab: card 3"])
 def test_others_have_to_be_named(label):
-    with pytest.raises(BadInputError, match="name the device to measure, such as device nvidia:0"):
+    with pytest.raises(BadInputError, match="give the device to measure, such as device nvidia:0"):
         device_of_study("s.db", label)

@@ -123,7 +123,7 @@ def test_pytorch_is_kept_from_the_gpu(first_lines, seen_by_torch, monkeypatch):
 def test_clocks_may_only_be_read(first_lines, seen_by_torch, monkeypatch, rights):
     monkeypatch.setattr(machine, "rights_here", lambda: rights)
     verdict, command = first_lines()
-    assert "may be read but not set" in verdict and "without setting any" in verdict
+    assert "can be read but not set" in verdict and "without setting any" in verdict
     assert ("WASTENOT_READ_ONLY=1" in verdict) is (rights is READ_ONLY)
     assert command == "wastenot kernel natural gpt3-xl --device nvidia:0"
 
@@ -131,7 +131,7 @@ def test_clocks_may_only_be_read(first_lines, seen_by_torch, monkeypatch, rights
 def test_clocks_may_be_set(first_lines, seen_by_torch, monkeypatch):
     monkeypatch.setattr(machine, "rights_here", lambda: ROOT)
     verdict, command = first_lines()
-    assert "may be set" in verdict and "without trying" in verdict
+    assert "can be set" in verdict and "not tried" in verdict
     assert command == "wastenot kernel sweep gpt3-xl --device nvidia:0 --study gpt3-xl.db --allow-clock-control --dry-run"
 
 
@@ -150,7 +150,7 @@ def test_slices_are_left_out(first_lines, seen_by_torch, stand_in):
 def test_a_gpu_that_somebody_holds_is_left_to_them(first_lines, seen_by_torch):
     held = [journal.begin(f"GPU-{uuid}", journal.Restore()) for uuid in seen_by_torch]
     verdict, command = first_lines()
-    assert f"process {os.getpid()} (user " in verdict and "controls now" in verdict and command.startswith("ps ")
+    assert f"process {os.getpid()} (user " in verdict and "are controlled by" in verdict and command.startswith("ps ")
     journal.end(held[1])
     assert first_lines()[1].endswith("--device nvidia:1")
 

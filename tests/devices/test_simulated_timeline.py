@@ -136,7 +136,7 @@ def test_zeros_draw_less_and_take_as_long_at_the_same_clock():
 def test_a_recording_has_no_timelines_and_neither_has_wall_time(tmp_path):
     (tmp_path / "sweep.csv").write_text("kernel,count,core_mhz,memory_mhz,time_s,energy_j\ngemm,2,,,0.01,3.0\n")
     recording = recorded_device(read_sweep(tmp_path / "sweep.csv"), "recorded:x")
-    with pytest.raises(BadInputError, match="a recording has no executions"):
+    with pytest.raises(BadInputError, match="a recording has no individual executions"):
         recording.timelines()
-    with pytest.raises(BadInputError, match="virtual time only"):
+    with pytest.raises(BadInputError, match="only simulated in virtual time"):
         open_device("sim:h200", wall_time=True).timelines()

@@ -158,7 +158,7 @@ def test_every_question_of_any_composition_is_answered_as_its_list_says(tree, bu
         assert edp[0] <= budget
         assert edp[1] * edp[0] ** exponent == pytest.approx(min(e * t**exponent for t, e in allowed))
     else:
-        with pytest.raises(InfeasibleError, match=f"no way is that fast; the fastest takes {min(points)[0]} s"):
+        with pytest.raises(InfeasibleError, match=f"no option is that fast; the fastest takes {min(points)[0]} s"):
             whole.least_energy(budget)
         for ask in (whole.lower_bound_j, lambda limit: whole.least_edp(exponent, limit)):
             with pytest.raises(InfeasibleError):

@@ -71,7 +71,7 @@ def test_the_frontier_answers_questions(jobs):
 def test_a_job_without_energies_is_of_time_alone(jobs):
     done = jobs("job", "show", "on-cpu", "--study", "jobs.db")
     assert done.code == 0, done.err
-    assert "least time" in done.out and "Energy" not in done.out
+    assert "shortest time" in done.out and "Energy" not in done.out
 
 
 def test_a_page_with_its_figures(jobs, svg_only):
@@ -87,9 +87,9 @@ def test_a_page_with_its_figures(jobs, svg_only):
     [
         (("job", "show", "nighty", "--study", "jobs.db"), "did you mean 'nightly'?"),
         (("job", "show", "nightly", "--study", "jobs.db", "--device", "gpu"), "--device gpu: the job has not run there"),
-        (("job", "show", "nightly", "--study", "jobs.db", "--within", "1ms"), "--within 0.001: no pair that was measured"),
-        (("job", "show", "nightly", "--study", "jobs.db", "--power-budget", "1W"), "--power-budget 1: every pair"),
-        (("job", "show", "on-cpu", "--study", "jobs.db", "--within", "1d"), "nothing measures energy"),
+        (("job", "show", "nightly", "--study", "jobs.db", "--within", "1ms"), "--within 0.001: no measured pair"),
+        (("job", "show", "nightly", "--study", "jobs.db", "--power-budget", "1W"), "--power-budget 1: every measured pair"),
+        (("job", "show", "on-cpu", "--study", "jobs.db", "--within", "1d"), "energy is not measured"),
         (("job", "show", "nightly", "--study", "jobs.db", "--page", "no/page.html"), "--page no/page.html"),
         (("job", "show", "nightly", "--study", "missing.db"), "missing.db"),
         (("job", "list", "--study", "sweep.csv"), "sweep.csv"),

@@ -32,8 +32,8 @@ def test_a_profile_is_planned_in_a_screenful(program):
     assert re.search(r"^Saves \d+\.\d\s% of the energy at no slowdown\.$", ran.out, re.M)
     text = plain(ran.out)
     assert "numbers: measured" in text and "all 2 GPUs, waiting included" in text
-    assert "no plan of these numbers needs less than" in text and "at the highest clock" in text
-    assert re.search(r"takes, 100 ms \(assumed; give yours with --switch-time\); were switching free: \d+\.\d % saved", text)
+    assert "by these numbers no plan needs less than" in text and "at the highest clock" in text
+    assert re.search(r"takes, 100 ms \(assumed; give yours with --switch-time\); \d+\.\d % would be saved", text)
     assert lines[-1] == "Next: wastenot apply plan.json -- torchrun ... train.py"
 
 
@@ -51,7 +51,7 @@ def test_how_long_switching_takes_can_be_given(program):
     assert default == named and default["free"] == given["free"] == free["predicted"]
     assert free["predicted"]["energy_j"] < given["predicted"]["energy_j"] < default["predicted"]["energy_j"]
     text = plain(program("pipeline", "plan", "profile.csv", *GIVEN, "--switch-time", "0").out)
-    assert "Switching taken as free;" in text
+    assert "Switching assumed to be free;" in text
 
 
 def test_json_is_the_plan_as_it_is_written(program):
@@ -62,7 +62,7 @@ def test_json_is_the_plan_as_it_is_written(program):
 def test_the_frontier_as_text_and_as_a_table(program):
     ran = program("pipeline", "plan", "profile.csv", *GIVEN, "--frontier", "4", "--csv", "frontier.csv")
     assert ran.code == 0, ran.err
-    shown = ran.out.partition("From the fastest plan to that of least energy")[2].splitlines()
+    shown = ran.out.partition("From the fastest plan to the lowest-energy one")[2].splitlines()
     assert len([line for line in shown if "\N{NO-BREAK SPACE}J" in line]) == 4
     rows = list(csv.DictReader(io.StringIO((program.folder / "frontier.csv").read_text())))
     assert len(rows) == 4 and float(rows[0]["time_s"]) < float(rows[3]["time_s"])
@@ -77,7 +77,7 @@ def test_stragglers_as_people_write_them(program):
 
     assert until_s("1.2") == pytest.approx(until_s("20%")) == pytest.approx(until_s(f"{until_s('1.2')}s"))
     said = plain(program("pipeline", "plan", "profile.csv", *GIVEN, "--straggler", "20%").out)
-    assert "of the energy that waiting for the straggler at the default clocks takes" in said
+    assert "of the energy of waiting for the straggler at the default clocks" in said
     four = plain(program("pipeline", "plan", "profile.csv", *GIVEN, "--straggler", "20%", "--data-parallel", "4").out)
     assert "3 that wait for the straggler, 6 GPUs: " in four
 
@@ -138,7 +138,7 @@ MODEL = ["pipeline", "plan", "gpt3-xl", *GIVEN, "--stages", "2", "--device", "si
         (["pipeline", "plan", "profile.csv", "--micro-batches", "8"], "--waiting-power: profile.csv does not say"),
         (["pipeline", "plan", "none.csv", *GIVEN], "none.csv"),
         (["pipeline", "plan", *GIVEN], "name a model such as gpt3-175b, a CSV file, or a study (--study)"),
-        (["pipeline", "plan", "gpt3-xl", *GIVEN, "--stages", "4"], "--device: where are the kernels of gpt3-xl"),
+        (["pipeline", "plan", "gpt3-xl", *GIVEN, "--stages", "4"], "--device: on which device are the kernels of gpt3-xl"),
         (["pipeline", "plan", "gpt3-xl", *GIVEN, "--device", "sim:h200"], "--stages: how many"),
         (["pipeline", "plan", "gpt9", *GIVEN, "--stages", "4", "--device", "sim:h200"], "gpt9"),
         (["pipeline", "plan", "gpt3-xl", *GIVEN, "--stages", "99", "--device", "sim:h200"], "99"),
@@ -162,7 +162,7 @@ MODEL = ["pipeline", "plan", "gpt3-xl", *GIVEN, "--stages", "2", "--device", "si
          "70,000 W: no GPU draws that"),
         (["pipeline", "plan", "profile.csv", "--waiting-power", "-3", "--micro-batches", "8"], "waiting"),
         (["pipeline", "plan", "profile.csv", "--waiting-power", "nan", "--micro-batches", "8"], "waiting"),
-        ([*PLAIN, "--max-slowdown", "-5%"], "no plan is done in"),
+        ([*PLAIN, "--max-slowdown", "-5%"], "no plan finishes in"),
         ([*PLAIN, "--max-slowdown", "2"], "for 2 % write 2%"),
         ([*PLAIN, "--max-slowdown", "nan"], "--max-slowdown"),
         ([*PLAIN, "--straggler", "0.5"], "--straggler 0.5: write 1.2"),
@@ -180,11 +180,11 @@ MODEL = ["pipeline", "plan", "gpt3-xl", *GIVEN, "--stages", "2", "--device", "si
         ([*PLAIN, "--seed", "1"], "--seed: has no effect"),
         ([*PLAIN, "--switch-time", "5"], "--switch-time: 5 has no unit: write 5ms or 5s"),
         ([*PLAIN, "--dry-run"], "--dry-run: has no effect on profile.csv"),
-        (["pipeline", "plan", *GIVEN, "--dry-run"], "--dry-run: says what is measured of a model on a device"),
+        (["pipeline", "plan", *GIVEN, "--dry-run"], "--dry-run: shows what would be measured of a model on a device"),
         ([*PLAIN, "--out", "no/plan.json"], "no/plan.json"),
         ([*PLAIN, "--out", "profile.csv"], "--out profile.csv: is read; give another file"),
         ([*PLAIN, "--out", "a", "--page", "a"], "--page a: is what --out writes; give another file"),
-        ([*PLAIN, "--frontier", "1000000000"], "--frontier 1000000000: must be 10,000 at most"),
+        ([*PLAIN, "--frontier", "1000000000"], "--frontier 1000000000: must be at most 10,000"),
         ([*PLAIN, "--out", "/dev/full"], "No space left"),
         ([*PLAIN, "--page", "no/page.html"], "no/page.html"),
         ([*PLAIN, "--figures", "profile.csv"], "profile.csv: is a file"),
@@ -201,7 +201,7 @@ def test_what_cannot_be_planned_is_refused_in_one_line(program, arguments, says)
 
 def test_a_deadline_that_no_plan_meets_names_the_fastest(program):
     assert re.search(
-        r"--max-slowdown -0\.05: no plan is done in [\d.]+ s; the fastest takes [\d.]+ s, a slowdown of 0",
+        r"--max-slowdown -0\.05: no plan finishes in [\d.]+ s; the fastest takes [\d.]+ s, a slowdown of 0",
         program.refuse(*PLAIN, "--max-slowdown", "-5%"),
     )
 

@@ -169,14 +169,14 @@ def test_a_file_is_read_by_time_of_day(tmp_path, evening):
         (b"time,g_per_kwh\n00:00,100\nnoon,200\n", r"grid\.csv:3: time 'noon': must be HH:MM such as 18:30"),
         (b"time,g_per_kwh\n24:00,100\n", r"grid\.csv:2: time '24:00': must be HH:MM"),
         (b"time,g_per_kwh\n2026-01-01,100\n", r"grid\.csv:2: time '2026-01-01': must be"),
-        (b"time,g_per_kwh\n00:00,100\n00:00,200\n", r"grid\.csv:3: time '00:00': is there twice"),
+        (b"time,g_per_kwh\n00:00,100\n00:00,200\n", r"grid\.csv:3: time '00:00': appears twice"),
         (b"time,g_per_kwh\n00:00,100\n2026-01-01T12:00,200\n", r"grid\.csv:3: .*either all times have a date, or none"),
-        (b"time,g_per_kwh\n00:00\n", r"grid\.csv:2: has 1 fields, where the first line names 2"),
-        (b"time,g_per_kwh\n00:00,much\n", r"grid\.csv:2: g_per_kwh 'much': must be grams of CO2e for a kWh"),
+        (b"time,g_per_kwh\n00:00\n", r"grid\.csv:2: has 1 fields, but the header has 2"),
+        (b"time,g_per_kwh\n00:00,much\n", r"grid\.csv:2: g_per_kwh 'much': must be grams of CO2e per kWh"),
         (b"time,g_per_kwh\n00:00,-1\n", r"grid\.csv:2: g_per_kwh '-1'"),
         (b"time,g_per_kwh\n00:00,nan\n", r"grid\.csv:2: g_per_kwh 'nan'"),
         (b"time,g_per_kwh\n00:00,400000\n", r"grid\.csv:2: g_per_kwh '400000': .* from 0 to 5,000"),
-        (b"time,g_per_kwh\n00:00,0\n", "the grid emits nothing while the run lasts"),
+        (b"time,g_per_kwh\n00:00,0\n", "the grid emits nothing during the run"),
         (b"time,g_per_kwh\n00:00,0.4\n", "less than any grid emits; kilograms"),
         (b"\xff\xfe\x00", r"grid\.csv: cannot be read"),
         (b"time,g_per_kwh\n\x00" + b'"' * 200_000, r"grid\.csv"),
@@ -200,8 +200,8 @@ def test_a_file_that_makes_no_sense_is_said_by_line(tmp_path, content, says):
         (("-3",), "carbon_g_per_kwh -3"),
         (("1e9",), "more than any grid emits"),
         ((400.0, "25:00", 60.0), "run_at: time '25:00': must be HH:MM"),
-        ((400.0, "22:00"), "run_at and run_time say something only together"),
-        ((400.0, None, 3600.0), "only together"),
+        ((400.0, "22:00"), "run_at and run_time are only meaningful together"),
+        ((400.0, None, 3600.0), "only meaningful together"),
         ((400.0, "22:00", 0.0), "run_time 0 s: must be from 1 s to 366 days"),
         ((400.0, "22:00", float("nan")), "must be from 1 s"),
     ],
@@ -214,7 +214,7 @@ def test_other_values_that_make_no_sense(given_, says):
 def test_what_does_not_go_with_it(rng):
     with pytest.raises(BadInputError, match="give it for objective carbon"):
         Objective("carbon")
-    with pytest.raises(BadInputError, match="goes with objective carbon only, not waste"):
+    with pytest.raises(BadInputError, match="is only for objective carbon, not waste"):
         Objective("waste", carbon_g_per_kwh=carbon_intensity(400.0))
     with pytest.raises(BadInputError, match="with objective carbon: choose one of global"):
         plan(

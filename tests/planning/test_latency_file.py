@@ -93,7 +93,7 @@ def test_the_given_counts_before_the_measured_and_the_measured_before_the_assume
     assert switching_of(sweep).basis == "assumed"
     assert switching_of(sweep, latency=latency()).basis == "measured"
     assert switching_of(sweep, 0.004, latency()).basis == "given"
-    with pytest.raises(BadInputError, match="is of 'another', where the measurements are of 'Test GPU'"):
+    with pytest.raises(BadInputError, match="is of 'another', but the measurements are of 'Test GPU'"):
         switching_of(sweep, latency=latency(device="another"))
 
 

@@ -108,7 +108,7 @@ def test_parts_change_side_by_side_and_targets_are_interpolated():
     assert found.latency_s(Setting(500.0), Setting(1500.0, 810.0)) == 0.1
     assert found.latency_s(Setting(500.0), Setting(500.0, None, 250.0)) == 0.3
     assert (found.pause_s(AUTO, Setting(500.0)), found.pause_s(AUTO, Setting(500.0, 810.0))) == (0.0, 1e-3)
-    with pytest.raises(ValueError, match="core_by_target: must ascend"):
+    with pytest.raises(ValueError, match="core_by_target: must be ascending"):
         SwitchTime(core_s=0.02, memory_s=0.1, basis="measured", source="", core_by_target=core[::-1])
 
 

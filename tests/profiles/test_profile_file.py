@@ -91,7 +91,10 @@ def test_the_file_says_where_it_comes_from(written):
         (lambda d: d.update(schema="wastenot.profile/9"), "schema: is 'wastenot.profile/9'"),
         (lambda d: d.pop("kernel"), "kernel: Field required"),
         (lambda d: d["states"][1].update(unit=10_000), "state 'SSP' is of execution 10000"),
-        (lambda d: d["states"][0]["channels"].update(GPU=d["states"][0]["channels"]["total"]), "'GPU', which is no channel"),
+        (
+            lambda d: d["states"][0]["channels"].update(GPU=d["states"][0]["channels"]["total"]),
+            "'GPU', which is not a channel",
+        ),
         (lambda d: d["states"][0]["channels"]["total"]["share"].pop(), "states.0.channels.total"),
         (lambda d: d["channels"][0]["channel"].update(period_s=0.0), "channels.0.channel.period_s"),
         (lambda d: d["unit_time_s"].pop(), "begins of units"),
@@ -126,10 +129,10 @@ def test_other_files_are_refused(found, written, tmp_path):
     with pytest.raises(wn.BadInputError, match="cannot be read"):
         read_profile(tmp_path / "none.parquet")
     written.write_bytes(written.read_bytes()[:-20])
-    with pytest.raises(wn.BadInputError, match="not a whole Parquet file"):
+    with pytest.raises(wn.BadInputError, match="not a complete Parquet file"):
         read_profile(written)
     pl.DataFrame({"a": [1]}).write_parquet(written)
-    with pytest.raises(wn.BadInputError, match="no power profile"):
+    with pytest.raises(wn.BadInputError, match="not a power profile"):
         read_profile(written)
     with pytest.raises(wn.BadInputError, match="nowhere"):
         write_profile(found, tmp_path / "nowhere" / "p.parquet")

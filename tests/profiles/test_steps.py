@@ -106,7 +106,7 @@ def test_a_device_without_a_power_sensor() -> None:
 
 
 def test_devices_that_cannot_run_executions_one_by_one() -> None:
-    with pytest.raises(BadInputError, match="virtual time only"):
+    with pytest.raises(BadInputError, match="only simulated in virtual time"):
         open_device("sim:h200", wall_time=True).instrument()
 
 
@@ -130,7 +130,7 @@ def test_too_few_readings_are_kept_and_marked() -> None:
     ("preset", "units", "note"),
     [
         ("mi300x", 6, "executions in a run: 6, too few"),
-        ("mi300x", 12, "power still moved after 12 executions"),
+        ("mi300x", 12, "power was still changing after 12 executions"),
         ("mi300x", 60, ""),
         pytest.param("h200", 1, "executions in a run: 1, too few", marks=pytest.mark.slow),
     ],

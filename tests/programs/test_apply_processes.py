@@ -117,7 +117,7 @@ def test_where_both_are_killed_the_next_command_restores(machine, plan):
 
 
 def test_a_second_terminal_sees_it_cannot_have_its_gpu_and_ends_it(machine, plan):
-    assert "no plan is at work" in machine.run("apply", "--status")[2]
+    assert "no plan is being applied" in machine.run("apply", "--status")[2]
     process = machine.start("apply", plan, "--", *JOB, plan)
     machine.wait_for_clock(PLANNED_MHZ)
     code, out, err = machine.run("apply", "--status")

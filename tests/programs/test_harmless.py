@@ -1,4 +1,4 @@
-"""No fault of ours ends a program: it is told once, the clocks are given back, and the program goes on."""
+"""No fault of ours ends a program: it is told once, the clocks are reset, and the program goes on."""
 
 import os
 
@@ -15,7 +15,7 @@ from wastenot.control.wire import VARIABLE
 from wastenot.core.setting import AUTO
 
 torch = pytest.importorskip("torch")
-SAID = "wastenot: RuntimeError: a fault of ours; the program goes on without the plan, at the default clocks\n"
+SAID = "wastenot: RuntimeError: a fault of ours; the program continues without the plan, at the default clocks\n"
 HOOKS = (
     "_model_begins",
     "_model_ends",
@@ -98,7 +98,7 @@ def test_marks_of_another_kind_of_plan_are_told_once(session, capsys):
             applied.instruction("forward", 0)
             applied.watch_pipelining()
     said = capsys.readouterr().err
-    assert said.startswith("wastenot: the plan at work is for no pipeline") and said.count("\n") == 1
+    assert said.startswith("wastenot: the applied plan is not for a pipeline") and said.count("\n") == 1
 
 
 def test_a_fault_gives_the_clocks_of_its_own_session_back(pipeline, monkeypatch, capsys):
@@ -136,5 +136,5 @@ def test_a_trainers_callback_never_ends_training(tmp_path, monkeypatch, capsys, 
         callback.on_step_begin(None, None, None, model=torch.nn.Linear(1, 1), optimizer=None)
     callback.on_train_end(None, None, None)
     said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "the program goes on without the plan" in said
+    assert said.count("\n") == 1 and "the program continues without the plan" in said
     assert callback.applied is None

@@ -93,7 +93,7 @@ class TestTransformers:
         with job_of(study) as run:
             self.trained(run, Rises(0.31), tmp_path, epochs=2, **changed)
         said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("wastenot: metric")]
-        assert len(said) == 1 and re.search(words, said[0]) and said[0].endswith("the job learns no more of this run")
+        assert len(said) == 1 and re.search(words, said[0]) and said[0].endswith("the job learns nothing more from this run")
         assert [each[1] for each in runs_of(study)] == ["failed"]
 
 

@@ -44,7 +44,7 @@ def test_what_is_named_is_kept_and_the_device_carries_over(csv, study):
 
 def test_twice_needs_append(csv, study):
     import_sweep(csv, study)
-    with pytest.raises(BadInputError, match="holds this very content already"):
+    with pytest.raises(BadInputError, match="already holds this content"):
         import_sweep(csv, study)
     csv.write_text(SMALL_CSV.replace("0.5", "0.75"))
     with pytest.raises(BadInputError, match="has 3 rows already"):

@@ -126,7 +126,9 @@ def test_on_another_host_it_is_in_the_way_until_it_falls_silent(begin, study, ra
     elsewhere(raw, silent_s=lease.SILENT_S - 60)
     first.program.kill()  # which this host cannot see
     first.program.wait()
-    refused = pytest.raises(StudyError, match=r"on far since .*last heard of 1\d\d s ago.*can go on from \d\d:\d\d:\d\d UTC")
+    refused = pytest.raises(
+        StudyError, match=r"on far since .*last heard from 1\d\d s ago.*can continue from \d\d:\d\d:\d\d UTC"
+    )
     with refused, measuring(study):
         pass
     elsewhere(raw, silent_s=lease.SILENT_S + 2)

@@ -158,7 +158,7 @@ def test_a_copy_lies_beside_and_replaces_no_file(path, capsys):
     open_study(path).workloads()
     copy = path.with_name("study.db.before-v9.2")
     assert theirs.read_text() == "somebody's" and dump(copy) == as_it_was and copy.stat().st_mode & 0o777 == 0o640
-    assert capsys.readouterr().err == f"wastenot: {path}: migrated to schema 9; as it was it lies in {copy}\n"
+    assert capsys.readouterr().err == f"wastenot: {path}: migrated to schema 9; the original is in {copy}\n"
     path.write_bytes(copy.read_bytes())  # taken back, and migrated again: the same copy will do
     open_study(path).workloads()
     assert lay_beside(path) == {theirs.name, copy.name} and str(copy) in capsys.readouterr().err
@@ -268,7 +268,7 @@ def test_a_study_that_may_only_be_read_is_read_and_left(path, capsys):
     export_sweep(study, path.parent / "export.csv", "gpt3-xl")
     assert (path.parent / "export.csv").read_bytes() == (VERSIONS / "v3-gpt3-xl.csv").read_bytes()
     assert len(study.summary().workloads) == 3
-    with pytest.raises(StudyError, match="it may only be read; copy it to a place"):
+    with pytest.raises(StudyError, match="it is read-only; copy it to a place"):
         study.add(small_sweep(device="unknown"), source="x")
     assert path.read_bytes() == before and lay_beside(path) == {"export.csv"} and capsys.readouterr().err == ""
 

@@ -98,7 +98,7 @@ def test_kernels_not_reached_are_told_from_those_measured(study):
         False,
         "wastenot kernel sweep again",
     )
-    with pytest.raises(StudyError, match="has not reached 1 of its kernels yet, first 'softmax'"):
+    with pytest.raises(StudyError, match="has not measured 1 of its kernels yet, first 'softmax'"):
         study.read()
 
 

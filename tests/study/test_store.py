@@ -58,7 +58,7 @@ def test_a_new_place_holds_nothing_yet(study, where):
         open(where, "x").close()  # an empty file is what a killed first import leaves
     assert study.workloads() == ()
     for verb in (study.read, study.summary):
-        with pytest.raises(StudyError, match="holds nothing yet; fill it: wastenot kernel sweep"):
+        with pytest.raises(StudyError, match="is empty; fill it: wastenot kernel sweep"):
             verb()
     study.add(small_sweep(), source="s")
     assert_same(study.read(), small_sweep())
@@ -93,9 +93,9 @@ def test_which_workload(filled):
 
 
 def test_a_workload_that_has_rows_is_not_filled_twice_by_mistake(filled):
-    with pytest.raises(BadInputError, match=r"has 5 rows already; add these to them with --append"):
+    with pytest.raises(BadInputError, match=r"has 5 rows already; add these with --append"):
         filled.add(small_sweep(), source="new.csv", sha256="cd" * 32)
-    with pytest.raises(BadInputError, match=r"this very content already \(imported from small.csv at 20.*--append"):
+    with pytest.raises(BadInputError, match=r"already holds this content \(imported from small.csv at 20.*--append"):
         filled.add(small_sweep(), source="renamed.csv", sha256="ab" * 32)
     assert_same(filled.read(), small_sweep())
     assert len(filled.summary().workloads[0].imports) == 1

@@ -43,11 +43,12 @@ def refusals(where, *, writing=True):
 
 def test_a_missing_study_is_said_and_not_made(path):
     with pytest.raises(
-        StudyError, match=r"there is no study; make one: wastenot kernel sweep .*wastenot study import SWEEP.csv --study "
+        StudyError,
+        match=r"there is no study here; create one: wastenot kernel sweep .*wastenot study import SWEEP.csv --study ",
     ):
         open_study(path)
     for message in refusals(path, writing=False):
-        assert message.startswith(f"{path}: there is no study; make one")
+        assert message.startswith(f"{path}: there is no study here; create one")
     with pytest.raises(StudyError, match="there is no study"):
         open_study(f"sqlite:///{path}")
     assert not path.exists()
@@ -67,7 +68,7 @@ def test_opening_to_create_makes_nothing_yet(path):
 
 
 def test_a_missing_folder_and_a_folder_are_said(tmp_path):
-    with pytest.raises(StudyError, match=r"there is no folder .*/none; make it first"):
+    with pytest.raises(StudyError, match=r"there is no folder .*/none; create it first"):
         open_study(tmp_path / "none" / "s.db", create=True)
     with pytest.raises(StudyError, match="is a folder, not a study"):
         open_study(tmp_path, create=True)
@@ -105,7 +106,7 @@ def test_a_read_only_study_can_be_read_and_not_written(filled):
     before = filled.read_bytes()
     study = open_study(f"sqlite:///file:{filled}?mode=ro&uri=true")
     assert_same(study.read(), small_sweep())
-    with pytest.raises(StudyError, match="it may only be read; copy it"):
+    with pytest.raises(StudyError, match="it is read-only; copy it"):
         study.add(small_sweep(workload="b"), source="x")
     assert filled.read_bytes() == before
 

@@ -90,7 +90,7 @@ def test_reads_the_ways_in_which_programs_write(read, change):
     ("header", "said"),
     [
         (HEADER.replace(",time_s", ""), "1: time_s: this column is missing"),
-        (HEADER + ",time_s", "1: time_s: this column is there twice"),
+        (HEADER + ",time_s", "1: time_s: this column appears twice"),
         (HEADER + ",temperature", "1: 'temperature': unknown column; did you mean temperature_c?"),
         (HEADER + ",Pass", "did you mean pass?"),
         (HEADER + ",zzzz", "remove it. Allowed are kernel, count,"),
@@ -282,7 +282,7 @@ def test_all_that_is_missing_is_said_at_once(tmp_path):
 
 def test_the_row_of_the_baseline_is_shown_in_the_order_of_the_file(tmp_path):
     (tmp_path / "a.csv").write_text("kernel,core_mhz,time_s,energy_j,memory_mhz,count\ngemm,1410,0.01,2,,10\n")
-    with pytest.raises(BadInputError, match=r"add it, as gemm,,TIME,ENERGY,,10$"):
+    with pytest.raises(BadInputError, match=r"add it, such as gemm,,TIME,ENERGY,,10$"):
         read_sweep(tmp_path / "a.csv")
 
 

@@ -82,8 +82,8 @@ def test_refuses_what_is_not_parquet(tmp_path):
     whole = written(tmp_path, GOOD, "whole.parquet").read_bytes()
     for content, said in [
         (b"", "the file is empty"),
-        (b"kernel,count\n", "not a whole Parquet file"),
-        (whole[:-20], "not a whole Parquet file"),
+        (b"kernel,count\n", "not a complete Parquet file"),
+        (whole[:-20], "not a complete Parquet file"),
         (b"PAR1" + b"\xff" * 40 + b"PAR1", "cannot be read"),
         (b"PAR1", "cannot be read"),
     ]:

@@ -136,7 +136,7 @@ def test_a_clock_that_is_not_counted_is_the_drivers(device):
 def test_a_kernel_longer_than_the_window_is_waited_for(device):
     found = measure_point(device, kernel_of(40.0, toy()), AUTO, PointOptions(1.0, 2.0))
     assert found.calls == 1 and found.time_s == pytest.approx(40.0, rel=0.1)
-    with pytest.raises(DeviceError, match="not one whole call"):
+    with pytest.raises(DeviceError, match="not one complete call"):
         measure_point(device, kernel_of(2000.0, toy()), AUTO, PointOptions(1.0, 2.0))
 
 

@@ -39,5 +39,5 @@ def test_links_name_themselves_and_their_source() -> None:
 def test_bad_numbers_are_refused() -> None:
     with pytest.raises(BadInputError, match="must be above 0"):
         Link("mine", 0.0, 0.0, "")
-    with pytest.raises(BadInputError, match="must be 0 at least"):
+    with pytest.raises(BadInputError, match="must be at least 0"):
         Link("mine", 1.0, -1.0, "")

@@ -70,9 +70,9 @@ def test_a_stage_of_no_layers_still_embeds():
 @pytest.mark.parametrize(
     ("partition", "says"),
     [
-        ((6, 6), "names 2 stages, and there are 3"),
-        ((6, 6, 6), "has 18 layers, and the model has 24"),
-        ((12, 0, 12), "without"),
+        ((6, 6), "has 2 stages, but there are 3"),
+        ((6, 6, 6), "has 18 layers, but the model has 24"),
+        ((12, 0, 12), "no layers"),
     ],
 )
 def test_a_partition_that_does_not_fit_is_refused(partition, says):
@@ -82,7 +82,7 @@ def test_a_partition_that_does_not_fit_is_refused(partition, says):
 
 @pytest.mark.parametrize("stages", [0, 25])
 def test_a_model_has_at_most_as_many_stages_as_layers(stages):
-    with pytest.raises(BadInputError, match="must be from 1 to 24, for the model has 24 layers"):
+    with pytest.raises(BadInputError, match="must be from 1 to 24, since the model has 24 layers"):
         check_stages(stages, 24)
 
 

@@ -37,7 +37,7 @@ _MARKS = "; docs/pipelines-recipes.md says what the program must tell"
 
 
 def apply(
-    plan: Annotated[Path | None, argument("The plan to put to work.", "[PLAN.json]")] = None,
+    plan: Annotated[Path | None, argument("The plan to apply.", "[PLAN.json]")] = None,
     command: Annotated[list[str] | None, argument("The program and its arguments, after --.", "[-- COMMAND]")] = None,
     device: Annotated[
         str | None,
@@ -49,18 +49,19 @@ def apply(
     ] = None,
     every: AllOption = False,
     dry_run: Annotated[bool, option("Print what would be set; run the command, if any, and change no clocks.")] = False,
-    status: Annotated[bool, option("Show the plans that are at work, and do nothing else.")] = False,
-    stop: Annotated[bool, option("End the plans that are at work; the programs run on at the default clocks.")] = False,
+    status: Annotated[bool, option("Show the plans being applied, and do nothing else.")] = False,
+    stop: Annotated[bool, option("Stop applying plans; the programs keep running at the default clocks.")] = False,
     restore_clocks: RestoreClocksOption = None,
     patience: Annotated[
         float | None,
         option(
-            "Time to wait for the first iteration; then a plan of one setting is kept without any. Default: 120 s.",
+            "Time to wait for the first iteration; after that, a single-setting plan stays applied without one. Default: "
+            "120 s.",
             "S",
             parser=quantities.seconds,
         ),
     ] = None,
-    iterations: Annotated[int | None, option("Iterations of a simulated job; by default five minutes of them.", "N")] = None,
+    iterations: Annotated[int | None, option("Iterations of a simulated job; default: five minutes' worth.", "N")] = None,
     real_time: RealTimeOption = False,
     seed: Annotated[int, option("Seed of the order of comparisons, and of a simulated job.", "N")] = 0,
     out: Annotated[Path | None, option("Write a summary of the run to this file, as JSON.", "FILE")] = None,
@@ -72,8 +73,8 @@ def apply(
 
     Training with PyTorch is followed iteration by iteration, in as many processes as there are GPUs (torchrun). Now and then
     a few iterations run at the default clocks, in random order: that is what savings and slowdown are measured against, with
-    95 % intervals, while the program runs. Where the slowdown allowed is exceeded, faster clocks are set, at last the
-    default ones. The GPU is left as it was, however the program ends; its exit code is this command's.
+    95 % intervals, while the program runs. If the slowdown exceeds the limit, faster clocks are set, and finally the default
+    ones. The GPU is left as it was, however the program ends; this command exits with the program's exit code.
     """
     if status or stop:
         _others(stop=stop, as_json=as_json)
@@ -134,8 +135,8 @@ def _check(simulated: bool, command: Sequence[str] | None, dry_run: bool) -> Non
         _check_command(command, dry_run, "plan.json -- python train.py")
     elif command:
         raise BadInputError(
-            "`device`: a simulated GPU runs the plan's own workload, and no program: leave out -- COMMAND (and say how many "
-            "--iterations)"
+            "`device`: a simulated GPU runs the plan's own workload, not a program: leave out -- COMMAND "
+            "(and give --iterations)"
         )
 
 
@@ -227,7 +228,7 @@ def _others(*, stop: bool, as_json: bool) -> None:
         print_json("apply", {"schema": "wastenot.apply-statuses/1", "stopped": stop, "sessions": found})
         return
     if not found:
-        say_wastenot("no plan is at work")
+        say_wastenot("no plan is being applied")
     for one in found:
         state = Status.model_validate(one)
         gpus = ", ".join(gpu.device for gpu in state.gpus)

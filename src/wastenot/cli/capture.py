@@ -25,7 +25,11 @@ def capture(
     out: Annotated[Path, option("Write the workload to this file.", "FILE")] = Path("workload.json"),
     device: Annotated[
         str | None,
-        option("Default device of new tensors: cuda:0, cpu; fake:cuda for CUDA's choices without data or memory.", "D"),
+        option(
+            "Default device of new tensors: cuda:0, cpu; fake:cuda for the kernels that CUDA would run, without data or "
+            "memory.",
+            "D",
+        ),
     ] = None,
     with_coverage: Annotated[
         bool, option("Trace a third step, and show what fraction of its GPU time is captured.", flag="--coverage")
@@ -34,7 +38,7 @@ def capture(
 ) -> None:
     """Record the operations of a step of a PyTorch program.
 
-    Each can then be measured alone: the file is a workload that sweep takes.
+    Each can then be measured on its own: the file is a workload for sweep.
     """
     from wastenot.core.errors import BadInputError
     from wastenot.terminal.output import console, print_json, say

@@ -1,4 +1,4 @@
-"""``wastenot demo``: the whole way from a sweep to a job under a plan on a simulated GPU, for a first look."""
+"""``wastenot demo``: the whole loop from a sweep to a job under a plan on a simulated GPU, for a first look."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def demo(
 
     study_file = out / "study.db"
     command = typed_command(str(study_file))
-    kept = f"{study_file}: the sweep is kept as far as it came; resume: {command}"
+    kept = f"{study_file}: the sweep so far is kept; resume: {command}"
     with kept_if_interrupted(kept):
         page = create_folder(out) / "report.html"
         try:
@@ -57,7 +57,7 @@ def demo(
         _tell(f"Sweep     time and energy of {len(tasks.tasks)} kernels at 50 pairs of core and memory clocks")
         with shown_progress("sweep") as progress:
             api.sweep(tasks, target, study, command=command, progress=_WithoutRemarks(progress))
-        _tell("Plan      clocks for each kernel that use the least energy and are no slower than the default clocks")
+        _tell("Plan      clocks for each kernel with the lowest energy and no slowdown")
         planner = Planner(study.read(tasks.name))
         plan = make_plan(planner, Objective("waste", 0.0))
         _tell(f"Validate  the plan measured {_REPEATS} times, interleaved with the default clocks")
@@ -66,7 +66,7 @@ def demo(
         plan.write(out / "plan.json")
         if with_page:
             api.report(study, page, plan=out / "plan.json", planner=planner, price=DEFAULT_PRICE, command=command)
-        _tell("Apply     a training job under the plan, as far as clocks switch today, proved against the default ones")
+        _tell("Apply     the plan to a training job, as far as clocks can switch today, and compare with the default clocks")
         proof = apply_in_demo(plan, _DEVICE, out, with_page=with_page)
     _tell("")
     now, whole = ending(plan, Files(str(study_file), out / "plan.json"))

@@ -56,7 +56,7 @@ def apply_in_demo(plan: Plan, device: str, out: Path, *, with_page: bool) -> lis
 
 @contextmanager
 def _live_line() -> Iterator[Callable[[str], None]]:
-    """Show one line in a terminal, always anew; nothing elsewhere."""
+    """Show one line in a terminal, replaced each time; nothing elsewhere."""
     if not sys.stderr.isatty():
         yield lambda line: None
         return

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def list_(as_json: JsonOption = False) -> None:
-    """List the simulated GPUs, and what each is worth."""
+    """List the simulated GPUs, and how accurate each one is."""
     from wastenot.devices.simulated.basis import preset_names
     from wastenot.devices.simulated.preset import find_preset
     from wastenot.pages.table import Listed, listing
@@ -41,8 +41,8 @@ def list_(as_json: JsonOption = False) -> None:
         Listed("GPU", lambda each: each.model, numeric=False),
         Listed("Core clocks, MHz", lambda each: f"{each.clocks.core_from_mhz:g}–{each.clocks.core_to_mhz:g}"),
         Listed("Limit, W", lambda each: each.power_limits_w[1], lambda watts: f"{watts:g}"),
-        Listed("Mean error on data held out", lambda each: each.provenance["held_out"], numeric=False),
-        Listed("Rests on", lambda each: each.basis, numeric=False),
+        Listed("Mean error on held-out data", lambda each: each.provenance["held_out"], numeric=False),
+        Listed("Based on", lambda each: each.basis, numeric=False),
     )
     console().print(rich_table(listing("Simulated GPUs", presets, columns), ("Core clocks, MHz", "Limit, W", "GPU")))
     typer.echo("Real GPUs of this machine: wastenot doctor")
@@ -53,15 +53,15 @@ def sensor(
     kernel: Annotated[
         str, option("The load: a steady, heavy kernel, such as gemm:4096.", "K", autocompletion=completing.kernels)
     ] = "gemm:4096",
-    budget: Annotated[str, option("Device time to spend at most, such as 60s.", "TIME")] = "60s",
+    budget: Annotated[str, option("Maximum device time to spend, such as 60s.", "TIME")] = "60s",
     out: Annotated[Path | None, option("Write the result, for wastenot profile run --sensors.", "FILE.json")] = None,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Identify the properties of power sensors.
 
-    Their update period, averaging window or lag, delay and noise, from bursts of a kernel with random pauses. Clocks are
-    not changed. What cannot be determined is reported as such.
+    Finds their update period, averaging window or lag, delay and noise, from bursts of a kernel with random pauses.
+    Clocks are not changed. What cannot be determined is reported as such.
     """
     from wastenot.devices.open import open_device
     from wastenot.meters.sensors.identify import identify_sensors
@@ -160,4 +160,4 @@ def reset(as_json: JsonOption = False) -> None:
     for journal in others:
         say(f"{journal.uuid}: {journal.holder} is dead and left its clocks changed: {journal.remedy}")
     if not there:
-        say("no run of wastenot left clocks changed: there is nothing to reset")
+        say("no run of wastenot left clocks changed; there is nothing to reset")

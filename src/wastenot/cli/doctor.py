@@ -31,9 +31,9 @@ def doctor(
     seconds: Annotated[float, option("Time to observe each sensor.", "S", parser=quantities.seconds)] = 1.5,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what this machine can do, and what to type next.
+    """Check what this machine can do, and suggest what to run next.
 
-    Then its GPUs, their sensors and how fast they are, whether clocks can be set, and which permission to ask for if not.
+    Lists its GPUs, their sensors and how fast they are, whether clocks can be set and, if not, which permission to ask for.
     """
     from wastenot.cli.first_step import first_step
     from wastenot.devices.common.gpu_driver import driver_of
@@ -70,7 +70,7 @@ def _sense(device: Device | None, seconds: float) -> tuple[tuple[SensorSpeed, ..
     from wastenot.meters.sensors.probe import probe_sensors
 
     if device is None:
-        return (), "MIG is on"
+        return (), "MIG is enabled"
     sensors = probe_sensors(device, seconds)
     try:
         name = torch_device(device.identity.unique_id)
@@ -105,7 +105,7 @@ def _document(
 
 
 def _print_lines(lines: Iterator[tuple[str, str]]) -> None:
-    """Lines of a label and a text, which goes on below itself where it is longer than a terminal is wide."""
+    """Lines of a label and a text, which continues below itself where it is longer than a terminal is wide."""
     for label, text in lines:
         if not text or len(text) <= _COLUMNS - _LABEL:  # as it is: columns of a table stay where they are
             typer.echo(f"{label:<{_LABEL}}{text}".rstrip())
@@ -142,7 +142,7 @@ def _about_control(machine: Machine) -> str:
         return "directly, with the rights of this process (inferred)"
     if control.way == "daemon":
         return f"through wastenotd ({socket_path()}), {len(control.allowed)} GPU{'s' * (len(control.allowed) > 1)}"
-    return f"not here: {control.missing}"
+    return f"not on this machine: {control.missing}"
 
 
 def _about_torch(torch: FoundTorch) -> str:
@@ -151,7 +151,7 @@ def _about_torch(torch: FoundTorch) -> str:
 
         return f"not installed: kernels cannot run on a GPU ({install_line('torch')})"
     if not torch.asked:
-        return f"{torch.version}; there is no GPU for it to see"
+        return f"{torch.version}; it sees no GPU"
     built = torch.built_for or "built without CUDA"
     count = len(torch.indices)
     return f"{torch.version}, {built}: sees {f'{count} GPU' + 's' * (count > 1) if count else 'no GPU'}"
@@ -179,7 +179,7 @@ def _of_gpu(
     yield "  in PyTorch", "not visible to PyTorch" if gpu.torch_index is None else f"cuda:{gpu.torch_index}"
     for what, can in (("core clock", bool(gpu.clocks)), ("memory clock", gpu.memory_clock_settable), ("power limit", True)):
         yield f"  set {what}", _may(can, gpu, machine)
-    yield "  sensor", f"{'reading':<13}{'changes every':<16}a read takes (at most)"
+    yield "  sensor", f"{'reading':<13}{'changes every':<16}time per read (max)"
     for sensor in sensors:
         yield f"  {sensor.name}", _about_sensor(sensor)
     if gpu.published_window_s is not None:
@@ -231,7 +231,7 @@ def _about_cycles(probe: CycleProbe | str) -> str:
     together = f"all {probe.multiprocessors} multiprocessors at one clock (within {100 * spread:.2g} %)"
     if spread > _ONE_CLOCK:
         together = f"{probe.multiprocessors} multiprocessors at {probe.lowest_mhz:.6g} to {probe.highest_mhz:.6g} MHz"
-    driver = "the driver gives none to compare with"
+    driver = "the driver reports none to compare with"
     if probe.difference is not None:
         driver = f"the driver says {probe.driver_mhz:g} MHz ({100 * probe.difference:+.2g} %)"
     return (

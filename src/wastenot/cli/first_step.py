@@ -45,8 +45,8 @@ def first_step(machine: Machine) -> FirstStep:
     whole = [gpu for gpu in machine.gpus if not gpu.mig]
     if not whole:
         return FirstStep(
-            f"{here}, cut into slices (MIG), whose power and clocks cannot be measured: ask for a whole GPU. Until then "
-            "everything works on simulated GPUs.",
+            f"{here}, cut into slices (MIG), whose power and clocks cannot be measured: ask for a whole GPU. Until "
+            "then, everything works on simulated GPUs.",
             DEMO,
         )
     seen = [gpu for gpu in whole if gpu.torch_index is not None]
@@ -57,7 +57,8 @@ def first_step(machine: Machine) -> FirstStep:
     if not free:
         owner = held[seen[0].uuid]
         return FirstStep(
-            f"{here}, whose clocks {owner} controls now: wait until it is done.", f"ps -o pid,etime,args -p {owner.process}"
+            f"{here}, whose clocks are controlled by {owner}: wait until it is done.",
+            f"ps -o pid,etime,args -p {owner.process}",
         )
     return _with_gpu(machine, here, free[0])
 
@@ -67,7 +68,9 @@ def _without_gpu(machine: Machine) -> FirstStep:
     driver = machine.driver
     vendor = driver.vendor
     if driver.version is not None and driver.problem is not None:
-        return FirstStep(f"The driver is here, but its GPU is not: {driver.problem}. Until it is, {simulated}.", vendor.tool)
+        return FirstStep(
+            f"The driver is installed, but finds no GPU: {driver.problem}. Until it is, {simulated}.", vendor.tool
+        )
     an = "An" if vendor.label[0] in "AEIOUN" else "A"
     a_gpu = f"{an} {vendor.label} GPU is in this machine, but its"
     if driver.card and not driver.binding:
@@ -107,17 +110,17 @@ def _with_gpu(machine: Machine, here: str, gpu: Examined) -> FirstStep:
     on = f"{_WORKLOAD} --device {gpu.name}"
     natural = f"wastenot kernel natural {on}"
     if not gpu.clocks:
-        return FirstStep(f"{here}, which offers no choice of clocks: measure without setting any.", natural)
+        return FirstStep(f"{here}, which has no clocks to choose from: measure without setting any.", natural)
     through_daemon = machine.control.way == "daemon" and gpu.uuid in machine.control.allowed
     if not rights.likely and not through_daemon:
-        return FirstStep(f"{here}: clocks may be read but not set here, so measure without setting any.", natural)
+        return FirstStep(f"{here}: clocks can be read but not set here, so measure without setting any.", natural)
     if rights.forbidden is not None:
         return FirstStep(
-            f"{here}: clocks may be read but not set, since {rights.forbidden}; measure without setting any.", natural
+            f"{here}: clocks can be read but not set, since {rights.forbidden}; measure without setting any.", natural
         )
-    how = "through wastenotd" if through_daemon else "as far as can be known without trying (root)"
+    how = "through wastenotd" if through_daemon else "probably (root; not tried)"
     return FirstStep(
-        f"{here}: its clocks may be set, {how}. Afterwards they are reset to the driver's defaults.",
+        f"{here}: its clocks can be set, {how}. Afterwards they are reset to the driver's defaults.",
         f"wastenot kernel sweep {on} --study {_WORKLOAD}.db --allow-clock-control --dry-run",
     )
 

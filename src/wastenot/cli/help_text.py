@@ -151,7 +151,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "device reset": ("wastenot device reset",),
     "reproduce": ("wastenot reproduce --out reproduction",),
 }
-"""Commands that work as they stand, beside the files that they name; the tests run or parse each."""
+"""Commands that work as written, beside the files that they name; the tests run or parse each."""
 
 
 class Command(TyperCommand):

@@ -32,10 +32,12 @@ def report(
     price_options: PriceOptions,
     source: Annotated[
         str,
-        argument("A study, of which a plan is made and shown, or the file of a plan, a run, a profile, ...", "FILE|STUDY"),
+        argument(
+            "A study, whose plan is computed and shown, or a results file: a plan, a run, a profile, ...", "FILE|STUDY"
+        ),
     ],
-    page: Annotated[Path | None, option("The page; by default FILE.html, beside the file.", "FILE.html")] = None,
-    study: Annotated[str | None, option("Of a plan: the study that it was made from.", "FILE|URL")] = None,
+    page: Annotated[Path | None, option("The page to write; default: FILE.html next to the file.", "FILE.html")] = None,
+    study: Annotated[str | None, option("For a plan: the study it was made from.", "FILE|URL")] = None,
     workload: WorkloadOption = None,
     energies: EnergiesOption = None,
     figures: FiguresOption = None,
@@ -50,7 +52,8 @@ def report(
 
     if page is not None and page.suffix.lower() in _NO_PAGES:
         raise BadInputError(
-            f"--page {page}: the page is HTML: name it .html; for SVG, PDF and PNG of each figure: --figures DIR"
+            f"--page {page}: the page is HTML: give it a name ending in .html; for figures as SVG, PDF and PNG: --figures "
+            f"DIR"
         )
     of_study = is_study(source)
     kind = "plan" if of_study else kind_of(Path(source))
@@ -61,12 +64,12 @@ def report(
         check_output(target, "page")
     others = {"workload": workload, "energies": energies}
     if of_study:
-        _refuse({"study": study}, source, "a study itself")
+        _refuse({"study": study}, source, "a study")
         measured = SweepOptions(source, workload, energies)
     elif kind == "plan":
         _refuse({**_given(goal), **others}, source, "a plan already")
         if study is None:
-            raise BadInputError(f"{source}: a plan's page shows the measurements, too: give their study (--study)")
+            raise BadInputError(f"{source}: a plan's page also shows the measurements: give their study (--study)")
         measured = SweepOptions(study)
     else:
         _refuse({**_given(goal), **others, "study": study, **_given(price_options)}, source, KINDS[kind].what)
@@ -118,7 +121,7 @@ def _report_of_a_file(kind: str, known: Kind, path: Path, page: Path, figures: P
     from wastenot.terminal.written_page import write_page
 
     if known.page is None:
-        raise BadInputError(f"{path}: {known.what}, of which there is no page; 'wastenot show {path}' shows it")
+        raise BadInputError(f"{path}: {known.what}, which has no page; 'wastenot show {path}' shows it")
     files = write_page(known.page(path), page, figures, command=typed_command(str(path)))
     if as_json:
         written = {"page": str(page), "figures": list(map(str, files)), "plan": None}

@@ -48,7 +48,7 @@ def kind_of(path: Path) -> str:
     found = _SCHEMA.search(head)
     kind = "profile" if head.startswith(b"PAR1") else found[1].decode() if found else None
     if kind not in KINDS:
-        of = "names no schema of wastenot" if kind is None else f"holds what is not kept in files (wastenot.{kind})"
+        of = "has no wastenot schema" if kind is None else f"holds something that is not kept in files (wastenot.{kind})"
         known = ", ".join(each.what for each in KINDS.values())
         raise BadInputError(f"{path}: {of}; what can be shown is a study (FILE.db or a URL), or the file of {known}")
     return kind

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def show(
     source: Annotated[str, argument("A study, or a file of results: a plan, a run, a profile, ...", "FILE|STUDY")],
     in_full: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Of a plan also how, each kernel, and all numbers.")
+        bool, typer.Option("--verbose", "-v", help="For a plan, also show how to apply it, every kernel, and all numbers.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -116,7 +116,7 @@ def _sweep_line(workload: WorkloadSummary, sweep: SweepSummary) -> str:
         "grid": f"grid of {sweep.settings + 1:,} settings with auto",
         "search": f"search among {counted(sweep.settings, 'setting')}",
         "auto": "default clocks only",
-        "refine": "a plan's finalists again",
+        "refine": "a plan's finalists, measured again",
         "natural": "natural clocks, none set",
     }[sweep.kind]
     if sweep.share is not None:
@@ -125,6 +125,6 @@ def _sweep_line(workload: WorkloadSummary, sweep: SweepSummary) -> str:
     if sweep.finished_at is not None:
         end = f"finished {sweep.finished_at:%Y-%m-%d %H:%M} UTC"
     else:
-        end = f"not finished, begun {sweep.started_at:%Y-%m-%d %H:%M} UTC"
+        end = f"not finished, started {sweep.started_at:%Y-%m-%d %H:%M} UTC"
         end += f"; resume it: {sweep.command}" if sweep.command and workload.holder is None else ""
     return f"'{key}': {what}: {how_far}; {end}"

@@ -101,8 +101,8 @@ def _regularity_note(sweep: Sweep) -> str | None:
     said = []
     if repeats:
         said.append(
-            f"{counted(repeats, 'row')} {'repeats' if repeats == 1 else 'repeat'} a kernel at the same clocks: they count "
-            "as repeats"
+            f"{counted(repeats, 'row')} {'repeats' if repeats == 1 else 'repeat'} a kernel at the same clocks: "
+            "they count as repeats"
         )
     if len(lacking):
         kernel = int(lacking[0])

@@ -74,7 +74,9 @@ def tune(
     power_limit: Annotated[str | None, option("Power limits to choose from, likewise.", "W,...")] = None,
     tolerance: Annotated[
         float,
-        option("Part of the energy within which the best has to be known, such as 0.5%.", "X", parser=quantities.relative),
+        option(
+            "Find the best setting to within this fraction of the energy, such as 0.5%.", "X", parser=quantities.relative
+        ),
     ] = 0.005,
     budget: Annotated[str, option("Time after which the best so far is held, such as 30m.", "TIME")] = "1h",
     out: Annotated[Path | None, option("Write what was found, for wastenot apply.", "PLAN.json")] = None,
@@ -94,9 +96,9 @@ def tune(
     """Find and hold the best setting for a program while it runs.
 
     A few core clocks and power limits are tried on the program itself, in random order between iterations at the default
-    clocks. What is slower than allowed is broken off after a few iterations; the search ends once the best is known. That
-    is then held as wastenot apply holds a plan, with guard and proof. No sweep is needed. The GPU is left as it was,
-    however the program ends; its exit code is this command's.
+    clocks. Settings that are slower than allowed are abandoned after a few iterations; the search ends once the best is
+    known. It is then held as wastenot apply holds a plan: the slowdown limit is guarded, and the saving proved. No sweep
+    is needed. The GPU is left as it was, however the program ends; this command exits with the program's exit code.
     """
     from wastenot.control.application import parse_devices
     from wastenot.core.errors import BadInputError
@@ -109,10 +111,12 @@ def tune(
     simulated = all(name.startswith("sim:") for name in names)
     if simulated and (command or workload is None):
         raise BadInputError(
-            "`device`: a simulated GPU runs no program, but a workload: wastenot tune --device sim:h200 --workload gpt3-xl"
+            "`device`: a simulated GPU runs a workload, not a program: wastenot tune --device sim:h200 --workload gpt3-xl"
         )
     if not simulated and workload is not None:
-        raise BadInputError("`workload`: only a simulated GPU runs it by itself; on a real one name a program, after --")
+        raise BadInputError(
+            "`workload`: only a simulated GPU runs a workload by itself; on a real one give a program, after --"
+        )
     if not simulated and not command and not dry_run:
         raise BadInputError("what is to run? wastenot tune -- python train.py (or --dry-run to see what would be tried)")
     gpus = _open(names, dry_run=dry_run, restore=restore_clocks, seed=seed)
@@ -203,7 +207,7 @@ def _show_ladders(gpus: Sequence[Device], ladders: Sequence[Ladder], *, as_json:
 
         print_json("tune", {"schema": "wastenot.tune-settings/1", "devices": names, "settings": values})
         return
-    typer.echo(f"{', '.join(names)}: to choose from, of which a few are tried; nothing is set (--dry-run)")
+    typer.echo(f"{', '.join(names)}: to choose from, of which a few would be tried; nothing is set (--dry-run)")
     for ladder in ladders:
         first, last = ladder.settings[0], ladder.settings[-1]
         typer.echo(f"  {len(ladder.settings)} from {first} to {last}")

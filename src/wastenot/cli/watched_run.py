@@ -93,7 +93,7 @@ def run_command(
         code = exit_code(child)
         summary = session.end("job ended", code)
     if session.problem is not None:
-        say_wastenot(f"the plan ended early, and the program ran on at the default clocks: {session.problem}")
+        say_wastenot(f"the plan ended early, and the program continued at the default clocks: {session.problem}")
     elif not session.ranks and pipeline:
         say_wastenot(
             "no instructions were seen: the program does not use torch.distributed.pipelining, or its Python ignores "

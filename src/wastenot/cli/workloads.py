@@ -39,9 +39,10 @@ def workloads(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the models that are known, or show the kernels of one.
+    """List the known models, or show the kernels of one.
 
-    Of a model, a captured workload or a study: shapes, FLOPs, bytes, and whether computing or memory bounds them on a GPU.
+    For a model, a captured workload or a study: shapes, FLOPs, bytes, and whether each kernel is compute- or
+    memory-bound on a GPU.
     """
     from wastenot.meters.tasks import find_workload
     from wastenot.terminal.output import as_values, console, print_json

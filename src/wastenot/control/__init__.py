@@ -1,1 +1,1 @@
-"""A plan at work in a running job: schedules carried out, the slowdown guarded, the saving proved."""
+"""A plan applied to a running job: schedules carried out, the slowdown guarded, the saving proved."""

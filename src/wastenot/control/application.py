@@ -1,4 +1,4 @@
-"""What it takes to put a plan to work on GPUs of this machine: the plan, the cards, their leases, a session."""
+"""What it takes to apply a plan to GPUs of this machine: the plan, the cards, their leases, a session."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """A plan and where it is put to work.
+    """A plan and where it is applied.
 
     Attributes:
         plan: the plan.

@@ -67,7 +67,7 @@ def ladders_of(
     found = [ladder for ladder in found if ladder.settings]
     if not found:
         names = ", ".join(device.identity.name for device in devices)
-        raise ClocksRefusedError(f"{names}: reports neither clocks nor power limits that could be tried")
+        raise ClocksRefusedError(f"{names}: reports neither clocks nor power limits to try")
     return tuple(found)
 
 

@@ -1,4 +1,4 @@
-"""Puts a plan to work on a running job: carries out its schedule, keeps the slowdown, proves the saving.
+"""Applies a plan to a running job: carries out its schedule, stays within the slowdown limit, proves the saving.
 
 A job begins at the default clocks, until its iterations are steady and known to be the plan's. Then stretches at the plan's
 clocks alternate with blocks at the default clocks (:mod:`wastenot.control.blocks`).
@@ -48,7 +48,7 @@ class Controller(ClockDriver):
     Args:
         schedule: of the plan.
         gpus: that the job runs on, in the order that markers count them.
-        subject: what is put to work.
+        subject: what is applied.
         now_s: moment at which it begins, on the clock of the first GPU, which all moments are of.
         seed: of the order of blocks.
         dry_run: change no clocks.
@@ -148,12 +148,18 @@ class Controller(ClockDriver):
             return
         self._now_s = max(self._now_s, now_s)
         if len(self.schedule.rungs[0].segments) > 1:
-            self._tell("note", "no iterations were seen, and the plan changes clocks within one: the default clocks stay")
+            self._tell(
+                "note", "no iterations were seen, and the plan changes clocks within an iteration: the default clocks stay"
+            )
             return
         self._state = "holding"
         for execution in self._executions:
             execution.begin(0, now_s)
-        self._tell("note", "no iterations were seen: the plan's setting is kept, without a guard, and nothing is proved")
+        self._tell(
+            "note",
+            "no iterations were seen: the plan's setting stays applied, but the slowdown is not guarded and no saving is "
+            "proved",
+        )
 
     def refuse(self, why: str, now_s: float) -> None:
         """Go back to the default clocks for good, as what runs is not the plan's workload."""
@@ -282,7 +288,7 @@ class Controller(ClockDriver):
         """Iterations take much longer than they did, again and again."""
         self._pauses = 0
         self._usual_s = took_s
-        self._tell("drift", f"iterations take {took_s:.3g} s now: compared with the default clocks anew")
+        self._tell("drift", f"iterations now take {took_s:.3g} s: comparing with the default clocks again")
         self._shifting = True
         self._check_at_default(now_s)
 
@@ -403,7 +409,7 @@ class Controller(ClockDriver):
         """Step towards speed."""
         slowdown, limit = math.expm1(self._guard.limit + excess), self.schedule.max_slowdown
         self._ladder.step(slowdown)
-        self._tell("stepped", f"iterations take {slowdown:+.1%}, more than {limit:.1%}: on to {self._rung_name()}")
+        self._tell("stepped", f"iterations take {slowdown:+.1%}, more than {limit:.1%}: moving to {self._rung_name()}")
         self._begin_anew()
 
     def _step_back(self) -> None:
@@ -411,7 +417,7 @@ class Controller(ClockDriver):
         pairs, time = self._ledger.time_pairs(self._rung), self._ledger.time(self._rung)
         slowdown = None if time is None else math.expm1(time.mean + time.half)
         if self._ladder.back(slowdown, len(pairs)):
-            self._tell("stepped", f"there has been room for long: back to {self._rung_name()}")
+            self._tell("stepped", f"there has been time to spare for a while: back to {self._rung_name()}")
             self._begin_anew()
 
     def _begin_anew(self) -> None:
@@ -441,18 +447,18 @@ class Controller(ClockDriver):
         """Why what runs is not the plan's workload; ``None`` where it may be."""
         planned_s = self.schedule.rungs[-1].time_s
         if not 1.0 / _OTHER_TIME < iteration_s / planned_s < _OTHER_TIME:
-            return f"an iteration takes {iteration_s:.3g} s at the default clocks, where the plan's takes {planned_s:.3g} s"
+            return f"an iteration takes {iteration_s:.3g} s at the default clocks, but the plan's takes {planned_s:.3g} s"
         for place, marker in enumerate(self.schedule.markers):
             seen = sorted(self._passes.get(place, ()))
             if not seen:
                 continue
             share, planned = seen[len(seen) // 2] / iteration_s, marker.after_s / planned_s
             if abs(share - planned) > _OTHER_SHARE:
-                return f"'{marker.name}' begins after {share:.0%} of an iteration, where the plan says {planned:.0%}"
+                return f"'{marker.name}' begins after {share:.0%} of an iteration, but the plan says {planned:.0%}"
         needed = {segment.begins for rung in self.schedule.rungs for segment in rung.segments}
         places = {marker.name: index for index, marker in enumerate(self.schedule.markers)}
         missing = next((name for name in needed if places[name] != 0 and places[name] not in self._passes), None)
-        return None if missing is None else f"it never reaches '{missing}', at which the plan changes clocks"
+        return None if missing is None else f"it never reaches '{missing}', where the plan changes clocks"
 
     def _refuse(self, why: str, now_s: float) -> None:
         self._state = "refused"

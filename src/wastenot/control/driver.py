@@ -42,7 +42,7 @@ _NOTHING_PROVED = Proof(
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is put to work.
+    """What is applied.
 
     Attributes:
         plan: path of the plan, or what is applied instead.
@@ -108,7 +108,7 @@ class ClockDriver(ABC):
 
     Args:
         gpus: that the program runs on, in the order that markers count them.
-        subject: what is put to work.
+        subject: what is applied.
         now_s: moment at which it begins, on the clock of the first GPU, which all moments are of.
         dry_run: change no clocks.
         process: ID of the process that controls the clocks; by default this one's.
@@ -235,7 +235,7 @@ class ClockDriver(ABC):
         if not self._over:
             stopped = ended == "stopped"
             ended = self._give_back(ended)
-            self._tell("stopped" if stopped else "ended", "the clocks are given back")
+            self._tell("stopped" if stopped else "ended", "the clocks are reset")
             self._over = True
         return Summary(
             status=self.status(), ended=ended, exit_code=exit_code, time_line=self._line.moments(), close_up=self._instants()

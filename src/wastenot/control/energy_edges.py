@@ -144,7 +144,7 @@ class EnergyEdges:
         self.due_s = self._next_s(end_s) if self._waiting else math.inf
 
     def _step_after_s(self, moment_s: float) -> float:
-        """When to read first for a moment: shortly before the counter will move next, where that is known well enough."""
+        """When to read first for a moment: shortly before the counter will move next, where that is known."""
         since_s = moment_s - self._last_step_s
         if self._period_s is None or _DRIFT * since_s > _LEAD_S:
             return moment_s

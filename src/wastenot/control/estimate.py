@@ -58,7 +58,7 @@ def log_mean(values: Sequence[float]) -> LogMean | None:
 
 
 def boundary(count: float, chance: float, tuned_for: float = 8.0) -> float:
-    """How far a mean of so many values may be off at any of endless looks but for a chance, in its standard errors.
+    """How far a mean of ``n`` values may be off at any of endless looks but for a chance, in its standard errors.
 
     The normal mixture bound (Robbins 1970; Howard et al. 2021, "Time-uniform, nonparametric, nonasymptotic confidence
     sequences", eq. 14), one-sided.

@@ -4,7 +4,7 @@
     requests         ^ early_s before `forward` is expected
     in effect        ·······════════════════════════
 
-Every marker that comes anchors what is expected of the next ones anew. Where one does not come, nothing is requested beyond
+Every marker that comes anchors the expectation of the next ones again. Where one does not come, nothing is requested beyond
 it.
 """
 

@@ -37,7 +37,7 @@ class Expected:
         return sum(self.gaps_s)
 
     def between_s(self, first: int, last: int, iterations: int) -> float:
-        """Expected time from one marker to another, so many iterations later."""
+        """Expected time from one marker to another, a number of iterations later."""
         if iterations == 0:
             return sum(self.gaps_s[first:last])
         inner = (iterations - 1) * self.iteration_s if iterations > 1 else 0.0

@@ -27,12 +27,12 @@ def schedule_of(plan: Plan, path: str) -> Schedule:
         BadInputError: the plan has none.
     """
     if plan.schedule is None:
-        raise BadInputError(f"{path}: has no schedule to carry out; make the plan anew with 'wastenot kernel plan'")
+        raise BadInputError(f"{path}: has no schedule to apply; make the plan again with 'wastenot kernel plan'")
     return plan.schedule
 
 
 def check_named_once(gpus: Sequence[Device]) -> None:
-    """Refuse GPUs of which one is named twice.
+    """Refuse GPUs of which one is given twice.
 
     Raises:
         BadInputError: one is.
@@ -40,7 +40,7 @@ def check_named_once(gpus: Sequence[Device]) -> None:
     identities = [gpu.identity.unique_id for gpu in gpus]
     twice = next((one for one in identities if identities.count(one) > 1), None)
     if twice is not None:
-        raise BadInputError(f"`device`: {twice} is named twice")
+        raise BadInputError(f"`device`: {twice} is given twice")
 
 
 def check_may_set(gpus: Sequence[Device], shown: str = "set") -> None:
@@ -67,7 +67,7 @@ def check_card(made_for: str, path: str, card: Identity) -> str | None:
     Args:
         made_for: the device that the plan was made for.
         path: of its file.
-        card: that it is to be put to work on.
+        card: that it is to be applied on.
 
     Returns:
         What is worth telling where the plan was made on another card of the same model, else ``None``.
@@ -105,13 +105,13 @@ def why_not_the_job(plan: Plan, seen: Seen) -> str | None:
         return None
     shape, model = run.shape, MODELS[run.model]
     if shape.phase != "training":
-        return f"the plan is for {shape.phase}, and the job trains"
+        return f"the plan is for {shape.phase}, but the job trains"
     if seen.parameters is not None and shape.tensor_parallel == 1:
         planned = model.parameters
         if abs(seen.parameters / planned - 1.0) > _PARAMETERS_DIFFER:
-            return f"the model has {seen.parameters:,} parameters, and {run.model} {planned:,}"
+            return f"the model has {seen.parameters:,} parameters, but {run.model} {planned:,}"
     if seen.tokens is not None and abs(seen.tokens / shape.rows - 1.0) > _TOKENS_DIFFER:
-        return f"an iteration takes {seen.tokens:,} tokens, where the plan is for {shape.rows:,}"
+        return f"an iteration takes {seen.tokens:,} tokens, but the plan is for {shape.rows:,}"
     if seen.dtype in _HALF and shape.dtype in ("fp32", "tf32"):
-        return f"the model is in {seen.dtype}, where the plan is for {shape.dtype}"
+        return f"the model is in {seen.dtype}, but the plan is for {shape.dtype}"
     return None

@@ -122,7 +122,7 @@ class Guard:
         return difference > max(_CHANGED * error, _LEAST_CHANGE)
 
     def enough(self) -> int:
-        """Iterations of a block whose mean is known well enough."""
+        """Iterations of a block whose mean is known precisely enough."""
         return min(math.ceil(self.noise.of_mean(1) / _WANTED_ERROR**2), _MOST)
 
     def exceeds(self, pairs: Sequence[float]) -> float | None:

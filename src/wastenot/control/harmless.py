@@ -1,4 +1,4 @@
-"""What of ours fails in someone's program is told once; then nothing more is tried there, and the program goes on.
+"""What of ours fails in someone's program is told once; then nothing more is tried there, and the program continues.
 
 Loaded into other people's programs, so it imports nothing but the standard library.
 """
@@ -26,7 +26,7 @@ class Harmless:
     def __init__(
         self,
         afterwards: Callable[[], object] = lambda: None,
-        consequence: str = "the program goes on without the plan, at the default clocks",
+        consequence: str = "the program continues without the plan, at the default clocks",
     ) -> None:
         self._consequence = consequence
         self.afterwards = afterwards

@@ -1,4 +1,4 @@
-"""What a plan at work has saved so far, and how sure that is: pairs of stretches, and the energy used at the plan's clocks.
+"""What an applied plan has saved so far, and how sure that is: pairs of stretches, and the energy used at the plan's clocks.
 
 With ρ the mean logarithm of energy at a rung against the default clocks, energy E that was used at that rung would have been
 E/exp(ρ) at the default clocks: E·(exp(−ρ) − 1) was saved. Of iterations that settle, only the time counts in which the

@@ -1,4 +1,4 @@
-"""What Prometheus reads of a plan at work: every value is taken from the status when it is asked for, none is kept here.
+"""What Prometheus reads of an applied plan: every value is taken from the status when it is asked for, none is kept here.
 
 An estimate may fall, so what was saved is a gauge, although its name ends in ``_total``: take differences of it (``delta``),
 not ``rate`` or ``increase``, which would take a fall for a restart. Its interval, and that of the slowdown, are series of
@@ -117,8 +117,8 @@ def _leases(status: Status) -> Iterable[Sample]:
 
 
 METRICS: tuple[Metric, ...] = (
-    Metric("wastenot_plan_info", "gauge", "The plan at work; always 1", _plan),
-    Metric("wastenot_gpu_energy_joules_total", "counter", "Energy that the GPU used since the plan was put to work",
+    Metric("wastenot_plan_info", "gauge", "The plan being applied; always 1", _plan),
+    Metric("wastenot_gpu_energy_joules_total", "counter", "Energy that the GPU has used since the plan was applied",
            _each(lambda gpu: gpu.energy_j)),
     Metric("wastenot_gpu_power_watts", "gauge", "Latest reading of the GPU's power", _each(lambda gpu: gpu.power_w)),
     Metric("wastenot_gpu_temperature_celsius", "gauge", "Latest reading of the GPU's temperature",
@@ -131,21 +131,22 @@ METRICS: tuple[Metric, ...] = (
                  _each(lambda gpu: _hertz(gpu.memory_mhz), clock="memory"))),
     Metric("wastenot_gpu_power_limit_target_watts", "gauge", "Requested power limit; no series while it is auto",
            _each(lambda gpu: gpu.target_power_limit_w)),
-    *_estimates("saved_energy", "joules", "_total", "Energy saved since the plan was put to work, all GPUs together. An "
-                "estimate that may fall: use delta(), not rate() or increase()", lambda status: status.proof.saved_j),
-    *_estimates("slowdown", "ratio", "", "Time of an iteration against the default clocks as measured, T/T_default - 1",
+    *_estimates("saved_energy", "joules", "_total", "Energy saved since the plan was applied, by all GPUs "
+                "together. An estimate, which may fall: use delta(), not rate() or "
+                "increase()", lambda status: status.proof.saved_j),
+    *_estimates("slowdown", "ratio", "", "Measured time of an iteration relative to the default clocks, T/T_default - 1",
                 lambda status: status.proof.time_change),
-    Metric("wastenot_max_slowdown_ratio", "gauge", "The slowdown that is kept to",
+    Metric("wastenot_max_slowdown_ratio", "gauge", "The slowdown limit",
            _whole(lambda status: status.max_slowdown)),
     Metric("wastenot_predicted_slowdown_ratio", "gauge", "The slowdown that the plan predicts",
            _whole(lambda status: status.predicted_time_change)),
-    *_estimates("energy_change", "ratio", "", "Energy of an iteration against the default clocks as measured, "
-                "E/E_default - 1; negative is saved", lambda status: status.proof.energy_change),
+    *_estimates("energy_change", "ratio", "", "Measured energy of an iteration relative to the default "
+                "clocks, E/E_default - 1; negative is saved", lambda status: status.proof.energy_change),
     Metric("wastenot_predicted_energy_change_ratio", "gauge", "The energy change that the plan predicts",
            _whole(lambda status: status.predicted_energy_change)),
-    Metric("wastenot_iterations_total", "counter", "Iterations begun since the plan was put to work",
+    Metric("wastenot_iterations_total", "counter", "Iterations begun since the plan was applied",
            _whole(lambda status: None if status.iteration is None else status.iteration + 1.0)),
-    Metric("wastenot_compared_iterations", "gauge", "Iterations that the comparison with the default clocks rests on",
+    Metric("wastenot_compared_iterations", "gauge", "Iterations that the comparison with the default clocks is based on",
            lambda status: [({"clocks": "plan", "origin": status.origin}, status.proof.plan_iterations),
                            ({"clocks": "default", "origin": status.origin}, status.proof.default_iterations)]),
     Metric("wastenot_at_default", "gauge", "1 while iterations run at the default clocks for comparison, else 0",
@@ -154,9 +155,9 @@ METRICS: tuple[Metric, ...] = (
            _whole(lambda status: status.rung)),
     Metric("wastenot_rungs", "gauge", "Number of rungs; the last is the default clocks",
            _whole(lambda status: status.rungs)),
-    Metric("wastenot_gpu_lease_state", "gauge", "1 for the state that the GPU's lease and journal are in, else 0. free: "
-           "nobody sets its clocks; held: a living process does; stale: one died before it gave them back; unreadable: "
-           "not known",
+    Metric("wastenot_gpu_lease_state", "gauge", "1 for the state of the GPU's lease and journal, else 0. "
+           "free: no process sets its clocks; held: a running process does; stale: one died before it reset them; "
+           "unreadable: unknown",
            _leases),
 )  # fmt: skip
 

@@ -41,12 +41,12 @@ def make_socket_path(name: str) -> Path:
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
         raise BadInputError(
-            f"{folder}: must be a folder of your own that nobody else may enter; chmod 700 it, or name another in "
-            "WASTENOT_RUNTIME"
+            f"{folder}: must be a folder of your own that nobody else can access; chmod 700 it, or set "
+            "WASTENOT_RUNTIME to another"
         )
     path = folder / f"{name}.sock"
     if len(os.fsencode(path)) > _LONGEST_PATH:
-        raise BadInputError(f"{path}: is too long for a socket; name a shorter folder in WASTENOT_RUNTIME")
+        raise BadInputError(f"{path}: is too long for a socket; set WASTENOT_RUNTIME to a shorter folder")
     return path
 
 

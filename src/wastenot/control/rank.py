@@ -29,7 +29,7 @@ class Rank:
         torch: PyTorch, where the program uses it.
 
     Attributes:
-        harmless: what the program calls it through: what fails hangs up, and the program goes on.
+        harmless: what the program calls it through: what fails hangs up, and the program continues.
     """
 
     def __init__(self, path: str, torch: Any = None) -> None:
@@ -78,7 +78,7 @@ class Rank:
         self._record(name)
 
     def note(self, name: str) -> None:
-        """Mark a place that hooks do not know of, such as the end of an epoch; those at work go on."""
+        """Mark a place that hooks do not know of, such as the end of an epoch; those being applied continue."""
         self._record(name)
 
     def instruct(self, marker: str, pipeline_rank: int) -> None:
@@ -123,7 +123,7 @@ class Rank:
         return self._welcome
 
     def close(self) -> None:
-        """Stop marking and hang up, once the GPU has reached what was marked."""
+        """Stop marking and disconnect, once the GPU has reached what was marked."""
         self._over = True
         if self._hooks is not None and not self.harmless.broken:  # a hook that failed is still being called
             self._hooks.detach()
@@ -198,7 +198,7 @@ class Rank:
                 self._line.send(message)
 
     def _session_ended(self) -> None:
-        """The session hung up. If it died, what it set is reset by a command of its own, as nobody else may be there."""
+        """The session disconnected. If it died, a command resets what it set, as nobody else may be there."""
         self._over = True
         line, reset = self._line, self._welcome.get("reset")
         said_goodbye = False

@@ -1,4 +1,4 @@
-"""Which setting of a running job to try next, until the one of least energy within a slowdown is known well enough.
+"""Which setting of a running job to try next, until the one of least energy within a slowdown is found.
 
     ladder    default  1  2     4           8     ·  ✗        walks down by growing strides until a setting is too slow, or
     walked       ├──────┴──┴─────┴───────────┴─────┤           needs clearly more energy than one before; then halves the gap
@@ -110,7 +110,7 @@ class SettingSearch:
         return candidate is best or self._could_gain(candidate, best) > self.tolerance or len(candidate.energy) < 2
 
     def _next_of(self, index: int) -> Candidate | None:
-        """What to try next on a ladder; ``None`` where it is known well enough."""
+        """What to try next on a ladder; ``None`` where it is known precisely enough."""
         waiting = [each for each in self.candidates if each.ladder == index and not each.energy and not each.dropped]
         if waiting:
             return waiting[0]
@@ -134,7 +134,7 @@ class SettingSearch:
         return None if between is None else self._candidate(index, between)
 
     def _before_doubt(self, tried: Sequence[Candidate]) -> int | None:
-        """A place between the last that keeps the slowdown and the first of which that stays in doubt."""
+        """A place between the last that stays within the limit and the first of which that stays in doubt."""
         sure = max((each.place for each in tried if self._keeps(each)), default=-1)
         beyond = [each for each in tried if each.place > sure]
         if (
@@ -215,7 +215,7 @@ class SettingSearch:
         self._drop()
 
     def too_slow(self, candidate: Candidate, time: float) -> None:
-        """A trial was broken off, since iterations took too long."""
+        """A trial was abandoned, since iterations took too long."""
         candidate.dropped = f"{math.expm1(time):+.1%} time"
         self._broken_off[candidate.ladder] = min(self._broken_off[candidate.ladder], candidate.place)
 
@@ -242,7 +242,7 @@ class SettingSearch:
 
     @property
     def best(self) -> Candidate | None:
-        """The setting of least energy among those that keep the slowdown beyond doubt; ``None`` for the default clocks."""
+        """The setting of least energy among those certain to stay within the limit; ``None`` for the default clocks."""
         sure = [each for each in self.left if self._keeps(each) and self.energy(each).mean < 0.0]
         return min(sure, key=lambda each: self.energy(each).mean, default=None)
 
@@ -262,8 +262,8 @@ class SettingSearch:
     def winner(self) -> Candidate | None:
         """What to hold now: the best, where it saves beyond doubt.
 
-        Where no setting keeps the slowdown beyond doubt, which takes long if none is allowed, the best of those that likely
-        do: a guard watches it.
+        Where no setting stays within the limit beyond doubt, which takes long if none is allowed, the best of those that
+        likely do: a guard watches it.
         """
         likely = [each for each in self.left if self._keeps(each, _LIKELY)]
         best = self.best or min(likely, key=lambda each: self.energy(each).mean, default=None)
@@ -294,7 +294,7 @@ class SettingSearch:
         return any(mean - self.sure * error > self.limit + TOLERANCE for mean, error in self._running_means(faster))
 
     def _keeps(self, candidate: Candidate, errors: float = 2.0) -> bool:
-        """Whether a setting keeps the slowdown, for which slower settings may speak as well."""
+        """Whether a setting stays within the limit, for which slower settings may speak as well."""
         slower = [each for each in self._tried(candidate.ladder) if each.place >= candidate.place]
         sure = self.sure * errors / _SURE
         return any(mean + sure * error <= self.limit + TOLERANCE for mean, error in self._running_means(slower))

@@ -1,4 +1,4 @@
-"""What is known of a plan at work: while it runs (status), and at the end (summary)."""
+"""What is known of an applied plan: while it runs (status), and at the end (summary)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class GpuStatus(Part):
         memory_mhz: in effect.
         power_w: latest reading.
         temperature_c: latest reading.
-        energy_j: used since the plan was put to work.
+        energy_j: used since the plan was applied.
     """
 
     device: Name
@@ -90,7 +90,7 @@ class Tuning(Part):
         trials: stretches at these settings that were compared with the default clocks.
         iterations: of the job that the search took so far.
         trying: the setting that runs now; ``None`` at the default clocks.
-        best: the best setting so far that keeps the slowdown; ``None`` for the default clocks.
+        best: the best setting so far within the slowdown limit; ``None`` for the default clocks.
         time_change: of an iteration at the best against the default clocks, and ``energy_change`` of its energy.
         regret: fraction of energy by which another setting might be better, at most.
     """
@@ -126,7 +126,7 @@ class PipelineStatus(Part):
 
 
 class Status(Part):
-    """A plan at work now.
+    """A plan being applied now.
 
     Attributes:
         plan: path of the plan, or what was applied instead.

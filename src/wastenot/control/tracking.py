@@ -96,4 +96,4 @@ def _writing(writer: Any) -> Callable[[dict[str, float], int], None]:
             writer.log(values, step=step)  # joins what the program logs at this step
 
         return to_wandb
-    raise BadInputError(f"`writers`: {type(writer).__name__} is neither TensorBoard's SummaryWriter nor a run of W&B")
+    raise BadInputError(f"`writers`: {type(writer).__name__} is neither TensorBoard's SummaryWriter nor a W&B run")

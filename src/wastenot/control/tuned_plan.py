@@ -24,7 +24,7 @@ _ROUNDED = 1e-9  # by which a slowdown that was measured is kept by a plan that 
 def tuned_plan(tuner: Tuner, *, run: ModelRun | None = None) -> Plan:
     """The setting that was found, or the default clocks, for whole iterations of the same job on the same card.
 
-    Its numbers are those of the trials: what the plan keeps and saves when it is put to work again is measured then.
+    Its numbers are those of the trials: what the plan keeps and saves when it is applied again is measured then.
 
     Args:
         tuner: that has ended its search.
@@ -35,7 +35,7 @@ def tuned_plan(tuner: Tuner, *, run: ModelRun | None = None) -> Plan:
     """
     if not tuner.measured_default:
         raise BadInputError(
-            "`out`: the job ended before its iterations at the default clocks were measured; no plan is made"
+            "`out`: the job ended before its iterations at the default clocks were measured, so no plan was made"
         )
     winner, search = tuner.search.winner, tuner.search
     time_s, energy_j = tuner.default_iteration

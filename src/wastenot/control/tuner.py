@@ -6,7 +6,7 @@
 
 Every group of one or two settings, in random order, stands between two stretches at the default clocks that it is compared
 with; stretches begin and end with iterations. A change is requested shortly after a stretch has ended, once its energy is
-known, and the first iterations after it do not count. A setting at which iterations take longer than allowed is broken off
+known, and the first iterations after it do not count. A setting at which iterations take longer than allowed is abandoned
 after a few of them. Which settings are tried, and when it is enough, is up to :mod:`wastenot.control.setting_search`. Then a
 :class:`~wastenot.control.controller.Controller` takes over, with guard and proof.
 """
@@ -174,7 +174,7 @@ class Tuner(ClockDriver):
         if self.controller is not None:
             self.controller.hold(now_s)
         else:
-            self._give_up("no iterations were seen, so that nothing can be compared", now_s)
+            self._give_up("no iterations were seen, so nothing can be compared", now_s)
 
     def refuse(self, why: str, now_s: float) -> None:
         """Go back to the default clocks for good."""
@@ -259,7 +259,7 @@ class Tuner(ClockDriver):
             self._next_stretch(now_s)
 
     def _pause(self, took_s: float, stretch: Stretch, now_s: float) -> None:
-        """An iteration took far longer than usual: the stretch begins anew after it."""
+        """An iteration took far longer than usual: the stretch starts over after it."""
         self._pauses += 1
         if self._pauses < _MOST_PAUSES:
             if stretch.measured:
@@ -270,7 +270,7 @@ class Tuner(ClockDriver):
         self._pauses = 0
         if stretch.default:
             self._usual_s = took_s
-            self._tell("drift", f"iterations take {took_s:.3g} s now")
+            self._tell("drift", f"iterations now take {took_s:.3g} s")
         else:
             self._break_off(stretch, Alarm(math.log(took_s / self._usual_s), math.inf), now_s)
 
@@ -328,7 +328,7 @@ class Tuner(ClockDriver):
         if last.spoiled or last.energy_j is None:
             self._unknown += 1
             if self._unknown >= _MOST_UNKNOWN:
-                self._hold(now_s, "the energy of the default clocks stays unknown")
+                self._hold(now_s, "the energy at the default clocks could not be measured")
                 return False
             self._group, self._coming = [], deque([self._block(_DEFAULT)])
             return True
@@ -338,7 +338,7 @@ class Tuner(ClockDriver):
             return False
         group = self.search.next_group()
         if not group:
-            self._hold(now_s, "known well enough")
+            self._hold(now_s, "search finished")
             return False
         self._group = [last]
         self._coming = deque()
@@ -360,14 +360,14 @@ class Tuner(ClockDriver):
             self._default_energy_j.append(after.energy_j / len(after.times_s))
         if len(group) < 2:
             if alarm is not None:
-                self.search.failed(alarm[0], "broken off")
+                self.search.failed(alarm[0], "abandoned")
             return
         first = group[0]
         unchanged = abs(math.log(after.mean_s / first.mean_s)) < _CHANGED
         if alarm is not None and unchanged:
             self.search.too_slow(alarm[0], self.search.limit + alarm[1].excess)
         elif alarm is not None:
-            self.search.failed(alarm[0], "broken off")
+            self.search.failed(alarm[0], "abandoned")
         for place, stretch in enumerate(group[1:-1], start=1):
             self._compare(first, stretch, after, place / (len(group) - 1), unchanged=unchanged)
 
@@ -390,8 +390,8 @@ class Tuner(ClockDriver):
         winner = self.search.winner
         self._group, self._stretch = [], None
         if winner is None:
-            at_most = f"at most {self.max_slowdown:.1%} slower" if self.max_slowdown else "without being slower"
-            self._give_up(f"{why}: nothing saves beyond doubt {at_most}", now_s)
+            at_most = f"at most {self.max_slowdown:.1%} slower" if self.max_slowdown else "without a slowdown"
+            self._give_up(f"{why}: no setting saves energy with confidence {at_most}", now_s)
             return
         energy = self.search.energy(winner)
         self._tell("note", f"{why}: {winner.setting}, {math.expm1(energy.mean):+.1%} energy; tried {self._tried} settings")

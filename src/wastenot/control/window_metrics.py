@@ -1,4 +1,4 @@
-"""What Prometheus reads of GPUs that are only measured: their energy and power so far, by the names a plan at work uses."""
+"""What Prometheus reads of GPUs that are only measured: their energy and power so far, named as for an applied plan."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class Line:
         while True:
             data = self.socket.recv(LONGEST)
             if not data:
-                raise ConnectionResetError("it hung up")
+                raise ConnectionResetError("it disconnected")
             for answer in self.taken(data):
                 return answer
 
@@ -92,7 +92,7 @@ class Line:
         lines = (self._received + data).split(b"\n")
         self._received = lines.pop()
         if len(self._received) > LONGEST:
-            raise ValueError("a line without an end")
+            raise ValueError("a line without a line break")
         for line in lines:
             message = json.loads(line)
             if not isinstance(message, dict):

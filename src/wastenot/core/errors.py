@@ -32,7 +32,7 @@ def first_line(error: BaseException) -> str:
 
 
 class BadInputError(WastenotError):
-    """Something given cannot be used: a file, a row, a field, an argument."""
+    """An input cannot be used: a file, a row, a field, an argument."""
 
 
 class StudyError(WastenotError):
@@ -40,7 +40,7 @@ class StudyError(WastenotError):
 
 
 class InfeasibleError(WastenotError):
-    """No plan can meet what was asked; the text says what is possible.
+    """No plan can meet the request; the text says what is possible.
 
     Attributes:
         least_slowdown: the smallest slowdown that any plan reaches, where that is known.

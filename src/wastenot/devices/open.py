@@ -119,10 +119,10 @@ def device_of_study(study: str, label: str) -> str:
     vendor = None if unique_id is None or not label.endswith(f" {unique_id}") else vendor_of_id(unique_id)
     if vendor is not None:
         return f"{vendor.name}:{unique_id}"
-    taken = f"was taken on '{label}', a name by which no device can be opened"
+    taken = f"was measured on '{label}', which is not the name of a device"
     if label == "unknown":
-        taken = "does not say on which device it was taken"
-    raise BadInputError(f"`device`: {study} {taken}; name the device to measure, such as `device` nvidia:0")
+        taken = "does not record on which device it was measured"
+    raise BadInputError(f"`device`: {study} {taken}; give the device to measure, such as `device` nvidia:0")
 
 
 def simulated_device(

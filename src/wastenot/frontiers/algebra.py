@@ -135,7 +135,7 @@ class Frontier:
     def _too_fast(self, within_s: Fraction | float | None) -> InfeasibleError:
         fastest_s = self.least_time().time_s
         return InfeasibleError(
-            f"`within_s` {float(within_s or 0.0):g}: no way is that fast; the fastest takes {fastest_s:.9g} s"
+            f"`within_s` {float(within_s or 0.0):g}: no option is that fast; the fastest takes {fastest_s:.9g} s"
         )
 
     def as_frontier(self) -> Frontier:
@@ -397,7 +397,7 @@ def schedule(
 
     nodes = [node for frontier in calls for node in frontier.alternatives]
     if not nodes or len(nodes) > len(calls) or any(len(node.groups) != 1 for node in nodes):
-        raise BadInputError("`calls`: a schedule needs calls that are single choices; tie what shares a setting")
+        raise BadInputError("`calls`: a schedule needs calls that are single choices; tie parts that share a setting")
     return Frontier((scheduled_ways(nodes, stay_s, switch_s, switch_j, points),))
 
 

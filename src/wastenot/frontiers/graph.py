@@ -441,8 +441,8 @@ class Graph:
                 if not self._dag.leads(earlier, later):
                     one, other = sorted(int(self._dag.order[each]) for each in (earlier, later))
                     raise BadInputError(
-                        f"`edges`: parts {one} and {other} keep worker {worker} busy, and neither waits for the other; "
-                        "add an edge between them, or give them workers of their own"
+                        f"`edges`: parts {one} and {other} keep worker {worker} busy, and neither waits for the "
+                        "other; add an edge between them, or give each its own worker"
                     )
 
     def _ways_at(self, taken: IndexArray) -> IndexArray:

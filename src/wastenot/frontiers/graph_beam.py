@@ -279,7 +279,7 @@ class _Slots:
 
 
 def _latest_within(problem: GraphProblem, target: Target, parts: IndexArray, step: IndexArray) -> FloatArray:
-    """Latest ends by which the parts can go on at their fastest, and parts outside as targeted."""
+    """Latest ends by which the parts can continue at their fastest, and parts outside as targeted."""
     dag = problem.dag
     time = np.where(step >= 0, problem.table.time_s[problem.klass, 0], target.time_s)
     if len(parts) == len(dag):

@@ -55,7 +55,7 @@ product could not be centred again; values of 0.9 to 1 are usual (Nocedal and Wr
 _REGULARISED = 1e-13
 """Of a diagonal entry before starts are eliminated, added to it after. Elimination subtracts terms that may nearly cancel
 it, with rounding errors of some 1e-16 of it each; 1e-13 outweighs hundreds of these, so that Cholesky finds no negative
-pivot. The direction changes by as little, and the next iteration computes its residuals anew."""
+pivot. The direction changes by as little, and the next iteration computes its residuals again."""
 
 _STIFFEST = 1e-60
 """Floor of ``spring``, so that conductances and their products (1e120 at most) stay finite."""

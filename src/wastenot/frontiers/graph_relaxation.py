@@ -26,7 +26,7 @@ class GraphProblem:
         table: ways by class.
         klass: class of each part; shape (parts,).
         end_w: saved for each second that the end comes before ``within_s``, ...
-        end_s: ... for at most so many seconds.
+        end_s: ... for at most this many seconds.
         within_s: the deadline.
     """
 

@@ -1,9 +1,9 @@
 """Plans of ways as they are, from a solution of a graph's relaxation.
 
 A beam search follows the relaxation (:mod:`wastenot.frontiers.graph_beam`). A pass over the graph then gives each part the
-slowest way that ends by the latest time at which the rest could still go on as before: it starts as early as its earlier
+slowest way that ends by the latest time at which the rest could still continue as before: it starts as early as its earlier
 parts let it, so that time that one of them could not use is handed on. Last, stretches of the plan are searched again, and
-once that gains nothing more, those of the first plan anew with other stretches: the best plan counts.
+once that gains nothing more, those of the first plan again with other stretches: the best plan counts.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Effort:
     """When to stop improving a plan.
 
     Attributes:
-        steps: after so many parts were looked at again, so that the same question has the same answer.
+        steps: after this many parts were looked at again, so that the same question has the same answer.
         seconds: after so long, where that is asked for: what is found then depends on the machine.
     """
 
@@ -132,7 +132,7 @@ def _improved(
     steps: float,
     until: float,
 ) -> tuple[IndexArray, float]:
-    """One sweep over the plan, stretch by stretch, of so many parts at most."""
+    """One sweep over the plan, stretch by stretch, of a limited number of parts."""
     dag, table, klass = problem.dag, problem.table, problem.klass
     stretch = int(_STRETCH * rng.uniform(0.5, 2.0))
     first = -int(rng.integers(stretch))

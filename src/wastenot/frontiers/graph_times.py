@@ -96,7 +96,7 @@ class Dag:
         return self._by_earlier[self.out[part] : self.out[part + 1]]
 
     def walk(self, end_s: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
-        """The parts of each level and their earliest starts; the caller fills in their ends before it goes on."""
+        """The parts of each level and their earliest starts; the caller fills in their ends before it continues."""
         first = int(self.start[1])
         yield slice(0, first), np.zeros(first)
         for parts, earlier, delay, begins in self._forward:

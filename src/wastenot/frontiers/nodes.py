@@ -246,7 +246,7 @@ class Listed(Node):
     def tie_keys(self) -> Iterator[Sequence[Hashable]]:
         """Refused, since ways that a tie needs may not be among the Pareto points."""
         raise BadInputError(
-            "`frontiers`: a tie cannot look into an either within a sequence; tie the parts of each alternative"
+            "`frontiers`: a tie cannot contain an either within a sequence; tie the parts of each alternative"
         )
 
 
@@ -262,11 +262,15 @@ def tied(node: Node) -> Tied:
         option_of = {key: index for index, key in enumerate(keys)}
         if len(option_of) < len(keys):
             twice = next(key for index, key in enumerate(keys) if option_of[key] != index)
-            raise BadInputError(f"`frontiers`: two ways of one choice are both labelled {twice}; label each way of its own")
+            raise BadInputError(
+                f"`frontiers`: two ways of one choice are both labelled {twice}; give each way its own label"
+            )
         shared = list(option_of) if shared is None else [key for key in shared if key in option_of]
         options.append(option_of)
     if not shared:
-        raise BadInputError("`frontiers`: what is tied has no setting in common; measure all of it at one setting at least")
+        raise BadInputError(
+            "`frontiers`: the tied parts have no setting in common; measure all of them at one setting at least"
+        )
     return Tied(node, np.array([[option_of[key] for option_of in options] for key in shared]))
 
 

@@ -445,7 +445,7 @@ def scheduled_ways(nodes: Sequence[Node], stay_s: float, switch_s: float, switch
     found = [fastest, *(scheduler.least_energy(budget) for budget in budgets.tolist()), least]
     found = [each for each in found if np.isfinite(time_s[np.arange(len(nodes)), each.setting]).all()]
     if not found:
-        raise InfeasibleError("the calls have no schedule: no setting is one that all of them can have for long enough")
+        raise InfeasibleError("the calls have no schedule: no setting is possible for all of them for long enough")
     times, energies = (np.array([getattr(each.totals, name) for each in found]) for name in ("time_s", "energy_j"))
     kept = pareto_points(Groups.of_one(times, energies)).tolist()
     labels = [tuple(settings[index] for index in found[each].setting.tolist()) for each in kept]

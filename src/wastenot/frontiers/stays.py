@@ -30,7 +30,7 @@ class Start(NamedTuple):
 
     Attributes:
         setting: of the stay.
-        after_s: least time that the stay goes on from the begin of the round.
+        after_s: least time that the stay continues from the begin of the round.
         before_s: least time that it has lasted before, at the round's end.
     """
 

@@ -2,7 +2,7 @@
 
     call        0   1   2   3   4   5   6   7   0 ...
     setting     A   A   A   B   B   B   B   A   A
-    stay               |-------------|               lasts at least the least stay; the one at A goes on over the end
+    stay               |-------------|               lasts at least the least stay; the one at A continues over the end
 
 A switch is asked for ahead of time, so that on average it arrives between two calls. What remains of it is a stall, some
 energy, and, where its latency varies, calls on either side that run at the other setting for a while.
@@ -206,7 +206,7 @@ class SwitchedWork:
         return Lateness.of(self, self.slow_off_s) if self.slow_off_s.any() else None
 
     def stays(self, setting: IndexArray) -> list[Stay]:
-        """The stays of a schedule, given the setting of each call; one that goes on over the end comes last."""
+        """The stays of a schedule, given the setting of each call; one that continues over the end comes last."""
         first, end, own = self._stays(setting)
         return [Stay(*each) for each in zip(first.tolist(), end.tolist(), own.tolist(), strict=True)]
 

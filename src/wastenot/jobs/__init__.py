@@ -1,4 +1,4 @@
-"""Training jobs that come back: which batch size and which setting reach the target for the least energy and time.
+"""Recurring training jobs: which batch size and which setting reach the target for the least energy and time.
 
 model      what is learned of a job: epochs to the target, cost of an epoch, whether it reaches the target at all
 plan       what the next run should have, and why

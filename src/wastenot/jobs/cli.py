@@ -1,4 +1,4 @@
-"""``wastenot job list`` and ``wastenot job show``: training jobs that come back, as a study knows them."""
+"""``wastenot job list`` and ``wastenot job show``: recurring training jobs, as a study knows them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHOWN = 10  # runs of a job
 
 
 def jobs(study: StudyOption, as_json: JsonOption = False) -> None:
-    """List the training jobs of a study that come back.
+    """List the recurring training jobs of a study.
 
     Each with its runs, what choosing its batch size has saved so far, and what it would run next.
     """
@@ -39,22 +39,24 @@ def jobs(study: StudyOption, as_json: JsonOption = False) -> None:
 def job(
     name: Annotated[str, argument("The job.", "NAME")],
     study: StudyOption,
-    device: Annotated[str | None, option("Which device, if it has run on several; by default the latest.", "LABEL")] = None,
+    device: Annotated[
+        str | None, option("Which device, if the job has run on several; default: the latest.", "LABEL")
+    ] = None,
     within: Annotated[
-        float | None, option("Ask: least energy of runs that take at most so long.", "TIME", parser=quantities.seconds)
+        float | None, option("Query: lowest energy of runs that take at most this long.", "TIME", parser=quantities.seconds)
     ] = None,
     power_budget: Annotated[
-        float | None, option("Ask: least time of runs at such a mean power.", "W", parser=quantities.watts)
+        float | None, option("Query: shortest time of runs with at most this mean power.", "W", parser=quantities.watts)
     ] = None,
-    runs: Annotated[int, option("How many runs to list, the latest first.", "N", min=0)] = _SHOWN,
-    retry_memory: Annotated[bool, option("Let batch sizes that did not fit into its memory be tried there again.")] = False,
+    runs: Annotated[int, option("Number of runs to list, latest first.", "N", min=0)] = _SHOWN,
+    retry_memory: Annotated[bool, option("Retry batch sizes that did not fit into the device's memory.")] = False,
     page: PageOption = None,
     figures: FiguresOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a training job that comes back: runs, cost, what next.
+    """Show a recurring training job: runs, cost, what is next.
 
-    Its frontier is every batch size and setting in time and energy to the target; --within and --power-budget ask it.
+    Its frontier has every batch size and setting, by time and energy to the target; --within and --power-budget query it.
     """
     from wastenot.jobs.plan.overview import job_overview
     from wastenot.jobs.tables.store import JobStore
@@ -80,7 +82,7 @@ def job(
 
 def _retried(sizes: tuple[int, ...]) -> str:
     if not sizes:
-        return "every batch size may be tried already"
+        return "no batch size is ruled out"
     which = ", ".join(f"{size:,}" for size in sizes)
     return f"batch size {which} and larger ones may be tried again; the runs that did not fit now count as failed"
 
@@ -168,7 +170,7 @@ def _named(overview: JobOverview) -> list[tuple[str, str]]:
     )
 
     terms = overview.terms
-    rows = [("Target", target_text(terms)), ("Asked for", asked_text(terms)), ("Runs", outcomes_text(overview))]
+    rows = [("Target", target_text(terms)), ("Objective", asked_text(terms)), ("Runs", outcomes_text(overview))]
     if overview.total_cost > 0.0:
         rows.append(("Cost so far", cost_text(terms, overview.total_cost)))
     regret, effect = regret_text(overview), next_effect_text(overview)

@@ -97,9 +97,9 @@ def sweep(
             ``wn.open_device("nvidia:0", allow_clock_control=True)``.
         study: file or URL of the study to keep the measurements in; created if missing.
         clocks: a grid of settings besides the default clocks, by default core clocks 210 MHz apart, or every clock that a
-            recording has; the points of a grid that can still change the plan; or, where nothing is set, the default clocks
-            only or those that the device goes through by itself.
-        granularity: what is measured as one.
+            recording has; only the points of a grid that can still change the plan; or, without setting clocks, the default
+            clocks only or those that the device passes through by itself.
+        granularity: what is measured as a unit.
         state: that energies are measured in: ``ssp``, steady power; ``sse``, the first execution at full speed; ``context``,
             each kernel after the one that precedes it.
         options: warm-up, window and precision of each point.
@@ -135,7 +135,7 @@ def sweep(
         from wastenot.kernels.natural.measure import estimate_natural, natural_sweep
 
         if tasks.state not in ("ssp", "natural"):
-            raise BadInputError("`clocks` natural: kernels run at clocks that nobody chooses; leave out `state`")
+            raise BadInputError("`clocks` natural: kernels run at clocks that are not set; leave out `state`")
         each_s = clocks.seconds_each
         estimate = partial(estimate_natural, target, tasks, kept, seconds_each=each_s, budget_s=budget_s)
         measure = partial(natural_sweep, target, tasks, kept, seconds_each=each_s, **resumed)
@@ -212,8 +212,8 @@ def validate(
     Args:
         plan: the plan or its file.
         study: the study that the plan was made from, its file or URL.
-        device: the device that the study was taken on, or its name; by default the name that the study gives. A simulated
-            one of that name has other noise than that of the sweep, for an honest test.
+        device: the device that the study was measured on, or its name; by default the one named in the study. A
+            simulated device of that name has different noise from the sweep's, for an honest test.
         workload: its name in the study; by default the plan's.
         repeats: measurements of the plan and of the default clocks, at least 2.
         options: warm-up, window and precision of each point.
@@ -295,7 +295,7 @@ def refine(
 
     Raises:
         BadInputError: an argument makes no sense, or there is no such workload.
-        InfeasibleError: no plan keeps the slowdown.
+        InfeasibleError: no plan is within the slowdown limit.
         DeviceError: the device does not measure.
         StudyError: a study cannot be read or written; what was measured before is kept.
     """
@@ -372,8 +372,8 @@ def transfer(
     made = _plan(plan)
     if made.run is None:
         raise BadInputError(
-            f"the plan's workload '{made.workload}' is not known to be of a model, and only models run at other shapes; "
-            "plan a sweep of a model, such as gpt3-xl"
+            f"the plan's workload '{made.workload}' is not known to be a model's, and only models can run at other "
+            "shapes; plan a sweep of a model, such as gpt3-xl"
         )
     shapes = [replace(made.run.shape, batch=size) for size in batch] or [
         replace(made.run.shape, tensor_parallel=degree, sequence_parallel=sequence_parallel and degree > 1)
@@ -496,7 +496,7 @@ def measure_latency(
         device: or its name, such as ``sim:h200`` or ``nvidia:0``.
         kinds: only these of ``core``, ``memory`` and ``power_limit``; by default all that the device can change.
         core_mhz: core clocks to switch between; by default five from the lowest to the highest.
-        relative_error: standard error at which a latency is known well enough.
+        relative_error: standard error at which a latency counts as known.
         time_limit_s: device time after which it ends with the errors that it has then.
         study: that keeps the result, for its plans; created if missing.
         seed: of the order of switches.

@@ -41,7 +41,7 @@ def measurable_devices(
     for device in distinct:
         _require_real_time(device)
     if len({device.identity.origin for device in distinct}) > 1:
-        raise BadInputError("real and simulated devices are not measured together: name only the ones or the others")
+        raise BadInputError("real and simulated devices cannot be measured together: name only one kind")
     return distinct
 
 

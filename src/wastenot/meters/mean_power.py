@@ -120,7 +120,7 @@ class CounterMeter:
                 return step
             if time.now_s() > deadline_s:
                 raise DeviceError(
-                    f"{self._device.identity.name}: the energy counter stood still for {_LONGEST_STEP_S:g} s of work"
+                    f"{self._device.identity.name}: the energy counter did not change for {_LONGEST_STEP_S:g} s of work"
                 )
             if reader.skip(_READ_GAP_S):
                 self._feed()

@@ -77,7 +77,7 @@ class Sampler:
         with self._lock:
             if name not in self._devices:
                 if name.startswith("recorded:"):
-                    raise BadInputError(f"device '{name}': a recording does not run; measure a GPU, or a sim: one")
+                    raise BadInputError(f"device '{name}': a recording cannot run; measure a GPU or a simulated one")
                 self._devices[name] = open_device(name, wall_time=True)
             return self._devices[name]
 
@@ -180,7 +180,7 @@ class ProcessSampler:
 
     A counter is expensive to read, so a GPU must have one follower however many windows look at it, wherever in the program
     they are opened: :func:`wastenot.measure` needs one place to find it. The sampler is made when first asked for, and made
-    anew in a forked child, where its thread does not exist and its locks may be held forever.
+    again in a forked child, where its thread does not exist and its locks may be held forever.
     """
 
     def __init__(self) -> None:

@@ -52,7 +52,7 @@ def tasks_of(workload: Workload, granularity: Granularity = "kernel", state: Ene
 
     Args:
         workload: of a model, or captured.
-        granularity: what is measured as one.
+        granularity: what is measured as a unit.
         state: to measure energies in.
     """
     kernels = workload.kernels
@@ -126,10 +126,10 @@ def find_workload(name: str, shape: Shape | None = None, of_study: str | None = 
     """
     if not name.endswith(".json") and not Path(name).exists():
         if of_study is not None:
-            raise BadInputError(f"`workload` {of_study}: names a workload of a study; {name} is a model: leave it out")
+            raise BadInputError(f"`workload` {of_study}: selects a workload of a study; {name} is a model: leave it out")
         return build_workload(name, shape)
     if shape is not None and replace(shape, dtype=Shape().dtype) != Shape():
-        raise BadInputError(f"{name}: says by itself how it is run; leave out what changes the shape of a model")
+        raise BadInputError(f"{name}: has a fixed shape; leave out the options that change the shape of a model")
     if name.endswith(".json"):
         return read_workload(name)
     from wastenot.study.store import open_study

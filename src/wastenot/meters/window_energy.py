@@ -45,7 +45,7 @@ import numpy as np
 
 from wastenot.core.arrays import FloatArray
 
-SHORT = "window contains no whole step of the energy counter"
+SHORT = "window contains no complete step of the energy counter"
 BEFORE = "window begins before the first observed step of the energy counter"
 AFTER = "window ends after the last observed step of the energy counter"
 

@@ -12,7 +12,7 @@ SPACE = "\N{NO-BREAK SPACE}"  # a number and its unit stay on one line
 ORIGIN_TEXT: dict[Origin, str] = {
     "measured": "on the device named here",
     "simulated": "from a simulated GPU, not a real one",
-    "synthetic": "made up for a demonstration, not measured",
+    "synthetic": "synthetic, for a demonstration, not measured",
     "forecast": "forecast from other measurements, not measured itself",
 }
 

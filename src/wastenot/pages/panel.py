@@ -54,7 +54,7 @@ class Story:
     Attributes:
         tone: how sure it is.
         effect: what can be had today, such as ``Saves 1.79 % of the energy, 0.15 % faster``.
-        verdict: how that is known, and whether the limit was kept; goes on where ``effect`` ends.
+        verdict: how that is known, and whether the limit was kept; continues where ``effect`` ends.
         panels: three things that follow, in the order they are shown.
         bound: what the whole plan would do, a sentence; ``None`` where it can be had today.
     """

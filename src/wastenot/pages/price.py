@@ -52,7 +52,7 @@ DEFAULT_PRICE = Price(0.15, "USD")
 
 
 def energy_text(energy_j: float) -> str:
-    """An energy as electricity is sold: ``241 kWh``, or smaller units where that would be next to nothing."""
+    """An energy as electricity is sold: ``241 kWh``, or smaller units where that would be almost nothing."""
     kwh = energy_j / JOULES_PER_KWH
     if kwh == 0.0 or 1e-3 <= abs(kwh) < 1e12:
         return f"{number(kwh, 3)}{SPACE}kWh"

@@ -45,15 +45,20 @@ class ModelOptions:
     """How a model is cut into a pipeline, where it is not the default of its family."""
 
     partition: Annotated[
-        str, option("Layers of each stage; or balanced: the slowest is as fast as can be; or least-energy.", "N,N,...|KIND")
+        str,
+        option(
+            "Layers of each stage; or balanced: the slowest stage is as fast as possible; or least-energy.", "N,N,...|KIND"
+        ),
     ] = "balanced"
-    tensor_parallel: Annotated[int | None, option("GPUs that share a stage; by default as few as hold the model.", "N")] = (
+    tensor_parallel: Annotated[
+        int | None, option("GPUs that share a stage; default: the fewest that can hold the model.", "N")
+    ] = None
+    data_parallel: Annotated[int, option("Number of pipeline replicas.", "N")] = 1
+    micro_batch: Annotated[int | None, option("Sequences per micro-batch; default: 1.", "N")] = None
+    sequence: Annotated[int | None, option("Tokens per sequence; default: those that the model was trained with.", "N")] = (
         None
     )
-    data_parallel: Annotated[int, option("Pipelines beside each other.", "N")] = 1
-    micro_batch: Annotated[int | None, option("Sequences of a micro-batch; 1 by default.", "N")] = None
-    sequence: Annotated[int | None, option("Tokens of a sequence; by default those of the model's training.", "N")] = None
-    recompute: Annotated[bool, option("The backward runs the forward again first, instead of keeping activations.")] = False
+    recompute: Annotated[bool, option("Recompute activations in the backward pass instead of keeping them.")] = False
 
     def cut(self, granularity: Settings, waiting_power_w: float | None, as_measured: bool) -> StageOptions:
         """How the model becomes stages."""
@@ -98,33 +103,35 @@ def pipeline(
             autocompletion=_pipelines,
         ),
     ] = None,
-    stages: Annotated[int | None, option("GPUs (or groups of them) after one another.", "N")] = None,
-    micro_batches: Annotated[int | None, option("Micro-batches of an iteration.", "N")] = None,
+    stages: Annotated[int | None, option("Pipeline stages: GPUs, or groups of them.", "N")] = None,
+    micro_batches: Annotated[int | None, option("Micro-batches per iteration.", "N")] = None,
     schedule: Annotated[
         str,
         option(
-            "gpipe, 1f1b, early-recomputation, interleaved, zb-h1, or a file with the order of each rank.",
+            "gpipe, 1f1b, early-recomputation, interleaved, zb-h1, or a file with the order of instructions on each rank.",
             "NAME|FILE",
             autocompletion=_schedules,
         ),
     ] = "1f1b",
-    chunks: Annotated[int | None, option("Stages of the model on each GPU, for interleaved; 2.", "N")] = None,
+    chunks: Annotated[int | None, option("Model stages on each GPU, for the interleaved schedule; default: 2.", "N")] = None,
     device: Annotated[
         str | None,
         option(
-            "Where to measure a model's kernels: sim:NAME, sim:FILE.toml or nvidia:INDEX; of a CSV file, the GPU that "
-            "it is of, such as a100.",
+            "Where to measure a model's kernels: sim:NAME, sim:FILE.toml or nvidia:INDEX; for a CSV file, the GPU "
+            "it was measured on, such as a100.",
             "D",
             autocompletion=completing.devices,
         ),
     ] = None,
-    study: Annotated[str | None, option("Keeps what is measured; without MODEL: take what it holds.", "FILE|URL")] = None,
+    study: Annotated[
+        str | None, option("Study to keep measurements in; without MODEL, plan from what it holds.", "FILE|URL")
+    ] = None,
     workload: WorkloadOption = None,
     granularity: Annotated[
         Literal["instruction", "layer", "kernel", "schedule"],
         option(
-            "What gets clocks of its own: each instruction; or inside it each layer, each kernel, or stretches as long "
-            "as the device needs to switch."
+            "What gets its own clocks: each instruction; or within it each layer, each kernel, or stretches "
+            "as long as the device needs to switch."
         ),
     ] = "instruction",
     max_slowdown: MaxSlowdownOption = 0.0,
@@ -134,27 +141,27 @@ def pipeline(
         str | None, option("Another pipeline is slower, and all wait for it: 1.2 (times as long), 20% or 3.4s.", "X|TIME")
     ] = None,
     frontier: Annotated[
-        int | None, option("List N plans from the fastest to that of least energy, with bounds.", "N")
+        int | None, option("List N plans from the fastest to the lowest-energy one, with bounds.", "N")
     ] = None,
     switch_time: Annotated[
         str | None,
         option(
-            "How long the device takes to switch clocks, such as 30ms: settings last at least as long; 0 plans as if "
-            "it took no time. Default (auto): as measured by 'wastenot device latency', else stated or assumed.",
+            "How long the device takes to switch clocks, such as 30ms: settings last at least as long; 0: as "
+            "if switching were instant. Default (auto): as measured by 'wastenot device latency', else stated or assumed.",
             "TIME|auto",
         ),
     ] = None,
     waiting_power: Annotated[
         float | None,
         option(
-            "What a GPU draws while it waits for another one; by default what is known of the device.",
+            "Power that a GPU draws while it waits for another; default: the value known for the device.",
             "W",
             parser=quantities.watts,
         ),
     ] = None,
     *,
     model: ModelOptions,
-    out: Annotated[Path | None, option("Write the plan, for the ranks.", "PLAN.json")] = None,
+    out: Annotated[Path | None, option("Write the plan for the ranks to this file.", "PLAN.json")] = None,
     csv: Annotated[Path | None, option("Write the plans of --frontier as a table.", "FILE")] = None,
     page: PageOption = None,
     figures: FiguresOption = None,
@@ -162,8 +169,8 @@ def pipeline(
     time_limit: Annotated[
         str | None,
         option(
-            "Improve the plan for so long, such as 30s: it then depends on how fast this machine is. By default the "
-            "work is fixed, about 10 s for one plan.",
+            "Improve the plan for this long, such as 30s; the result then depends on the speed of this machine. By "
+            "default the amount of work is fixed, about 10 s per plan.",
             "TIME",
         ),
     ] = None,
@@ -173,8 +180,9 @@ def pipeline(
 ) -> None:
     """Plan the clocks of pipeline-parallel training.
 
-    Most stages of a pipeline wait for others. What is not on the critical path runs at lower clocks, as slow as costs no
-    time: least energy within the slowdown allowed, for each instruction of each micro-batch, with a lower bound.
+    Most stages of a pipeline wait for others. Instructions off the critical path run at lower clocks, as low as costs no
+    time. The plan has the lowest energy within the slowdown limit, for each instruction of each micro-batch, with a
+    lower bound.
     """
     from wastenot.core.files import write_text
     from wastenot.pipelines.plan.frontier_table import frontier_csv
@@ -191,7 +199,7 @@ def pipeline(
     if frontier is not None and frontier < 2:
         raise BadInputError(f"--frontier {frontier}: must be at least 2")
     if frontier is not None and frontier > MOST_PLANS:
-        raise BadInputError(f"--frontier {frontier}: must be {MOST_PLANS:,} at most")
+        raise BadInputError(f"--frontier {frontier}: must be at most {MOST_PLANS:,}")
     given: dict[str, Any] = {
         "stages": stages, "micro_batches": micro_batches, "schedule": schedule, "chunks": chunks,
         "cut": model.cut(granularity, waiting_power, as_measured), **model.shape(),
@@ -201,7 +209,9 @@ def pipeline(
     if source is not None and device is not None and not of_a_file:
         target = clock_control.open_device(device, seed=seed, workload=None)
     if dry_run and (source is None or device is None):
-        raise BadInputError("--dry-run: says what is measured of a model on a device: gpt3-175b --device sim:h200")
+        raise BadInputError(
+            "--dry-run: shows what would be measured of a model on a device; give both: gpt3-175b --device sim:h200"
+        )
     if dry_run or target is not device:
         estimate = pipeline_estimate(str(source), target, **given)
         if dry_run:
@@ -278,6 +288,6 @@ def parse_straggler(text: str | None) -> tuple[float | None, float | None]:
             times = 0.0
     if not 1.0 <= times < float("inf"):
         raise BadInputError(
-            f"--straggler {text}: write 1.2 (times as long as this pipeline), 20% (longer), or a time as 3.4s"
+            f"--straggler {text}: write 1.2 (times as long as this pipeline), 20% (longer), or a time such as 3.4s"
         )
     return times - 1.0, None

@@ -52,9 +52,9 @@ def verdict(plan: PipelinePlan) -> str:
     saved = percent(-plan.energy_change, 1)
     slower = plan.time_change
     if plan.until_s is not None:
-        return f"Saves {saved} of the energy that waiting for the straggler at the default clocks takes; done before it is"
+        return f"Saves {saved} of the energy of waiting for the straggler at the default clocks; finishes before it does"
     if plan.energy_change > -_SAME:
-        return "Saves nothing within the slowdown allowed"
+        return "Saves nothing within the slowdown limit"
     if slower > _SAME:
         return f"Saves {saved} of the energy for a slowdown of {percent(slower)}"
     if slower < -_SAME:
@@ -69,7 +69,7 @@ def _numbers(made: PlannedPipeline) -> list[tuple[str, str]]:
     rows = [
         (
             "Energy",
-            f"{_joules(energy_j)} an iteration, all {counted(plan.gpus, 'GPU')}{one}, waiting included; "
+            f"{_joules(energy_j)} per iteration, all {counted(plan.gpus, 'GPU')}{one}, waiting included; "
             f"{_joules(base_j)} {_baseline(plan)}",
         ),
         ("Time", _time(plan)),
@@ -79,7 +79,7 @@ def _numbers(made: PlannedPipeline) -> list[tuple[str, str]]:
     if plan.replicas > 1:
         saving = plan.replicas - (plan.until_s is not None)  # the straggler saves nothing
         which = "of them" if saving == plan.replicas else "that wait for the straggler"
-        saved = f"{_joules(saving * (base_j - energy_j))} saved an iteration"
+        saved = f"{_joules(saving * (base_j - energy_j))} saved per iteration"
         rows.append(("All pipelines", f"{saving} {which}, {saving * plan.gpus:,} GPUs: {saved}"))
     rows.append(("Switching", switching_text(plan)))
     rows.append(("Critical path", _critical(made)))
@@ -99,20 +99,20 @@ def _baseline(plan: PipelinePlan) -> str:
     return (
         "at the default clocks"
         if plan.baseline_clocks == "auto"
-        else "at the highest clock, which stands for the default clocks here"
+        else "at the highest clock, which stands in for the default clocks"
     )
 
 
 def _time(plan: PipelinePlan) -> str:
     by = change(plan.predicted.time_s / plan.baseline.time_s - 1.0)
-    own = f"{_seconds(plan.predicted.time_s)} an iteration ({by}); {_seconds(plan.baseline.time_s)} before"
+    own = f"{_seconds(plan.predicted.time_s)} per iteration ({by}); {_seconds(plan.baseline.time_s)} before"
     if plan.until_s is not None:
-        return f"{own}, {_seconds(plan.until_s)} the straggler"
+        return f"{own}, {_seconds(plan.until_s)} for the straggler"
     return f"{own}, {change(plan.max_slowdown)} allowed"
 
 
 def _promise(plan: PipelinePlan, promise: Promise) -> str:
-    goal = "keeps the slowdown" if plan.until_s is None else "is done before the straggler"
+    goal = "stays within the slowdown limit" if plan.until_s is None else "finishes before the straggler"
     sure = f"{goal} with {percent(promise.sure, 0)} confidence"
     time, energy = (
         " to ".join(map(change, ends)) for ends in (promise.time_change_interval, promise.energy_change_interval)
@@ -121,13 +121,13 @@ def _promise(plan: PipelinePlan, promise: Promise) -> str:
 
 
 def _proof(plan: PipelinePlan) -> str:
-    least = f"no plan of these numbers needs less than {_joules(plan.lower_bound_j)}"
+    least = f"by these numbers no plan needs less than {_joules(plan.lower_bound_j)}"
     left = percent(max(plan.gap, 0.0))
     if plan.promise is None:
         least += "" if plan.switching is None else " even if switching were free"
-        return f"{least}: at most {left} is left"
-    lasting = "" if plan.switching is None else " and whose settings last"
-    return f"{least}, {left} below this one, which is surer to keep the slowdown{lasting}"
+        return f"{least}: at most {left} more could be saved"
+    lasting = "" if plan.switching is None else " and whose settings last as long as switches take"
+    return f"{least}, {left} below this plan, which is more certain to stay within the limit{lasting}"
 
 
 def _critical(made: PlannedPipeline) -> str:
@@ -139,7 +139,7 @@ def _critical(made: PlannedPipeline) -> str:
     shifting = int(made.solved.critical[: len(instructions)].sum())
     return (
         f"{counted(len(on), 'instruction')}, of which {on.count(most)} on stage {most}; "
-        f"{shifting} of all {len(instructions):,} could not be slower"
+        f"{shifting} of all {len(instructions):,} could not be any slower"
     )
 
 
@@ -184,7 +184,7 @@ def _frontier_table(plan: PipelinePlan) -> RenderableType:
             quantity(row.time_s, "s", 5), quantity(row.energy_j, "J", 5), change(row.time_change), change(row.energy_change),
             percent(max(row.gap, 0.0), 3),
         )  # fmt: skip
-    return Group(Text("From the fastest plan to that of least energy", style="bold"), table)
+    return Group(Text("From the fastest plan to the lowest-energy one", style="bold"), table)
 
 
 def _next(plan: PipelinePlan, out: Path | None) -> list[RenderableType]:

@@ -88,7 +88,7 @@ def pipeline(
         shape, settled="a profile, which holds times and energies" if isinstance(source, PipelineProfile) else None
     )
     if source is None and study is None:
-        raise BadInputError("what is the pipeline of? name a model such as gpt3-175b, a CSV file, or a study (`study`)")
+        raise BadInputError("what does the pipeline run? name a model such as gpt3-175b, a CSV file, or a study (`study`)")
     goal, cut = goal or PipelineGoal(), cut or StageOptions()
     for argument, degree in (("data_parallel", cut.replicas), ("tensor_parallel", shape.get("tensor_parallel", 1))):
         if degree < 1:
@@ -108,7 +108,7 @@ def pipeline(
         if source is None:
             useless = next(iter(shape), None if device is None else "device")
             if useless is not None:
-                raise BadInputError(f"`{useless}`: the study was measured already; leave it out, or name a model to measure")
+                raise BadInputError(f"`{useless}`: the study has been measured; leave it out, or name a model to measure")
             assert study is not None
             measured: Source = study
         else:
@@ -168,7 +168,9 @@ def _measured(
     from wastenot.study.store import open_study
 
     if device is None:
-        raise BadInputError(f"`device`: where are the kernels of {os.fspath(name)} to be measured? such as sim:h200")
+        raise BadInputError(
+            f"`device`: on which device are the kernels of {os.fspath(name)} to be measured? such as sim:h200"
+        )
     tasks = stage_tasks(os.fspath(name), len(order.ranks), **shape)
     check_cut(tasks, order, cut.partition)  # before a study is made
     target = open_device(device) if isinstance(device, str) else device

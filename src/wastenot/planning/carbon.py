@@ -61,13 +61,13 @@ class CarbonIntensity(Part):
         if len(self.at_s) != len(self.g_per_kwh):
             raise ValueError("as many times as values are needed")
         if self.at_s[0] != 0.0 or self.at_s[-1] >= DAY_S or (np.diff(self.at_s) <= 0.0).any():
-            raise ValueError("times of day must ascend from 0 and be below 86,400 s")
+            raise ValueError("times of day must be ascending, from 0, and below 86,400 s")
         if (self.start_s is None) != (self.run_s is None):
-            raise ValueError("start_s and run_s say something only together")
+            raise ValueError("start_s and run_s are only meaningful together")
         if max(self.g_per_kwh) > _MOST_G_PER_KWH:
-            raise ValueError(f"{max(self.g_per_kwh):g} g/kWh is more than any grid emits; is that grams for a MWh?")
+            raise ValueError(f"{max(self.g_per_kwh):g} g/kWh is more than any grid emits; is that grams per MWh?")
         if not self.mean(0.0) > 0.0:
-            raise ValueError("the grid emits nothing while the run lasts: there is nothing to save")
+            raise ValueError("the grid emits nothing during the run: there is nothing to save")
         return self
 
     def mean(self, time_change: float) -> float:
@@ -171,7 +171,9 @@ def carbon_intensity(
     if run_time_s is not None and not 1.0 <= run_time_s <= _MOST_DAYS * DAY_S:
         raise BadInputError(f"`run_time` {run_time_s:g} s: must be from 1 s to {_MOST_DAYS} days")
     if (start_s is None) != (run_time_s is None):
-        raise BadInputError("`run_at` and `run_time` say something only together: give both, or neither for any time of day")
+        raise BadInputError(
+            "`run_at` and `run_time` are only meaningful together: give both, or neither for any time of day"
+        )
     if 0.0 < max(by_minute.values()) < _LEAST_G_PER_KWH:
         most = max(by_minute.values())
         raise BadInputError(
@@ -205,14 +207,14 @@ def read_day(path: str | os.PathLike[str]) -> dict[int, float]:
     dated: bool | None = None
     for where, row in rows:
         if len(row) <= max(place):
-            raise BadInputError(f"{where}: has {len(row)} fields, where the first line names {len(names)}")
+            raise BadInputError(f"{where}: has {len(row)} fields, but the header has {len(names)}")
         text, number = (row[each].strip() for each in place)
         (minute, has_date), value = _minute(text, where), _grams(number, where)
         dated = has_date if dated is None else dated
         if dated != has_date:
             raise BadInputError(f"{where}: time '{text}': either all times have a date, or none")
         if not dated and minute in values:
-            raise BadInputError(f"{where}: time '{text}': is there twice")
+            raise BadInputError(f"{where}: time '{text}': appears twice")
         values.setdefault(minute, []).append(value)
     if not values:
         raise BadInputError(f"{path}: has no values; {_REMEDY}")
@@ -239,6 +241,6 @@ def _grams(text: str, where: str) -> float:
         value = math.nan
     if not 0.0 <= value <= _MOST_G_PER_KWH:
         raise BadInputError(
-            f"{where}: g_per_kwh '{text}': must be grams of CO2e for a kWh, a number from 0 to {_MOST_G_PER_KWH:,.0f}"
+            f"{where}: g_per_kwh '{text}': must be grams of CO2e per kWh, a number from 0 to {_MOST_G_PER_KWH:,.0f}"
         )
     return value

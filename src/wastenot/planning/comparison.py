@@ -133,7 +133,7 @@ def relaxed_curve(
 
     Args:
         planner: of the workload.
-        scope: who must keep the slowdown.
+        scope: who must stay within the slowdown limit.
         bounds: slowdowns allowed.
         as_measured: see :func:`wastenot.planning.planner.plan`.
     """

@@ -25,7 +25,7 @@ class Headline(Part):
 
     Attributes:
         source: ``validation``: measured again, interleaved with auto; ``promise``: expected, corrected for noise and the
-            luck of choosing among noisy numbers; ``measurements``: the numbers that the plan was chosen by, as they stand.
+            luck of choosing among noisy numbers; ``measurements``: the numbers that the plan was chosen by, as measured.
         energy_change_interval: that holds the true change with 95 %; ``None`` where nothing says how noisy the numbers are.
         time_change_interval: likewise.
         verdict: of a validation, whether the slowdown was kept: ``kept``, the whole interval is within the limit;

@@ -24,7 +24,7 @@ What = Literal["core", "memory", "power_limit"]
 CLEAR = 3.0
 """Standard errors from 0 at which a cost counts as there; they come from few windows, so that two are not enough."""
 
-_REMEDY = "measure it anew with 'wastenot device latency'"
+_REMEDY = "measure it again with 'wastenot device latency'"
 
 
 class TargetLatency(Part):
@@ -205,7 +205,7 @@ def switching_of(
         if found.device != device:
             where = "`latency`" if isinstance(latency, Latency) else f"`latency`: {os.fspath(latency)}"
             raise BadInputError(
-                f"{where}: is of {quoted(found.device)}, where the measurements are of {quoted(device)}; measure that "
+                f"{where}: is of {quoted(found.device)}, but the measurements are of {quoted(device)}; measure that "
                 "device: wastenot device latency --device D, or give --switch-time"
             )
         return found.switch_time

@@ -101,7 +101,7 @@ class Kind(Protocol):
 
 class _Waste(Kind):
     label, quantity, limit = "waste", "energy", "needed"
-    help = "least energy within the slowdown allowed"
+    help = "lowest energy within the slowdown limit"
 
     def least(self, goal: Objective, plans: Plans[Found]) -> Found:
         return plans.least_energy(goal.max_slowdown)
@@ -109,7 +109,7 @@ class _Waste(Kind):
 
 class _Edp(Kind):
     label, quantity, limit = "EDP", "energy × time", "optional"
-    help = "least energy × time^A"
+    help = "lowest energy × time^A"
     parameters = ("edp_exponent",)
 
     def check(self, goal: Objective) -> None:
@@ -131,7 +131,7 @@ class _Edp(Kind):
 
 class _Energy(Kind):
     label, quantity, limit = "energy", "energy", "none"
-    help = "least energy, whatever the time"
+    help = "lowest energy, whatever the time"
 
     def least(self, goal: Objective, plans: Plans[Found]) -> Found:
         return plans.least_energy(None)
@@ -139,7 +139,7 @@ class _Energy(Kind):
 
 class _Time(Kind):
     label, quantity, limit = "time", "time", "none"
-    help = "least time, whatever the energy"
+    help = "shortest time, whatever the energy"
     saves = "time"
 
     def least(self, goal: Objective, plans: Plans[Found]) -> Found:
@@ -156,7 +156,7 @@ class _Carbon(Kind):
     """Of plans that are equally fast the one of least energy emits least; so :func:`search` finds it."""
 
     label, quantity, limit = "carbon", "carbon", "needed"
-    help = "least carbon within the slowdown allowed"
+    help = "lowest carbon emissions within the slowdown limit"
     parameters = ("carbon_g_per_kwh", "run_at", "run_time")
     scopes = ("global",)  # when a run ends depends on all of its units
 
@@ -192,7 +192,7 @@ KINDS: dict[ObjectiveKind, Kind] = {
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """What is minimised, and the slowdown that is allowed.
+    """What is minimised, and the slowdown limit.
 
     Attributes:
         kind: ``waste``, least energy within a slowdown; ``edp``, least energy times time to the ``edp_exponent``;
@@ -203,7 +203,7 @@ class Objective:
         edp_exponent: α of E·T^α, at least 0.
         confidence: probability with which the true slowdown is to be within the bound, above 0.5 and below 1;
             ``DEFAULT_CONFIDENCE`` unless given, where the study knows how noisy it is.
-        as_measured: take the study's numbers as they are, lucky ones included.
+        as_measured: use the study's numbers as measured, favourable errors included.
         carbon_g_per_kwh: for ``carbon``, of the grid: see :func:`wastenot.planning.carbon.carbon_intensity`.
 
     Raises:
@@ -226,7 +226,7 @@ class Objective:
         for field in fields(self):
             owner = next((name for name, rules in KINDS.items() if field.name in rules.parameters), self.kind)
             if owner != self.kind and getattr(self, field.name) != field.default:
-                raise BadInputError(f"`{field.name}`: goes with objective {owner} only, not {self.kind}")
+                raise BadInputError(f"`{field.name}`: is only for objective {owner}, not {self.kind}")
         self.rules.check(self)
 
     def _check_limit(self) -> None:
@@ -234,8 +234,8 @@ class Objective:
         if bound is not None:
             if self.rules.limit == "none":
                 raise BadInputError(
-                    f"`max_slowdown`: does not go with objective {self.kind}; use waste for the least "
-                    "energy within a slowdown"
+                    f"`max_slowdown`: cannot be used with objective {self.kind}; use waste for the "
+                    "lowest energy within a slowdown limit"
                 )
             if not (math.isfinite(bound) and bound > -1.0):
                 raise BadInputError(f"`max_slowdown` {bound}: must be a number above -1, such as 0.02 for 2 %")
@@ -245,7 +245,7 @@ class Objective:
             if not 0.5 < self.confidence < 1.0:
                 raise BadInputError(f"`confidence` {self.confidence}: must be a number above 0.5 and below 1, such as 0.95")
             if bound is None:
-                raise BadInputError(f"`confidence`: objective {self.kind} has no slowdown to keep; give `max_slowdown`")
+                raise BadInputError(f"`confidence`: objective {self.kind} has no slowdown limit; give `max_slowdown`")
 
     @property
     def rules(self) -> Kind:
@@ -259,11 +259,11 @@ class Objective:
             raise BadInputError(f"scope {scope!r}{of}: choose one of {', '.join(self.rules.scopes)}")
 
     def least(self, plans: Plans[Found]) -> Found:
-        """The best of some plans; raises :class:`InfeasibleError` where none keeps the slowdown."""
+        """The best of some plans; raises :class:`InfeasibleError` where none is within the slowdown limit."""
         return self.rules.least(self, plans)
 
     def refuses(self, time_change: float, energy_change: float) -> bool:
-        """Whether the default clocks, which keep the slowdown anyway, do better than a plan of such changes."""
+        """Whether the default clocks, which are within the slowdown limit anyway, do better than a plan of such changes."""
         keeps = self.rules.limit == "needed" and self.max_slowdown is not None and self.max_slowdown >= 0.0
         return keeps and self.rules.change(self, time_change, energy_change) > 0.0
 
@@ -287,7 +287,7 @@ def search(plans: Plans[Found], change: Callable[[float, float], float], max_slo
         max_slowdown: that is allowed.
 
     Raises:
-        InfeasibleError: none keeps the slowdown.
+        InfeasibleError: none is within the slowdown limit.
     """
     best, least = max_slowdown, change(*plans.changes(plans.least_energy(max_slowdown)))
     fastest, _ = plans.changes(plans.least_time())

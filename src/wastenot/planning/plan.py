@@ -153,7 +153,7 @@ class Waste(Part):
 
 
 class Potential(Part):
-    """The best plan of the numbers as they stand: what the same objective would seem to give, lucky numbers included."""
+    """The best plan of the numbers as measured: what the same objective would seem to give, favourable errors included."""
 
     time_change: Finite
     energy_change: Finite
@@ -277,7 +277,7 @@ class Plan(Part):
 
     @property
     def today(self) -> Today:
-        """What of the plan can be applied today, with switches as slow as they are."""
+        """What of the plan can be applied today, at today's switching speed."""
         return today_of(self)
 
     @property
@@ -361,16 +361,16 @@ class Plan(Part):
 
 
 def read_plan(path: str | os.PathLike[str]) -> Plan:
-    """Read a plan and check that it is whole, consistent, and as it was written.
+    """Read a plan and check that it is complete, consistent and unedited.
 
     Raises:
         BadInputError: it is not; the text gives file, line and field.
     """
-    document = read_document(path, Plan, "make the plan anew with 'wastenot kernel plan'")
+    document = read_document(path, Plan, "make the plan again with 'wastenot kernel plan'")
     plan = document.content
     for field, stated, true in _recomputed(plan):
         if not math.isclose(stated, true, rel_tol=_SAME, abs_tol=_SAME):
-            raise document.error(field, f"is {stated!r} where the other fields give {true!r}: the file was edited")
+            raise document.error(field, f"is {stated!r} but the other fields give {true!r}: the file was edited")
     if plan.digest != plan._digest():
         raise document.error(("digest",), "does not match the content: the file was edited")
     return plan

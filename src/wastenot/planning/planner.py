@@ -76,32 +76,31 @@ def plan(
         >>> plan.headline.source, plan.headline.time_change <= 0.02
         ('promise', True)
 
-    Where a study knows how noisy its numbers are, by repeats or standard errors, the plan keeps the slowdown with 95 %
-    confidence, and its headline is corrected for noise and for the luck of choosing among noisy numbers. A study that does
-    not know is planned by its numbers as they stand.
+    If the study has repeats or standard errors, the plan stays within the slowdown limit with 95 % confidence, and its
+    headline is corrected for noise and selection bias. A study without them is planned by its numbers as measured.
 
     Args:
-        source: what its kernels cost: a study (its file name, URL or the open study), a sweep, or a planner of it, which
-            keeps what it estimates for further plans.
-        objective: what to minimise, by its name (:data:`wastenot.planning.objective.KINDS`), or all of it as an
-            :class:`Objective`; then omit the next four.
-        max_slowdown: bound on T/T_auto − 1, such as 0.02; for ``waste`` 0 unless given, for ``edp`` none.
+        source: the measurements to plan from: a study (its file name, URL or the open study), a sweep, or a planner of it,
+            which keeps its estimates for further plans.
+        objective: what to minimise, by name (:data:`wastenot.planning.objective.KINDS`), or a whole :class:`Objective`;
+            then omit the next four.
+        max_slowdown: limit on T/T_auto − 1, such as 0.02; by default 0 for ``waste`` and none for ``edp``.
         edp_exponent: α of E·T^α.
-        confidence: probability with which the true slowdown is to be within the bound; 0.95 unless given.
-        as_measured: take the numbers as they stand, lucky ones included: the optimum of what was measured.
-        workload: its name; may be left out where the study holds only one.
-        state: that its energies were measured in; by default steady power.
-        granularity: what gets a setting of its own.
-        scope: ``global``, only the whole iteration must keep the slowdown, so that units compensate for each other;
-            ``local``, each unit must keep it by itself.
-        clock_tolerance_mhz: how far a kernel's core clock may be from that of its unit, where a unit has several.
-        switch_time_s: that the device takes to switch clocks, where you know it; it decides what can be applied.
-        latency: measured by ``wastenot device latency``, where that is not in the study already.
-        min_dwell_s: the least time between two requests of its schedule.
-        device: whose switching times to plan for, by default those of the GPU that the study is of.
+        confidence: probability that the true slowdown is within the limit; 0.95 by default.
+        as_measured: use the numbers as measured, favourable errors included; promises nothing.
+        workload: its name; may be omitted if the study holds only one.
+        state: in which its energies were measured; steady power by default.
+        granularity: what gets its own setting.
+        scope: ``global``: only the whole iteration must stay within the slowdown limit, so that units compensate for each
+            other; ``local``: each unit must stay within it by itself.
+        clock_tolerance_mhz: how much a kernel's core clock may differ from that of its unit, if a unit has several.
+        switch_time_s: time the device takes to switch clocks, if known; decides what can be applied.
+        latency: measured by ``wastenot device latency``, if that is not in the study already.
+        min_dwell_s: minimum time between two clock changes of its schedule.
+        device: GPU whose switching times to plan for; by default the study's.
 
     Raises:
-        InfeasibleError: no plan keeps the slowdown; says the least possible.
+        InfeasibleError: no plan is within the slowdown limit; says the least possible.
         BadInputError: an argument makes no sense, or the sweep does not have what the granularity needs.
         StudyError: the study cannot be read.
     """
@@ -109,7 +108,7 @@ def plan(
         objective = Objective(objective, max_slowdown, edp_exponent, confidence, as_measured)
     elif (max_slowdown, edp_exponent, confidence, as_measured) != (None, 1.0, None, False):
         raise BadInputError(
-            "`objective`: says all of it; leave out `max_slowdown`, `edp_exponent`, `confidence` and `as_measured`"
+            "`objective`: sets all of these; leave out `max_slowdown`, `edp_exponent`, `confidence` and `as_measured`"
         )
     if isinstance(source, Planner):
         planner, sweep = source.at(granularity), source.sweep
@@ -317,8 +316,8 @@ class Planner:
             return self.errors_known
         if self.cost_model is None:
             raise BadInputError(
-                "`confidence`: nothing says how noisy these measurements are; measure points several times, or give "
-                "time_se_s and energy_se_j"
+                "`confidence`: these measurements do not say how noisy they are; measure points several "
+                "times, or give time_se_s and energy_se_j"
             )
         return True
 
@@ -452,7 +451,7 @@ class Planner:
         ).sealed()
 
     def _potential(self, objective: Objective, scope: Scope) -> Potential | None:
-        """What the same objective seems to give by the numbers as they stand."""
+        """What the same objective seems to give by the numbers as measured."""
         try:
             optimum = self.measured.best(objective, scope)
         except InfeasibleError:
@@ -506,10 +505,10 @@ def _switching(
     if device is None:
         return switching_of(sweep, seconds, latency)
     if seconds is not None or latency is not None:
-        raise BadInputError("`device`: names whose switching times count; leave out `switch_time_s` and `latency`")
+        raise BadInputError("`device`: selects whose switching times to use; leave out `switch_time_s` and `latency`")
     found = switch_time(device)
     if device.startswith("sim:") and found.basis != "stated":
-        raise BadInputError(f"`device` {device}: no simulated GPU of that name states how long it takes to switch clocks")
+        raise BadInputError(f"`device` {device}: no simulated GPU of that name gives its switching time")
     return found
 
 
@@ -519,8 +518,8 @@ def _check_shared(sweep: Sweep, coverage: Coverage, granularity: Granularity) ->
         return
     chosen = "a search chose the points" if coverage.kind == "search" else "only a plan's finalists were measured"
     raise BadInputError(
-        f"`granularity` {granularity}: in '{sweep.key}' {chosen} of each {sweep.granularity} for itself, so that they share "
-        "few settings; sweep the grid, without `search`, or search for such plans: "
+        f"`granularity` {granularity}: in '{sweep.key}' {chosen} of each {sweep.granularity} separately, so they have few "
+        "settings in common; sweep the grid, without `search`, or search for such plans: "
         f"`search` model, `granularity` {granularity}"
     )
 

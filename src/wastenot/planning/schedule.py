@@ -129,7 +129,7 @@ class Schedule(Part):
         for index, rung in enumerate(self.rungs):
             unknown = next((each.begins for each in rung.segments if each.begins not in names), None)
             if unknown is not None:
-                raise ValueError(f"rung {index} begins a segment at '{unknown}', which is no marker of the schedule")
+                raise ValueError(f"rung {index} begins a segment at '{unknown}', which is not a marker of the schedule")
         if not self.rungs[-1].is_default:
             raise ValueError("the last rung must be the default clocks")
         return self

@@ -80,7 +80,7 @@ class SwitchTime(Part):
         for name in ("core_by_target", "memory_by_target"):
             clocks = [target.mhz for target in getattr(self, name)]
             if clocks != sorted(set(clocks)):
-                raise ValueError(f"{name}: must ascend by clock")
+                raise ValueError(f"{name}: must be ascending by clock")
         return self
 
     @model_serializer(mode="wrap")

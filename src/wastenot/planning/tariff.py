@@ -41,7 +41,7 @@ class Tariff:
         if not (len(at_s) and len(at_s) == len(values) and np.isfinite(at_s).all() and np.isfinite(values).all()):
             raise BadInputError("a tariff needs as many finite values as times, at least one")
         if at_s[0] != 0 or (np.diff(at_s) <= 0).any() or not self.period_s > at_s[-1]:
-            raise BadInputError("the times of a tariff must ascend from 0 and lie within its period")
+            raise BadInputError("the times of a tariff must be ascending, from 0, and lie within its period")
 
     @classmethod
     def hourly(cls, values: float | tuple[float, ...]) -> Tariff:

@@ -107,10 +107,10 @@ def assemble(collection: Collection) -> Profile:
     notes = list(collection.notes)
     complete = collection.complete and len(golden) >= MIN_GOLDEN_RUNS
     if len(golden) < MIN_GOLDEN_RUNS:
-        notes.append(f"only {len(golden)} of {len(collection.runs)} runs are golden, {MIN_GOLDEN_RUNS} are needed at least")
+        notes.append(f"only {len(golden)} of {len(collection.runs)} runs are golden; at least {MIN_GOLDEN_RUNS} are needed")
     if not len(golden):
         golden = np.arange(len(collection.runs))
-        notes.append("no run's executions all fall into the bin: what is shown is of all runs")
+        notes.append("no run has all its executions in the bin: all runs are shown")
     timed = [collection.runs[index] for index in golden]
     logged, of_interest = _logged(collection, times, golden)
     surfaces = {
@@ -144,7 +144,7 @@ def assemble(collection: Collection) -> Profile:
             longer = "" if state == wanted else f" of {state.until - state.first} in a row"
             notes.append(
                 f"{state.name}: the sensor does not resolve the kernel in the time allowed: "
-                f"a mean{longer} and a band are given, no shape"
+                f"a mean{longer} and a band are given, but no shape"
             )
     fit = collection.clocks
     return Profile(

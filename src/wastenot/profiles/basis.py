@@ -53,7 +53,7 @@ class Basis:
 
     @classmethod
     def of(cls, units: Sequence[int], group: Sequence[int], *, shaped: bool = True, coarse: bool = False) -> Basis:
-        """For kernels with so many units in a run, each of so many executions; with or without a shape."""
+        """For kernels with a number of units in a run, each of a number of executions; with or without a shape."""
         shapes = [points_in(each) if shaped else 0 for each in group]
         knots, first = [], []
         column = len(TAIL_S)
@@ -141,7 +141,7 @@ class Prior:
 
 
 def points_in(group: int) -> int:
-    """Intervals of an execution at which power is given, if so many executions are a unit."""
+    """Intervals of an execution at which power is given, if a number of executions are a unit."""
     return max(_POINTS // group, _LEAST_POINTS)
 
 

@@ -51,7 +51,7 @@ def profile(
             "--after",
             metavar="K",
             autocompletion=completing.kernels,
-            help="Run this first, such as gemv:4096x40, then KERNEL once. May be given several times.",
+            help="Run this before KERNEL, such as gemv:4096x40, then KERNEL once; may be repeated.",
         ),
     ] = None,
     alternate: Annotated[
@@ -65,7 +65,7 @@ def profile(
     ] = None,
     runs: Annotated[
         int | None,
-        typer.Option("--runs", metavar="N", help="Number of runs; by default chosen by the kernel's execution time."),
+        typer.Option("--runs", metavar="N", help="Number of runs; default: chosen by the kernel's execution time."),
     ] = None,
     margin: Annotated[
         float | None,
@@ -73,7 +73,7 @@ def profile(
             "--margin",
             metavar="X",
             parser=quantities.relative,
-            help="Margin of the execution-time bin, such as 5%; by default chosen like --runs.",
+            help="Margin of the execution-time bin, such as 5%; default: chosen like --runs.",
         ),
     ] = None,
     outliers: Annotated[
@@ -85,7 +85,7 @@ def profile(
     executions: Annotated[
         int | None,
         typer.Option(
-            "--executions", metavar="N", help="Executions in a run; by default as many as it takes to reach steady power."
+            "--executions", metavar="N", help="Executions per run; default: as many as needed to reach steady power."
         ),
     ] = None,
     budget: Annotated[
@@ -150,7 +150,7 @@ def _check_outputs(out: Path | None, page: Path | None, figures: Path | None) ->
 
     if out is not None:
         if out.suffix != ".parquet" and (out.is_file() or not out.exists()):
-            raise BadInputError(f"--out {out}: a power profile is a file whose name ends in .parquet")
+            raise BadInputError(f"--out {out}: the name of a power profile must end in .parquet")
         check_writable(out)
         polars_or_refuse()
     if page is not None:

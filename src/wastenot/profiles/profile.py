@@ -73,11 +73,15 @@ def profile(
         raise BadInputError("`after` and `alternate`: give only one: what runs first, or what alternates with the kernel")
     name = device if isinstance(device, str) else device.identity.name
     if name.partition(":")[0] == "recorded":
-        raise BadInputError(f"device '{name}': a recording has no executions; profile on sim:NAME or nvidia:INDEX")
+        raise BadInputError(
+            f"device '{name}': a recording has no individual executions; profile on sim:NAME or nvidia:INDEX"
+        )
     subjects = Subjects(name, shape)
     profiled, before = subjects.one(kernel), subjects.several(after or alternate)
     if any(other == profiled for other, _ in before):
-        raise BadInputError(f"kernel '{profiled.name}' is profiled, so it cannot come before itself; name another")
+        raise BadInputError(
+            f"kernel '{profiled.name}' is being profiled, so it cannot come before itself; give another kernel"
+        )
     target = open_device(device, seed=options.seed) if isinstance(device, str) else device
     instrument = _with_functions(target, subjects.functions) if subjects.functions else None
     return profile_kernel(
@@ -145,7 +149,7 @@ def _with_functions(device: Device, functions: Mapping[str, Callable[[], object]
     if not isinstance(instrument, RunsFunctions):
         names = ", ".join(functions)
         raise DeviceError(
-            f"{device.identity.name}: it cannot run Python functions ({names}); name a kernel such as gemm:4096, "
+            f"{device.identity.name}: it cannot run Python functions ({names}); give a kernel such as gemm:4096, "
             "or profile on nvidia:INDEX"
         )
     return instrument.with_callables(functions)

@@ -106,7 +106,7 @@ def read_profile(path: str | os.PathLike[str]) -> Profile:
     except OSError as error:
         raise BadInputError(f"{path}: cannot be read: {error.strerror or error}; {_REMEDY}") from error
     if len(content) < 12 or content[:4] != _MAGIC or content[-4:] != _MAGIC:
-        raise BadInputError(f"{path}: this is not a whole Parquet file; {_REMEDY}")
+        raise BadInputError(f"{path}: this is not a complete Parquet file; {_REMEDY}")
     try:
         metadata = pl.read_parquet_metadata(io.BytesIO(content))
         frame = pl.read_parquet(io.BytesIO(content))
@@ -115,7 +115,7 @@ def read_profile(path: str | os.PathLike[str]) -> Profile:
             f"{path}: this Parquet file cannot be read ({str(error).partition(chr(10))[0]}); {_REMEDY}"
         ) from error
     if KEY not in metadata:
-        raise BadInputError(f"{path}: metadata: there is no {KEY}, so this is no power profile; {_REMEDY}")
+        raise BadInputError(f"{path}: metadata: there is no {KEY}, so this is not a power profile; {_REMEDY}")
     document = parse_document(metadata[KEY], _ProfileDocument, _REMEDY, f"{path}: metadata {KEY}").content
     return document.profile(_logged(frame, document, str(path)))
 
@@ -202,7 +202,7 @@ class _Document(Part):
             if state.unit > len(self.unit_begin_s):
                 raise ValueError(f"state '{state.name}' is of execution {state.unit}; there are {len(self.unit_begin_s)}")
             if unknown := set(state.channels) - set(names):
-                raise ValueError(f"state '{state.name}' has power of '{min(unknown)}', which is no channel")
+                raise ValueError(f"state '{state.name}' has power of '{min(unknown)}', which is not a channel")
         return self
 
     def profile(self, logged: Logged) -> Profile:

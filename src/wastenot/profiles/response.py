@@ -1,9 +1,9 @@
-"""A sensor's response fitted to the very runs that are profiled, where it is not known well enough beforehand.
+"""A sensor's response fitted to the very runs that are profiled, where it is not known precisely enough beforehand.
 
-The delay of an H200's power reading is 0 to 23 ms and changes from minute to minute: it drifts by about 0.2 ms a second and
-jumps back by 20 ms. It cannot be looked up, and an error shifts the whole profile. But the runs show it: with the wrong
-delay no power explains readings that end at many moments of a burst. The right one makes them likeliest; runs that no delay
-explains are excluded.
+The delay of an H200's power reading is 0 to 23 ms and changes from minute to minute: it drifts by about 0.2 ms per
+second and jumps back by 20 ms. It cannot be looked up, and an error shifts the whole profile. But the runs show it: with
+the wrong delay no power explains readings that end at many moments of a burst. The right one makes them likeliest; runs
+that no delay explains are excluded.
 
 A power that rises and falls at once and changes only slowly in between is first fitted to some runs, too few for more than
 one jump. It gives an estimate of the delay of every run, and the track that these lie on is found; then power, width and
@@ -162,10 +162,10 @@ def response_notes(response: Response, excluded: int) -> list[str]:
     channel = response.channel
     notes = [f"{excluded} runs left out, whose readings came later or earlier than those of the others"] if excluded else []
     width = f"a lag of {1e3 * channel.lag_s:.3g} ms" if channel.lag_s else f"a mean over {1e3 * channel.window_s:.3g} ms"
-    drift = f"growing by {1e3 * channel.delay_drift:.2g} ms a second"
+    drift = f"growing by {1e3 * channel.delay_drift:.2g} ms per second"
     jumps = f" and jumping by {1e3 * channel.sample_s:.3g} ms" if np.nanmax(np.abs(response.late_s)) > 0.0 else ""
     usual_s = channel.delay_s + float(np.nanmedian(response.late_s))  # in the middle of the time
-    return [*notes, f"readings taken as {width}, {1e3 * usual_s:.3g} ms late, {drift}{jumps}, as these runs tell"]
+    return [*notes, f"readings taken as {width}, {1e3 * usual_s:.3g} ms late, {drift}{jumps}, estimated from these runs"]
 
 
 @dataclass(frozen=True, slots=True)

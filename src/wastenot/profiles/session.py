@@ -248,12 +248,12 @@ class Session:
 
     def _still_moved(self, units: int) -> str:
         after_ms = 1e3 * units * self._unit_s
-        return f"power still moved after {units} executions ({after_ms:.3g} ms); the last is taken as SSP"
+        return f"power was still changing after {units} executions ({after_ms:.3g} ms); the last one is used as SSP"
 
     def _too_few(self, units: int, sse: int) -> bool:
         if units >= sse + _MIN_PLATEAU_UNITS:
             return False
-        self._fall_short(f"executions in a run: {units}, too few to tell which is SSE and which SSP")
+        self._fall_short(f"executions in a run: {units}, too few to identify SSE and SSP")
         return True
 
     # ---- steps 4 to 7: the runs ----------------------------------------------------------------------------------
@@ -311,7 +311,7 @@ class Session:
                 break
             length_s *= 2.0
         if not steady:
-            self._fall_short(f"power still moved after {length_s:.3g} s of executions")
+            self._fall_short(f"power was still changing after {length_s:.3g} s of executions")
         sse = steady_execution(self._unit_times(timed, short, units).time_s, self._guidance.margin)
         # What is inside a merged unit stays beyond the sensor, however many runs there are.
         while not self._merge and not self._over_budget(1.0):
@@ -330,7 +330,7 @@ class Session:
         if steady and ssp > surface.units // 2:
             ssp = steady_power_by_octaves(surface, surface.units, sse)
             if swings(surface, surface.units):
-                self._notes.append("power swings in steady state: SSP is the mean of all executions from there on")
+                self._notes.append("power oscillates in steady state: SSP is the mean of all executions from there on")
                 return kept, max(units, ssp + 1), sse, UnitRange("SSP", ssp, surface.units)
         return kept, max(units, ssp + 1), sse, UnitRange.single("SSP", ssp)
 
@@ -376,7 +376,7 @@ class Session:
         return Burst((*self._before, (self._kernel, executions)))
 
     def _new_burst_runs(self, units: int) -> BurstRuns:
-        """Register a burst of so many units, without any runs yet."""
+        """Register a burst of a number of units, without any runs yet."""
         self._collected.append(BurstRuns(self._burst(units * self._group)))
         return self._collected[-1]
 
@@ -400,7 +400,7 @@ class Session:
             )  # fmt: skip
             into.runs.append(self._with_units_merged(bench.run(rest_s), self._own(into)))
             self._done += 1
-            self._progress.step(f"{self._kernel.name}: {len(into.burst.order)} executions a run")
+            self._progress.step(f"{self._kernel.name}: {len(into.burst.order)} executions per run")
 
     def _with_units_merged(self, run: BurstRun, own: int) -> BurstRun:
         """A run in which executions that the sensor cannot tell apart count as one."""

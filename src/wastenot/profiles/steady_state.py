@@ -72,7 +72,7 @@ def steady_power(surface: Surface, units: int, first: int) -> int:
 
 
 def steady_power_by_octaves(surface: Surface, units: int, first: int) -> int:
-    """The same by means over octaves, where power swings about its plateau or single units are not known well enough.
+    """The same by means over octaves, where power swings about its plateau or single units are not known precisely enough.
 
     Args:
         surface: of the runs.

@@ -46,7 +46,7 @@ class Subjects:
         """
         kernel, times = self._resolve(subject)
         if times != 1:
-            raise BadInputError(f"kernel '{subject}': it is profiled by itself; leave the x{times} to kernels before it")
+            raise BadInputError(f"kernel '{subject}': it is profiled once; x{times} is only for kernels before it")
         return kernel
 
     def several(self, given: Iterable[Subject | tuple[Subject, int]]) -> tuple[tuple[KernelSpec, int], ...]:

@@ -1,4 +1,4 @@
-"""``with wn.apply("plan.json") as applied:`` — a plan at work in a program of one's own.
+"""``with wn.apply("plan.json") as applied:`` — a plan applied in a program of one's own.
 
     with wn.apply("plan.json") as applied:          with wn.apply("plan.json") as applied:
         for batch in batches:                           for batch in batches:
@@ -12,7 +12,7 @@
         applied.instruction("forward", micro_batch)
         applied.instruction("backward", micro_batch)
 
-Once it has begun, no fault of ours ends the program: it is told once, the clocks are given back, and all goes on.
+Once it has begun, no fault of ours ends the program: it is told once, the clocks are given back, and the program continues.
 Where ``wastenot apply`` has started the program, its session controls the clocks, and this one only reports to it. Of
 several ranks on a machine (torchrun) the first controls the clocks of all, and the others report to it; each rank of a
 pipeline, whose clocks are its own, controls those of its GPU.
@@ -48,12 +48,12 @@ _FIRST_RANK_S = 60.0  # for which the other ranks wait until the first listens
 
 
 class Applied:
-    """A plan at work; made by :func:`apply`.
+    """A plan being applied; made by :func:`apply`.
 
     Attributes:
-        summary: what became of it, once the context was left; ``None`` before. In a program that only reports to whoever
-            controls the clocks, it is what that one knew then, without a time line; ``None`` if it did not answer.
-        pipeline_rank: the rank of a pipeline that this process is; ``None`` where the plan is for none.
+        summary: the result, once the context has exited; ``None`` before. In a program that only reports to the process
+            that controls the clocks, it is what that process knew then, without a timeline; ``None`` if it did not answer.
+        pipeline_rank: this process' rank in a pipeline; ``None`` if the plan is not for a pipeline.
         gpus: whose clocks this process controls; none in programs that only report.
     """
 
@@ -144,7 +144,7 @@ class Applied:
 
     def _seated(self) -> int:
         if self.pipeline_rank is None:
-            raise BadInputError("the plan at work is for no pipeline; mark its passes by applied.phase()")
+            raise BadInputError("the applied plan is not for a pipeline; mark its passes with applied.phase()")
         return self.pipeline_rank
 
     def _give_back(self) -> None:
@@ -182,7 +182,7 @@ class _Phase:
 
 
 class apply:  # noqa: N801 - reads as a verb, and is one
-    """Put a plan to work while the context is open.
+    """Apply a plan while the context is open.
 
         >>> import wastenot as wn
         >>> with wn.apply("plan.json", device="nvidia:0") as applied:   # doctest: +SKIP
@@ -260,7 +260,7 @@ class apply:  # noqa: N801 - reads as a verb, and is one
 
         if not is_pipeline_plan(self._plan):
             if self._given_rank is not None:
-                raise BadInputError(f"`rank` {self._given_rank}: the plan is for no pipeline, and has no ranks")
+                raise BadInputError(f"`rank` {self._given_rank}: the plan is not for a pipeline and has no ranks")
             return None
         from wastenot.pipelines.run.own_rank import pipeline_rank
 
@@ -316,7 +316,7 @@ class apply:  # noqa: N801 - reads as a verb, and is one
         if names is None or len(names) == 1:
             return names
         if local_rank >= len(names):
-            raise BadInputError(f"`device`: local rank {local_rank} has none of the {len(names)} GPUs named")
+            raise BadInputError(f"`device`: local rank {local_rank} has none of the {len(names)} GPUs given")
         return names[local_rank : local_rank + 1]
 
     def _devices(self, ranks: int) -> tuple[str, ...] | None:
@@ -363,4 +363,4 @@ def _wait_for(path: Path) -> Path:
             Line.to(str(path)).close()
             return path
         time.sleep(0.05)
-    raise BadInputError(f"{path}: the first rank of this machine has put no plan to work within {_FIRST_RANK_S:.0f} s")
+    raise BadInputError(f"{path}: the first rank of this machine has not applied a plan within {_FIRST_RANK_S:.0f} s")

@@ -45,7 +45,7 @@ class RecordedSweep:
 
     Attributes:
         started_at: in UTC.
-        finished_at: when it came to its end; ``None`` where it was broken off or is under way.
+        finished_at: when it came to its end; ``None`` where it was interrupted or is still running.
     """
 
     intent: Intent

@@ -36,10 +36,10 @@ _ADVISORY_LOCK = 0x77A57E07
 _SECRET = re.compile(r"pass|pwd|secret|token|key", re.IGNORECASE)
 _HIDDEN = "***"
 
-LOCKED = "another program is writing to it; try again when that is done"
+LOCKED = "another program is writing to it; try again when it has finished"
 DAMAGED = "is damaged; restore a copy, or import its files into a new study"
 _FULL = "the disk is full; make room and try again. The study is as it was"
-_READ_ONLY = "it may only be read; copy it to a place that you may write to"
+_READ_ONLY = "it is read-only; copy it to a place where you can write"
 
 _SQLITE = {
     sqlite3.SQLITE_BUSY: LOCKED,
@@ -49,7 +49,7 @@ _SQLITE = {
     sqlite3.SQLITE_FULL: _FULL,
     sqlite3.SQLITE_READONLY: _READ_ONLY,
     sqlite3.SQLITE_CANTOPEN: "cannot be opened; check that you may read the file and write to its folder",
-    sqlite3.SQLITE_IOERR: "the disk does not take or give the data: full, over a limit, or failing",
+    sqlite3.SQLITE_IOERR: "the disk cannot read or write the data: it is full, over a limit, or failing",
     sqlite3.SQLITE_PERM: "you may not open it; ask for the permission",
 }
 
@@ -57,7 +57,7 @@ _POSTGRESQL = {
     "55P03": LOCKED,
     "53100": _FULL,
     "25006": _READ_ONLY,
-    "42501": "this user may not do that; ask for the rights to read, write and create tables",
+    "42501": "this user is not allowed to do that; ask for permission to read, write and create tables",
     "42P01": DAMAGED,
     "42703": DAMAGED,
 }
@@ -132,7 +132,7 @@ def study_errors(address: Address) -> Iterator[None]:
     except ImportError as error:
         missing, line = "its driver", f"{installer()} {error.name}"
         if error.name == "alembic":
-            missing = "what upgrades studies of earlier versions"
+            missing = "the library that upgrades studies of earlier versions"
         elif address.url is not None and "postgresql" in address.url.drivername:
             line = install_line("postgresql")
         raise StudyError(f"{address.label}: {missing} is not installed: {line}") from error
@@ -193,7 +193,7 @@ class Database:
             raise StudyError(f"{path}: is a folder, not a study; name a file")
         if not path.exists():
             raise StudyError(
-                f"{path}: there is no study; make one: wastenot kernel sweep WORKLOAD --device D --study {path}, "
+                f"{path}: there is no study here; create one: wastenot kernel sweep WORKLOAD --device D --study {path}, "
                 f"or from a file: wastenot study import SWEEP.csv --study {path}"
             )
 
@@ -211,7 +211,7 @@ class Database:
         elif path.parent.exists() and not path.parent.is_dir():
             raise StudyError(f"{path}: cannot be made: {os.strerror(errno.ENOTDIR)}")
         elif not path.parent.exists():
-            raise StudyError(f"{path}: there is no folder {path.parent}; make it first")
+            raise StudyError(f"{path}: there is no folder {path.parent}; create it first")
         elif not os.access(path.parent, os.W_OK):
             raise StudyError(f"{path}: cannot be made: {os.strerror(errno.EACCES)}")
 
@@ -295,10 +295,10 @@ class Database:
                 copy.unlink(missing_ok=True)
             why = str(error).removeprefix(f"{address.label}: ")
             if isinstance(error, OSError):
-                why = f"no copy can be made beside it ({error.strerror}); copy it to a folder that you may write to"
+                why = f"no copy can be made next to it ({error.strerror}); copy it to a folder where you can write"
             cannot = f"was written by an earlier wastenot and cannot be migrated to schema {SCHEMA_VERSION}"
             raise StudyError(f"{address.label}: {cannot}: {why}") from error
-        kept = "" if copy is None else f"; as it was it lies in {copy}"
+        kept = "" if copy is None else f"; the original is in {copy}"
         print(f"wastenot: {address.label}: migrated to schema {SCHEMA_VERSION}{kept}", file=sys.stderr)
 
     def _wait_for_others(self, connection: Connection) -> None:
@@ -338,7 +338,7 @@ class Database:
         except FileExistsError:
             return False
         except FileNotFoundError as error:
-            raise StudyError(f"{path}: there is no folder {path.parent}; make it first") from error
+            raise StudyError(f"{path}: there is no folder {path.parent}; create it first") from error
         except OSError as error:
             raise StudyError(f"{path}: cannot be made: {error.strerror}") from error
         return True

@@ -105,7 +105,7 @@ def take(connection: Connection, workload_id: int, label: str, what: str) -> Lea
         what: is measuring.
 
     Raises:
-        StudyError: another process holds it; says which, and how to go on.
+        StudyError: another process holds it; says which, and how to continue.
     """
     table = schema.leases
     now = moment(connection)
@@ -115,9 +115,10 @@ def take(connection: Connection, workload_id: int, label: str, what: str) -> Lea
             holder = _holder(row)
             silent = datetime.fromisoformat(now) - holder.heard_at
             until = holder.heard_at + timedelta(seconds=SILENT_S)
-            lost = f". If that machine is lost, this can go on from {until:%H:%M:%S} UTC"
+            lost = f". If that machine is lost, this can continue from {until:%H:%M:%S} UTC"
             raise StudyError(
-                f"{label}: is being measured by {holder}, last heard of {silent.total_seconds():.0f} s ago; wait for it or "
+                f"{label}: is being measured by {holder}, last heard from {silent.total_seconds():.0f} s ago; wait for it "
+                f"or "
                 "end it, then run this again to resume. Other workloads may be measured meanwhile"
                 + (lost if row.process_space != process_space() else "")
             )

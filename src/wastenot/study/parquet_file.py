@@ -37,15 +37,17 @@ def parse_parquet(content: bytes, name: str) -> Table:
         raise BadInputError(f"{name}: row 1: the file is empty; write the columns {', '.join(REQUIRED)}")
     pl = polars_or_refuse()
     if content[:4] != _MAGIC or content[-4:] != _MAGIC:
-        raise BadInputError(f"{name}: header: this is not a whole Parquet file; name a CSV file .csv, or write it anew")
+        raise BadInputError(
+            f"{name}: header: this is not a complete Parquet file; give a CSV file a name ending in .csv, or write it again"
+        )
     try:
         frame = pl.read_parquet(io.BytesIO(content))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         reason = str(error).partition("\n")[0]
-        raise BadInputError(f"{name}: header: this Parquet file cannot be read ({reason}); write it anew") from error
+        raise BadInputError(f"{name}: header: this Parquet file cannot be read ({reason}); write it again") from error
     check_header(frame.columns, f"{name}: header")
     if frame.is_empty():
-        raise BadInputError(f"{name}: row 1: there is no row; write one for each run")
+        raise BadInputError(f"{name}: row 1: there is no row; write one per run")
 
     faults: list[Fault] = []
     labels = {field: _labels(frame[field], name) for field in TEXTS if field in frame.columns}

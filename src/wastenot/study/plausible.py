@@ -16,7 +16,7 @@ from wastenot.study.sweep import Sweep
 
 LEAST_W, MOST_W = 1.0, 10_000.0  # no card that runs kernels draws less or more
 _USUAL_W = 200.0
-# What the numbers may be in instead, how to mend it, and the factor by which the power is then too large.
+# What the numbers may be in instead, how to fix it, and the factor by which the power is then too large.
 _UNITS = (
     ("energy_j looks like millijoules", "divide energy_j by 1,000", 1e3),
     ("energy_j looks like microjoules", "divide energy_j by 1,000,000", 1e6),
@@ -82,8 +82,8 @@ def watts(power_w: float) -> str:
 def _likely(power_w: float) -> str:
     """The unit that would bring a power closest to that of a usual card."""
     off = {factor: abs(math.log(power_w / factor / _USUAL_W)) for _, _, factor in _UNITS}
-    what, mend, _ = min(_UNITS, key=lambda unit: off[unit[2]])
-    return f"{what}; give seconds and joules of one call: {mend} and import it into a new study"
+    what, remedy, _ = min(_UNITS, key=lambda unit: off[unit[2]])
+    return f"{what}; give seconds and joules of one call: {remedy} and import it into a new study"
 
 
 def _duration(time_s: float) -> str:

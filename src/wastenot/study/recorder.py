@@ -116,8 +116,8 @@ class Recorder:
         with self._transaction() as connection:
             if not self._lease.renew(connection):
                 raise StudyError(
-                    f"{self._label}: another process took over its measurement, since this one was silent for too long; "
-                    "what was measured before is kept"
+                    f"{self._label}: another process took over its measurement, since this one was silent "
+                    "for too long; earlier measurements are kept"
                 )
             yield connection
 

@@ -225,7 +225,7 @@ class Study:
             row_ids, numbers = select_rows(connection, stored.id)
             kernel_index = np.searchsorted(ids, row_ids)
             if not np.array_equal(np.take(ids, kernel_index, mode="clip"), row_ids):
-                raise ValueError("a row names a kernel that is not there")
+                raise ValueError("a row refers to a kernel that does not exist")
             whole = sum(entry.rows for entry in history) == len(kernel_index)
             reached, kernel_index_of_reached = np.unique(kernel_index, return_inverse=True)
             unreached: tuple[str, ...] = ()
@@ -360,12 +360,12 @@ class Study:
         header = catalog.read_header(connection, str(self))
         if header is not None and measured and header.device == catalog.NO_DEVICE:
             raise StudyError(
-                f"{self}: holds no measurements of kernels; look at what it holds: wastenot show {self}, or measure "
+                f"{self}: holds no measurements of kernels; see what it holds: wastenot show {self}, or measure "
                 f"a workload: wastenot kernel sweep WORKLOAD --device D --study {self}"
             )
         if header is None:
             raise StudyError(
-                f"{self}: holds nothing yet; fill it: wastenot kernel sweep WORKLOAD --device D --study {self}, "
+                f"{self}: is empty; fill it: wastenot kernel sweep WORKLOAD --device D --study {self}, "
                 f"or from a file: wastenot study import SWEEP.csv --study {self}"
             )
         return header
@@ -423,7 +423,7 @@ def sweep_of(
 def _unfinished(workload: WorkloadKey, kernels: tuple[Kernel, ...], kernel_index: NDArray[np.int64]) -> str:
     missing = [kernel.name for index, kernel in enumerate(kernels) if index not in set(kernel_index.tolist())]
     return (
-        f"the sweep of workload {quoted(str(workload))} has not reached {len(missing)} of its kernels yet, first "
+        f"the sweep of workload {quoted(str(workload))} has not measured {len(missing)} of its kernels yet, first "
         f"{quoted(missing[0])}; resume it: run 'wastenot kernel sweep' again with the same arguments"
     )
 
@@ -441,7 +441,7 @@ def _check_origin(history: tuple[ImportSummary, ...], workload: str, origin: Ori
     if origin != history[0].origin:
         raise BadInputError(
             f"{label}: origin: the rows of workload {quoted(workload)} are {history[0].origin}, "
-            f"the new ones {origin}; never mix them: name another workload"
+            f"the new ones {origin}; never mix them: use another workload name"
         )
 
 
@@ -452,10 +452,10 @@ def _check_agreement(sweep: Sweep, sha256: str | None, append: bool, history: tu
     same = next((entry for entry in history if sha256 is not None and entry.sha256 == sha256), None)
     if same is not None:
         raise BadInputError(
-            f"{label}: workload {quoted(sweep.workload)} holds this very content already (imported from {same.source} "
+            f"{label}: workload {quoted(sweep.workload)} already holds this content (imported from {same.source} "
             f"at {same.imported_at.isoformat()}); nothing to do, or add it again as repeats: --append"
         )
     raise BadInputError(
         f"{label}: workload {quoted(sweep.workload)} has {sum(entry.rows for entry in history)} rows already; "
-        "add these to them with --append, or name another: --workload NAME"
+        "add these with --append, or name another: --workload NAME"
     )

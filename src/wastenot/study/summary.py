@@ -32,7 +32,7 @@ class SweepSummary:
         max_slowdown: of the plans that a search looks for.
         command: that resumes it, where known.
         started_at: in UTC.
-        finished_at: when it came to its end; ``None`` where it was broken off or is under way.
+        finished_at: when it came to its end; ``None`` where it was interrupted or is still running.
     """
 
     kind: SweepKind

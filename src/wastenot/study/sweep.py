@@ -238,7 +238,7 @@ def _check_kernels(sweep: Sweep, where: str) -> None:
         if not 1 <= kernel.count <= LARGEST_COUNT:
             raise BadInputError(f"{where}: count: of {quoted(kernel.name)} is {kernel.count}; must be from 1 to 2**53")
         if kernel.name in names:
-            raise BadInputError(f"{where}: kernel: {quoted(kernel.name)} is there twice; give each its own name")
+            raise BadInputError(f"{where}: kernel: {quoted(kernel.name)} appears twice; give each its own name")
         names.add(kernel.name)
 
 
@@ -260,7 +260,7 @@ def _check_text(where: str, what: str, text: str) -> None:
     if not text.strip():
         raise BadInputError(f"{where}: {what}: is empty; give it a name")
     if "\0" in text:
-        raise BadInputError(f"{where}: {what}: {quoted(text)} has a NUL in it; remove it")
+        raise BadInputError(f"{where}: {what}: {quoted(text)} contains a NUL; remove it")
     try:
         text.encode()
     except UnicodeEncodeError as error:

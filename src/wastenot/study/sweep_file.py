@@ -96,8 +96,8 @@ def write_sweep(sweep: Sweep, path: str | os.PathLike[str]) -> None:
         path: the file to make or replace, or ``-`` for standard output, which takes CSV.
 
     Raises:
-        BadInputError: the sweep breaks a rule of these files, or the file cannot be written; what stood there
-            before is untouched.
+        BadInputError: the sweep breaks a rule of these files, or the file cannot be written; the earlier
+            file is untouched.
         MissingExtraError: it is to be a Parquet file and Polars is not installed.
     """
     if Path(path).suffix.lower() in _NO_SWEEPS:
@@ -171,7 +171,7 @@ def _named(sweep: Sweep, file: str, state: EnergyState | None, granularity: Gran
         ("granularity", granularity, sweep.granularity, "kernel"),
     ):
         if given not in (None, held) and held != default:
-            raise BadInputError(f"`{argument}` {given}: {file} says {held}; leave it out")
+            raise BadInputError(f"`{argument}` {given}: {file} sets {held}; leave it out")
     run = sweep.run or run_named(sweep.workload)
     return replace(sweep, state=state or sweep.state, granularity=granularity or sweep.granularity, run=run)
 

@@ -70,7 +70,7 @@ def check_header(names: list[str], where: str) -> None:
     """
     for position, name in enumerate(names):
         if name in names[:position]:
-            raise BadInputError(f"{where}: {name}: this column is there twice; keep one of the two")
+            raise BadInputError(f"{where}: {name}: this column appears twice; keep one of the two")
     for name in names:
         if name not in ALL:
             raise BadInputError(f"{where}: {quoted(name)}: {_unknown(name)}")
@@ -165,8 +165,8 @@ def assemble(table: Table, *, workload: str, device: str, origin: Origin) -> Swe
             name, row = quoted(table.kernel.texts[kernel]), int(first_row[kernel])
             others = "" if len(lacking) == 1 else f" (so for {len(lacking):,} kernels)"
             problem = (
-                f"{name} has no row with all settings empty, its run at the default clocks, which all else is compared "
-                f"with; add it, as {_baseline_row(table, row)}{others}"
+                f"{name} has no row with all settings empty, its run at the default clocks, the "
+                f"baseline; add it, such as {_baseline_row(table, row)}{others}"
             )
             faults.append(Fault(row, "kernel", problem))
     if faults:
@@ -204,7 +204,9 @@ def _identity_faults(name: str, labels: Labels) -> Iterable[Fault]:
     row = first_true(labels.codes != 0)
     if row is not None:
         now, before = (quoted(labels.texts[code]) for code in (labels.codes[row], 0))
-        yield Fault(row, name, f"is {now}, but {before} in the first row; a file holds one workload: write one for each")
+        yield Fault(
+            row, name, f"is {now}, but {before} in the first row; a file holds one workload: write one file per workload"
+        )
 
 
 def _identity(table: Table) -> dict[str, Any]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _LONG_S = 600.0  # of waiting, from which on a person may want it shorter
 _OVERLAP = 1.15  # ratio of the most to what is expected, from which on a range says more
 _SHORTER = {
-    "grid": "--search model (some 30 % of the points), a larger --core-step, fewer clocks (--core, --memory), "
+    "grid": "--search model (about 30 % of the points), a larger --core-step, fewer clocks (--core, --memory), "
     "--relative-error 0.01, or --budget 2h, to resume later",
     "search": "a smaller --share, --relative-error 0.01, or --budget 2h, to resume later",
     "auto": "shorter --warm-up and --window, --relative-error 0.01, or --budget 30m, to resume later",

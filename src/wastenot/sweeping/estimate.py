@@ -53,7 +53,7 @@ class Estimate:
         workload: what is measured.
         device: that measures.
         origin: of its numbers.
-        granularity: what is measured as one.
+        granularity: what is measured as a unit.
         kernels: how many of these; kernels that are the same count once at natural clocks.
         settings: pairs of clocks besides the default clocks.
         points: measurements altogether, repeats and those at the default clocks included.
@@ -141,7 +141,7 @@ class Span:
         return cls(seconds, seconds, seconds)
 
     def plus(self, other: Span, times: float = 1.0) -> Span:
-        """Followed by another one so many times."""
+        """Followed by another one a number of times."""
         return Span(
             self.expected_s + times * other.expected_s,
             self.least_s + times * other.least_s,

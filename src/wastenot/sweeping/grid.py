@@ -104,7 +104,7 @@ class AtAuto:
 
 @dataclass(frozen=True, slots=True)
 class AtNatural:
-    """The clocks that the device goes through by itself; ``seconds_each`` is device time that a kernel may take."""
+    """The clocks that the device passes through by itself; ``seconds_each`` is device time that a kernel may take."""
 
     seconds_each: float = 18.0
 
@@ -166,7 +166,7 @@ def check_measures(device: Device) -> None:
         BadInputError: it lacks both.
     """
     if device.sensors.energy_j() is None and device.sensors.power_w() is None:
-        raise BadInputError(f"{device.identity.name}: neither energy nor power can be read; nothing could be measured")
+        raise BadInputError(f"{device.identity.name}: neither energy nor power can be read, so nothing can be measured")
 
 
 def settable(device: Device, settings: Sequence[Setting]) -> tuple[Setting, ...]:
@@ -176,7 +176,9 @@ def settable(device: Device, settings: Sequence[Setting]) -> tuple[Setting, ...]
         ClocksRefusedError: it has no clocks to set, or they may not be touched.
     """
     if not settings:
-        raise ClocksRefusedError(f"{device.identity.name}: reports no clocks to set; measure at its own: --clocks auto")
+        raise ClocksRefusedError(
+            f"{device.identity.name}: reports no clocks to set; measure at its default clocks: --clocks auto"
+        )
     try:
         device.clocks.request(settings[0])
         return tuple(settings)

@@ -270,7 +270,7 @@ def measure_sweep(
         DeviceError: the device does not measure.
     """
     if workload.state == "natural":
-        raise BadInputError("`state` natural: is measured at clocks that nobody sets: `clocks` natural")
+        raise BadInputError("`state` natural: is measured at clocks that are not set: `clocks` natural")
     progress = progress or Silent()
     ends_s = math.inf if budget_s is None else device.time.now_s() + budget_s
     check_state(device, workload)

@@ -69,7 +69,7 @@ def measure_point(device: Device, task: Task, setting: Setting, options: PointOp
         pass_time(device, options.warm_up_s, run.feed)
         observed = _observe(device, run, options)
     if not run.laps:
-        raise DeviceError(f"{task.name}: not one whole call in {_LONGEST_CALL_S:g} s; take a smaller kernel")
+        raise DeviceError(f"{task.name}: not one complete call in {_LONGEST_CALL_S:g} s; use a smaller kernel")
     return _conclude(task, setting, run, observed)
 
 

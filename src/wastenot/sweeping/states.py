@@ -120,7 +120,8 @@ def check_state(device: Device, workload: WorkloadTasks) -> None:
     name = device.identity.name
     if state == "context" and name.startswith("recorded:"):
         raise BadInputError(
-            f"`device` {name}: a recording has kernels alone, not one after another; measure on sim:NAME or nvidia:INDEX"
+            f"`device` {name}: a recording has kernels on their own, not one after another; measure on sim:NAME or "
+            f"nvidia:INDEX"
         )
     if state == "sse":
         device.instrument()
@@ -290,7 +291,7 @@ def _conclude(turns: Sequence[Sequence[Measurement]], task: Task, before: Task, 
     within = _summary([turn[1] for turn in turns], task.name, reason)
     after = f"after '{before.name}'"
     if energy.error > _TOLD * energy.alone:
-        after += ", in whose noise it is lost: time and energy are those alone"
+        after += ", but the difference is lost in noise: time and energy are those of the kernel alone"
         time, energy = replace(time, value=time.alone), replace(energy, value=energy.alone)
     for what, found, unit in (("energy", energy, "J"), ("time", time, "s")):
         if found.value <= 0.0:

@@ -151,8 +151,8 @@ def name_the_shell(arguments: list[str]) -> list[str]:
         try:
             shell = shellingham.detect_shell()[0]
         except shellingham.ShellDetectionFailure:
-            raise BadInputError(f"{flag}: cannot tell which shell this is; name it: {flag} bash, zsh or fish") from None
+            raise BadInputError(f"{flag}: cannot tell which shell this is; give it: {flag} bash, zsh or fish") from None
     if shell not in _SHELLS:
-        raise BadInputError(f"{flag} {shell}: completion is there for bash, zsh and fish; name one: {flag} bash")
+        raise BadInputError(f"{flag} {shell}: completion is available for bash, zsh and fish; give one: {flag} bash")
     os.environ[_SHELL_IS_NAMED] = "1"
     return [flag, shell]

@@ -85,7 +85,7 @@ class _Cells:
         self.shortens = not numeric
 
     def least(self, letters: int) -> int:
-        """How narrow it may be where names keep so many letters."""
+        """How narrow it may be where names keep a number of letters."""
         if not self.shortens:
             return self.folded
         narrow = min(self.folded, letters)

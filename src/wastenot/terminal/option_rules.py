@@ -71,15 +71,19 @@ def _real_or_replayed(found: Values) -> str | None:
 
 def _not_real(found: Values) -> str | None:
     device = str(found.get("device") or "")
-    return f"on {device}, whose clocks are nobody else's" if device.partition(":")[0] in ("sim", "recorded") else None
+    return (
+        f"on {device}, whose clocks belong to this process alone"
+        if device.partition(":")[0] in ("sim", "recorded")
+        else None
+    )
 
 
 def _fixed_shape(found: Values) -> str | None:
     device, workload = str(found.get("device") or ""), str(found.get("workload") or found.get("name") or "")
     if device.startswith("recorded:"):
-        return f"on {device}: its kernels have the shapes that they were recorded with"
+        return f"on {device}: its kernels keep the shapes they were recorded with"
     if workload.endswith(".json") or Path(workload).is_file():
-        return f"with {workload}: its kernels have shapes of their own"
+        return f"with {workload}: its kernels have fixed shapes"
     return None
 
 
@@ -98,7 +102,7 @@ def _given_times(found: Values) -> str | None:
 def _studied(found: Values) -> str | None:
     if found.get("source") is not None or found.get("study") is None:
         return None
-    return "without a model: what the study holds was measured before"
+    return "without a model: what the study holds has been measured"
 
 
 def _all_models(found: Values) -> str | None:

@@ -31,15 +31,15 @@ WorkloadOption = Annotated[str | None, option("Which workload, if the study has 
 EnergiesOption = Annotated[
     EnergyState | None,
     option(
-        "Energies of kernels back to back (ssp, the default), of their first execution at full speed (sse), of each "
-        "after the kernel before it (context), or at clocks that the GPU went through by itself (natural)."
+        "Energies of kernels run back to back (ssp, the default), of their first execution at full speed (sse), of "
+        "each after the kernel before it (context), or at clocks that the GPU passed through by itself (natural)."
     ),
 ]
 MeasuredGranularityOption = Annotated[
-    Granularity | None, option("What was measured as one; by default the finest there is.")
+    Granularity | None, option("Unit that was measured; default: the finest in the study.")
 ]
 JsonOption = Annotated[bool, option("Print one JSON document and nothing else.", flag="--json")]
-DryRunOption = Annotated[bool, option("Say what would be measured and how long that takes; measure and write nothing.")]
+DryRunOption = Annotated[bool, option("Print what would be measured and how long it would take; measure and write nothing.")]
 OutOption = Annotated[Path | None, option("Write the result to this file.", "FILE")]
 DeviceOption = Annotated[
     str, option("sim:NAME, sim:FILE.toml, recorded:STUDY or nvidia:INDEX.", "D", autocompletion=completing.devices)
@@ -48,22 +48,25 @@ SeedOption = Annotated[int, option("Seed of the noise of a simulated GPU.", "N",
 PowerLimitsOption = Annotated[
     str | None,
     option(
-        "Power limits to try, the clocks left to the driver; with --core, --core-step or --memory, every combination.",
+        "Power limits to try, with clocks left to the driver; with --core, --core-step or --memory, every combination.",
         "W,...",
     ),
 ]
-BudgetOption = Annotated[str | None, option("Device time to spend at most, such as 90s, 45m or 2h.", "TIME")]
-MaxSlowdownOption = Annotated[float, option("Slowdown allowed, such as 2% or 0.02.", "X", parser=quantities.slowdown)]
+BudgetOption = Annotated[str | None, option("Maximum device time to spend, such as 90s, 45m or 2h.", "TIME")]
+MaxSlowdownOption = Annotated[float, option("Slowdown limit, such as 2% or 0.02.", "X", parser=quantities.slowdown)]
 ConfidenceOption = Annotated[
     float | None,
     option(
-        "Keep the slowdown limit with this confidence despite noise; 0.95 where the study has repeats or standard errors.",
+        "Stay within the slowdown limit with this confidence despite noise; 0.95 where the study has repeats or standard "
+        "errors.",
         "C",
         parser=quantities.share,
     ),
 ]
-AsMeasuredOption = Annotated[bool, option("Take the numbers as they stand, lucky ones included; promises nothing.")]
-GranularityOption = Annotated[Granularity, option("What gets clocks of its own: each kernel, each pass, or the iteration.")]
+AsMeasuredOption = Annotated[bool, option("Use the numbers as measured, favourable errors included; promises nothing.")]
+GranularityOption = Annotated[
+    Granularity, option("What gets its own clocks: each kernel, each pass, or the whole iteration.")
+]
 ToleranceOption = Annotated[
     float, option("How much the core clocks of kernels that share a setting may differ.", "MHZ", parser=quantities.megahertz)
 ]
@@ -106,7 +109,7 @@ class PlanOptions:
     max_slowdown: Annotated[
         float | None,
         option(
-            "Slowdown allowed, such as 2% or 0.02; negative asks for a speed-up. Default: 0; no limit for "
+            "Slowdown limit, such as 2% or 0.02; negative asks for a speed-up. Default: 0; no limit for "
             + " and ".join(name for name, rules in KINDS.items() if rules.limit == "optional")
             + ".",
             "X",
@@ -117,22 +120,20 @@ class PlanOptions:
     carbon_g_per_kwh: Annotated[
         str | None,
         option(
-            "Grams of CO2e for a kWh: a number, or a CSV of the grid over the day with the columns time and g_per_kwh.",
+            "Grams of CO2e per kWh: a number, or a CSV file of the grid over a day with columns time and g_per_kwh.",
             "G|FILE",
         ),
     ] = None
-    run_at: Annotated[
-        str | None, option("When the run begins, with --run-time; by default at any time of day.", "HH:MM")
-    ] = None
+    run_at: Annotated[str | None, option("When the run starts, with --run-time; default: any time of day.", "HH:MM")] = None
     run_time: Annotated[
-        float | None, option("How long it takes at the default clocks: 8h.", "TIME", parser=quantities.seconds)
+        float | None, option("Run time at the default clocks, such as 8h.", "TIME", parser=quantities.seconds)
     ] = None
     confidence: ConfidenceOption = None
     as_measured: AsMeasuredOption = False
     granularity: GranularityOption = "kernel"
-    scope: Annotated[Scope, option("What must keep the slowdown limit: the whole iteration, or each unit by itself.")] = (
-        "global"
-    )
+    scope: Annotated[
+        Scope, option("What must stay within the slowdown limit: the whole iteration, or each unit by itself.")
+    ] = "global"
     clock_tolerance: ToleranceOption = 0.0
     switch_time: Annotated[
         float | None,
@@ -144,18 +145,18 @@ class PlanOptions:
         ),
     ] = None
     latency: Annotated[
-        Path | None, option("How long switches take, measured by 'wastenot device latency'; default: the study's.", "FILE")
+        Path | None, option("Switching latencies, measured by 'wastenot device latency'; default: the study's.", "FILE")
     ] = None
     min_dwell: Annotated[
         float,
         option(
-            "Least time between two requests of the plan's schedule, such as 100ms; never less than a switch takes.",
+            "Minimum time between two clock changes of the plan's schedule, such as 100ms; never less than a switch takes.",
             "SECONDS",
             parser=quantities.seconds,
         ),
     ] = 0.0
     device: Annotated[
-        str | None, option("Whose switching times to plan for, such as h200; default: the study's GPU.", "GPU")
+        str | None, option("GPU whose switching times to plan for, such as h200; default: the study's GPU.", "GPU")
     ] = None
 
     def plan(self, sweep: Sweep) -> Plan:
@@ -205,13 +206,15 @@ class ShapeOptions:
         int | None, option("Sequences per batch. Default: 40 in training, 4 in prefill, 64 in decode.", "N")
     ] = None
     sequence: Annotated[int, option("Tokens per sequence; in decode, tokens in the key-value cache.", "N")] = 1024
-    tensor_parallel: Annotated[int, option("GPUs that share each matrix product; one GPU's kernels count.", "N")] = 1
+    tensor_parallel: Annotated[
+        int, option("GPUs that share each matrix product; the workload is one GPU's kernels.", "N")
+    ] = 1
     sequence_parallel: Annotated[bool, option("These GPUs also share norms, residuals, embedding and loss.")] = False
     dtype: DtypeOption = "bf16"
     attention: Annotated[
         str,
         option(
-            "Scores written to memory, or attention in one kernel: whose.",
+            "Attention implementation: unfused writes scores to memory, the others are fused kernels.",
             "unfused|flash|cudnn|efficient",
             autocompletion=completing.attentions,
         ),
@@ -295,7 +298,7 @@ class ClockControlOptions:
         return device
 
 
-_LOCK_HINT = "  locks set before cannot be read: to keep that of nvidia-smi -lgc 0,1500, pass --restore-clocks 0-1500"
+_LOCK_HINT = "  existing locks cannot be read: to keep one set by nvidia-smi -lgc 0,1500, pass --restore-clocks 0-1500"
 
 
 def say_left_changed(name: str) -> None:
@@ -308,7 +311,7 @@ def say_left_changed(name: str) -> None:
 
     if forbidden() is None:
         for left in stale():
-            say(f"{left.uuid}: {left.holder} died controlling its clocks; first they are {left.restore.outcome}")
+            say(f"{left.uuid}: {left.holder} died while controlling its clocks; they are first {left.restore.outcome}")
 
 
 def parse_restore(text: str | None) -> Restore | None:
@@ -414,9 +417,9 @@ def parse_bounds(text: str, flag: str = "--bounds") -> tuple[float, ...]:
         try:
             bound = quantities.slowdown(part)
         except typer.BadParameter as error:
-            raise BadInputError(f"{flag}: {error.message}; write them as in 0,1%,2%") from error
+            raise BadInputError(f"{flag}: {error.message}; write bounds such as 0,1%,2%") from error
         if not -1.0 < bound < float("inf"):
-            raise BadInputError(f"{flag}: '{part.strip()}' is not above -1; write them as in 0,1%,2%")
+            raise BadInputError(f"{flag}: '{part.strip()}' is not above -1; write bounds such as 0,1%,2%")
         bounds.append(bound)
     return tuple(bounds)
 

@@ -62,8 +62,8 @@ def resume_with(command: str, where: object) -> Callable[[], str]:
 
     def said() -> str:
         if "://" not in str(where) and not Path(str(where)).exists():
-            return f"{where}: nothing was measured yet; begin again: {command}"
-        return f"{where}: what was measured is kept; resume: {command}"
+            return f"{where}: nothing has been measured yet; start again: {command}"
+        return f"{where}: measurements are kept; resume: {command}"
 
     return said
 
@@ -131,7 +131,7 @@ class Bar:
 
 
 def bar_line(width: int, title: str, done: int, steps: int, elapsed_s: float, left_s: float | None, what: str) -> Text:
-    """A line of progress that fits into so many columns; the count and the time left are never cut."""
+    """A line of progress that fits into a number of columns; the count and the time left are never cut."""
     from rich.text import Text
 
     count = f"{done:,}/{steps:,}"
@@ -145,7 +145,7 @@ def bar_line(width: int, title: str, done: int, steps: int, elapsed_s: float, le
         shown.append(" ").append("━" * full, "green").append("━" * (length - full), "bright_black")
         room -= length + 1
     shown.append(f" {count}" if shown else count, "not bold green").append(f" {left}", "not bold cyan")
-    passed = f" {_clock(elapsed_s)} passed"
+    passed = f" {_clock(elapsed_s)} elapsed"
     if room >= len(passed):
         shown.append(passed, "not bold bright_black")
         room -= len(passed)
@@ -177,7 +177,7 @@ class _Lines:
             return
         self._last_line_s = time.monotonic()
         if done:
-            print(f"{self._title}: resuming, {done:,} of {steps:,} measurements done before", file=sys.stderr)
+            print(f"{self._title}: resuming, {done:,} of {steps:,} measurements already done", file=sys.stderr)
 
     def step(self, what: str) -> None:
         count = self._count

@@ -66,5 +66,5 @@ def _description(model: Model, shape: Shape) -> str:
     }[shape.phase]
     degree = shape.tensor_parallel
     shared = f", one of {degree} tensor-parallel GPUs" if degree > 1 else ""
-    also = ", sequence-parallel too" if shape.sequence_parallel else ""
+    also = ", also sequence-parallel" if shape.sequence_parallel else ""
     return f"{model.name}, {tokens}, {shape.dtype}, {shape.attention} attention{shared}{also}"

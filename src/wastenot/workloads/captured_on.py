@@ -8,6 +8,6 @@ def capture_note(captured_on: str | None) -> str | None:
     if captured_on != "cpu":
         return None
     return (
-        "Captured on the CPU: on CUDA PyTorch runs other operations (attention, optimizers), so these are not the kernels "
-        "that the GPU will run. Capture the step there: wastenot kernel capture FILE.py:FUNCTION --device cuda:0"
+        "Captured on the CPU: on CUDA PyTorch runs other operations (attention, optimizers), so these are not the "
+        "kernels that the GPU will run. Capture the step there: wastenot kernel capture FILE.py:FUNCTION --device cuda:0"
     )

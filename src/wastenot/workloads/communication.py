@@ -32,7 +32,7 @@ class Link:
         if not 0.0 < self.bytes_per_s < float("inf"):
             raise BadInputError(f"link {self.name}: {self.bytes_per_s:g} bytes/s: must be above 0")
         if not 0.0 <= self.latency_s < float("inf"):
-            raise BadInputError(f"link {self.name}: latency of {self.latency_s:g} s: must be 0 at least")
+            raise BadInputError(f"link {self.name}: latency of {self.latency_s:g} s: must be at least 0")
 
 
 _ASSUMED: Final = "the latency is assumed"

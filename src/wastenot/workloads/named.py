@@ -42,25 +42,25 @@ def unknown_workload(name: str) -> BadInputError:
         return BadInputError(f"workload '{name}': there is no such file; check the name")
     if head in MODELS and tail:
         return BadInputError(
-            f"workload '{name}': is a kernel of {head}; sweep all of {head}, or look into this one alone: "
-            f"wastenot profile run {name} --device DEVICE"
+            f"workload '{name}': is a kernel of {head}; sweep all of {head}, or profile this one "
+            f"alone: wastenot profile run {name} --device DEVICE"
         )
     operation = nearest(head, PRIMITIVES)
     if operation is not None:
         what = f"{operation}:{tail}" if tail else example_of(operation)
         return BadInputError(
-            f"workload '{name}': {operation} is a single operation, not a model; look into it alone: "
+            f"workload '{name}': {operation} is a single operation, not a model; profile it: "
             f"wastenot profile run {what} --device DEVICE"
         )
     kernel = kernel_named(name)
     if kernel is not None:
         return BadInputError(
-            f"workload '{name}': there is no such workload; did you mean the kernel {kernel}? Look into it alone: "
-            f"wastenot profile run {kernel} --device DEVICE"
+            f"workload '{name}': there is no such workload; did you mean the kernel {kernel}? Profile "
+            f"it: wastenot profile run {kernel} --device DEVICE"
         )
     return BadInputError(
         f"workload '{name}': there is no such model, file or study; {suggestion(name, MODELS)}; "
-        "your own: wastenot kernel capture"
+        "for your own model: wastenot kernel capture"
     )
 
 

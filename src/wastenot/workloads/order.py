@@ -35,7 +35,7 @@ class Step:
 
 
 class StepLoop(NamedTuple):
-    """Steps that run one after another, so many times; a step without a block is a loop by itself."""
+    """Steps that run one after another, ``times`` times; a step without a block is a loop by itself."""
 
     members: tuple[int, ...]
     times: int

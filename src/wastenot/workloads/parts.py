@@ -57,7 +57,7 @@ class Parts:
         return Work("gemm", (batches, m, n, k), 2.0 * batches * m * n * k, read, size * m * n)
 
     def elementwise(self, elements: int, *, inputs: int = 1, outputs: int = 1, flops: float = 1.0) -> Work:
-        """An operation on each of ``elements``, with so many arrays in and out and FLOPs for each element."""
+        """An operation on each of ``elements``, with a number of arrays in and out and FLOPs for each element."""
         size = self.element_bytes * elements
         return Work("elementwise", (elements,), flops * elements, size * inputs, size * outputs)
 
@@ -107,7 +107,7 @@ class Parts:
         return Work(op, (rows, width), (14.0 if op == "layernorm" else 10.0) * rows * width, read, written)
 
     def column_sums(self, rows: int, width: int, *, splits: int = 1) -> Work:
-        """Gradient of a bias: sums down the columns; with several ``splits`` left as so many partial sums."""
+        """Gradient of a bias: sums down the columns; with several ``splits`` left as that number of partial sums."""
         size, sums = self.element_bytes * rows * width, self.element_bytes * width
         read, written = (size, splits * _FP32 * width) if splits > 1 else (size + sums, sums)
         return Work("reduce", (rows, width), float(rows * width), read, written)

@@ -16,7 +16,7 @@ _SEQUENCE = {"gpt3": 2048, "llama": 4096}
 
 
 def pipeline_shape(name: str, stages: int, **given: Unpack[ShapeOptions]) -> Shape:
-    """The shape of a model's training in so many stages.
+    """The shape of a model's training in a number of stages.
 
     A micro-batch is one sequence of 2,048 tokens (Llama 4,096); the tensor-parallel degree is the least power of two at
     which weights, gradients and optimizer states leave room on a GPU of 80 GB, and norms, embedding and loss are split along

@@ -1,7 +1,7 @@
 """Kernels by themselves, as FinGraV profiles them: square products, the same matrices times a vector, collectives.
 
 gemm:8192     bf16, 8192 × 8192 × 8192             gemv:4096x40        40 times 4096 × 4096 times a vector
-all-reduce:512MB                                    all-gather:64KB     so many bytes on each GPU in the end
+all-reduce:512MB                                    all-gather:64KB     64 KB on each GPU in the end
 """
 
 from __future__ import annotations

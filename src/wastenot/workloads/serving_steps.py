@@ -60,7 +60,7 @@ class StepShapes:
 
     @classmethod
     def up_to(cls, tokens: int = 16_384, batch: int = 256, context: int = 16_384) -> StepShapes:
-        """Shapes for steps of so many tokens, or of so many sequences with so many tokens each in the cache.
+        """Shapes for steps of a number of tokens, or of a number of sequences with a number of tokens each in the cache.
 
         Raises:
             BadInputError: one is below 1, or the batch above the tokens of a step.
@@ -138,7 +138,7 @@ def step_parts(
         BadInputError: there is no such model, or it cannot be run so.
     """
     if attention == "unfused":
-        raise BadInputError("`attention` unfused: serving keeps no scores in memory; take flash or cudnn")
+        raise BadInputError("`attention` unfused: serving keeps no scores in memory; use flash or cudnn")
 
     def kernels(batch: int, sequence: int) -> dict[str, KernelSpec]:
         workload = build_workload(

@@ -179,7 +179,7 @@ def parse_name(name: str) -> tuple[str, Shape]:
             continue
         field = next((field for field, values in _CHOICES.items() if field != "phase" and word in values), None)
         if field is None:
-            raise BadInputError(f"workload '{name}': '{word}' says nothing of how a model is run")
+            raise BadInputError(f"workload '{name}': '{word}' is not an option of how a model is run")
         options[field] = word
     return f"{family}-{size}", Shape(**options)
 

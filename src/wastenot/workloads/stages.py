@@ -71,7 +71,7 @@ def layers_of(kernels: Sequence[Placed]) -> int:
     if len(counts) != 1 or not passes >= {"forward", "backward"}:
         raise BadInputError(
             "`workload`: a pipeline's stages are made of a training workload's layers, kernels with block 'layer' in the "
-            "passes forward and backward that run equally often, and it has none; use a model such as gpt3-xl"
+            "passes forward and backward that run equally often, but it has none; use a model such as gpt3-xl"
         )
     return counts.pop()
 
@@ -84,11 +84,11 @@ def check_partition(partition: Sequence[int], stages: int, layers: int) -> tuple
     """
     written = ",".join(map(str, partition))
     if len(partition) != stages:
-        raise BadInputError(f"`partition` {written}: names {counted(len(partition), 'stage')}, and there are {stages}")
+        raise BadInputError(f"`partition` {written}: has {counted(len(partition), 'stage')}, but there are {stages}")
     if any(each < 0 for each in partition) or not all(partition[1:-1]):
-        raise BadInputError(f"`partition` {written}: only the first and the last stage can do without layers")
+        raise BadInputError(f"`partition` {written}: only the first and the last stage can have no layers")
     if sum(partition) != layers:
-        raise BadInputError(f"`partition` {written}: has {sum(partition)} layers, and the model has {layers}")
+        raise BadInputError(f"`partition` {written}: has {sum(partition)} layers, but the model has {layers}")
     return tuple(int(each) for each in partition)
 
 
@@ -99,7 +99,7 @@ def check_stages(stages: int, layers: int) -> None:
         BadInputError: it is not positive, or above the layers.
     """
     if not 1 <= stages <= layers:
-        raise BadInputError(f"`stages` {stages}: must be from 1 to {layers}, for the model has {counted(layers, 'layer')}")
+        raise BadInputError(f"`stages` {stages}: must be from 1 to {layers}, since the model has {counted(layers, 'layer')}")
 
 
 def stage_work(

@@ -1,4 +1,4 @@
-"""A plan at work in one line."""
+"""A plan applied in one line."""
 
 from datetime import datetime
 
@@ -30,10 +30,10 @@ def test_a_simulated_job_says_so_and_how_long_it_has_run():
     ("changed", "said"),
     [
         ({"rung": 1}, "1 step faster"),
-        ({"rung": 3}, "at the default clocks, to keep the slowdown"),
-        ({"proof": NO_PROOF, "iteration": 12}, "nothing to tell yet, 12 iterations"),
+        ({"rung": 3}, "at the default clocks, to stay within the slowdown limit"),
+        ({"proof": NO_PROOF, "iteration": 12}, "no estimate yet, 12 iterations"),
         ({"proof": NO_PROOF, "iteration": None}, "waiting for the first"),
-        ({"dry_run": True}, "dry run, nothing is set: 8.30 % is predicted to be saved"),
+        ({"dry_run": True}, "dry run, nothing is set: 8.30 % predicted saving"),
         ({"events": (Event(at_s=1.0, kind="refused", text="other"),)}, "not the plan's workload"),
     ],
 )

@@ -48,15 +48,19 @@ def test_the_headline_is_the_saving_and_the_time_with_their_errors():
     tone, effect, verdict, _ = story_of(of())
     assert plain(effect) == "Saved 8.1 ± 0.5 % of the energy, time +0.1 ± 0.2 %"
     assert tone == "kept"
-    assert plain(verdict) == "the slowdown bound of 2 % was kept, with 95 % confidence, on a simulated GPU"
+    assert plain(verdict) == "within the slowdown limit of 2 %, with 95 % confidence, on a simulated GPU"
 
 
 @pytest.mark.parametrize(
     ("time", "tone", "said"),
     [
-        ((0.010, 0.015, 0.0199), "kept", "was kept"),
-        ((0.010, 0.018, 0.026), "undecided", "is not decided: +1.00 % to +2.60 %"),
-        ((0.021, 0.026, 0.031), "missed", "slower than the bound of 2 %"),
+        ((0.010, 0.015, 0.0199), "kept", "within the slowdown limit"),
+        (
+            (0.010, 0.018, 0.026),
+            "undecided",
+            "undecided whether the slowdown is within the limit of 2 %: +1.00 % to +2.60 %",
+        ),
+        ((0.021, 0.026, 0.031), "missed", "slower than the limit of 2 %"),
     ],
 )
 def test_the_verdict_is_by_the_interval(time, tone, said):
@@ -78,16 +82,16 @@ def test_more_energy_is_not_called_a_saving():
 
 def test_what_is_not_known_is_said():
     tone, effect, verdict, panels = story_of(of(proof=NO_PROOF))
-    assert tone == "undecided" and "too short to tell" in effect and verdict.endswith("is not known")
-    assert panels[0].value == panels[1].value == "not known"
+    assert tone == "undecided" and "too short to estimate" in effect and verdict.endswith("is unknown")
+    assert panels[0].value == panels[1].value == "unknown"
     applied_page(of(proof=NO_PROOF, gpus=(), iteration=None)).html(made_at=MADE)
 
 
 def test_a_job_that_went_back_to_the_default_clocks_says_so():
     tone, effect, verdict, panels = story_of(of(rung=3))
-    assert plain(effect) == "Saved 4,200 J, then went back to the default clocks"
-    assert tone == "undecided" and verdict.startswith("at no other clocks of the plan was the slowdown bound")
-    assert panels[1].lines[-1].text == "the default ones"
+    assert plain(effect) == "Saved 4,200 J, then returned to the default clocks"
+    assert tone == "undecided" and verdict.startswith("none of the plan's clocks stayed within the slowdown limit")
+    assert panels[1].lines[-1].text == "the default clocks"
     made = summary(stepped=False)
     last = made.time_line[-1].model_copy(update={"rung": 3, "at_default": False})
     rows = applied_figures(made.model_copy(update={"time_line": (last,)}))[0].specification["datasets"].values()

@@ -121,5 +121,5 @@ def test_doctor_says_that_a_daemon_sets_them(stand_in, daemon, monkeypatch, caps
         assert wastenot(["doctor", "--seconds", "0.05s"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert f"set clocks through wastenotd ({daemon.socket}), 1 GPU" in said.replace("- ", "-")
-    assert "its clocks may be set, through wastenotd" in said and "no: the policy of wastenotd does not allow it" in said
+    assert "its clocks can be set, through wastenotd" in said and "no: the policy of wastenotd does not allow it" in said
     assert "as far as the policy of wastenotd allows" in said

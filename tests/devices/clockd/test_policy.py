@@ -80,22 +80,22 @@ def test_rules_of_jobs_come_first(write, tmp_path):
     [
         ("heartbeat_s = 1\nx = ?", "line 2"),
         ("nonsense = 1", "nonsense: there is no such field"),
-        ("heartbeat_s = 0", "heartbeat_s: 0 is no positive number"),
+        ("heartbeat_s = 0", "heartbeat_s: 0 is not a positive number"),
         ("heartbeat_s = true", "heartbeat_s: True"),
         ("heartbeat_s = nan", "heartbeat_s: nan"),
         ("heartbeat_s = inf", "heartbeat_s: inf"),
         ("connections_per_user = 2.5", "connections_per_user: 2.5"),
         ('group = "no-such-group"', "group: this machine has no group 'no-such-group'"),
         ("group = -1", "group: -1"),
-        ("allow = 3", "allow: 3 is no list"),
+        ("allow = 3", "allow: 3 is not a list"),
         ("allow = [3]", "allow: write [[allow]]"),
-        ("[[allow]]", "allow[1].users: name who is allowed"),
+        ("[[allow]]", "allow[1].users: list who is allowed"),
         ("[[allow]]\nusers = []", "allow[1].users"),
         ("[[allow]]\nusers = [0]\n[[allow]]\nusers = ['nobody-here']", "allow[2].users: this machine has no user"),
-        ("[[allow]]\nusers = 0", "allow[1].users: 0 is no list"),
+        ("[[allow]]\nusers = 0", "allow[1].users: 0 is not a list"),
         ("[[allow]]\nusers = [true]", "allow[1].users: True"),
         ("[[allow]]\nusers = [0]\ngpus = ['nvidia:0']", "allow[1].gpus: 'nvidia:0' is neither"),
-        ("[[allow]]\nusers = [0]\ncore_mhz = 900", "allow[1].core_mhz: 900 is no list"),
+        ("[[allow]]\nusers = [0]\ncore_mhz = 900", "allow[1].core_mhz: 900 is not a list"),
         ("[[allow]]\nusers = [0]\ncore_mhz = true", "allow[1].core_mhz"),
         ("[[allow]]\nusers = [0]\ncore_mhz = [900]", "allow[1].core_mhz: [900]: write the lowest"),
         ("[[allow]]\nusers = [0]\ncore_mhz = [1500, 900]", "allow[1].core_mhz"),
@@ -127,7 +127,7 @@ def test_a_file_that_others_may_write_is_no_policy(write, tmp_path):
     path = write(GOOD)
     for mode in (0o664, 0o646):
         path.chmod(mode)
-        with pytest.raises(BadInputError, match="others than root may write it"):
+        with pytest.raises(BadInputError, match="users other than root can write to it"):
             read_policy(path)
     with pytest.raises(BadInputError, match="cannot be read"):
         read_policy(tmp_path / "none")
@@ -137,7 +137,7 @@ def test_check_says_that_it_is_right(write, capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("WASTENOT_STATE", str(tmp_path))
     path = write(GOOD)
     assert main(["--policy", str(path), "--check"]) == 0
-    assert capsys.readouterr().out == f"{path}: 2 rules, no mistakes\n"
+    assert capsys.readouterr().out == f"{path}: 2 rules, valid\n"
 
 
 def test_it_does_not_start_where_nothing_may_be_changed(write, capsys, monkeypatch):

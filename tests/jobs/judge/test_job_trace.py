@@ -47,8 +47,8 @@ def test_both_files_make_a_trace(tmp_path: Path) -> None:
     ("train", "power", "says"),
     [
         (TRAIN.replace("target_epoch", "epoch"), POWER, "train.csv: has no column target_epoch"),
-        (TRAIN, POWER.replace(",90\n", ",ninety\n"), "power.csv:2: average_power 'ninety' is no number above 0"),
-        (TRAIN.replace(",7\n", ",-7\n"), POWER, "train.csv:3: target_epoch '-7' is no number above 0"),
+        (TRAIN, POWER.replace(",90\n", ",ninety\n"), "power.csv:2: average_power 'ninety' is not a number above 0"),
+        (TRAIN.replace(",7\n", ",-7\n"), POWER, "train.csv:3: target_epoch '-7' is not a number above 0"),
         (TRAIN.replace("digits,mlp,8,sgd,0.1,1,0.9,7\n", "digits,mlp\n"), POWER, "train.csv:3: has fewer cells"),
     ],
 )

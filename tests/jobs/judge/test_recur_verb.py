@@ -33,7 +33,7 @@ GIVEN = (
 def test_policies_are_shown_side_by_side(traces):
     ran = traces(*GIVEN)
     assert ran.code == 0, ran.err
-    assert "Simulated: 1 job, η = 0.5, 2 seeds, runs one after the other" in ran.out
+    assert "Simulated: 1 job, η = 0.5, 2 seeds, runs one after another" in ran.out
     assert all(name in ran.out for name in ("default", "grid search", "wastenot", "oracle", "digits/mlp", "24"))
 
 
@@ -64,13 +64,13 @@ def test_the_document_has_curves_and_choices(traces):
         ),
         (
             ["job", "replay", "train.csv", "power.csv", "--target", "0.9"],
-            "--default: which batch size is run today? one of 16, 32",
+            "--default: which batch size is used today? one of 16, 32",
         ),
         ([*GIVEN, "--default", "8"], "--default 8: digits/mlp was not run at it, but at 16, 32, 64, 128"),
-        ([*GIVEN, "--job", "squad"], "--job squad: is not in both files; these are: digits/mlp"),
+        ([*GIVEN, "--job", "squad"], "--job squad: is not in both files; those in both are: digits/mlp"),
         ([*GIVEN, "--max-epochs", "2"], "no run of digits/mlp reaches 0.9 within 2 epochs"),
         ([*GIVEN, "--max-epochs", "0"], "--max-epochs 0: must be at least 1"),
-        ([*GIVEN, "--made-up", "1"], "--made-up: takes the place of files"),
+        ([*GIVEN, "--made-up", "1"], "--made-up: replaces the files"),
         ([*GIVEN, "--eta", "2"], "--eta 2: must be between 0 (time) and 1 (energy)"),
         ([*GIVEN, "--overlap", "0"], "--overlap 0: must be above 0"),
         ([*GIVEN, "--seeds", "0"], "--seeds 0: must be at least 1"),
@@ -84,5 +84,5 @@ def test_bad_input_is_one_line(traces, arguments, says):
 def test_a_job_may_be_named_by_the_beginning_of_its_network(traces, tmp_path):
     (tmp_path / "train.csv").write_text(TRAIN + TRAIN.split("\n", 1)[1].replace("mlp", "cnn"))
     (tmp_path / "power.csv").write_text(POWER + POWER.split("\n", 1)[1].replace("mlp", "cnn"))
-    assert "--job: which one? digits/cnn, digits/mlp" in traces(*GIVEN).err
+    assert "--job: which job? digits/cnn, digits/mlp" in traces(*GIVEN).err
     assert "digits/cnn" in traces(*GIVEN, "--job", "digits/c", "--recurrences", "3").out

@@ -20,8 +20,8 @@ def after(reached, of_default, *, forecast=False):
     ("reached", "of_default", "says"),
     [
         (1, 1, "1 run reached the target: too few to compare with the default, batch size 32"),
-        (4, 1, "4 runs reached the target; the default, batch size 32, ran once: too few to compare"),
-        (4, 2, "Has cost 66.7 % less than 4 runs of the default, batch size 32 (as 2 runs of it went)"),
+        (4, 1, "4 runs reached the target; the default, batch size 32, ran only once: too few to compare"),
+        (4, 2, "Has cost 66.7 % less than 4 runs of the default, batch size 32 (judged by 2 runs of it)"),
         (4, 3, "Has cost 66.7 % less than 4 runs of the default, batch size 32"),
     ],
 )

@@ -79,7 +79,7 @@ def test_a_job_that_never_ran():
 def test_energies_that_are_not_known_are_said():
     overview = overview_of(stored(replace(run(1, 32, "reached", 8), energy_j=None)))
     assert overview.history[0].cost is None and overview.regret is None
-    assert "energy of some runs is not known" in overview.notes[0]
+    assert "energy of some runs is unknown" in overview.notes[0]
 
 
 def test_time_alone_needs_no_energy():

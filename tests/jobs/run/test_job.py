@@ -98,7 +98,7 @@ def test_a_run_that_misses_its_target_says_so_and_doubts_a_metric_that_goes_the_
 
 def test_a_target_reached_by_the_first_epoch_of_all_is_doubted(study, capsys):
     train(study, [2.3])
-    assert "the first epoch reached the target already (2.3, target 0.9)" in capsys.readouterr().err
+    assert "the first epoch already reached the target (2.3, target 0.9)" in capsys.readouterr().err
     train(study, [2.3])
     assert "already" not in capsys.readouterr().err
 
@@ -118,7 +118,7 @@ def test_an_epoch_after_the_end_does_not_count(study, capsys):
         assert not run.epoch(0.1) and not run.epoch(0.2)
     assert (run.outcome, run.epochs) == ("reached", 1)
     assert run.epoch(0.3) is False
-    assert capsys.readouterr().err.count("came after the end of the run") == 1
+    assert capsys.readouterr().err.count("was reported after the end of the run") == 1
     assert read(study).runs[0].epochs == 1
 
 
@@ -187,9 +187,9 @@ def test_a_run_that_its_user_ends_is_lost(study):
         ({"batch_sizes": []}, "batch_sizes: is empty"),
         ({"batch_sizes": [16.5, 32]}, "16.5 is not a batch size"),
         ({"batch_sizes": [16, 32, "x"]}, "'x' is not a batch size"),
-        ({"eta": 1.0}, "eta 1: nothing measures energy on cpu:"),
-        ({"within_s": 3.0}, "within_s 3: nothing measures energy"),
-        ({"power_budget_w": 100.0}, "power_budget_w 100: nothing measures energy"),
+        ({"eta": 1.0}, "eta 1: energy is not measured on cpu:"),
+        ({"within_s": 3.0}, "within_s 3: energy is not measured"),
+        ({"power_budget_w": 100.0}, "power_budget_w 100: energy is not measured"),
     ],
 )
 def test_bad_input_is_one_line_and_makes_no_study(study, changes, says):
@@ -200,7 +200,7 @@ def test_bad_input_is_one_line_and_makes_no_study(study, changes, says):
 
 def test_another_target_is_another_job(study):
     train(study, [0.95])
-    with pytest.raises(BadInputError, match="another job: name it otherwise"), job(study, target=0.8):
+    with pytest.raises(BadInputError, match="another job: give it another name"), job(study, target=0.8):
         pass
     assert len(read(study).runs) == 1
 
@@ -210,7 +210,7 @@ def test_a_study_that_cannot_be_written_does_not_end_the_training(study, capsys)
         run.epoch(0.1)
         os.unlink(study)
         assert not run.epoch(0.95)
-    assert run.outcome == "reached" and "training goes on" in capsys.readouterr().err
+    assert run.outcome == "reached" and "training continues" in capsys.readouterr().err
     assert not os.path.exists(study)
 
 
@@ -300,9 +300,9 @@ def test_where_limits_may_not_be_set_one_line_says_so(study, monkeypatch, capsys
     monkeypatch.setattr(clocks, "refusal", lambda self: "this process may not set clocks: it lacks a right")
     with job(study, device="sim:h200", eta=1.0) as run:
         run.epoch(0.95)
-    said = [line for line in capsys.readouterr().err.splitlines() if "left alone" in line]
+    said = [line for line in capsys.readouterr().err.splitlines() if "left unchanged" in line]
     assert said == [
-        "wastenot: job 'nightly': power limits are left alone: this process may not set clocks: it lacks a right"
+        "wastenot: job 'nightly': power limits are left unchanged: this process may not set clocks: it lacks a right"
     ]
     assert read(study).terms.settings == (AUTO,)
 
@@ -316,7 +316,7 @@ def test_settings_that_cannot_be_wanted(study):
 
 def test_a_weight_of_energy_is_left_out_where_nothing_measures_it_and_a_line_says_so(study, capsys):
     train(study, [0.95], eta=0.5)
-    assert "eta=0.5 is 0 here, least time: nothing measures energy on cpu:" in capsys.readouterr().err
+    assert "eta=0.5 is 0 here (shortest time): energy is not measured on cpu:" in capsys.readouterr().err
     assert read(study).terms.eta == 0.0
 
 
@@ -372,7 +372,7 @@ def test_a_run_on_several_machines_counts_the_energy_of_all(study):
     ]  # fmt: skip
     told = [program.communicate(timeout=60) for program in programs]
     assert [out for out, _ in told] == ["reached\n"] * 2, told
-    assert "power limits are left alone, as the run is spread over 2 machines" in told[0][1]
+    assert "power limits are left unchanged, since the run spans 2 machines" in told[0][1]
     stored = read(study)
     (run,), (speed,) = stored.runs, stored.speeds
     assert run.device == "2 × (sim:h200)" and stored.terms.max_power_w == 1400.0
@@ -387,7 +387,7 @@ def test_numbers_of_whatever_kind_do(study):
     with job(study, batch_sizes=np.array([32, 16]), default=np.int64(16), target=np.float32(0.5)) as run:
         run.epoch(np.float32(0.75))
     assert (run.batch_size, run.outcome) == (16, "reached")
-    with pytest.raises(BadInputError, match="metric 'good': is no number"), job(study, target=0.5) as run:
+    with pytest.raises(BadInputError, match="metric 'good': is not a number"), job(study, target=0.5) as run:
         run.epoch("good")
 
 
@@ -424,7 +424,7 @@ def test_a_fault_of_ours_does_not_end_the_training(study, monkeypatch, capsys):
     monkeypatch.setattr(Learner, "goes_on", broken)
     run, reported = train(study, [0.1, 0.2, 0.95])
     assert (run.outcome, reported) == ("reached", 3)
-    assert capsys.readouterr().err.count("FloatingPointError: oops); training goes on") == 1
+    assert capsys.readouterr().err.count("FloatingPointError: oops); training continues") == 1
 
 
 def test_a_program_that_ignores_that_it_is_stopped_may_still_reach_its_target(study, monkeypatch, capsys):
@@ -434,7 +434,7 @@ def test_a_program_that_ignores_that_it_is_stopped_may_still_reach_its_target(st
         assert (run.outcome, run.why, read(study).runs[0].outcome) == ("stopped", "a test says so", "stopped")
         assert run.epoch(0.95) is False
     assert (run.outcome, read(study).runs[0].outcome, read(study).runs[0].epochs) == ("reached", "reached", 4)
-    assert capsys.readouterr().err.count("is given up after") == 1
+    assert capsys.readouterr().err.count("is stopped after") == 1
     with job(study) as run:
         run.epoch(0.1), run.epoch(0.2)
     assert (run.outcome, read(study).runs[1].outcome, read(study).runs[1].epochs) == ("stopped", "stopped", 2)
@@ -458,7 +458,7 @@ def test_the_device_is_the_one_that_pytorch_uses(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", Torch())
     assert device_names(None) == ("nvidia:GPU-uuid-of-1",) and device_names("cpu") == ()
     assert device_names("nvidia:0,1") == ("nvidia:0", "nvidia:1")
-    with pytest.raises(BadInputError, match="name the GPUs alone"):
+    with pytest.raises(BadInputError, match="name only the GPUs"):
         device_names(("cpu", "nvidia:0"))
     monkeypatch.setitem(sys.modules, "torch", Torch(there=False))
     assert device_names(None) == ()

@@ -80,7 +80,7 @@ def test_nothing_is_set_where_nothing_is_to_be_set(machine):
         program = start(machine, "nvidia:0", settings, **more)
         _, said = program.communicate(timeout=60)
         assert program.returncode == 0, said
-        assert ("power limits are left alone" in said) == (settings == "limits")
+        assert ("power limits are left unchanged" in said) == (settings == "limits")
         assert machine.server.control.state().setters == ()
     stored = read(machine)
     assert stored.terms.settings == (AUTO,) and stored.terms.max_power_w == 700.0

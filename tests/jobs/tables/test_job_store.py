@@ -99,7 +99,7 @@ def test_terms_may_change_except_for_what_a_run_is_to_reach(store):
     assert store.read("nightly", "gpu").terms == more
     assert store.read("nightly").terms == replace(more, eta=0.25)
     for changed in ({"target": 0.91}, {"target": None}, {"higher_is_better": False}):
-        with pytest.raises(BadInputError, match="another job: name it otherwise"):
+        with pytest.raises(BadInputError, match="another job: give it another name"):
             begin(store, terms=replace(TERMS, **changed))
     assert len(store.read("nightly").runs) == 3
 

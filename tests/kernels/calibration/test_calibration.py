@@ -110,7 +110,7 @@ def test_little_data_gives_warnings():
     found = calibrate_sweep(true_sweep(toy_gpu(), KERNELS[:5], CORE_FEW, (9501.0,), record_effective=False), name="few")
     text = " ".join(found.report.warnings)
     assert "4 core clocks" in text and "5 kernels" in text and "4 points" in text and "one memory clock" in text
-    assert "errors on unseen points are not known" in text and len(found.report.errors) == 1
+    assert "errors on unseen points are unknown" in text and len(found.report.errors) == 1
 
 
 CORE_FEW = (840.0, 1200.0, 1620.0, 1950.0)

@@ -65,12 +65,12 @@ def test_diff_with_a_study_says_what_context_changes(both):
 
 def test_the_report_has_a_section_where_there_are_energies_in_context(both):
     assert both("report", "my.db", "--energies", "context", "--page", "r.html").code == 0
-    assert "Where the kernel before changes the plan" in (both.folder / "r.html").read_text(encoding="utf-8")
+    assert "Where the preceding kernel changes the plan" in (both.folder / "r.html").read_text(encoding="utf-8")
 
 
 def test_pairs_that_cannot_be_told_are_refused(both):
     refused = both.refuse("kernel", "pairs", "--study", "my.db", "--workload", "tiny")
-    assert "name a card with known peaks" in refused
+    assert "give a card with known peaks" in refused
     assert "--power-limit" in both.refuse("kernel", "pairs", "--study", "my.db", "--workload", "tiny", "--power-limit", "-3")
     assert "--most" in both.refuse("kernel", "pairs", "--study", "my.db", "--workload", "tiny", "--most", "0")
 
@@ -89,7 +89,7 @@ def test_from_sweep_to_pairs_on_a_simulated_gpu(wastenot):
     assert (again["measured"], again["found"]) == (0, first["measured"])
     found = json.loads(wastenot("kernel", "pairs", "--study", "s.db", "--most", "3", "--json").out)
     assert found["origin"] == "simulated" and found["limit_w"] == 750.0 and len(found["pairs"]) == 3
-    assert all(pair["saved_j"] >= 0 for pair in found["pairs"]) and found["dependencies"] == "not known"
+    assert all(pair["saved_j"] >= 0 for pair in found["pairs"]) and found["dependencies"] == "unknown"
     assert found["carry_over"]["share"] > 0.05
     assert [loop["name"] for loop in found["loops"]] == ["layer forward", "layer backward"]
     text = " ".join(wastenot("kernel", "pairs", "--study", "s.db").out.split())

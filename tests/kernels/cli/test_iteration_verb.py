@@ -78,4 +78,4 @@ def test_what_cannot_be_predicted_is_refused(swept):
     assert "--power-limit" in swept.refuse("kernel", "iteration", "--study", "my.db", "--power-limit", "-3")
     assert "draws" in swept.refuse("kernel", "iteration", "--study", "my.db", "--power-limit", "100")
     swept("study", "import", "sweep.csv", "--study", "bare.db")
-    assert "clock that it runs at by default is not known" in swept.refuse("kernel", "iteration", "--study", "bare.db")
+    assert "clock it runs at by default is unknown" in swept.refuse("kernel", "iteration", "--study", "bare.db")

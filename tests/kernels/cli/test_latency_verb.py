@@ -30,7 +30,7 @@ def test_it_announces_measures_and_writes_a_file_that_plans_take(folder, capsys)
     assert run([*QUICK, "--study", "s.db"]) == 0
     printed = capsys.readouterr()
     assert "about" in printed.err and "a simulated device's time is virtual" in printed.err
-    for words in ("By target", "1380 MHz", "Core clock, by start and target", "What a switch costs", "does not cover"):
+    for words in ("By target", "1380 MHz", "Core clock, by start and target", "Cost of a switch", "does not cover"):
         assert words in printed.out.replace("\xa0", " "), words
     found = read_latency("latency-sim-v100.json")
     assert [each.target for each in found.targets] == [802.5, 1380.0]
@@ -94,9 +94,9 @@ def test_a_dry_run_says_what_would_be_done_and_changes_nothing(folder, capsys):
         (["--what", "cores"], "--what cores: there is no such kind; did you mean 'core'?"),
         (["--core", "801"], "--core 801: the device has no such core clock; the nearest is 802.5"),
         (["--core", "fast"], "--core fast: "),
-        (["--core", "802.5"], "a single one was named"),
-        (["--what", "memory"], "memory clock: the device has a single one"),
-        (["--what", "memory", "--core", "802.5,1380"], "--core: names core clocks, which --what leaves out"),
+        (["--core", "802.5"], "only one was given"),
+        (["--what", "memory"], "memory clock: the device has only one"),
+        (["--what", "memory", "--core", "802.5,1380"], "--core: gives core clocks, but --what leaves them out"),
         (["--relative-error", "0"], "--relative-error 0: must be between 0 and 1"),
         (["--time-limit", "soon"], "--time-limit soon: write a time"),
         (["--out", "nowhere/l.json"], "nowhere"),
@@ -112,7 +112,7 @@ def test_a_recording_has_no_latency(folder, capsys):
     (folder / "sweep.csv").write_text(f"{ROWS}a,1,900,877,2,95\n")
     import_sweep(folder / "sweep.csv", "s.db", device="a card")
     assert run(["device", "latency", "--device", "recorded:s.db"]) == 2
-    assert re.search(r"a recording switches no clocks|nothing to switch", capsys.readouterr().err)
+    assert re.search(r"a recording cannot switch clocks|nothing to switch", capsys.readouterr().err)
 
 
 def test_an_interrupted_run_says_how_to_resume_and_does(folder, capsys, monkeypatch):
@@ -130,7 +130,7 @@ def test_an_interrupted_run_says_how_to_resume_and_does(folder, capsys, monkeypa
     monkeypatch.setattr("sys.argv", ["wastenot", *longer, "--out", "l.json"])
     assert run([*longer, "--out", "l.json"]) == 130
     error = capsys.readouterr().err
-    assert "what was measured is kept; resume: wastenot device latency --device sim:v100" in error
+    assert "measurements are kept; resume: wastenot device latency --device sim:v100" in error
     assert (folder / ".l.json.partial").exists() and not (folder / "l.json").exists()
     monkeypatch.setattr(session.Session, "_batch", batches)
     assert run([*longer, "--out", "l.json"]) == 0

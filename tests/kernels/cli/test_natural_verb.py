@@ -51,15 +51,15 @@ def test_it_measures_plans_forecasts_and_writes_a_page(made):
     page = (made / "n.html").read_text()
     for words in (
         "simulated",
-        "The clock after products",
-        "What this cannot tell",
-        "Where the joules go",
+        "The clock after matrix products",
+        "What this cannot show",
+        "Where the energy goes",
         "no clock was set",
     ):
         assert words in page
     assert "http" not in page.split("</style>")[1].split("<script>")[0]
     printed = (made / "printed.txt").read_text()
-    assert "at natural clocks" in printed and "What this cannot tell" in printed
+    assert "at natural clocks" in printed and "What this cannot show" in printed
 
 
 def test_the_document_says_the_same(made, capsys):
@@ -139,7 +139,7 @@ def test_a_kill_loses_at_most_the_run_in_flight(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["kernel", "natural"], "--device: name the GPU to measure"),
+        (["kernel", "natural"], "--device: give the GPU to measure"),
         (["kernel", "natural", "--study", "none.db"], "none.db: there is no study"),
         (["kernel", "natural", *SMALL, "--device", "sim:h200", "--time-limit", "x"], "write a time such as 90s"),
         ([*NATURAL, "--seconds-each", "0"], "above 0"),
@@ -157,7 +157,7 @@ def test_bad_input_is_one_line_and_changes_nothing(tmp_path, monkeypatch, capsys
 
 def test_rows_at_set_clocks_never_join_natural_ones(made, capsys):
     assert run(["kernel", "refine", "--study", str(made / "n.db"), "--device", "sim:h200"]) == 2
-    assert "--energies natural: these rows are at clocks that nobody set" in capsys.readouterr().err
+    assert "--energies natural: these rows are at clocks that were not set" in capsys.readouterr().err
     with pytest.raises(BadInputError, match="clocks natural"):
         sweep("llama-8b", "sim:h200", made / "other.db", state="natural", phase="decode", batch=8)
 

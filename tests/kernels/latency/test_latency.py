@@ -187,15 +187,15 @@ def test_the_time_announced_is_about_right():
 
 def test_what_cannot_be_measured_is_refused(tmp_path):
     device = open_device("sim:v100")
-    with pytest.raises(BadInputError, match="memory clock: the device has a single one"):
+    with pytest.raises(BadInputError, match="memory clock: the device has only one"):
         design(device, kinds=("memory",))
     with pytest.raises(BadInputError, match=r"no such core clock; the nearest is 1297.5"):
         design(device, core_mhz=(1300.0,))
-    with pytest.raises(BadInputError, match="a single one was named"):
+    with pytest.raises(BadInputError, match="only one was given"):
         design(device, kinds=("core",), core_mhz=(1380.0,))
     with pytest.raises(BadInputError, match="relative_error 2: must be between 0 and 1"):
         design(device, error=2.0)
-    assert "memory clock: the device has a single one" in design(device).left_out
+    assert "memory clock: the device has only one" in design(device).left_out
 
 
 def test_the_document_says_what_it_does_not_cover():

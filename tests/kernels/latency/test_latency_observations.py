@@ -59,10 +59,10 @@ def test_an_interrupted_measurement_is_resumed(tmp_path):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "is no interrupted measurement"),
+        ("", "is not an interrupted measurement"),
         ("{}\n", "another device or other values"),
-        ("not JSON\n", "is no interrupted measurement"),
-        ('{"device": "a card", "values": [["core", 500.0, 1500.0]]}\n{"what": 1}\n', "is no interrupted measurement"),
+        ("not JSON\n", "is not an interrupted measurement"),
+        ('{"device": "a card", "values": [["core", 500.0, 1500.0]]}\n{"what": 1}\n', "is not an interrupted measurement"),
     ],
 )
 def test_what_is_something_else_is_refused(tmp_path, text, says):

@@ -85,7 +85,7 @@ def test_the_page_says_what_is_measured_planned_and_forecast(page, overview):
     for words in (
         "simulated", "no clock was set", "Forecast of the energy change, if clocks could be set",
         "Expected from measurements",
-        "What this cannot tell", "Memory clocks: the GPU does not change them by itself", "gpt3-xl on sim:h200",
+        "What this cannot show", "Memory clocks: the GPU does not change them by itself", "gpt3-xl on sim:h200",
     ):  # fmt: skip
         assert words in text
     assert "nan" not in text.lower().replace("finance", "")
@@ -100,7 +100,7 @@ def test_the_headline_is_the_plan_of_one_cap_and_no_number_stands_twice(overview
     assert "none was set" in verdict and cap.energy_change < 0.0
     assert effect.startswith(f"One cap of {cap.cap_mhz:.0f}") and f"{-100 * cap.energy_change:.2f}" in effect
     assert one.commands == (f"nvidia-smi -i 0 -lgc 0,{cap.cap_mhz:.0f}",) and one.undo == ("nvidia-smi -i 0 -rgc",)
-    assert own.value.startswith(f"{-100 * two.energy_change:.2f}") and "as free" in own.note
+    assert own.value.startswith(f"{-100 * two.energy_change:.2f}") and "is free" in own.note
     assert basis.value not in (one.value, own.value) and "no clock was set" in basis.text
 
 

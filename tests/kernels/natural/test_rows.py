@@ -57,9 +57,9 @@ def test_other_memory_clocks_and_power_limits_do_not_count():
 
 def test_without_clocks_in_effect_those_requested_count_but_auto_must_be_known():
     rows = [(name, core, NAN, time, energy) for name, core, _, time, energy in SET]
-    with pytest.raises(BadInputError, match="kernel 'product': the clock that it runs at by default is not known"):
+    with pytest.raises(BadInputError, match="kernel 'product': the clock it runs at by default is unknown"):
         curves_of_rows(sweep_of(rows))
-    with pytest.raises(BadInputError, match="no clock is known"):
+    with pytest.raises(BadInputError, match="no clocks are known"):
         curves_of_rows(sweep_of([row for row in rows if np.isnan(row[1])]))
 
 

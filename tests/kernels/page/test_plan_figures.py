@@ -31,7 +31,7 @@ def test_each_figure_becomes_three_files(coarse, tmp_path, svg_only):
         assert path.read_bytes().startswith(_STARTS[path.suffix])
         if path.suffix == ".svg":
             text = path.read_text(encoding="utf-8")
-            assert "synthetic: made up for a demonstration, not measured" in text
+            assert "synthetic: synthetic, for a demonstration, not measured" in text
             assert "gpt3-xl on textbook GPU" in text
 
 

@@ -110,7 +110,7 @@ def test_the_numbers_state_energy_cost_and_proof(demo_plan):
         "0.00754 EUR at 0.25 EUR per kWh; they use 0.970 kWh, 0.243 EUR"
     )
     assert plain(found["Largest time saving"].value) == "0.20 %"
-    assert found["Clock switches"].value == "846 an iteration"
+    assert found["Clock switches"].value == "846 per iteration"
     assert plain(found["Clock switches"].detail).endswith(
         "at a setting on average, 31.5 µs at least (projection_dbias_reduce)"
     )
@@ -157,7 +157,7 @@ def test_what_can_be_applied_is_stated_beside_the_potential(demo_sweep, coarse_s
     (today, _, _) = story.panels
     assert today.value == f"a schedule of {first.switches} switches" and "nvidia-smi -i 0 -lgc 0," in today.lines[-2].text
     assert f"save {percent(-first.energy_change)} of the energy" in story.effect
-    assert kernel_table(made).note is None or "to be expected of that" in kernel_table(made).note
+    assert kernel_table(made).note is None or "the expected part of that" in kernel_table(made).note
 
     quick = plan(coarse_sweep, Objective("waste", 0.02), switch_time_s=1e-9)
     assert plain(applicable_table(quick).rows[0].texts[-1]) == "yes"
@@ -165,7 +165,7 @@ def test_what_can_be_applied_is_stated_beside_the_potential(demo_sweep, coarse_s
     switches = quick.applicable.rows[0].switches_per_iteration
     _, today, rest = story.panels
     assert switches > 100 and today.value == "the whole plan"
-    assert f"in {switches} switches an iteration" in today.text
+    assert f"in {switches} switches per iteration" in today.text
     assert rest.value == "nothing more"
 
 
@@ -203,7 +203,7 @@ def test_a_plan_that_never_switches_is_not_warned_about(cases):
     data = cases["only auto"]()
     found = {card.label: card for card in plan_numbers(data.plan, None)}
     assert found["Clock switches"].value == "none"
-    assert "no price" in found["1,000 iterations"].detail
+    assert "no electricity price" in found["1,000 iterations"].detail
     assert not any("switch" in warning for warning in warnings(data.plan))
 
 

@@ -151,7 +151,7 @@ def test_slowdown_is_to_the_right_and_energy_saved_upward(coarse, noisy):
                 assert not any(part.get("sort") == "descending" or part.get("reverse") for part in parts(specification))
                 if figure.name != "kernels":
                     assert up == {SAVED}
-                    names = {"relaxed-waste": "slowdown allowed, %", "switching": "time that a switch takes"}
+                    names = {"relaxed-waste": "slowdown limit, %", "switching": "switching time"}
                     assert across == {names.get(figure.name, SLOWDOWN)}
 
 
@@ -344,7 +344,7 @@ def test_smaller_passes_are_named_with_their_energy():
     overview = make_overview(make_sweep(kernels, 9))
     note = figures_of(overview)["settings-coarse"].note
     left_out = overview.coarse_maps[4:]
-    assert left_out and all(each.name in note for each in left_out) and "of the energy together" in note
+    assert left_out and all(each.name in note for each in left_out) and "of the energy in total" in note
 
 
 # ---- narrow pages ----------------------------------------------------------------------------------------------------

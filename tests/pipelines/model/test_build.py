@@ -179,10 +179,10 @@ def test_a_profile_that_does_not_fit_is_refused() -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"transfer_s": -1.0}, "profile mine: transfer of -1 s: must be 0 at least, and finite"),
-        ({"transfer_s": float("nan")}, "profile mine: transfer of nan s: must be 0 at least, and finite"),
-        ({"replicas": 0}, "profile mine: 1 GPUs for a stage, 0 replicas: must be 1"),
-        ({"gpus_per_stage": 0}, "profile mine: 0 GPUs for a stage, 1 replicas: must be 1"),
+        ({"transfer_s": -1.0}, "profile mine: transfer of -1 s: must be at least 0 and finite"),
+        ({"transfer_s": float("nan")}, "profile mine: transfer of nan s: must be at least 0 and finite"),
+        ({"replicas": 0}, "profile mine: 1 GPUs for a stage, 0 replicas: must be at least 1"),
+        ({"gpus_per_stage": 0}, "profile mine: 0 GPUs for a stage, 1 replicas: must be at least 1"),
         ({"fixed": {(0, "recieve"): Fixed(1.0)}}, "profile mine: unknown fixed work 'recieve'; did you mean 'receive'?"),
         ({"fixed": {(2, "load"): Fixed(1.0)}}, "profile mine: load of stage 2: stages are 0 to 1"),
     ],
@@ -195,7 +195,7 @@ def test_bad_numbers_are_named(more: dict[str, object], message: str) -> None:
 
 @pytest.mark.parametrize("numbers", [(-1.0, None), (float("inf"), None), (1.0, -1.0), (1.0, float("nan"))])
 def test_fixed_work_takes_time_and_energy(numbers: tuple[float, float | None]) -> None:
-    with pytest.raises(BadInputError, match="of fixed work: must be 0 at least"):
+    with pytest.raises(BadInputError, match="of fixed work: must be at least 0"):
         Fixed(*numbers)
 
 

@@ -102,7 +102,7 @@ def test_derived_instructions_promise_nothing() -> None:
     for name in ("early-recomputation", "zb-h1"):
         derived = suited(profile, build_schedule(name, ranks=2, micro_batches=2))
         assert derived.errors is None
-        assert derived.notes[-1] == "derived instructions have no errors, so that nothing is promised"
+        assert derived.notes[-1] == "derived instructions have no standard errors, so nothing is promised"
 
 
 def test_what_cannot_be_derived_is_refused() -> None:

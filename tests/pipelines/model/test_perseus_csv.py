@@ -72,7 +72,7 @@ def test_ways_of_more_than_a_core_clock_are_not_written(tmp_path: Path, label: o
     ways = {(0, name): choice([(1.0, 1.0, label)]) for name in ("forward", "backward")}
     profile = PipelineProfile("mine", "gpu", "measured", ways, dict.fromkeys(ways, (1.0, 1.0)), 70.0)
     with pytest.raises(
-        BadInputError, match=r"^profile mine: forward of stage 0: Perseus' CSV holds one core clock for each"
+        BadInputError, match=r"^profile mine: forward of stage 0: Perseus' CSV format holds one core clock per way"
     ):
         write_perseus_csv(profile, tmp_path / "profile.csv")
     assert not list(tmp_path.iterdir())
@@ -92,14 +92,14 @@ def without(*lines: str) -> str:
     ("text", "message"),
     [
         ("", "profile.csv:1: header: the file is empty"),
-        (HEADER, "profile.csv:1: row: there is none below the header"),
+        (HEADER, "profile.csv:1: row: there are none below the header"),
         (
             GOOD.replace("energy", "joules"),
             "profile.csv:1: header: column energy is missing (in J, of one GPU); give stage,in",
         ),
         (
             "stage," + GOOD.replace("\n", "\n0,"),
-            "profile.csv:1: header: column stage is there 2 times; give stage,instruction",
+            "profile.csv:1: header: column stage appears 2 times; give stage,instruction",
         ),
         (GOOD.replace(",", ";"), "profile.csv:1: header: column stage is missing (from 0); give stage,instruction"),
         (GOOD + "1,forward,1410,0.1\n", "profile.csv:20: row: has 4 fields, the header 5"),
@@ -107,23 +107,23 @@ def without(*lines: str) -> str:
         (GOOD + "1,forward,800,,1\n", "profile.csv:20: time: is ''; must be a number (in s, of one micro-batch)"),
         (GOOD + "1,forward,800,nan,1\n", "profile.csv:20: time: is 'nan'; must be a number (in s, of one micro-batch)"),
         (GOOD + "1,forward,800,-0.1,1\n", "profile.csv:20: time: is '-0.1'; must be above 0 and finite"),
-        (GOOD + "1,forward,800,1e308,1\n", "profile.csv:20: time: is '1e308'; must be 1e+09 at most"),
+        (GOOD + "1,forward,800,1e308,1\n", "profile.csv:20: time: is '1e308'; must be at most 1e+09"),
         (GOOD + "1,forward,800,1e999,1\n", "profile.csv:20: time: is '1e999'; must be above 0 and finite"),
         (GOOD + "1,forward,800,0.1,0\n", "profile.csv:20: energy: is '0'; must be above 0 and finite"),
         (GOOD + "1,forward,-800,0.1,1\n", "profile.csv:20: frequency: is '-800'; must be above 0 and finite"),
-        (GOOD + "1.5,forward,800,0.1,1\n", "profile.csv:20: stage: is '1.5'; must be a whole number from 0 on"),
-        (GOOD + "-1,forward,800,0.1,1\n", "profile.csv:20: stage: is '-1'; must be a whole number from 0 on"),
-        (GOOD + "1e9,forward,800,0.1,1\n", "profile.csv:20: stage: is '1e9'; must be a whole number from 0 on"),
+        (GOOD + "1.5,forward,800,0.1,1\n", "profile.csv:20: stage: is '1.5'; must be a whole number, at least 0"),
+        (GOOD + "-1,forward,800,0.1,1\n", "profile.csv:20: stage: is '-1'; must be a whole number, at least 0"),
+        (GOOD + "1e9,forward,800,0.1,1\n", "profile.csv:20: stage: is '1e9'; must be a whole number, at least 0"),
         (GOOD + "1,forwards,800,0.1,1\n", "profile.csv:20: instruction: 'forwards' is unknown; did you mean 'forward'?"),
         (
             GOOD + "1,forward,1410.0,0.1,1\n",
-            "profile.csv:20: row: forward of stage 1 at 1410 is there already, in line 8; keep",
+            "profile.csv:20: row: forward of stage 1 at 1410 is already in line 8; keep",
         ),
         (GOOD + '"1,forward', "profile.csv:20: row: the quoting is broken"),
         (GOOD.encode() + b"\xff", "profile.csv:20: byte "),
         (GOOD + "\0", "profile.csv:20: byte "),
-        (without("1,"), "profile.csv: stage 1 has no rows, and there are stages up to 2; add them"),
-        (without("0,"), "profile.csv: stage 0 has no rows, and there are stages up to 2; add them"),
+        (without("1,"), "profile.csv: stage 1 has no rows, but there are stages up to 2; add them"),
+        (without("0,"), "profile.csv: stage 0 has no rows, but there are stages up to 2; add them"),
         (without("2,backward"), "profile.csv: stage 2 has no backward, and stage 0 has (line 5); add its rows"),
         (
             GOOD.replace("backward", "backward_input"),
@@ -185,7 +185,7 @@ def test_the_last_stage_needs_no_recomputation(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("waiting_w", [-1.0, float("nan"), float("inf")])
 def test_waiting_power_is_a_power(tmp_path: Path, waiting_w: float) -> None:
-    with pytest.raises(BadInputError, match=r"^profile profile: waiting power of .* W: must be 0 at least, and finite$"):
+    with pytest.raises(BadInputError, match=r"^profile profile: waiting power of .* W: must be at least 0 and finite$"):
         reading(tmp_path, GOOD, waiting_w=waiting_w)
 
 

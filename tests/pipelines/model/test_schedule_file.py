@@ -41,8 +41,8 @@ def refusal(path: Path, text: str) -> str:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "1: there is no instruction; see 'A schedule of your own' in docs/pipelines-schedules.md"),
-        ("# nothing\n,,\n", "1: there is no instruction"),
+        ("", "1: there are no instructions; see 'A schedule of your own' in docs/pipelines-schedules.md"),
+        ("# nothing\n,,\n", "1: there are no instructions"),
         (
             GOOD.replace("1F1", "1X1"),
             "2: '1X1': unknown instruction X; there are F forward, R recomputation, B backward, I back",
@@ -52,16 +52,16 @@ def refusal(path: Path, text: str) -> str:
         (GOOD.replace("1F1", "1F-1"), "2: '1F-1': is not stage, letter, micro-batch"),
         (
             GOOD.replace("1F1", "(1F1;1B0)OVERLAP_F_B"),
-            "2: '(1F1;1B0)OVERLAP_F_B': a forward and a backward at a time; write one after the other",
+            "2: '(1F1;1B0)OVERLAP_F_B': a forward and a backward at the same time; write one after the other",
         ),
         (GOOD.replace("1B1", ""), "lacks backward of micro-batch 1 on stage 1"),
         (GOOD.replace("1B1", "1I1"), "lacks backward_weight of micro-batch 1 on stage 1"),
         (
             GOOD.replace("1B1", "1B1 1W1"),
-            "backward of micro-batch 1 on stage 1 is there whole and split; give one of the two",
+            "backward of micro-batch 1 on stage 1 is given both whole and split; give one of the two",
         ),
         (GOOD.replace("0F0 ", ""), "lacks forward of micro-batch 0 on stage 0"),
-        (GOOD.replace("1B1", "1B1 1B1"), "rank 1: backward of micro-batch 1 on stage 1 is there twice"),
+        (GOOD.replace("1B1", "1B1 1B1"), "rank 1: backward of micro-batch 1 on stage 1 appears twice"),
         (GOOD.replace("1B1", "1B9"), "lacks forward of micro-batch 2 on stage 0 (2 stages, 10 micro-batches)"),
         (GOOD.replace("1F1", "3F1"), "lacks forward of micro-batch 1 on stage 1"),
         (

@@ -20,9 +20,9 @@ def test_schedules_are_complete_and_run_to_the_end(name: str) -> None:
     ("arguments", "message"),
     [
         ({"name": "1f1c"}, "schedule '1f1c': unknown; did you mean '1f1b'? There are: gpipe, 1f1b, early-recomputation, "),
-        ({"ranks": 0}, "ranks 0: must be 1 at least"),
-        ({"micro_batches": -1}, "micro_batches -1: must be 1 at least"),
-        ({"chunks": 2}, "chunks 2: schedule 1f1b has one stage on each rank; 'interleaved' has several"),
+        ({"ranks": 0}, "ranks 0: must be at least 1"),
+        ({"micro_batches": -1}, "micro_batches -1: must be at least 1"),
+        ({"chunks": 2}, "chunks 2: schedule 1f1b has one stage per rank; 'interleaved' has several"),
         ({"micro_batches": 10**9}, "micro_batches 1000000000: on 4 ranks these are more than 1,000,000 instructions"),
     ],
 )

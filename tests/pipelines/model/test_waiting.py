@@ -20,5 +20,5 @@ def test_simulated_gpus_wait_at_what_their_model_draws_without_a_kernel(preset):
 def test_real_gpus_are_known_by_name_or_not_at_all():
     assert waiting_power("NVIDIA H200 GPU-12ab").watts == 123.0
     assert waiting_power("anything", 88.0).source == "given"
-    with pytest.raises(BadInputError, match="waiting_w: nothing is known of what Tesla K80"):
+    with pytest.raises(BadInputError, match="waiting_w: it is not known what Tesla K80"):
         waiting_power("Tesla K80")

@@ -157,11 +157,11 @@ def _way(number):
     [
         (lambda plan: plan.update(name="other"), "digest: does not match"),
         (lambda plan: plan["ways"][0]["clocks"][0].update(core_mhz=1200.0), "digest: does not match"),
-        (lambda plan: plan["predicted"].update(energy_j=1.0), "predicted.energy_j: is 1.0 where the instructions give"),
+        (lambda plan: plan["predicted"].update(energy_j=1.0), "predicted.energy_j: is 1.0 but the instructions give"),
         (lambda plan: plan["predicted"].update(time_s=1.0), "predicted.time_s"),
         (lambda plan: plan["rungs"][0].update(energy_j=1.0), "rungs.0.energy_j"),
         (lambda plan: plan["rungs"][1].update(time_s=0.1), "rungs.1.time_s"),
-        (lambda plan: plan["rungs"][1]["ways"].pop(), "rungs.1.ways: has not the instructions"),
+        (lambda plan: plan["rungs"][1]["ways"].pop(), "rungs.1.ways: does not have the instructions"),
         (lambda plan: plan["rungs"][1]["ways"][0].__setitem__(0, 9999), "is 9999, where ways are 0 to"),
         (_way(9999), "takes way 9999"),
         (lambda plan: plan["ranks"][1]["instructions"][2].__setitem__(1, 5), "micro-batch 5, where these are 0 to 4"),
@@ -200,9 +200,9 @@ def test_errors_name_arguments(profile):
             goal=wn.PipelineGoal(straggler=0.1, straggler_s=9.0),
             micro_batches=MICRO_BATCHES,
         )
-    with pytest.raises(wn.BadInputError, match=r"^what is the pipeline of\?"):
+    with pytest.raises(wn.BadInputError, match=r"^what does the pipeline run\?"):
         wn.pipeline(micro_batches=MICRO_BATCHES, stages=4)
-    with pytest.raises(wn.BadInputError, match=r"^device: where are the kernels of gpt3-xl to be measured"):
+    with pytest.raises(wn.BadInputError, match=r"^device: on which device are the kernels of gpt3-xl to be measured"):
         wn.pipeline("gpt3-xl", micro_batches=MICRO_BATCHES, stages=4)
 
 

@@ -89,5 +89,5 @@ def test_plans_with_settings_inside_instructions_stay_as_they_are():
     )
     same = with_switching(made, SLOW)
     assert same.plan.ranks == made.plan.ranks and same.plan.switching is None
-    assert any("settings change inside instructions" in note for note in same.plan.notes)
+    assert any("settings change within instructions" in note for note in same.plan.notes)
     assert same.plan.digest == same.plan.content_digest()

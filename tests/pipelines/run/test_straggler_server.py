@@ -75,7 +75,7 @@ def test_a_server_that_is_gone_is_told_of_once_and_found_again(rungs, tmp_path, 
         wait_for(lambda: source.rung(0) == rungs.own)
     source.close()
     said = capsys.readouterr().err
-    assert said.count("is gone; this rank keeps its plan") >= 1 and said.count("is there again") == 1
+    assert said.count("is gone; this rank keeps its current plan") >= 1 and said.count("is back") == 1
 
 
 def test_who_may_not_is_refused_and_nobody_else_is_disturbed(rungs, tmp_path):
@@ -84,10 +84,10 @@ def test_who_may_not_is_refused_and_nobody_else_is_disturbed(rungs, tmp_path):
             ask(server.address, {"ask": "status"}, "another-token-of-16")
         with pytest.raises(ValueError, match="another plan"):
             StragglerSource(server.address, 0, 0, digest="sha256:2", token=TOKEN)
-        with pytest.raises(ValueError, match="replica 5: there are replicas 0 to 1"):
+        with pytest.raises(ValueError, match="replica 5: replicas are 0 to 1"):
             StragglerSource(server.address, 5, 0, digest="sha256:1", token=TOKEN)
         source = StragglerSource(server.address, 0, 0, digest="sha256:1", token=TOKEN)
-        with pytest.raises(ValueError, match="is there already"):
+        with pytest.raises(ValueError, match="is already connected"):
             StragglerSource(server.address, 0, 0, digest="sha256:1", token=TOKEN)
         for nonsense in (b"\x00\xff\n", b"[]\n", b"{}\n", b'{"iteration": 1}\n', b"x" * 100_000):
             with socket.create_connection(parse_address(server.address)) as other:
@@ -115,19 +115,19 @@ def test_addresses_and_tokens(rungs, tmp_path):
     for text in ("", "host:port", ":7", "host:99999"):
         with pytest.raises(ValueError, match="HOST:PORT"):
             parse_address(text)
-    with pytest.raises(BadInputError, match="must know a token"):
+    with pytest.raises(BadInputError, match="must present a token"):
         serving(rungs, "127.0.0.1:0")
     with pytest.raises(BadInputError, match="cannot listen there"):
         serving(rungs, tmp_path / "nowhere" / "s.sock")
-    with serving(rungs, tmp_path / "s.sock"), pytest.raises(BadInputError, match="listens there already"):
+    with serving(rungs, tmp_path / "s.sock"), pytest.raises(BadInputError, match="is already listening there"):
         serving(rungs, tmp_path / "s.sock")
     (tmp_path / "mine.json").write_text("{}")
-    with pytest.raises(BadInputError, match="is no socket"):
+    with pytest.raises(BadInputError, match="is not a socket"):
         serving(rungs, tmp_path / "mine.json")
     assert (tmp_path / "mine.json").read_text() == "{}"
     token = tmp_path / "token"
     token.write_text("short")
-    with pytest.raises(ValueError, match="others may read"):
+    with pytest.raises(ValueError, match="other users may read"):
         os.chmod(token, 0o644)
         read_token(token)
     os.chmod(token, 0o600)

@@ -58,7 +58,7 @@ def test_a_password_in_the_address_is_sent_and_shown_nowhere() -> None:
         found = find(Target(locked.url.replace("://", "://me:secret@")))
         assert found.server.url == locked.url
         assert "secret" not in repr(found)
-        with pytest.raises(BadInputError, match="wants a key") as error:
+        with pytest.raises(BadInputError, match="requires an API key") as error:
             find(Target(locked.url.replace("://", "://me:wrong@")))
         assert "wrong" not in one_line(error)
 
@@ -82,7 +82,7 @@ def test_a_model_that_is_not_served(server: StandIn) -> None:
 
 def test_a_server_of_something_else(server: StandIn) -> None:
     server.behaviour.api = ()
-    with virtual_server(Behaviour(api=())) as other, pytest.raises(BadInputError, match=r"is not there \(404\)"):
+    with virtual_server(Behaviour(api=())) as other, pytest.raises(BadInputError, match=r"does not exist \(404\)"):
         find(Target(other.url))
 
 
@@ -93,7 +93,7 @@ def test_chat_alone_is_found() -> None:
 
 def test_a_server_that_wants_a_key() -> None:
     with virtual_server(Behaviour(key="Bearer secret")) as locked:
-        with pytest.raises(BadInputError, match="wants a key") as error:
+        with pytest.raises(BadInputError, match="requires an API key") as error:
             find(Target(locked.url, key="wrong"))
         assert "wrong" not in one_line(error)
         found = find(Target(locked.url, key="secret"))
@@ -161,7 +161,7 @@ def test_streams_without_usage(usage: str) -> None:
         point = point_on(server)
         assert point.output_tokens == 20
         assert 0.0 < point.tokens_per_s < 1.5 * 4 * 20 / 0.21  # as fast as the server answers, or slower
-        assert any("carry no usage" in note for note in point.notes) == (usage == "never")
+        assert any("report no usage" in note for note in point.notes) == (usage == "never")
         assert (point.prompt_tokens is None) == (usage == "never")
 
 
@@ -180,7 +180,7 @@ def test_a_rate_limit_is_waited_for_and_said() -> None:
         point = measure_point(found, some(40), 4)
         assert point.failed == {"limited": 5}
         assert point.ended == 40
-        assert any("5 of 45 requests were turned away by the server's rate limit (429: slow down)" in n for n in point.notes)
+        assert any("5 of 45 requests were rejected by the server's rate limit (429: slow down)" in n for n in point.notes)
 
 
 def test_a_rate_limit_that_never_ends() -> None:
@@ -195,7 +195,7 @@ def test_answers_that_end_before_the_length_asked_for() -> None:
     with virtual_server(Behaviour(answer_tokens=7)) as server:
         point = point_on(server)
         assert point.output_tokens == 7
-        assert any("answers ended early: 7 tokens on average of 20 asked for" in note for note in point.notes)
+        assert any("answers ended early: 7 tokens on average instead of the 20 asked for" in note for note in point.notes)
 
 
 def test_streams_that_break_off() -> None:
@@ -229,7 +229,7 @@ def test_a_server_without_metrics_is_seen_from_outside(most: int, wanted: int, r
 def test_others_who_use_the_server_are_noticed() -> None:
     with virtual_server(Behaviour(others_per_s=1000.0)) as server:
         point = measure_point(Target(server.url), load, 4, steady=Steady(least_s=4.0))
-        assert any("others use the server" in note for note in point.notes)
+        assert any("the server has other users" in note for note in point.notes)
 
 
 def test_requests_that_run_out_end_the_steady_state(server: StandIn) -> None:
@@ -251,7 +251,7 @@ def test_a_server_that_is_busy_before_is_noticed(monkeypatch: pytest.MonkeyPatch
     with virtual_server() as server:
         server.running = 3  # requests of others, which do not end
         point = point_on(server)
-        assert "the server was busy before the first request: 3 requests of others ran" in point.notes
+        assert "the server was busy before the first request: 3 other requests ran" in point.notes
 
 
 def test_requests_that_come_faster_than_they_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,11 +263,11 @@ def test_requests_that_come_faster_than_they_are_answered(monkeypatch: pytest.Mo
             return asks_of_lengths(prompts, Lengths(50), Lengths(20), rate_per_s=40.0)
 
         point = measure_point(Target(server.url), arriving, None, steady=SHORT)
-        assert point.why_unstable == "requests come faster than they are answered: ever more of them wait"
+        assert point.why_unstable == "requests arrive faster than they are answered: the queue keeps growing"
         assert point.ended < point.sent
 
 
 def test_a_server_that_sends_requests_on() -> None:
-    says = "sends requests on to https://elsewhere/; give that one"
+    says = "redirects requests to https://elsewhere/; give that address"
     with virtual_server(Behaviour(moved="https://elsewhere/")) as server, pytest.raises(BadInputError, match=says):
         find(Target(server.url))

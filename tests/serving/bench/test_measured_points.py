@@ -65,7 +65,7 @@ def test_requests_that_come_at_a_rate(server: StandIn) -> None:
     point = point_on(server, wanted=None)
     assert point.wanted == 0
     assert point.ttft.p50_s == pytest.approx(0.04)
-    # Little's law: 20 requests a second, 0.42 s each; few have come, at random.
+    # Little's law: 20 requests/s, 0.42 s each; few have come, at random.
     assert point.mean_running == pytest.approx(8.4, rel=0.5)
     assert point.why_unstable.startswith("the steady state lasted")
 

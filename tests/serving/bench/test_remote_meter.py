@@ -79,11 +79,12 @@ def test_a_meter_that_stops_or_starts_anew_gives_no_energy_but_a_reason():
 def test_what_cannot_be_a_meter_is_refused_in_one_line():
     with pytest.raises(BadInputError, match=r"refused; is an exporter of GPU metrics running there\?"):
         open_meter("http://127.0.0.1:9")
-    with served(lambda: "up 1\n") as url, pytest.raises(BadInputError, match="serves no energy of GPUs"):
+    with served(lambda: "up 1\n") as url, pytest.raises(BadInputError, match="serves no GPU energy"):
         open_meter(url)
     with served(lambda: ENERGY.format(energy=1)) as url:
         with pytest.raises(
-            BadInputError, match=r"has 2 GPUs; say which serve, with meter_gpus: 0 \(NVIDIA H100 80GB HBM3\), 1"
+            BadInputError,
+            match=r"has 2 GPUs; say which ones serve the model with meter_gpus: 0 \(NVIDIA H100 80GB HBM3\), 1",
         ):
             open_meter(url)
         with pytest.raises(BadInputError, match="meter_gpus 7"):
@@ -154,5 +155,5 @@ def test_the_error_of_a_slow_meter_is_stated_or_no_energy_is(step_s):
         assert used.energy_j == pytest.approx(energy_j, rel=0.05) or used.energy_j is None
     unknown = [used for used, _ in found[:60] if used.energy_j is None]  # of 20 s
     assert len(unknown) == {0.1: 0, 1.0: 0, 5.0: 0, 30.0: 60}.get(step_s, len(unknown))
-    assert all("no whole step of the meter lies in the steady state" in used.notes[0] for used in unknown)
+    assert all("no whole update interval of the meter lies within the steady state" in used.notes[0] for used in unknown)
     assert all(used.energy_j is not None for used, _ in found[60:])  # of 90 s

@@ -35,9 +35,9 @@ def test_what_makes_no_sense_is_refused_before_the_server_is_asked(server, tmp_p
         ({"batches": []}, "numbers above 0"),
         ({"steady_s": 0.0}, "steady_s 0: must be"),
         ({"gpus": 0}, "gpus 0: must be"),
-        ({"settings": (wn.Setting(core_mhz=1200.0),)}, "name them as devices"),
+        ({"settings": (wn.Setting(core_mhz=1200.0),)}, "name them with devices"),
         ({"devices": "sim:h200", "meter": "http://x"}, "meter: has no effect with devices"),
-        ({"meter": "file:///etc/hostname"}, "not an address that can be read"),
+        ({"meter": "file:///etc/hostname"}, "not a valid address"),
     ):
         with pytest.raises(wn.BadInputError, match=message):
             wn.serve_bench(server.url, tmp_path / "s.db", load=LOAD, **more)

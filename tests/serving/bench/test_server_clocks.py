@@ -122,7 +122,10 @@ def test_several_gpus_are_to_be_named_and_clocks_to_be_allowed(gpus, server, tmp
     monkeypatch.setenv("WASTENOT_STATE", str(tmp_path))
     with on_stand_in():
         assert wastenot(["serve", "bench", server.url]) == 2
-        assert "--device: this machine has 2 GPUs; name those that serve: --device nvidia:0" in capsys.readouterr().err
+        assert (
+            "--device: this machine has 2 GPUs; name those that serve the model: --device nvidia:0"
+            in capsys.readouterr().err
+        )
         assert wastenot(["serve", "bench", server.url, "--device", "nvidia:0", "--core", "1500"]) == 2
         assert "clocks cannot be set" in capsys.readouterr().err
     assert all(gpus.control.state(index).untouched for index in (0, 1))

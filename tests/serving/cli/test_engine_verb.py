@@ -56,7 +56,7 @@ def test_contexts_that_hardly_vary_tell_nothing_of_others(table, tmp_path):
     (tmp_path / "one.csv").write_text(HEADER + "".join(row("decode", b, 3900 + b, 800) for b in (8, 32, 128)))
     ran = table("serve", "profile", "one.csv")
     assert ran.code == 0, ran.err
-    assert "3,908 tokens of context (numbers" in ran.out and "nothing is known of others" in ran.out
+    assert "3,908 tokens of context (numbers" in ran.out and "other contexts are unknown" in ran.out
     assert table("serve", "profile", "one.csv", "--context", "1000").code == 2
 
 
@@ -78,7 +78,7 @@ def test_page_and_figures(table, tmp_path, svg_only):
         (["steps.csv", "--core", "fast"], "--core fast: write clocks in MHz"),
         (
             ["steps.csv", "--as-measured", "--core", "950"],
-            "--core, --most-context: as measured, there are no others; clocks and contexts beyond need a fit",
+            "--core, --most-context: there are no others as measured; other clocks and contexts need a fit",
         ),
         (["steps.csv", "--context", "9000"], "no decode step with 9000 tokens"),
         (["steps.csv", "--context", "9999999"], "no decode step with 9999999 tokens"),
@@ -87,13 +87,13 @@ def test_page_and_figures(table, tmp_path, svg_only):
         (["steps.csv", "--switch-time", "-5ms"], "--switch-time -0.005: must be a number of seconds, at least 0"),
         (["steps.csv", "--study", "k.db"], "--study: has no effect on tables of steps; leave it out"),
         (["steps.csv", "--degrees", "2"], "--degrees: has no effect on tables of steps"),
-        (["times.csv", "--as-measured"], "power: 1 decode step of the table without it, so no energy is known"),
+        (["times.csv", "--as-measured"], "power: 1 decode step in the table without it, so the energy is unknown"),
         (["profile.json", "--cache-tokens", "4096"], "--cache-tokens: has no effect on a profile that is shown"),
         (["profile.json", "--core", "950"], "--core: has no effect on a profile that is shown"),
         (["steps.csv", "--batch", "300"], "no decode step of 300 sequences with 1024 tokens of context is in the profile"),
         (
             ["few.csv"],
-            "decode steps of 2 sizes are too few to fit; measure at least 3, or take them as they are with --as-m",
+            "decode steps of 2 sizes are too few to fit; measure at least 3, or use them unfitted with --as-m",
         ),
         (["broken.csv"], "broken.csv:2: time_s: is 'x', not a number"),
         (["broken.json"], "broken.json:1: document: is not JSON"),
@@ -155,7 +155,7 @@ def test_kernels_on_a_device_make_a_profile(table, tmp_path, monkeypatch):
         ),
         (["llama-8b", "--device", "sim:h200", "--as-measured"], "--as-measured: has no effect on kernels"),
         (["llama-8b", "--device", "sim:h200", "--seed", "-1"], "--seed: "),
-        (["llama-8b", "--device", "sim:h200", "--curves", "sim:h200"], "or measure them so (--clocks auto)"),
+        (["llama-8b", "--device", "sim:h200", "--curves", "sim:h200"], "or measure them that way (--clocks auto)"),
     ],
 )
 def test_bad_kernels_are_one_line(table, tmp_path, arguments, says):

@@ -33,14 +33,14 @@ def test_a_percentile_and_money(table):
     text = table(
         "serve", "recommend", "table.csv", "--itl", "50ms", "--unit", "money", "--gpu-hour", "2", "--currency", "EUR"
     ).out
-    assert "EUR a million tokens" in text
+    assert "EUR per million tokens" in text
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--itl", "5ms"), "the least time between tokens is 8 ms (1 × H100, batch 8)"),
-        (("--model", "huge"), "--model huge: not among org/small, org/large"),
+        (("--itl", "5ms"), "the lowest time between tokens is 8 ms (1 × H100, batch 8)"),
+        (("--model", "huge"), "--model huge: not one of org/small, org/large"),
         (("--itl", "0"), "--itl 0: must be a positive number"),
         (("--unit", "money", "--price-per-kwh", "-1"), "--price-per-kwh -1.0: must be a number of at least 0"),
         (("--clocks", "none.json"), "--clocks: a profile is of one model"),
@@ -65,14 +65,14 @@ def test_when_nothing_fits_the_nearest_models_are_named_first(table):
     many = [f"chat,org/m{index:02},H100,1,8,0.4,{40 - index},50,400" for index in range(12)]
     (table.folder / "many.csv").write_text("\n".join([SERVERS.splitlines()[0], *many]))
     said = table("serve", "recommend", "many.csv", "--itl", "5ms").err
-    assert said.startswith("error: nothing fits: org/m11: the least time between tokens is 29 ms")
+    assert said.startswith("error: no configuration fits: org/m11: the lowest time between tokens is 29 ms")
     assert said.rstrip().endswith("; and 9 more models") and said.count("org/") == 3
     same = table("serve", "recommend", "many.csv", "--itl", "50ms", "--ttft", "1s").err
-    assert same == "error: nothing fits: of 12 models, no median time to the first token is on record\n"
+    assert same == "error: no configuration fits: of 12 models, no median time to the first token is on record\n"
 
 
 def test_without_a_bound_more_time_is_worth_nothing(table):
-    assert "a millisecond more" not in table("serve", "recommend", "table.csv", "--model", "small").out
+    assert "each extra millisecond" not in table("serve", "recommend", "table.csv", "--model", "small").out
 
 
 def test_a_table_that_is_empty_or_another_one(table):
@@ -91,7 +91,9 @@ def test_large_energies_have_no_exponent_and_bounds_have_their_names(table):
 
 def test_a_row_that_is_cut_off(table):
     (table.folder / "cut.csv").write_text(SERVERS[:-8])
-    assert "cut.csv:6: has fewer fields than there are columns; is it cut off?" in table("serve", "recommend", "cut.csv").err
+    assert (
+        "cut.csv:6: has fewer fields than there are columns; is it truncated?" in table("serve", "recommend", "cut.csv").err
+    )
 
 
 def test_a_page_does_not_replace_a_table(table):

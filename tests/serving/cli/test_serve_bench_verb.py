@@ -175,7 +175,7 @@ def test_without_a_gpu_there_is_latency_alone_and_it_says_why(wastenot, punctual
     monkeypatch.setattr(devices, "visible_names", no_gpu)
     ran = wastenot("serve", "bench", punctual_server.url, "--batch", "2", *QUICK)
     assert ran.code == 0 and "latency only, no energy: NVML: no driver" in ran.err
-    assert "mJ a token" not in ran.out and "ITL median" in ran.out
+    assert "mJ per token" not in ran.out and "ITL median" in ran.out
 
 
 def test_requests_at_rates(wastenot, punctual_server):
@@ -286,12 +286,12 @@ def test_what_cannot_be_is_refused_in_one_line(wastenot, server):
 
     assert "refuses connections" in refuse("http://127.0.0.1:9", "--study", "s.db")
     assert "--batch 0: write whole numbers" in refuse(server.url, "--batch", "0")
-    assert "--rate -1: write requests a second" in refuse(server.url, "--rate", "-1")
+    assert "--rate -1: write rates in requests/s" in refuse(server.url, "--rate", "-1")
     assert "--seed: " in refuse(server.url, "--seed", "-1")
     assert "--prompt-tokens 1e+09: must be from 1 to 10,000,000" in refuse(server.url, "--prompt-tokens", "1e9")
     assert "--output-tokens nan: must be from 1" in refuse(server.url, "--output-tokens", "nan")
     assert "none.jsonl: cannot be read: No such file" in refuse(server.url, "--requests", "none.jsonl")
-    assert "sim:h200 is named twice" in refuse(server.url, "--device", "sim:h200,sim:h200")
+    assert "sim:h200 is given twice" in refuse(server.url, "--device", "sim:h200,sim:h200")
     assert "need the server's GPUs on this machine" in refuse(server.url, "--core", "1500")
     assert "the device has no such clock" in refuse(server.url, "--device", "sim:h200", "--core", "15000")
     assert "--meter http://127.0.0.1:9/metrics: Connection refused" in refuse(server.url, "--meter", "127.0.0.1:9")
@@ -299,5 +299,5 @@ def test_what_cannot_be_is_refused_in_one_line(wastenot, server):
     assert "--core: has no effect with --device none" in refuse(server.url, "--device", "none", "--core", "1500")
     assert "there is no folder" in refuse(server.url, "--study", "no/such/folder.db")
     with served(lambda: ENERGY.format(energy=1)) as url:
-        assert "has 2 GPUs; say which serve, with --meter-gpus: 0" in refuse(server.url, "--meter", url)
+        assert "has 2 GPUs; say which ones serve the model with --meter-gpus: 0" in refuse(server.url, "--meter", url)
     assert not (wastenot.folder / "s.db").exists()

@@ -10,11 +10,11 @@ ENGINE = Path(__file__).parents[3] / "data" / "serving" / "llama-8b-sim-h200.jso
 @pytest.mark.parametrize(
     ("more", "code", "says"),
     [
-        ([], 2, "no server is named"),
+        ([], 2, "no server is given"),
         (["--instance", "localhost:8000=nvidia:0"], 2, "not an address of a server"),
         (["--instance", "http://a=nvidia:0", "--instance", "http://b=nvidia:0"], 2, "given to two servers"),
-        (["--instance", "http://a", "--instance", "http://a"], 2, "named twice"),
-        (["--instance", "http://a="], 2, "names no GPU"),
+        (["--instance", "http://a", "--instance", "http://a"], 2, "given twice"),
+        (["--instance", "http://a="], 2, "gives no GPU"),
         (["--instance", "http://a=sim:h200,sim:h200"], 2, "no such parallel degree"),
         (["--instance", "http://a", "--period", "9s"], 2, "at most 4 s"),
         (["--instances", "none.toml"], 2, "cannot be read"),

@@ -30,10 +30,8 @@ def test_the_example_is_printed_and_can_be_read(wastenot, tmp_path):
 def test_energy_stands_beside_attainment_and_what_was_kept_is_not_run_again(simulated, tmp_path, monkeypatch):
     ran = simulated("serve", "simulate", "mine.toml", "--processes", "1")
     assert ran.code == 0, ran.err
-    assert "llama-8b on 1 host of 4 GPUs" in ran.out and "simulated, steps composed of simulated kernels" in ran.out
-    assert all(
-        text in ran.out for text in ("single-pool", "scale-clocks", "Saved", "Worst class", "No policy can need less")
-    )
+    assert "llama-8b on 1 host of 4 GPUs" in ran.out and "simulated, steps estimated from simulated kernels" in ran.out
+    assert all(text in ran.out for text in ("single-pool", "scale-clocks", "Saved", "Worst class", "No policy can use less"))
     assert (tmp_path / "mine.db").exists()
     monkeypatch.setattr("wastenot.serving.cluster.runs.simulated", None)
     shown = simulated("show", "mine.db")
@@ -41,7 +39,7 @@ def test_energy_stands_beside_attainment_and_what_was_kept_is_not_run_again(simu
     listed = json.loads(simulated("show", "mine.db", "--json").out)["cluster_runs"]
     assert [(each["policy"], each["seed"]) for each in listed] == [("scale-clocks", 0), ("single-pool", 0)]
     again = simulated("serve", "simulate", "mine.toml", "--processes", "1")
-    assert again.code == 0 and again.out == ran.out and "mine.db: all runs were kept before" in again.err
+    assert again.code == 0 and again.out == ran.out and "mine.db: all runs were already in the study" in again.err
     one = simulated("serve", "simulate", "mine.toml", "--policy", "scale-clocks")
     assert one.code == 0 and "single-pool" not in one.out
 
@@ -65,7 +63,7 @@ def test_the_document_and_the_page_hold_all_runs(simulated, tmp_path):
     assert clocks["energy_j"] == {"mean": pytest.approx(sum(energies) / 2), "least": min(energies), "most": max(energies)}
     assert clocks["failed"] == any(run["worst_class"] < 0.99 for run in clocks["runs"])
     page = (tmp_path / "mine.html").read_text()
-    assert all(text in page for text in ("Energy by policy", "Late requests by class", "Time line", "mine.toml"))
+    assert all(text in page for text in ("Energy by policy", "Late requests by class", "Timeline", "mine.toml"))
     assert "simulated numbers" in page
     names = {path.name for path in (tmp_path / "figures").iterdir()}
     assert {
@@ -93,7 +91,7 @@ def test_what_is_wrong_is_one_line(simulated, tmp_path, arguments, says):
     ("old", "new", "says"),
     [
         (str(ENGINE), "none.json", "mine.toml: cluster.engines: none.json: cannot be read"),
-        ('"scale-clocks"', '"slower"', "mine.toml: run.policies[2]: 'slower' is none of single-pool"),
+        ('"scale-clocks"', '"slower"', "mine.toml: run.policies[2]: 'slower' is not one of single-pool"),
         ("hosts = 1", "hosts = 0", "mine.toml: cluster.hosts: Input should be greater than or equal to 1"),
         (DRAWN, 'kind = "trace"\nfile = "bad.csv"', "bad.csv:2: has 2 fields of 3"),
         (DRAWN, 'kind = "trace"\nfile = "no.csv"', "no.csv: cannot be read"),
@@ -137,7 +135,7 @@ def test_an_interruption_keeps_what_has_ended_and_leaves_no_process(simulated, t
         _, said = program.communicate(timeout=120)
     finally:
         program.kill()
-    assert program.returncode == 130 and "runs that have ended are kept" in said and "Traceback" not in said, said
+    assert program.returncode == 130 and "finished runs are kept" in said and "Traceback" not in said, said
     assert 1 <= kept() < 120
     deadline = time.monotonic() + 30.0
     while _alive(program.pid) and time.monotonic() < deadline:

@@ -142,5 +142,5 @@ def test_a_rule_with_a_backlog_setting_that_is_none_is_refused(alone: Cluster) -
         Requests(np.zeros(1), np.full(1, 10), np.full(1, 2)), alone, Scripted([Start(0, 0), Start(0, 0, rule)])
     )
     assert [each.refused for each in served.log if each.refused] == [
-        "a clock rule with a setting that is none; there are settings 0 to 2"
+        "a clock rule with an unknown setting; settings are 0 to 2"
     ]

@@ -281,12 +281,12 @@ def test_a_clock_rule_that_is_set_counts_from_the_next_step_on(small_cluster: Cl
         (Start(7, 0), "there is no layout 7"),
         (Start(0, -1), "there can be no pool -1"),
         (Start(0, 0, ClockRule(np.zeros(3, dtype=np.intp), 0)), "a clock rule for batches up to 2; layout 0 has 64"),
-        (Start(0, 0, ClockRule(np.zeros(65, dtype=np.intp), 9)), "a setting that is none; there are settings 0 to 2"),
+        (Start(0, 0, ClockRule(np.zeros(65, dtype=np.intp), 9)), "an unknown setting; settings are 0 to 2"),
         (Stop(9), "there is no instance 9"),
         (Wake(0), "instance 0 is serving"),
         (Reshard((0, 1), (0,), 0), "instances of several hosts"),
-        (Reshard((0,), (2, 0), 0), "5 GPUs are wanted of instances that have 4"),
-        (Reshard((0, 0), (0,), 0), "each of them once"),
+        (Reshard((0,), (2, 0), 0), "5 GPUs are requested from instances that have 4"),
+        (Reshard((0, 0), (0,), 0), "each at most once"),
         (Route(((0,),)), "routes for 1 classes"),
         (Route(((0,),) * COUNT, hold=(0,)), "hold before the first token of a prompt waits"),
         (Route(((0,),) * COUNT, give_up_s=-1.0), "given up before they are late"),
@@ -387,7 +387,7 @@ def test_parts_that_are_answered_go_before_the_next_ones_come(small_cluster: Clu
 
 def test_parts_out_of_order_are_refused(small_cluster: Cluster) -> None:
     late, early = (Requests(np.array([at_s]), np.array([9]), np.array([9])) for at_s in (5.0, 4.0))
-    with pytest.raises(BadInputError, match="begins before the one before it ends"):
+    with pytest.raises(BadInputError, match="begins before the previous one ends"):
         simulate_cluster_in_parts([late, early], small_cluster, Scripted([Start(0, 0)]), lambda *_: None)
 
 

@@ -139,7 +139,7 @@ def test_a_run_has_another_digest_where_anything_of_it_is_other(scenario):
 def test_a_record_that_is_none_is_said_so(kept):
     text = next(iter(kept.values()))
     for bad in ("[]", "{}", text.replace('"energy_j"', '"energy"', 1), text.replace('"bin_s"', '"bin"', 1)):
-        with pytest.raises(ValueError, match="none"):
+        with pytest.raises(ValueError, match="not a valid run"):
             record_of(bad)
 
 
@@ -355,4 +355,4 @@ def test_prefixes_in_a_cache_are_not_prefilled_again(tmp_path):
     assert cached.cached_tokens == 100 * 3 * 512  # all eight first blocks were in the history
     assert cached.ttft_p99_s[2] < 0.5 * whole.ttft_p99_s[2]
     assert cached.bound_j < whole.bound_j and cached.energy_j < whole.energy_j
-    assert "77\N{NO-BREAK SPACE}% of prompts' tokens in a cache" in traffic_text(scenario, compared([cached])[0])
+    assert "77\N{NO-BREAK SPACE}% of prompt tokens in a prefix cache" in traffic_text(scenario, compared([cached])[0])

@@ -127,5 +127,5 @@ def test_a_setting_that_is_none_is_refused(three_clocks: Engine) -> None:
     requests = Requests(np.zeros(1), np.array([10]), np.array([5]))
     for policy in (Always(3), Always(-1), Always(7, begins=0)):
         scripted = Scripted([Start(0, 0, Steered(lambda policy=policy: policy))])
-        with pytest.raises(BadInputError, match="'always' asks for setting"):
+        with pytest.raises(BadInputError, match="'always' requests setting"):
             simulate_cluster(requests, one_engine(three_clocks, Deadlines()), scripted)

@@ -150,7 +150,7 @@ def test_old_readings_do_not_count(controlled):
     ("heard", "says"),
     [
         (Heard(0, 1021.0, None, "running is nan", nonsense=True), "running is nan"),
-        (Heard(0, 1021.0, Server().at(1.0)), "began anew"),
+        (Heard(0, 1021.0, Server().at(1.0)), "counters restarted"),
     ],
 )
 def test_nonsense_and_restarts_give_the_clocks_back_at_once(controlled, heard, says):
@@ -168,7 +168,7 @@ def test_frozen_metrics_give_the_clocks_back(controlled):
     frozen = Server().at(last)
     for late in range(1, 10):
         instance.hear(Heard(0, 1000.0 + last + late, frozen), 1000.0 + last + late)
-    assert instance.state == "default" and "not moved" in instance.why and gpus[0].clocks.asked[-1] == AUTO
+    assert instance.state == "default" and "not changed" in instance.why and gpus[0].clocks.asked[-1] == AUTO
 
 
 def test_an_idle_server_is_not_frozen(controlled):
@@ -256,7 +256,7 @@ def test_clocks_that_cannot_be_given_back_are_tried_again(controlled):
     instance.hear(Heard(0, 1000.0 + last + 1.0, None, "is nan", nonsense=True), 1000.0 + last + 1.0)
     instance.check(1000.0 + last + 2.0)
     assert gpus[1].clocks.asked[-1] == AUTO != gpus[0].clocks.asked[-1]
-    assert sum("could not be given back" in event.text for event in events) == 1
+    assert sum("could not be reset" in event.text for event in events) == 1
     gpus[0].clocks.fails = None
     instance.check(1000.0 + last + 3.0)
     assert gpus[0].clocks.asked[-1] == AUTO

@@ -18,7 +18,7 @@ def test_by_way_of_prometheus(stand_in, controller, tmp_path):
         assert control.wait_for_clock()["core_mhz"] == stand_in.control.state(0).locked_core_mhz[1]
         ask(port, "say?status=500")  # Prometheus then has no samples that are recent
         why = control.wait_for("default", seconds=60.0)["why"]
-        assert "no metrics for" in why and "Prometheus has no metrics of it" in why
+        assert "no metrics for" in why and "Prometheus has no metrics for it" in why
         assert control.end() == 128 + signal.SIGTERM
         said = control.process.stderr.read()
         assert "/metrics" in said

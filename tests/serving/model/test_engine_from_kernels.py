@@ -157,7 +157,7 @@ def test_bad_input_is_named() -> None:
         tables_of(kernels_of(swept(simple)), (Setting(800.0),), "simulated", idle_power_w=0.0)
     sweep = swept(simple)
     strange = replace(sweep, kernels=(Kernel("softmax", 1), *sweep.kernels[1:]))
-    with pytest.raises(BadInputError, match="'softmax' is no kernel of an engine's steps"):
+    with pytest.raises(BadInputError, match="'softmax' is not a kernel of an engine's steps"):
         kernels_of(strange)
 
 

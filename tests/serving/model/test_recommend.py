@@ -94,9 +94,9 @@ def test_several_bounds_at_once_and_what_would_do():
     (chosen,), _ = recommend(ways, Bounds(itl_s=0.030, ttft_s=0.5))
     assert chosen.point.max_running == 1
     (), (unmet,) = recommend(ways, Bounds(itl_s=0.030, ttft_s=0.05))
-    assert unmet.why == "the least time to the first token is 100 ms"
+    assert unmet.why == "the lowest time to the first token is 100 ms"
     (), (unmet,) = recommend(ways, Bounds(itl_s=0.005))
-    assert unmet.why == "the least time between tokens is 10 ms (1 × H100, batch 1)"
+    assert unmet.why == "the lowest time between tokens is 10 ms (1 × H100, batch 1)"
     (), (unmet,) = recommend(ways, Bounds(end_to_end_s=1.0))
     assert unmet.why == "no configuration has a median time to the last token and an energy on record"
 
@@ -105,7 +105,7 @@ def test_unstable_points_and_points_without_energy_are_not_chosen():
     ways = [point(10, 0.8), point(20, 0.1, why_unstable="the batch was not full")]
     (chosen,), _ = recommend(ways, Bounds(itl_s=0.030))
     assert chosen.cost == 0.8
-    with pytest.raises(BadInputError, match="in a steady state, so none is chosen; batch 8: the batch was not full"):
+    with pytest.raises(BadInputError, match="reached a steady state, so none is chosen; batch 8: the batch was not full"):
         recommend(ways[1:], Bounds())
     with pytest.raises(BadInputError, match="no configuration is left"):
         recommend([], Bounds())
@@ -137,7 +137,7 @@ def test_clocks_are_forecast_by_the_profiles_ratios():
     assert forecast.power_w == pytest.approx(400.0 * 0.75 / 1.2)
     # prompts are slowed more than decode steps: 1.6 against 1.2
     assert forecast.ttft.p50_s == pytest.approx(0.160) and forecast.itl.p99_s == pytest.approx(0.080)
-    assert forecast.notes == ("clocks forecast by m on sim:x (simulated)",)
+    assert forecast.notes == ("clocks forecast with m on sim:x (simulated)",)
     with pytest.raises(OutsideProfileError):
         with_clocks(point(20, 0.8, batch=64), Engine(tables, 100), 500.0)
 

@@ -66,9 +66,9 @@ def test_predictions_are_off_as_asked(three_clocks: Engine) -> None:
 
 def test_what_contradicts_itself_is_refused(three_clocks: Engine) -> None:
     for options, says in (
-        ({"load": 0.5, "rate_per_s": 2.0}, "give one of them"),
+        ({"load": 0.5, "rate_per_s": 2.0}, "give only one of them"),
         ({"load": 0.0}, "`load` (0) must be above 0"),
-        ({"load": 50.0}, "`load` (50) must be above 0, and 2 (200 %) at most"),
+        ({"load": 50.0}, "`load` (50) must be above 0 and at most 2 (200 %)"),
     ):
         with pytest.raises(BadInputError) as raised:
             steer(three_clocks, TRACE, **options)  # type: ignore[arg-type]

@@ -72,7 +72,7 @@ def test_our_own_form_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (HEADER + "prefill,1,512,0,900,0.1,200\ndecode,8,1", ":3: has 3 cells where the header has 7; is it cut off?"),
+        (HEADER + "prefill,1,512,0,900,0.1,200\ndecode,8,1", ":3: has 3 cells where the header has 7; is it truncated?"),
         (HEADER + "prefill,1,0,0,900,0.1,200\n", ":2: tokens: is 0; must be more than 0"),
         (HEADER + "decode,0.5,1,0,900,0.1,200\n", ":2: sequences: is 0.5; must be at least 1"),
         (HEADER + "decode,8,2,0,900,0.1,200\n", ":2: tokens: is 2; a decode step makes 1"),
@@ -82,9 +82,9 @@ def test_our_own_form_is_read(tmp_path: Path) -> None:
         (HEADER + "mixed,8,1,5,900,0.1,200\n", ":2: phase: is 'mixed'; must be prefill, decode or idle"),
         (HEADER, "there are no steps in it"),
         (HEADER + "idle,,,,900,,60\n", "there are no steps in it"),
-        ("time,power\n1,2\n", ":1: header: this is no table of steps"),
-        ("phase,sequences,phase\n", ":1: header: a column is there twice"),
-        ("", ":1: header: this is no table of steps"),
+        ("time,power\n1,2\n", ":1: header: this is not a table of steps"),
+        ("phase,sequences,phase\n", ":1: header: a column appears twice"),
+        ("", ":1: header: this is not a table of steps"),
     ],
 )
 def test_a_broken_table_is_one_line(tmp_path: Path, text: str, problem: str) -> None:
@@ -109,7 +109,7 @@ def test_one_of_several_models_is_chosen(tmp_path: Path) -> None:
     prefill, decode = read(tmp_path, text, model="b").steps
     assert (prefill.phase, prefill.sequences, prefill.tokens, prefill.time_s, prefill.gpus) == ("prefill", 2, 512, 0.07, 8)
     assert (decode.phase, decode.sequences, decode.context, decode.time_s) == ("decode", 2, 576, 0.04)
-    with pytest.raises(BadInputError, match="power: 2 decode and prefill steps of the table without it"):
+    with pytest.raises(BadInputError, match="power: 2 decode and prefill steps in the table without it"):
         profile_of_steps(read(tmp_path, text, model="b"))
 
 

@@ -79,7 +79,7 @@ def test_a_cache_of_prefixes_needs_the_names_of_blocks(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (AZURE + "\n2023-11-16 18:15:52.1,9", "trace.csv:5: has 2 fields of 3: cut off?; mend the line"),
+        (AZURE + "\n2023-11-16 18:15:52.1,9", "trace.csv:5: has 2 fields of 3: truncated?; fix the line"),
         (AZURE + "\n2023-11-16 18:15:52.1,9,", "trace.csv:5: 'GeneratedTokens' is '', not a whole number from 1"),
         (AZURE + "\n2023-11-16 18:15:52.1,0,5", "trace.csv:5: 'ContextTokens' is '0', not a whole number from 1"),
         (
@@ -87,13 +87,13 @@ def test_a_cache_of_prefixes_needs_the_names_of_blocks(tmp_path: Path) -> None:
             "not a whole number from 1 to 1,000,000,000 (and 1 other line like it)",
         ),
         (AZURE + "\nlater,7,5", "trace.csv:5: 'TIMESTAMP' is 'later', not a time"),
-        (AZURE + "\n2023-11-16 18:15:49.9,7,5", "trace.csv:5: comes before the request before it; sort"),
+        (AZURE + "\n2023-11-16 18:15:49.9,7,5", "trace.csv:5: arrives before the previous request; sort"),
         (AZURE + "\n2023-11-16 18:15:59.9+00:00,7,5", "some times have a time zone and others have none"),
         ("arrival_s,prompt_tokens,output_tokens\nnan,1,1\n", "trace.csv:2: 'arrival_s' is 'nan', not a time"),
-        ('{"timestamp": 0, "input_length": 10, "output_length": 3}\n{"timestamp": 1, "inp', ":2: is not JSON: cut off?"),
+        ('{"timestamp": 0, "input_length": 10, "output_length": 3}\n{"timestamp": 1, "inp', ":2: is not JSON: truncated?"),
         ('{"timestamp": 0, "input_length": 10, "output_length": 3}\n{"timestamp": 1}', ":2: 'input_length' is missing"),
         ('{"timestamp": 0, "input_length": 1e400, "output_length": 3}', "'input_length' is inf"),
-        ("a,b\n1,2\n", "trace.csv: is no trace that is known by its fields"),
+        ("a,b\n1,2\n", "trace.csv: is not in a known trace format"),
         ("TIMESTAMP,ContextTokens,GeneratedTokens\n", "trace.csv: holds no requests"),
         ("", "trace.csv: is empty"),
     ],

@@ -85,10 +85,10 @@ def test_the_headline_is_neither_of_a_failed_policy_nor_of_hindsight(scenario, r
     assert "best-static, chosen in hindsight, saves 50.0" in verdict_text(scenario, found)
     assert any("fewer than 99" in note and "dynamollm" in note for note in notes_on(scenario, found))
     (none,) = compared([replace(each, failed=True) for each in records])
-    assert effect_text(none) == "No policy keeps the deadlines of every class"
+    assert effect_text(none) == "No policy meets the deadlines of every class"
     (alone,) = compared([first])
     assert effect_text(alone).startswith("No policy saves energy")
-    assert any("No policy can need less" in note for note in notes_on(scenario, found))
+    assert any("No policy can use less" in note for note in notes_on(scenario, found))
     (lost,) = compared([replace(first, unanswered=3, failed=True)])
     notes = notes_on(scenario, lost)
     assert "single-pool left 3 requests unanswered." in notes
@@ -125,6 +125,6 @@ def test_pictures_show_what_the_records_say(scenario, records):
 def test_the_page_says_that_it_is_simulated_and_names_each_traffic(scenario, records):
     found = compared([*records, *(replace(each, traffic="night <1>") for each in records)])
     page = cluster_page(scenario, found).html(made_at=AT)
-    assert "simulated numbers" in page and "steps composed of simulated kernels" in page and "mine.toml" in page
-    assert all(text in page for text in ("Policies: evening", "Time line: night", "cluster-energy-2", "evening: Failed"))
+    assert "simulated numbers" in page and "steps estimated from simulated kernels" in page and "mine.toml" in page
+    assert all(text in page for text in ("Policies: evening", "Timeline: night", "cluster-energy-2", "evening: Failed"))
     assert "<1>" not in page  # names cannot put marks into the page

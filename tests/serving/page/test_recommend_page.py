@@ -28,7 +28,7 @@ FORECAST = replace(
     setting=Setting(core_mhz=1200.0),
     energy_per_token_j=0.4,
     evidence="forecast",
-    notes=("clocks forecast by x",),
+    notes=("clocks forecast with x",),
 )
 
 
@@ -51,7 +51,7 @@ def test_every_configuration_is_drawn_and_the_choice_is_ringed():
     assert [row["ms"] for row in drawn(found, "ms") if "cost" not in row] == [50.0]
     assert chosen_table(found).rows[0].values[3:5] == (0.5, 0.020)
     words = effect_text(found)
-    assert words.startswith("1 × H100, batch 2 saves 37.5") and words.endswith("against the fastest")
+    assert words.startswith("1 × H100, batch 2 saves 37.5") and words.endswith("compared with the fastest")
 
 
 def test_forecasts_are_marked_and_stand_beside_what_was_measured(tmp_path):
@@ -63,12 +63,12 @@ def test_forecasts_are_marked_and_stand_beside_what_was_measured(tmp_path):
     assert any(each["evidence"] == "forecast" for each in drawn(found, "evidence"))
     recommend_page(found, sources=["table.csv"]).write(tmp_path / "page.html", made_at=AT)
     page = (tmp_path / "page.html").read_text()
-    assert "Clocks forecast by x." in page and "table.csv" in page and "least time between tokens is 90 ms" in page
+    assert "Clocks forecast with x." in page and "table.csv" in page and "lowest time between tokens is 90 ms" in page
     assert "saves nothing" not in page
 
 
 def test_money_and_nothing_that_fits():
     found = recommended(MEASURED, unit="money", prices=Prices(per_gpu_hour=2.0, currency="EUR"))
-    assert "EUR a million tokens" in chosen_table(found).rows[0].texts[3]
+    assert "EUR per million tokens" in chosen_table(found).rows[0].texts[3]
     nothing = recommended(MEASURED[3:])
-    assert not nothing.chosen and effect_text(nothing) == "No configuration keeps this"
+    assert not nothing.chosen and effect_text(nothing) == "No configuration meets the bounds"

@@ -71,7 +71,7 @@ def test_the_headline_is_of_what_saves_most_in_time(found):
     seer = replace(best, name="oracle", result=replace(best.result, energy_j=1.0, policy="oracle"))
     assert best_of(replace(found, runs=(*found.runs, seer))).name == best.name  # what cannot be had is no headline
     none = replace(found, share=1.1)
-    assert effect_text(none).startswith("Even the greatest clock keeps the deadlines of only")
+    assert effect_text(none).startswith("Even at the maximum clock only")
 
 
 def test_the_page_says_that_it_is_simulated_and_on_what(found):

@@ -87,5 +87,5 @@ def test_answers_of_a_single_token_need_no_second_engine(three_clocks: Engine) -
 
 def test_a_link_that_carries_nothing_is_refused() -> None:
     for speed, latency in ((0.0, 0.0), (1.0, -1.0), (float("nan"), 0.0)):
-        with pytest.raises(BadInputError, match="a link carries more than 0 tokens"):
+        with pytest.raises(BadInputError, match="a link must carry more than 0 tokens"):
             Link(speed, latency)

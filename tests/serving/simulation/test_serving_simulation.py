@@ -162,10 +162,10 @@ def test_settings_that_make_no_run_are_said_so(three_clocks: Engine) -> None:
     two = Requests(np.array([0.0]), np.array([9]), np.array([2]))
     with pytest.raises(BadInputError, match="first_token_s"):
         simulate(two, three_clocks, Fixed(), first_token_s=np.array([1.0]))
-    with pytest.raises(BadInputError, match="the policy 'greatest clock' asks for setting 3; there are settings 0 to 2"):
+    with pytest.raises(BadInputError, match="the policy 'maximum clock' requests setting 3; settings are 0 to 2"):
         simulate(two, three_clocks, Fixed(3))
     wild = Whims(7, seed=3)
-    with pytest.raises(BadInputError, match="the policy 'whims' asks for setting"):
+    with pytest.raises(BadInputError, match="the policy 'whims' requests setting"):
         simulate(Requests(np.arange(50.0), np.full(50, 9), np.full(50, 9)), three_clocks, wild)
 
 

@@ -42,5 +42,5 @@ def test_a_summary_lists_runs_by_scenario_traffic_policy_and_seed(study):
 
 def test_a_run_that_is_none_is_said_so(study):
     ClusterStore(study).keep(replace(RUN, record='{"energy_j": 1.5}'))
-    with pytest.raises(StudyError, match="a run that is none"):
+    with pytest.raises(StudyError, match="not a valid run"):
         study.summary()

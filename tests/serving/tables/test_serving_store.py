@@ -111,7 +111,7 @@ def test_a_run_keeps_its_points_as_they_come_and_knows_what_is_left(store, study
 
 def test_the_same_file_twice_is_refused_and_changes_nothing(store):
     store.add([POINT], source="table.csv", sha256="ab")
-    with pytest.raises(BadInputError, match=r"holds this very content already \(imported from table.csv"):
+    with pytest.raises(BadInputError, match=r"already holds this content \(imported from table.csv"):
         store.add([POINT], source="copy.csv", sha256="ab")
     with pytest.raises(BadInputError, match="holds no points"):
         store.add([], source="empty.csv")

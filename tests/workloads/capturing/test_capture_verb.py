@@ -94,7 +94,7 @@ def test_coverage_is_said(folder, capsys):
     ("arguments", "says"),
     [
         (["none.py:step"], "none.py: no such file"),
-        (["train.py"], "name a file and the function in it"),
+        (["train.py"], "give a file and the function in it"),
         (["train.py:stepp"], "train.py: has no function 'stepp'; did you mean 'step'?"),
         (["train.py:calls"], "has no function 'calls'"),
         (["train.py:steps_so_far"], "train.py:steps_so_far: running it raised ValueError at train.py:17: first line"),

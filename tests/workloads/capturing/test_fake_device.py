@@ -92,7 +92,7 @@ def test_the_verb(tmp_path, monkeypatch, capsys):
     assert run(["kernel", "capture", "mine.py:step", "--device", "fake:cpu"]) == 0
     assert "captured on the CPU" in " ".join(capsys.readouterr().out.split())
     assert run(["kernel", "capture", "mine.py:reading", "--device", "fake:cpu"]) == 2
-    assert "mine.py:8: " in (said := capsys.readouterr().err) and "tensors have no data here, so leave out" in said
+    assert "mine.py:8: " in (said := capsys.readouterr().err) and "tensors have no data here, so remove code" in said
     assert run(["kernel", "capture", "mine.py:step", "--device", "fake:cpu", "--coverage"]) == 2
     assert "nothing runs without data" in capsys.readouterr().err
     assert run(["kernel", "capture", "mine.py:step", "--device", "fake:tpu9"]) == 2

@@ -1,1 +1,1 @@
-"""The page of a run: what became of a plan at work in a job."""
+"""The page of a run: what became of a plan applied to a job."""

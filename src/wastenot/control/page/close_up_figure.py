@@ -38,7 +38,8 @@ def close_up_figure(summary: Summary) -> Figure:
     lasts = quantity(window.ends_s - window.begins_s, "s", 3)
     note = (
         f"The last at the plan's clocks, {lasts} of the first GPU. Above: its passes. "
-        "Below: the clock requested, ahead of time by what the GPU takes to switch; no line where it is left to the driver."
+        "Below: the clock requested, requested earlier by the time the GPU takes to switch; no line where clocks are left "
+        "to the driver."
     )
     return figure_of(summary, "close-up", title, note, _chart(window))
 

@@ -18,14 +18,15 @@ _MARGIN = 1.5  # of the settled interval, shown above and below; early intervals
 
 def estimates_figure(summary: Summary) -> Figure:
     """Time and energy of an iteration against the default clocks, as known at each moment."""
-    title = "What was known when"
+    title = "Estimates over time"
     known = [moment for moment in summary.time_line if moment.time_change is not None or moment.energy_change is not None]
     if not known:
         return figure_of(summary, "estimates", title, "The run ended before there was an estimate.")
     bound = bound_text(summary.status)
     note = (
-        "Time and energy of an iteration at the rung of the moment against the default clocks, with the 95 % interval as a "
-        f"band. Red: the slowdown bound of {bound}. Dotted: what the plan predicts. Early ones may reach beyond the figure."
+        "Time and energy of an iteration at the current rung relative to the default clocks, with 95 % "
+        f"intervals as bands. Red: the slowdown bound of {bound}. Dotted: what the plan predicts. Early intervals may "
+        f"extend beyond the figure."
     )
     return figure_of(summary, "estimates", title, note, _chart(summary.status, known))
 

@@ -1,4 +1,4 @@
-"""A plan at work in one line: ``saved 8.1 ± 0.5 %, time +0.1 ± 0.2 %, 3.2 kWh since 09:14``."""
+"""An applied plan in one line: ``saved 8.1 ± 0.5 %, time +0.1 ± 0.2 %, 3.2 kWh since 09:14``."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from wastenot.pages.formatting import duration, percent
 
 
 def live_text(status: Status) -> str:
-    """What a plan at work has come to by now."""
+    """What an applied plan has achieved by now."""
     parts = [_effect(status)]
     saved = status.proof.saved_j
     amount = "" if saved is None or status.dry_run else f"{saved_text(saved.value)} saved "
     parts.append(f"{amount}{_span(status)}")
     if status.rung > 0:
         last = status.rung == status.rungs - 1
-        parts.append("at the default clocks, to keep the slowdown" if last else f"{counted(status.rung, 'step')} faster")
+        parts.append(
+            "at the default clocks, to stay within the slowdown limit" if last else f"{counted(status.rung, 'step')} faster"
+        )
     if status.origin != "measured":
         parts.append(status.origin)
     return ", ".join(parts)
@@ -37,17 +39,17 @@ def _effect(status: Status) -> str:
     if status.tuning is not None and (not status.tuning.done or proof.energy_change is None):
         return _tuning(status.tuning, done)
     if status.dry_run:
-        predicted = f"{percent(-status.predicted_energy_change)} is predicted to be saved"
+        predicted = f"{percent(-status.predicted_energy_change)} predicted saving"
         return f"dry run, nothing is set: {predicted}, {counted(done, 'iteration')}"
     if status.pipeline is not None and status.pipeline.iteration_s is not None and not status.at_default:
         took_s, planned_s = status.pipeline.iteration_s, status.pipeline.planned_s
-        predicted = f"{percent(-status.predicted_energy_change)} is predicted to be saved"
+        predicted = f"{percent(-status.predicted_energy_change)} predicted saving"
         return f"an iteration takes {took_s:.3g} s, planned {planned_s:.3g} s, {predicted}, {counted(done, 'iteration')}"
     if any(event.kind == "refused" for event in status.events):
         return "not the plan's workload: it runs at the default clocks"
     if proof.energy_change is None or proof.time_change is None:
         where = "" if status.iteration is not None else ": waiting for the first"
-        return f"nothing to tell yet, {counted(done, 'iteration')}{where}"
+        return f"no estimate yet, {counted(done, 'iteration')}{where}"
     energy = proof.energy_change
     saved = negated(energy)
     what = f"saved {plus_minus(saved, sign=False)}" if saved.value >= 0.0 else f"used {plus_minus(energy, sign=False)} more"
@@ -59,7 +61,8 @@ def _tuning(tuning: Tuning, iterations: int) -> str:
     state = "" if tuning.done else f"tuning, iteration {iterations:,}: "
     what = f"{counted(tuning.tried, 'setting')} tried"
     if tuning.best is None or tuning.energy_change is None or tuning.time_change is None:
-        return f"{state}{what}, {'none saves: the default clocks stay' if tuning.done else 'none is known to save yet'}"
+        none = "none saves energy: the default clocks stay" if tuning.done else "none is known to save energy yet"
+        return f"{state}{what}, {none}"
     saved = plus_minus(negated(tuning.energy_change), sign=False)
-    left = "" if tuning.done or tuning.left < 2 else f", {tuning.left} still compared"
+    left = "" if tuning.done or tuning.left < 2 else f", {tuning.left} still being compared"
     return f"{state}{what}{left}, best {tuning.best}: saves {saved}, time {plus_minus(tuning.time_change)}"

@@ -42,7 +42,7 @@ def applied_page(summary: Summary) -> Page:
     begun = datetime.fromtimestamp(status.started_unix_s, UTC)
     return Page(
         verb="apply",
-        brand="plan at work",
+        brand="plan applied",
         title=(status.workload, f"on {device or 'no GPU'} under {Path(status.plan).name}"),
         origin=status.origin,
         effect=effect,

@@ -20,12 +20,12 @@ _BAR = 11
 def passes_figure(summary: Summary) -> Figure:
     """Mean power and core clock by pass, of the readings of the time line."""
     rows = means_by_pass(summary.time_line, summary.status.rungs - 1)
-    title = "What each pass ran at"
+    title = "Power and clock of each pass"
     if not rows:
-        return figure_of(summary, "passes", title, f"No pass has {_FEWEST} readings or more.")
+        return figure_of(summary, "passes", title, f"No pass has at least {_FEWEST} readings.")
     note = (
-        "Means of the first GPU's readings while its job was in the pass. Where a pass is shorter than its sensor averages "
-        "over, what neighbouring passes draw is mixed in."
+        "Means of the first GPU's readings during the pass. If a pass is shorter than the averaging time of the "
+        "sensor, the power of neighbouring passes is mixed in."
     )
     return figure_of(summary, "passes", title, note, _chart(rows))
 

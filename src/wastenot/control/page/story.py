@@ -18,7 +18,7 @@ _ENDS = {
 _WHOSE: dict[Origin, str] = {
     "measured": "measured while the job ran",
     "simulated": "on a simulated GPU",
-    "synthetic": "made up for a demonstration",
+    "synthetic": "synthetic, for a demonstration",
     "forecast": "forecast",
 }
 
@@ -53,11 +53,11 @@ def _effect(summary: Summary) -> str:
     if summary.ended == "refused":
         return "The plan was refused, and the job ran at its default clocks"
     if _went_back(status) and proof.saved_j is None:
-        return "Went back to the default clocks before it was known what was saved"
+        return "Returned to the default clocks before the saving was known"
     if proof.energy_change is None or proof.time_change is None:
-        return f"Ran for {duration(status.elapsed_s)}, too short to tell what was saved"
+        return f"Ran for {duration(status.elapsed_s)}, too short to estimate the saving"
     if _went_back(status) and proof.saved_j is not None:
-        return f"Saved {_joules(proof.saved_j.value)}, then went back to the default clocks"
+        return f"Saved {_joules(proof.saved_j.value)}, then returned to the default clocks"
     saves = proof.energy_change.value < 0.0
     energy = plus_minus(negated(proof.energy_change) if saves else proof.energy_change, sign=False)
     what = f"Saved {energy} of the energy" if saves else f"Used {energy} more energy"
@@ -77,11 +77,11 @@ def negated(estimate: Estimate) -> Estimate:
 def _verdict(summary: Summary) -> tuple[Tone, str]:
     status = summary.status
     if status.dry_run:
-        return "neutral", "what the plan predicts is all that can be said"
+        return "neutral", "only the plan's prediction is available"
     if summary.ended == "refused":
-        return "neutral", "what ran is not what the plan was made for"
+        return "neutral", "the program that ran is not what the plan was made for"
     if status.rungs == 1:
-        return "neutral", "the plan has no other clocks to offer"
+        return "neutral", "the plan has no other clocks"
     return _kept(status, status.proof.time_change)
 
 
@@ -89,15 +89,15 @@ def _kept(status: Status, time: Estimate | None) -> tuple[Tone, str]:
     """Whether the slowdown was kept at the clocks of the end."""
     bound = bound_text(status)
     if _went_back(status):
-        return "undecided", f"at no other clocks of the plan was the slowdown bound of {bound} kept, {_WHOSE[status.origin]}"
+        return "undecided", f"none of the plan's clocks stayed within the slowdown limit of {bound}, {_WHOSE[status.origin]}"
     if time is None:
-        return "undecided", f"whether the slowdown stays within {bound} is not known"
+        return "undecided", f"whether the slowdown stays within {bound} is unknown"
     where = f"{_since_the_last_step(status)}{_WHOSE[status.origin]}"
     if time.high <= status.max_slowdown:
-        return "kept", f"the slowdown bound of {bound} was kept, with 95{SPACE}% confidence, {where}"
+        return "kept", f"within the slowdown limit of {bound}, with 95{SPACE}% confidence, {where}"
     if time.low > status.max_slowdown:
-        return "missed", f"slower than the bound of {bound}, {where}"
-    return "undecided", f"whether the slowdown bound of {bound} was kept is not decided: {interval(time)}, {where}"
+        return "missed", f"slower than the limit of {bound}, {where}"
+    return "undecided", f"undecided whether the slowdown is within the limit of {bound}: {interval(time)}, {where}"
 
 
 def bound_text(status: Status) -> str:
@@ -114,12 +114,10 @@ def _saved(status: Status) -> Panel:
     used = [gpu.energy_j for gpu in status.gpus if gpu.energy_j is not None]
     lines = [Line("Used", f"{_joules(sum(used))}, {counted(len(used), 'GPU')}")] if used else []
     if proof.energy_change is not None:
-        lines.append(
-            Line("Energy of an iteration", f"{change(proof.energy_change.value)} ({interval(proof.energy_change)})")
-        )
+        lines.append(Line("Energy per iteration", f"{change(proof.energy_change.value)} ({interval(proof.energy_change)})"))
     lines.append(Line("Predicted", change(status.predicted_energy_change)))
     if proof.saved_j is None:
-        return Panel("Saved", "not known", f"in {duration(status.elapsed_s)}.", lines=tuple(lines))
+        return Panel("Saved", "unknown", f"in {duration(status.elapsed_s)}.", lines=tuple(lines))
     saved = proof.saved_j
     text = f"{_joules(saved.low)} to {_joules(saved.high)} (95{SPACE}%) in {duration(status.elapsed_s)}."
     if abs(saved.value) >= _SOLD_J:
@@ -142,20 +140,18 @@ def _time(summary: Summary) -> Panel:
     lines = [
         Line("Bound", bound_text(status)),
         Line("Predicted", change(status.predicted_time_change)),
-        Line(
-            "Clocks at the end", "the default ones" if summary.ended == "refused" else rung_text(status.rung, status.rungs)
-        ),
+        Line("Final clocks", "the default clocks" if summary.ended == "refused" else rung_text(status.rung, status.rungs)),
     ]
     if time is None:
-        return Panel("Time of an iteration", "not known", "against the default clocks.", lines=tuple(lines))
-    text = f"against the default clocks; {interval(time)} (95{SPACE}%)."
-    return Panel("Time of an iteration", change(time.value), text, lines=tuple(lines))
+        return Panel("Time per iteration", "unknown", "compared with the default clocks.", lines=tuple(lines))
+    text = f"compared with the default clocks; {interval(time)} (95{SPACE}%)."
+    return Panel("Time per iteration", change(time.value), text, lines=tuple(lines))
 
 
 def rung_text(rung: int, rungs: int) -> str:
     """What a rung is, in words."""
     if rung == rungs - 1:
-        return "the default ones"
+        return "the default clocks"
     return "the plan's" if rung == 0 else f"{counted(rung, 'step')} faster than the plan's"
 
 
@@ -163,7 +159,8 @@ def _basis(summary: Summary) -> Panel:
     status, proof = summary.status, summary.status.proof
     done = status.iteration or 0
     text = (
-        f"{proof.plan_iterations:,} compared at the plan's clocks with {proof.default_iterations:,} at the default ones, in "
+        f"{proof.plan_iterations:,} at the plan's clocks compared with {proof.default_iterations:,} at the default "
+        f"clocks, in "
         f"{counted(proof.blocks, 'block')} in random order."
     )
     code = "" if summary.exit_code is None else f", exit code {summary.exit_code}"
@@ -171,4 +168,4 @@ def _basis(summary: Summary) -> Panel:
         Line("GPU", ", ".join(dict.fromkeys(gpu.model for gpu in status.gpus)) or "none"),
         Line("End", f"{_ENDS[summary.ended]}{code}"),
     )
-    return Panel("What this rests on", counted(done, "iteration"), text, lines=lines)
+    return Panel("Basis", counted(done, "iteration"), text, lines=lines)

@@ -36,7 +36,7 @@ def gpus_table(summary: Summary) -> Table:
         Column("GPU"), Column("Model"), Column("Energy", numeric=True), Column("Power", numeric=True),
         Column("Temperature", numeric=True), Column("Clocks in effect"),
     )  # fmt: skip
-    note = "Energy since the plan was put to work; the rest as last read before the clocks were given back. –: not known."
+    note = "Energy since the plan was applied; other values as last read before the clocks were reset. –: unknown."
     return Table("GPUs", columns, tuple(map(_gpu_row, summary.status.gpus)), note)
 
 

@@ -129,7 +129,7 @@ class Leases:
         if until_s > now_s:
             raise RefusedError(
                 "policy",
-                f"{uuid}: you have had its clocks for as long as the policy allows; ask again in {until_s - now_s:.0f} s",
+                f"{uuid}: you have held its clocks for as long as the policy allows; try again in {until_s - now_s:.0f} s",
             )
         try:
             if lease is None:
@@ -192,7 +192,7 @@ class Leases:
     def silent(self, owner: object) -> None:
         """End the leases of a connection that has missed its heartbeats; it is told when it speaks again."""
         for uuid in [uuid for uuid, lease in self._held.items() if lease.owner is owner]:
-            self._lost[owner, uuid] = f"nothing was heard for {self.policy.heartbeat_s:g} s"
+            self._lost[owner, uuid] = f"no heartbeat for {self.policy.heartbeat_s:g} s"
             self._end(uuid, "missed heartbeats")
 
     def look_after(self) -> float | None:
@@ -203,9 +203,9 @@ class Leases:
             self.recover()
         for uuid in [uuid for uuid, lease in self._held.items() if lease.until_s <= now_s]:
             lease = self._held[uuid]
-            self._lost[lease.owner, uuid] = "it lasted as long as the policy allows"
+            self._lost[lease.owner, uuid] = "it reached the time limit of the policy"
             self._barred_s[lease.peer.user, uuid] = now_s + _PAUSE_S
-            self._end(uuid, "lasted as long as the policy allows")
+            self._end(uuid, "reached the time limit of the policy")
         for uuid in [uuid for uuid, (_, at_s) in self._unrestored.items() if at_s <= now_s]:
             try:
                 self._restore_again(uuid)
@@ -222,7 +222,7 @@ class Leases:
         for uuid, lease in list(self._held.items()):
             bounds = policy.bounds(lease.peer, self.gpus[uuid])
             if bounds is None:
-                self._lost[lease.owner, uuid] = "the policy has changed and does not allow it"
+                self._lost[lease.owner, uuid] = "the policy has changed and no longer allows it"
                 self._end(uuid, "no longer allowed")
             else:
                 lease.until_s = min(lease.until_s, lease.since_s + bounds.longest_lease_s)
@@ -230,7 +230,7 @@ class Leases:
     def end_all(self) -> bool:
         """End all leases; whether every GPU is restored."""
         for uuid in list(self._held):
-            self._end(uuid, "wastenotd stops")
+            self._end(uuid, "wastenotd is stopping")
         for uuid in list(self._unrestored):
             try:
                 self._restore_again(uuid)

@@ -36,18 +36,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the daemon; returns its exit code."""
     parser = argparse.ArgumentParser(
         prog="wastenotd",
-        description="Set GPU clocks for users without root, within a policy, and always give them back.",
+        description="Set GPU clocks for users without root, within a policy, and always reset them.",
         epilog="SIGTERM stops it and restores all clocks; SIGHUP reads the policy again. Journals and the socket are in "
-        "/run/wastenot (WASTENOT_STATE and WASTENOTD_SOCKET name other places).",
+        "/run/wastenot (change with WASTENOT_STATE and WASTENOTD_SOCKET).",
     )
     parser.add_argument("--policy", type=Path, default=POLICY, metavar="FILE", help=f"the policy (default: {POLICY})")
-    parser.add_argument("--check", action="store_true", help="only read the policy, and say whether it is right")
+    parser.add_argument("--check", action="store_true", help="only read the policy and check that it is valid")
     parser.add_argument("--version", action="version", version=f"wastenotd {own_version()}")
     options = parser.parse_args(arguments)
     try:
         policy = read_policy(options.policy, state_folder() / JOBS)
         if options.check:
-            print(f"{options.policy}: {len(policy.rules)} rules, no mistakes")
+            print(f"{options.policy}: {len(policy.rules)} rules, valid")
             return 0
         return _run(options.policy, policy)
     except WastenotError as error:
@@ -61,7 +61,7 @@ def _run(file: Path, policy: Policy) -> int:
         raise BadInputError(f"clocks cannot be set: {reason}")
     state_folder().mkdir(mode=0o755, parents=True, exist_ok=True)
     if not process_lock.take(state_folder() / ".wastenotd.lock"):
-        raise DeviceError(f"another wastenotd runs with the journals in {state_folder()}")
+        raise DeviceError(f"another wastenotd is using the journals in {state_folder()}")
     told, tells = socket.socketpair()
     tells.setblocking(False)
     told.setblocking(False)
@@ -94,7 +94,7 @@ def _read_again(file: Path, leases: Leases) -> None:
     try:
         leases.take_policy(read_policy(file, state_folder() / JOBS))
     except BadInputError as error:
-        log("policy", error=error, kept="the one before")
+        log("policy", error=error, kept="the previous one")
         return
     log("policy read again", rules=len(leases.policy.rules))
 

@@ -160,7 +160,7 @@ def read_policy(path: Path, jobs: Path | None = None) -> Policy:
 def _rule(table: _Table) -> Rule:
     users, groups = table.some("users", _user), table.some("groups", _group)
     if not users and not groups:
-        raise table.error("users", "name who is allowed, here or in 'groups'")
+        raise table.error("users", "list who is allowed, here or in 'groups'")
     bounds: dict[str, Any] = {}
     for name in ("core_mhz", "memory_mhz", "power_limit_w"):
         if table.has(name):
@@ -225,7 +225,7 @@ def _load(path: Path) -> dict[str, Any]:
         with path.open("rb") as stream:
             about = os.fstat(stream.fileno())
             if about.st_uid not in (0, os.geteuid()) or stat.S_IMODE(about.st_mode) & 0o022:
-                raise BadInputError(f"{path}: others than root may write it; chown root {path}; chmod go-w {path}")
+                raise BadInputError(f"{path}: users other than root can write to it; chown root {path}; chmod go-w {path}")
             return tomllib.load(stream)
     except OSError as error:
         raise BadInputError(f"{path}: cannot be read: {error.strerror}") from error
@@ -235,7 +235,7 @@ def _load(path: Path) -> dict[str, Any]:
 
 def _list(value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise ValueError(f"{value!r} is no list")
+        raise ValueError(f"{value!r} is not a list")
     return value
 
 
@@ -266,13 +266,13 @@ def _gpu(value: Any) -> int | str:
 
 def _positive(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value <= 0.0:
-        raise ValueError(f"{value!r} is no positive number")
+        raise ValueError(f"{value!r} is not a positive number")
     return float(value)
 
 
 def _count(value: Any) -> int:
     if type(value) is not int or value < 1:
-        raise ValueError(f"{value!r} is no positive whole number")
+        raise ValueError(f"{value!r} is not a positive whole number")
     return value
 
 

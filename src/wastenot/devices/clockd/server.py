@@ -68,7 +68,7 @@ class Server:
     def close(self) -> None:
         """Hang up on everybody."""
         for connection in tuple(self._connections):
-            connection.close("wastenotd stops")
+            connection.close("wastenotd is stopping")
         self._selector.close()
         self._listening.close()
 
@@ -124,16 +124,16 @@ class Server:
         self.leases.hung_up(connection, why)
 
     def answer(self, connection: Connection, line: bytes) -> tuple[dict[str, Any], bool]:
-        """The reply to a line, and whether the connection goes on."""
+        """The reply to a line, and whether the connection stays open."""
         try:
             message = decode(line)
             if message["wastenot"] != VERSION:
                 raise RefusedError(
-                    "version", f"wastenotd speaks version {VERSION}, this client another; install the same wastenot"
+                    "version", f"wastenotd speaks version {VERSION}, this client another version; install the same wastenot"
                 )
             return {"ok": self._serve(connection, message)}, True
         except MessageError as error:
-            refusal = RefusedError("message", f"no request: {error}")
+            refusal = RefusedError("message", f"not a request: {error}")
         except RefusedError as error:
             refusal = error
         except Exception as error:  # a mistake in this program is no reason to let go of the other connections
@@ -156,7 +156,7 @@ class Server:
             return {"held": leases.holds_any(connection)}
         uuid = message.get("gpu")
         if not isinstance(uuid, str) or uuid not in leases.gpus:
-            raise RefusedError("message", "gpu: no UUID of a GPU of this machine")
+            raise RefusedError("message", "gpu: not the UUID of a GPU of this machine")
         if asked == "acquire":
             claim = message.get("claim", False)
             if not isinstance(claim, bool):
@@ -243,7 +243,7 @@ class Connection:
             else:
                 received = self.socket.recv(LONGEST_LINE)  # descriptors that come along are closed by the kernel
                 if not received:
-                    self.close("hung up")
+                    self.close("disconnected")
                     return
                 if not self._in:
                     self._since_s = self._server.now_s()
@@ -260,7 +260,7 @@ class Connection:
         return min(self._wait_until_s or inf, self._deadline()[0])
 
     def look_after(self, now_s: float) -> None:
-        """Go on where it was made to wait, and hang up or end its leases where it has been silent for too long."""
+        """Go on where it was made to wait, and disconnect or end its leases where it has been silent for too long."""
         if self._closed:
             return
         if self._wait_until_s and self._wait_until_s <= now_s:
@@ -276,7 +276,7 @@ class Connection:
             self.close(why)
 
     def close(self, why: str) -> None:
-        """End its leases, then hang up: who reads the end of the connection knows that clocks are restored."""
+        """End its leases, then disconnect: who reads the end of the connection knows that clocks are restored."""
         if self._closed:
             return
         self._closed = True
@@ -285,7 +285,7 @@ class Connection:
         self.socket.close()
 
     def _deadline(self) -> tuple[float, str | None]:
-        """When its patience ends, and why it is hung up on then; ``None`` where only its leases end."""
+        """When its patience ends, and why it is disconnected then; ``None`` where only its leases end."""
         if self._out:
             return self._since_s + _HELLO_S, "does not read replies"
         if not self.greeted:
@@ -293,7 +293,7 @@ class Connection:
         if self._server.leases.holds_any(self):
             return self._heard_s + self._server.leases.policy.heartbeat_s, None
         if self._in:
-            return self._since_s + _HELLO_S, "half a line"
+            return self._since_s + _HELLO_S, "incomplete line"
         return self._heard_s + _IDLE_S, "idle"
 
     def _go_on(self) -> None:
@@ -328,7 +328,7 @@ class Connection:
         sent = self.socket.send(self._out)
         self._out = self._out[sent:]
         if not self._out and self._last_words:
-            self.close("made no sense")
+            self.close("sent an invalid request")
 
     def _watch(self) -> None:
         events = selectors.EVENT_WRITE if self._out else 0 if self._wait_until_s else selectors.EVENT_READ

@@ -48,7 +48,7 @@ def control_here(rights: Rights | None = None) -> Control:
         return Control("direct")
     if os.path.lexists(socket_path()):
         return Control("daemon")
-    return Control("none", f"they need {rights.needed}, or wastenotd, which does not listen here ({socket_path()})")
+    return Control("none", f"they need {rights.needed}, or wastenotd, which is not listening here ({socket_path()})")
 
 
 def control_that_works(rights: Rights) -> Control:
@@ -66,7 +66,7 @@ def control_that_works(rights: Rights) -> Control:
     except WastenotError as error:
         return Control("none", str(error))
     if not connection.welcome.gpus:
-        return Control("none", f"the policy of wastenotd allows this user (ID {connection.welcome.user}) no GPU")
+        return Control("none", f"the policy of wastenotd allows this user (ID {connection.welcome.user}) no GPUs")
     return Control("daemon", None, tuple(connection.welcome.gpus))
 
 
@@ -87,6 +87,7 @@ def clocks_of(setter: ClockSetter, restore: Restore | None = None) -> SharedCloc
         return LeasedClocks(setter, restore, missing=control.missing)
     if restore is not None:
         raise BadInputError(
-            "`restore_clocks`: wastenotd sets the clocks here, and restores what its policy says ([[restore]]); leave it out"
+            "`restore_clocks`: wastenotd sets the clocks here and restores what its policy defines ([[restore]]); leave "
+            "it out"
         )
     return DaemonClocks(setter)

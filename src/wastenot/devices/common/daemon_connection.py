@@ -87,7 +87,7 @@ class Connection:
             except (OSError, EOFError, MessageError) as error:
                 self._socket.close()
                 raise LeaseLostError(
-                    f"{self._path}: wastenotd has gone: {error}; it restores clocks when it starts again"
+                    f"{self._path}: wastenotd has stopped: {error}; it restores clocks when it starts again"
                 ) from error
             except BaseException:
                 self._say_goodbye()
@@ -115,7 +115,7 @@ class Connection:
         while b"\n" not in self._rest:
             more = self._socket.recv(65536)
             if not more:
-                raise EOFError("it hung up")
+                raise EOFError("it disconnected")
             self._rest += more
             if len(self._rest) > LONGEST_REPLY:
                 raise MessageError("its reply is too long")
@@ -160,7 +160,7 @@ def _not_in_group(path: Path) -> str:
     try:
         number = path.stat().st_gid
     except OSError:
-        return f"{path}: wastenotd is here, but this user may not connect to it"
+        return f"{path}: wastenotd is running, but this user may not connect to it"
     try:
         group = grp.getgrgid(number).gr_name
     except KeyError:
@@ -175,4 +175,4 @@ def _welcome(reply: dict[str, Any]) -> Welcome:
     try:
         return Welcome(int(reply["user"]), float(reply["heartbeat_s"]), dict(reply["gpus"]), dict(reply["leases"]))
     except (KeyError, TypeError, ValueError) as error:
-        raise DeviceError(f"wastenotd gave an answer that cannot be understood: {error}") from error
+        raise DeviceError(f"wastenotd sent an invalid reply: {error}") from error

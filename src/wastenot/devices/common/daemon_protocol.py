@@ -52,9 +52,9 @@ def decode(line: bytes, *, deepest: int = _DEEPEST) -> dict[str, Any]:
     try:
         message = json.loads(line.decode(), object_pairs_hook=_unique, parse_constant=_finite)
     except (ValueError, RecursionError) as error:
-        raise MessageError(str(error) or "no JSON") from error
+        raise MessageError(str(error) or "not JSON") from error
     if not isinstance(message, dict) or type(message.get("wastenot")) is not int:
-        raise MessageError('no object with a version ("wastenot")')
+        raise MessageError('not an object with a version ("wastenot")')
     return message
 
 
@@ -66,4 +66,4 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _finite(name: str) -> float:
-    raise MessageError(f"{name} is no number")
+    raise MessageError(f"{name} is not a number")

@@ -178,7 +178,7 @@ def setter_of(unique_id: str) -> ClockSetter:
     """
     vendor = vendor_of_id(unique_id)
     if vendor is None:
-        raise NoSuchGpuError(f"{unique_id}: no vendor's GPUs have such an ID")
+        raise NoSuchGpuError(f"{unique_id}: no known vendor's GPUs have such an ID")
     return driver_of(vendor).clock_setter(unique_id, allow_changes=True)
 
 

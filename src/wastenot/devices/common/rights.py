@@ -52,7 +52,7 @@ class Rights:
             return None
         where = "" if self.container is None else " on the host"
         measuring = "measuring at the default clocks needs no permissions"
-        return f"{self.needed}, or somebody with root{where} to sweep for you; {measuring}"
+        return f"{self.needed}, or someone with root{where} to run the sweep for you; {measuring}"
 
 
 def rights_here() -> Rights:

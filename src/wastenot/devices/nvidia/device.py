@@ -149,6 +149,6 @@ def handle_of(nvml: Nvml, name: str) -> Any:
     mode = nvml.try_call("nvmlDeviceGetMigMode", handle)
     if mode is not None and mode[0] == nvml.library.NVML_DEVICE_MIG_ENABLE:
         raise BadInputError(
-            f"{name}: is partitioned into MIG instances, for which NVIDIA reports no power of their own; use a whole GPU"
+            f"{name}: is partitioned into MIG instances, whose power NVIDIA does not report separately; use a whole GPU"
         )
     return handle

@@ -94,7 +94,7 @@ class NvidiaInstrument:
             return BurstRun(kernels, *moments_s, readings, before + after, counted_mhz=queued.counted_mhz())
         raise DeviceError(
             f"{self.identity.name}: the host was too slow to queue executions ahead of the GPU, {_TRIES} times in a row; "
-            "is it busy with something else?"
+            "is it busy with other work?"
         )
 
 
@@ -106,9 +106,7 @@ def power_log(gpu: NvidiaDevice) -> tuple[tuple[Channel, ...], PowerPoller]:
     """
     sensors = gpu.sensors
     if sensors.power_w() is None:
-        raise BadInputError(
-            f"{gpu.identity.name}: it has no power sensor; how power changes in less than a second cannot be seen"
-        )
+        raise BadInputError(f"{gpu.identity.name}: it has no power sensor; power changes within a second cannot be observed")
     architecture = ARCHITECTURES.get(gpu.nvml.try_call("nvmlDeviceGetArchitecture", gpu.handle) or -1)
     published = power_sensor(architecture, gpu.identity.model, instant=sensors.has_instant) or _UNKNOWN
     if sensors.memory_power_w() is None:

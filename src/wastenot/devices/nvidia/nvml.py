@@ -18,7 +18,7 @@ from wastenot.devices.common.gpu_driver import (
     refusal,
 )  # fmt: skip
 
-_ELSEWHERE = "use a sim: device, or run where nvidia-smi works"
+_ELSEWHERE = "use a sim: device, or run on a machine where nvidia-smi works"
 _NEEDED_FOR_CLOCKS = "clocks need root, in a container also --cap-add=SYS_ADMIN"
 _RESET = "an administrator must reset it, or reboot"
 _READING = ("nvmlInit", "nvmlShutdown", "nvmlSystemGet", "nvmlDeviceGet", "nvmlErrorString")
@@ -63,7 +63,7 @@ class Nvml:
                 raise ReadOnlyError(f"{function}: refused: {reason}")
         implementation = getattr(self.library, function, None)
         if implementation is None:
-            raise NotSupportedError(f"{function}: the installed nvidia-ml-py does not have it; install a newer version")
+            raise NotSupportedError(f"{function}: the installed nvidia-ml-py does not provide it; install a newer version")
         try:
             return implementation(*arguments)
         except self.library.NVMLError as error:
@@ -116,7 +116,7 @@ def _typed(library: Any, function: str, error: Exception) -> WastenotError:
         library.NVML_ERROR_DRIVER_NOT_LOADED: (DriverError, f"the NVIDIA driver is not loaded; {_ELSEWHERE}"),
         library.NVML_ERROR_NO_PERMISSION: (NoPermissionError, f"{function}: no permission; {_NEEDED_FOR_CLOCKS}"),
         library.NVML_ERROR_NOT_SUPPORTED: (NotSupportedError, f"{function}: this GPU or driver does not support it"),
-        library.NVML_ERROR_FUNCTION_NOT_FOUND: (NotSupportedError, f"{function}: this driver does not have it"),
+        library.NVML_ERROR_FUNCTION_NOT_FOUND: (NotSupportedError, f"{function}: this driver does not provide it"),
         library.NVML_ERROR_INVALID_ARGUMENT: (NotSupportedError, f"{function}: this GPU does not accept the arguments"),
         library.NVML_ERROR_GPU_IS_LOST: (GpuLostError, f"the GPU is lost: it no longer answers; {_RESET}"),
     }

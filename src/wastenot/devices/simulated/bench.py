@@ -80,9 +80,9 @@ class Bench:
         preset = physics.preset
         gauge = preset.sensors.power if preset.dynamics.logger is None else preset.dynamics.logger
         if gauge is None:
-            raise BadInputError(f"{identity.name}: it has no power sensor; power inside kernels cannot be seen on it")
+            raise BadInputError(f"{identity.name}: it has no power sensor; power inside kernels cannot be observed on it")
         if engine.on_wall_time:
-            raise BadInputError(f"{identity.name}: executions one by one are simulated in virtual time only")
+            raise BadInputError(f"{identity.name}: individual executions are only simulated in virtual time")
         self.identity, self.engine, self.physics = identity, engine, physics
         self.rng = np.random.default_rng([engine.seed, 78])
         # A GPU with a power log of its own stamps readings by its own clock.

@@ -84,7 +84,9 @@ class SimulatedDevice:
 
         physics = self.engine.physics
         if not isinstance(physics, ModelPhysics):
-            raise BadInputError(f"{self.identity.name}: a recording switches no clocks; measure on sim:NAME or nvidia:INDEX")
+            raise BadInputError(
+                f"{self.identity.name}: a recording cannot switch clocks; measure on sim:NAME or nvidia:INDEX"
+            )
         if self._tracer is None:
             self._tracer = SimulatedTracer(self.engine, physics.preset)
         return self._tracer
@@ -94,7 +96,9 @@ class SimulatedDevice:
         from wastenot.devices.simulated.model_physics import ModelPhysics
 
         if not isinstance(self.engine.physics, ModelPhysics):
-            raise BadInputError(f"{self.identity.name}: a recording has no executions; {doing} on sim:NAME or nvidia:INDEX")
+            raise BadInputError(
+                f"{self.identity.name}: a recording has no individual executions; {doing} on sim:NAME or nvidia:INDEX"
+            )
         if self._bench is None:
             self._bench = Bench(self.identity, self.engine, self.engine.physics)
         return self._bench

@@ -142,7 +142,7 @@ class KernelTraits(Part):
     @model_validator(mode="after")
     def _takes_time(self) -> Self:
         if not self.core_s + self.memory_s + self.latency_core_s + self.latency_memory_s > 0:
-            raise ValueError("core_s, memory_s and the latencies are all 0: it would take no time")
+            raise ValueError("core_s, memory_s and the latencies are all 0: switching would take no time")
         return self
 
     @property
@@ -210,7 +210,7 @@ class Preset(Part):
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if not self.kernels and not self.ops:
-            raise ValueError("neither kernels nor ops: nothing could run")
+            raise ValueError("neither kernels nor ops: nothing can run")
         if self.ops and "default" not in self.ops:
             raise ValueError("ops: 'default' is missing")
         low, high = self.power_limits_w
@@ -242,7 +242,7 @@ def parse_preset(content: bytes, where: str) -> Preset:
     except ValidationError as error:
         location, problem = first_problem(error)
         field = ".".join(map(str, location)) or "file"
-        raise BadInputError(f"{where}: {field}: {problem}; fix the field, or calibrate anew") from error
+        raise BadInputError(f"{where}: {field}: {problem}; fix the field, or calibrate again") from error
 
 
 def preset_toml(preset: Preset) -> str:

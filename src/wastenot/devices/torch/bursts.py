@@ -324,7 +324,7 @@ class TorchBurst:
         fed = len(self._pieces) - self._ahead
         if self._late > max(1.0, _LATE_FRACTION * fed):
             raise DeviceError(
-                f"{self._names}: the GPU waited for the host before {self._late} of {fed} executions, which are thus not "
+                f"{self._names}: the GPU waited for the host before {self._late} of {fed} executions, so they are not "
                 "back to back; run fewer executions, or use a less busy host"
             )
 

@@ -120,12 +120,14 @@ class CycleStamps:
             DeviceError: there were more than fit, or a stamp is empty.
         """
         if self.recorded > self._capacity:
-            raise DeviceError(f"{self.device}: {self.recorded} stamps were recorded, of which {self._capacity} fit")
+            raise DeviceError(f"{self.device}: {self.recorded} timestamps were recorded, but only {self._capacity} fit")
         torch.cuda.synchronize(self.device)
         raw = self._stamps[: self.recorded].cpu().numpy()
         missing = raw[:, :, 1] == 0
         if bool(missing.all(axis=1).any()):
-            raise DeviceError(f"{self.device}: a stamp of the cycle counters is empty; is another program using the GPU?")
+            raise DeviceError(
+                f"{self.device}: a timestamp of the cycle counters is empty; is another program using the GPU?"
+            )
         cycles = np.where(missing, np.nan, raw[:, :, 0].astype(np.float64))
         # Nanoseconds since 1970 do not fit into a double: the first stamp's are taken off as integers.
         start = int(raw[:, :, 1][~missing].min()) if len(raw) else 0
@@ -156,14 +158,14 @@ class CycleStamps:
         cost_s = float(np.median(np.diff(stamps.time_s[_TRIED // 2 :])))
         if not resolution_s <= _COARSE_S:
             raise DeviceError(
-                f"{self.device}: its timer (%globaltimer) ticks every {1e6 * resolution_s:,.0f} µs, too coarse to count "
-                "cycles against; nothing can be done about it on this GPU"
+                f"{self.device}: its timer (%globaltimer) ticks every {1e6 * resolution_s:,.0f} µs, too coarse to "
+                "count cycles against; this cannot be fixed on this GPU"
             )
         return ClockStamps(cost_s, resolution_s, self.multiprocessors)
 
 
 class StampLauncher:
-    """Launches the kernel with all its arguments in place: PyTorch's own call builds them anew, which takes 30 µs.
+    """Launches the kernel with all its arguments in place: PyTorch's own call builds them again, which takes 30 µs.
 
     Args:
         device: the GPU.
@@ -207,9 +209,7 @@ def _compiled(device: str) -> tuple[Any, Any]:
     library: Any = getattr(_utils, "_get_gpu_runtime_library", None) or getattr(_utils, "_get_cuda_library", None)
     kernel = compiled(_SOURCE, _KERNEL, device, "counting cycles")
     if library is None:
-        raise MissingExtraError(
-            f"counting cycles launches by PyTorch's own library, which {torch.__version__} does not have"
-        )
+        raise MissingExtraError(f"counting cycles needs PyTorch's own launcher, which {torch.__version__} does not have")
     try:
         return kernel, library().cuLaunchKernel
     except (RuntimeError, OSError) as error:

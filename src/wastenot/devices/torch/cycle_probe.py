@@ -77,7 +77,7 @@ def _probe(device: torch.device, read_mhz: Callable[[], float | None]) -> CycleP
     clocks_mhz = found.clocks_mhz(0, stamps.recorded - 1)[0]
     clocks_mhz = clocks_mhz[np.isfinite(clocks_mhz)]
     if not len(clocks_mhz):
-        raise DeviceError(f"{device}: stamps of its cycle counters do not fit together; is another program using the GPU?")
+        raise DeviceError(f"{device}: timestamps of its cycle counters are inconsistent; is another program using the GPU?")
     return CycleProbe(
         float(np.median(clocks_mhz)),
         float(clocks_mhz.min()),

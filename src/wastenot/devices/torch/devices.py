@@ -28,7 +28,7 @@ def torch_device(uuid: str) -> str:
     for index in range(torch.cuda.device_count()):
         if bare_unique_id(str(torch.cuda.get_device_properties(index).uuid)) == bare_unique_id(uuid):
             return f"cuda:{index}"
-    raise DeviceError(f"{uuid}: PyTorch does not see this GPU; does CUDA_VISIBLE_DEVICES leave it out?")
+    raise DeviceError(f"{uuid}: PyTorch does not see this GPU; does CUDA_VISIBLE_DEVICES exclude it?")
 
 
 def current_gpu(torch: Any) -> str | None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from wastenot.devices.torch.launcher import Program
 
 COUNTED = "by counting cycles"
-NOT_COUNTED = "by the driver: the GPU's timer is too coarse to count cycles against, or stamps are missing"
+NOT_COUNTED = "by the driver: the GPU's timer is too coarse to count cycles against, or timestamps are missing"
 
 _AHEAD_S = 0.2  # of work in the queue
 _LEAST_AHEAD = 2  # launches in the queue

@@ -1,4 +1,4 @@
-"""A job that comes back, in Lightning; with either name of the library.
+"""A recurring job, in Lightning; with either name of the library.
 
 Trainer(..., callbacks=[ReportEpochs(run, "val_accuracy")])    # within: with wn.job(...) as run
 """
@@ -21,7 +21,7 @@ from wastenot.jobs.run.training_run import TrainingRun
 class ReportEpochs(Callback):  # type: ignore[misc,unused-ignore]
     """Reports each validation of a training run to the job that it belongs to, and ends training once the job says so.
 
-    What fails of that is told, and training goes on.
+    What fails of that is told, and training continues.
 
     Args:
         run: as ``with wn.job(...) as run`` gave it; its batch size and learning rate belong into the data and the module.
@@ -31,7 +31,7 @@ class ReportEpochs(Callback):  # type: ignore[misc,unused-ignore]
 
     def __init__(self, run: TrainingRun | FollowingRun, metric: str | None = None) -> None:
         self._run, self._metric = run, metric
-        self._harmless = Harmless(consequence="training goes on, and the job learns no more of this run")
+        self._harmless = Harmless(consequence="training continues, and the job learns nothing more from this run")
         self._going_on = True
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:

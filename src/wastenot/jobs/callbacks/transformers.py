@@ -1,4 +1,4 @@
-"""A job that comes back, in a Hugging Face ``Trainer``.
+"""A recurring job, in a Hugging Face ``Trainer``.
 
 Trainer(..., callbacks=[ReportEpochs(run, "eval_accuracy")])    # within: with wn.job(...) as run
 """
@@ -18,7 +18,7 @@ from wastenot.jobs.run.training_run import TrainingRun
 class ReportEpochs(TrainerCallback):  # type: ignore[misc,unused-ignore]
     """Reports each evaluation of a training run to the job that it belongs to, and ends training once the job says so.
 
-    What fails of that is told, and training goes on.
+    What fails of that is told, and training continues.
 
     Args:
         run: as ``with wn.job(...) as run`` gave it; its batch size and learning rate belong into ``TrainingArguments``.
@@ -28,7 +28,7 @@ class ReportEpochs(TrainerCallback):  # type: ignore[misc,unused-ignore]
 
     def __init__(self, run: TrainingRun | FollowingRun, metric: str | None = None) -> None:
         self._run, self._metric = run, metric
-        self._harmless = Harmless(consequence="training goes on, and the job learns no more of this run")
+        self._harmless = Harmless(consequence="training continues, and the job learns nothing more from this run")
         self._training, self._going_on = False, True
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -39,7 +39,7 @@ class ReportEpochs(TrainerCallback):  # type: ignore[misc,unused-ignore]
     def _check(self, args: Any) -> None:
         if self._metric is not None and getattr(args.eval_strategy, "value", args.eval_strategy) == "no":
             raise BadInputError(
-                f"`metric` {self._metric}: the Trainer does not evaluate while it trains; set "
+                f"`metric` {self._metric}: the Trainer does not evaluate during training; set "
                 "TrainingArguments(eval_strategy='epoch')"
             )
 

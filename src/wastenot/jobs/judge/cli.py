@@ -1,4 +1,4 @@
-"""``wastenot job replay``: what policies make of training jobs that come back, simulated on traces of them."""
+"""``wastenot job replay``: what policies make of recurring training jobs, simulated on traces of them."""
 
 from __future__ import annotations
 
@@ -23,29 +23,31 @@ _SHOWN = 12  # jobs or targets in an error
 
 def replay(
     train: Annotated[
-        Path | None, argument("Epochs that runs needed, by batch size, as Zeus publishes them.", "[TRAIN.csv]")
+        Path | None, argument("Epochs that runs needed, by batch size, in the format that Zeus publishes.", "[TRAIN.csv]")
     ] = None,
     power: Annotated[
         Path | None, argument("Time of an epoch and power, by batch size and power limit.", "[POWER.csv]")
     ] = None,
-    job: Annotated[str | None, option("Which job of the files, as squad/bert; by default their only one.", "NAME")] = None,
-    target: Annotated[float | None, option("Metric to reach; by default the only one on record.", "X")] = None,
-    default: Annotated[int | None, option("Batch size that is run today, to compare with.", "N")] = None,
-    max_epochs: Annotated[int | None, option("Longest training; by default that of the longest run on record.", "N")] = None,
-    made_up: Annotated[int | None, option("In place of files: N made-up jobs of each of twelve kinds.", "N")] = None,
+    job: Annotated[str | None, option("Which job in the files, such as squad/bert; default: the only one.", "NAME")] = None,
+    target: Annotated[float | None, option("Target value of the metric; default: the only one on record.", "X")] = None,
+    default: Annotated[int | None, option("Batch size used today, to compare with.", "N")] = None,
+    max_epochs: Annotated[
+        int | None, option("Maximum epochs of a run; default: those of the longest run on record.", "N")
+    ] = None,
+    made_up: Annotated[int | None, option("Instead of files: N synthetic jobs of each of twelve kinds.", "N")] = None,
     eta: Annotated[float, option("Weight of energy against time, 0 (time) to 1 (energy).", "X")] = 0.5,
     recurrences: Annotated[
-        int | None, option("How often a job comes; by default twice for every pair to choose.", "N")
+        int | None, option("How often a job recurs; default: twice for every pair to choose from.", "N")
     ] = None,
-    seeds: Annotated[int, option("Simulate each job N times, with seeds from 0 on.", "N")] = 20,
-    overlap: Annotated[float | None, option("Let runs overlap: X in flight on average. By default none does.", "X")] = None,
-    processes: Annotated[int | None, option("Processes that share the work; by default one for each core.", "N")] = None,
+    seeds: Annotated[int, option("Simulate each job N times, with seeds 0 to N - 1.", "N")] = 20,
+    overlap: Annotated[float | None, option("Let runs overlap: X in flight on average; default: none overlap.", "X")] = None,
+    processes: Annotated[int | None, option("Processes that share the work; default: one per core.", "N")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Simulate jobs that come back, on traces.
+    """Simulate recurring training jobs on traces.
 
-    Shows what each policy loses against always running the best batch size and setting: the default, a grid search that
-    prunes, wastenot, and an oracle. Nothing is run or measured.
+    Shows what each policy loses compared with always running the best batch size and setting: the default, a pruning
+    grid search, wastenot, and an oracle. Nothing is run or measured.
     """
     from wastenot.jobs.judge.compare import POLICIES, compare
     from wastenot.terminal.output import console, print_json
@@ -62,7 +64,7 @@ def replay(
     if not 0.0 <= eta <= 1.0:
         raise BadInputError(f"--eta {eta:g}: must be between 0 (time) and 1 (energy)")
     if overlap is not None and not 0.0 < overlap <= 100.0:
-        raise BadInputError(f"--overlap {overlap:g}: must be above 0, and 100 at most")
+        raise BadInputError(f"--overlap {overlap:g}: must be above 0 and at most 100")
     traces = _traces(train, power, job, target, default, max_epochs, made_up)
     traces = tuple(trace.with_terms(eta=eta) for trace in traces)
     workers = min(processes or os.cpu_count() or 1, len(traces) * len(POLICIES) * seeds)
@@ -96,12 +98,12 @@ def _traces(
     if made_up is not None:
         given = (train, job, target, default, max_epochs)
         if any(each is not None for each in given):
-            raise BadInputError("--made-up: takes the place of files and of what is said about their job; leave those out")
+            raise BadInputError("--made-up: replaces the files and the options about their job; leave those out")
         from wastenot.jobs.judge.made import made_jobs
 
         return made_jobs(range(made_up))
     if train is None or power is None:
-        raise BadInputError("give two files, TRAIN.csv and POWER.csv, or --made-up N for made-up jobs")
+        raise BadInputError("give two files, TRAIN.csv and POWER.csv, or --made-up N for synthetic jobs")
     from wastenot.jobs.judge.trace import read_training_summaries
 
     read = read_training_summaries(train, power)
@@ -114,7 +116,7 @@ def _traces(
         raise BadInputError(f"--target {aim:g}: {key} has no runs to it, but to {_some(f'{each:g}' for each in known)}")
     sizes = sorted({size for size, _ in read.speeds[key]} & set(read.epochs[key, aim]))
     if default is None:
-        raise BadInputError(f"--default: which batch size is run today? one of {', '.join(map(str, sizes))}")
+        raise BadInputError(f"--default: which batch size is used today? one of {', '.join(map(str, sizes))}")
     if max_epochs is not None and max_epochs < 1:
         raise BadInputError(f"--max-epochs {max_epochs}: must be at least 1")
     trace = read.trace(key, aim, default, max_epochs or read.longest(key), power.stem)
@@ -126,10 +128,10 @@ def _traces(
 def _job(read: TrainingSummaries, name: str | None, train: Path) -> JobKey:
     jobs = read.jobs()
     if not jobs:
-        raise BadInputError(f"{train}: no job of it is in the other file as well")
+        raise BadInputError(f"{train}: none of its jobs is in the other file as well")
     if name is None:
         if len(jobs) > 1:
-            raise BadInputError(f"--job: which one? {_some(map(str, jobs))}")
+            raise BadInputError(f"--job: which job? {_some(map(str, jobs))}")
         return jobs[0]
     dataset, _, network = name.partition("/")
     found = [each for each in jobs if str(each) == name or (each.dataset == dataset and each.network.startswith(network))]
@@ -138,8 +140,8 @@ def _job(read: TrainingSummaries, name: str | None, train: Path) -> JobKey:
     if len(found) == 1:
         return found[0]
     if found:
-        raise BadInputError(f"--job {name}: which one? {_some(f'{each}/{each.optimizer}' for each in found)}")
-    raise BadInputError(f"--job {name}: is not in both files; these are: {_some(map(str, jobs))}")
+        raise BadInputError(f"--job {name}: which job? {_some(f'{each}/{each.optimizer}' for each in found)}")
+    raise BadInputError(f"--job {name}: is not in both files; those in both are: {_some(map(str, jobs))}")
 
 
 def _some(names: Any) -> str:
@@ -191,11 +193,11 @@ def _text(found: tuple[Comparison, ...], eta: float, seeds: int, overlap: float 
         cells = [f"{result.mean:.2f}" + (f" ± {result.error:.2f}" if seeds > 1 else "") for result in each.results]
         ours = next(result for result in each.results if result.policy == "wastenot")
         table.add_row(Text(each.trace.terms.name), str(each.recurrences), *cells, f"{ours.energy:.3f}")
-    apart = "one after the other" if overlap is None else f"{overlap:g} in flight on average"
+    apart = "one after another" if overlap is None else f"{overlap:g} in flight on average"
     above = f"Simulated: {counted(len(found), 'job')}, η = {eta:g}, {counted(seeds, 'seed')}, runs {apart}"
     below = (
-        "Regret: what all runs cost beyond as many runs of the best batch size and setting, in such runs; mean"
+        "Regret: cost of all runs beyond that of as many runs at the best batch size and setting, counted in such runs; mean"
         + (" ± standard error" if seeds > 1 else "")
-        + ". Energy: of a run of what wastenot chooses in the end, against the default batch size at the first setting."
+        + ". Energy: of a run with what wastenot finally chooses, compared with the default batch size at the first setting."
     )
     return Group(Text(above, style="bold"), table, Paragraph(Text(below, style="dim")))

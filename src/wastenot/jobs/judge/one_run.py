@@ -35,7 +35,7 @@ class SimulatedRun:
 
     Args:
         trace: of the job.
-        policy: that is told of it, and says whether it goes on.
+        policy: that is told of it, and says whether it continues.
         number: of the run, from 1.
         batch_size: that it runs with.
         drawn: draws how many epochs it needs.

@@ -3,8 +3,8 @@
     epoch     │        1        │        2        │   …
     setting    A │ B │ C │  A           │ D │ A …           held where nothing is worth a slice, D where something is
 
-What a slice at a setting tells is off by as much as its length allows. Epochs may be shorter than a slice, which then goes
-on in the next.
+What a slice at a setting tells is off by as much as its length allows. Epochs may be shorter than a slice, which then
+continues in the next.
 """
 
 from __future__ import annotations

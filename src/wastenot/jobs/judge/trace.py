@@ -182,7 +182,7 @@ class _Row:
         if math.isnan(value) and missing is not None:
             return missing
         if not 0.0 < value < math.inf:
-            raise BadInputError(f"{self.path}:{self.line}: {column} '{text}' is no number above 0")
+            raise BadInputError(f"{self.path}:{self.line}: {column} '{text}' is not a number above 0")
         return value
 
 
@@ -196,10 +196,10 @@ def _rows(path: Path, columns: tuple[str, ...]) -> Iterable[_Row]:
                 raise BadInputError(f"{path}: has no column {lacking[0]}; it needs {', '.join(wanted)}")
             for cells in reader:
                 if any(cells[column] is None for column in wanted):
-                    raise BadInputError(f"{path}:{reader.line_num}: has fewer cells than the first line")
+                    raise BadInputError(f"{path}:{reader.line_num}: has fewer cells than the header")
                 job = JobKey(cells["dataset"], cells["network"], cells["optimizer"])
                 yield _Row(path, reader.line_num, job, cells)
     except OSError as error:
         raise BadInputError(f"{path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
-        raise BadInputError(f"{path}: is no text") from error
+        raise BadInputError(f"{path}: is not text") from error

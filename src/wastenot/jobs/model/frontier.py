@@ -166,9 +166,9 @@ def job_frontier(pairs: Sequence[Pair]) -> Frontier:
         BadInputError: there is no pair, or the energy of one is not known.
     """
     if not pairs:
-        raise BadInputError("`pairs`: no run has reached the target yet, so there is nothing to choose among")
+        raise BadInputError("`pairs`: no run has reached the target yet, so there is nothing to choose from")
     if any(pair.energy_j is None for pair in pairs):
-        raise BadInputError("`pairs`: nothing measures energy there; only the fastest pair is known")
+        raise BadInputError("`pairs`: energy is not measured there; only the fastest pair is known")
     sizes = dict.fromkeys(pair.batch_size for pair in pairs)
     return either(
         *(choice([(pair.time_s, pair.energy_j or 0.0, pair) for pair in pairs if pair.batch_size == size]) for size in sizes)
@@ -194,8 +194,7 @@ def least_energy(pairs: Sequence[Pair], within_s: float | None = None) -> Pair:
     except InfeasibleError:
         fastest = min(pair.time_s for pair in pairs)
         raise InfeasibleError(
-            f"`within_s` {within_s:g}: no pair that was measured reaches the target so soon; the fastest takes "
-            f"{fastest:.4g} s"
+            f"`within_s` {within_s:g}: no measured pair reaches the target that soon; the fastest takes {fastest:.4g} s"
         ) from None
 
 
@@ -214,7 +213,7 @@ def least_time(pairs: Sequence[Pair], power_budget_w: float | None = None) -> Pa
     if not frugal:
         least_w = min(pair.power_w for pair in pairs if pair.power_w is not None)
         raise InfeasibleError(
-            f"`power_budget_w` {power_budget_w:g}: every pair that was measured draws more; the least is {least_w:.4g} W"
+            f"`power_budget_w` {power_budget_w:g}: every measured pair draws more; the lowest power is {least_w:.4g} W"
         )
     return _pair_at((frontier if len(frugal) == len(pairs) else job_frontier(frugal)).least_time())
 

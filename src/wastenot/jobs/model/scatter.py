@@ -15,7 +15,7 @@ _TAIL_SHARE, _TAIL_WIDTH = 0.1, 3.0  # of runs that scatter more than the model 
 
 
 def chance_below(z: float) -> float:
-    """Chance of a value below so many standard deviations above the mean; exact also where it is tiny."""
+    """Chance of a value below a number of standard deviations above the mean; exact also where it is tiny."""
     return 0.5 * math.erfc(-z / math.sqrt(2.0))
 
 
@@ -28,7 +28,7 @@ def chances_below(z: FloatArray) -> FloatArray:
 
 
 def ordinary(z: float) -> float:
-    """Chance that a run which goes on for so many standard deviations scatters as the model says, and reaches its target."""
+    """Chance that a run which continues for some standard deviations scatters as modelled, and reaches its target."""
     as_said, more = (1.0 - _TAIL_SHARE) * chance_below(-z), _TAIL_SHARE * chance_below(-z / _TAIL_WIDTH)
     return as_said / (as_said + more)
 

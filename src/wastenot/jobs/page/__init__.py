@@ -1,1 +1,1 @@
-"""What is shown of jobs that come back, on terminals and on a page."""
+"""What is shown of recurring jobs, on terminals and on a page."""

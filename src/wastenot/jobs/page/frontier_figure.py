@@ -22,13 +22,13 @@ def frontier_figure(overview: JobOverview) -> Figure:
     """Pairs, those that no other beats, the default and the next one."""
     known = [pair for pair in overview.pairs if pair.energy_j is not None]
     if not known:
-        lacks = "nothing measures energy on this device" if overview.pairs else "no run has reached the target yet"
+        lacks = "energy is not measured on this device" if overview.pairs else "no run has reached the target yet"
         if overview.reached and not overview.pairs:
             lacks = "the time of an epoch is not known yet"
         return Figure("job-frontier", _TITLE, about(overview), f"There is no frontier: {lacks}.", None)
     note = (
-        f"{counted(len(known), 'pair')} of {counted(len(_sizes(known)), 'batch size')} and the settings that were measured. "
-        "A line joins the settings of a batch size, whose number stands at its fastest. On the dark line no pair is beaten "
+        f"{counted(len(known), 'pair')} of {counted(len(_sizes(known)), 'batch size')} and the measured settings. A "
+        "line joins the settings of a batch size, labelled at the fastest. On the dark line no pair is beaten "
         "by another in both time and energy."
     )
     if any(pair.forecast for pair in known):

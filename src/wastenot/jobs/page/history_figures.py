@@ -21,7 +21,7 @@ def history_figure(overview: JobOverview) -> Figure:
         return Figure("job-history", title, about(overview), "The job has not run on this device yet.", None)
     note = "In the order in which runs began; the default is the faint line."
     if overview.changed_at:
-        note += " Upright lines: epochs are no longer what they were from there on."
+        note += " Vertical lines: from here on, the number of epochs needed has changed."
     return Figure("job-history", title, about(overview), note, specification_of(_history(overview)))
 
 
@@ -68,11 +68,11 @@ def regret_figure(overview: JobOverview) -> Figure:
         note = "Not known before a run has reached the target and its speed was measured."
         return Figure("job-regret", title, about(overview), note, None)
     note = (
-        f"What runs have cost beyond as many {runs_of(cheapest)} as reached the target, by what is known now: learning, "
-        "failures and luck. It levels off once the choice is right."
+        f"What runs have cost beyond as many {runs_of(cheapest)} as have reached the target, as far as is known now: "
+        "learning, failures and luck. It levels off once the choice is right."
     )
     if overview.default is not None and not overview.default.forecast and not overview.changed_at:
-        note += " The other line is what always running the default is expected to have cost, in the same unit."
+        note += " The other line: what always running the default would be expected to have cost, in the same unit."
     return Figure("job-regret", title, about(overview), note, specification_of(_regret(overview)))
 
 

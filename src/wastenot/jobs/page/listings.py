@@ -57,8 +57,8 @@ def sizes_table(overview: JobOverview) -> Table:
         Listed("Note", notes, numeric=False),
     )
     note = (
-        "Chance is that of reaching the target. Cost is expected of a run that gets there, for batch sizes without runs "
-        "from their neighbours."
+        "Chance: of reaching the target. Cost: expected for a run that reaches it; for batch sizes without runs, "
+        "forecast from their neighbours."
         if outlooks
         else None
     )
@@ -91,7 +91,7 @@ def frontier_table(overview: JobOverview) -> Table | None:
         ),
         Listed("Note", notes, numeric=False),
     )
-    note = "No pair that was measured beats those on the frontier in both time and energy."
+    note = "No measured pair beats those on the frontier in both time and energy."
     ordered = sorted(pairs, key=lambda pair: pair.time_s)
     return listing("Frontier: time and energy to the target", ordered, columns, note) if pairs else None
 

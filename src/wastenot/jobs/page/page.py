@@ -1,4 +1,4 @@
-"""The page of a job that comes back, as HTML and as figure files."""
+"""The page of a recurring job, as HTML and as figure files."""
 
 from __future__ import annotations
 

@@ -20,13 +20,13 @@ def sizes_figure(overview: JobOverview) -> Figure:
     runs = [each for each in overview.history if each.cost]
     if not runs and not overview.outlook:
         return Figure("job-sizes", _TITLE, about(overview), "Nothing is known yet: the job has not run.", None)
-    note = "A dot is a run; one that did not get to the target cost what it had used until then."
+    note = "A dot is a run; one that did not reach the target cost what it had used until then."
     if overview.changed_at:
-        note += f" Faint: before run {overview.changed_at[-1]:,}, with which epochs are no longer what they were."
+        note += f" Faint: before run {overview.changed_at[-1]:,}, when the number of epochs needed changed."
     if overview.outlook:
         note += (
-            " Lines: 95 % interval of the expected cost of a run that gets there; of batch sizes without a run, what is "
-            "forecast from their neighbours."
+            " Lines: 95 % interval of the expected cost of a run that reaches the target; for batch sizes without "
+            "a run, forecast from their neighbours."
         )
     return Figure("job-sizes", _TITLE, about(overview), note, specification_of(_chart(overview)))
 

@@ -29,9 +29,9 @@ def _verdict(overview: JobOverview) -> str:
     default = overview.default
     if default is None or default.forecast or overview.against_default is None:
         return f"{counted(len(overview.history), 'run')} so far on {overview.device}"
-    rough = "a rough number, " if default.epochs.reached < FEW else ""
+    rough = "roughly, " if default.epochs.reached < FEW else ""
     at = "" if default.setting.is_auto else f", at {setting_text(default.setting)}"
-    return f"{rough}by the epochs of {counted(default.epochs.reached, 'run')} of the default batch size{at}"
+    return f"{rough}from the epochs of {counted(default.epochs.reached, 'run')} at the default batch size{at}"
 
 
 def _next(overview: JobOverview) -> Panel:
@@ -58,9 +58,9 @@ def _so_far(overview: JobOverview) -> Panel:
     if regret is not None:
         lines.append(Line("Regret", regret))
     if against is not None:
-        lines.append(Line("Time, against the default", percent(against.time_ratio - 1.0, 1, sign=True)))
+        lines.append(Line("Time, compared with the default", percent(against.time_ratio - 1.0, 1, sign=True)))
         if against.energy_ratio is not None:
-            lines.append(Line("Energy, against the default", percent(against.energy_ratio - 1.0, 1, sign=True)))
+            lines.append(Line("Energy, compared with the default", percent(against.energy_ratio - 1.0, 1, sign=True)))
     if overview.elsewhere:
         others = ", ".join(each for each in overview.devices if each != overview.device)
         lines.append(Line("Elsewhere", f"{counted(overview.elsewhere, 'run')} on {others}"))
@@ -76,11 +76,11 @@ def _asked(overview: JobOverview) -> Panel:
         Line("Target", target_text(terms)),
         Line("Batch sizes", f"{sizes}; {terms.default:,} by default"),
         Line(
-            "Settings", f"{settings[0]} to {settings[-1]}, {len(settings)} of them" if len(settings) > 1 else "none are set"
+            "Settings", f"{settings[0]} to {settings[-1]}, {len(settings)} settings" if len(settings) > 1 else "none are set"
         ),
     ]
     if overview.no_memory is not None:
         lines.append(Line("Does not fit into memory", f"{overview.no_memory:,} and more"))
     text = asked_text(terms)
-    title = "Least cost" if "η ·" in text else f"{text[:1].upper()}{text[1:]}"
-    return Panel("What is asked for", title, f"{text}." if "η ·" in text else "", lines=tuple(lines))
+    title = "Lowest cost" if "η ·" in text else f"{text[:1].upper()}{text[1:]}"
+    return Panel("Objective", title, f"{text}." if "η ·" in text else "", lines=tuple(lines))

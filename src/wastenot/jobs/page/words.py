@@ -57,13 +57,13 @@ def time_text(time_s: float) -> str:
 def asked_text(terms: JobTerms) -> str:
     """What is minimised."""
     if terms.within_s is not None:
-        return f"least energy within {time_text(terms.within_s)}"
+        return f"lowest energy within {time_text(terms.within_s)}"
     if terms.power_budget_w is not None:
-        return f"least time at a mean power of at most {terms.power_budget_w:,.0f}{SPACE}W"
+        return f"shortest time at a mean power of at most {terms.power_budget_w:,.0f}{SPACE}W"
     if terms.eta == 0.0:
-        return "least time (η = 0)"
+        return "shortest time (η = 0)"
     if terms.eta == 1.0:
-        return "least energy (η = 1)"
+        return "lowest energy (η = 1)"
     priced = "" if terms.max_power_w is None else f" and P{SPACE}={SPACE}{terms.max_power_w:,.0f}{SPACE}W"
     return f"η · energy + (1 − η) · P · time, with η{SPACE}={SPACE}{terms.eta:g}{priced}"
 
@@ -71,7 +71,7 @@ def asked_text(terms: JobTerms) -> str:
 def target_text(terms: JobTerms) -> str:
     """What a run is to reach."""
     if terms.target is None:
-        return "as the program decides"
+        return "decided by the program"
     most = "" if terms.max_epochs is None else f", within {terms.max_epochs:,} epochs"
     return f"a metric of at {'least' if terms.higher_is_better else 'most'} {terms.target:g}{most}"
 
@@ -88,7 +88,7 @@ _OUTCOME_WORDS = {
     "stopped": "stopped early",
     "missed": "missed the target",
     "no memory": "did not fit into memory",
-    "running": "under way",
+    "running": "running",
 }
 
 
@@ -110,7 +110,7 @@ def effect_text(overview: JobOverview) -> str:
     if against is None:
         reached = overview.reached
         if not reached:
-            return f"No run has reached the target yet, of {counted(len(overview.history), 'run')}"
+            return f"No run has reached the target yet: {counted(len(overview.history), 'run')}"
         return f"{counted(reached, 'run')} reached the target; what the default would have cost is not known"
     return _too_few(overview, against.reached) or _against_default(overview, against.ratio - 1.0, against.reached)
 
@@ -128,7 +128,7 @@ def _too_few(overview: JobOverview, reached: int) -> str | None:
     if reached == 1:
         return f"1 run reached the target: too few to compare with {usual}"
     if default is not None and not default.forecast and default.epochs.reached == 1:
-        return f"{counted(reached, 'run')} reached the target; {usual}, ran once: too few to compare"
+        return f"{counted(reached, 'run')} reached the target; {usual}, ran only once: too few to compare"
     return None
 
 
@@ -140,7 +140,7 @@ def _resting_on(overview: JobOverview) -> str:
     if default.forecast:
         return " (whose epochs are a forecast)"
     few = default.epochs.reached < FEW
-    return f" (as {counted(default.epochs.reached, 'run')} of it went)" if few else ""
+    return f" (judged by {counted(default.epochs.reached, 'run')} of it)" if few else ""
 
 
 def next_effect_text(overview: JobOverview) -> str | None:
@@ -155,7 +155,7 @@ def next_effect_text(overview: JobOverview) -> str | None:
     if pair.energy_j is not None and default.energy_j is not None:
         parts.append(f"energy {percent(pair.energy_j / default.energy_j - 1.0, 1, sign=True)}")
     careful = pair.forecast or min(pair.epochs.reached, default.epochs.reached) < FEW
-    known = "forecast" if pair.forecast or default.forecast else "by few runs yet" if careful else "by the runs so far"
+    known = "forecast" if pair.forecast or default.forecast else "from few runs" if careful else "from the runs so far"
     return f"{', '.join(parts)} ({known})"
 
 
@@ -164,4 +164,4 @@ def regret_text(overview: JobOverview) -> str | None:
     if overview.regret is None or overview.cheapest is None:
         return None
     shown = f"{overview.regret:.2f}".replace("-", "−")
-    return f"{shown} {runs_of(overview.cheapest)}, the cheapest pair by what is known now"
+    return f"{shown} {runs_of(overview.cheapest)}, the cheapest pair as far as is known"

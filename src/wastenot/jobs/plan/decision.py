@@ -1,4 +1,4 @@
-"""What is decided for a job: with which batch size it runs next, whether a run goes on, and why."""
+"""What is decided for a job: with which batch size it runs next, whether a run continues, and why."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a run goes on.
+    """Whether a run continues.
 
     Attributes:
         go_on: whether it does.
@@ -77,7 +77,7 @@ class Policy(Protocol):
         del run
 
     def goes_on(self, run: JobRun) -> Verdict:
-        """Whether a run in flight goes on after an epoch that did not reach the target."""
+        """Whether a run in flight continues after an epoch that did not reach the target."""
         del run
         return Verdict(go_on=True)
 

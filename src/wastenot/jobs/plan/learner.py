@@ -28,7 +28,7 @@ _AT_LEAST = 1.5  # times its expected epochs, which a run has where one has reac
 _PAYS_WITHIN = 4.0
 """Runs, for each in flight, within which one that explores beside another must pay: by then, the other will have told."""
 
-_RELIABLE = "the cheapest that has reached the target, after runs which did not"
+_RELIABLE = "the cheapest that has reached the target, after runs that did not"
 
 
 class Learner:
@@ -68,9 +68,9 @@ class Learner:
         """The batch size for a run that begins now."""
         default = self.terms.default
         if not self._epochs.reached.any() and self._runs[self._place[default]] == 0.0 and self._fits[self._place[default]]:
-            return Decision(default, "the default, which was never run")
+            return Decision(default, "the default, which has not been run yet")
         if not self._costs.known:
-            return Decision(default, "nothing is known of any other")
+            return Decision(default, "nothing is known about any other")
         prospect = self._prospect()
         found = worth(prospect, self._recurrences())
         open_to = self._fits
@@ -102,7 +102,7 @@ class Learner:
         self._pending[run.number] = self._place[run.batch_size]
 
     def goes_on(self, run: JobRun) -> Verdict:
-        """Whether a run in flight goes on after an epoch that did not reach the target."""
+        """Whether a run in flight continues after an epoch that did not reach the target."""
         bound = self._stop_after.get(run.number)
         if bound is None:
             if run.epochs < self._at_least(self._place[run.batch_size]):

@@ -221,8 +221,8 @@ class Limits:
         # Of those that are worth it now the one that tells most; otherwise the one that will be first.
         place = int(np.where(ready, gains, -np.inf).argmax()) if ready.any() else int(from_s.argmin())
         if place in known and known[best].variance > known[place].variance:
-            return Trial(settings[best], float(from_s[place]), "to know the best better")
-        return Trial(settings[place], float(from_s[place]), f"may cost {gains[place]:.1%} less than the best known")
+            return Trial(settings[best], float(from_s[place]), "to measure the best setting more precisely")
+        return Trial(settings[place], float(from_s[place]), f"may cost {gains[place]:.1%} less than the best known setting")
 
     def measured_at(self, batch_size: int) -> tuple[Setting, ...]:
         """Settings that were measured at a batch size."""

@@ -140,7 +140,7 @@ class JobOverview:
 
 
 def job_overview(study: str | os.PathLike[str] | Study, name: str, *, device: str | None = None) -> JobOverview:
-    """What a study knows of a training job that comes back.
+    """What a study knows of a recurring training job.
 
         >>> overview = job_overview("jobs.db", "bert-nightly")  # doctest: +SKIP
         >>> overview.frontier().least_energy(within_s=7200.0).choices  # doctest: +SKIP
@@ -189,11 +189,12 @@ def overview_of(stored: StoredJob, *, origin: Origin | None = None) -> JobOvervi
     cheapest = min(known, key=lambda pair: pair.cost(terms), default=None)
     if changed_at:
         notes.append(
-            f"epochs are no longer what they were since run {changed_at[-1]:,}: runs before it tell little of what is next"
+            f"the number of epochs needed has changed since run {changed_at[-1]:,}: runs before it say little about the "
+            f"next ones"
         )
     costs = [_cost(terms, run) for run, _ in here]
     if any(each is None for each in costs):
-        notes.append("the energy of some runs is not known, and neither is what they cost")
+        notes.append("the energy of some runs is unknown, and so is their cost")
     best = [min((pair.cost(terms) for pair in each), default=None) for each in by_stretch]
     since = [bisect_right(changed_at, run.number) for run, _ in here]
     regret = _regrets([run for run, _ in here], costs, [best[each] for each in since])

@@ -32,8 +32,8 @@ def fitting_terms(terms: JobTerms, runs: Iterable[JobRun], device: str) -> JobTe
     fitting = tuple(size for size in terms.batch_sizes if size < min(too_large))
     if not fitting:
         raise BadInputError(
-            f"`batch_sizes`: none fits into the memory of {device}: {min(too_large)} did not; add smaller ones, or, where "
-            "something else had filled it, let them be tried again: wastenot job show NAME --study STUDY --retry-memory"
+            f"`batch_sizes`: none fits into the memory of {device}: {min(too_large)} did not; add smaller ones, or, if "
+            "something else had filled the memory, let them be retried: wastenot job show NAME --study STUDY --retry-memory"
         )
     return replace(terms, batch_sizes=fitting, default=min(terms.default, fitting[-1]))
 

@@ -69,9 +69,9 @@ def knobs_of(place: Place, wanted: Settings) -> Knobs:
         return Knobs()
     what = {"limits": "power limits", "clocks": "clocks"}.get(str(wanted), "settings") if not named else "settings"
     if os.environ.get(VARIABLE):
-        return Knobs(note=f"{what} are left alone: whoever started this program sets the GPUs' clocks already")
+        return Knobs(note=f"{what} are left unchanged: the program that started this one already sets the GPUs' clocks")
     if place.machines > 1:
-        return Knobs(note=f"{what} are left alone, as the run is spread over {place.machines} machines")
+        return Knobs(note=f"{what} are left unchanged, since the run spans {place.machines} machines")
     try:
         gpus = tuple(
             gpu if gpu.identity.origin == "simulated" else open_device(gpu.identity.name, allow_clock_control=True)
@@ -79,10 +79,10 @@ def knobs_of(place: Place, wanted: Settings) -> Knobs:
         )
         refusal = next((why for gpu in gpus if (why := gpu.clocks.refusal()) is not None), None)
         if refusal is not None:
-            return Knobs(note=f"{what} are left alone: {refusal}")
+            return Knobs(note=f"{what} are left unchanged: {refusal}")
         settings = tuple(wanted) if named else job_settings(gpus, wanted)  # type: ignore[arg-type]
     except ClocksRefusedError as error:
-        return Knobs(note=f"{what} are left alone: {error}")
+        return Knobs(note=f"{what} are left unchanged: {error}")
     return Knobs(gpus, settings)  # type: ignore[arg-type]
 
 

@@ -7,7 +7,7 @@
 A slice begins and ends with iterations. The first ones after a change settle and do not count; a change is requested once
 the energy of the slice before is known. Which setting comes next, and when it is worth it, is up to
 :class:`wastenot.jobs.plan.limits.Limits`. While the best is held its iterations are watched: where they become slower than
-they were when it was measured, what is known of the batch size is measured anew. Programs that tell no iterations are
+they were when it was measured, what is known of the batch size is measured again. Programs that tell no iterations are
 measured by whole epochs.
 """
 
@@ -247,7 +247,7 @@ class JobDriver(ClockDriver):
         return 1 if self._by_epochs_alone else LEAST_ITERATIONS
 
     def _restart(self, now_s: float) -> None:
-        """Iterations are missing: what runs begins anew."""
+        """Iterations are missing: what runs starts over."""
         if self._state == "slice":
             self._begin_slice(now_s)
         elif self._state == "holding":
@@ -354,7 +354,7 @@ class JobDriver(ClockDriver):
             return
         # Each time it takes longer until the next: jobs whose iterations come and go are not measured without end.
         self._anew_from_s, self._anew_gap_s = now_s + self._anew_gap_s, 2.0 * self._anew_gap_s
-        self._tell("drift", f"iterations are {math.expm1(alarm.excess) + _SLOWER:.1%} slower than measured: measured anew")
+        self._tell("drift", f"iterations are {math.expm1(alarm.excess) + _SLOWER:.1%} slower than measured: measuring again")
         self.limits.forget(self.batch_size)
         self._go_on(now_s)
 

@@ -43,7 +43,7 @@ class FollowingRun:
         """Report an epoch; the first rank's metric decides.
 
         Returns:
-            Whether to go on, as the first rank was told.
+            Whether to continue, as the first rank was told.
         """
         goes_on = self._first_goes_on()
         if self._meter is not None:
@@ -53,7 +53,7 @@ class FollowingRun:
         return goes_on
 
     def _first_goes_on(self) -> bool:
-        """Wait until the first rank has reported as many epochs as this one; whether it goes on."""
+        """Wait until the first rank has reported as many epochs as this one; whether it continues."""
         self._reported += 1
         for _ in polls():
             self._run = self._store.run(self._terms.name, self.number)
@@ -70,7 +70,7 @@ class FollowingRun:
             try:
                 self._store.used_elsewhere(self._terms.name, self.number, socket.gethostname()[:255], energy_j)
             except StudyError as error:
-                say(self._terms.name, f"{error}; training goes on")
+                say(self._terms.name, f"{error}; training continues")
 
     def leave(self, error: BaseException | None) -> None:
         """The program leaves the context."""

@@ -41,7 +41,7 @@ _SCALINGS = ("square root", "linear", "none")
 
 
 class job:  # noqa: N801 - reads as a verb, as apply does
-    """Run a training job that comes back, with a batch size learned from its runs so far.
+    """Run a recurring training job, with a batch size learned from its runs so far.
 
         >>> import wastenot as wn
         >>> with wn.job("bert-nightly", study="jobs.db", batch_sizes=[32, 64, 128], default=64) as run:  # doctest: +SKIP
@@ -134,7 +134,7 @@ class job:  # noqa: N801 - reads as a verb, as apply does
         knobs = knobs_of(place, self._settings)
         terms = terms_at(self._terms, place, self._eta, knobs.settings)
         if self._eta and not place.tells_energy:
-            say(terms.name, f"eta={self._eta:g} is 0 here, least time: {no_energy(place)}")
+            say(terms.name, f"eta={self._eta:g} is 0 here (shortest time): {no_energy(place)}")
         # Others wait while a run begins, so most of what is known is learned before.
         before = _known(store, terms.name, device)
         made = [] if before is None else [learned(fitting_terms(terms, before.runs, device), before, device)]
@@ -182,7 +182,7 @@ def _controlled(knobs: Knobs, terms: JobTerms, flight: RunInFlight) -> JobContro
     try:
         return JobControl(knobs, terms, run.device, run.batch_size, known, flight.stored)
     except DeviceError as error:
-        say(terms.name, f"settings are left alone: {error}")
+        say(terms.name, f"settings are left unchanged: {error}")
         return None
 
 
@@ -190,7 +190,7 @@ def _number(target: object) -> float | None:
     try:
         return None if target is None else float(target)  # type: ignore[arg-type]
     except (TypeError, ValueError) as error:
-        raise BadInputError(f"`target` {target!r}: must be a number, which the metric is to reach") from error
+        raise BadInputError(f"`target` {target!r}: must be the value that the metric is to reach") from error
 
 
 def _plain(size: Any) -> Any:

@@ -53,7 +53,7 @@ class JobMeter:
         self._used_then.append(used)
 
     def resume(self) -> None:
-        """The program goes on with its next epoch now; what came after the last one was not its own."""
+        """The program starts its next epoch now; what came after the last one was not its own."""
         self._own_s = self.used()[0] - (self._epochs[-1] if self._epochs else 0.0)
 
     def end(self) -> None:

@@ -94,7 +94,7 @@ def device_names(device: str | Sequence[str] | None) -> tuple[str, ...]:
 
         names = parse_devices(device) if isinstance(device, str) else tuple(device)
         if CPU in names and len(names) > 1:
-            raise BadInputError(f"`device` {','.join(names)}: is the CPU and GPUs; name the GPUs alone")
+            raise BadInputError(f"`device` {','.join(names)}: names the CPU and GPUs; name only the GPUs")
         return () if names == (CPU,) else names
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():
@@ -129,14 +129,14 @@ def terms_at(terms: JobTerms, place: Place, eta: float | None, settings: Sequenc
         }
         for what, value in wanted.items():
             if value:
-                raise BadInputError(f"`{what}` {value:g}: {no_energy(place)}; for least time, write `eta`=0")
+                raise BadInputError(f"`{what}` {value:g}: {no_energy(place)}; for the shortest time, set `eta`=0")
         return replace(terms, eta=0.0, settings=(AUTO,), max_power_w=None)
     eta = 0.5 if eta is None else eta
     power_w = place.max_power_w
     if power_w is None and 0.0 < eta < 1.0 and terms.within_s is None and terms.power_budget_w is None:
         raise BadInputError(
-            f"`eta` {eta:g}: {place.label} reports no power limit, at which time would be priced; write `eta`=1 for energy "
-            "alone, or 0 for time alone"
+            f"`eta` {eta:g}: {place.label} reports no power limit, which sets the price of time; set `eta`=1 for "
+            "energy alone, or 0 for time alone"
         )
     return replace(terms, eta=eta, settings=tuple(settings) or (AUTO,), max_power_w=power_w)
 
@@ -146,7 +146,7 @@ def no_energy(place: Place) -> str:
     hint = ""
     if not place.gpus and place.label.startswith(f"{CPU}:"):
         hint = "; for a GPU's, import torch before, or name it: device='nvidia:0'"
-    return f"nothing measures energy on {place.label}{hint}"
+    return f"energy is not measured on {place.label}{hint}"
 
 
 def _power_limit_w(gpu: Device) -> float | None:

@@ -45,7 +45,7 @@ class Slice:
         self._begin = [edges.add(now_s) for edges in self._edges]
 
     def count(self, took_s: float, now_s: float, latest_s: Sequence[float]) -> bool:
-        """Count an iteration that has ended; returns whether it counts, or the slice begins anew after a pause.
+        """Count an iteration that has ended; returns whether it counts, or the slice starts over after a pause.
 
         Args:
             took_s: its time.

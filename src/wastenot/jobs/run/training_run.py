@@ -1,4 +1,4 @@
-"""A run of a job, as the program sees it that trains: what it trains with, and whether it goes on."""
+"""A run of a job, as the program sees it that trains: what it trains with, and whether it continues."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class TrainingRun:
             metric: after it, which the target is of; may be left out where the job has none.
 
         Returns:
-            Whether to go on: not once the target is reached, or the run is given up.
+            Whether to continue: not once the target is reached, or the run is given up.
 
         Raises:
             BadInputError: the job has a target, and no metric is given.
@@ -101,18 +101,18 @@ class TrainingRun:
         if self._outcome in ("running", "stopped"):
             self._count(metric)
         else:
-            self._say_once("an epoch came after the end of the run, and does not count")
+            self._say_once("an epoch was reported after the end of the run and does not count")
         self._meter.resume()
         return self._outcome == "running"
 
     def _count(self, metric: float | None) -> None:
         terms = self._terms
         if metric is None and terms.target is not None:
-            raise BadInputError(f"`metric`: job '{terms.name}' has a target; give what it is of: run.epoch(metric)")
+            raise BadInputError(f"`metric`: job '{terms.name}' has a target; report the metric: run.epoch(metric)")
         try:
             value = None if metric is None else float(metric)
         except (TypeError, ValueError) as error:
-            raise BadInputError(f"`metric` {metric!r}: is no number") from error
+            raise BadInputError(f"`metric` {metric!r}: is not a number") from error
         self._meter.epoch()
         control = self._control
         if control is not None:
@@ -124,8 +124,8 @@ class TrainingRun:
             if run.epochs == 1 and not self._flight.stored.runs:
                 other = not terms.higher_is_better
                 self._say(
-                    f"the first epoch reached the target already ({value:g}, target {terms.target:g}); if that is wrong, "
-                    f"start another job with higher_is_better={other}"
+                    f"the first epoch already reached the target ({value:g}, target {terms.target:g}); if that is "
+                    f"wrong, start a new job with higher_is_better={other}"
                 )
             self._end("reached", "")
         elif self._outcome == "running":
@@ -144,7 +144,7 @@ class TrainingRun:
             verdict = self._verdict(run)
             if not verdict.go_on:
                 self.why = verdict.why
-                self._say(f"run {self.number} is given up after {run.epochs} epochs: {verdict.why}")
+                self._say(f"run {self.number} is stopped after {run.epochs} epochs: {verdict.why}")
                 self._settle("stopped")
 
     def _verdict(self, run: JobRun) -> Verdict:
@@ -152,7 +152,7 @@ class TrainingRun:
             self._learn()
             return self._learner.goes_on(run)
         except Exception as error:  # whatever it is, hours of training are not to end by it
-            self._say_once(f"whether to go on could not be decided ({type(error).__name__}: {error}); training goes on")
+            self._say_once(f"whether to continue could not be decided ({type(error).__name__}: {error}); training continues")
             return Verdict(True)
 
     def _learn(self) -> None:
@@ -199,7 +199,7 @@ class TrainingRun:
         """Give the clocks back."""
         problem = None if self._control is None else self._control.end()
         if problem is not None:
-            self._say_once(f"settings were given back early: {problem}")
+            self._say_once(f"settings were reset early: {problem}")
 
     def _keep(self) -> None:
         self._flight.end(self._outcome, speeds=self._speeds_now())
@@ -214,7 +214,7 @@ class TrainingRun:
             return ""
         went = "rose" if last > first else "fell"
         return (
-            f"; its metric {went}, from {first:g} to {last:g}: if that is better, it is another job, with "
+            f"; its metric {went}, from {first:g} to {last:g}: if that is better, start a new job with "
             f"higher_is_better={not terms.higher_is_better}"
         )
 
@@ -222,7 +222,7 @@ class TrainingRun:
         try:
             do()
         except StudyError as error:
-            self._say_once(f"{error}; training goes on")
+            self._say_once(f"{error}; training continues")
 
     def _say(self, line: str) -> None:
         say(self._terms.name, line)
@@ -254,9 +254,9 @@ class TrainingRun:
                 self._flight.count()  # the whole run stands for one epoch
             self._end("reached", "")
         elif error is None and run.epochs == 0:
-            self._end("failed", "it reported no epoch, and teaches nothing: call run.epoch(metric) after each")
+            self._end("failed", "it reported no epochs, so nothing is learned from it: call run.epoch(metric) after each")
         elif error is None:
-            self._end("missed", f"the program ended after {run.epochs} epochs, without the target")
+            self._end("missed", f"the program ended after {run.epochs} epochs without reaching the target")
         elif out_of_memory(error):
             size, device = self.batch_size, self.device
             why = f"batch size {size} does not fit into the memory of {device}; it and larger ones are not tried there again"

@@ -1,4 +1,4 @@
-"""What a study keeps of a training job that comes back: its terms, its runs, and how fast it ran.
+"""What a study keeps of a recurring training job: its terms, its runs, and how fast it ran.
 
 job "bert-nightly"          target 0.84, batch sizes 16 … 256
 ├─ run 1   batch size 128   3 epochs, reached      1.2 h   0.9 MJ

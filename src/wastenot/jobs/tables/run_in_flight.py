@@ -75,7 +75,7 @@ class RunInFlight:
         self._alive.enter_context(kept_alive(self, writing))
 
     def count(self, metric: float | None = None, setting: Setting | None = None) -> JobRun:
-        """Count an epoch; others hear of it by :meth:`save`, once it is decided whether to go on.
+        """Count an epoch; others hear of it by :meth:`save`, once it is decided whether to continue.
 
         Args:
             metric: after it.

@@ -36,17 +36,17 @@ def check_terms(terms: JobTerms) -> None:
         if value is not None and not (value > 0.0 and math.isfinite(value)):
             raise BadInputError(f"`{what}` {value}: must be above 0")
     if terms.within_s is not None and terms.power_budget_w is not None:
-        raise BadInputError("`within_s`, `power_budget_w`: give one of them: each asks for the least of the other quantity")
+        raise BadInputError("`within_s`, `power_budget_w`: give one of them: each minimises the other quantity")
 
 
 def _check_batch_sizes(batch_sizes: Sequence[int], default: int) -> None:
     if not batch_sizes:
-        raise BadInputError("`batch_sizes`: is empty; name at least the one that the job runs with today")
+        raise BadInputError("`batch_sizes`: is empty; give at least the one that the job uses today")
     wrong = [size for size in batch_sizes if not _whole(size)]
     if wrong:
         raise BadInputError(f"`batch_sizes`: {wrong[0]!r} is not a batch size: a whole number from 1")
     if list(batch_sizes) != sorted(set(batch_sizes)):
-        raise BadInputError("`batch_sizes`: must ascend, each once")
+        raise BadInputError("`batch_sizes`: must be in ascending order, without repeats")
     if default not in batch_sizes:
         listed = ", ".join(map(str, batch_sizes))
         nearest = min(batch_sizes, key=lambda size: abs(math.log(size / default)) if _whole(default) else size)
@@ -72,14 +72,14 @@ def check_same_job(terms: JobTerms, target: float | None, higher_is_better: bool
     before, now = _goal(target, higher_is_better), _goal(terms.target, terms.higher_is_better)
     if before != now:
         raise BadInputError(
-            f"{study}: `name` {quoted(terms.name)}: its runs so far end at {before}, and this one would at {now}; the "
-            f"epochs of one say nothing of the other, so that is another job: name it otherwise, or keep {before}"
+            f"{study}: `name` {quoted(terms.name)}: its runs so far end at {before}, and this one would end at {now}; "
+            f"the epochs of one say nothing about the other, so this is another job: give it another name, or keep {before}"
         )
 
 
 def _goal(target: float | None, higher_is_better: bool) -> str:
     if target is None:
-        return "what the program decides"
+        return "decided by the program"
     return f"a metric of at {'least' if higher_is_better else 'most'} {target!r}"
 
 

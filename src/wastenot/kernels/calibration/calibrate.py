@@ -215,7 +215,7 @@ def calibrate_sweep(
     held_out = {"points": held_out_points(points, power_limit_w), "kernels": held_out_kernels(points, power_limit_w)}
     for what, result in held_out.items():
         if result is None:
-            warnings.append(f"too few {what} to hold any out: the errors on unseen {what} are not known")
+            warnings.append(f"too few {what} to hold any out: the errors on unseen {what} are unknown")
         else:
             errors.append(result)
             worst = max(result.time.median, result.energy.median)
@@ -273,7 +273,7 @@ def _preset(
         "parameters": f"fitted by wastenot device calibrate to {report.points} {sweep.origin} points of {report.kernels} "
         f"kernels of workload '{sweep.workload}' on {sweep.device}",
         "errors": "; ".join(map(str, report.errors)),
-        "clocks": "those requested in that sweep; nothing is known about others",
+        "clocks": "those requested in that sweep; others are unknown",
         "power_limits_w": "as stated" if power_limit_w else "assumed, 2 % above the largest power measured",
         "idle_w": assumed if base else "assumed: the fitted power that no clock changes, in the lowest memory state",
         "thermal, switching, noise, sensors": assumed,
@@ -285,7 +285,7 @@ def _preset(
         name=name,
         model=sweep.device,
         basis=f"fitted to {report.points:,} {sweep.origin} points of {report.kernels} kernels; "
-        + ("heat, switching and sensors assumed" if base is None else f"the rest as of {base.name}"),
+        + ("heat, switching and sensors assumed" if base is None else f"the rest taken from {base.name}"),
         provenance=provenance,
         clocks=table,
         power_limits_w=limits,

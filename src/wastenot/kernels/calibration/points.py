@@ -183,7 +183,7 @@ def data_warnings(points: Points) -> tuple[str, ...]:
     if fewest < GOOD_POINTS:
         warnings.append(f"a kernel with only {fewest} points: its fit leans on the prior; {GOOD_POINTS} or more are better")
     if len(np.unique(points.memory_mhz[used])) == 1:
-        warnings.append("only one memory clock: nothing is known about others")
+        warnings.append("only one memory clock: others are unknown")
     return tuple(warnings)
 
 

@@ -54,8 +54,8 @@ def forecast(
 ) -> None:
     """Forecast the saving on a GPU whose clocks may not be set.
 
-    With an interval. Uses measurements at the default clocks (sweep --clocks auto), and at those the GPU went through by
-    itself (sweep --clocks natural), if the study has them.
+    With an interval. Uses measurements at the default clocks (sweep --clocks auto) and, if the study has them, at clocks
+    the GPU passed through by itself (sweep --clocks natural).
     """
     from wastenot.core.files import write_text
     from wastenot.devices.simulated.preset import find_preset
@@ -97,7 +97,7 @@ def _forecast_text(predicted: Forecast) -> RenderableType:
         f"{quantity(predicted.auto_energy_j, 'J')} per iteration)",
         "",
         *_within_range(predicted.natural),
-        *(() if predicted.natural is None else ("any clock, those below the range seen as well:",)),
+        *(() if predicted.natural is None else ("any clock, including those below the range seen:",)),
         f"energy  {_interval(predicted.energy_change)}",
         f"time    {_interval(predicted.time_change)}   (allowed: {change(predicted.max_slowdown)})",
         f"saves energy in {percent(predicted.saves_share, 0)} of {predicted.draws} possible GPUs "
@@ -119,11 +119,11 @@ def _within_range(natural: NaturalForecast | None) -> list[str]:
     if natural is None:
         return []
     return [
-        f"caps on core clocks within the range seen ({natural.low_mhz:.0f} to {natural.high_mhz:.0f} MHz, no kernel below "
-        "the clocks that it was seen at), energy by slowdown allowed:",
+        f"caps on core clocks within the range seen ({natural.low_mhz:.0f} to {natural.high_mhz:.0f} MHz, no kernel "
+        "below the clocks it was seen at), energy by slowdown limit:",
         *(f"{percent(row.max_slowdown, 1):>6}  {_interval(row.energy_change)}" for row in natural.within_range),
-        f"unknown there: errors of the curves, and {percent(natural.locked_power_sd, 1)} (assumed) of power, since a locked "
-        "clock may draw otherwise than the same clock under the regulator",
+        f"uncertainties there: errors of the curves, and {percent(natural.locked_power_sd, 1)} (assumed) of power, since a "
+        "locked clock may draw a different power than the same clock under the regulator",
         "",
     ]
 

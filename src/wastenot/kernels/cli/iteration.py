@@ -24,7 +24,7 @@ def iteration(
             "--power-limit",
             metavar="W",
             parser=quantities.watts,
-            help="Mean power that the card allows; by default what it holds kernels to that reach the limit by themselves.",
+            help="Mean power that the card allows; default: what kernels that reach the limit by themselves are held to.",
         ),
     ] = None,
     temperature: Annotated[
@@ -40,8 +40,8 @@ def iteration(
 ) -> None:
     """Predict a whole iteration under the power limit.
 
-    In an iteration all kernels run near one clock, which the limit sets. Also shows how much faster it would be, and how
-    much energy it would need, with a ceiling for the clock of each kernel.
+    In an iteration all kernels run near one clock, which the limit sets. Also shows how much faster the iteration would
+    be, and how much energy it would use, with a clock cap for each kernel.
     """
     from wastenot.kernels.natural.iteration import iteration_of_study
     from wastenot.study.store import open_study
@@ -120,7 +120,7 @@ def _text(sweep: Sweep, predicted: PredictedIteration, temperature: float | None
     summary.add_column()
     held = "the power limit holds it there" if default.limited else "the power limit does not hold it down"
     alone = (
-        f"kernels by themselves add up to {change(predicted.alone_s / default.time_s - 1)} time and "
+        f"kernels on their own add up to {change(predicted.alone_s / default.time_s - 1)} time and "
         f"{change(predicted.alone_j / default.energy_j - 1)} energy"
     )
     summary.add_row("Clock", _known(predicted.core_mhz, "MHz", 4), f"{held}: {predicted.limit_w:.0f} W on average")
@@ -141,17 +141,20 @@ def _notes(predicted: PredictedIteration, temperature: float | None) -> list[str
     notes = []
     if predicted.default.limited and temperature is None:
         notes.append(
-            "as warm as when kernels were measured; a GPU that does nothing else may be warmer and slower: --temperature"
+            "at the temperature at which kernels were measured; a continuously loaded GPU may be warmer and slower: "
+            "--temperature"
         )
     if predicted.extrapolated:
         names = [name for name, _, _ in predicted.extrapolated]
         listed = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
         notes.append(
             f"{len(names)} of {len(predicted.kernels)} kernels were not seen at {predicted.default.core_mhz:.0f} MHz "
-            f"({listed}); their curves are continued, and the errors allow for it"
+            f"({listed}); their curves are extrapolated, and the errors allow for it"
         )
     if predicted.default.limited:
-        notes.append("the plans need a clock for each kernel without a delay, and a regulator that looks at mean power only")
+        notes.append(
+            "the plans assume that clocks switch instantly between kernels, and that the regulator only considers mean power"
+        )
     return notes
 
 

@@ -39,12 +39,12 @@ def latency(
     ] = None,
     study: Annotated[
         str | None,
-        typer.Option("--study", metavar="FILE|URL", help="Keep it in this study as well, whose plans then take it."),
+        typer.Option("--study", metavar="FILE|URL", help="Also keep it in this study, whose plans then use it."),
     ] = None,
     what: Annotated[
         str | None,
         typer.Option(
-            "--what", metavar="KIND,...", help="core, memory, power-limit: what to switch; by default all that can be."
+            "--what", metavar="KIND,...", help="core, memory, power-limit: what to switch; default: all that can be set."
         ),
     ] = None,
     core: Annotated[
@@ -57,7 +57,7 @@ def latency(
             "--relative-error",
             metavar="X",
             parser=quantities.relative,
-            help="Standard error at which a latency is known well enough.",
+            help="Relative standard error at which a latency counts as known.",
         ),
     ] = _ERROR,
     time_limit: Annotated[
@@ -75,8 +75,9 @@ def latency(
 ) -> None:
     """Measure how long a GPU takes to switch clocks.
 
-    From the request of a core clock, memory clock or power limit until it is in effect, by start and target, until the
-    error is small; outliers are told apart. Also what a switch costs in time and energy. Resumes; plans then take it.
+    Measures the time from the request of a core clock, memory clock or power limit until it is in effect, by start and
+    target, until the error is small; outliers are kept apart. Also measures what a switch costs in time and energy.
+    Resumes; plans then use the result.
     """
     from wastenot.devices.open import is_virtual
     from wastenot.kernels.latency.design import design
@@ -120,9 +121,9 @@ def latency(
         print_json("latency", as_values(found) | {"files": files})
         return
     console().print(latency_text(found))
-    say(f"{', '.join(files)}: written" + ("" if study is None else f"; {study}: kept, its plans take it from now on"))
+    say(f"{', '.join(files)}: written" + ("" if study is None else f"; {study}: kept, its plans use it from now on"))
     if study is None:
-        say(f"plans take it with: wastenot kernel plan --study FILE --latency {path}")
+        say(f"to use it in plans: wastenot kernel plan --study FILE --latency {path}")
 
 
 def latency_text(found: Latency) -> RenderableType:
@@ -140,8 +141,8 @@ def latency_text(found: Latency) -> RenderableType:
         if table is not None:
             parts += ["", Text(table.title, style="bold"), rich_table(table, ("Longest", "Jitter"))]
     for title, lines in (
-        ("What a switch costs beyond waiting", [cost_line(each) for each in found.costs]),
-        ("Not told apart", list(dict.fromkeys(map(indistinct_line, found.indistinct)))),
+        ("Cost of a switch beyond waiting", [cost_line(each) for each in found.costs]),
+        ("Indistinguishable values", list(dict.fromkeys(map(indistinct_line, found.indistinct)))),
         ("What this does not cover", found.not_covered),
     ):
         if lines:
@@ -159,11 +160,11 @@ def _announcement(ahead: LatencyEstimate, device: Device) -> list[str]:
         for part in ahead.design.parts
     ]
     virtual = is_virtual(device)
-    time = f"about {duration(ahead.device_s)} of {'virtual ' if virtual else ''}device time, if it is as assumed now"
+    time = f"about {duration(ahead.device_s)} of {'virtual ' if virtual else ''}device time, if latencies are as assumed now"
     before = f"; {ahead.found:,} switches were timed before" if ahead.found else ""
     lines = [f"{ahead.device}: switching the {'; the '.join(parts)}: {time}{before}"]
     if virtual:
-        lines.append("  here it takes some seconds: a simulated device's time is virtual")
+        lines.append("  here it takes a few seconds: a simulated device's time is virtual")
     elif ahead.device_s > 600.0:
         lines.append(f"  {_SHORTER}")
     return [*lines, *(f"  not measured: {line}" for line in ahead.design.left_out)]

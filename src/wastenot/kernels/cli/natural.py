@@ -71,10 +71,10 @@ def natural(
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure what clocks would do without setting one.
+    """Measure the effect of clocks without setting any.
 
-    Times and powers at clocks that the GPU goes through by itself, plans of caps, a forecast, and a page that shows them.
-    Needs no rights. Resumes; without --device it shows a study that was measured elsewhere.
+    Measures time and power at clocks that the GPU passes through by itself, plans caps on clocks, forecasts the saving,
+    and writes a page. Needs no permissions. Resumes; without --device it shows a study that was measured elsewhere.
     """
     from wastenot.core.errors import BadInputError
     from wastenot.devices.open import open_device
@@ -87,7 +87,7 @@ def natural(
     from wastenot.terminal.progress import kept_if_interrupted, resume_with
 
     if device is None and study is None:
-        raise BadInputError("--device: name the GPU to measure, such as nvidia:0; or show a study: --study FILE")
+        raise BadInputError("--device: give the GPU to measure, such as nvidia:0; or show a study: --study FILE")
     check_draws(draws)
     name = workload
     keeps: str | Callable[[], str] = "nothing was kept"
@@ -136,7 +136,7 @@ def _show(
         written = [str(page), *(map(str, made.export(figures)) if figures is not None else ())]
     except MissingExtraError as error:
         say(
-            f"no page: {error}; or copy {study} to where that is installed: "
+            f"no page: {error}; or copy {study} to a machine where it is installed: "
             f"wastenot kernel natural --study {Path(study).name}"
         )
     if as_json:
@@ -189,5 +189,5 @@ def natural_text(overview: NaturalOverview) -> RenderableType:
         tables.append(predicted)
     for table in tables:
         parts += ["", Text(table.title, style="bold"), rich_table(table, ("Calls", "Seen at MHz", "Own MHz"))]
-    parts += ["", Text("What this cannot tell", style="bold"), *(Text(f"- {line}") for line in overview.cannot_tell)]
+    parts += ["", Text("What this cannot show", style="bold"), *(Text(f"- {line}") for line in overview.cannot_tell)]
     return Group(*parts, *(Text(note, style="yellow") for note in overview.notes))

@@ -29,7 +29,7 @@ def pairs(
             "--device",
             metavar="NAME",
             autocompletion=completing.simulated,
-            help="Device whose peaks and power limit are used; by default that of the study.",
+            help="Device whose peaks and power limit are used; default: the study's.",
         ),
     ] = None,
     power_limit: Annotated[
@@ -38,7 +38,7 @@ def pairs(
             "--power-limit",
             metavar="W",
             parser=quantities.watts,
-            help="Power limit of the card, instead of that of the device.",
+            help="Power limit of the card, instead of the device's.",
         ),
     ] = None,
     most: Annotated[int, typer.Option("--most", metavar="N", help="Number of pairs to show.")] = 10,
@@ -47,7 +47,7 @@ def pairs(
 ) -> None:
     """Find kernels with complementary power.
 
-    Shows upper bounds of what running them concurrently, or light kernels before heavy ones, would save.
+    Shows upper bounds on what running them concurrently, or light kernels before heavy ones, would save.
     """
     from wastenot.core.errors import BadInputError
     from wastenot.kernels.model.pairs import complementary_pairs
@@ -73,7 +73,7 @@ def pairs(
         print_json(
             "pairs",
             {"workload": sweep.workload, "device": sweep.device, "origin": sweep.origin, "limit_w": candidates.limit_w,
-             "shared_w": candidates.shared_w, "told_by": candidates.told_by, "dependencies": "not known",
+             "shared_w": candidates.shared_w, "told_by": candidates.told_by, "dependencies": "unknown",
              "kernels": [as_values(one) | {"power_w": one.power_w} for one in candidates.kernels],
              "pairs": [as_values(pair) | {"iteration_j": pair.iteration_j} for pair in candidates.pairs[:most]],
              "carry_over": None if carry_over is None else as_values(carry_over),
@@ -151,8 +151,8 @@ def _pairs_text(sweep: Sweep, candidates: Pairs, most: int) -> RenderableType:
     head = headline(sweep.workload, sweep.device, sweep.origin, "kernels with complementary power, at auto")
     note = (
         f"Classified by {candidates.told_by}. Limit {candidates.limit_w:.0f} W; at most {candidates.shared_w:.0f} W, the "
-        "least power of any kernel, is shared by kernels that run concurrently. Upper bounds, assuming no interference and "
-        "no data dependencies. A kernel appears in several pairs but can be used in only one."
+        "least power of any kernel, is shared by kernels that run concurrently. Upper bounds, assuming no interference "
+        "and no data dependencies. A kernel appears in several pairs but can be used in only one."
     )
     none = "there are no complementary kernels: all are compute-bound or all are memory-bound"
     return Group(head, "", table if candidates.pairs else none, "", Text(note, style="yellow"))
@@ -168,7 +168,7 @@ def _order_text(sweep: Sweep, carry_over: CarryOver | None, loops: tuple[LoopOrd
         return Group("", f"The value of reordering is unknown without energies in context; measure them: {how}")
     share = f"{carry_over.share:.1%} ± {carry_over.share_error:.1%}"
     fitted = (
-        f"After a heavier kernel, a lighter one draws {share} of the difference in addition, decaying over "
+        f"After a heavier kernel, a lighter one draws an extra {share} of the difference, decaying over "
         f"{quantity(carry_over.lasts_s, 's', 2)} (fitted to {counted(carry_over.loops, 'loop')})"
     )
     if not carry_over.known:

@@ -39,13 +39,15 @@ def plan(
     goal: PlanOptions,
     price_options: PriceOptions,
     out: OutOption = None,
-    in_full: Annotated[bool, typer.Option("--verbose", "-v", help="Also show how, each kernel, and all numbers.")] = False,
+    in_full: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Also show how to apply it, every kernel, and all numbers.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Find the clocks of least energy within a slowdown limit.
+    """Find the lowest-energy clocks within a slowdown limit.
 
-    Where the study knows how noisy it is, the plan keeps the limit with 95 % confidence. It comes with a certificate: a
-    lower bound on the energy of any plan that does.
+    If the study has repeats or standard errors, the plan stays within the limit with 95 % confidence. It comes with a
+    certificate: a lower bound on the energy of any plan within the limit.
     """
     from wastenot.kernels.page.provenance import Files
     from wastenot.terminal.output import console, print_json, say
@@ -113,7 +115,9 @@ def diff(
     study: Annotated[
         str | None,
         typer.Option(
-            "--study", metavar="FILE|URL", help="Evaluate both plans in the state of B, such as in context, with this study."
+            "--study",
+            metavar="FILE|URL",
+            help="Study with which to evaluate both plans on B's energies, such as those in context.",
         ),
     ] = None,
     as_json: JsonOption = False,
@@ -193,7 +197,7 @@ def _next_steps(plan: Plan, files: Files) -> list[RenderableType]:
         commands = (apply_command(files),)
         before = "" if files.plan is not None else f", write it to a file with --out {files.plan_text}, then"
     steps: list[RenderableType] = [] if not commands else [Paragraph(Text(f"To apply it{before}:"))]
-    return [*steps, *(Text(f"  {each}", style="green") for each in commands), Text("How, and each kernel: -v")]
+    return [*steps, *(Text(f"  {each}", style="green") for each in commands), Text("How to apply it, and each kernel: -v")]
 
 
 def story_text(story: Story) -> RenderableType:
@@ -213,7 +217,7 @@ def _sentences(story: Story) -> list[RenderableType]:
 
 
 def comparison_text(comparison: Comparison) -> RenderableType:
-    """What granularity, scope and objective are worth (the paper's Table 2)."""
+    """Effect of granularity, scope and objective (the paper's Table 2)."""
     from wastenot.kernels.page.tables import comparison_table
     from wastenot.terminal.tables import Group, headline, rich_table
 
@@ -248,7 +252,7 @@ def _frontier_text(frontier: WholeFrontier) -> RenderableType:
     hull, bounds = listed(frontier.hull, fields), listed(frontier.bounds, (limit, *fields, gap))
     impossible = ", ".join(percent(bound) for bound in frontier.impossible_bounds)
     tail = [
-        f"no plan keeps {impossible}: by the numbers as measured, at most {percent(-frontier.least_slowdown)} faster "
+        f"no plan is within {impossible}: by the numbers as measured, at most {percent(-frontier.least_slowdown)} faster "
         "is possible"
     ]
     return Group(

@@ -65,19 +65,19 @@ def sweep(
     study: Annotated[
         str | None,
         typer.Option(
-            "--study", metavar="FILE|URL", help="The study: an SQLite file or a database URL. Only --dry-run may do without."
+            "--study", metavar="FILE|URL", help="The study: an SQLite file or a database URL. Optional only with --dry-run."
         ),
     ] = None,
     clocks: Annotated[
         Clocks,
         typer.Option(
             "--clocks",
-            help="grid: auto and a grid of settings; auto: the default clocks only; natural: the clocks that the GPU goes "
-            "through by itself. The latter two set no clocks.",
+            help="grid: auto and a grid of settings; auto: the default clocks only; natural: the clocks that the GPU "
+            "passes through by itself. The last two set no clocks.",
         ),
     ] = "grid",
     rounds: Annotated[
-        int, typer.Option("--rounds", metavar="N", help="How many times --clocks auto measures every kernel.")
+        int, typer.Option("--rounds", metavar="N", help="Number of times --clocks auto measures every kernel.")
     ] = 1,
     core_step: CoreStepOption = None,
     core: Annotated[
@@ -94,7 +94,7 @@ def sweep(
             "--share",
             metavar="X",
             parser=quantities.share,
-            help="Part of the grid that --search model may measure, such as 10%. 30% finds nearly all of the saving.",
+            help="Fraction of the grid that --search model may measure, such as 10%. 30% finds nearly all of the saving.",
         ),
     ] = 0.3,
     max_slowdown: Annotated[
@@ -113,7 +113,7 @@ def sweep(
             "--seconds-each",
             metavar="S",
             parser=quantities.seconds,
-            help="Device time for a kernel with --clocks natural; 18 by default.",
+            help="Device time per kernel with --clocks natural, in seconds; default: 18.",
         ),
     ] = None,
     warm_up: Annotated[
@@ -151,8 +151,8 @@ def sweep(
 ) -> None:
     """Measure every kernel of a workload at many settings.
 
-    Results go into a study; the default clocks (auto) are always included. Says first how long it takes. Resumes an
-    interrupted sweep.
+    Results go into a study; the default clocks (auto) are always included. First prints how long it will take. Resumes
+    an interrupted sweep.
     """
     from wastenot.core.errors import BadInputError
     from wastenot.kernels.verbs import sweep as measure
@@ -250,7 +250,7 @@ def _drift_line(outcome: SweepOutcome) -> str:
             by = change(least, 1) if len(changes) == 1 else f"{change(least, 1)} to {change(most, 1)}"
             parts.append(f"{what} of {counted(len(changes), 'kernel')} by {by}")
     large = max(abs(drift.change) for drift in outcome.drifted) > _LARGE_DRIFT
-    then = "repeat the sweep when the GPU is quiet" if large else "the errors contain it; plans correct for temperature"
+    then = "repeat the sweep when the GPU is quiet" if large else "the errors include it; plans correct for temperature"
     return f"the device drifted: at auto, {' and '.join(parts)} since the first round; {then}"
 
 
@@ -286,8 +286,8 @@ def refine(
 ) -> None:
     """Measure the best settings of every kernel again.
 
-    Also clocks around them, if asked. The measurements are kept in the study, and wastenot kernel plan --study FILE --out
-    PLAN.json makes a plan of them.
+    With --around, also clocks near them. The measurements are added to the study; wastenot kernel plan --study FILE
+    --out PLAN.json makes a new plan.
     """
     from wastenot.kernels.verbs import refine as measure_again
     from wastenot.study.store import open_study
@@ -298,7 +298,7 @@ def refine(
     source = open_study(study)
     key = source.read(workload, energies, granularity).key
     target = clock_control.open_device(device, seed=seed, workload=key)
-    kept = f"{into or study}: what was measured is kept, as repeats; the same command measures all of them once more"
+    kept = f"{into or study}: measurements are kept, as repeats; the same command measures all of them once more"
     with kept_if_interrupted(kept), shown_progress(f"refining {key}") as progress:
         refined = measure_again(
             source, target, workload=key, into=into, max_slowdown=max_slowdown, finalists=finalists, around_mhz=around,

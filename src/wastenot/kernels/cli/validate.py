@@ -43,7 +43,7 @@ def validate(
             "--device",
             metavar="D",
             autocompletion=completing.devices,
-            help="The device that the study was made on; by default the one it names.",
+            help="The device that the study was measured on; default: the one it names.",
         ),
     ] = None,
     repeats: Annotated[
@@ -153,7 +153,7 @@ def transfer(
     from wastenot.terminal.progress import shown_progress
 
     if (batch is None) == (tensor_parallel is None):
-        raise BadInputError("say what to change: either --batch 40,20,... or --tensor-parallel 1,2,...")
+        raise BadInputError("give what to change: either --batch 40,20,... or --tensor-parallel 1,2,...")
     batches = () if batch is None else parse_counts("--batch", batch)
     degrees = () if tensor_parallel is None else parse_counts("--tensor-parallel", tensor_parallel)
     made = read_plan(plan)

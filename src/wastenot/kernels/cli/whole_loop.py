@@ -61,7 +61,7 @@ def run(
 ) -> None:
     """Sweep, plan, compare, validate and report in one go.
 
-    Says first how long it takes. Resumes an interrupted sweep.
+    First prints how long it will take. Resumes an interrupted sweep.
     """
     from wastenot.kernels import verbs as api
     from wastenot.kernels.run.interleaved import estimate_interleaved
@@ -147,7 +147,7 @@ def _files(folder: Path) -> Files:
 def _next(plan: Plan, folder: Path, device: str) -> str:
     if plan.headline.verdict == "missed":
         again = f"wastenot kernel refine --study {folder / 'study.db'} --device {device}"
-        return f"Next      measure the best settings again and plan anew: {again}"
+        return f"Next      measure the best settings again and make a new plan: {again}"
     return f"Page      {(folder / 'report.html').resolve().as_uri()}"
 
 
@@ -174,8 +174,8 @@ def reproduce(
 ) -> None:
     """Reproduce the kernel-level DVFS paper on simulated GPUs.
 
-    Writes its tables and figures beside the published numbers. Says first how long it takes. Resumes its sweeps where it was
-    interrupted.
+    Writes its tables and figures beside the published numbers. First prints how long it will take. Resumes its sweeps if it
+    was interrupted.
     """
     from wastenot.kernels.judge.reproduction import WRITING_S, estimate_reproduction, reproduce as make_all
     from wastenot.pages.optional_imports import check_report

@@ -194,7 +194,7 @@ NARROWED_BY = {
     "voltage": "a sweep of the core clocks of one compute-bound kernel, or --knowledge preset with its preset",
     "power": "idle power with the memory active, and low-power kernels, at two core clocks",
     "memory power": "a memory power sensor, or a sweep of memory clocks",
-    "auto": "the same core clock once left to the driver and once locked",
+    "auto": "the same core clock, once left to the driver and once locked",
     "time": "FLOPs and bytes of every kernel (analytical or captured), or a sweep of the core clocks of a few kernels",
 }
 """For each group of unknowns, the measurement that would determine them."""

@@ -103,8 +103,8 @@ class NaturalKnowledge:
 def know(curves: NaturalCurves, kernels: Sequence[str], draws: int, seed: int) -> NaturalKnowledge:
     """Draw what is known of some kernels, by name.
 
-    Where a curve looks flat, no measurement tells whether the kernel loses nothing at a lower clock or next to nothing; a
-    plan that may not be slower at all rests on just that. In half of the draws it loses next to nothing.
+    Where a curve looks flat, no measurement tells whether the kernel loses nothing at a lower clock or almost nothing; a
+    plan that may not be slower at all rests on just that. In half of the draws it loses almost nothing.
     """
     rng = np.random.default_rng([seed, 13])
     tilt = np.where(rng.permutation(draws) < 0.5 * draws, _LEAST_SLOPE, 0.0)

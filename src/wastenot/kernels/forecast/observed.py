@@ -92,8 +92,8 @@ def choose_gpu(label: str) -> Preset:
     if not matching:
         known = ", ".join(f"{preset.name} ({preset.model})" for preset in presets)
         raise BadInputError(
-            f"the study's device '{label}' names no known GPU; give the nearest one or a preset file of your own as `gpu`. "
-            f"Known are: {known}"
+            f"the study's device '{label}' is not a known GPU; give the nearest one or a preset file of your own "
+            f"as `gpu`. Known GPUs: {known}"
         )
     return max(matching, key=lambda preset: len(preset.model))
 
@@ -148,18 +148,21 @@ def observe(
     if limited.sum() >= _KERNELS_FOR_LIMIT:
         observed_limit = float(np.median(power[limited]))
         if abs(observed_limit / limit - 1.0) > 0.05:
-            notes.append(f"kernels are held at {observed_limit:.0f} W, not at {gpu.name}'s {limit:.0f} W: taken as limit")
+            notes.append(
+                f"kernels are held at {observed_limit:.0f} W, not at {gpu.name}'s {limit:.0f} W: this is taken as the limit"
+            )
             limit = observed_limit
     if np.isnan(core).any():
         notes.append(
-            f"core clocks in effect are not recorded for {counted(int(np.isnan(core).sum()), 'kernel')}: they are drawn too"
+            f"core clocks in effect are not recorded for {counted(int(np.isnan(core).sum()), 'kernel')}: they are "
+            f"sampled, too"
         )
     states = np.asarray(gpu.clocks.memory_mhz)
     nearest = states[np.abs(np.where(np.isnan(memory), states[-1], memory)[:, None] - states).argmin(axis=1)]
     operations, arithmetic, traffic = _utilisation(tasks_in_study(study, sweep), gpu, time, core)
     unknown = int(np.isnan(traffic).sum())
     if unknown:
-        notes.append(f"FLOPs and bytes of {unknown} of {len(time)} kernels are not known: their bottleneck is drawn")
+        notes.append(f"FLOPs and bytes of {unknown} of {len(time)} kernels are unknown: their bottleneck is sampled")
     observed = Observation(
         workload=sweep.workload, device=sweep.device, origin=sweep.origin, kernels=sweep.kernels, operations=operations,
         time_s=time, power_w=power, core_mhz=core, memory_mhz=nearest, memory_power_w=memory_power,
@@ -173,8 +176,8 @@ def unreached_note(sweep: Sweep) -> str:
     """Says that some kernels are missing."""
     number = len(sweep.unreached)
     return (
-        f"{number} of {number + len(sweep.kernels)} kernels are not measured yet, first '{sweep.unreached[0]}': all that is "
-        "said is of the others; resume with the same command"
+        f"{number} of {number + len(sweep.kernels)} kernels are not measured yet, first '{sweep.unreached[0]}': all results "
+        "are for the others; resume with the same command"
     )
 
 
@@ -194,7 +197,7 @@ def _read(study: Study, workload: str | None, state: EnergyState | None) -> Swee
 
 def _no_auto(study: Study, kernel: str) -> str:
     return (
-        f"{study}: kernel '{kernel}' has no row at auto, and a forecast uses no others; "
+        f"{study}: kernel '{kernel}' has no row at auto, which a forecast needs; "
         "measure it at the default clocks: wastenot kernel sweep --clocks auto"
     )
 

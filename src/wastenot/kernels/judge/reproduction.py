@@ -243,7 +243,7 @@ def summary_of(cards: list[CardResult], batches: Transfer, parallel: Transfer) -
 
 
 def _potential(plan: Plan) -> str:
-    """The paper's prediction: the optimum of the numbers as they stand."""
+    """The paper's prediction: the optimum of the numbers as measured."""
     return "–" if plan.potential is None else change(plan.potential.energy_change)
 
 

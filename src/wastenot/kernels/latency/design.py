@@ -67,7 +67,7 @@ class Design:
 
     Attributes:
         parts: by kind.
-        error: relative standard error of a target's latency at which it is known well enough.
+        error: relative standard error of a target's latency at which it counts as known.
         most_s: device time after which no more is begun.
         left_out: kinds that were asked for or could be expected, and why they are not measured.
     """
@@ -103,7 +103,7 @@ def design(
     if not most_s > 0.0:
         raise BadInputError(f"`time_limit` {most_s:g}: must be above 0")
     if core_mhz and kinds is not None and "core" not in kinds:
-        raise BadInputError("`core`: names core clocks, which `what` leaves out; leave out one of them")
+        raise BadInputError("`core`: gives core clocks, but `what` leaves them out; leave out one of them")
     parts, left_out = [], []
     for what in KINDS if kinds is None else tuple(dict.fromkeys(kinds)):
         if what not in KINDS:
@@ -155,13 +155,13 @@ def _values(device: Device, what: What, core_mhz: Sequence[float]) -> tuple[tupl
                     nearest = min(have, key=lambda each: abs(each - clock), default=None)
                     raise BadInputError(f"`core` {clock:g}: the device has no such core clock; the nearest is {nearest:g}")
             if len(set(core_mhz)) == 1:
-                raise BadInputError(f"`core` {core_mhz[0]:g}: a single one was named; name at least two to switch between")
+                raise BadInputError(f"`core` {core_mhz[0]:g}: only one was given; give at least two to switch between")
             if core_mhz:
                 return tuple(sorted(set(core_mhz))), ""
             places = np.unique(np.round(np.linspace(0, len(have) - 1, min(CORE_CLOCKS, len(have)))).astype(int))
             return tuple(have[place] for place in places.tolist()), "none can be set"
         case "memory":
-            return tuple(clocks), "the device has a single one"
+            return tuple(clocks), "the device has only one"
     limits = device.clocks.power_limits_w()
     if limits is None or limits[0] >= limits[1]:
         return (), "it cannot be set"

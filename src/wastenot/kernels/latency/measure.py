@@ -22,9 +22,9 @@ from wastenot.planning.latency import Indistinct, Latency, SwitchCost, TargetLat
 from wastenot.planning.switching import SwitchTime, switch_time
 
 NOT_COVERED = (
-    "How much frequent clock changes delay collectives of several GPUs (NVIDIA/nccl #1551): a single GPU was measured.",
-    "Whether a power limit keeps a workload's clock from being reached: light iterations were timed, which no limit holds.",
-    "How latency changes while other programs ask the driver for other things.",
+    "How much frequent clock changes delay collectives across GPUs (NVIDIA/nccl #1551): only one GPU was measured.",
+    "Whether a power limit keeps a workload from reaching the clock: the timed iterations were light and hit no limit.",
+    "How latency changes while other programs use the driver.",
 )
 _COST_SHARE = 0.3  # of the time, at most, for what switches cost
 
@@ -172,8 +172,8 @@ def _about(device: Device, planned: Design) -> dict[str, object]:
 def _refused(device: Device, reason: str) -> str:
     expected = switch_time(device.identity.label)
     return (
-        f"{device.identity.name}: switching latency can only be measured by setting clocks: {reason}; until then plans take "
-        f"{_words(expected)}"
+        f"{device.identity.name}: switching latency can only be measured by setting clocks: {reason}; until then plans "
+        f"assume {_words(expected)}"
     )
 
 
@@ -185,4 +185,4 @@ def _words(expected: SwitchTime) -> str:
 
 
 def _why(indistinct: list[Indistinct]) -> str:
-    return indistinct[0].reason if indistinct else "the values requested were not reached in time"
+    return indistinct[0].reason if indistinct else "the requested values were not reached before the time limit"

@@ -137,7 +137,7 @@ class Notebook:
             self._path.unlink(missing_ok=True)
 
     def _read(self, path: Path) -> None:
-        remedy = "remove it to begin anew"
+        remedy = "remove it to start over"
         try:
             text = path.read_text(encoding="utf-8")
             lines = text[: text.rfind("\n") + 1].splitlines()  # where it was killed, the last may be cut short
@@ -152,7 +152,9 @@ class Notebook:
         except OSError as error:
             raise BadInputError(f"{path}: cannot be read: {error.strerror or error}") from error
         except (ValueError, TypeError, IndexError, KeyError) as error:
-            raise BadInputError(f"{path}: is no interrupted measurement of switching latency ({error}); {remedy}") from None
+            raise BadInputError(
+                f"{path}: is not an interrupted measurement of switching latency ({error}); {remedy}"
+            ) from None
 
 
 def _end_at_a_line(file: BinaryIO) -> None:

@@ -48,7 +48,7 @@ def starts_table(found: Latency, what: What) -> Table | None:
             Row(None, (f"from {start:g}", *cells), (start, *(_seconds(pairs.get((start, target))) for target in values)))
         )
     columns = (Column(f"{UNITS[what]}"), *(Column(f"to {value:g}", True) for value in values))
-    note = "same: the workload cannot tell these two apart." if overlapping else None
+    note = "same: the workload cannot distinguish these two." if overlapping else None
     return Table(f"{NAMES[what].capitalize()}, by start and target", columns, tuple(rows), note)
 
 
@@ -65,7 +65,7 @@ def cost_line(cost: SwitchCost) -> str:
         most_s = max(cost.stall_s, 0.0) + CLEAR * cost.stall_error_s
         stall = f"kernels do not pause for more than {quantity(most_s, 's', 2)}"
     if cost.energy_j is None or cost.energy_error_j is None:
-        return f"{times}: {stall} at each; its energy is not known, for the device does not count energy"
+        return f"{times}: {stall} at each; the energy is unknown, since the device does not count energy"
     if abs(cost.energy_j) > CLEAR * cost.energy_error_j:
         return f"{times}: {stall} at each, which uses {_about(cost.energy_j, cost.energy_error_j, 'J')}"
     most_j = max(cost.energy_j, 0.0) + CLEAR * cost.energy_error_j
@@ -98,8 +98,8 @@ def latency_figures(found: Latency) -> list[Figure]:
 def _figure(found: Latency, what: What, pairs: list[TargetLatency]) -> Figure:
     title = f"Latency of the {NAMES[what]} by start and target"
     note = (
-        "Typical time from the request until it is in effect, in milliseconds. Columns that differ say that the target "
-        "matters, rows that differ that the start does. Pairs without a colour cannot be told apart."
+        "Typical time from the request until it is in effect, in milliseconds. Where columns differ, the target "
+        "matters; where rows differ, the start does. Pairs without a colour cannot be distinguished."
     )
     return Figure(f"latency-{what.replace('_', '-')}", title, found.device, note, specification_of(_chart(what, pairs)))
 

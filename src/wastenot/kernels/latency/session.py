@@ -94,7 +94,7 @@ class Session:
                 self.widths[start, target] = width
 
     def measure(self, error: float, most_s: float, progress: Progress) -> None:
-        """Switch until every target's latency is known well enough, or the time is up.
+        """Switch until every target's latency is known precisely enough, or the time is up.
 
         Args:
             error: relative standard error.
@@ -113,7 +113,7 @@ class Session:
                 break
 
     def known(self, error: float) -> bool:
-        """Whether every target that can be timed is known well enough."""
+        """Whether every target that can be timed is known precisely enough."""
         return all(self._known(target, error) for target in {target for _, target in self.widths})
 
     def results(self) -> tuple[tuple[TargetLatency, ...], tuple[TargetLatency, ...]]:

@@ -104,7 +104,7 @@ def context_change(alone: Sweep, within: Sweep, first: Plan, second: Plan) -> Co
         ("the second plan", [row.kernel for row in second.assignments]),
     ):
         if kernels_of_it != names:
-            raise BadInputError(f"{what} has other kernels than workload '{alone.workload}': nothing to compare")
+            raise BadInputError(f"{what} has different kernels from workload '{alone.workload}': nothing to compare")
     planner, costs = Planner(within), combine_repeats(alone)
     settings = [[row.setting for row in plan.assignments] for plan in (first, second)]
     ours = _rows(costs, settings[0], alone.workload)

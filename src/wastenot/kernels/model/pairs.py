@@ -180,5 +180,5 @@ def _stress(
         return {name: "memory" if share[name] > middle else "compute" for name in names}, told_by
     raise BadInputError(
         f"workload '{sweep.workload}': neither FLOPs and bytes of its kernels nor their memory power are known; "
-        "name a card with known peaks, such as `device` sim:h200"
+        "give a card with known peaks, such as `device` sim:h200"
     )

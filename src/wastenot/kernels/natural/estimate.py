@@ -67,8 +67,8 @@ class Estimate:
 def estimate(runs: Sequence[Recorded]) -> Estimate:
     """Estimate time and power by clock from all runs together.
 
-    Errors are those of the runs given. Runs of a kernel that was prepared only once share its buffers: prepared anew, it
-    took 0.4 % more or less time on two H200s, at all clocks alike.
+    Errors are those of the runs given. Runs of a kernel that was prepared only once share its buffers: prepared again,
+    it took 0.4 % more or less time on two H200s, at all clocks alike.
 
     Args:
         runs: as recorded; the first subject of each is the kernel of interest.
@@ -191,7 +191,7 @@ def _curve(
     power_w = np.exp(log_power)
     auto = _auto(load, groups, log_knots, (log_time, log_time_cov), (log_power, log_power_cov))
     if len(log_knots) == 1:
-        notes.append("it cannot be made to run at another clock with what was run")
+        notes.append("none of the loads made it run at another clock")
     return KernelCurve(
         load[0], np.exp(log_knots), np.exp(log_time), power_w, log_time_cov, log_power_cov, auto, time.groups, readings,
         tuple(notes),

@@ -166,7 +166,9 @@ def measured_at_c(sweep: Sweep) -> float:
     """
     known = sweep.temperature_c[np.isfinite(sweep.temperature_c)]
     if not len(known):
-        raise BadInputError(f"`temperature_c`: workload '{sweep.workload}' does not say how warm the GPU was; leave it out")
+        raise BadInputError(
+            f"`temperature_c`: workload '{sweep.workload}' does not record the temperature of the GPU; leave it out"
+        )
     return float(known.mean())
 
 
@@ -255,7 +257,7 @@ def held_power_w(kernels: Sequence[Kernel], curves: Sequence[KernelCurve]) -> fl
     ])  # fmt: skip
     if not weights.any():
         raise BadInputError(
-            "no kernel is held by the power limit when it runs by itself, so the limit is not known; give `power_limit_w`"
+            "no kernel is held by the power limit when it runs on its own, so the limit is unknown; give `power_limit_w`"
         )
     power_w = np.array([curve.auto.power_w for curve in curves])
     order = np.argsort(power_w)
@@ -264,7 +266,7 @@ def held_power_w(kernels: Sequence[Kernel], curves: Sequence[KernelCurve]) -> fl
 
 
 def clock_costs(kernels: Sequence[Kernel], curves: Sequence[KernelCurve], core_mhz: FloatArray) -> ClockCosts:
-    """Time and power of kernels at given clocks; beyond the range seen, as each curve goes on at its end.
+    """Time and power of kernels at given clocks; beyond the range seen, extrapolated from the end of each curve.
 
     Args:
         kernels: of an iteration, in order of execution.

@@ -3,7 +3,7 @@
 for each kernel:  prepare [kernel, heavy product] ─▶ choose phases ─▶ run ─▶ store ─▶ enough? ─▶ curve and rows
                                                          ▲                      │ no
                                                          └──────────────────────┘
-in the end:       estimate all curves together, since kernels tell about each other, and the rows anew
+in the end:       estimate all curves together, since kernels tell about each other, and the rows again
 
 Nothing is set. Every run is stored before the next begins, so an interrupted sweep resumes with the kernel it was at.
 """
@@ -261,12 +261,12 @@ class _ClockRange:
         if 0.0 < self._high_mhz < self._low_mhz * (1.0 + _MOVED):
             notes.append(
                 f"the card never throttled: it stayed at {self._high_mhz:.0f} MHz while it drew up to {self._most_w:.0f} W, "
-                "so kernels are known at that clock alone; it would take a load that reaches the power limit (nvidia-smi -q "
+                "so kernels are known only at that clock; it would take a load that reaches the power limit (nvidia-smi -q "
                 "-d POWER)"
             )
         if self.shared:
             notes.append(
-                "another process used the GPU meanwhile: its times and powers count in; measure again on a free GPU"
+                "another process used the GPU meanwhile, so the times and powers include it; measure again on a free GPU"
             )
         return notes
 

@@ -29,14 +29,14 @@ BOUNDS = (0.0, 0.02, 0.05)
 """Slowdowns that plans and forecasts are made for."""
 
 CANNOT_TELL = (
-    "Clocks below those seen: nothing here was measured there, and forecasts of them rest on a model.",
+    "Clocks below those seen: nothing was measured there, and forecasts for them rely on a model.",
     "Memory clocks: the GPU does not change them by itself.",
-    "What locking a clock does that the regulator does not: time is counted in cycles and should be the same; power is "
-    "assumed to be the same within half a per cent. Only setting clocks would show it.",
-    "What a cap does beyond lowering the clock: a kernel that the power limit holds down swings around its clock, and a cap "
-    "below holds it still, which saves up to a per cent more. Plans do not count that.",
-    "What switching clocks between kernels costs: plans by kernel are what clocks are worth if switching were free.",
-    "Kernels as they run in your program: here each was run by itself or next to a product, with data of its own.",
+    "How a locked clock differs from the same clock under the regulator: time is counted in cycles and should be the same; "
+    "power is assumed to be the same within half a per cent. Only setting clocks would show it.",
+    "What a cap does beyond lowering the clock: a kernel that the power limit holds down fluctuates around its clock, and a "
+    "cap below holds it steady, which saves up to one per cent more. Plans do not count that.",
+    "What switching clocks between kernels costs: plans by kernel assume that switching is free.",
+    "Kernels as they run in your program: here each ran on its own or next to a matrix product, with its own data.",
 )
 """What measurements at natural clocks leave open."""
 
@@ -178,7 +178,7 @@ def natural_overview(
         together = [whole.plan(Objective("waste", bound)) for bound in BOUNDS]
     except BadInputError:
         together = []
-        notes.append("no clock was seen of all kernels, so that one cap for all cannot be judged")
+        notes.append("no clock was seen for all kernels, so one cap for all cannot be evaluated")
     try:
         predicted = forecast(held, sweep.workload, max_slowdown=BOUNDS[1], core_only=True, draws=draws, seed=seed)
     except BadInputError as error:  # a card that no preset knows

@@ -26,7 +26,7 @@ def curves_of_rows(sweep: Sweep) -> tuple[KernelCurve, ...]:
     auto = np.isnan(sweep.core_mhz) & np.isnan(sweep.memory_mhz) & np.isnan(sweep.power_limit_w)
     in_effect = np.where(np.isfinite(sweep.effective_core_mhz), sweep.effective_core_mhz, sweep.core_mhz)
     if not np.isfinite(in_effect).any():
-        raise BadInputError(f"workload '{sweep.workload}': no clock is known; measure it with wastenot kernel sweep")
+        raise BadInputError(f"workload '{sweep.workload}': no clocks are known; measure it with wastenot kernel sweep")
     highest_mhz = float(np.nanmax(in_effect))
     return tuple(_curve(sweep, index, auto, in_effect, highest_mhz) for index in range(len(sweep.kernels)))
 
@@ -36,7 +36,7 @@ def _curve(sweep: Sweep, index: int, auto: BoolArray, in_effect: FloatArray, hig
     own = (sweep.kernel_index == index) & np.isfinite(in_effect)
     base = np.flatnonzero(own & auto)
     if not len(base):
-        raise BadInputError(f"kernel '{name}': the clock that it runs at by default is not known; sweep it again")
+        raise BadInputError(f"kernel '{name}': the clock it runs at by default is unknown; sweep it again")
     natural = sweep.state == "natural"
     rows = np.flatnonzero(own & ~auto if natural else own & np.isnan(sweep.power_limit_w) & _same_memory(sweep, base))
     rows = rows[np.argsort(in_effect[rows], kind="stable")] if len(rows) else base

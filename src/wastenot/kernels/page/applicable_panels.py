@@ -31,7 +31,7 @@ _SEEN = 5e-5  # changes below this are shown as none
 def today_panel(plan: Plan, files: Files) -> Panel:
     """How to apply what can be had today: the whole plan, its schedule, or the finest granularity that can be switched."""
     if is_default(plan):
-        return Panel(_TODAY, "nothing to set", "beyond the default clocks, which the card runs at anyway.")
+        return Panel(_TODAY, "nothing to set", "beyond the default clocks, at which the card runs anyway.")
     today, row = plan.today, applicable_today(plan).finest
     if today.rung is not None:
         return _scheduled_panel(plan, today.rung, row, files)
@@ -61,9 +61,11 @@ def apply_command(files: Files) -> str:
 
 def _scheduled_panel(plan: Plan, rung: Rung, one: ApplicableRow | None, files: Files) -> Panel:
     """A schedule, and what one setting would give instead."""
-    lines = [Line("Run", f"{apply_command(files)} follows it, keeps the limit, and says what it saves")]
+    lines = [Line("Run", f"{apply_command(files)} applies it, stays within the limit, and reports the saving")]
     if files.plan is None:
-        lines.insert(0, Line("Write it", f"wastenot kernel plan with the options of this plan and --out {files.plan_text}"))
+        lines.insert(
+            0, Line("Write it to a file", f"wastenot kernel plan with the options of this plan and --out {files.plan_text}")
+        )
     if one is not None and one.setting is not None and not one.setting.setting.is_auto and _shows(plan, one):
         run = setting_commands(plan, one)
         commands = "" if not run else f": {'; '.join(run)}"
@@ -71,7 +73,7 @@ def _scheduled_panel(plan: Plan, rung: Rung, one: ApplicableRow | None, files: F
     return Panel(
         _HOW,
         f"a schedule of {counted(rung.switches, 'switch')}",
-        f"an iteration, at today's switching speed; {_known(plan)}.",
+        f"per iteration, at today's switching speed; {_known(plan)}.",
         lines=tuple(lines),
     )
 
@@ -83,7 +85,7 @@ def rest_panel(plan: Plan) -> Panel:
     found = applicable_today(plan)
     today = found.finest
     if today is found.rows[0]:
-        return Panel(_REST, "nothing more", f"since all of the plan can be set today.{_finer(plan)}")
+        return Panel(_REST, "nothing more", f"since the whole plan can be applied today.{_finer(plan)}")
     held, rung = (0.0, 0.0), scheduled_today(plan)
     if rung is not None:
         held = (rung.energy_change, rung.time_change)
@@ -100,7 +102,7 @@ def rest_panel(plan: Plan) -> Panel:
             first, more = ("all of it" if held == (0.0, 0.0) else more), ""
         needs = "; ".join(filter(None, (more, _needs(row, found))))
         lines.append(Line(GRANULARITY_WORDS[row.granularity].capitalize(), needs))
-    lines.append(Line("A switch today", _short_switch_time(found.switching)))
+    lines.append(Line("Switching time today", _short_switch_time(found.switching)))
     return Panel(_REST, first, "if clocks switched fast enough for it.", lines=tuple(lines))
 
 
@@ -165,19 +167,19 @@ def _more(plan: Plan, shown: tuple[float, float], held: tuple[float, float]) -> 
     more = held[index] - shown[index]
     if more < _SEEN:
         return "nothing more"
-    return f"{percent(more)} {'faster still' if index else 'more'}"
+    return f"{percent(more)} {'even faster' if index else 'more'}"
 
 
 def _needs(row: ApplicableRow, found: Applicable) -> str:
     """What a row needs of switches."""
-    count = "" if row.switches_per_iteration is None else f"{counted(row.switches_per_iteration, 'switch')} an iteration, "
+    count = "" if row.switches_per_iteration is None else f"{counted(row.switches_per_iteration, 'switch')} per iteration, "
     assert row.shortest_dwell_s is not None
     return f"{count}each within {quantity(row.shortest_dwell_s / (found.stay_per_switch or 1.0), 's', 2)}"
 
 
 def _known(plan: Plan) -> str:
     """How the numbers of what can be applied are known."""
-    return "expected, not measured again" if plan.objective.corrected else "by the numbers as they stand"
+    return "expected, not validated" if plan.objective.corrected else "by the numbers as measured"
 
 
 def _way(plan: Plan, row: ApplicableRow) -> str:
@@ -186,7 +188,8 @@ def _way(plan: Plan, row: ApplicableRow) -> str:
     if row.setting is not None:
         return f"{how}: {setting_words(row.setting.setting)}; {known}"
     return (
-        f"{how}, switched {row.switches_per_iteration or 0:,} times an iteration, slow switches included; {known} (wastenot "
+        f"{how}, switched {row.switches_per_iteration or 0:,} times per iteration, slow switches included; {known} "
+        f"(wastenot "
         f"plan --granularity {row.granularity})"
     )
 
@@ -195,7 +198,7 @@ def _own_way(row: ApplicableRow) -> str:
     """How the plan itself is applied."""
     if row.setting is not None:
         return f"with one setting: {setting_words(row.setting.setting)}"
-    switched = f"in {counted(row.switches_per_iteration or 0, 'switch')} an iteration, which the plan's file lists"
+    switched = f"in {counted(row.switches_per_iteration or 0, 'switch')} per iteration, listed in the plan's file"
     if row.late_time_change is None:
         return switched
     return f"{switched}; slow switches add {change(row.late_time_change)} time and {change(row.late_energy_change)} energy"
@@ -218,14 +221,14 @@ def _before_setting(plan: Plan, row: ApplicableRow, run: Sequence[str]) -> str |
     """What to know before running the commands, or why there are none."""
     vendor = vendor_of(plan.device) or VENDORS[0]
     if not run:
-        return None if row.setting is None else f"No command: {vendor.tool} sets no memory clock."
+        return None if row.setting is None else f"No command: {vendor.tool} cannot set memory clocks."
     parts = []
     if not row.commands:
-        parts.append(f"These commands are for an {vendor.label} GPU: the name '{plan.device}' does not tell the vendor.")
+        parts.append(f"These commands are for an {vendor.label} GPU: the name '{plan.device}' does not identify the vendor.")
     if plan.origin != "measured":
         parts.append(f"The numbers are {plan.origin}: sweep the real card before you set its clocks.")
     first = f"{vendor.card_option} 0"
-    yours = f"; {first} is the first GPU, put the number of yours" if f" {first} " in run[0] else ""
+    yours = f"; {first} is the first GPU, use the number of yours" if f" {first} " in run[0] else ""
     parts.append(f"Needs root{yours}.")
     return " ".join((*parts, *notes_on(run)))
 
@@ -245,7 +248,9 @@ def _more_than_the_default(plan: Plan) -> Panel:
     if plan.coverage is not None and plan.coverage.kind == "auto":
         return Panel(_MORE, "a sweep", "of other clocks: wastenot kernel sweep without --clocks auto.")
     refine = (
-        " Measuring the best settings again (wastenot kernel refine) may make more sure." if plan.objective.corrected else ""
+        " Measuring the best settings again (wastenot kernel refine) may make more of the saving certain."
+        if plan.objective.corrected
+        else ""
     )
     if tolerance is not None and tolerance.energy_change < -_SEEN:
         low, high = tolerance.energy_change_interval

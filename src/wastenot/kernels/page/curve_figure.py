@@ -41,23 +41,23 @@ _STRAIGHT = 5e-5  # change of time that is shown as none
 def curve_figure(overview: PlanOverview) -> Figure:
     """A staircase for each granularity and scope, the plan, what could be applied today, and the fastest plans."""
     goal = overview.plan.objective
-    how = "every plan is an exact optimum of the numbers as measured. "
+    how = "every plan is an exact optimum for the numbers as measured. "
     if goal.corrected:
         sure = percent(goal.confidence or DEFAULT_CONFIDENCE, 0)
-        how = f"every plan keeps its slowdown with {sure} confidence, and its saving is corrected for noise. "
+        how = f"every plan stays within its slowdown limit with {sure} confidence, and its saving is corrected for noise. "
     curves = [curve for curve in overview.curves if curve.points]
-    note = f"Each line is the most energy that can be saved within the slowdown allowed{_clocks_for(overview)}; {how}"
+    note = f"Each line is the most energy that can be saved within the slowdown limit{_clocks_for(overview)}; {how}"
     if any(curve.scope == "local" for curve in curves):
-        note += "Dashed (local): each part keeps the limit by itself; otherwise parts compensate for each other. "
-    note += "Lines are steps, since a plan also keeps every larger slowdown. "
+        note += "Dashed (local): each part stays within the limit by itself; otherwise parts compensate for each other. "
+    note += "Lines are steps, since a plan is also within every larger limit. "
     if any(not curve.exact for curve in curves):
-        note += "Plans were computed at the dots; between two, at least the saving of the left one is possible. "
-    note += f"Diamonds: the plan at the slowdown it takes{_what_bars_are(overview)}. Circles: the fastest plans, in the "
+        note += "Plans were computed at the dots; between two dots, at least the saving of the left one is possible. "
+    note += f"Diamonds: the plan at its slowdown{_what_bars_are(overview)}. Circles: the fastest plans, in the "
     note += f"colours of the lines, {_kind_of_fastest(overview)}."
     for reason in overview.why_no_curve:
         note += f" No line for the {reason}."
     chart = _chart(overview, curves) if curves else None
-    return plan_figure(overview.plan, "relaxed-waste", "Energy saved against the slowdown allowed", note, chart)
+    return plan_figure(overview.plan, "relaxed-waste", "Energy saved by slowdown limit", note, chart)
 
 
 def _clocks_for(overview: PlanOverview) -> str:
@@ -71,7 +71,9 @@ def _kind_of_fastest(overview: PlanOverview) -> str:
     if not overview.plan.objective.corrected:
         return "by the numbers as measured"
     sure = percent(overview.plan.objective.confidence or DEFAULT_CONFIDENCE, 0)
-    return f"at the time to be expected; what can be promised with {sure} is slower, so lines begin to the right of them"
+    return (
+        f"at their expected time; what can be promised with {sure} confidence is slower, so lines begin to the right of them"
+    )
 
 
 def _what_bars_are(overview: PlanOverview) -> str:
@@ -87,7 +89,7 @@ def _chart(overview: PlanOverview, curves: Sequence[Curve]) -> Any:
     series = [_series(curve, overview.plan) for curve in curves]
     x = alt.X(
         "x:Q",
-        title="slowdown allowed, %",
+        title="slowdown limit, %",
         axis=alt.Axis(tickCount=12),
         scale=alt.Scale(domain=list(frame.x), nice=False),
     )
@@ -111,7 +113,7 @@ def _chart(overview: PlanOverview, curves: Sequence[Curve]) -> Any:
     tooltip = tooltips(
         {
             "series:N": "plan",
-            "allowed_text:N": "slowdown allowed",
+            "allowed_text:N": "slowdown limit",
             "taken_text:N": "time taken",
             "saved_text:N": "energy saved",
             "energy_text:N": "energy per iteration",
@@ -269,7 +271,7 @@ def _rows(curve: Curve, plan: Plan) -> list[dict[str, object]]:
     ]
 
 
-_SWITCHING_TITLE = "What saving is left at each switching time"
+_SWITCHING_TITLE = "Saving that remains at each switching time"
 _SWITCHING_WIDTH, _SWITCHING_HEIGHT = 760, 260
 _LEAST_S = 1e-4  # where switches that take no time are drawn, on an axis of logarithms
 _LINE, _OWN = "#2f6fde", "#e08a00"
@@ -284,11 +286,13 @@ def switching_figure(overview: PlanOverview) -> Figure:
         return Figure("switching", _SWITCHING_TITLE, subtitle, f"There is nothing to draw: {why}.", None)
     own = "" if curve.own_energy_change is None else (
         f"The device's own switches are marked, with their jitter and slower memory clocks: "
-        f"{percent(-curve.own_energy_change)} saved, which is what users can have. "
+        f"{percent(-curve.own_energy_change)} saved, which is what users get. "
     )  # fmt: skip
     note = (
-        "A schedule changes settings only as often as switches allow, at the least energy within the plan's limit. Line: "
-        f"all switches take the time below and arrive on time. {own}What is higher further left is what vendors could give."
+        "A schedule changes settings only as often as switches allow, with the lowest energy within the plan's limit. "
+        "Line: all switches "
+        f"take the time shown below and take effect when planned. {own}Further left, the additional saving is what faster "
+        f"switching by vendors would give."
     )
     return Figure("switching", _SWITCHING_TITLE, subtitle, note, specification_of(_switching_chart(overview)))
 
@@ -303,7 +307,7 @@ def _switching_chart(overview: PlanOverview) -> Any:
             "switch": quantity(point.switch_s, "s", 2) if point.switch_s else "no time",
             "saved_text": percent(-point.energy_change),
             "time_text": percent(point.time_change, sign=True),
-            "switches": f"{point.switches:,} an iteration",
+            "switches": f"{point.switches:,} per iteration",
         }
         for point in curve.points
     ]
@@ -311,10 +315,10 @@ def _switching_chart(overview: PlanOverview) -> Any:
     label = f"datum.value < {2 * _LEAST_S} ? '0' : datum.value < 1 ? format(1000 * datum.value, 'd') + ' ms' : '1 s'"
     axis = alt.Axis(values=ticks, labelExpr=label)
     scale = alt.Scale(type="log", domain=[_LEAST_S, 1.0])
-    x = alt.X("x:Q", title="time that a switch takes", scale=scale, axis=axis)
+    x = alt.X("x:Q", title="switching time", scale=scale, axis=axis)
     y = alt.Y("y:Q", title=SAVED)
     tooltip = [
-        alt.Tooltip("switch:N", title="a switch takes"),
+        alt.Tooltip("switch:N", title="switching time"),
         alt.Tooltip("saved_text:N", title="energy saved"),
         alt.Tooltip("time_text:N", title="time"),
         alt.Tooltip("switches:N", title="switches"),

@@ -41,7 +41,7 @@ def coarse_figure(overview: PlanOverview) -> Figure:
     if by_pass and rest:
         names = ", ".join(each.name for each in rest[:6]) + (", …" if len(rest) > 6 else "")
         together = fraction_of_whole(math.fsum(each.energy_fraction for each in rest))
-        note += f" Smaller passes are not shown: {names} ({together} of the energy together)."
+        note += f" Smaller passes are not shown: {names} ({together} of the energy in total)."
     size = {1: (WIDE, 400), 3: (262, 240)}.get(len(maps), (420, 290))
     chart = _maps_chart(maps, columns=3 if len(maps) == 3 else 2, size=size)
     return plan_figure(overview.plan, "settings-coarse", title, note, chart)
@@ -52,10 +52,10 @@ def kernel_figure(overview: PlanOverview) -> Figure:
     title = "Every setting of the kernels with the largest saving"
     maps = overview.kernel_maps
     if not maps:
-        why = "only the default clocks were measured; sweep more clocks to see what they do"
+        why = "only the default clocks were measured; sweep more clocks to see their effect"
         return plan_figure(overview.plan, "settings-kernel", title, f"There is nothing to draw: {why}.", None)
     if len(overview.kernels) == 1 and overview.coarse_maps:
-        only = "There is nothing more to draw: this workload is one kernel, whose settings are above."
+        only = "There is nothing more to draw: this workload is a single kernel, whose settings are above."
         return plan_figure(overview.plan, "settings-kernel", title, only, None)
     fraction = sum(each.energy_fraction for each in maps)
     note = (
@@ -76,7 +76,7 @@ def _others(overview: PlanOverview) -> str:
 
 def _how_to_read(overview: PlanOverview, maps: Sequence[SettingMap]) -> str:
     points = [point for each in maps for point in each.points]
-    text = "Settings in the shaded corner save energy at no loss of time. "
+    text = "Settings in the shaded corner save energy without loss of time. "
     if any(_reach(point) is not None for point in points):
         text += "Bars: 95 % intervals of the measurement. "
     joined = "the core clocks of one memory clock"
@@ -87,7 +87,7 @@ def _how_to_read(overview: PlanOverview, maps: Sequence[SettingMap]) -> str:
     else:
         text += f"Pale lines join {joined}, noise included. "
     if any(window.gather(places) for window, places in map(_placed, maps)):
-        text += "Arrows at the edge point to settings outside the map; point at one to see which and how far."
+        text += "Arrows at the edge point to settings outside the map; hover over one to see which and how far."
     return text.strip()
 
 

@@ -1,4 +1,4 @@
-"""What a plan says in ten seconds: what can be had today and how, what the plan would do, and what the rest needs."""
+"""What a plan says in ten seconds: what can be had today, what the plan would do, and what faster switching would add."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def _plan_panel(plan: Plan, price: Price | None, files: Files) -> Panel:
     title = f"This plan: {'the default clocks' if is_default(plan) else units_in_words(plan)}"
     at_default = f"the default clocks take {quantity(baseline.energy_j, 'J')} and {quantity(baseline.time_s, 's')}"
     if is_default(plan):
-        return Panel(title, quantity(baseline.energy_j, "J"), f"an iteration, in {quantity(baseline.time_s, 's')}.")
+        return Panel(title, quantity(baseline.energy_j, "J"), f"per iteration, in {quantity(baseline.time_s, 's')}.")
     if plan.objective.saves_time:
         saved_s = -plan.headline.time_change * baseline.time_s
         value = f"{quantity(abs(saved_s), 's')} {'less' if saved_s >= 0.0 else 'more'}"
     else:
         value = f"{quantity(abs(saved_j), 'J')} {'less' if saved_j >= 0.0 else 'more'}"
     lines = (*_certainty(plan, files), *_year(plan, price), *_carbon(plan))
-    return Panel(title, value, f"an iteration; {at_default}.", lines=lines)
+    return Panel(title, value, f"per iteration; {at_default}.", lines=lines)
 
 
 def _bound_panel(plan: Plan, files: Files) -> Panel:
@@ -79,7 +79,7 @@ def _bound_panel(plan: Plan, files: Files) -> Panel:
 
 
 def _certainty(plan: Plan, files: Files) -> list[Line]:
-    """How far the numbers can be trusted: measured again, promised, or as they stand."""
+    """How far the numbers can be trusted: measured again, promised, or as measured."""
     headline, expected, goal = plan.headline, plan.expected, plan.objective
     lines = []
     if headline.source == "validation":
@@ -99,30 +99,30 @@ def _certainty(plan: Plan, files: Files) -> list[Line]:
             text = f"energy {change(planned.energy_change)}, time {change(planned.time_change)}, by the sweep's numbers"
             lines.append(Line("Planned", text))
         if headline.verdict == "missed":
-            lines.append(Line("Next", "wastenot kernel refine measures the best settings again, to plan anew"))
+            lines.append(Line("Next", "wastenot kernel refine measures the best settings again, for a new plan"))
         elif headline.verdict == "undecided":
-            lines.append(Line("Next", "wastenot kernel validate with more --repeats can tell"))
+            lines.append(Line("Next", "wastenot kernel validate with more --repeats can decide"))
         return lines
     if headline.source == "promise":
         intervals = _intervals(headline.energy_change_interval, headline.time_change_interval)
-        lines.append(Line("Expected", f"{intervals}; corrected for noise and for the luck of choosing"))
-        return [*lines, Line("To be sure", f"{_validate(plan, files)} measures it, interleaved with the default clocks")]
+        lines.append(Line("Expected", f"{intervals}; corrected for noise and selection bias"))
+        return [*lines, Line("To confirm", f"{_validate(plan, files)} measures it, interleaved with the default clocks")]
     if headline.energy_change_interval is not None:
         text = _intervals(headline.energy_change_interval, headline.time_change_interval)
-        lines.append(Line("Standard errors", f"{text}; the luck of choosing the best not included"))
+        lines.append(Line("Standard errors", f"{text}; selection bias not included"))
     if expected is None:
         lines.append(
-            Line("Noise", "nothing in this study says how noisy it is; with repeats or standard errors (time_se_s, "
-                 "energy_se_j) a plan can promise something")
+            Line("Noise", "this study does not say how noisy it is; with repeats or standard errors "
+                 "(time_se_s, energy_se_j) a plan can make a promise")
         )  # fmt: skip
         return lines
     kept = expected.probability_within_budget
-    odds = "" if kept is None else f"; the limit holds with a probability of {percent(kept, 0)}"
+    odds = "" if kept is None else f"; the probability of staying within the limit is {percent(kept, 0)}"
     text = (
         f"energy {change(expected.energy_change)} ({changes(expected.energy_change_interval)}), time "
         f"{change(expected.time_change)} ({changes(expected.time_change_interval)}){odds}"
     )
-    return [*lines, Line("To expect", text)]
+    return [*lines, Line("Expected", text)]
 
 
 def _validate(plan: Plan, files: Files) -> str:
@@ -150,7 +150,8 @@ def _carbon(plan: Plan) -> list[Line]:
     within = "" if low is None or high is None else f" ({grams_text(low)} to {grams_text(high)})"
     energy = f"{'' if found.saved_j >= 0.0 else MINUS}{energy_text(abs(found.saved_j))}"
     text = (
-        f"{grams_text(found.saved_g)} of CO2e{within} of {grams_text(found.baseline_g)}, and {energy}, saved a {found.per}; "
+        f"{grams_text(found.saved_g)} of CO2e{within} of {grams_text(found.baseline_g)}, and {energy}, saved per "
+        f"{found.per}; "
         f"{found.g_per_kwh:.4g} g/kWh, {grid.when}"
     )
     return [Line(f"Carbon {change(found.change)}", text)]

@@ -42,20 +42,20 @@ def coverage_note(coverage: Coverage | None) -> str | None:
     if coverage is None or coverage.complete or coverage.kind == "given":
         return None
     if coverage.kind == "refine":
-        return "Only the finalists of a plan were measured here; other settings may be better. Sweep this card to know."
+        return "Only the finalists of a plan were measured here; other settings may be better. Sweep this card to find out."
     assert coverage.of is not None
     if coverage.kind == "natural":
-        command = f": {coverage.command}" if coverage.command else " by starting it again as before"
+        command = f": {coverage.command}" if coverage.command else " by running the same command again"
         return f"Incomplete: {coverage.measured:,} of {coverage.of:,} kernels are measured. Resume the sweep{command}"
     measured = f"{coverage.measured:,} of the {coverage.of:,} points intended are measured"
     better = "a point that was not measured may be better"
     if not coverage.finished:
-        command = f": {coverage.command}" if coverage.command else " by starting it again as before"
+        command = f": {coverage.command}" if coverage.command else " by running the same command again"
         what = "search" if coverage.kind == "search" else "sweep"
-        return f"Incomplete: the {what} was broken off or is under way; {measured}, and {better}. Resume it{command}"
+        return f"Incomplete: the {what} was interrupted or is still running; {measured}, and {better}. Resume it{command}"
     if coverage.kind == "search":
-        return f"Found by a search: {measured}, those that promised most; {better}. Sweep without --search to measure all."
-    return f"Incomplete: {measured}; {better}. The sweep came to its end without the others."
+        return f"Found by a search: {measured}, the most promising ones; {better}. Sweep without --search to measure all."
+    return f"Incomplete: {measured}; {better}. The sweep finished without the others."
 
 
 ITERATIONS = 1_000  # that energy and cost are stated for
@@ -64,8 +64,8 @@ _WORTH_SAYING = 0.005  # of the energy, by which a tolerance must save more
 _SAME = 1e-6  # fractions that are one number
 
 NATURAL_NOTE = (
-    "No clock was set: this is a plan of caps on core clocks, from times and powers at clocks that the GPU went through by "
-    "itself. A cap above the clock that a kernel has by itself changes nothing; caps below those seen are not offered."
+    "No clock was set: this is a plan of caps on core clocks, from times and powers at clocks that the GPU passed "
+    "through by itself. A cap above a kernel's own clock changes nothing; caps below the clocks seen are not offered."
 )
 
 
@@ -77,7 +77,7 @@ def plan_numbers(plan: Plan, price: Price | None) -> tuple[Card, ...]:
         price: of electricity; without it no cost is stated.
     """
     kernels = counted(len(plan.assignments), "kernel")
-    fastest = "to expect (corrected for noise; less can be promised) " if plan.objective.corrected else "as measured "
+    fastest = "expected (corrected for noise; less can be promised) " if plan.objective.corrected else "as measured "
     return (
         Card("Objective", describe_goal(plan.objective), f"clocks by {plan.granularity}, {plan.scope} scope; {kernels}"),
         *_money(plan, price),
@@ -103,10 +103,10 @@ def strictness_note(plan: Plan) -> str | None:
         return None
     low, high = tolerance.energy_change_interval
     return (
-        f"To be no slower with {percent(confidence, 1)} confidence leaves much of the saving. A tolerance of "
-        f"{percent(tolerance.max_slowdown, 1)}, less than a run can show, would save {percent(-tolerance.energy_change)} "
+        f"Being no slower with {percent(confidence, 1)} confidence gives up much of the saving. A tolerance "
+        f"of {percent(tolerance.max_slowdown, 1)}, less than a run can show, would save {percent(-tolerance.energy_change)} "
         f"({percent(-high)} to {percent(-low)}): --max-slowdown {tolerance.max_slowdown:g}. Measuring the best settings "
-        "again (wastenot kernel refine) makes more of it sure."
+        "again (wastenot kernel refine) makes more of it certain."
     )
 
 
@@ -146,7 +146,7 @@ def _money(plan: Plan, price: Price | None) -> tuple[Card, ...]:
 
     def card(label: str, iterations: float, what: str) -> Card:
         saved, of = saved_j * iterations, baseline_j * iterations
-        worth, whole = ("no price of electricity was given", "")
+        worth, whole = ("no electricity price was given", "")
         if price is not None:
             worth = f"{price.cost_text(abs(saved))} at {price.per_kwh:g} {price.currency} per kWh"
             whole = f", {price.cost_text(of)}"
@@ -166,7 +166,9 @@ def _waste(plan: Plan) -> tuple[Card, ...]:
     if plan.waste.joules == 0.0:
         return (Card("Waste at the default clocks", "none", "no other setting saves energy at 0 % slowdown"),)
     sure = (
-        "; needs the true times, and a plan that must be sure to be no slower saves less" if plan.objective.corrected else ""
+        "; this assumes the true times; a plan that must be no slower with confidence saves less"
+        if plan.objective.corrected
+        else ""
     )
     return (
         Card(
@@ -179,15 +181,15 @@ def _waste(plan: Plan) -> tuple[Card, ...]:
 
 
 def _potential(plan: Plan) -> tuple[Card, ...]:
-    """What the numbers as they stand would seem to give."""
+    """What the numbers as measured would seem to give."""
     if plan.potential is None:
         return ()
     return (
         Card(
             "Potential",
             percent(-plan.potential.energy_change),
-            f"at {change(plan.potential.time_change)} time: the best of the numbers as measured, lucky ones included; not "
-            "to be expected (--as-measured)",
+            f"at {change(plan.potential.time_change)} time: the best of the numbers as measured, favourable errors "
+            "included; do not expect it (--as-measured)",
         ),
     )
 
@@ -220,4 +222,4 @@ def _switches(plan: Plan) -> Card:
     if switches.shortest_dwell_s is not None and switches.shortest_dwell_unit is not None:
         unit = shortened(switches.shortest_dwell_unit, _LONGEST_NAME)
         detail += f", {quantity(switches.shortest_dwell_s, 's', 3)} at least ({unit})"
-    return Card("Clock switches", f"{switches.per_iteration:,} an iteration", detail)
+    return Card("Clock switches", f"{switches.per_iteration:,} per iteration", detail)

@@ -95,12 +95,12 @@ def applicable_table(plan: Plan) -> Table | None:
         Column("Energy", numeric=True),
         Column("Time", numeric=True),
         Column("Switches", numeric=True),
-        Column("Shortest stay", numeric=True),
+        Column("Shortest dwell time", numeric=True),
         Column("Applicable today"),
     )
     note = (
-        "A schedule changes settings only as often as switches allow, at the least energy within the limit: what of each "
-        f"plan can be applied today. A switch takes {describe_switch_time(found.switching)}."
+        "A schedule changes settings only as often as switches allow, with the lowest energy within the limit: the part "
+        f"of each plan that can be applied today. A switch takes {describe_switch_time(found.switching)}."
     )
     note = " ".join((note, *notes_on([command for row in found.rows for command in row.commands], deferred=True)))
     rows = [_applicable_row(plan, row) for row in found.rows]
@@ -111,7 +111,7 @@ def applicable_table(plan: Plan) -> Table | None:
 
 
 def comparison_table(comparison: Comparison) -> Table:
-    """What granularity, scope and objective are worth (Table 2)."""
+    """Effect of granularity, scope and objective (Table 2)."""
     fields: tuple[Listed[ComparisonRow], ...] = (
         Listed(
             "Objective", lambda row: str(row.objective), text_of=lambda row: describe_objective(row.objective), numeric=False
@@ -121,7 +121,7 @@ def comparison_table(comparison: Comparison) -> Table:
         Listed("Energy", lambda row: row.energy_change, change),
     )
     return listing(
-        "What granularity, scope and objective are worth", comparison.rows, fields,
+        "Effect of granularity, scope and objective", comparison.rows, fields,
         group=lambda row: f"{row.granularity} granularity", note_of=lambda row: row.reason,
     )  # fmt: skip
 
@@ -155,8 +155,8 @@ def _sum_of_kernels(plan: Plan) -> list[str]:
     stated = quantity(-plan.headline.energy_change * plan.baseline.energy_j, "J")
     if quantity(whole_j, "J") == stated:
         return []
-    so = "measured again, it is" if plan.headline.source == "validation" else "to be expected of that is"
-    return [f"By the sweep's numbers as they stand, all kernels together save {quantity(whole_j, 'J')}; {so} {stated}."]
+    so = "measured again, it is" if plan.headline.source == "validation" else "the expected part of that is"
+    return [f"By the sweep's numbers as measured, all kernels together save {quantity(whole_j, 'J')}; {so} {stated}."]
 
 
 def _fold_kernels(rows: Sequence[Assignment]) -> Fold | None:
@@ -224,7 +224,7 @@ def context_table(context: ContextChange) -> Table:
         Listed(f"Plan, {before}", lambda one: str(one.first), numeric=False),
         Listed(f"Plan, {after}", lambda one: "the same" if one.first == one.second else str(one.second), numeric=False),
     )
-    title = "Where the kernel before changes the plan" if "context" in context.states else "What the state changes"
+    title = "Where the preceding kernel changes the plan" if "context" in context.states else "What the state changes"
     return listing(title, shown, fields, _context_note(context))
 
 
@@ -239,7 +239,7 @@ def _context_note(context: ContextChange) -> str:
     first, second = context.first, context.second
     return (
         f"The energy of {len(context.differing)} of {len(context.kernels)} kernels differs between {before} and {after} by "
-        f"more than its error; {len(context.moved)} get other clocks. With energies {after}, the plan made from those "
+        f"more than its error; {len(context.moved)} get different clocks. With energies {after}, the plan made from those "
         f"{before} uses {quantity(first.energy_j, 'J', 5)} ({change(first.energy_change)}) at time "
         f"{change(first.time_change)}, the plan made from those {after} {quantity(second.energy_j, 'J', 5)} "
         f"({change(second.energy_change)}) at time {change(second.time_change)}."

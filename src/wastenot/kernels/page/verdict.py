@@ -13,7 +13,7 @@ from wastenot.planning.plan import Plan
 _FROM: dict[Origin, str] = {
     "measured": "",
     "simulated": " on a simulated GPU",
-    "synthetic": " on made-up numbers",
+    "synthetic": " on synthetic numbers",
     "forecast": " on forecast numbers",
 }
 _SEEN = 5e-5  # changes below this are shown as none
@@ -45,13 +45,13 @@ def known_of(plan: Plan) -> tuple[Tone, str]:
 def _before_validation(plan: Plan) -> tuple[Tone, str]:
     if plan.expected is not None and plan.objective.corrected:
         return _of_promise(plan)
-    return "as-measured", f"by the {_adjective(plan)}numbers{_of_part(plan)} as they stand, which promise nothing"
+    return "as-measured", f"by the {_adjective(plan)}numbers{_of_part(plan)} as measured, which promise nothing"
 
 
 def _way(today: Today) -> str:
     """How it is applied, in a few words."""
     if today.rung is not None:
-        return f"by a schedule of {counted(today.rung.switches, 'switch')} an iteration"
+        return f"by a schedule of {counted(today.rung.switches, 'switch')} per iteration"
     assert today.row is not None
     return "by one setting for the whole iteration" if today.row.setting is not None else "by clocks for each pass"
 
@@ -147,7 +147,7 @@ def limit_verdict(plan: Plan) -> str | None:
             return f"missed by {percent(headline.missed_by or 0.0)} of the time: measured {measured}, limit {bound}"
         case "undecided":
             side = "within" if headline.time_change <= limit else "over"
-            return f"undecided: measured {measured}, {side} the limit of {bound} by less than the measurement can tell"
+            return f"undecided: measured {measured}, {side} the limit of {bound} by less than the measurement can resolve"
     if headline.source == "promise" and plan.objective.confidence is not None:
         return f"at most {bound}, with {percent(plan.objective.confidence, 1)} confidence"
     return None
@@ -171,7 +171,7 @@ def _of_validation(plan: Plan) -> tuple[Tone, str]:
         return "kept", f"{measured}, the limit {allowed} is kept"
     if headline.verdict == "missed":
         return "missed", f"{measured}, the limit {allowed} is missed by {percent(headline.missed_by or 0.0)} of the time"
-    return "undecided", f"{measured}, too close to the limit {allowed} to tell"
+    return "undecided", f"{measured}, too close to the limit {allowed} to decide"
 
 
 def _of_promise(plan: Plan) -> tuple[Tone, str]:
@@ -182,10 +182,10 @@ def _of_promise(plan: Plan) -> tuple[Tone, str]:
     if limit is None or confidence is None:
         return (
             "promised",
-            f"corrected for noise{source}; not measured again yet, and no slowdown limit was set",
+            f"corrected for noise{source}; not validated yet, and no slowdown limit was set",
         )
     sure = f"{limit_words(limit)} is promised with {short_percent(confidence)} confidence"
-    return "promised", f"{sure}{source}; not measured again yet"
+    return "promised", f"{sure}{source}; not validated yet"
 
 
 def _of_part(plan: Plan) -> str:
@@ -205,8 +205,8 @@ def _why_default(plan: Plan) -> str:
         return "no others were measured"
     if goal.confidence is not None and goal.max_slowdown is not None:
         than = "no slower" if goal.max_slowdown == 0.0 else limit_words(goal.max_slowdown)
-        return f"no other setting is sure to be {than}, with {short_percent(goal.confidence)} confidence"
-    basis = "after correction for noise" if goal.corrected else f"by the {_adjective(plan)}numbers as they stand"
+        return f"no other setting is {than} with {short_percent(goal.confidence)} confidence"
+    basis = "after correction for noise" if goal.corrected else f"by the {_adjective(plan)}numbers as measured"
     return f"{basis}, no other setting does better"
 
 

@@ -1,8 +1,8 @@
 """Curves of a plan: energy saved against the slowdown allowed, and what saving is left at each switching time.
 
-The first is a staircase, since there are only so many settings. Between two slowdowns at which plans were computed, at least
-the saving of the lower one is possible. For few units, such as the passes, so many plans are computed that every step wider
-than ``STEP`` is where it belongs. The second says what users can have, and what vendors could give.
+The first is a staircase, since the number of settings is finite. Between two slowdowns at which plans were computed, at
+least the saving of the lower one is possible. For few units, such as the passes, enough plans are computed that every
+step wider than ``STEP`` is where it belongs. The second says what users can have, and what vendors could give.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ class SwitchingCurve:
 
 
 def switching_curve(planner: Planner, plan: Plan) -> SwitchingCurve | None:
-    """What saving is left at each switching time; ``None`` where only auto was measured or no schedule is fast enough.
+    """Saving that remains at each switching time; ``None`` where only auto was measured or no schedule is fast enough.
 
     Args:
         planner: of the plan's sweep.
@@ -220,7 +220,7 @@ def switching_curve(planner: Planner, plan: Plan) -> SwitchingCurve | None:
     if all(len(unit.rows) == 1 for unit in planner.units):
         return None
     switchings = [
-        SwitchTime(core_s=seconds, memory_s=seconds, basis="given", source="looked at") for seconds in SWITCH_TIMES_S
+        SwitchTime(core_s=seconds, memory_s=seconds, basis="given", source="examined") for seconds in SWITCH_TIMES_S
     ]
     try:
         rungs = best_rungs(planner.at(plan.granularity), plan.objective.objective, plan.scope, switchings)

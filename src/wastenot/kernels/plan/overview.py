@@ -164,7 +164,7 @@ def make_overview(
     except BadInputError as error:
         missing = str(error)
     if not coarse_maps and missing is None:
-        missing = "only the default clocks were measured; sweep more clocks to see what they do"
+        missing = "only the default clocks were measured; sweep more clocks to see their effect"
     return PlanOverview(
         plan=plan,
         comparison=comparison,

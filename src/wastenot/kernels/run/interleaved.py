@@ -193,12 +193,12 @@ def validate(
     label = device.identity.label
     if plan.device not in (label, UNKNOWN_DEVICE):  # whoever knows better names the device
         raise BadInputError(
-            f"the plan was made on '{plan.device}', not on '{label}'; name that device, plan anew, or, if they are the same "
-            f"and the sweep was imported, import it again with `device_name` '{label}'"
+            f"the plan was made on '{plan.device}', not on '{label}'; give that device, make a new plan, or, if they are "
+            f"the same and the sweep was imported, import it again with `device_name` '{label}'"
         )
     names = [kernel.name for kernel in units.kernels]
     if names != [row.kernel for row in plan.assignments]:
-        raise BadInputError(f"the plan (workload '{plan.workload}') has other kernels than '{units.name}'")
+        raise BadInputError(f"the plan (workload '{plan.workload}') has different kernels from '{units.name}'")
     check_repeats(repeats)
     if announce is not None:
         announce(estimate_interleaved(device, units, repeats=repeats, options=options))

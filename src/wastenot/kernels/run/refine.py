@@ -62,8 +62,8 @@ def refine(
         raise BadInputError(f"`repeats` {repeats}: must be at least 1")
     if units.state == "natural":
         raise BadInputError(
-            "`state` natural: these rows are at clocks that nobody set, and rows at set clocks must not join them; refine "
-            "measurements at set clocks: `state` ssp"
+            "`state` natural: these rows are at clocks that were not set, and rows at set clocks must not be mixed with "
+            "them; refine measurements at set clocks: `state` ssp"
         )
     progress, options = progress or Silent(), options or PointOptions()
     ends_s = math.inf if budget_s is None else device.time.now_s() + budget_s

@@ -267,7 +267,7 @@ def _shortfall(allowed: int, whole: int, known: _MeasuredGrid) -> list[str]:
 
 
 def _share_of(points: int, whole: int) -> str:
-    """The least share, to three decimals, that allows so many points."""
+    """The least share, to three decimals, that allows that number of points."""
     thousandths = next(share for share in range(1, 1001) if int(share / 1000 * whole) >= points)
     return f"{thousandths / 1000:g}"
 

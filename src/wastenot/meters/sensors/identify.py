@@ -250,8 +250,8 @@ def _identity(channel: str, findings: _ChannelFindings, runs: int, spent_s: floa
         together_s = parameters.delay_s + parameters.span_s * (2.0 if parameters.is_lag else 1.0)
         if together_s > _MAX_BURSTS_LONG * burst_s:
             notes.append(
-                f"window and delay are not determined: together they are about {together_s:.2g} s, too long for bursts that "
-                "suit the first channel"
+                f"window and delay are not determined: together they are about {together_s:.2g} s, too long for the "
+                "bursts chosen for the first channel"
             )
         elif fit.span_se_s < _VAGUE * parameters.span_s:
             known |= _fitted_fields(fit, findings.clocks)
@@ -306,4 +306,4 @@ def _note_on_drift(fit: SensorFit) -> str:
     drift, sample_s = fit.parameters.drift, fit.parameters.sample_s
     direction = "grows" if drift > 0.0 else "shrinks"
     jumps = f"and jumps by {1e3 * sample_s:.3g} ms" if sample_s else "and will jump back, though no jump was observed"
-    return f"delay {direction} by {1e3 * abs(drift):.2g} ms per second {jumps}: the sensor samples by a clock of its own"
+    return f"delay {direction} by {1e3 * abs(drift):.2g} ms per second {jumps}: the sensor samples on its own clock"

@@ -141,6 +141,6 @@ def _derived(profile: PipelineProfile, found: _Found, notes: Sequence[str], reco
             del ways[key], baseline[key]
         else:
             ways[key], baseline[key] = choice(work.ways), work.default
-    lost = ("derived instructions have no errors, so that nothing is promised",) if profile.errors is not None else ()
+    lost = ("derived instructions have no standard errors, so nothing is promised",) if profile.errors is not None else ()
     notes = (*profile.notes, *notes, *lost)
     return replace(profile, ways=ways, baseline=baseline, recomputes=recomputes, errors=None, notes=notes)

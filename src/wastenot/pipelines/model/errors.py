@@ -56,7 +56,7 @@ class ProfileErrors:
         return np.asarray(np.sqrt(np.square(self.ways[key].time_s - self.baseline[key].time_s).sum(axis=1)))
 
     def charge_s(self, key: tuple[int, str], margin: float) -> FloatArray:
-        """By how much slower each way may be: so many of these, and what is expected too low; 0 at a margin of 0."""
+        """By how much slower each way may be: a multiple of these, and what is expected too low; 0 at a margin of 0."""
         deviation_s = self.deviation_s(key)
         return margin * deviation_s + self.ways[key].doubt_s if margin > 0.0 else np.zeros(len(deviation_s))
 

@@ -213,7 +213,7 @@ def measure_stages(
     check_measures(device)
     settings = () if core_step_mhz is None else stage_settings(device, core_step_mhz)
     if not settings and core_step_mhz is not None:
-        raise BadInputError(f"{device.identity.name}: has no clocks to choose from, and a pipeline is planned by them")
+        raise BadInputError(f"{device.identity.name}: has no clocks to choose from, and a pipeline's plan sets clocks")
     with ExitStack() as stack:
         if study is None:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="wastenot-"))

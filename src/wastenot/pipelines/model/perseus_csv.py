@@ -90,7 +90,7 @@ def write_perseus_csv(profile: PipelineProfile, path: str | os.PathLike[str]) ->
 def _settings(frontier: Frontier, where: str) -> Iterator[tuple[float, float, float | None]]:
     for time_s, energy_j, label in listed_ways(frontier):
         if not isinstance(label, Setting) or label != Setting(label.core_mhz):
-            raise BadInputError(f"{where}: Perseus' CSV holds one core clock for each way, and this one has more to set")
+            raise BadInputError(f"{where}: Perseus' CSV format holds one core clock per way, and this way sets more")
         yield time_s, energy_j, label.core_mhz
 
 
@@ -125,27 +125,27 @@ def _rows(path: str | os.PathLike[str]) -> dict[_Key, list[_Row]]:
             earlier = found.setdefault(key, {}).setdefault(row.core_mhz, row)
             if earlier is not row:
                 raise BadInputError(
-                    f"{where}: row: {key[1]} of stage {key[0]} at {format_mhz(row.core_mhz)} is there already, in line "
+                    f"{where}: row: {key[1]} of stage {key[0]} at {format_mhz(row.core_mhz)} is already in line "
                     f"{earlier.line}; keep one, or their mean"
                 )
     except csv.Error as error:
         raise BadInputError(f"{path}:{line}: row: {quoting_problem(error)}") from error
     if not found:
-        raise BadInputError(f"{path}:1: {'row: there is none below the header' if header else 'header: the file is empty'}")
+        raise BadInputError(f"{path}:1: {'row: there are none below the header' if header else 'header: the file is empty'}")
     return {key: list(rows.values()) for key, rows in found.items()}
 
 
 def _check_header(header: list[str], where: str) -> None:
     for name in COLUMNS:
         if header.count(name) != 1:
-            problem = f"is there {header.count(name)} times" if name in header else f"is missing ({_MEANINGS[name]})"
+            problem = f"appears {header.count(name)} times" if name in header else f"is missing ({_MEANINGS[name]})"
             raise BadInputError(f"{where}: header: column {name} {problem}; give {','.join(COLUMNS)}")
 
 
 def _row(fields: Mapping[str, str], where: str, line: int) -> tuple[_Key, _Row]:
     stage = _number(fields, "stage", where)
     if not (stage.is_integer() and 0 <= stage <= _MOST_STAGES):
-        raise BadInputError(f"{where}: stage: is {quoted(fields['stage'])}; must be a whole number from 0 on")
+        raise BadInputError(f"{where}: stage: is {quoted(fields['stage'])}; must be a whole number, at least 0")
     name = fields["instruction"].strip().lower()
     if name not in NAMES:
         raise BadInputError(f"{where}: instruction: {quoted(fields['instruction'])} is unknown; {suggestion(name, NAMES)}")
@@ -158,7 +158,7 @@ def _row(fields: Mapping[str, str], where: str, line: int) -> tuple[_Key, _Row]:
         if not 0.0 < number < float("inf"):
             raise BadInputError(f"{where}: {column}: is {quoted(fields[column])}; must be above 0 and finite")
         if number > _MOST:
-            raise BadInputError(f"{where}: {column}: is {quoted(fields[column])}; must be {_MOST:.0e} at most")
+            raise BadInputError(f"{where}: {column}: is {quoted(fields[column])}; must be at most {_MOST:.0e}")
         numbers.append(number)
     core_mhz, time_s, energy_j = numbers
     assert time_s is not None and energy_j is not None
@@ -182,7 +182,7 @@ def _refuse_gaps(rows: Mapping[_Key, list[_Row]], path: str | os.PathLike[str]) 
     last = max(names)
     for stage in range(last + 1):
         if stage not in names:
-            raise BadInputError(f"{path}: stage {stage} has no rows, and there are stages up to {last}; add them")
+            raise BadInputError(f"{path}: stage {stage} has no rows, but there are stages up to {last}; add them")
     for name in NAMES:
         having = [stage for stage in names if name in names[stage]]
         # The last stage needs no recomputation: its backward follows its forward at once.

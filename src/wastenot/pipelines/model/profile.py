@@ -36,9 +36,9 @@ class Fixed:
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.time_s < float("inf"):
-            raise BadInputError(f"`time_s` {self.time_s:g}: of fixed work: must be 0 at least")
+            raise BadInputError(f"`time_s` {self.time_s:g}: of fixed work: must be at least 0")
         if self.energy_j is not None and not 0.0 <= self.energy_j < float("inf"):
-            raise BadInputError(f"`energy_j` {self.energy_j:g}: of fixed work: must be 0 at least")
+            raise BadInputError(f"`energy_j` {self.energy_j:g}: of fixed work: must be at least 0")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,10 +100,10 @@ class PipelineProfile:
             ("rest of an iteration", "J", self.iteration_j),
         ):
             if not 0.0 <= number < float("inf"):
-                raise BadInputError(f"{where}: {what} of {number:g} {unit}: must be 0 at least, and finite")
+                raise BadInputError(f"{where}: {what} of {number:g} {unit}: must be at least 0 and finite")
         if self.gpus_per_stage < 1 or self.replicas < 1:
             raise BadInputError(
-                f"{where}: {self.gpus_per_stage} GPUs for a stage, {self.replicas} replicas: must be 1 at least"
+                f"{where}: {self.gpus_per_stage} GPUs for a stage, {self.replicas} replicas: must be at least 1"
             )
         for stage, name in self.fixed:
             if name not in FIXED_NAMES:

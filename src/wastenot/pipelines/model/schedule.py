@@ -101,7 +101,7 @@ def checked_edges(schedule: PipelineSchedule, where: str) -> IndexArray:
 def _places(schedule: PipelineSchedule, where: str) -> dict[tuple[str, int, int], int]:
     """Where each instruction stands, after a look at whether they are the ones that an iteration needs."""
     if schedule.stages < 1 or schedule.micro_batches < 1 or not schedule.ranks:
-        raise BadInputError(f"{where}: needs a rank, a stage and a micro-batch at least")
+        raise BadInputError(f"{where}: needs at least a rank, a stage and a micro-batch")
     place: dict[tuple[str, int, int], int] = {}
     home: dict[tuple[int, int], int] = {}
     at = 0
@@ -119,7 +119,7 @@ def _places(schedule: PipelineSchedule, where: str) -> dict[tuple[str, int, int]
                 raise BadInputError(f"{where}: rank {rank}: {each}: micro-batches are 0 to {schedule.micro_batches - 1}")
             key = (each.name, each.stage, each.micro_batch)
             if key in place:
-                raise BadInputError(f"{where}: rank {rank}: {each} is there twice")
+                raise BadInputError(f"{where}: rank {rank}: {each} appears twice")
             if home.setdefault(key[1:], rank) != rank:
                 raise BadInputError(f"{where}: {each} is on rank {rank}, its other instructions on rank {home[key[1:]]}")
             place[key] = at
@@ -139,7 +139,7 @@ def _missing(place: dict[tuple[str, int, int], int], stage: int, micro_batch: in
     missing = {"forward"} - there
     if "backward" in there and there & {"backward_input", "backward_weight"}:
         raise BadInputError(
-            f"{where}: {Instruction('backward', stage, micro_batch)} is there whole and split; give one of the two"
+            f"{where}: {Instruction('backward', stage, micro_batch)} is given both whole and split; give one of the two"
         )
     if not there & {"backward", "backward_input", "backward_weight"}:
         missing.add("backward")
@@ -169,7 +169,7 @@ def _waited_for(place: dict[tuple[str, int, int], int], each: Instruction, stage
 def _refuse_deadlock(
     every: Sequence[Instruction], rank: list[int], waits: list[list[int]], starts: list[int], ends: list[int], where: str
 ) -> None:
-    """Run the ranks until none can go on."""
+    """Run the ranks until none can continue."""
     done, at = bytearray(len(every)), list(starts)
     held_up: dict[int, list[int]] = {}  # ranks by the instruction that they wait for
     ready = list(range(len(starts)))

@@ -108,7 +108,7 @@ def _of_text(text: str, where: str) -> PipelineSchedule:
             ranks.append(tuple(each for each in found if each is not None))
     every = [each for rank in ranks for each in rank]
     if not every:
-        raise BadInputError(f"{where}:1: there is no instruction; {_REMEDY}")
+        raise BadInputError(f"{where}:1: there are no instructions; {_REMEDY}")
     if len(every) > MOST_INSTRUCTIONS:
         raise BadInputError(f"{where}: has more than {MOST_INSTRUCTIONS:,} instructions")
     stages, micro_batches = (1 + max(getattr(each, name) for each in every) for name in ("stage", "micro_batch"))
@@ -122,7 +122,9 @@ def _instruction(action: str, where: str) -> Instruction | None:
     if match and match[2] in _NAMES and match[3]:
         return Instruction(_NAMES[match[2]], int(match[1]), int(match[3]))
     if action.endswith("OVERLAP_F_B"):
-        raise BadInputError(f"{where}: {quoted(action)}: a forward and a backward at a time; write one after the other")
+        raise BadInputError(
+            f"{where}: {quoted(action)}: a forward and a backward at the same time; write one after the other"
+        )
     known = ", ".join(f"{letter} {name}" for letter, name in _NAMES.items())
     if match and match[2] not in _NAMES:
         raise BadInputError(f"{where}: {quoted(action)}: unknown instruction {match[2]}; there are {known}")

@@ -116,9 +116,9 @@ def build_schedule(name: str, *, ranks: int, micro_batches: int, chunks: int | N
         ("chunks", 1 if chunks is None else chunks),
     ):
         if number < 1:
-            raise BadInputError(f"`{argument}` {number}: must be 1 at least")
+            raise BadInputError(f"`{argument}` {number}: must be at least 1")
     if name != "interleaved" and chunks not in (None, 1):
-        raise BadInputError(f"`chunks` {chunks}: schedule {name} has one stage on each rank; 'interleaved' has several")
+        raise BadInputError(f"`chunks` {chunks}: schedule {name} has one stage per rank; 'interleaved' has several")
     each = 3 * (2 if chunks is None else chunks)
     if ranks * micro_batches * each > MOST_INSTRUCTIONS:
         raise BadInputError(

@@ -48,11 +48,13 @@ def profile_of_file(
     """
     if waiting_power_w is None:
         raise BadInputError(
-            f"`waiting_power_w`: {path} does not say what a GPU draws while it waits for another one; some 70 W on an A100, "
-            "120 W on an H200"
+            f"`waiting_power_w`: {path} does not say what a GPU draws while it waits for another; about 70 W on "
+            "an A100, 120 W on an H200"
         )
     if waiting_power_w > MOST_W:
-        raise BadInputError(f"`waiting_power_w` {waiting_power_w:,g} W: no GPU draws that; give the watts of one that waits")
+        raise BadInputError(
+            f"`waiting_power_w` {waiting_power_w:,g} W: no GPU draws that; give the power of a waiting GPU in watts"
+        )
     more = sorted(set(shape) - {"tensor_parallel"})
     if more:
         raise BadInputError(f"`{more[0]}`: has no effect on {path}, whose times are given; leave it out")
@@ -91,23 +93,25 @@ def schedule_for(
             if stated not in (None, own):
                 raise BadInputError(f"`{name}` {stated}: schedule {found.name} has {own}; leave it out")
         if chunks is not None:
-            raise BadInputError(f"`chunks` {chunks}: schedule {found.name} says it by itself; leave it out")
+            raise BadInputError(f"`chunks` {chunks}: schedule {found.name} sets it; leave it out")
         return found
     if micro_batches is None:
-        raise BadInputError("`micro_batches`: how many micro-batches has an iteration? such as 48")
+        raise BadInputError("`micro_batches`: how many micro-batches does an iteration have? such as 48")
     name = os.fspath(schedule) if not isinstance(schedule, PipelineSchedule) else schedule.name
     each = (_CHUNKS if chunks is None else chunks) if name == "interleaved" else 1
     if stages is not None:
         if each < 1 or stages % each:
-            raise BadInputError(f"`chunks` {each}: the profile has {counted(stages, 'stage')}, which is no multiple of it")
+            raise BadInputError(
+                f"`chunks` {each}: the profile has {counted(stages, 'stage')}, which is not a multiple of it"
+            )
         if ranks is not None and ranks * each != stages:
             ask = "leave it out" if each == 1 else f"with {each} on each rank these are {stages // each} ranks"
             raise BadInputError(f"`stages` {ranks}: the profile has {counted(stages, 'stage')}; {ask}")
         ranks = stages // each
     if ranks is None:
-        raise BadInputError("`stages`: how many GPUs, or groups of them, are there after one another? such as 8")
+        raise BadInputError("`stages`: how many pipeline stages (GPUs, or groups of them) are there? such as 8")
     if ranks < 1:
-        raise BadInputError(f"`stages` {ranks}: must be 1 at least")
+        raise BadInputError(f"`stages` {ranks}: must be at least 1")
     return build_schedule(name, ranks=ranks, micro_batches=micro_batches, chunks=chunks)
 
 

@@ -60,7 +60,7 @@ class StageOptions:
         waiting_w: power of a GPU while it waits for another one; by default what is known of the device.
         tensor_link: between GPUs that share a stage, one of :data:`wastenot.workloads.communication.LINKS`.
         pipeline_link: between stages and between replicas.
-        as_measured: take the numbers as they stand, not corrected for noise.
+        as_measured: use the numbers as measured, not corrected for noise.
     """
 
     partition: Sequence[int] | PartitionKind = "balanced"
@@ -182,8 +182,8 @@ class StageModel:
         measured = measured_stages(table.kernels)
         if measured is not None and options.settings != "instruction":
             raise BadInputError(
-                f"`granularity` {options.settings}: instructions were measured as a whole, which take one setting; measure "
-                "kernels"
+                f"`granularity` {options.settings}: instructions were measured as a whole and take one "
+                "setting; measure kernels"
             )
         model = cls(planner, table, options, waiting.watts, inside, between, switching, corrected, tuple(notes), measured)
         return model._without_slow_memory()
@@ -371,7 +371,7 @@ class StageModel:
             return self
         note = (
             f"memory clocks stay at the default: they take {self.switching.memory_s:g} s to change "
-            f"({self.switching.basis}), instructions less"
+            f"({self.switching.basis}), and instructions take less"
         )
         return replace(self, table=self.table.only(own), notes=(*self.notes, note))
 

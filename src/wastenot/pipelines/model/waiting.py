@@ -52,11 +52,9 @@ def waiting_power(device: str, given_w: float | None = None) -> WaitingPower:
         return WaitingPower(given_w, "given")
     preset = device.removeprefix("sim:")
     if device.startswith("sim:") and preset in _SIMULATED:
-        return WaitingPower(_SIMULATED[preset], f"what {device} draws at its default clocks with nothing to compute")
+        return WaitingPower(_SIMULATED[preset], f"what {device} draws idle at its default clocks")
     words = device.lower().replace("-", " ").split()
     for word, watts, source in _PUBLISHED:
         if word in words:
             return WaitingPower(watts, source)
-    raise BadInputError(
-        f"`waiting_w`: nothing is known of what {device} draws while it waits for another GPU; give it in watts"
-    )
+    raise BadInputError(f"`waiting_w`: it is not known what {device} draws while it waits for another GPU; give it in watts")

@@ -24,13 +24,13 @@ def clocks_figure(overview: PipelineOverview) -> Figure:
         return Figure("pipeline-clocks", _TITLE, about(overview), note, None)
     left = len(overview.clocks) - len(known)
     note = (
-        "Each dot is a core clock of the plan; its area is how many of the instruction's micro-batches run at it. "
-        "Far left is where there is most time to spare."
+        "Each dot is a core clock of the plan; its area shows how many of the instruction's micro-batches run at "
+        "it. The further left, the more time there is to spare."
     )
     if any(len(box.clocks) > 1 for box in overview.after.boxes):
-        note += " Instructions that change clocks inside stand at their mean over time."
+        note += " Instructions that change clocks within themselves are at their mean over time."
     if left:
-        note += " Grey, at the right: left to the GPU."
+        note += " Grey, on the right: left to the GPU."
     return Figure("pipeline-clocks", _TITLE, about(overview), note, specification_of(_chart(overview)))
 
 

@@ -44,7 +44,7 @@ class TimeAxis:
         alt = load("altair")
         return alt.X(
             f"{field}:Q",
-            title=f"time since the iteration's begin, {self.unit}" if labels else None,
+            title=f"time since the start of the iteration, {self.unit}" if labels else None,
             scale=alt.Scale(domain=list(domain), nice=False),
             axis=alt.Axis(tickCount=ticks, labels=labels, grid=False, labelFlush=True),
         )

@@ -16,10 +16,10 @@ _HEIGHT, _BARS = 230, 0.38
 def energy_figure(overview: PipelineOverview) -> Figure:
     """A pair of bars for each rank."""
     gpus = overview.plan.gpus_per_stage
-    each = "one GPU a rank" if gpus == 1 else f"{gpus} GPUs a rank"
+    each = "one GPU per rank" if gpus == 1 else f"{gpus} GPUs per rank"
     note = (
         f"Energy of an iteration, {each}: left at the {before_text(overview.plan)}, right under the plan; the pale part on "
-        "top is drawn while waiting. Ranks that waited most have most to give."
+        "top is drawn while waiting. Ranks that waited most can save most."
     )
     return Figure("pipeline-energy", "Energy of each rank", about(overview), note, specification_of(_chart(overview)))
 

@@ -34,22 +34,23 @@ def frontier_figure(overview: PipelineOverview) -> Figure:
     plan = overview.plan
     points = overview.frontier
     if len(points) < 2:
-        note = "The plan has no others beside it: plan with --frontier to see what more time would save."
+        note = "The plan was made without a frontier: plan with --frontier to see what more time would save."
         if plan.until_s is None:
             return Figure("pipeline-frontier", _TITLE, about(overview), note, None)
     else:
         gap = max(point.gap for point in points)
         note = (
-            f"{len(points)} plans, each of least energy at its deadline, at most {percent(gap)} above the lower bound: "
-            "no plan of any solver is below that line. "
+            f"{len(points)} plans, each with the lowest energy at its deadline, at most {percent(gap)} above the lower "
+            f"bound: "
+            "no plan can be below that line. "
         )
     if overview.stragglers or plan.until_s is not None:
         note += (
             "When another pipeline is slow, all wait for it. Dashed: waiting at the "
-            f"{before_text(plan)}. Squares: done just then instead, with the change in energy. "
+            f"{before_text(plan)}. Squares: slowed down to finish just in time instead, with the change in energy. "
         )
     if overview.others:
-        note += "Points of others are recomputed from the same times and energies. "
+        note += "Other solvers' points are recomputed from the same times and energies. "
     return Figure("pipeline-frontier", _TITLE, about(overview), note.strip(), specification_of(_chart(overview)))
 
 
@@ -86,7 +87,7 @@ def _chart(overview: PipelineOverview) -> Any:
         waits_j = default_j + plan.gpus * plan.waiting_w * (last_s - default_s)
         lines += [row(waiting, default_s, default_j), row(waiting, last_s, waits_j)]
     marks = [
-        row("a straggler, done just then", until_s, energy_j,
+        row("a straggler, finishing just in time", until_s, energy_j,
             f"{percent(-change, 1)} saved against waiting for one {percent(slowdown, 0)} slower")
         | {"label": "" if plan.until_s and abs(until_s / plan.until_s - 1.0) < _NEAR else percent(change, 0, sign=True)}
         | {"rises": energy_j > before_j}

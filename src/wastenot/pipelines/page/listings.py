@@ -30,7 +30,7 @@ def stages_table(overview: PipelineOverview) -> Table:
 
     columns: tuple[Listed[tuple[int, str]], ...] = (
         Listed("Instruction", lambda key: f"{instruction_text(key[1])}, stage {key[0]}", numeric=False),
-        Listed("Times an iteration", lambda key: len(after[key]), "{:,}".format),
+        Listed("Times per iteration", lambda key: len(after[key]), "{:,}".format),
         Listed("Time before", lambda key: before[key][0].time_s, _seconds),
         Listed("Time, mean", lambda key: sum(box.time_s for box in after[key]) / len(after[key]), _seconds),
         Listed("Energy before", lambda key: before[key][0].energy_j, _joules),
@@ -40,7 +40,7 @@ def stages_table(overview: PipelineOverview) -> Table:
         Listed("Highest", highest, mhz_text, unknown="auto"),
     )
     before_is = f"before is at the {before_text(overview.plan)}"
-    note = f"For one micro-batch on one GPU; {before_is}; the mean clock is of those that are set."
+    note = f"For one micro-batch on one GPU; {before_is}; the mean clock is over those that are set."
     ordered = sorted(after, key=lambda key: key[0])
     return listing("Instructions of each stage", ordered, columns, note, shown=_SHOWN)
 
@@ -57,7 +57,7 @@ def ranks_table(overview: PipelineOverview) -> Table:
         Listed("Waiting before", lambda rank: float(before.rank_waiting[rank]), _tenths),
         Listed("Waiting", lambda rank: float(after.rank_waiting[rank]), _tenths),
     )
-    note = "Energy of all GPUs of a rank in an iteration; waiting: fraction of the iteration's time."
+    note = "Energy of all GPUs of a rank in an iteration; waiting: fraction of the iteration time."
     return listing("Ranks", range(len(overview.plan.ranks)), columns, note, shown=_SHOWN)
 
 
@@ -79,10 +79,11 @@ def stragglers_table(overview: PipelineOverview) -> Table | None:
         Listed("Another pipeline is slower by", lambda each: each[0], _whole, numeric=False),
         Listed("Iteration", lambda each: each[1].until_s, _seconds),
         Listed("Waiting for it", lambda each: each[1].default_j, joules),
-        Listed("Done just then", lambda each: each[1].energy_j, joules),
+        Listed("Finishing just in time", lambda each: each[1].energy_j, joules),
         Listed("Change", lambda each: each[1].energy_change, _changed),
     )
-    note = f"Energy of this pipeline in an iteration; waiting for the other is at the {before_text(overview.plan)}."
+    waiting = f"while waiting for the other, it runs at the {before_text(overview.plan)}"
+    note = f"Energy of this pipeline in an iteration; {waiting}."
     slow = tuple(overview.stragglers.items())
     return listing("When another pipeline is slow", slow, columns, note) if slow else None
 

@@ -70,5 +70,5 @@ def pipeline_page(overview: PipelineOverview) -> Page:
 def _notes(overview: PipelineOverview) -> list[str]:
     notes = [f"Assumed: {note}{'' if note.endswith('.') else '.'}" for note in overview.plan.notes]
     if overview.plan.baseline_clocks == "highest":
-        notes.insert(0, "The profile has no numbers at the default clocks: the highest stand for them.")
+        notes.insert(0, "The profile has no numbers at the default clocks: the highest clock stands in for them.")
     return notes

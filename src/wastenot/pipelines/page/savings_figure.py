@@ -23,12 +23,12 @@ def savings_figure(overview: PipelineOverview) -> Figure | None:
     if savings is None or not (savings.micro_batches or savings.stages or savings.imbalance):
         return None
     at = counted(savings.at_micro_batches, "micro-batch")
-    subtitle = f"{about(overview)} put together in other ways, a forecast"
+    subtitle = f"{about(overview)} in other shapes, a forecast"
     note = (
-        f"Energy saved without any slowdown against the {before_text(overview.plan)}. Left: more micro-batches, so that the "
-        f"beginning and the end matter less. Middle: neighbouring stages merged, {at}. Right: all stages equal but the "
+        f"Energy saved without any slowdown against the {before_text(overview.plan)}. Left: more micro-batches, so "
+        f"that warm-up and drain matter less. Middle: neighbouring stages merged, {at}. Right: all stages equal but the "
         f"last, which takes longer than the mean, {at}. Diamond: this pipeline's own number. "
-        "Errors of the numbers are left aside."
+        "Measurement errors are not included."
     )
     return Figure("pipeline-savings", _TITLE, subtitle, note, specification_of(_chart(overview)))
 

@@ -1,4 +1,4 @@
-"""The schedule as a time line, before and after: one row a rank, one box an instruction, coloured by its core clock."""
+"""The schedule as a time line, before and after: one row per rank, one box per instruction, coloured by its core clock."""
 
 from __future__ import annotations
 
@@ -49,16 +49,17 @@ def schedule_figure(overview: PipelineOverview) -> Figure:
     """The schedule at the default clocks above, under the plan below, on the same time axis."""
     axis = TimeAxis.of(overview)
     parts = "" if len(_windows(overview, axis)) == 1 else (
-        "The schedule is long: its beginning, a part of its middle and its end are shown, at one scale. "
+        "The schedule is long: its beginning, part of its middle and its end are shown at the same scale. "
     )  # fmt: skip
-    grey = " Grey: clocks left to the GPU, or work of the same time at every clock." if _has_grey(overview) else ""
+    grey = " Grey: clocks left to the GPU, or work that takes the same time at every clock." if _has_grey(overview) else ""
     names = {box.name for box in overview.after.boxes}
     more = "lower ones gradients of weights, " if "backward_weight" in names else ""
     more += "the lowest recomputations, " if "recomputation" in names else ""
     note = (
-        f"{parts}One row a rank. Low boxes are forwards, high ones backwards, {more}with their micro-batch where there is "
-        f"room; empty is waiting.{grey} Red underline: the critical path, where later is slower. What waited before runs at "
-        "lower clocks now, which needs less energy at no cost in time."
+        f"{parts}One row per rank. Low boxes are forwards, high ones backwards, {more}labelled with their micro-batch where "
+        f"there is room; gaps are waiting.{grey} Red underline: the critical path, where any delay slows the iteration "
+        f"down. Where GPUs waited before, "
+        "instructions now run at lower clocks, which takes less energy at no cost in time."
     )
     return Figure("pipeline-schedule", _TITLE, about(overview), note, specification_of(_chart(overview, axis)))
 

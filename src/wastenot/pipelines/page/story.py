@@ -12,9 +12,9 @@ from wastenot.pipelines.plan.plan import PipelinePlan
 from wastenot.planning.switching import SwitchTime
 
 _HOW: dict[Origin, str] = {
-    "measured": "computed from instructions that were measured one by one",
+    "measured": "computed from instructions measured one by one",
     "simulated": "on a simulated GPU",
-    "synthetic": "computed from a profile made up for a demonstration",
+    "synthetic": "computed from a synthetic profile, made for a demonstration",
     "forecast": "computed from a forecast",
 }
 _SAME = 5e-6  # slowdown that is none
@@ -28,7 +28,7 @@ def story_of(overview: PipelineOverview) -> tuple[Tone, str, str, tuple[Panel, .
 
 def _effect(plan: PipelinePlan) -> str:
     saved = -plan.energy_change
-    what = f"Saves {percent(saved, 1)} of the energy" if saved >= 0.0 else f"Needs {percent(-saved, 1)} more energy"
+    what = f"Saves {percent(saved, 1)} of the energy" if saved >= 0.0 else f"Uses {percent(-saved, 1)} more energy"
     if plan.until_s is not None:
         slower = plan.until_s / plan.baseline.time_s - 1.0
         return f"{what} while another pipeline is {percent(slower, 1)} slower"
@@ -39,10 +39,10 @@ def _effect(plan: PipelinePlan) -> str:
 
 
 def _verdict(plan: PipelinePlan) -> str:
-    gap = f"at most {percent(max(plan.gap, 0.0))} above the least energy that is possible"
+    gap = f"at most {percent(max(plan.gap, 0.0))} above the lowest possible energy"
     if plan.until_s is not None:
         sure = "" if plan.promise is None else f" with {percent(plan.promise.sure, 0)} confidence"
-        return f"done when the other is{sure}, {gap}, {_HOW[plan.origin]}"
+        return f"finishes when the other does{sure}, {gap}, {_HOW[plan.origin]}"
     limit = "" if plan.max_slowdown is None else f"the slowdown limit of {100.0 * plan.max_slowdown:.3g}{SPACE}%"
     if limit and plan.promise is not None:
         limit = f"{limit} is kept with {percent(plan.promise.sure, 0)} confidence, "
@@ -73,7 +73,7 @@ def _time(overview: PipelineOverview) -> Panel:
         Line("GPUs wait", f"{percent(after.waiting, 1)} of the time instead of {percent(before.waiting, 1)}"),
         Line("On a critical path", _critical_text(overview)),
     ]
-    free = "" if plan.switching is None else ", were switching free"
+    free = "" if plan.switching is None else ", if switching were free"
     lines += [
         Line(
             f"If another pipeline is {percent(slowdown, 0)} slower",
@@ -100,13 +100,13 @@ def _critical_text(overview: PipelineOverview) -> str:
 def _basis(overview: PipelineOverview) -> Panel:
     plan = overview.plan
     clocks = [box.core_mhz for box in overview.after.boxes if box.core_mhz is not None]
-    text = f"{plan.schedule}, {counted(plan.micro_batches, 'micro-batch')} an iteration"
+    text = f"{plan.schedule}, {counted(plan.micro_batches, 'micro-batch')} per iteration"
     on = f"{counted(len(plan.ranks), 'rank')} of {counted(plan.gpus_per_stage, 'GPU')}"
     lines = [Line("Ranks", on if plan.replicas == 1 else f"{on}, {plan.replicas} replicas")]
     if clocks:
         lines.append(Line("Core clocks", f"{min(clocks):,.0f} to {mhz_text(max(clocks))}"))
     switches = _switches(overview)
-    lines.append(Line("Clocks change", f"{number(switches, 3)} times an iteration on a rank"))
+    lines.append(Line("Clocks change", f"{number(switches, 3)} times per iteration on each rank"))
     lines.append(Line("Switching", switching_text(plan)))
     lines.append(Line("Compared with", f"all instructions at the {before_text(plan)}"))
     return Panel("What is planned", counted(plan.stages, "stage"), f"{text}.", lines=tuple(lines))
@@ -134,11 +134,14 @@ def switching_text(plan: PipelinePlan) -> str:
     """How long the plan's settings last, by which numbers, and what it would save if switching took no time."""
     if plan.switching is not None:
         saved = percent(-plan.free_energy_change, 1)
-        return f"settings last as long as a switch takes, {_known(plan.switching)}; were switching free: {saved} saved"
+        lasting = f"settings last as long as a switch takes, {_known(plan.switching)}"
+        return f"{lasting}; {saved} would be saved if switching were free"
     inside = (
-        "settings change inside instructions; between them it is " if any(len(way.clocks) > 1 for way in plan.ways) else ""
+        "settings change within instructions; switching between them is "
+        if any(len(way.clocks) > 1 for way in plan.ways)
+        else ""
     )
-    return f"{inside}taken as free; settings that last as long as a switch takes save less"
+    return f"{inside}assumed to be free; settings that last as long as a switch takes save less"
 
 
 def _known(switching: SwitchTime) -> str:

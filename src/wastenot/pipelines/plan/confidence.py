@@ -2,10 +2,11 @@
 
     T(plan) <= (1 + slowdown) T(default clocks)     in 95 of 100 draws of what the true times may be
 
-Times of a plan and of the default clocks are longest paths through the same graph; joint draws of all errors give both, so
-that what they have in common cancels. A way other than the default is charged a margin, so many standard deviations of how
-far it may be slower, next to the default clocks, than it seems; where the plan keeps the slowdown too rarely the margin
-grows, where more often than asked it shrinks. At a large margin all that is left is the default clocks, which keep it.
+Times of a plan and of the default clocks are longest paths through the same graph; joint draws of all errors give both,
+so that what they have in common cancels. A way other than the default is charged a margin, a number of standard
+deviations of how far it may be slower, next to the default clocks, than it seems; where the plan is within the slowdown
+limit too rarely the margin grows, where more often than asked it shrinks. At a large margin all that is left is the
+default clocks, which keep it.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class ConfidentPlan:
     """A plan that keeps a slowdown with a confidence.
 
     Attributes:
-        solved: the plan, by expected times; its bound is of plans that keep the slowdown by expected times.
+        solved: the plan, by expected times; its bound is of plans that are within the slowdown limit by expected times.
         promise: what becomes of it under all errors.
     """
 
@@ -89,10 +90,10 @@ def keep_with_confidence(
 
     Raises:
         BadInputError: the profile does not say how noisy it is, or a number is out of range.
-        InfeasibleError: no plan was found that keeps the slowdown with the confidence.
+        InfeasibleError: no plan was found that stays within the slowdown limit with the confidence.
     """
     if profile.errors is None:
-        raise BadInputError("`confidence`: nothing says how noisy this profile is; leave it out, or plan from a study")
+        raise BadInputError("`confidence`: the profile does not say how noisy it is; leave it out, or plan from a study")
     Objective("waste", max_slowdown, confidence=confidence)  # checks both
     return _Search(schedule, profile, max_slowdown, until_s, confidence, effort).found()
 
@@ -165,7 +166,7 @@ class _Search:
             best = self._try(math.inf, _TRY)
         if best is None or best.probability < self.confidence:
             raise InfeasibleError(
-                f"no plan was found that is sure to be that fast, with {100.0 * self.confidence:g} % confidence; allow more "
+                f"no plan was found that is that fast with {100.0 * self.confidence:g} % confidence; allow more "
                 "time, measure more, or plan by the numbers as measured (`as_measured`)"
             )
         bound_j = self._solved(self.graph, Effort(steps=0)).lower_bound_j
@@ -173,7 +174,7 @@ class _Search:
         return replace(best, solved=solved)
 
     def _margin(self) -> tuple[float, ConfidentPlan | None]:
-        """The margin at which the plan that keeps the slowdown with the confidence needs least, and that plan."""
+        """The margin at which the plan that is within the limit with the confidence needs least, and that plan."""
         low, high, margin = 0.0, math.inf, NormalDist().inv_cdf(self.confidence)
         best: ConfidentPlan | None = None
         of_best = margin

@@ -177,7 +177,7 @@ def pipeline_overview(
     missing = {(way.stage, way.instruction) for way in after.ways} - set(place)
     if missing:
         stage, name = min(missing)
-        raise BadInputError(f"plan {plan.name}: `defaults`: lack {name} of stage {stage}; make the plan anew")
+        raise BadInputError(f"plan {plan.name}: `defaults`: lack {name} of stage {stage}; make the plan again")
     ranks = tuple(
         RankPlan(instructions=tuple((place[each.stage, each.name], each.micro_batch) for each in rank))
         for rank in after.schedule.ranks

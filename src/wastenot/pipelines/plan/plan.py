@@ -53,7 +53,7 @@ class Way(Part):
     """A way that the plan uses to run an instruction of a stage.
 
     Attributes:
-        clocks: one setting for the whole instruction, or several, each for so many ``kernels`` of it, in order.
+        clocks: one setting for the whole instruction, or several, each for a number of ``kernels`` of it, in order.
         time_s: on one GPU, for one micro-batch.
         energy_j: likewise.
     """
@@ -150,15 +150,15 @@ class PipelinePlan(Part):
     Attributes:
         origin: where the times and energies come from.
         ranks: of one pipeline; each stands for ``gpus_per_stage`` GPUs.
-        replicas: pipelines beside each other (data parallel degree); energies are of one.
-        max_slowdown: allowed, of the baseline's iteration.
+        replicas: number of pipelines (data-parallel degree); energies are of one.
+        max_slowdown: limit, relative to the baseline's iteration.
         within_s: what the iteration was to be done within.
-        until_s: another pipeline (a straggler) takes so long, and all wait for it; ``None`` where none does.
+        until_s: iteration time of a slower pipeline (a straggler) that all wait for; ``None`` if there is none.
         baseline: at the default clocks, waiting for the straggler too.
-        baseline_clocks: what stands for the default clocks.
+        baseline_clocks: what stands in for the default clocks.
         predicted: under the plan, likewise.
         lower_bound_j: no plan within the deadline needs less, by the numbers expected.
-        promise: with which confidence the slowdown is kept; ``None`` where nothing says how noisy the numbers are.
+        promise: confidence of staying within the slowdown limit; ``None`` if the noise of the numbers is unknown.
         defaults: each instruction of each stage as it runs in the baseline.
         fixed: loads, sends, receives and the like, which have no ways.
         recomputes: whether a backward runs the forward again first.

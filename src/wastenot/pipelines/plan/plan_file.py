@@ -12,7 +12,7 @@ from wastenot.pipelines.plan.plan import Iteration, PipelinePlan, Rung
 from wastenot.pipelines.plan.rank_steps import PlanGraph
 
 _SAME = 1e-9  # relative difference of two numbers that are one number written twice
-_REMEDY = "make the plan anew with 'wastenot pipeline plan'"
+_REMEDY = "make the plan again with 'wastenot pipeline plan'"
 
 _Field = tuple[int | str, ...]
 
@@ -21,7 +21,7 @@ def read_pipeline_plan(path: str | os.PathLike[str]) -> PipelinePlan:
     """Read a plan that :func:`wastenot.pipeline` or ``wastenot pipeline plan --out`` made.
 
     Raises:
-        BadInputError: it is not whole and consistent, or was edited; the text gives file, line and field.
+        BadInputError: it is incomplete or inconsistent, or was edited; the text gives file, line and field.
     """
     document = read_document(path, PipelinePlan, _REMEDY)
     plan = document.content
@@ -47,7 +47,7 @@ def _problems(plan: PipelinePlan) -> Iterator[tuple[_Field, str]]:
     for number, rung in enumerate(plan.rungs):
         yield from _misfits(plan, number, rung)
         if number and rung.time_s < plan.rungs[number - 1].time_s:
-            yield ("rungs", number, "time_s"), "is less than that of the rung before: they are to rise"
+            yield ("rungs", number, "time_s"), "is less than that of the rung before; rungs must be in ascending order"
     try:
         yield from _wrong_numbers(plan, PlanGraph(plan))
     except BadInputError as error:
@@ -57,7 +57,7 @@ def _problems(plan: PipelinePlan) -> Iterator[tuple[_Field, str]]:
 def _misfits(plan: PipelinePlan, number: int, rung: Rung) -> Iterator[tuple[_Field, str]]:
     """Ways of a rung that are not those of the plan's instructions."""
     if tuple(map(len, rung.ways)) != tuple(len(rank.instructions) for rank in plan.ranks):
-        yield ("rungs", number, "ways"), "has not the instructions of the plan's ranks"
+        yield ("rungs", number, "ways"), "does not have the instructions of the plan's ranks"
         return
     for index, (ways, rank) in enumerate(zip(rung.ways, plan.ranks, strict=True)):
         for place, (way, (own, _)) in enumerate(zip(ways, rank.instructions, strict=True)):
@@ -85,4 +85,4 @@ def _wrong_numbers(plan: PipelinePlan, graph: PlanGraph) -> Iterator[tuple[_Fiel
             ("energy_j", numbers.energy_j, energy_j),
         ):
             if not math.isclose(written, true, rel_tol=_SAME):
-                yield (*where, name), f"is {written!r} where the instructions give {true!r}: the file was edited"
+                yield (*where, name), f"is {written!r} but the instructions give {true!r}: the file was edited"

@@ -64,16 +64,16 @@ class PlannedPipeline:
 
 @dataclass(frozen=True, slots=True)
 class PipelineGoal:
-    """What a pipeline's plan is to achieve: least energy within a time.
+    """What a pipeline's plan is to achieve: lowest energy within a time.
 
     Attributes:
         max_slowdown: allowed, of an iteration at the default clocks.
-        confidence: with which the plan keeps its slowdown or is done before the straggler; 0.95 where the profile says how
-            noisy it is.
+        confidence: with which the plan stays within its slowdown limit or finishes before the straggler; 0.95 if the profile
+            says how noisy it is.
         straggler: another pipeline is slower than this one at its default clocks by this fraction, and all wait for it.
         straggler_s: the same, as the time of the other pipeline's iteration.
-        time_limit_s: improve the plan for so long, which makes it depend on how fast the machine is, and is written into it.
-            By default the work is fixed, about 10 s for one plan.
+        time_limit_s: improve the plan for this long, which makes it depend on the speed of the machine, and is recorded in
+            it. By default the amount of work is fixed, about 10 s per plan.
 
     Raises:
         BadInputError: a number is out of range.
@@ -108,7 +108,7 @@ class PipelineGoal:
 def plan_pipeline(profile: PipelineProfile, schedule: PipelineSchedule, goal: PipelineGoal | None = None) -> PlannedPipeline:
     """The plan of least energy of a pipeline.
 
-    Where the profile says how far it can be off, the plan keeps the slowdown with a confidence.
+    Where the profile says how far it can be off, the plan stays within the slowdown limit with a confidence.
 
     Args:
         profile: what each instruction can take; what the schedule runs and it lacks is derived, and noted in the plan.
@@ -206,7 +206,7 @@ def frontier_rungs(made: PlannedPipeline, number: int, progress: Progress | None
 
     Args:
         made: the pipeline.
-        number: of plans up to that of least energy, at least 2.
+        number: of plans up to the lowest-energy one, at least 2.
         progress: informed of both parts.
 
     Yields:
@@ -215,11 +215,11 @@ def frontier_rungs(made: PlannedPipeline, number: int, progress: Progress | None
     if number < 2:
         raise BadInputError(f"`frontier` {number}: must be at least 2")
     if number > MOST_PLANS:
-        raise BadInputError(f"`frontier` {number}: must be {MOST_PLANS:,} at most")
+        raise BadInputError(f"`frontier` {number}: must be at most {MOST_PLANS:,}")
     added_s, last_s = made.profile.iteration_s, 0.0
     if progress is not None:
         progress.begin(2)
-    for held, what in ((False, "plans up to that of least energy"), (True, "plans for stragglers")):
+    for held, what in ((False, "plans up to the lowest-energy one"), (True, "plans for stragglers")):
         found = made.graph.frontier(number, held=held)
         if progress is not None:
             progress.step(what)
@@ -299,7 +299,7 @@ def _check_deadline(graph: Graph, profile: PipelineProfile, deadline: Fraction, 
         fastest_s = fastest.time_s + profile.iteration_s
         least = fastest_s / default_s - 1.0
         raise InfeasibleError(
-            f"no plan is done in {float(deadline):.6g} s; the fastest takes {fastest_s:.9g} s, a slowdown of {least:.6g}",
+            f"no plan finishes in {float(deadline):.6g} s; the fastest takes {fastest_s:.9g} s, a slowdown of {least:.6g}",
             least_slowdown=least,
             asked=f"`max_slowdown` {float(deadline) / default_s - 1.0:.6g}",
         )

@@ -136,7 +136,7 @@ class PlanGraph:
         for part, number in enumerate(numbers):
             way = self._place.get((int(self.graph.kind[part]), number))
             if way is None:
-                raise BadInputError(f"way {number}: another way of its instruction is faster and costs less")
+                raise BadInputError(f"way {number}: another way of its instruction is faster and uses less energy")
             taken[part] = way
         return self.graph.plan(taken, until_s)
 

@@ -70,7 +70,7 @@ class Rungs:
     def __init__(self, plan: PipelinePlan) -> None:
         if not plan.rungs:
             raise BadInputError(
-                f"{plan.name}: the plan lists no other plans; make it with 'wastenot pipeline plan --frontier 100'"
+                f"{plan.name}: the plan has no frontier; make it with 'wastenot pipeline plan --frontier 100'"
             )
         self.plan = plan
         self.time_s = tuple(rung.time_s for rung in plan.rungs)

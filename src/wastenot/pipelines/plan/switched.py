@@ -104,9 +104,7 @@ def with_switching(made: PlannedPipeline, switching: SwitchTime, *, reserve: flo
         if found is None or _worth(found)[0] >= 1.0:
             break
     if found is None:
-        note = (
-            "settings change inside instructions, as planned without regard to how long a switch between instructions takes"
-        )
+        note = "settings change within instructions, planned as if switches between instructions took no time"
         plan = made.plan.model_copy(update={"notes": (*made.plan.notes, note)})
         return replace(made, plan=plan.sealed())
     plan = found.plan.model_copy(update={"switching": switching, "free": made.plan.predicted})
@@ -423,7 +421,7 @@ def _with_reserve(
 ) -> PipelineProfile:
     """The profile whose ways take longer, all but the fastest of each instruction; waiting is what they cost.
 
-    They do by a fraction of their time, and by no more than so many seconds; and by what they are charged beyond that.
+    They do by a fraction of their time, and by no more than a number of seconds; and by what they are charged beyond that.
     """
 
     def padded(key: tuple[int, str], frontier: Frontier) -> Frontier:

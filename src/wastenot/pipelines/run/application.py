@@ -28,7 +28,7 @@ _NOBODYS = ("unknown", "unknown GPU")  # what plans of profiles say that do not 
 
 @dataclass(frozen=True, slots=True)
 class PipelineApplication:
-    """A pipeline's plan and where it is put to work.
+    """A pipeline's plan and where it is applied.
 
     Attributes:
         graph: of the plan.
@@ -138,7 +138,7 @@ def check_pipeline_card(plan: PipelinePlan, path: str, card: Identity) -> str | 
     """
     made_for = plan.device
     if made_for in _NOBODYS:
-        return f"{path}: does not say on which card its profile was taken; {card.model} is taken to be like it"
+        return f"{path}: does not say on which card it was profiled; {card.model} is assumed to be like it"
     return check_card(made_for, path, card)
 
 

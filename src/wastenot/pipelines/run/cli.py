@@ -20,28 +20,27 @@ def straggler(
     plan: Annotated[
         Path | None, argument("Serve this plan, made with 'wastenot pipeline plan --frontier'.", "[PLAN.json]")
     ] = None,
-    replicas: Annotated[int | None, option("Pipelines beside each other; by default as the plan says.", "N")] = None,
-    at: Annotated[
-        str | None, option("Where the server listens; by default a socket of the user's.", "PATH|HOST:PORT")
-    ] = None,
-    token_file: Annotated[Path | None, option("File of the token that ranks must know, for HOST:PORT.", "FILE")] = None,
+    replicas: Annotated[int | None, option("Number of pipeline replicas; default: the plan's.", "N")] = None,
+    at: Annotated[str | None, option("Where the server listens; default: a socket of the user's.", "PATH|HOST:PORT")] = None,
+    token_file: Annotated[Path | None, option("File with the token that ranks must present, for HOST:PORT.", "FILE")] = None,
     tell: Annotated[
-        float | None, option("Tell the server that --replica is slower, as 20%.", "X", parser=quantities.slowdown)
+        float | None, option("Tell the server that --replica is slower, such as 20%.", "X", parser=quantities.slowdown)
     ] = None,
     replica: Annotated[int | None, option("The pipeline that --tell or --clear is about, from 0.", "N")] = None,
     lasts: Annotated[
-        float | None, option("Time for which --tell holds, as 60s.", "S", flag="--for", parser=quantities.seconds)
+        float | None, option("Time for which --tell holds, such as 60s.", "S", flag="--for", parser=quantities.seconds)
     ] = None,
-    clear: Annotated[bool, option("What was told holds no more; what is measured counts.")] = False,
-    status: Annotated[bool, option("Show who is slow, and what each pipeline runs.")] = False,
-    stop: Annotated[bool, option("End the server; ranks keep their plans for 200 iterations at most.")] = False,
+    clear: Annotated[bool, option("Forget what the server was told; only measurements count.")] = False,
+    status: Annotated[bool, option("Show which pipelines are slow, and what each one runs.")] = False,
+    stop: Annotated[bool, option("Stop the server; ranks keep their plans for at most 200 iterations.")] = False,
     *,
     as_json: JsonOption = False,
 ) -> None:
     """Slow pipelines down while they wait for a slower one.
 
-    Ranks under apply report their iterations where WASTENOT_STRAGGLER names the server. It notices which pipeline is
-    slow, or is told, and answers with the plan of the frontier that is done just then, from the same iteration on for all.
+    Ranks under apply report their iterations to the server that WASTENOT_STRAGGLER names. It detects which pipeline is
+    slow, or is told, and answers the others with the plan of the frontier that finishes just in time, from the same
+    iteration on for all.
     """
     from wastenot.core.errors import BadInputError
 
@@ -144,8 +143,8 @@ def _asked(at: str | None, message: dict[str, Any], token_file: Path | None) -> 
         return ask(address, message, token)
     except OSError as error:
         raise DeviceError(
-            f"{address}: no straggler server answers ({error.strerror or error}); start one with "
-            "'wastenot pipeline straggler PLAN.json'"
+            f"{address}: no straggler server answers ({error.strerror or error}); start one "
+            "with 'wastenot pipeline straggler PLAN.json'"
         ) from error
     except ValueError as error:
         raise BadInputError(f"{address}: {error}") from error
@@ -158,7 +157,7 @@ def _show(status: dict[str, Any], as_json: bool) -> None:
         print_json("straggler", status)
         return
     at = "no iteration yet" if status["iteration"] is None else f"iteration {status['iteration']}"
-    typer.echo(f"{status['plan']} ({status['origin']}), {at}: all wait until {status['until_s']:.4g} s")
+    typer.echo(f"{status['plan']} ({status['origin']}), {at}: iteration deadline: {status['until_s']:.4g} s")
     for number, one in enumerate(status["replicas"]):
         said = "told" if one["told"] is not None else "not known yet" if one["measured"] is None else "measured"
         saved = 1.0 - one["energy_j"] / one["waiting_at_default_j"]
@@ -166,6 +165,6 @@ def _show(status: dict[str, Any], as_json: bool) -> None:
         typer.echo(
             f"  replica {number}: {100.0 * one['times_as_long'] - 100.0:+.1f} % ({said}{throttled})"
             f", {one['ranks']} of {one['of']} ranks"
-            f", plan {one['rung'] + 1} of {status['rungs']}, {100.0 * saved:.1f} % less energy than waiting at the"
-            " default clocks (predicted)"
+            f", plan {one['rung'] + 1} of {status['rungs']}, {100.0 * saved:.1f} % less energy than waiting"
+            " at the default clocks (predicted)"
         )

@@ -83,7 +83,7 @@ class PipelineController(ClockDriver):
         self._all = [_Gpu(gpu) for gpu in gpus]
         self._marker: str | None = None
         self._refused = False
-        self._tell("started", f"a plan of {len(plan.plan.ranks)} ranks is put to work")
+        self._tell("started", f"a plan of {len(plan.plan.ranks)} ranks is applied")
 
     # ---- who runs where --------------------------------------------------------------------------------------
 
@@ -142,7 +142,7 @@ class PipelineController(ClockDriver):
         if place is None:
             on = "" if stage is None else f" on stage {stage}"
             self.refuse(
-                f"rank {one.rank} runs {name} of micro-batch {micro_batch}{on}, which it does not in the plan", self._now_s
+                f"rank {one.rank} runs {name} of micro-batch {micro_batch}{on}, which is not in the plan", self._now_s
             )
             return
         if one.follower is not None:
@@ -167,7 +167,7 @@ class PipelineController(ClockDriver):
     def hold(self, now_s: float) -> None:
         """No instruction was told for long: nothing is set."""
         self._now_s = max(self._now_s, now_s)
-        self._tell("note", "no instruction was told yet: call applied.instruction() in the program; nothing is set")
+        self._tell("note", "no instruction has been marked yet: call applied.instruction() in the program; nothing is set")
 
     def refuse(self, why: str, now_s: float) -> None:
         """Go back to the default clocks for good."""

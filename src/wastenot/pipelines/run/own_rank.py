@@ -37,13 +37,13 @@ def pipeline_rank(ranks: int, given: int | None = None, environment: Mapping[str
         if ranks == 1:
             return 0
         raise BadInputError(
-            f"`rank`: which of the plan's {ranks} ranks is this? Neither torchrun's RANK and WORLD_SIZE nor Megatron say; "
-            "give `rank`"
+            f"`rank`: which of the plan's {ranks} ranks is this? Neither torchrun's RANK and WORLD_SIZE nor Megatron "
+            "says; give `rank`"
         )
     rank, world = map(int, texts)
     if world % ranks or not world or rank >= world:
         raise BadInputError(
-            f"`rank`: the plan has {ranks} ranks, and WORLD_SIZE is {world}, which is no multiple of it; make a plan for "
+            f"`rank`: the plan has {ranks} ranks, and WORLD_SIZE is {world}, which is not a multiple of it; make a plan for "
             "this pipeline, or give `rank`"
         )
     return rank // (world // ranks)

@@ -27,7 +27,7 @@ def ranks_of(plan: object) -> int:
     document = _document(plan)
     ranks = getattr(plan, "ranks", ()) if document is None else document.get("ranks")
     if not isinstance(ranks, list | tuple) or not ranks:
-        raise BadInputError(f"{plan}: a pipeline's plan without ranks; make it anew with 'wastenot pipeline plan'")
+        raise BadInputError(f"{plan}: a pipeline's plan without ranks; make it again with 'wastenot pipeline plan'")
     return len(ranks)
 
 

@@ -40,5 +40,5 @@ def source_of(
         replica, rank = seat_of(plan, pipeline_rank, environment)
         return StragglerSource(address, replica, rank, digest=plan.digest, token=token)
     except (OSError, ValueError) as error:
-        print(f"wastenot: {address}: {error}; this rank runs its own plan, whoever is slow", file=sys.stderr)
+        print(f"wastenot: {address}: {error}; this rank runs its own plan, whatever pipeline is slow", file=sys.stderr)
         return None

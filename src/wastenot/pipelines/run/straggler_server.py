@@ -71,7 +71,7 @@ class StragglerServer:
             raise BadInputError(f"`at`: {error}") from error
         self._path = Path(where) if isinstance(where, str) else None
         if self._path is None and token is None:
-            raise BadInputError(f"`at` {address}: who connects over TCP must know a token; give `token_file`")
+            raise BadInputError(f"`at` {address}: clients over TCP must present a token; give `token_file`")
         self._clients: set[_Client] = set()
         self._seats: dict[tuple[int, int], _Client] = {}
         try:
@@ -195,7 +195,7 @@ class StragglerServer:
         if message.get("schema") != SCHEMA:
             return {"refused": f"the server speaks {SCHEMA}, and this program {message.get('schema')}"}
         if self._digest and message.get("digest") not in ("", self._digest):
-            return {"refused": "the server has another plan; give it the plan that the ranks run"}
+            return {"refused": "the server has another plan; start it with the plan that the ranks run"}
         seat = int(message["replica"]), int(message["rank"])
         order = self._stragglers.join(*seat, time.monotonic())
         client.seat = seat
@@ -245,13 +245,13 @@ def _refuse_second(path: str) -> None:
     if not os.path.lexists(path):
         return
     if not stat.S_ISSOCK(os.lstat(path).st_mode):
-        raise BadInputError(f"{path}: is there already, and is no socket; name another path")
+        raise BadInputError(f"{path}: exists and is not a socket; name another path")
     try:
         Line.to(path).close()
     except ConnectionRefusedError:
         os.unlink(path)
         return
-    raise BadInputError(f"{path}: a straggler server listens there already")
+    raise BadInputError(f"{path}: a straggler server is already listening there")
 
 
 def _listed(order: Order) -> list[int]:

@@ -76,7 +76,7 @@ class StragglerSource:
         return None
 
     def ended(self, iteration: int, factor: float, throttled: str | None = None) -> None:
-        """Report an iteration that took so many times as long as its rung is planned to."""
+        """Report an iteration that took ``times`` as long as its rung is planned to."""
         line = self._line
         if line is not None:
             with suppress(OSError):  # the thread notices, too
@@ -110,7 +110,7 @@ class StragglerSource:
                     return
                 with suppress(OSError, ValueError):
                     self._line = self._greeted()
-                    self._say("is there again")
+                    self._say("is back")
                 continue
             try:
                 data = line.socket.recv(1 << 16)
@@ -121,7 +121,7 @@ class StragglerSource:
             except (OSError, ValueError, KeyError, TypeError):
                 self._hang_up()
                 if not self._over.is_set():
-                    self._say("is gone; this rank keeps its plan for as long as that holds, then its own")
+                    self._say("is gone; this rank keeps its current plan while it is valid, then runs its own")
 
     def _take(self, message: dict[str, Any]) -> None:
         if "order" not in message:

@@ -55,10 +55,10 @@ def read_token(path: str | os.PathLike[str]) -> str:
         OSError: it cannot be read.
     """
     if stat.S_IMODE(os.stat(path).st_mode) & 0o077:
-        raise ValueError(f"{path}: others may read this token; chmod 600 it")
+        raise ValueError(f"{path}: other users may read this token; chmod 600 it")
     token = Path(path).read_text(encoding="utf-8").strip()
     if len(token) < _LEAST_TOKEN:
-        raise ValueError(f"{path}: a token has {_LEAST_TOKEN} characters at least; make one with 'openssl rand -hex 32'")
+        raise ValueError(f"{path}: a token has at least {_LEAST_TOKEN} characters; make one with 'openssl rand -hex 32'")
     return token
 
 

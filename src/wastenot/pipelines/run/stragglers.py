@@ -91,7 +91,7 @@ class Stragglers:
 
     def __init__(self, rungs: Rungs, replicas: int, ranks: int) -> None:
         if replicas < 1:
-            raise BadInputError(f"`replicas` {replicas}: must be 1 at least")
+            raise BadInputError(f"`replicas` {replicas}: must be at least 1")
         self._rungs, self._ranks = rungs, ranks
         self._replicas = [_Replica(rung=rungs.own) for _ in range(replicas)]
         self._iteration = -1  # the latest that has ended
@@ -110,16 +110,16 @@ class Stragglers:
         """A rank is there; returns what it is to run.
 
         Raises:
-            BadInputError: there is no such replica or rank, or it is there already.
+            BadInputError: there is no such replica or rank, or it is already connected.
         """
         one = self._of(replica)
         if not 0 <= rank < self._ranks:
             raise BadInputError(f"`rank` {rank}: the plan has ranks 0 to {self._ranks - 1}")
         if rank in one.ranks:
-            raise BadInputError(f"`rank` {rank}: of replica {replica} is there already")
+            raise BadInputError(f"`rank` {rank}: of replica {replica} is already connected")
         one.ranks.add(rank)
         if not any(each.ranks - {rank} for each in self._replicas):
-            self._tell(now_s, "joined", replica, "the first rank is there")
+            self._tell(now_s, "joined", replica, "the first rank connected")
         return self._orders[replica]
 
     def leave(self, replica: int, rank: int, now_s: float) -> dict[int, Order]:
@@ -129,7 +129,7 @@ class Stragglers:
         one.reports.clear()
         one.level = Level()
         one.throttled.clear()
-        self._tell(now_s, "left", replica, f"rank {rank} is gone; its replica is measured anew")
+        self._tell(now_s, "left", replica, f"rank {rank} is gone; its replica is measured again from scratch")
         if not any(each.ranks for each in self._replicas):  # the job has ended, or begins again
             self._iteration = -1
             self._orders = [Order(self._rungs.own, 0, HOLD)] * len(self._replicas)
@@ -164,7 +164,7 @@ class Stragglers:
         if throttled is None:
             one.throttled.pop(rank, None)
         elif one.throttled.get(rank) != throttled:
-            self._tell(now_s, "throttled", replica, f"rank {rank} says that its GPU is throttled: {throttled}")
+            self._tell(now_s, "throttled", replica, f"rank {rank} reports that its GPU is throttled: {throttled}")
             one.throttled[rank], one.throttled_from = throttled, iteration
         of_iteration = one.reports.setdefault(iteration, {})
         of_iteration[rank] = math.log(factor)
@@ -214,7 +214,7 @@ class Stragglers:
             one = self._of(index)
             if one.told is not None:
                 one.told = None
-                self._tell(now_s, "cleared", index, "what was told holds no more")
+                self._tell(now_s, "cleared", index, "what it was told is forgotten")
         return self._decide(now_s)
 
     def act(self, now_s: float) -> dict[int, Order]:
@@ -251,7 +251,7 @@ class Stragglers:
 
     def _of(self, replica: int) -> _Replica:
         if not 0 <= replica < len(self._replicas):
-            raise BadInputError(f"`replica` {replica}: there are replicas 0 to {len(self._replicas) - 1}")
+            raise BadInputError(f"`replica` {replica}: replicas are 0 to {len(self._replicas) - 1}")
         return self._replicas[replica]
 
     def _doubt(self, replica: int, one: _Replica, factor: float, now_s: float) -> bool:
@@ -270,7 +270,7 @@ class Stragglers:
         ended = [each for each in enumerate(self._replicas) if each[1].told is not None and each[1].told.until_s <= now_s]
         for index, one in ended:
             one.told = None
-            self._tell(now_s, "ended", index, "the time for which it was told is over")
+            self._tell(now_s, "ended", index, "the time it was told for is over")
         return bool(ended)
 
     def _margin(self) -> float:
@@ -293,7 +293,7 @@ class Stragglers:
         if new:
             slow = max(range(len(factors)), key=factors.__getitem__)
             told = f"plans {', '.join(str(each.rung + 1) for each in self._replicas)} from iteration {begin} on"
-            self._tell(now_s, "ordered", slow, f"{told}: all wait until {answer.until_s:.4g} s")
+            self._tell(now_s, "ordered", slow, f"{told}: iteration deadline: {answer.until_s:.4g} s")
         return new
 
     def _renewed(self) -> dict[int, Order]:

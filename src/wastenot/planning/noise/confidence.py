@@ -75,7 +75,7 @@ def choose_confidently(
         posteriors: of true times and energies.
         objective: with a slowdown.
         confidence: above 0.5 and below 1.
-        scope: ``local``: each unit keeps the slowdown with that confidence by itself.
+        scope: ``local``: each unit stays within the slowdown limit with that confidence by itself.
         optimism_s: by how much the time of the best plan is expected too low, of all units (``None``) or of one.
 
     Returns:
@@ -83,7 +83,7 @@ def choose_confidently(
         slowdown, which is the one allowed or less.
 
     Raises:
-        InfeasibleError: nothing was found that keeps the slowdown with the confidence.
+        InfeasibleError: nothing was found that stays within the slowdown limit with the confidence.
     """
     assert objective.max_slowdown is not None
     parts = []
@@ -94,8 +94,8 @@ def choose_confidently(
         except InfeasibleError as error:
             unit = "" if whole else f" for '{part[0].name}' by itself"
             raise InfeasibleError(
-                f"no plan{unit} was found that is sure to be that fast, with {100.0 * confidence:g} % confidence; ask for "
-                "less, measure more, or plan by the numbers as measured (`as_measured`)",
+                f"no plan{unit} was found that is that fast with {100.0 * confidence:g} % confidence; "
+                "allow more time, measure more, or plan by the numbers as measured (`as_measured`)",
                 asked=asked_for(objective.max_slowdown),
             ) from error
     options = tuple(option for part in parts for option in part.cheapest.options)
@@ -279,7 +279,7 @@ class ConfidentChoice:
                 break
             along, across = root / length, common / length
         if best is None:
-            raise InfeasibleError("no plan was found that keeps the time budget with that confidence")
+            raise InfeasibleError("no plan was found that stays within the time budget with that confidence")
         return replace(best, lower_bound=min(bound, best.cost))
 
     def _search(self, cost: FloatArray, along: float, across: FloatArray, further_s: float) -> tuple[Cheapest | None, float]:

@@ -55,7 +55,7 @@ class Design:
         )
 
     def chunks(self) -> Iterator[IndexArray]:
-        """Its kernels, so many at once that their matrices are small."""
+        """Its kernels, few enough at once that their matrices are small."""
         kernels, settings = self.rows.shape
         return iter(np.array_split(np.arange(kernels), -(-kernels * settings**2 // _CHUNK)))
 

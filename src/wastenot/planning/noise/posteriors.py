@@ -80,7 +80,7 @@ class Posterior:
         return Posterior(value, value**2 * variance, value * value[first] * with_baseline, self.common.times(value))
 
     def widened(self, factor: float) -> Posterior:
-        """The same with errors so many times as large."""
+        """The same with errors scaled by a factor."""
         square = factor**2
         return Posterior(self.mean, square * self.variance, square * self.with_baseline, self.common.times(factor))
 

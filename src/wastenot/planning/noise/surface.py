@@ -70,7 +70,7 @@ class Readings:
         return replace(self, **{name: getattr(self, name)[kernels] for name in names})
 
     def evenly_picked(self, kernels: int) -> Readings:
-        """Those of so many kernels."""
+        """Those of a number of kernels."""
         return self.of(np.unique(np.linspace(0, len(self.value) - 1, max(1, kernels)).astype(np.intp)))
 
 

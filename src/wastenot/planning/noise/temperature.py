@@ -96,7 +96,7 @@ def _slope_posterior(
     """Posterior mean of the slopes, shape (2,), and a root of their covariance, shape (2, 2).
 
     The prior of each slope is half-normal, with a usual scale. A slope of 1 moves each repeat's power from its mean by
-    ``shapes``, shape (repeats, 2); measured is ``apart``, shape (repeats,), with so many degrees of freedom.
+    ``shapes``, shape (repeats, 2); measured is ``apart``, shape (repeats,), with as many degrees of freedom as given.
     """
     from scipy.optimize import nnls  # takes a quarter of a second to import, and few sweeps come here
 

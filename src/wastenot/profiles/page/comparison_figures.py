@@ -46,7 +46,7 @@ def components_figure(profiles: Sequence[Profile], *, relative: bool = False) ->
     scale = _scale(profiles, names, relative)
     note = (
         "Bars: mean power in SSP, or of the kernel after others, with its standard error; ticks: in SSE, if that is a "
-        "different execution. Channels that average over long times give levels of steady power."
+        "different execution. Channels with long averaging times only show the level of steady power."
     )
     if relative:
         note += " 100 % is the largest of each column."
@@ -67,9 +67,9 @@ def shapes_figure(profiles: Sequence[Profile], *, relative: bool = False) -> Fig
     note = "Estimated power inside SSP, or inside the kernel after others, with its standard error, over an execution."
     shown = [profile for profile in profiles if any(_resolved(profile, name) for name in names)]
     if not shown:
-        return Figure(stem, title, _subtitle(profiles), "No sensor here resolves what is inside an execution.", None)
+        return Figure(stem, title, _subtitle(profiles), "No sensor here resolves the power inside an execution.", None)
     if len(shown) > _MOST_LINES:
-        note += f" The first {_MOST_LINES} profiles are drawn; the others are left out."
+        note += f" Only the first {_MOST_LINES} profiles are drawn."
         shown = shown[:_MOST_LINES]
     if len(shown) < len(profiles) <= _MOST_LINES:
         note += " Profiles whose sensor does not resolve the kernel are left out."

@@ -39,7 +39,7 @@ def shown_before(profile: Profile) -> str:
 
 def shortfall(profile: Profile) -> str:
     """Why a profile is incomplete, and what it is made from."""
-    return "made from the readings collected so far" + (f"; stopped early: {profile.stopped}" if profile.stopped else "")
+    return "based on the readings collected so far" + (f"; stopped early: {profile.stopped}" if profile.stopped else "")
 
 
 def unit_word(profile: Profile) -> str:

@@ -41,7 +41,7 @@ def inside_figure(profile: Profile) -> Figure:
         note += "If the sensor does not resolve the shape, only the mean is drawn, with the error of power at any time. "
     chart = _chart(profile, drawn) if drawn else None
     if chart is None:
-        note = "The sensor averages over too long to resolve an execution; see the levels."
+        note = "The sensor's averaging time is too long to resolve an execution; see the levels."
     return profile_figure(profile, "profile-inside", f"Power inside an {unit_word(profile)}", note.strip(), chart)
 
 

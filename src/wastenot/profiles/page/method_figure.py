@@ -40,10 +40,10 @@ def method_figure(profile: Profile) -> Figure:
     )
     chart = None
     if TOTAL not in timed_channels(profile) or averaged:
-        note = "The sensor averages over more than an execution, so there is nothing to compare."
+        note = "The sensor averages over more than one execution, so there is nothing to compare."
     else:
         chart = _chart(profile)
-    title = "What synchronising, binning and more runs contribute"
+    title = "Effect of clock synchronisation, binning and more runs"
     return profile_figure(profile, "profile-method", title, note, chart)
 
 

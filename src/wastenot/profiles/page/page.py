@@ -44,11 +44,11 @@ def story_of(profiles: Sequence[Profile]) -> tuple[Tone, str, str, tuple[Panel, 
     effect = f"{profile.kernel} takes {quantity(steady(profile).time_s, 's')} {where}"
     if inside is not None:
         effect = f"{profile.kernel} draws {watts(inside.mean_w, inside.mean_error_w)} {where}"
-    verdict = "no energy counter was there to check it against"
+    verdict = "there was no energy counter to check it against"
     if profile.counter is not None:
         verdict = f"the {_COUNTER} agrees to {percent(abs(profile.counter.difference))}"
     if not profile.complete:
-        verdict = f"incomplete, so take it with care; {verdict}"
+        verdict = f"incomplete, so use it with care; {verdict}"
     shown = {state.unit: state for state in profile.states}
     panels = [_state_panel(profile, state) for state in reversed(shown.values())]
     return "promised" if profile.complete else "undecided", effect, verdict, (*panels, _basis(profile))
@@ -76,7 +76,7 @@ def _state_panel(profile: Profile, state: State) -> Panel:
         lines.append(Line("Power", watts(inside.mean_w, inside.mean_error_w)))
     moved = difference(profile)
     if last and moved is not None and len({each.unit for each in profile.states}) > 1:
-        lines.append(Line("Power against SSE", change(moved, 1)))
+        lines.append(Line("Power relative to SSE", change(moved, 1)))
     article = "an" if profile.group == 1 else "a"
     text = f"{article} {word}, {quantity(state.time_s, 's')} long: number {state.unit} of a run."
     return Panel(title, energy_text(state), text, lines=tuple(lines))
@@ -89,7 +89,7 @@ def _basis(profile: Profile) -> Panel:
     if counter is not None:
         lines.append(Line(_COUNTER.capitalize(), f"{watts(counter.counter_w)} over {quantity(counter.seconds, 's', 3)}"))
     lines += [Line("Sensor", what) for what in describe_sensors(profile)]
-    return Panel("What this rests on", f"{profile.runs:,} runs", text, lines=tuple(lines))
+    return Panel("Basis", f"{profile.runs:,} runs", text, lines=tuple(lines))
 
 
 def profile_page(profiles: Sequence[Profile], *, relative: bool = False) -> Page:

@@ -47,7 +47,7 @@ def run_figure(profile: Profile) -> Figure:
     note = (
         "Each dot is a reading, at the middle of the window that it averages; faint dots are from runs whose execution "
         f"time is outside the bin. Steps: estimated mean power of each {unit_word(profile)}, with its standard error as a "
-        "band. After the last one come rest, and the executions of longer runs. "
+        "band. After the last one come idle time and the executions of longer runs. "
     )
     channel = profile.channels[0].channel
     if channel.span_s > float(profile.unit_time_s[-1]):
@@ -55,19 +55,19 @@ def run_figure(profile: Profile) -> Figure:
             note += f"A reading lags power by {quantity(channel.lag_s, 's', 3)}, longer than "
         else:
             note += f"A reading is the mean over {quantity(channel.window_s, 's', 3)}, longer than "
-        note += "an execution: it is too low if its window includes rest, which the estimate corrects. "
+        note += "an execution: it is too low if its window includes idle time, which the estimate corrects. "
     states = [state for state in profile.states if state.name != "in context"]
     if states:
         note += "Before SSE the kernel warms up; from SSE on its execution time is steady, from SSP on its power is. "
     omitted = [f"{total - len(rows):,} of {total:,} of {name}" for name, (rows, total) in shown.items() if len(rows) < total]
     if omitted:
-        note += f"To keep the figure small, readings of some runs are left out: {', '.join(omitted)}. "
+        note += f"To keep the figure small, readings of some runs are omitted: {', '.join(omitted)}. "
     levels = [name for name in channel_names(profile) if name not in names]
     if levels:
-        note += f"Not drawn over time: {', '.join(levels)}, averaged over too long. "
+        note += f"Not drawn over time: {', '.join(levels)}, whose averaging time is too long. "
     chart = _chart(profile, span_s, shown) if TOTAL in names else None
     if chart is None:
-        note = "The sensor of total power averages over too long to draw its readings over time; see the levels."
+        note = "The averaging time of the total-power sensor is too long to draw its readings over time; see the levels."
     return profile_figure(profile, "profile-run", "Power over a run", note.strip(), chart)
 
 

@@ -1,4 +1,4 @@
-"""A plan at work in a loop with Accelerate:
+"""A plan applied in a loop with Accelerate:
 
 with applied_plan("plan.json", model, optimizer):        # as accelerator.prepare() has returned them
 for batch in batches: ...
@@ -17,7 +17,7 @@ from wastenot.programs.apply import Applied, apply
 
 @contextmanager
 def applied_plan(plan: Any, model: Any, optimizer: Any, **options: Any) -> Iterator[Applied]:
-    """Put a plan to work while the context is open.
+    """Apply a plan while the context is open.
 
     Args:
         plan: its file, or the plan.

@@ -1,4 +1,4 @@
-"""A plan at work in Lightning; with either name of the library.
+"""A plan applied in Lightning; with either name of the library.
 
 Trainer(callbacks=[ApplyPlan("plan.json")])
 """
@@ -17,9 +17,9 @@ from wastenot.programs.apply import Applied, apply
 
 
 class ApplyPlan(Callback):  # type: ignore[misc,unused-ignore]
-    """Puts a plan to work from the beginning of fitting to its end, also where that ends by an exception.
+    """Applies a plan from the beginning of fitting to its end, also where that ends by an exception.
 
-    What fails of it is told, and fitting goes on.
+    What fails of it is told, and fitting continues.
 
     Args:
         plan: its file, or the plan.

@@ -1,4 +1,4 @@
-"""A plan at work in a Hugging Face ``Trainer``.
+"""A plan applied in a Hugging Face ``Trainer``.
 
 Trainer(..., callbacks=[ApplyPlan("plan.json")])
 """
@@ -14,7 +14,7 @@ from wastenot.programs.apply import Applied, apply
 
 
 class ApplyPlan(TrainerCallback):  # type: ignore[misc,unused-ignore]
-    """Puts a plan to work from the beginning of training to its end. What fails of it is told, and training goes on.
+    """Applies a plan from the beginning of training to its end. What fails of it is told, and training continues.
 
     Args:
         plan: its file, or the plan.

@@ -114,8 +114,8 @@ def serve_bench(
 ) -> ServerSweepOutcome:
     """Measure a running LLM server at one batch size after another: energy per token, and latencies.
 
-    Keeps so many requests running, or lets them arrive at a rate, and measures the steady state of each. What the study has
-    already is not measured again; see docs/serving-bench.md.
+    Keeps a number of requests running, or lets them arrive at a rate, and measures the steady state of each. What the
+    study has already is not measured again; see docs/serving-bench.md.
 
     Args:
         url: of a server with OpenAI's interface, such as ``http://localhost:8000``.
@@ -128,12 +128,12 @@ def serve_bench(
         meter_gpus: which of the GPUs there serve, by number or UUID.
         settings: of ``devices`` to measure at, auto first.
         steady_s: least length of each steady state; below 20 s points are unstable.
-        model: to ask for; by default what the server lists first.
-        api: of the two that stream texts; by default completions where the server has them.
+        model: to request; by default the first that the server lists.
+        api: streaming API to use; by default completions, if the server has it.
         api_key: sent as a bearer token.
         task: name of the load in the study.
-        gpu: model of the GPUs, where no meter says it.
-        gpus: how many the engine runs on, where no meter says it.
+        gpu: model of the GPUs, if no meter reports it.
+        gpus: number of GPUs the engine runs on, if no meter reports it.
         tensor_parallel: degree; by default the number of GPUs.
         precision: of the weights, to be kept with the points.
         seed: of made-up prompts, lengths and arrivals.
@@ -151,7 +151,7 @@ def serve_bench(
         MissingExtraError: the ``serve`` extra is not installed.
     """
     if devices is not None and meter is not None:
-        raise BadInputError("`meter`: has no effect with `devices`, which are measured here; give one of the two")
+        raise BadInputError("`meter`: has no effect with `devices`, which are measured here; give only one of the two")
     opened: tuple[Device, ...] = ()
     if devices is not None:
         opened = measurable_devices(devices, lambda name: open_device(name, wall_time=True))
@@ -194,7 +194,7 @@ def prepare_bench(
     if batches is None:
         batches = () if rates_per_s else BATCHES
     if not (batches or rates_per_s) or min((*batches, *rates_per_s)) <= 0:
-        raise BadInputError("`batches`, `rates_per_s`: give numbers above 0 of requests at once, or of requests a second")
+        raise BadInputError("`batches`, `rates_per_s`: give numbers above 0 of concurrent requests, or of requests/s")
     _check_clocks(devices, settings)
     store = None
     if study is not None:
@@ -224,7 +224,7 @@ def _check_clocks(devices: Sequence[Device], settings: Sequence[Setting]) -> Non
     if all(setting.is_auto for setting in settings):
         return
     if not devices:
-        raise BadInputError("`settings`: clocks are set on the server's GPUs on this machine; name them as `devices`")
+        raise BadInputError("`settings`: clocks are set on the server's GPUs on this machine; name them with `devices`")
     for device in devices:
         refusal = device.clocks.refusal()
         if refusal is not None:

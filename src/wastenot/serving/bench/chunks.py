@@ -31,7 +31,7 @@ class Chunk:
         characters: of its text, roughly where it has escapes; 0 for a chunk that carries none.
         counted: tokens of the answer so far, as the server counts; -1 where it does not say.
         prompt_tokens: as the server counts them; ``None`` where it does not say.
-        finish: why the answer ends with it; ``None`` where it goes on.
+        finish: why the answer ends with it; ``None`` where it continues.
     """
 
     characters: int

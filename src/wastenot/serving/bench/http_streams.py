@@ -260,7 +260,7 @@ _BESIDE = 256  # files of the program itself
 
 @contextmanager
 def open_files(connections: int | None) -> Iterator[None]:
-    """Let this process open so many connections inside the context, within what the system allows it.
+    """Let this process open a number of connections inside the context, within what the system allows it.
 
     Args:
         connections: at once; ``None`` for as many as there may come to be.
@@ -282,7 +282,7 @@ def open_files(connections: int | None) -> Iterator[None]:
         return
     if hard != resource.RLIM_INFINITY and hard < needed:
         raise BadInputError(
-            f"{connections:,} requests at once: need as many connections, and this process may have {hard:,} files open; "
+            f"{connections:,} concurrent requests need as many connections, but this process may open only {hard:,} files; "
             f"raise its limit, as with 'ulimit -Hn {needed}'"
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))

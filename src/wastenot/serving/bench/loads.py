@@ -50,7 +50,7 @@ class Prompts:
         self._pool = [_WORDS[index] for index in self._rng.integers(0, len(_WORDS), _POOL)]
 
     def of_words(self, words: int) -> str:
-        """A text of so many words."""
+        """A text of a number of words."""
         start = int(self._rng.integers(0, _POOL))
         turned = self._pool[start : start + words]
         while len(turned) < words:
@@ -60,7 +60,7 @@ class Prompts:
         return " ".join([*first, *turned[len(first) :]])
 
     def of_length(self, tokens: int) -> str:
-        """A text of about so many tokens."""
+        """A text of about a number of tokens."""
         return self.of_words(max(round((tokens - self.tokens_beside) / self.tokens_per_word), 1))
 
 
@@ -176,7 +176,7 @@ def read_asks(path: Path) -> list[Ask]:
     numbered = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
     found = [_ask(line, f"{path}:{number}") for number, line in numbered]
     if not found:
-        raise BadInputError(f"{path}: holds no requests; write one JSON object a line, with a 'prompt' or 'messages'")
+        raise BadInputError(f"{path}: holds no requests; write one JSON object per line, with a 'prompt' or 'messages'")
     return found
 
 
@@ -184,7 +184,7 @@ def _ask(line: str, where: str) -> Ask:
     try:
         fields = json.loads(line)
     except (ValueError, RecursionError):
-        raise BadInputError(f"{where}: not JSON, or cut off; write one JSON object a line") from None
+        raise BadInputError(f"{where}: not JSON, or cut off; write one JSON object per line") from None
     if not isinstance(fields, dict) or ("prompt" in fields) == ("messages" in fields):
         raise BadInputError(f"{where}: must be an object with either a 'prompt' or 'messages'")
     content = fields.get("prompt", fields.get("messages"))
@@ -199,7 +199,7 @@ def _ask(line: str, where: str) -> Ask:
         raise BadInputError(f"{where}: 'max_tokens' {output}: must be a whole number of at least 1")
     arrival = fields.get("arrival_s")
     if arrival is not None and (not isinstance(arrival, (int, float)) or not 0.0 <= arrival < float("inf")):
-        raise BadInputError(f"{where}: 'arrival_s' {arrival}: must be seconds since the beginning")
+        raise BadInputError(f"{where}: 'arrival_s' {arrival}: must be seconds since the start")
     return Ask(content, output, arrival_s=None if arrival is None else float(arrival))
 
 
@@ -210,7 +210,7 @@ class LoadPlan:
     Attributes:
         name: that a study keeps it under.
         closed: requests for a closed loop.
-        opened: requests with arrivals at so many a second for an open one; with those they have, where that is ``None``.
+        opened: requests with arrivals at a rate for an open one; with those they have, where that is ``None``.
         api: that its requests need; ``None`` for either.
     """
 
@@ -257,7 +257,7 @@ def load_of_file(path: Path, *, seed: int = 0) -> LoadPlan:
     asks = read_asks(path)
     arrivals = [ask.arrival_s for ask in asks if ask.arrival_s is not None]
     if arrivals != sorted(arrivals):
-        raise BadInputError(f"{path}: requests must stand in the order of their 'arrival_s'")
+        raise BadInputError(f"{path}: requests must be in the order of their 'arrival_s'")
     chat = any(not isinstance(ask.content, str) for ask in asks)
 
     def opened(prompts: Prompts, rate_per_s: float | None) -> Iterator[Ask]:

@@ -135,7 +135,7 @@ class _Loop:
         self.run.good_s = time.perf_counter()
 
     def enough(self) -> bool:
-        """Whether the steady state was watched for long enough: each place in the batch was taken anew, on average."""
+        """Whether the steady state was watched for long enough: each place in the batch was taken again, on average."""
         run = self.run
         turned = run.ended - run.ended_before >= max(run.wanted, 1)
         return run.steady_s >= (self.steady.least_s if turned else self.steady.most_s)
@@ -195,7 +195,7 @@ class _Loop:
 async def under_load(
     pool: Pool, server: Server, asks: Iterator[Ask], wanted: int | None, *, steady: Steady | None = None
 ) -> Run:
-    """Keep so many requests running, sending the next whenever one ends; or send each when it arrives, whatever runs.
+    """Keep a number of requests running, sending the next whenever one ends; or send each when it arrives, whatever runs.
 
     The steady state of the first begins when as many requests as are to run have had their first token. That of the second
     begins when as many requests have ended as are in flight and twice the longest of them has passed, or when that takes too

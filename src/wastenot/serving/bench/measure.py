@@ -3,7 +3,7 @@
 Batch sizes rise at each setting. Once one is no steady state to rely on, larger ones at that setting are left out, as
 ML.ENERGY leaves them out: a server that cannot keep 64 requests running will not keep 128. (One that was only watched for
 too short a time says nothing of larger ones.) What the study has already of the same server under the same load is not
-measured again, so that a sweep that was broken off resumes.
+measured again, so that an interrupted sweep resumes.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Served:
         error = None if used is None or used.energy_se_j is None or per_token is None else used.energy_se_j / tokens
         why = measured.why_unstable
         if not why and used is not None and not per_token:
-            why = NO_ENERGY + (used.notes[-1] if energy_j is None and used.notes else "the meter did not move")
+            why = NO_ENERGY + (used.notes[-1] if energy_j is None and used.notes else "the meter did not change")
         if measured.fault:
             why = BROKEN_OFF + measured.fault
         return ServingPoint(
@@ -110,8 +110,8 @@ def _other_rate(wanted: WantedPoint, measured: MeasuredPoint) -> tuple[str, ...]
     off = abs(measured.sent_per_s * measured.steady_s - expected)
     if off <= max(0.1 * expected, 3.0 * expected**0.5):
         return ()
-    came = f"{measured.sent_per_s:.3g} requests a second came in the steady state"
-    return (f"{came}, not {wanted.rate_per_s:.3g}: measure for longer, until the load has shown all it has",)
+    came = f"{measured.sent_per_s:.3g} requests/s arrived in the steady state"
+    return (f"{came}, not {wanted.rate_per_s:.3g}: measure for longer, until the whole load has been seen",)
 
 
 @dataclass(slots=True)

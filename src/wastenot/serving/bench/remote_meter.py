@@ -132,9 +132,7 @@ def chosen_series(url: str, gpus: Sequence[str] | None = None) -> tuple[str, tup
     """
     address = url if "://" in url else f"http://{url}"
     if urlsplit(address).scheme not in ("http", "https"):
-        raise BadInputError(
-            f"`meter` {url}: not an address that can be read; write one such as http://gpu-node:9400/metrics"
-        )
+        raise BadInputError(f"`meter` {url}: not a valid address; write one such as http://gpu-node:9400/metrics")
     if urlsplit(address).path in ("", "/"):
         address = f"{address.rstrip('/')}/metrics"
     try:
@@ -144,13 +142,15 @@ def chosen_series(url: str, gpus: Sequence[str] | None = None) -> tuple[str, tup
     found = gpu_series(text)
     if not found:
         raise BadInputError(
-            f"`meter` {address}: serves no energy of GPUs; of dcgm-exporter, turn on "
-            "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION, or run there: wastenot monitor --metrics-port 9401 -- COMMAND"
+            f"`meter` {address}: serves no GPU energy; for dcgm-exporter, "
+            "enable DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION, or run there: wastenot monitor --metrics-port 9401 -- COMMAND"
         )
     listed = ", ".join(f"{each.number} ({each.model or each.key})" for each in found)
     if gpus is None:
         if len(found) > 1:
-            raise BadInputError(f"`meter` {address}: has {len(found)} GPUs; say which serve, with `meter_gpus`: {listed}")
+            raise BadInputError(
+                f"`meter` {address}: has {len(found)} GPUs; say which ones serve the model with `meter_gpus`: {listed}"
+            )
         return address, (found[0],)
     chosen: dict[str, GpuSeries] = {}
     for name in gpus:
@@ -284,15 +284,15 @@ class _Readings:
         steps = log.steps(self._quantity)
         known = window_energy(steps, begin_s, end_s)
         if known is None:
-            why = self._error or "its counter did not move"
+            why = self._error or "its counter did not change"
             return EnergyUsed(None, None, (f"no energy from the meter {self._url}: {why}",))
         step_s = float(np.median(np.diff(steps.moment_s)))
         slow = (
-            f"the meter moves every {step_s:.0f} s: let the exporter collect more often (dcgm-exporter "
+            f"the meter updates every {step_s:.0f} s: make the exporter collect more often (dcgm-exporter "
             "--collect-interval 1000)"
         )
         if step_s > _SLOW_S and SHORT in known.flags:  # the load may have begun or ended in the one step that is known
-            return EnergyUsed(None, None, (f"no whole step of the meter lies in the steady state; {slow}",))
+            return EnergyUsed(None, None, (f"no whole update interval of the meter lies within the steady state; {slow}",))
         notes = list(known.flags)
         if self._quantity == "power":
             notes.append("energy integrated from readings of power: the meter has no counter of energy")

@@ -85,7 +85,7 @@ class Server:
         elif isinstance(ask.content, str):
             fields["prompt"] = ask.content
         else:
-            raise BadInputError("`requests` has messages of a chat, which /v1/completions does not take: use `api` chat")
+            raise BadInputError("`requests` has chat messages, which /v1/completions does not take: use `api` chat")
         if ask.output_tokens is not None:
             fields["max_tokens"] = ask.output_tokens
         fields.update(self.counts)
@@ -200,7 +200,7 @@ async def _models(session: Any, address: str, headers: dict[str, str]) -> list[s
     if status in {401, 403}:
         raise _refusal(Server(address, ""), status, text)
     if 300 <= status < 400:
-        raise BadInputError(f"{address}: sends requests on to {elsewhere or 'another address'}; give that one")
+        raise BadInputError(f"{address}: redirects requests to {elsewhere or 'another address'}; give that address")
     try:
         fields = json.loads(text) if status == 200 else {}
     except ValueError:
@@ -244,10 +244,10 @@ async def _prompt_tokens(session: Any, server: Server, text: str) -> int | None:
 def _refusal(server: Server, status: int, said: str) -> BadInputError | ServerError:
     message = message_of(said)
     if status in {401, 403}:
-        return BadInputError(f"{server.url}: wants a key ({status}); give it with `api_key`, or set OPENAI_API_KEY")
+        return BadInputError(f"{server.url}: requires an API key ({status}); give it with `api_key`, or set OPENAI_API_KEY")
     if status in {404, 405}:
         return BadInputError(
-            f"{server.endpoint}: is not there ({status}); give the address of a server with OpenAI's interface"
+            f"{server.endpoint}: does not exist ({status}); give the address of a server with OpenAI's interface"
             + (f"; it says: {message}" if message else "")
         )
     if status == 429:
@@ -288,7 +288,7 @@ def unreachable(error: BaseException) -> str:
     if "Name or service" in text or "nodename" in text or "getaddrinfo" in text or "name resolution" in text:
         return "there is no such host"
     if isinstance(cause, ConnectionResetError) or "disconnected" in text.lower() or "not completed" in text.lower():
-        return "broke the connection off"
+        return "closed the connection"
     return first_line(error)
 
 

@@ -65,7 +65,7 @@ class LatencyCounts:
         return self.counts[-1]
 
     def since(self, before: LatencyCounts) -> LatencyCounts | None:
-        """What has been counted since; ``None`` where the counts began anew or have other ranges."""
+        """What has been counted since; ``None`` where the counts restarted or have other ranges."""
         if self.edges != before.edges:
             return None
         passed = tuple(now - then for now, then in zip(self.counts, before.counts, strict=True))

@@ -137,34 +137,37 @@ def notes_on(
     done = [stream for stream in run.streams if stream.outcome == "done"]
     notes = []
     if busy_before:
-        notes.append(f"the server was busy before the first request: {counted(round(busy_before), 'request')} of others ran")
+        notes.append(f"the server was busy before the first request: {counted(round(busy_before), 'other request')} ran")
     if not counts or any(not stream.counts_tokens for stream in done):
-        notes.append("the server's streams carry no usage: a chunk is counted as a token, and a word of a prompt as one")
+        notes.append(
+            "the server's streams report no usage: each chunk is counted as a token, and so is each word of a prompt"
+        )
     asked = [stream for stream in done if stream.ask.exact and stream.ask.output_tokens is not None]
     wished = sum(stream.ask.output_tokens or 0 for stream in asked)
     came = sum(stream.answer_tokens for stream in asked)
     if came < _SHORT_ANSWERS * wished:
         mean, goal = came / len(asked), wished / len(asked)
-        notes.append(f"answers ended early: {mean:.0f} tokens on average of {goal:.0f} asked for")
+        notes.append(f"answers ended early: {mean:.0f} tokens on average instead of the {goal:.0f} asked for")
     for outcome, number in sorted(point.failed.items()):
         why = next(stream.reason for stream in run.streams if stream.outcome == outcome)
         words = {
-            "limited": "were turned away by the server's rate limit", "refused": "were refused",
+            "limited": "were rejected by the server's rate limit", "refused": "were refused",
             "cut off": "broke off", "unreachable": "did not reach the server",
         }[outcome]  # fmt: skip
         notes.append(f"{number:,} of {counted(point.sent, 'request')} {words} ({why})")
     if made_per_s is not None and point.tokens_per_s > 0.0 and made_per_s > _OTHERS_SHARE * point.tokens_per_s:
         notes.append(
-            f"others use the server: it made {made_per_s:,.0f} tokens a second, and {point.tokens_per_s:,.0f} came here; "
-            "energy for each of ours is too high"
+            f"the server has other users: it generated {made_per_s:,.0f} tokens/s, of which {point.tokens_per_s:,.0f} "
+            f"were ours; "
+            "the energy per token is overestimated"
         )
     if point.itl.p50_s is not None and point.client_late_s > max(_LATE_SHARE * point.itl.p50_s, _LATE_S):
         notes.append(
-            f"this client was up to {1e3 * point.client_late_s:.1f} ms late (99th percentile): its machine is busy, and "
-            "latencies are too long by as much"
+            f"this client was up to {1e3 * point.client_late_s:.1f} ms late (99th percentile): its machine is busy, "
+            "and latencies are overestimated by as much"
         )
     if point.itl.p50_s is None and point.tokens > 0:
-        notes.append("answers came in one piece each: there is no time between tokens to tell")
+        notes.append("each answer came in one piece, so the time between tokens is unknown")
     return tuple(notes)
 
 
@@ -184,7 +187,7 @@ def why_unstable(point: MeasuredPoint, run: Run) -> str:
         limit = "; its own limit may be lower (vLLM: --max-num-seqs)" if point.running_by_server else ""
         return f"{point.mean_running:.1f} requests {who} on average, {100 * share:.0f} % of the {run.wanted:,} wanted{limit}"
     if not run.wanted and _falls_behind(run, point.begin_s, point.end_s):
-        return "requests come faster than they are answered: ever more of them wait"
+        return "requests arrive faster than they are answered: the queue keeps growing"
     return ""
 
 
@@ -216,7 +219,7 @@ def point_of(run: Run, server: Server, scraped: Scraped, *, counts: bool, busy_b
     """
     outcomes: Counter[str] = Counter(stream.outcome for stream in run.streams)
     if not any(stream.arrival_s for stream in run.streams):
-        why = run.last_failure or "it was stopped before"
+        why = run.last_failure or "it was stopped early"
         raise ServerError(f"{server.url}: answered none of {counted(len(run.streams), 'request')}: {why}")
     begin_s = run.begin_s if run.begin_s is not None else run.over_s
     end_s = run.end_s if run.end_s is not None else begin_s

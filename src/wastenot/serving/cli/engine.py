@@ -33,15 +33,17 @@ _SHOWN = 14  # best choices in a terminal
 class KernelOptions:
     """How the kernels of a model are measured, and what is made of them."""
 
-    degrees: Annotated[
-        str | None, option("GPUs that share a model's layers (tensor parallelism); 1 by default.", "N,...")
-    ] = None
-    clocks: Annotated[Literal["grid", "auto"], option("Measure kernels at many clocks, or at the card's own only.")] = "grid"
-    curves: Annotated[str | None, option("With --clocks auto: take other clocks from this GPU, a forecast.", "sim:NAME")] = (
+    degrees: Annotated[str | None, option("GPUs that share a model's layers (tensor parallelism); default: 1.", "N,...")] = (
         None
     )
-    study: Annotated[str | None, option("Keeps the kernels measured, to resume from.", "FILE|URL")] = None
-    memory: Annotated[float | None, option("Memory of one card; by default what is known of it.", "GB", min=1.0)] = None
+    clocks: Annotated[Literal["grid", "auto"], option("Measure kernels at many clocks, or only at the default clocks.")] = (
+        "grid"
+    )
+    curves: Annotated[
+        str | None, option("With --clocks auto: forecast other clocks from this GPU's curves.", "sim:NAME")
+    ] = None
+    study: Annotated[str | None, option("Keep measured kernels in this study, and resume from it.", "FILE|URL")] = None
+    memory: Annotated[float | None, option("Memory of one card; default: the value known for it.", "GB", min=1.0)] = None
     seed: SeedOption = 0
 
     def profile(self, model: str, device: str | None, clock_control: ClockControlOptions) -> EngineProfile:
@@ -90,16 +92,16 @@ class KernelOptions:
 class TableOptions:
     """What is made of tables of measured steps."""
 
-    as_measured: Annotated[bool, option("Take the steps as they are, without fitting; nothing beyond them.")] = False
-    core: Annotated[str | None, option("Core clocks to fit besides, between those that were measured.", "MHZ,...")] = None
-    most_context: Annotated[int | None, option("Tokens of a sequence that a fit reaches to.", "N", min=1)] = None
-    cache_tokens: Annotated[int | None, option("Tokens that the cache holds; by default as measured.", "N", min=16)] = None
+    as_measured: Annotated[bool, option("Use the steps as measured, without a fit; nothing beyond them is known.")] = False
+    core: Annotated[str | None, option("Additional core clocks to fit, between the measured ones.", "MHZ,...")] = None
+    most_context: Annotated[int | None, option("Longest sequence that the fit covers, in tokens.", "N", min=1)] = None
+    cache_tokens: Annotated[int | None, option("Tokens that the cache holds; default: as measured.", "N", min=16)] = None
     step_tokens: Annotated[
-        int | None, option("New tokens of one step (max_num_batched_tokens); 2048 by default.", "N", min=1)
+        int | None, option("New tokens per step (max_num_batched_tokens); default: 2048.", "N", min=1)
     ] = None
-    idle_power: Annotated[float | None, option("Power of a GPU with nothing to do.", "W", parser=quantities.watts)] = None
+    idle_power: Annotated[float | None, option("Power of an idle GPU.", "W", parser=quantities.watts)] = None
     switch_time: Annotated[
-        float | None, option("Time that clocks take to change; 50ms by default.", "TIME", parser=quantities.seconds)
+        float | None, option("Clock-switch latency; default: 50ms.", "TIME", parser=quantities.seconds)
     ] = None
 
     def profile(self, files: list[str], model: str | None, device: str | None) -> EngineProfile:
@@ -127,26 +129,26 @@ def engine(
             "MODEL|TABLE.csv...|ENGINE.json",
         ),
     ],
-    model: Annotated[str | None, option("Which model, if a table has several; or its name.", "NAME")] = None,
+    model: Annotated[str | None, option("Which model, if a table has several; or a name for the model.", "NAME")] = None,
     device: Annotated[
-        str | None, option("Where to measure kernels: sim:NAME, nvidia:INDEX. Of a table: which.", "NAME")
+        str | None, option("Where to measure kernels: sim:NAME, nvidia:INDEX. For a table: which device.", "NAME")
     ] = None,
     *,
     kernel_options: KernelOptions,
     clock_control: ClockControlOptions,
     table_options: TableOptions,
-    context: Annotated[int | None, option("Tokens in the cache of each sequence shown.", "N", min=0)] = None,
-    batch: Annotated[str | None, option("Batch sizes to show; powers of two by default.", "N,...")] = None,
+    context: Annotated[int | None, option("Cached tokens of each sequence shown.", "N", min=0)] = None,
+    batch: Annotated[str | None, option("Batch sizes to show; default: powers of two.", "N,...")] = None,
     out: Annotated[Path | None, option("Write the profile to this file.", "FILE.json")] = None,
     page: PageOption = None,
     figures: FiguresOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Profile an engine: joules a token by clock and batch.
+    """Profile an engine: joules per token by clock and batch.
 
-    From the kernels of a model on a device, put together to steps that were never run; or from steps that were measured one
-    by one, fitted so that clocks, batches and contexts between are known, with errors on steps held out. Shows energy per
-    token against latency, and the clock of least energy.
+    Estimated from kernel measurements of a model on a device; or from steps measured one by one, fitted so
+    that clocks, batches and contexts in between are known, with errors on held-out steps. Shows energy per
+    token against latency, and the lowest-energy clock.
     """
     from wastenot.serving.model.operating_points import decodes, operating_points, prefill_points, usual_context
     from wastenot.serving.model.profile_file import read_engine, write_engine
@@ -228,7 +230,7 @@ def engine_text(
     ]
     for table in tables:
         if table is not None:
-            parts += ["", Text(table.title, style="bold"), rich_table(table, ("Judged by",))]
+            parts += ["", Text(table.title, style="bold"), rich_table(table, ("Compared with",))]
     if profile.notes:
         parts += ["", *(Text(f"- {note}") for note in profile.notes)]
     return Group(*parts)

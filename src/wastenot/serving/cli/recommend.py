@@ -30,7 +30,7 @@ def recommend(
     ] = None,
     study: Annotated[str | None, option("A study of servers, as for other commands.", "FILE|URL")] = None,
     itl: Annotated[
-        float | None, option("Bound on the time between tokens, as 50ms.", "TIME", parser=quantities.seconds)
+        float | None, option("Bound on the time between tokens, such as 50ms.", "TIME", parser=quantities.seconds)
     ] = None,
     ttft: Annotated[float | None, option("Bound on the time to the first token.", "TIME", parser=quantities.seconds)] = None,
     end_to_end: Annotated[
@@ -38,30 +38,30 @@ def recommend(
     ] = None,
     percentile: Annotated[
         Literal["mean", "median", "p90", "p95", "p99"],
-        option("Of the latencies that are bounded.", "mean|median|p90|p95|p99"),
+        option("Which statistic of the latencies is bounded.", "mean|median|p90|p95|p99"),
     ] = "median",
-    energy_budget: Annotated[float | None, option("Bound on the energy of a token, in joules.", "J")] = None,
-    model: Annotated[str | None, option("Only models with this in their names.", "NAME")] = None,
+    energy_budget: Annotated[float | None, option("Bound on the energy per token, in joules.", "J")] = None,
+    model: Annotated[str | None, option("Only models whose names contain this.", "NAME")] = None,
     gpu: Annotated[str | None, option("Only these GPUs, such as H100.", "NAME,...")] = None,
-    gpus: Annotated[int | None, option("At most so many GPUs.", "N")] = None,
+    gpus: Annotated[int | None, option("At most N GPUs.", "N")] = None,
     task: Annotated[str | None, option("Only this task or load.", "NAME")] = None,
     unit: Annotated[
         Literal["token", "request", "money"],
-        option("What is to be least: energy of a token or a request, or cost.", "token|request|money"),
+        option("What to minimise: energy per token, energy per request, or cost.", "token|request|money"),
     ] = "token",
-    gpu_hour: Annotated[float, option("Price of a GPU for an hour, besides electricity, for money.", "P")] = 0.0,
-    clocks: Annotated[Path | None, option("Forecast clocks too, by a profile of the same model.", "ENGINE.json")] = None,
-    context: Annotated[
-        float | None, option("Mean tokens in the cache of a request, for --clocks; 1024 by default.", "N")
+    gpu_hour: Annotated[float, option("Price of a GPU-hour besides electricity, for --unit money.", "P")] = 0.0,
+    clocks: Annotated[
+        Path | None, option("Also forecast other clocks, using a profile of the same model.", "ENGINE.json")
     ] = None,
+    context: Annotated[float | None, option("Mean cached tokens per request, for --clocks; default: 1024.", "N")] = None,
     page: PageOption = None,
     figures: FiguresOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Recommend what to serve a model with, within deadlines.
+    """Recommend what to serve a model with, within latency bounds.
 
-    For each model, the configuration (GPUs, batch, clocks) of least energy that keeps the bounds on latency; what the
-    fastest one costs beside it, and what a looser or tighter bound would change.
+    For each model, the lowest-energy configuration (GPUs, batch, clocks) that meets the latency bounds; what the
+    fastest one costs in comparison, and what a looser or tighter bound would change.
     """
     from wastenot.serving.model.recommend import Bounds, Prices, recommend as recommended
     from wastenot.serving.page.recommend_words import Recommended
@@ -74,7 +74,7 @@ def recommend(
         raise BadInputError(f"--context {context:g}: must be a number of tokens, at least 0")
     listed = [*(sources or ()), *([study] if study else ())]
     if not listed:
-        raise BadInputError("give what to choose from: a study of 'wastenot serve bench', or a table of ML.ENERGY")
+        raise BadInputError("give configurations to choose from: a study of 'wastenot serve bench', or a table of ML.ENERGY")
     points = _selected(_points(listed), model, gpu, gpus, task)
     measured = points
     if clocks is not None:
@@ -96,7 +96,7 @@ def recommend(
     elif chosen:
         console().print(_text(found))
     if not chosen:
-        raise InfeasibleError(_nothing_fits(unmet), asked="nothing fits")
+        raise InfeasibleError(_nothing_fits(unmet), asked="no configuration fits")
 
 
 def _points(sources: list[str]) -> list[ServingPoint]:
@@ -116,7 +116,7 @@ def _points(sources: list[str]) -> list[ServingPoint]:
             raise BadInputError(f"{source}: does not exist; give a study of 'wastenot serve bench', or a table of ML.ENERGY")
         found = ServingStore(open_study(source)).points()
         if not found:
-            raise BadInputError(f"{source}: holds no points of servers; measure some with 'wastenot serve bench --study'")
+            raise BadInputError(f"{source}: holds no measured servers; measure some with 'wastenot serve bench --study'")
         points += found
     return points
 
@@ -142,11 +142,13 @@ def _selected(
         if not kept and flag == "--gpus":
             raise BadInputError(f"--gpus {gpus}: the smallest configuration has {min(each.gpus for each in points)}")
         if not kept:
-            raise BadInputError(f"{flag} {asked}: not among {_some(dict.fromkeys(map(name_of, points)))}")
+            raise BadInputError(f"{flag} {asked}: not one of {_some(dict.fromkeys(map(name_of, points)))}")
         points = kept
     tasks = dict.fromkeys(each.task for each in points)
     if len(tasks) > 1:
-        raise BadInputError(f"--task: these are of several loads, whose tokens cost differently; give one of {_some(tasks)}")
+        raise BadInputError(
+            f"--task: these are of several loads, whose tokens cost different amounts; give one of {_some(tasks)}"
+        )
     return points
 
 
@@ -165,7 +167,7 @@ def _forecast(points: list[ServingPoint], clocks: Path, context: float) -> list[
 
     models = dict.fromkeys(each.model for each in points)
     if len(models) > 1:
-        raise BadInputError(f"--clocks: a profile is of one model; choose it with --model from {_some(models)}")
+        raise BadInputError(f"--clocks: a profile is of one model; choose the model with --model from {_some(models)}")
     profile = read_engine(clocks)
     degrees = {engine.gpus: engine for engine in profile.engines}
     found: list[ServingPoint] = []
@@ -181,10 +183,10 @@ def _forecast(points: list[ServingPoint], clocks: Path, context: float) -> list[
         raise (
             beyond[0]
             if beyond
-            else BadInputError(f"{clocks}: is of {known} GPUs; no configuration at automatic clocks has as many")
+            else BadInputError(f"{clocks}: is for {known} GPUs; no configuration at the default clocks has as many")
         )
     if beyond:
-        say(f"{clocks}: {counted(len(beyond), 'configuration')} at automatic clocks only: {beyond[0]}")
+        say(f"{clocks}: {counted(len(beyond), 'configuration')} at the default clocks only: {beyond[0]}")
     return found
 
 
@@ -257,13 +259,13 @@ def _text(found: Recommended) -> RenderableType:
 
     chosen, bounds, prices = found.chosen, found.bounds, found.prices
     scale, name = {
-        "token": (1e3, "mJ a token"),
-        "request": (1.0, "J a request"),
-        "money": (1.0, f"{prices.currency if prices else ''} a million tokens"),
+        "token": (1e3, "mJ per token"),
+        "request": (1.0, "J per request"),
+        "money": (1.0, f"{prices.currency if prices else ''} per million tokens"),
     }[found.unit]
     which = _LATENCIES[found.latency]
     table = plain_table(
-        ("model", "run it on"),
+        ("model", "run on"),
         (name, f"{which} (ms)", "fastest", "its ITL" if which == "ITL" else "its latency", "saved"),
         less_important=("its ITL", "fastest"),
     )
@@ -280,18 +282,18 @@ def _text(found: Recommended) -> RenderableType:
     within = ", ".join(f"{_LATENCIES[key]} within {1e3 * value:g} ms" for key, value in bounds.latencies.items())
     percentile = "median" if bounds.percentile == "p50" else bounds.percentile
     evidence = ", ".join(dict.fromkeys(each.point.evidence for each in chosen))
-    head = f"[bold]Least {escape(name)}[/], {within or 'no bound on latency'} ({percentile}; {evidence})"
-    lines: list[RenderableType] = [head, "", table, "", "saved: against the fastest configuration of the model"]
+    head = f"[bold]Lowest {escape(name)}[/], {within or 'no latency bound'} ({percentile}; {evidence})"
+    lines: list[RenderableType] = [head, "", table, "", "saved: compared with the fastest configuration of the model"]
     if len(chosen) == 1:
         lines += _price(chosen[0], scale, name)
     lines += [
-        f"without other clocks: {escape(configuration_text(each.point))}, {_shown(scale * each.cost)} {escape(name)} "
+        f"at the default clocks: {escape(configuration_text(each.point))}, {_shown(scale * each.cost)} {escape(name)} "
         f"({each.point.evidence})"
         for each in found.without_clocks
     ]
     lines += [escape(note) for note in dict.fromkeys(note for each in chosen for note in each.point.notes)]
     if found.unmet:
-        lines += ["", f"{counted(len(found.unmet), 'model')} cannot keep this:"]
+        lines += ["", f"{counted(len(found.unmet), 'model')} cannot meet the bounds:"]
         lines += [f"  {escape(each.model)}: {escape(each.why)}" for each in found.unmet]
     return Group(*lines)
 
@@ -319,5 +321,5 @@ def _price(found: Recommendation, scale: float, name: str) -> list[RenderableTyp
             f"({escape(configuration_text(found.tighter.point))}, {1e3 * found.tighter.latency_s:.1f} ms)"
         )
     if found.price_per_s > 0.0:
-        lines.append(f"a millisecond more is worth about {scale * found.price_per_s / 1e3:.3g} {escape(name)} here")
+        lines.append(f"each extra millisecond is worth about {scale * found.price_per_s / 1e3:.3g} {escape(name)} here")
     return lines

@@ -1,4 +1,4 @@
-"""``wastenot serve bench URL``: what a server of an LLM costs for a token, and how long its readers wait."""
+"""``wastenot serve bench URL``: energy per token and latency of an LLM server."""
 
 from __future__ import annotations
 
@@ -30,38 +30,41 @@ def serve_bench(
     url: Annotated[str, argument("A server with OpenAI's interface: http://localhost:8000.", "URL")],
     *,
     load_options: ServerLoadOptions,
-    model: Annotated[str | None, option("To ask for; by default what the server lists first.", "NAME")] = None,
+    model: Annotated[str | None, option("Model to request; default: the first that the server lists.", "NAME")] = None,
     api: Annotated[
         Literal["completions", "chat"] | None,
-        option("Of the two that stream texts; by default completions where the server has them."),
+        option("Streaming API to use; default: completions where the server has it."),
     ] = None,
     api_key: Annotated[
-        str | None, option("Sent as a bearer token.", "KEY", envvar="OPENAI_API_KEY", show_envvar=True)
+        str | None, option("API key, sent as a bearer token.", "KEY", envvar="OPENAI_API_KEY", show_envvar=True)
     ] = None,
     steady: Annotated[
-        float, option("Least length of the steady state.", "TIME", parser=quantities.seconds, show_default="20s")
+        float, option("Minimum length of the steady state.", "TIME", parser=quantities.seconds, show_default="20s")
     ] = 20.0,
     study: Annotated[str | None, option("Keep the points in this study, and resume from it.", "FILE|URL")] = None,
     device: Annotated[
         str | None,
         option(
-            "The server's GPUs on this machine, such as nvidia:0,nvidia:1; by default its only one. none: no energy.",
+            "The server's GPUs on this machine, such as nvidia:0,nvidia:1; default: the only one. none: do not measure "
+            "energy.",
             "D,...|none",
             autocompletion=completing.devices,
         ),
     ] = None,
     meter: Annotated[
-        str | None, option("Where another machine serves its GPUs' energy, as dcgm-exporter does.", "URL")
+        str | None, option("Where another machine serves its GPUs' energy, such as the address of dcgm-exporter.", "URL")
     ] = None,
-    meter_gpus: Annotated[str | None, option("Which GPUs there serve, by number or UUID.", "N,...")] = None,
-    core: Annotated[str | None, option("Core clocks to measure besides the driver's own.", "MHZ,...")] = None,
-    memory: Annotated[str | None, option("Memory clocks that go with --core.", "MHZ,...")] = None,
+    meter_gpus: Annotated[
+        str | None, option("Which of the meter's GPUs serve the model, by index or UUID.", "N,...")
+    ] = None,
+    core: Annotated[str | None, option("Core clocks to measure besides the default clocks.", "MHZ,...")] = None,
+    memory: Annotated[str | None, option("Memory clocks to combine with --core.", "MHZ,...")] = None,
     power_limit: PowerLimitsOption = None,
-    gpu: Annotated[str | None, option("Model of the GPUs, where no meter says it, such as H100.", "NAME")] = None,
-    gpus: Annotated[int | None, option("How many the engine runs on, where no meter says it.", "N")] = None,
-    tensor_parallel: Annotated[int | None, option("Degree; by default the number of GPUs.", "N")] = None,
-    precision: Annotated[str, option("Of the weights, such as bfloat16; kept with the points.", "NAME")] = "",
-    task: Annotated[str | None, option("Name of the load in the study; by default its lengths.", "NAME")] = None,
+    gpu: Annotated[str | None, option("GPU model, if no meter reports it, such as H100.", "NAME")] = None,
+    gpus: Annotated[int | None, option("Number of GPUs the engine runs on, if no meter reports it.", "N")] = None,
+    tensor_parallel: Annotated[int | None, option("Tensor-parallel degree; default: the number of GPUs.", "N")] = None,
+    precision: Annotated[str, option("Precision of the weights, such as bfloat16; kept with the points.", "NAME")] = "",
+    task: Annotated[str | None, option("Name of the load in the study; default: its lengths.", "NAME")] = None,
     seed: Annotated[int, option("Seed of made-up prompts, lengths and arrivals.", "N", min=0)] = 0,
     dry_run: DryRunOption = False,
     clock_control: ClockControlOptions,
@@ -69,9 +72,9 @@ def serve_bench(
 ) -> None:
     """Measure a running LLM server: energy per token, latency.
 
-    Keeps requests running (--batch) or lets them arrive (--rate), and measures the steady state of each point: time to the
-    first token, time between tokens, tokens a second, and the energy of the GPUs where there is a meter. Larger batches are
-    left out once one is unstable. With --study points are kept as they are measured, and the same command resumes.
+    Keeps requests running (--batch) or lets them arrive (--rate), and measures the steady state of each point: time to
+    first token, time between tokens, tokens per second, and the GPUs' energy if there is a meter. Once a batch size is
+    unstable, larger ones are skipped. With --study, points are saved as they are measured, and the same command resumes.
     """
     from wastenot.serving.bench.bench import prepare_bench
     from wastenot.serving.bench.measure import ServerSweepOutcome
@@ -155,7 +158,7 @@ def _announcement(bench: ServerBench, why_none: str) -> list[str]:
     before = f", {points - todo:,} of them measured before" if todo < points else ""
     lines = [f"{served.model} at {served.source}, load {served.task}: {counted(points, 'point')}{before}"]
     if todo:
-        lines.append(f"  about {duration(bench.least_s)} or more, as long as answers take")
+        lines.append(f"  about {duration(bench.least_s)} or more, depending on how long answers take")
     if meter is None:
         lines.append(f"  latency only, no energy: {why_none}")
     else:
@@ -191,9 +194,9 @@ def _next(outcome: ServerSweepOutcome, study: str | None) -> list[str]:
 
     stable = [point for point in outcome.points if point.is_stable]
     if not stable:
-        return ["no point is stable: send more requests at once, for longer, or look at the server's own limits"]
+        return ["no point is stable: send more concurrent requests, measure for longer, or check the server's own limits"]
     if study is None:
-        return ["to keep the points and to add to them: --study FILE"]
+        return ["to keep these points and add to them: --study FILE"]
     if all(point.energy_per_token_j is None for point in stable):
         return []
     held = ServingStore(open_study(study)).points(stable_only=True)

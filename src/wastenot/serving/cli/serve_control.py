@@ -35,37 +35,41 @@ def serve_control(
             "URL[=D,...]",
         ),
     ] = None,
-    instances: Annotated[Path | None, option("The same in a file: [[instance]] url, devices.", "FILE.toml")] = None,
+    instances: Annotated[Path | None, option("The same, from a file: [[instance]] url, devices.", "FILE.toml")] = None,
     prometheus: Annotated[
-        str | None, option("Read the servers' metrics from Prometheus instead of from themselves.", "URL")
+        str | None, option("Read the servers' metrics from Prometheus instead of from the servers.", "URL")
     ] = None,
-    period: Annotated[float, option("Between two readings of a server.", "TIME", parser=quantities.seconds)] = 1.0,
+    period: Annotated[float, option("Time between two readings of a server.", "TIME", parser=quantities.seconds)] = 1.0,
     step_tokens: Annotated[
-        int | None, option("Most new tokens of a step of the servers; by default the profile's.", "N", min=1)
+        int | None, option("Most new tokens per step of the servers; default: the profile's.", "N", min=1)
     ] = None,
-    ttft: Annotated[str, option("Bounds on the first token: one, or by prompts' length.", "TIME,...")] = "250ms,400ms,2s",
-    tbt: Annotated[float, option("Bound on the time between two tokens.", "TIME", parser=quantities.seconds)] = 0.1,
-    share: Annotated[float, option("Share of first tokens and of tokens in time.", "X", parser=quantities.share)] = 0.99,
-    headroom: Annotated[
-        float, option("Share of the deadlines that the profile must leave.", "X", parser=quantities.share)
-    ] = 0.15,
-    stale_after: Annotated[float, option("Age from which a reading is of no use.", "TIME", parser=quantities.seconds)] = 8.0,
+    ttft: Annotated[
+        str, option("Deadlines of the first token: one, or three by prompt length.", "TIME,...")
+    ] = "250ms,400ms,2s",
+    tbt: Annotated[float, option("Deadline between two tokens.", "TIME", parser=quantities.seconds)] = 0.1,
+    share: Annotated[
+        float, option("Share of first tokens, and of tokens, that must meet their deadlines.", "X", parser=quantities.share)
+    ] = 0.99,
+    headroom: Annotated[float, option("Share of each deadline to leave as headroom.", "X", parser=quantities.share)] = 0.15,
+    stale_after: Annotated[
+        float, option("Age at which a reading is no longer used.", "TIME", parser=quantities.seconds)
+    ] = 8.0,
     duration: Annotated[
-        float | None, option("End after this; by default never.", "TIME", flag="--for", parser=quantities.seconds)
+        float | None, option("Stop after this time; default: never.", "TIME", flag="--for", parser=quantities.seconds)
     ] = None,
-    hook: Annotated[str | None, option("POST recommended numbers of instances to this address, as JSON.", "URL")] = None,
-    metrics_port: Annotated[int | None, option("Serve what is done to Prometheus on this port.", "PORT")] = None,
+    hook: Annotated[str | None, option("POST the recommended number of instances to this URL as JSON.", "URL")] = None,
+    metrics_port: Annotated[int | None, option("Serve metrics to Prometheus on this port.", "PORT")] = None,
     metrics_host: Annotated[str, option("Listen there; 0.0.0.0 lets other machines read them.", "ADDRESS")] = "127.0.0.1",
     *,
     clock_control: ClockControlOptions,
     as_json: JsonOption = False,
 ) -> None:
-    """Set the clocks of running LLM servers by their metrics.
+    """Set the clocks of running LLM servers from their metrics.
 
-    Reads each server's load and latencies (vLLM's metrics, also SGLang's and TensorRT-LLM's), and chooses the clock of least
-    power that keeps the deadlines by the engine's profile; measured latencies that miss them raise it. Without
-    --allow-clock-control it only says what it would do. Where metrics stop or make no sense, the clocks go back to the
-    driver's defaults within 10 s, and so they do however this ends. With --json each event is a line on stdout.
+    Reads each server's load and latencies (vLLM's metrics, also SGLang's and TensorRT-LLM's), and chooses the lowest-power
+    clock that meets the deadlines according to the engine's profile; if measured latencies miss them, it raises the
+    clock. Without --allow-clock-control it only says what it would do. If metrics stop or make no sense, the clocks return
+    to the driver's defaults within 10 s, as they do however this ends. With --json each event is a line on stdout.
     """
     from wastenot.serving.cli.simulate_engine import deadlines_of
     from wastenot.serving.control.control import control, held
@@ -86,7 +90,7 @@ def serve_control(
     urls = [each.url for each in placed]
     source = DirectSource(urls, period) if prometheus is None else PrometheusSource(prometheus, urls, period)
     if rules.dry_run:
-        say("nothing is set without --allow-clock-control; what would be set is shown")
+        say("no clocks are set without --allow-clock-control; what would be set is shown")
     recommender = Recommender(controlled, profile.engines, rules, _also_to(told_to, tell))
 
     def each_tick(now_s: float) -> None:
@@ -111,7 +115,7 @@ def serve_control(
         began = f"{counted(len(placed), 'server')} of {profile.model} on {counted(gpus, 'GPU')}"
         tell(Event("began", began, values={"instances": urls, "dry_run": rules.dry_run}))
         control(controlled, heard, stop=lambda: over_s is not None and time.monotonic() >= over_s, each_tick=each_tick)
-    tell(Event("ended", "the clocks are left to the driver again"))
+    tell(Event("ended", "the clocks are back under the driver's control"))
 
 
 def _read(path: Path, step_tokens: int | None) -> EngineProfile:

@@ -30,20 +30,22 @@ _MOST_TOKENS = 10_000_000  # of a prompt or an answer, on average; no model take
 class ServerLoadOptions:
     """Which requests are sent to a server, and when."""
 
-    batch: Annotated[str | None, option(f"Requests to keep running, one point each; {_BATCHES} by default.", "N,...")] = None
+    batch: Annotated[
+        str | None, option(f"Numbers of requests to keep running, one point each; default: {_BATCHES}.", "N,...")
+    ] = None
     rate: Annotated[
-        str | None, option("Requests that arrive in a second, one point each; own: as a trace has them.", "R,...")
+        str | None, option("Arrival rates in requests/s, one point each; own: the rate of the trace.", "R,...")
     ] = None
     prompt_tokens: Annotated[float, option("Mean length of made-up prompts.", "N")] = 512.0
     output_tokens: Annotated[float, option("Mean length of answers.", "N")] = 128.0
     spread: Annotated[
-        float, option("How much lengths vary: standard deviation over mean.", "X", parser=quantities.relative)
+        float, option("Variation of lengths: standard deviation over mean.", "X", parser=quantities.relative)
     ] = 0.0
-    requests: Annotated[Path | None, option("Send these: a 'prompt' or 'messages' on each line.", "FILE.jsonl")] = None
-    trace: Annotated[Path | None, option("Lengths of a trace, as CSV or JSON lines; with --rate its arrivals.", "FILE")] = (
-        None
-    )
-    lenient: Annotated[bool, option("Leave out lines of the trace that are wrong, and sort the others.")] = False
+    requests: Annotated[Path | None, option("Requests to send: a 'prompt' or 'messages' on each line.", "FILE.jsonl")] = None
+    trace: Annotated[
+        Path | None, option("Trace to take lengths from, as CSV or JSON lines; with --rate also arrivals.", "FILE")
+    ] = None
+    lenient: Annotated[bool, option("Leave out invalid lines of the trace, and sort the others.")] = False
 
     def read(self, seed: int) -> ServerLoad:
         """The load.
@@ -93,7 +95,7 @@ def read_requests(path: Path, lenient: bool) -> Requests:
     if read.left_out:
         say(f"{counted(len(read.left_out), 'line')} left out, first {read.left_out[0]}")
     if read.moved:
-        say(f"{path}: {counted(read.moved, 'request')} moved, in the order of their arrivals")
+        say(f"{path}: {counted(read.moved, 'request')} sorted into the order of arrival")
     return read.requests
 
 
@@ -102,14 +104,14 @@ def _rates(text: str | None, trace: Requests | None) -> tuple[float, ...]:
         return ()
     if text == "own":
         if trace is None or len(trace) < 2 or not trace.arrival_s[-1] > trace.arrival_s[0]:
-            raise BadInputError("--rate own: needs a trace whose requests come one after another: --trace FILE")
+            raise BadInputError("--rate own: needs a trace with at least two arrival times: --trace FILE")
         return (float((len(trace) - 1) / (trace.arrival_s[-1] - trace.arrival_s[0])),)
     try:
         rates = tuple(float(item) for item in text.split(","))
     except ValueError:
         rates = (0.0,)
     if not all(0.0 < each < float("inf") for each in rates):
-        raise BadInputError(f"--rate {text}: write requests a second separated by commas, such as 0.5,1,2")
+        raise BadInputError(f"--rate {text}: write rates in requests/s separated by commas, such as 0.5,1,2")
     return rates
 
 
@@ -144,12 +146,14 @@ def server_gpus(
         except (DeviceError, MissingExtraError) as error:
             return (), str(error)
         if len(names) > 1:
-            raise BadInputError(f"--device: this machine has {len(names)} GPUs; name those that serve: --device {names[0]}")
+            raise BadInputError(
+                f"--device: this machine has {len(names)} GPUs; name those that serve the model: --device {names[0]}"
+            )
     else:
         names = tuple(name.strip() for name in named.split(","))
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
-            raise BadInputError(f"--device {named}: {twice} is named twice, and its energy would count twice")
+            raise BadInputError(f"--device {named}: {twice} is given twice, and its energy would count twice")
     opened = tuple(
         _on_wall_time(name) if name.startswith("sim:") else clock_control.open_device(name, seed=0, workload=None)
         for name in names

@@ -27,7 +27,7 @@ def servers_text(servers: Sequence[ServingSummary], runs: Sequence[StoredRun]) -
         return []
     table = plain_table(
         ("server of", "on", "load", "evidence"),
-        ("points", "batch sizes", "settings", "least mJ a token", "least median ITL (ms)"),
+        ("points", "batch sizes", "settings", "lowest mJ per token", "lowest median ITL (ms)"),
         less_important=("settings", "evidence"),
     )
     for server in servers:
@@ -68,7 +68,7 @@ def points_text(served: Served, outcome: ServerSweepOutcome) -> RenderableType:
     metered = any(point.energy_per_token_j is not None for point in outcome.points)
     settings = len({point.setting for point in outcome.points}) > 1
     columns = ["running", "tokens/s"]
-    columns += ["power (W)", "mJ a token"] if metered else []
+    columns += ["power (W)", "mJ per token"] if metered else []
     columns += ["ITL median (ms)", "P99", "TTFT median (ms)", "P99 "]
     table = plain_table(
         ("load", "clocks") if settings else ("load",), tuple(columns), less_important=("P99 ", "power (W)", "running")
@@ -86,7 +86,7 @@ def points_text(served: Served, outcome: ServerSweepOutcome) -> RenderableType:
     head = f"[bold]{escape(served.model)}[/]{escape(on)}, load {escape(served.task)}"
     lines: list[RenderableType] = [f"{head} ({', '.join(kinds)})", "", table]
     if len(best) > 1:
-        lines.append("* no other point has both less energy and a shorter median time between tokens (ITL)")
+        lines.append("* no other point has both lower energy and a shorter median time between tokens (ITL)")
     notes = dict.fromkeys(
         f"  {load_of(point)}: {note}" for point in outcome.points for note in (point.why_unstable, *point.notes) if note
     )

@@ -107,12 +107,12 @@ def _run(scenario: Scenario, study: str, share: Share) -> tuple[RunRecord, ...]:
     except ValueError as error:
         raise StudyError(f"{study}: {DAMAGED} ({error})") from error
     if len(done) == len(runs):
-        say(f"{study}: all runs were kept before")
+        say(f"{study}: all runs were already in the study")
 
     def keep(run: Run, record: str) -> None:
         store.keep(StoredClusterRun(run.digest, scenario.name, run.policy, run.label, run.seed, record))
 
-    kept = f"{study}: runs that have ended are kept; resume with the same command"
+    kept = f"{study}: finished runs are kept; resume with the same command"
     with kept_if_interrupted(kept), shown_progress("simulate") as progress:
         return run_scenario(scenario, done=done, keep=keep, share=share, progress=progress)
 

@@ -142,7 +142,7 @@ def _policies(asked: list[str], known: tuple[PolicyName, ...]) -> tuple[PolicyNa
     for name in asked:
         found = next((each for each in known if each == name), None)
         if found is None:
-            raise BadInputError(f"--policy {name}: is none of {', '.join(known)}")
+            raise BadInputError(f"--policy {name}: is not one of {', '.join(known)}")
         chosen.append(found)
     return tuple(chosen)
 
@@ -162,11 +162,11 @@ def deadlines_of(ttft: str, tbt: float, e2e: float | None, share: float) -> Dead
     below = {1: (), len(LITERATURE.ttft_s): LITERATURE.prompt_below}.get(len(bounds))
     if below is None:
         limits = " and ".join(f"{each:,}" for each in LITERATURE.prompt_below)
-        raise BadInputError(f"--ttft {ttft}: give one bound, or three, for prompts below {limits} tokens and longer ones")
+        raise BadInputError(f"--ttft {ttft}: give one deadline, or three: for prompts below {limits} tokens and longer ones")
     if not all(0 < bound < inf for bound in (*bounds, tbt, 1.0 if e2e is None else e2e)):
         raise BadInputError("--ttft, --tbt and --e2e must be times above 0, such as 250ms")
     if not 0 < share <= 1:
-        raise BadInputError(f"--share {share:g}: must be above 0, and 1 at most")
+        raise BadInputError(f"--share {share:g}: must be above 0 and at most 1")
     return Deadlines(bounds, below, tbt, share, e2e)
 
 
@@ -210,14 +210,14 @@ def steering_text(found: Steering, trace: str) -> RenderableType:
     engine = found.engine
     head = Text.assemble(
         (engine.model or "engine", "bold"),
-        f" on {engine.device or 'a device without a name'}: {len(found.requests):,} requests of {trace}, "
-        f"{duration(found.duration_s)} at {found.rate_per_s:.3g} a second, {engine.most_step_tokens:,} tokens a step "
+        f" on {engine.device or 'an unnamed device'}: {len(found.requests):,} requests of {trace}, "
+        f"{duration(found.duration_s)} at {found.rate_per_s:.3g} requests/s, {engine.most_step_tokens:,} tokens per step "
         f"(simulated, on {'a ' if engine.tables.evidence == 'forecast' else ''}{engine.tables.evidence} "
         f"{'forecast of steps' if engine.tables.evidence == 'forecast' else 'steps'})",
     )
     table = plain_table(
         ("policy",),
-        ("saved", "in time", "J/token", "TTFT P99", "TBT P99", "clock", "switches"),
+        ("saved", "deadlines met", "J/token", "TTFT P99", "TBT P99", "clock", "switches"),
         less_important=("switches", "clock", "J/token"),
     )
     for run in found.runs:
@@ -234,14 +234,14 @@ def steering_text(found: Steering, trace: str) -> RenderableType:
         )
     notes = []
     if found.capacity is not None:
-        notes.append(f"the greatest clock takes {found.capacity.rate_per_s:.3g} requests a second at most")
+        notes.append(f"the maximum clock sustains at most {found.capacity.rate_per_s:.3g} requests/s")
     greatest = found.runs[0].result.attainment
     if greatest < found.share:
         notes.append(
-            f"note: even the greatest clock keeps the deadlines of only {percent(greatest, 1)} of the requests: try fewer "
-            "(--rate, --load) or allow more time (--ttft, --tbt)"
+            f"note: even at the maximum clock only {percent(greatest, 1)} of the requests meet their deadlines: reduce "
+            "the load (--rate, --load) or allow more time (--ttft, --tbt)"
         )
     elif any(run.result.attainment < found.share for run in found.runs):
         lost = "a request" if found.share == 1 else f"more than {percent(1 - found.share, 0)} of the requests"
-        notes.append(f"what misses the deadlines of {lost} saves nothing")
+        notes.append(f"policies that miss the deadlines of {lost} count as saving nothing")
     return Group(head, "", table, "", *(Text(note, style="yellow" if note.startswith("note") else "") for note in notes))

@@ -83,7 +83,7 @@ def best_static(
         if all(each.placed.count for each in there) and gpus <= cluster.gpus and (best is None or energy_j < best[0]):
             best = energy_j, partition
     if best is None:
-        raise BadInputError("no fixed plan keeps the deadlines on these GPUs; try less load")
+        raise BadInputError("no fixed plan meets the deadlines on these GPUs; reduce the load")
     placed: list[Placed] = []
     pools: list[tuple[int, ...]] = [()] * COUNT
     for pool, classes in enumerate(best[1]):
@@ -103,7 +103,7 @@ def _some_of(parts: Callable[[], Iterable[Requests]]) -> tuple[Requests, bool]:
 
 
 def _stretches(part: Requests, every: int) -> Requests:
-    """One of so many stretches, one after the other."""
+    """One of a number of stretches, one after the other."""
     stretch = (part.arrival_s / STRETCH_S).astype(np.intp)
     chosen = stretch % every == every // 2
     some, stretch = part.only(chosen), stretch[chosen]

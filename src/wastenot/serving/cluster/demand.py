@@ -69,7 +69,7 @@ class Demand:
         self._seen.add(view.now_s, np.asarray(view.arrivals, dtype=np.float64))
 
     def recent(self, window_s: float) -> FloatArray:
-        """Mean rate of each class over the last so many seconds, three hours at most; shape (9,).
+        """Mean rate of each class over the last seconds, three hours at most; shape (9,).
 
         It is the forecast before anything was seen.
         """
@@ -167,7 +167,7 @@ class Demand:
 
 
 class SlidingMaximum:
-    """The greatest of the values added in the last so many seconds.
+    """The greatest of the values added in the last ``window`` seconds.
 
     A value is dropped once a later one is as great, so that those kept fall from the oldest to the latest.
     """

@@ -3,7 +3,7 @@
     past weeks ──→ template: the median of days alike, slot by slot              what published policies know
                       │
                       ├─ × the level seen lately, as far as levels last ──→ expected
-                      └─ × errors of such forecasts of past days, by horizon ──→ upper, which so many slots stay below
+                      └─ × errors of such forecasts of past days, by horizon ──→ upper, a quantile over the slots
 
 Each past day is forecast from the other days, as if it were to come; these forecasts show how long a level lasts and how
 large errors are. Arrivals are counts by slot and class, days of NaN where nothing is known.
@@ -91,7 +91,7 @@ def template(past: Past, ahead: int) -> FloatArray:
         ahead: slots to forecast.
 
     Returns:
-        Rates in requests a second, shape (ahead, 9); half a request a slot at least, as one may come where none ever did.
+        Rates in requests/s, shape (ahead, 9); half a request a slot at least, as one may come where none ever did.
     """
     days = _Days.of(past, ahead)
     found = np.concatenate([days.median(day)[0] for day in range(days.first_ahead, len(days.grid))])
@@ -309,23 +309,23 @@ class _Errors:
 
     @property
     def independent(self) -> float:
-        """About so many errors that say nothing of one another: levels last for about three hours."""
+        """About how many errors are independent of one another: levels last for about three hours."""
         return max(float(np.isfinite(self.error).sum()) * 8 / self.day_slots, 4.0)
 
     def weights(self, horizon: int) -> FloatArray:
-        """By which levels last for so many slots: least squares, drawn to 0 a little; shape (2,)."""
+        """By which levels last for a number of slots: least squares, drawn to 0 a little; shape (2,)."""
         slots, error, levels = self._pairs(horizon)
         square = levels.T @ levels
         less = _RIDGE * self.day_slots / max(len(slots), 1) * np.diag(square.diagonal()) + 1e-9 * np.eye(2)
         return np.asarray(np.linalg.solve(square + less, levels.T @ error))
 
     def slot_error(self, horizon: int, weights: FloatArray, share: float) -> float:
-        """Which ``share`` of the slots do not exceed, so many slots ahead."""
+        """Which ``share`` of the slots do not exceed, a number of slots ahead."""
         slots, error, levels = self._pairs(horizon)
         return self._quantile(slots, error - levels @ weights, share)
 
     def span_error(self, horizon: int, weights: FloatArray, share: float) -> float:
-        """The same of the greatest slot from now to so many slots ahead over the greatest expected; weights by horizon."""
+        """The same of the greatest slot from now to ``horizon`` ahead over the greatest expected; weights by horizon."""
         count = max(len(self.total) - horizon, 0)
         ahead = np.arange(horizon + 1)[:, None] + np.arange(count)
         expected = self.foreseen[ahead] * np.exp(weights[: horizon + 1] @ self.levels[:count].T)
@@ -335,7 +335,7 @@ class _Errors:
         return self._quantile(known, error[known], share)
 
     def _pairs(self, horizon: int) -> tuple[IndexArray, FloatArray, FloatArray]:
-        """Slots with their errors, and the levels seen so many slots before."""
+        """Slots with their errors, and the levels seen a number of slots before."""
         error, levels = self.error[horizon:], self.levels[: max(len(self.error) - horizon, 0)]
         known = np.flatnonzero(np.isfinite(error) & np.isfinite(levels).all(axis=1))
         return known + horizon, error[known], levels[known]

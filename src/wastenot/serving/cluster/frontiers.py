@@ -68,12 +68,12 @@ class InstanceFrontier:
 
 
 def greatest(engine: Engine) -> ClockRule:
-    """The greatest clock, whatever happens."""
+    """The maximum clock, whatever happens."""
     return ClockRule.fixed(len(engine.tables.settings) - 1, engine)
 
 
 def rule_at(frontier: InstanceFrontier, rate_per_s: float) -> ClockRule:
-    """The rule of the first level of load that takes a rate; beyond capacity, the greatest clock."""
+    """The rule of the first level of load that takes a rate; beyond capacity, the maximum clock."""
     level = int(np.searchsorted(frontier.rate_per_s * (1 + 1e-9), rate_per_s))
     return frontier.rule[level] if level < len(frontier.rule) else greatest(frontier.engine)
 
@@ -118,7 +118,7 @@ def frontier(
 
 
 def capacity_at_full_speed(engine: Engine, mix: Mix, deadlines: Deadlines, *, share: float = 0.99) -> float:
-    """The greatest rate that keeps the deadlines at the greatest clock: the capacity of such a frontier, without its levels.
+    """The greatest rate that keeps the deadlines at the maximum clock: the capacity of such a frontier, without its levels.
 
     Args:
         engine: of the instance.

@@ -37,7 +37,7 @@ class Mix:
 
     def __post_init__(self) -> None:
         if not len(self.share) == len(self.prompt_tokens) == len(self.output_tokens) > 0:
-            raise BadInputError("a mix needs at least one kind of requests, each with a prompt, an answer and a share")
+            raise BadInputError("a mix needs at least one kind of request, each with a prompt, an answer and a share")
         if (self.share < 0).any() or not math.isclose(float(self.share.sum()), 1.0, rel_tol=1e-6):
             raise BadInputError(f"the shares of a mix must be at least 0 and sum to 1; these sum to {self.share.sum():g}")
 
@@ -73,7 +73,7 @@ class Mix:
 
 
 def mix_of(requests: Requests, kinds: int = 128) -> Mix:
-    """Some of the requests, each as likely as another: every so many by the length of their prompts.
+    """Some of the requests, each as likely as another: evenly spaced by the length of their prompts.
 
     Raises:
         BadInputError: there are no requests.
@@ -87,7 +87,7 @@ def mix_of(requests: Requests, kinds: int = 128) -> Mix:
 
 
 def evenly(count: int, kinds: int) -> IndexArray:
-    """The middles of so many equal parts of a row of things."""
+    """The middles of a number of equal parts of a row of things."""
     kinds = min(kinds, count)
     return ((np.arange(kinds) + 0.5) * count / kinds).astype(np.intp)
 

@@ -92,27 +92,27 @@ def _best_static(given: Given, *, by_deadline: bool = False) -> Controller:
 POLICIES: Mapping[str, Policy] = {
     "single-pool": Policy(
         lambda given: single_pool(given.profiles, given.load.known.peak_per_s, head_room=given.head_room),
-        "all classes on instances of the largest degree at the greatest clock, as many as the peak needs",
+        "all classes on instances of the largest degree at the maximum clock, as many as the peak needs",
     ),
     "multi-pool": Policy(
         lambda given: multi_pool(given.profiles, given.load.known.peak_per_s, head_room=given.head_room),
-        "a pool for each class that fills an instance, otherwise the same",
+        "one pool per class that fills an instance, otherwise the same",
     ),
     "throttllem": Policy(
         _steered("throttLL'eM", "throttllem"),
-        "single-pool with the lowest clock at which all requests there keep their deadlines, after throttLL'eM (HPCA'25)",
+        "single-pool with the lowest clock at which all its requests meet their deadlines, after throttLL'eM (HPCA'25)",
     ),
     "greenllm": Policy(
         _steered("GreenLLM", "greenllm"),
-        "single-pool with clocks by each instance's queue of prompts and by two loops over its tokens, after GreenLLM",
+        "single-pool with clocks set from each instance's queue of prompts and by two loops over its tokens, after GreenLLM",
     ),
     "price": Policy(
         _steered("price", "price"),
-        "single-pool with the clock that costs each instance least at the prices of the moment, as `steer` has it",
+        "single-pool with the clock that costs each instance least at the current prices, as for a single engine",
     ),
     "by-metrics": Policy(
         _steered("by metrics", "by-metrics"),
-        "single-pool with the clock that each instance's metrics ask for, as `serve control` sets it",
+        "single-pool with the clock chosen from each instance's metrics, as `serve control` sets it",
     ),
     "scale-instances": Policy(_dynamo("ScaleInstances", instances=True), "multi-pool with instances started and stopped"),
     "scale-degrees": Policy(_dynamo("ScaleDegrees", shards=True), "multi-pool with parallel degrees that change"),
@@ -121,12 +121,12 @@ POLICIES: Mapping[str, Policy] = {
     "best-static": Policy(_best_static, "pools, degrees, instances and clocks fixed, chosen in hindsight", hindsight=True),
     "best-static-by-deadline": Policy(
         partial(_best_static, by_deadline=True),
-        "the same in one pool whose engines prefill by deadline, as ours do",
+        "the same in one pool whose engines prefill in order of deadline, as ours do",
         hindsight=True,
     ),
     "parking": Policy(
         lambda given: Parking(given.profiles, _calibrated(given), "parking", tariff=given.tariff),
-        "ours: one pool by deadline, instances parked and woken, clocks that climb with the backlog of prompts",
+        "ours: one pool ordered by deadline, instances parked and woken, clocks that rise with the backlog of prompts",
     ),
 }
 """By the names that scenarios use, in the order in which they are explained."""

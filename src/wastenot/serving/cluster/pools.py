@@ -32,7 +32,7 @@ class PoolPlan:
 
     Attributes:
         layout: of all instances.
-        instances: of which there are so many.
+        instances: their number.
         blend: rates of the classes, of which the ratios count; shape (9,).
         power_w: of all.
     """
@@ -43,7 +43,7 @@ class PoolPlan:
     power_w: float
 
     def frontier(self, profiles: Profiles, instances: int) -> InstanceFrontier:
-        """Of one of so many instances."""
+        """Of one of a number of instances."""
         return profiles.frontier(self.layout, self.blend, together=instances, ladders=True)
 
 
@@ -51,7 +51,7 @@ def power_by_count(known: Callable[[int], InstanceFrontier], rate_per_s: float, 
     """Power of 0 … ``most`` instances that share a load evenly; inf where it is too much for them; shape (most + 1,).
 
     Args:
-        known: levels of load of one of so many instances; with more of them each can take no less.
+        known: levels of load of one of a number of instances; with more of them each can take no less.
         rate_per_s: that is expected.
         upper_per_s: that must be possible.
         most: instances.
@@ -120,5 +120,5 @@ def planned(
             plan = PoolPlan(layout, most, blend, most * float(full.power_w[-1]))
             takes.append((-most * full.capacity_per_s, plan))
     if not plans and not takes:
-        raise BadInputError("no layout keeps the deadlines at any load; allow more time or a smaller budget of a step")
+        raise BadInputError("no layout meets the deadlines at any load; allow more time or fewer tokens per step")
     return min(plans or takes, key=lambda each: each[0])[1]

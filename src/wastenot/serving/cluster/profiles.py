@@ -74,7 +74,7 @@ class Profiles:
         Args:
             layout: of the instance.
             rate_per_s: of each class; shape (9,).
-            full_speed: at the greatest clock only.
+            full_speed: at the maximum clock only.
             together: instances behind one router, told apart as :data:`TOGETHER` has them.
             ladders: clocks that climb with the backlog, prompts by deadline, instead of fixed ones.
             fine: whether blends that differ little are told apart; each new one takes time. Those of ladders are.
@@ -96,7 +96,7 @@ class Profiles:
         return self._known[key]
 
     def capacity_by_class(self, layout: int) -> FloatArray:
-        """Of an instance at the greatest clock in each class' pool; shape (9,).
+        """Of an instance at the maximum clock in each class' pool; shape (9,).
 
         A pool may get what its class dominates, too, and prompts of a class are not always longer than those of one that it
         dominates: the least capacity counts.

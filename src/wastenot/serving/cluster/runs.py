@@ -243,11 +243,11 @@ def record_of(text: str) -> RunRecord:
     """
     values = json.loads(text)
     if not isinstance(values, dict) or set(values) != {field.name for field in fields(RunRecord)}:
-        raise ValueError("a run that is none")
+        raise ValueError("not a valid run")
     try:
         return RunRecord(**values | {"timeline": RunTimeline(**values["timeline"])})
     except TypeError as error:
-        raise ValueError(f"a run that is none ({error})") from error
+        raise ValueError(f"not a valid run ({error})") from error
 
 
 def _alone(scenario: Scenario, runs: Sequence[Run]) -> Iterator[tuple[Run, str]]:
@@ -256,7 +256,7 @@ def _alone(scenario: Scenario, runs: Sequence[Run]) -> Iterator[tuple[Run, str]]
 
 
 def over_processes(processes: int) -> Share:
-    """Runs shared over so many processes of this machine."""
+    """Runs shared over several processes of this machine."""
 
     def share(scenario: Scenario, runs: Sequence[Run]) -> Iterator[tuple[Run, str]]:
         if min(processes, len(runs)) <= 1:

@@ -39,7 +39,7 @@ from wastenot.serving.model.profile_file import read_engine
 from wastenot.serving.model.requests import Requests
 from wastenot.serving.model.traces import read_trace
 
-_REMEDY: Final = "'wastenot serve simulate --example' writes a scenario that works"
+_REMEDY: Final = "'wastenot serve simulate --example' writes a working scenario"
 _Whole = Annotated[int, Field(ge=1)]
 _Share = Annotated[float, Field(gt=0, le=1)]
 _Told = Annotated[float, Field(ge=0, le=1)]
@@ -59,7 +59,7 @@ class ChangesPart(Part):
     host_power_w: NotNegative = 0.0
 
     def times(self, layouts: int) -> ChangeTimes:
-        """For so many layouts."""
+        """For a number of layouts."""
         start = self.start_s if isinstance(self.start_s, tuple) else (self.start_s,) * layouts
         others = {name: getattr(self, name) for name in type(self).model_fields if name != "start_s"}
         return ChangeTimes(start, **others)
@@ -93,7 +93,7 @@ class PredictorPart(Part):
             if not math.isclose(sum(shares), 1.0, abs_tol=1e-6):
                 raise ValueError(f"confusion: row {row} sums to {sum(shares):g}; it must sum to 1")
         if self.confusion is not None and self.right < 1.0:
-            raise ValueError("confusion: says what 'right' says, too; give one of them")
+            raise ValueError("confusion: says the same as 'right'; give only one of them")
         return self
 
 
@@ -135,7 +135,7 @@ class TracePart(_Traffic):
     """A file of requests, as it is or at another rate.
 
     Policies know its first ``history_s``, by default a sixth of it, and are judged on the rest. With ``prefix_blocks``, what
-    prompts share with earlier ones is in a cache of so many blocks; see :func:`~wastenot.serving.model.traces.read_trace`.
+    prompts share with earlier ones is in a cache of this many blocks; see :func:`~wastenot.serving.model.traces.read_trace`.
     """
 
     kind: Literal["trace"]
@@ -180,7 +180,7 @@ class PoissonPart(_Traffic):
     def _fits(self) -> PoissonPart:
         requests = self.rate_per_s * self.duration_s
         if requests > _MOST_REQUESTS:
-            raise ValueError(f"rate_per_s: asks for {requests:.3g} requests; {_MOST_REQUESTS:.0e} at most can be simulated")
+            raise ValueError(f"rate_per_s: asks for {requests:.3g} requests; at most {_MOST_REQUESTS:.0e} can be simulated")
         return self
 
 
@@ -276,7 +276,7 @@ class RunPart(Part):
         for name, given in (("policies", self.policies), ("seeds", self.seeds)):
             twice = _first_twice(given)
             if twice is not None:
-                raise ValueError(f"{name}: {twice!r} is there twice")
+                raise ValueError(f"{name}: {twice!r} appears twice")
         return self
 
 
@@ -344,7 +344,7 @@ def read_scenario(path: str | os.PathLike[str], policies: Sequence[str] | None =
         policies: names that are known; any by default.
 
     Raises:
-        BadInputError: a file cannot be read or is wrong; names file and key, and says how to mend it.
+        BadInputError: a file cannot be read or is wrong; names file and key, and says how to fix it.
     """
     try:
         content = Path(path).read_bytes()
@@ -419,17 +419,17 @@ def _first_twice(given: Sequence[_Each]) -> _Each | None:
 def _check_run(parts: ScenarioPart, path: str | os.PathLike[str], policies: Sequence[str] | None) -> None:
     for place, each in enumerate(parts.run.policies, 1):
         if policies is not None and each not in policies:
-            raise _error(path, f"run.policies[{place}]", f"'{each}' is none of {', '.join(policies)}")
+            raise _error(path, f"run.policies[{place}]", f"'{each}' is not one of {', '.join(policies)}")
     twice = _first_twice([each.label for each in parts.traffic])
     if twice is not None:
-        raise _error(path, "traffic", f"two are called '{twice}'; give them a 'name'")
+        raise _error(path, "traffic", f"two are called '{twice}'; give each a 'name'")
 
 
 def _check_failures(parts: ScenarioPart, path: str | os.PathLike[str]) -> None:
     for place, traffic in enumerate(parts.traffic, 1):
         for count, failure in enumerate(traffic.failures, 1):
             if failure.host >= parts.cluster.hosts:
-                known = f"hosts are 0 to {parts.cluster.hosts - 1}" if parts.cluster.hosts > 1 else "there is only host 0"
+                known = f"hosts are 0 to {parts.cluster.hosts - 1}" if parts.cluster.hosts > 1 else "the only host is 0"
                 raise _error(path, f"traffic[{place}].failures[{count}].host", f"there is no host {failure.host}; {known}")
             if failure.back_s is not None and failure.back_s <= failure.at_s:
                 raise _error(path, f"traffic[{place}].failures[{count}].back_s", "must be later than at_s")

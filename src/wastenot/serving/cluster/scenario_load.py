@@ -81,7 +81,7 @@ class LoadParts:
         known: beforehand.
         predictor: of answers' lengths; ``None`` where they are known.
         failures: of hosts.
-        draw: the requests in parts of so many seconds, arrivals counted from the beginning of the load; as often as wanted,
+        draw: the requests, in parts of a length in seconds, arrivals counted from the start of the load; as often as wanted,
             and always the same ones.
         where: traffic and file, for errors.
         begin_s: of what is served, since its trace or curve began.
@@ -106,7 +106,7 @@ class LoadParts:
             yield requests, None if self.predictor is None else self.predictor.told(requests, count)
             count += len(requests)
         if not count:
-            raise BadInputError(f"{self.where}: has no requests to serve; take more of it")
+            raise BadInputError(f"{self.where}: has no requests to serve; use more of it")
 
     def requests(self) -> Iterator[Requests]:
         """The same without what is told of them."""
@@ -201,7 +201,7 @@ def _of_trace(scenario: Scenario, traffic: TracePart, seed: int) -> tuple[Reques
     lasts_s = last_s - history_s
     if traffic.rate_per_s is not None:
         if not len(judged):
-            raise BadInputError(f"{where}: nothing comes after its history; shorten history_s")
+            raise BadInputError(f"{where}: no requests come after its history; shorten history_s")
         factor = traffic.rate_per_s * lasts_s / len(judged)
         judged = at_rate(judged, traffic.rate_per_s, lasts_s, seed=seed)
         history = at_rate(history, factor * len(history) / history_s, history_s, seed=seed + _HISTORY_SEED)

@@ -91,7 +91,7 @@ def rule_of(
     A batch larger than the load explains means that there is more of it than was seen, and takes the greatest, too.
 
     Args:
-        load: that is seen; ``None`` where it is not known, and only the greatest clock is safe.
+        load: that is seen; ``None`` where it is not known, and only the maximum clock is safe.
         engine: that serves it.
         deadlines: to be kept.
         waiting: requests that wait now.

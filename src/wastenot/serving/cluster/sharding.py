@@ -134,7 +134,7 @@ class Shardings:
     """Least power on any number of GPUs.
 
     Attributes:
-        power_w: on at most so many GPUs, inf where the load is too much for them; shape (gpus + 1,).
+        power_w: on at most that number of GPUs, inf where the load is too much for them; shape (gpus + 1,).
     """
 
     power_w: FloatArray
@@ -143,7 +143,7 @@ class Shardings:
     _choice: IndexArray
 
     def on(self, gpus: int) -> Sharding | None:
-        """The plan on at most so many GPUs; ``None`` where they are too few."""
+        """The plan on at most a number of GPUs; ``None`` where they are too few."""
         if not np.isfinite(self.power_w[gpus]):
             return None
         chosen, left, at = [], self._choice.shape[1] - 1, gpus

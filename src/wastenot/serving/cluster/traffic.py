@@ -70,7 +70,7 @@ class RateCurve:
         return RateCurve(self.slot_s, self.rate_per_s[first:last], since_s)
 
     def with_crowd(self, factor: float, begin_s: float, rise_s: float, length_s: float) -> RateCurve:
-        """A flash crowd laid over it: the rate rises evenly to a multiple, stays there, and falls back at once.
+        """A flash crowd on top of it: the rate rises evenly to a multiple, stays there, and falls back at once.
 
         Slots are cut to the length of the rise's tenth part, and to at most their own.
 
@@ -139,9 +139,11 @@ class Distribution:
     def __post_init__(self) -> None:
         points = (self.probability, self.tokens)
         if len(points[0]) != len(points[1]) or len(points[0]) < 2 or not all(np.isfinite(each).all() for each in points):
-            raise BadInputError("a distribution of lengths needs at least two probabilities with as many tokens")
+            raise BadInputError(
+                "a distribution of lengths needs at least two probabilities, with a number of tokens for each"
+            )
         if any((np.diff(each) < 0).any() for each in points) or points[0][0] < 0 or points[0][-1] > 1:
-            raise BadInputError("a distribution of lengths must not fall, its probabilities being from 0 to 1")
+            raise BadInputError("a distribution of lengths must not decrease, with probabilities from 0 to 1")
 
     def of_deviates(self) -> IndexArray:
         """Lengths at evenly spaced standard normal deviates."""
@@ -207,10 +209,10 @@ def read_curve(path: Path) -> RateCurve:
     Raises:
         BadInputError: the file cannot be read, or is not like this.
     """
-    texts, times, per_minute = timed_values(path, "requests a minute")
+    texts, times, per_minute = timed_values(path, "requests per minute")
     steps = np.diff(times)
     if not len(steps) or steps[0] <= 0 or not np.allclose(steps, steps[0]):
-        raise BadInputError(f"{path}: its times must be evenly spaced, at least two of them; fill the gaps")
+        raise BadInputError(f"{path}: it needs at least two evenly spaced times; fill the gaps")
     try:
         return RateCurve(float(steps[0]), np.array(per_minute) / 60, _since_monday_s(texts[0]))
     except BadInputError as error:
@@ -229,7 +231,7 @@ def read_distribution(path: Path, service: str, field: str) -> Distribution:
         points = np.array([(float(row["cdf_percent"]) / 100, float(row["tokens"])) for row in rows]).reshape(-1, 2)
         return Distribution(points[:, 0], points[:, 1])
     except (OSError, KeyError, TypeError, ValueError) as error:
-        raise BadInputError(f"{path}: has no {field} of {service} that can be read ({error!r})") from error
+        raise BadInputError(f"{path}: has no {field} of {service} that is readable ({error!r})") from error
     except BadInputError as error:
         raise BadInputError(f"{path}: {field} of {service}: {error}") from error
 

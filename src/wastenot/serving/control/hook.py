@@ -1,4 +1,4 @@
-"""Recommendations sent to an address, such as that of an autoscaler. Whatever becomes of that, control goes on."""
+"""Recommendations sent to an address, such as that of an autoscaler. Whatever becomes of that, control continues."""
 
 from __future__ import annotations
 

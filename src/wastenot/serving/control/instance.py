@@ -1,6 +1,6 @@
 """One server and the GPUs that it runs on: from a reading to a clock, and to the default clocks where readings fail.
 
-    unknown ── two good readings ──▶ controlled ── stale, gone, frozen, begun anew, nonsense ──▶ default
+    unknown ── two good readings ──▶ controlled ─── stale, gone, frozen, restarted, nonsense ──▶ default
                                          ▲                                                         │
                                          └──────────────── two good readings ─────────────────────┘
 
@@ -96,7 +96,7 @@ class Instance:
     rules: Rules
     tell: Tell
     state: State = "unknown"
-    why: str = "not heard of yet"
+    why: str = "no metrics yet"
     setting: Setting = AUTO
     index: int = -1
     policy: ByMetrics = field(init=False)
@@ -151,12 +151,12 @@ class Instance:
         self._good += 1
         if self.policy.hear(heard.at_s, reading):
             self._good, self._moved_s = 1, heard.at_s
-            self._to_default("its counters began anew: the server was started again")
+            self._to_default("its counters restarted: the server was restarted")
             return
         if before is None or _moved(before, reading):
             self._moved_s = heard.at_s
         if heard.at_s - self._moved_s >= self.rules.stale_s:
-            self._to_default("requests run, and its metrics have not moved")
+            self._to_default("requests are running, but its metrics have not changed")
         elif self._good >= LEAST_READINGS and now_s >= self._retry_s:
             self._control(heard.at_s, reading, now_s)
 
@@ -166,7 +166,7 @@ class Instance:
         if self.state != "controlled":
             self.state, self.why = "controlled", ""
             self.policy.restart()
-            self.tell(Event("controlled", f"{self.name}: its metrics are good; its clocks are chosen by them", self.name))
+            self.tell(Event("controlled", f"{self.name}: its metrics are valid; its clocks are chosen from them", self.name))
         self._set(self.policy.decide(), reading, now_s)
         self.latency_s = time.monotonic() - at_s
 
@@ -223,7 +223,7 @@ class Instance:
                 device.clocks.release()
             except WastenotError as error:
                 failed = True
-                text = f"{self.name}: {device.identity.name}: its clocks could not be given back: {first_line(error)}"
+                text = f"{self.name}: {device.identity.name}: its clocks could not be reset: {first_line(error)}"
                 if text != self._fault:
                     self._fault = text
                     self.tell(Event("note", text, self.name))

@@ -30,16 +30,16 @@ def _age(instance: Instance) -> float | None:
 
 
 _GAUGES: tuple[tuple[str, str, Callable[[Instance], float | None]], ...] = (
-    ("wastenot_serve_controlled", "1 while the clocks are chosen by the server's metrics, 0 while they are the driver's",
+    ("wastenot_serve_controlled", "1 while the clocks are chosen from the server's metrics, 0 while the driver sets them",
      lambda each: float(each.state == "controlled")),
-    ("wastenot_serve_clock_target_hertz", "Core clock that is asked for, or would be; no series while it is the driver's",
+    ("wastenot_serve_clock_target_hertz", "Core clock that is requested, or would be; no series while the driver sets it",
      lambda each: None if each.setting.core_mhz is None else _HERTZ_PER_MHZ * each.setting.core_mhz),
-    ("wastenot_serve_steps_up", "Settings above the profile's choice, since measured latencies missed the deadlines",
+    ("wastenot_serve_steps_up", "Steps above the profile's choice, because measured latencies missed the deadlines",
      lambda each: float(each.policy.feedback.steps)),
     ("wastenot_serve_reading_age_seconds", "Age of the latest reading of the server's metrics", _age),
-    ("wastenot_serve_latency_seconds", "From asking for the latest reading until its clock was set",
+    ("wastenot_serve_latency_seconds", "Time from requesting the latest reading until its clock was set",
      lambda each: each.latency_s),
-    ("wastenot_serve_requests_per_second", "Requests that come, at most, as the clock is chosen for",
+    ("wastenot_serve_requests_per_second", "Upper bound on the request rate that the clock is chosen for",
      lambda each: None if each.policy.load is None else each.policy.load.rate_per_s),
 )  # fmt: skip
 
@@ -61,7 +61,7 @@ class _Collector:
                 if known is not None:
                     family.add_metric(of[each.name], known)
             yield family
-        sets = core.CounterMetricFamily("wastenot_serve_clock_changes", "Changes of the clock so far", labels=labels)
+        sets = core.CounterMetricFamily("wastenot_serve_clock_changes", "Clock changes so far", labels=labels)
         for each in self._instances:
             sets.add_metric(of[each.name], each.sets)
         yield sets

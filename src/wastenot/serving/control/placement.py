@@ -44,16 +44,16 @@ def placements(named: Sequence[str], path: Path | None = None) -> tuple[Placemen
         path: of a file in TOML.
 
     Raises:
-        BadInputError: one cannot be understood, none is named, or a server or a GPU is named twice.
+        BadInputError: one cannot be understood, none is named, or a server or a GPU is given twice.
     """
     found = [_placement(each) for each in named] + ([] if path is None else _read(path))
     if not found:
-        raise BadInputError(f"`instance`: no server is named; {_FORM}")
+        raise BadInputError(f"`instance`: no server is given; {_FORM}")
     for each in found:
         host_of(each.url)
     urls = [name for name, times in Counter(each.url for each in found).items() if times > 1]
     if urls:
-        raise BadInputError(f"`instance` {urls[0]}: is named twice")
+        raise BadInputError(f"`instance` {urls[0]}: is given twice")
     devices = [name for name, times in Counter(one for each in found for one in each.devices).items() if times > 1]
     if devices and not devices[0].startswith("sim:"):
         raise BadInputError(f"`instance`: {devices[0]} is given to two servers; one clock cannot follow both")
@@ -66,7 +66,7 @@ def _placement(text: str) -> Placement:
         return Placement(text.rstrip("/"))
     names = tuple(name.strip() for name in devices.split(","))
     if not all(names):
-        raise BadInputError(f"`instance` {text}: names no GPU after the equals sign; {_FORM}")
+        raise BadInputError(f"`instance` {text}: gives no GPU after the equals sign; {_FORM}")
     return Placement(url.rstrip("/"), names)
 
 

@@ -126,8 +126,8 @@ class Recommender:
         evidence = self.engines[0].tables.evidence
         text = (
             f"recommended for {rate_per_s:.3g} requests/s: {counted(found.instances, 'instance')} of "
-            f"{counted(found.gpus, 'GPU')} at {words(found.setting)}, about {found.power_w:,.0f} W by the profile "
-            f"({evidence}); there are {there}"
+            f"{counted(found.gpus, 'GPU')} at {words(found.setting)}, about {found.power_w:,.0f} W according "
+            f"to the profile ({evidence}); there are {there}"
         )
         values = {
             "instances": found.instances, "gpus": found.gpus, "core_mhz": found.setting.core_mhz,

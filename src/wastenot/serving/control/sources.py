@@ -185,7 +185,9 @@ class PrometheusSource:
 
     def _heard(self, number: int, at_s: float, age_s: float | None, found: list[Sample]) -> Heard:
         if age_s is None or not found:
-            return Heard(number, at_s, None, "Prometheus has no metrics of it; is it a target, with its host and port?")
+            return Heard(
+                number, at_s, None, "Prometheus has no metrics for it; is it a target, with the same host and port?"
+            )
         try:
             reading: ServerReading = reading_of(found)
         except ServerError as error:

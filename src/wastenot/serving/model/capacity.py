@@ -1,4 +1,4 @@
-"""What load an engine can take: the highest rate at which its greatest clock keeps the deadlines.
+"""What load an engine can take: the highest rate at which its maximum clock keeps the deadlines.
 
 Loads are quoted as shares of this rate. How many new tokens a step may have is chosen with it: large steps get prompts
 through sooner but keep decoding requests waiting, so the budget is the one at which the engine can take most, and it is
@@ -46,7 +46,7 @@ def capacity(
     share: float = 0.99,
     within: float = 0.01,
 ) -> Capacity:
-    """The highest rate at which the greatest clock attains a share, by bisection.
+    """The highest rate at which the maximum clock attains a share, by bisection.
 
     Attainment falls with the rate but for noise, as other requests meet at each rate; the rate found is one that attains,
     with one that does not at most ``within`` above it.
@@ -66,8 +66,8 @@ def capacity(
         requests = load(rate)
         if rate < 1e-3 or not len(requests):
             raise BadInputError(
-                f"even at its greatest clock and with next to no load the engine keeps the deadlines of {reached:.1%} of "
-                f"the requests, not of {share:.0%}; allow more time"
+                f"even at its maximum clock and with almost no load the engine meets the deadlines of {reached:.1%} of "
+                f"the requests, not {share:.0%}; allow more time"
             )
         reached = simulate(requests, engine, Fixed(), deadlines=deadlines).attainment(deadlines)
         if reached >= share:
@@ -86,7 +86,7 @@ def best_step_tokens(
     share: float = 0.99,
     step_tokens: Sequence[int] = STEP_TOKENS,
 ) -> Capacity:
-    """The budget of a step with which the greatest clock's capacity is greatest, and this capacity.
+    """The budget of a step with which the maximum clock's capacity is greatest, and this capacity.
 
     Args:
         load: requests at a rate.

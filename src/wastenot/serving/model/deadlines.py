@@ -1,4 +1,4 @@
-"""What readers of answers may expect: bounds on the time to the first token and between tokens."""
+"""What users may expect: deadlines of the time to the first token and between tokens."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Deadlines:
 
     def __post_init__(self) -> None:
         if len(self.ttft_s) != len(self.prompt_below) + 1:
-            raise ValueError("ttft_s: needs one bound more than prompt_below has limits")
+            raise ValueError("ttft_s: needs one more deadline than prompt_below has limits")
         if list(self.prompt_below) != sorted(set(self.prompt_below)):
             raise ValueError("prompt_below: is not ascending")
 

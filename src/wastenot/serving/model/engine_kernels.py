@@ -83,7 +83,9 @@ def engine_settings(device: Device, core_step_mhz: float | None = CORE_STEP_MHZ)
         return ()
     states = device.clocks.supported_clocks()
     if not states:
-        raise ClocksRefusedError(f"{device.identity.name}: reports no clocks to set; take its own: `core_step_mhz` none")
+        raise ClocksRefusedError(
+            f"{device.identity.name}: reports no clocks to set; use the default ones: `core_step_mhz` none"
+        )
     highest = max(states)
     cores = [each.core_mhz or 0.0 for each in Grid(core_step_mhz).settings({highest: states[highest]})]
     settings = tuple(Setting(core) for core in cores if core >= LOWEST_SHARE * max(cores))
@@ -161,7 +163,7 @@ def profile_from_kernels(
     sizes = find_model(model)
     if curves is not None and core_step_mhz is not None:
         raise BadInputError(
-            "`curves`: is for kernels at the card's own clocks; leave it out, or measure them so (`clocks` auto)"
+            "`curves`: is for kernels at the default clocks; leave it out, or measure them that way (`clocks` auto)"
         )
     if curves is not None:
         check_curves(curves)
@@ -315,7 +317,7 @@ def idle_power_w(device: Device) -> float:
 def _memory(device: Device, memory_bytes: float | None) -> float:
     found = card_bytes(device.identity.model) if memory_bytes is None else memory_bytes
     if found is None:
-        raise BadInputError(f"`memory_bytes`: the memory of {device.identity.model} is not known here; say it")
+        raise BadInputError(f"`memory_bytes`: the memory of {device.identity.model} is not known; give it")
     return found
 
 
@@ -329,15 +331,15 @@ def _link(device: Device) -> Link:
 
 def _notes(link: Link | None, degrees: Sequence[int], curves: str | None) -> tuple[str, ...]:
     notes: tuple[str, ...] = (
-        "steps are put together from kernels; what an engine's host adds between steps is not in them",
+        "steps are estimated from kernels; the time that an engine's host adds between steps is not included",
     )
     if curves is not None:
-        notes += (f"kernels were measured at the card's own clocks; how they go with the clock is that of {curves}",)
+        notes += (f"kernels were measured at the default clocks; how they scale with the clock is taken from {curves}",)
     if link is None:
         return notes
     several = ", ".join(str(each) for each in degrees if each > 1)
     return (
         *notes,
-        f"engines of {several} GPUs: time to exchange data is by bandwidth and latency of {link.name} ({link.source}), at "
-        "the power of the lightest kernel; nothing of it was measured",
+        f"engines of {several} GPUs: the time to exchange data is computed from the bandwidth and latency of {link.name} "
+        f"({link.source}), at the power of the lightest kernel; none of it was measured",
     )

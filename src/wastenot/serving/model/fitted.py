@@ -52,8 +52,8 @@ def fitted_tables(
         sizes = {each.new_tokens for each in rows if each.phase == phase}
         if 0 < len(sizes) < _LEAST_SIZES:
             raise BadInputError(
-                f"{phase} steps of {counted(len(sizes), 'size')} are too few to fit; measure at least {_LEAST_SIZES}, "
-                "or take them as they are with `as_measured`"
+                f"{phase} steps of {counted(len(sizes), 'size')} are too few to fit; measure at least "
+                f"{_LEAST_SIZES}, or use them unfitted with `as_measured`"
             )
     laws = {phase: _laws([each for each in rows if each.phase == phase]) for phase in PHASES}
     settings = _settings(rows, core_mhz)
@@ -138,7 +138,7 @@ def _settings(rows: Sequence[MeasuredStep], core_mhz: Sequence[float]) -> tuple[
     clocks = [each.core_mhz for each in settings if each.core_mhz is not None]
     for clock in core_mhz:
         if not clocks or not min(clocks) <= clock <= max(clocks):
-            covered = f"{min(clocks):g} to {max(clocks):g} MHz" if clocks else "the automatic clock alone"
+            covered = f"{min(clocks):g} to {max(clocks):g} MHz" if clocks else "only the default clock"
             raise BadInputError(f"`core_mhz` {clock:g}: the table covers {covered}; measure the engine there too")
     others = {(each.memory_mhz, each.power_limit_w) for each in settings if each.core_mhz is not None}
     more = {Setting(float(clock), *other) for clock in core_mhz for other in others}

@@ -150,7 +150,7 @@ def kernels_of(sweep: Sweep) -> StepKernels:
     strangers = [kernel.name for kernel, part in zip(sweep.kernels, parts, strict=True) if part is None]
     if strangers:
         raise BadInputError(
-            f"sweep of '{sweep.workload}': '{strangers[0]}' is no kernel of an engine's steps; measure them with "
+            f"sweep of '{sweep.workload}': '{strangers[0]}' is not a kernel of an engine's steps; measure them with "
             "'wastenot serve profile MODEL --device DEVICE'"
         )
     known = [part for part in parts if part is not None]

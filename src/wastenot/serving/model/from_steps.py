@@ -116,7 +116,7 @@ def profile_of_steps(
             errors += held_out_errors(steps)
         elif core_mhz or most_context is not None:
             raise BadInputError(
-                "`core_mhz`, `most_context`: as measured, there are no others; clocks and contexts beyond need a fit"
+                "`core_mhz`, `most_context`: there are no others as measured; other clocks and contexts need a fit"
             )
         else:
             tables = measured_tables(steps, idle, evidence=evidence)
@@ -161,7 +161,7 @@ def _idle_powers(
 
 def _left_out(step: MeasuredStep) -> str:
     what = f"{step.sequences:g} sequences, {step.tokens:g} tokens each, {step.context:g} tokens of context"
-    return f"left out: a {step.phase} step of {what} in {step.time_s:.3g} s, less than half the time of steps that do less"
+    return f"left out: a {step.phase} step of {what} in {step.time_s:.3g} s, less than half the time of smaller steps"
 
 
 def _caveats(steps: Sequence[MeasuredStep], reach: float | None) -> list[str]:
@@ -170,7 +170,7 @@ def _caveats(steps: Sequence[MeasuredStep], reach: float | None) -> list[str]:
     for phase in ("prefill", "decode"):
         rows = [each for each in steps if each.phase == phase]
         if not rows:
-            notes.append(f"there are no {phase} steps in the table, and none in the profile")
+            notes.append(f"there are no {phase} steps in the table, so there are none in the profile")
             continue
         if reach is None:
             continue
@@ -179,8 +179,8 @@ def _caveats(steps: Sequence[MeasuredStep], reach: float | None) -> list[str]:
         contexts = max(each.context for each in rows)
         if phase == "decode" and not tells_contexts(rows):
             notes.append(
-                f"decode steps were measured at about {contexts:,.0f} tokens of context; nothing is known of others"
+                f"decode steps were measured at about {contexts:,.0f} tokens of context; other contexts are unknown"
             )
         beyond = f", contexts beyond {contexts:,.0f} tokens" if contexts < reach else ""
-        notes.append(f"{phase} steps were measured at {sizes}; smaller ones{beyond} are by the fitted law alone")
+        notes.append(f"{phase} steps were measured at {sizes}; smaller ones{beyond} are extrapolated by the fit")
     return notes

@@ -55,7 +55,7 @@ def _of_csv(text: str, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
             where = f"{name}:{reader.line_num}"
             if None in row or None in row.values():
                 raise BadInputError(
-                    f"{where}: has {'more' if None in row else 'fewer'} fields than there are columns; is it cut off?"
+                    f"{where}: has {'more' if None in row else 'fewer'} fields than there are columns; is it truncated?"
                 )
             yield where, row
     except csv.Error as error:

@@ -139,7 +139,7 @@ def usual_context(profile: EngineProfile) -> float:
     low = max(float(each.tables.context_tokens[0]) for each in profile.engines)
     high = min(float(each.tables.context_tokens[-1]) for each in profile.engines)
     if low > high:
-        raise BadInputError("the engines of this profile have no context in common; choose one of them with `gpus`")
+        raise BadInputError("the engines of this profile have no context length in common; choose one with `gpus`")
     return min(max(_CONTEXT, low), high)
 
 

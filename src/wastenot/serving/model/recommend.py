@@ -1,7 +1,7 @@
 """Which configuration of a server to run: the least energy within deadlines, asked of the frontier of what was measured.
 
-A configuration is a model on so many GPUs with so many requests in the batch, at a setting. The time of its point on the
-frontier is the latency that is bounded, its energy that of a token or of a request, or what a token costs.
+A configuration is a model on a number of GPUs with a number of requests in the batch, at a setting. The time of its
+point on the frontier is the latency that is bounded, its energy that of a token or of a request, or what a token costs.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Prices:
             if not 0.0 <= value < math.inf:
                 raise BadInputError(f"`{name}` {value}: must be a number of at least 0")
         if not self.per_kwh and not self.per_gpu_hour:
-            raise BadInputError("`price_per_kwh` 0: everything would cost nothing; give a price")
+            raise BadInputError("`price_per_kwh` 0: everything would be free; give a price")
 
     def per_million_tokens(self, point: ServingPoint) -> float | None:
         """What a million tokens of a configuration cost."""
@@ -211,11 +211,11 @@ def recommend(
             unstable.append(point)
     if not by_model and unstable:
         raise BadInputError(
-            f"none of {counted(len(unstable), 'configuration')} was in a steady state, so none is chosen; "
+            f"none of {counted(len(unstable), 'configuration')} reached a steady state, so none is chosen; "
             f"batch {unstable[0].max_running}: {unstable[0].why_unstable}"
         )
     if not by_model:
-        raise BadInputError("`points`: no configuration is left to choose from; ask for fewer conditions")
+        raise BadInputError("`points`: no configuration is left to choose from; relax the conditions")
     chosen, unmet = [], []
     for model, ofit in by_model.items():
         found = _recommend_one(model, ofit, bounds, cost_of)
@@ -248,7 +248,7 @@ def with_clocks(point: ServingPoint, engine: Engine, context_tokens: float) -> t
     auto = len(tables.settings) - 1
     prompt = float(np.clip(context_tokens, tables.prefill_tokens[0], tables.prefill_tokens[-1]))
     base, base_prompt = tables.decode(auto, batch, context_tokens), tables.prefill(auto, prompt)
-    rests_on = f"clocks forecast by {engine.model or 'a profile'} on {engine.device or 'a device without a name'}"
+    rests_on = f"clocks forecast with {engine.model or 'a profile'} on {engine.device or 'an unnamed device'}"
     forecast = []
     for index, setting in enumerate(tables.settings[:-1]):
         step = tables.decode(index, batch, context_tokens)
@@ -305,7 +305,7 @@ def _recommend_one(
         best = frontier.least_energy(None if within_s == math.inf else within_s)
     except InfeasibleError:
         least = min(kept, key=lambda way: way[0])
-        why = f"the least {LATENCY_NAMES[first]} is {1e3 * least[0]:.4g} ms ({configuration_text(least[2])})"
+        why = f"the lowest {LATENCY_NAMES[first]} is {1e3 * least[0]:.4g} ms ({configuration_text(least[2])})"
         return Unmet(model, why, least[0])
     point = _point_of(best)
     fastest = frontier.least_time()
@@ -342,12 +342,12 @@ def _what_would(known: list[tuple[float, float, ServingPoint]], bounds: Bounds, 
         if not values:
             parts.append(f"no {_called(bounds)} {LATENCY_NAMES[name]} is on record")
         elif min(values) > bounds.latencies[name]:
-            parts.append(f"the least {LATENCY_NAMES[name]} is {1e3 * min(values):.4g} ms")
+            parts.append(f"the lowest {LATENCY_NAMES[name]} is {1e3 * min(values):.4g} ms")
     if bounds.energy_per_token_j is not None:
         least = min(point.energy_per_token_j or math.inf for _, _, point in known)
         if least > bounds.energy_per_token_j:
-            parts.append(f"the least energy of a token is {1e3 * least:.4g} mJ")
-    return ", and ".join(parts) or "no configuration keeps all bounds at once; loosen one"
+            parts.append(f"the lowest energy per token is {1e3 * least:.4g} mJ")
+    return ", and ".join(parts) or "no configuration meets all bounds at once; relax one"
 
 
 def _called(bounds: Bounds) -> str:

@@ -40,10 +40,10 @@ class Requests:
         if len(self.arrival_s) == 0:
             return
         if not (np.isfinite(self.arrival_s).all() and self.arrival_s[0] >= 0):
-            raise BadInputError("`arrival_s` must be seconds since the beginning, from 0")
+            raise BadInputError("`arrival_s` must be seconds since the start, from 0")
         earlier = np.flatnonzero(np.diff(self.arrival_s) < 0)
         if len(earlier):
-            raise BadInputError(f"request {earlier[0] + 2} comes before the one before it; sort requests by their arrival")
+            raise BadInputError(f"request {earlier[0] + 2} arrives before the previous one; sort requests by arrival")
         for name, tokens in (("prompt_tokens", self.prompt_tokens), ("output_tokens", self.output_tokens)):
             if not np.issubdtype(np.asarray(tokens).dtype, np.integer) or tokens.min() < 1:
                 raise BadInputError(f"`{name}` must be whole numbers of at least 1")

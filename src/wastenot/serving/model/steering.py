@@ -169,8 +169,8 @@ class Steering:
         requests: the load.
         duration_s: of the load.
         share: of the requests that are to keep all deadlines.
-        capacity: of the greatest clock on this load; ``None`` where it was not asked for.
-        runs: each policy's; the first is the greatest clock's.
+        capacity: of the maximum clock on this load; ``None`` where it was not asked for.
+        runs: each policy's; the first is the maximum clock's.
     """
 
     engine: Engine
@@ -187,7 +187,7 @@ class Steering:
         return len(self.requests) / self.duration_s
 
     def saved(self, run: Steered) -> float:
-        """Share of the greatest clock's energy that a policy saved; worth something only where it attains as much."""
+        """Share of the maximum clock's energy that a policy saved; worth something only where it attains as much."""
         return 1.0 - run.result.energy_j / self.runs[0].result.energy_j
 
 
@@ -210,10 +210,10 @@ def steer(
     Args:
         engine: whose clock is steered.
         trace: of requests.
-        load: bring the trace to this share of the greatest clock's capacity.
+        load: rescale the trace to this share of the maximum clock's capacity.
         rate_per_s: or to this rate; by neither, it is taken as it is.
-        step_tokens: most new tokens of a step; by default the budget with which the greatest clock can take most.
-        policies: to run; the greatest clock always is.
+        step_tokens: most new tokens of a step; by default the budget with which the maximum clock can take most.
+        policies: to run; the maximum clock always is.
         deadlines: to be kept.
         share: of the requests that are to keep them all.
         length_error: standard deviation of the logarithm of predicted over true lengths; 0 for true ones.
@@ -222,20 +222,20 @@ def steer(
 
     Raises:
         BadInputError: options that contradict each other, requests that do not fit the engine, or deadlines that even the
-            greatest clock keeps at no rate, where one is to be found.
+            maximum clock keeps at no rate, where one is to be found.
         OutsideProfileError: a step that the engine's tables do not cover.
     """
     if load is not None and rate_per_s is not None:
-        raise BadInputError("`load` and `rate_per_s` both say how many requests come; give one of them")
+        raise BadInputError("`load` and `rate_per_s` both set the request rate; give only one of them")
     if load is not None and not 0 < load <= 2:
-        raise BadInputError(f"`load` ({load:g}) must be above 0, and 2 (200 %) at most")
+        raise BadInputError(f"`load` ({load:g}) must be above 0 and at most 2 (200 %)")
     if not len(trace):
         raise BadInputError("the trace holds no requests")
     progress = progress or Silent()
     progress.begin(len(policies) + 1)
     duration_s = _duration_s(trace)
     if step_tokens is None:
-        progress.say("choosing how many tokens a step may have")
+        progress.say("choosing the number of tokens per step")
         first = trace.part(0.0, _TRIED_S) if duration_s > _TRIED_S else trace
         first_s = min(duration_s, _TRIED_S)
         engine = best_step_tokens(
@@ -245,12 +245,12 @@ def steer(
         engine = replace(engine, most_step_tokens=step_tokens)
     reached = None
     if load is not None:
-        progress.say("looking for the highest rate that the greatest clock takes")
+        progress.say("finding the highest rate that the maximum clock sustains")
         reached = capacity(lambda rate: at_rate(trace, rate, duration_s, seed=seed), engine, deadlines, share=share)
         rate_per_s = load * reached.rate_per_s
     requests = trace if rate_per_s is None else at_rate(trace, rate_per_s, duration_s, seed=seed)
     if not len(requests):
-        raise BadInputError("at this rate no request comes while the trace lasts; give a longer trace or a higher rate")
+        raise BadInputError("at this rate no request arrives during the trace; give a longer trace or a higher rate")
     predicted = log_normal_lengths(requests.output_tokens, sigma=length_error, seed=seed)
     runs: list[Steered] = []
     for name in dict.fromkeys(("greatest", *policies)):
@@ -271,7 +271,7 @@ def steer(
 
 
 TITLES: Final[dict[PolicyName, str]] = {
-    "greatest": "greatest clock",
+    "greatest": "maximum clock",
     "fixed": "best fixed clock (hindsight)",
     "throttllem": "throttLL'eM",
     "greenllm": "GreenLLM",

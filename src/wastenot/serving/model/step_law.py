@@ -1,6 +1,6 @@
 """What steps cost at clocks, sizes and contexts between those measured: a law of a few parameters, fitted.
 
-The time of a step of *n* new tokens that attend to *a* others (all pairs counted), at clock *f* with r = greatest clock / f:
+The time of a step of *n* new tokens that attend to *a* others (all pairs counted), at clock *f* with r = maximum clock / f:
 
     time = ((w0 + w1 r + w2 n)^p + (g n r)^p)^(1/p) + (k0 + k1 r) a
 

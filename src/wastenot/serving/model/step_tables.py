@@ -132,9 +132,9 @@ def step_tables_in(path: str | os.PathLike[str]) -> list[StepTable]:
         header = [name.strip() for name in next(reader, [])]
         reading = next((read for columns, read in _FORMS if set(columns.split()) <= set(header)), None)
         if reading is None:
-            raise BadInputError(f"{path}:1: header: this is no table of steps; {_REMEDY}")
+            raise BadInputError(f"{path}:1: header: this is not a table of steps; {_REMEDY}")
         if len(set(header)) < len(header):
-            raise BadInputError(f"{path}:1: header: a column is there twice; {_REMEDY}")
+            raise BadInputError(f"{path}:1: header: a column appears twice; {_REMEDY}")
         tables = reading(_rows(path, reader, header))
     except csv.Error as error:
         raise BadInputError(f"{path}:{reader.line_num}: {quoting_problem(error)}") from error
@@ -148,7 +148,9 @@ def _rows(path: Path, reader: Iterable[list[str]], header: list[str]) -> Iterato
         if not any(cell.strip() for cell in cells):
             continue
         if len(cells) != len(header):
-            raise BadInputError(f"{path}:{line}: has {len(cells)} cells where the header has {len(header)}; is it cut off?")
+            raise BadInputError(
+                f"{path}:{line}: has {len(cells)} cells where the header has {len(header)}; is it truncated?"
+            )
         yield _Row(path, line, dict(zip(header, cells, strict=True)))
 
 
@@ -164,7 +166,7 @@ def _own(rows: Iterable[_Row]) -> list[StepTable]:
             raise row.error("phase", f"is '{phase}'; must be prefill, decode or idle")
         tokens = row.count("tokens", blank=1.0 if phase == "decode" else None)
         if phase == "decode" and tokens != 1:
-            raise row.error("tokens", f"is {tokens:g}; a decode step makes 1 for each sequence")
+            raise row.error("tokens", f"is {tokens:g}; a decode step makes 1 per sequence")
         time_s = row.number("time_s") if row.text("time_s") or not row.text("time_ms") else row.number("time_ms") / 1e3
         power_w = row.number("power_w", blank=math.nan)
         if math.isnan(power_w):
@@ -218,7 +220,7 @@ def _splitwise(rows: Iterable[_Row]) -> list[StepTable]:
         prompt_s, token_s = row.number("prompt_time") / 1e3, row.number("token_time") / 1e3
         steps.append(MeasuredStep("prefill", batch, prompt, 0.0, prompt_s, gpus=gpus))
         steps.append(MeasuredStep("decode", batch, 1.0, prompt + made / 2, token_s, gpus=gpus))
-    note = "splitwise's table has times only: its powers are empty on H100, and not told apart by phase on A100"
+    note = "splitwise's table has times only: its powers are empty on H100, and not separated by phase on A100"
     return [StepTable(model, device, tuple(steps), {}, (note,)) for (model, device), steps in found.items()]
 
 

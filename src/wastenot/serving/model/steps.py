@@ -115,5 +115,5 @@ def check_power(steps: Iterable[MeasuredStep]) -> None:
     if without:
         phases = " and ".join(sorted({each.phase for each in without}))
         raise BadInputError(
-            f"power: {counted(len(without), f'{phases} step')} of the table without it, so no energy is known; measure it"
+            f"power: {counted(len(without), f'{phases} step')} in the table without it, so the energy is unknown; measure it"
         )

@@ -124,19 +124,19 @@ def read_trace(path: str | os.PathLike[str], *, lenient: bool = False, prefix_bl
         lines.append(line)
     if wrong and not lenient:
         others = f" (and {counted(len(wrong) - 1, 'other line')} like it)" if len(wrong) > 1 else ""
-        raise BadInputError(f"{wrong[0]}{others}; mend the line, or have such lines left out (`lenient`)")
+        raise BadInputError(f"{wrong[0]}{others}; fix the line, or leave such lines out (`lenient`)")
     if not moments:
         raise BadInputError(f"{path}: holds no requests; give a trace as CSV with a header or as JSON lines")
 
     try:
         arrival = np.array([_since(moment, moments[0]) for moment in moments])
     except TypeError:
-        raise BadInputError(f"{path}: some times have a time zone and others have none; write all alike") from None
+        raise BadInputError(f"{path}: some times have a time zone and others have none; write all the same way") from None
     earlier = np.flatnonzero(np.diff(arrival) < 0)
     if len(earlier) and not lenient:
         raise BadInputError(
-            f"{path}:{lines[earlier[0] + 1]}: comes before the request before it; sort the lines by time, or have it done "
-            "(`lenient`)"
+            f"{path}:{lines[earlier[0] + 1]}: arrives before the previous request; sort the lines by time, or have "
+            "them sorted (`lenient`)"
         )
     order = np.argsort(arrival, kind="stable")
     sorted_s, prompt = arrival[order], np.array(prompts, dtype=np.intp)[order]
@@ -167,18 +167,18 @@ def _rows(text: str, where: str) -> Iterator[tuple[int, Mapping[str, object] | s
     try:
         for row in reader:
             if row and len(row) != len(header):
-                yield reader.line_num, f"has {counted(len(row), 'field')} of {len(header)}: cut off?"
+                yield reader.line_num, f"has {counted(len(row), 'field')} of {len(header)}: truncated?"
             elif row:
                 yield reader.line_num, dict(zip(header, row, strict=True))
     except csv.Error as error:
-        raise BadInputError(f"{where}:{reader.line_num}: is no CSV: {error}") from error
+        raise BadInputError(f"{where}:{reader.line_num}: is not CSV: {error}") from error
 
 
 def _object(line: str) -> Mapping[str, object] | str:
     try:
         fields = json.loads(line)
     except (ValueError, RecursionError):
-        return "is not JSON: cut off?"
+        return "is not JSON: truncated?"
     return fields if isinstance(fields, dict) else "is not a JSON object"
 
 
@@ -187,7 +187,7 @@ def _form_of(fields: Mapping[str, object], where: str) -> _Form:
         if {form.arrival, form.prompt, form.output} <= fields.keys():
             return form
     known = "; ".join(f"{form.name}: {form.arrival}, {form.prompt}, {form.output}" for form in FORMS)
-    raise BadInputError(f"{where}: is no trace that is known by its fields ({known})")
+    raise BadInputError(f"{where}: is not in a known trace format ({known})")
 
 
 def _request(fields: Mapping[str, object], form: _Form) -> tuple[Moment, int, int] | str:
@@ -214,11 +214,11 @@ def _blocks(fields: Mapping[str, object]) -> list[int] | str:
     named = fields.get("hash_ids")
     if isinstance(named, list) and all(isinstance(each, int) for each in named):
         return named
-    return f"'hash_ids' is {_shown(fields, 'hash_ids')}, not a list of whole numbers, which a cache of prefixes needs"
+    return f"'hash_ids' is {_shown(fields, 'hash_ids')}, not a list of whole numbers, which a prefix cache needs"
 
 
 def _cached(prompt_tokens: IndexArray, blocks: Sequence[Sequence[int]], room: int) -> IndexArray:
-    """Tokens of each prompt that are in a cache of so many blocks; at least one token of each is not; shape (requests,)."""
+    """Tokens of each prompt that are in a cache of ``blocks`` blocks; at least one of each is not; shape (requests,)."""
     cache: OrderedDict[int, None] = OrderedDict()
     found = np.zeros(len(prompt_tokens), dtype=np.intp)
     for place, named in enumerate(blocks):

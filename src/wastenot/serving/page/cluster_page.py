@@ -71,8 +71,9 @@ def policy_colors(found: Comparison) -> dict[str, str]:
 
 def _energy_figure(scenario: Scenario, found: Comparison, suffix: str, title: str) -> Figure:
     note = (
-        "Bars are means, lines the range over seeds. Pale bars are of policies that keep the deadlines of fewer than "
-        f"{percent(scenario.parts.run.attain, 0)} of a class. The dotted line is a lower bound: no policy needs less."
+        "Bars are means, lines the range over seeds. Pale bars: policies under which fewer than "
+        f"{percent(scenario.parts.run.attain, 0)} of a class met their deadlines. The dotted line is a lower bound: no "
+        f"policy can use less."
     )
     chart = specification_of(_energy_chart(found))
     return Figure(f"cluster-energy{suffix}", f"Energy by policy{title}", about(scenario, found), note, chart)
@@ -82,12 +83,12 @@ def _energy_chart(found: Comparison) -> Any:
     alt = load("altair")
     rows = [_energy_row(each) for each in found.outcomes]
     names = [each.policy for each in found.outcomes]
-    x = alt.X("energy:Q", title="energy of a token, J", scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=5))
+    x = alt.X("energy:Q", title="energy per token, J", scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=5))
     y = alt.Y("policy:N", title=None, sort=names, axis=alt.Axis(labelLimit=110, labelFontSize=12, ticks=False))
     color = series_color("policy:N", policy_colors(found))
     color.legend = None
     opacity = alt.condition("datum.failed", alt.value(0.35), alt.value(1.0))
-    tip = tooltips({"policy:N": "policy", "per_token:N": "energy of a token", "saved:N": "saved", "worst:N": "worst class"})
+    tip = tooltips({"policy:N": "policy", "per_token:N": "energy per token", "saved:N": "saved", "worst:N": "worst class"})
     data = inline(rows)
     bars = alt.Chart(data).mark_bar(height=_ROW * 0.6).encode(x=x, y=y, color=color, opacity=opacity, tooltip=tip)
     ranges = alt.Chart(data).mark_rule(style="interval").encode(x=alt.X("least:Q"), x2=alt.X2("most:Q"), y=y)
@@ -115,8 +116,9 @@ def _energy_row(outcome: Outcome) -> dict[str, object]:
 
 def _classes_figure(scenario: Scenario, found: Comparison, suffix: str, title: str) -> Figure:
     note = (
-        "Requests that missed a deadline, of each class and policy, the most over seeds; the line is at what may be late. "
-        "Classes by prompt and then answer: S, M, L."
+        "Requests that missed a deadline, by class and policy, the maximum over seeds; the line is the share that may be "
+        "late. "
+        "Classes: length of the prompt, then of the answer (S, M, L)."
     )
     chart = specification_of(_classes_chart(scenario, found))
     return Figure(f"cluster-classes{suffix}", f"Late requests by class{title}", about(scenario, found), note, chart)
@@ -135,7 +137,7 @@ def _classes_chart(scenario: Scenario, found: Comparison) -> Any:
     y = alt.Y("class:N", title=None, sort=there, axis=alt.Axis(labelFontSize=12, ticks=False, domain=False, offset=8))
     color = series_color("policy:N", policy_colors(found), symbolSize=90, labelLimit=300)
     offset = alt.YOffset("policy:N", sort=[each.policy for each in found.outcomes])
-    tip = tooltips({"policy:N": "policy", "class:N": "class", "kept:N": "in time"})
+    tip = tooltips({"policy:N": "policy", "class:N": "class", "kept:N": "deadlines met"})
     limit = alt.Chart(inline([{"late": 100.0 * (1.0 - scenario.parts.run.attain)}])).mark_rule(style="rule").encode(x=x)
     points = alt.Chart(inline(rows)).mark_circle(size=60, opacity=0.95).encode(
         x=x, y=y, yOffset=offset, color=color, tooltip=tip
@@ -149,10 +151,12 @@ def _classes_chart(scenario: Scenario, found: Comparison) -> Any:
 def _timeline_figure(scenario: Scenario, found: Comparison, suffix: str, title: str) -> Figure:
     seed = found.outcomes[0].records[0].seed
     note = (
-        f"Each policy with seed {seed}. The clock is the ceiling, over GPUs that serve; late are requests by when they came."
+        f"Each policy with seed {seed}. The clock is the cap, averaged over GPUs that serve; late requests are shown at "
+        f"their "
+        "arrival."
     )
     chart = specification_of(_timeline_chart(scenario, found))
-    return Figure(f"cluster-timeline{suffix}", f"Time line{title}", about(scenario, found), note, chart)
+    return Figure(f"cluster-timeline{suffix}", f"Timeline{title}", about(scenario, found), note, chart)
 
 
 def _timeline_chart(scenario: Scenario, found: Comparison) -> Any:
@@ -160,7 +164,7 @@ def _timeline_chart(scenario: Scenario, found: Comparison) -> Any:
     runs = [each.records[0] for each in found.outcomes]
     lasts_s = max(run.duration_s for run in runs)
     unit_s, unit = next(((unit_s, name) for least_s, unit_s, name in _UNITS_S if lasts_s >= least_s), (1.0, "seconds"))
-    panels = {"came": "requests a second", "watts": "power, W"}
+    panels = {"came": "requests/s", "watts": "power, W"}
     degrees = [each.gpus for each in scenario.cluster.layouts]
     for layout, degree in enumerate(degrees):
         panels[f"layout{layout}"] = f"instances of {degree} GPU{'' if degree == 1 else 's'} that serve"
@@ -174,7 +178,7 @@ def _timeline_chart(scenario: Scenario, found: Comparison) -> Any:
         last = field == fields[-1]
         x = alt.X(
             "at:Q",
-            title=f"{unit} since the beginning" if last else None,
+            title=f"{unit} since the start" if last else None,
             scale=alt.Scale(domain=[0.0, lasts_s / unit_s], nice=False),
             axis=alt.Axis(labels=last, ticks=last, grid=False, tickCount=12),
         )

@@ -24,7 +24,7 @@ def about_cluster(scenario: Scenario) -> tuple[str, str]:
     degrees = _listed([str(each.gpus) for each in cluster.layouts])
     engines = f"engines of {degrees} GPU{'' if degrees == '1' else 's'}"
     hosts = f"{counted(cluster.hosts, 'host')} of {counted(cluster.gpus_per_host, 'GPU')}"
-    text = f"on {hosts}, {engines}, {first.device or 'a device without a name'}"
+    text = f"on {hosts}, {engines}, {first.device or 'an unnamed device'}"
     return first.model or "engine", text
 
 
@@ -35,7 +35,7 @@ def about(scenario: Scenario, found: Comparison) -> str:
     return f"{name} · {found.traffic} · simulated, {steps_text(scenario.cluster.layouts)}"
 
 
-_DRAWN = {"trace": "", "poisson": "drawn ", "curve": "synthetic "}
+_DRAWN = {"trace": "", "poisson": "random ", "curve": "synthetic "}
 
 
 def traffic_text(scenario: Scenario, found: Comparison) -> str:
@@ -46,17 +46,19 @@ def traffic_text(scenario: Scenario, found: Comparison) -> str:
     rate = requests / first[0].duration_s
     seeds = f", {counted(len(first), 'seed')}" if len(first) > 1 else ""
     cached = sum(each.cached_tokens for each in first) / max(sum(each.prompt_tokens for each in first), 1)
-    prefixes = f", {percent(cached, 0)} of prompts' tokens in a cache of prefixes" if cached else ""
-    return f"{requests:,.0f} {kind}requests in {duration(first[0].duration_s)}, {number(rate, 3)} a second{prefixes}{seeds}"
+    prefixes = f", {percent(cached, 0)} of prompt tokens in a prefix cache" if cached else ""
+    return (
+        f"{requests:,.0f} {kind}requests in {duration(first[0].duration_s)}, {number(rate, 3)} requests/s{prefixes}{seeds}"
+    )
 
 
 def effect_text(found: Comparison) -> str:
     """The headline."""
     best, first = found.best, found.outcomes[0]
     if best is None:
-        return "No policy keeps the deadlines of every class"
+        return "No policy meets the deadlines of every class"
     if best is first:
-        return f"No policy saves {OBJECTIVES[found.objective].noun} and keeps the deadlines as {first.policy} does"
+        return f"No policy saves {OBJECTIVES[found.objective].noun} and meets the deadlines as {first.policy} does"
     worst = percent(_least(best, "worst_class"), 2)
     of = OBJECTIVES[found.objective].noun
     saves = f"Policy {best.policy} saves {percent(best.saved.mean, 1)} of the {of}"
@@ -93,12 +95,12 @@ def notes_on(scenario: Scenario, found: Comparison) -> list[str]:
     ]
     hindsight = [each.policy for each in found.outcomes if each.hindsight]
     if hindsight:
-        notes.append(f"Chosen in hindsight, knowing these very requests: {_listed(hindsight)}.")
+        notes.append(f"Chosen in hindsight, with full knowledge of these requests: {_listed(hindsight)}.")
     bound = found.bound_per_token_j
     if bound is not None:
         notes.append(
-            f"No policy can need less than {number(bound, 3)}{SPACE}J a token: that is what the cheapest steps that make "
-            "these tokens take, without an idle moment."
+            f"No policy can use less than {number(bound, 3)}{SPACE}J per token: that is what the cheapest steps "
+            "that generate these tokens use, without any idle time."
         )
     return notes
 
@@ -117,7 +119,7 @@ def policies_table(found: Comparison, currency: str = "") -> Table:
             unknown="failed" if first.failed else "–",
         ),
         _mean("J/token", lambda run: run.energy_per_token_j, lambda token_j: number(token_j, 3)),
-        Listed("In time", lambda each: _least(each, "attainment"), lambda value: percent(value, 2)),
+        Listed("Deadlines met", lambda each: _least(each, "attainment"), lambda value: percent(value, 2)),
         Listed("Worst class", lambda each: _least(each, "worst_class"), text_of=_worst_text),
         Listed(
             "TTFT P99",
@@ -134,11 +136,11 @@ def policies_table(found: Comparison, currency: str = "") -> Table:
         ),
     )
     seeds = len(first.records)
-    note = "TTFT by length of the prompt; power over bins of the time line; savings in brackets are of policies that failed."
+    note = "TTFT by prompt length; power over bins of the timeline; savings in brackets are of policies that failed."
     if seeds > 1:
-        note += f" Means over {seeds} seeds, with the range of savings; in time: the least."
+        note += f" Means over {seeds} seeds, with the range of savings; deadlines met: the minimum."
     if found.objective != "energy":
-        note += f" Savings are of the {OBJECTIVES[found.objective].noun}."
+        note += f" Savings are in {OBJECTIVES[found.objective].noun}."
     return listing("Policies", found.outcomes, columns, note)
 
 
@@ -212,8 +214,8 @@ def classes_table(found: Comparison) -> Table:
         rows.append(Row(None, (outcome.policy, *texts), (outcome.policy, *kept)))
     total = sum(count)
     shares = ", ".join(f"{NAMES[number]} {percent(count[number] / total, 0)}" for number in there)
-    note = f"Prompts short, middle or long, then answers; of the requests are {shares}. The least over seeds."
-    return Table("In time, by class", columns, tuple(rows), note)
+    note = f"Prompts short, medium or long, then answers; shares of the requests: {shares}. The minimum over seeds."
+    return Table("Deadlines met, by class", columns, tuple(rows), note)
 
 
 def panels(scenario: Scenario, found: Comparison) -> tuple[Panel, Panel, Panel]:
@@ -231,13 +233,13 @@ def _policy_panel(title: str, outcome: Outcome) -> Panel:
     token, power = outcome.over(lambda run: run.energy_per_token_j), outcome.over(lambda run: run.power_p50_w)
     hours = outcome.over(lambda run: run.gpu_hours)
     lines = (
-        Line("In time", percent(_least(outcome, "attainment"), 2)),
+        Line("Deadlines met", percent(_least(outcome, "attainment"), 2)),
         Line("Worst class", _worst_text(outcome)),
         Line("Energy", _spread_text(outcome.over(lambda run: run.energy_j), "J")),
         Line("Power, median", quantity(power.mean, "W", 3)),
         Line("GPU-hours", number(hours.mean, 3)),
     )
-    return Panel(title, f"{number(token.mean, 3)}{SPACE}J a token", f"{outcome.policy}.", lines=lines)
+    return Panel(title, f"{number(token.mean, 3)}{SPACE}J per token", f"{outcome.policy}.", lines=lines)
 
 
 def _spread_text(spread: Spread, unit: str) -> str:
@@ -252,7 +254,7 @@ def _asked(scenario: Scenario, found: Comparison) -> Panel:
     lines = (
         Line("First token", " / ".join(quantity(each, "s", 3) for each in deadlines.ttft_s)),
         Line("Between tokens", quantity(deadlines.tbt_s, "s", 3)),
-        Line("To be kept by", f"{percent(scenario.parts.run.attain, 0)} of each class"),
+        Line("Must be met by", f"{percent(scenario.parts.run.attain, 0)} of each class"),
         Line("A new instance takes", " / ".join(dict.fromkeys(quantity(each, "s", 3) for each in cluster.changes.start_s))),
         Line("GPUs", f"{cluster.gpus:,}"),
     )

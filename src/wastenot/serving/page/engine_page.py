@@ -59,9 +59,10 @@ def engine_figures(
 
 def _latency_figure(points: Sequence[OperatingPoint], subtitle: str) -> Figure:
     note = (
-        "A line joins the clocks of one batch size, whose number stands at its greatest clock. Lower clocks first save "
-        "energy, then cost it: the line turns up where static power is paid for longer than lower voltage saves. On the "
-        "dark line no point is beaten in both."
+        "A line joins the clocks of one batch size, labelled at its maximum clock. Lower clocks first save energy, "
+        "then cost energy: the line turns up where static power over the longer time outweighs what the lower voltage "
+        "saves. "
+        "On the dark line no point is beaten in both."
     )
     return Figure(
         "engine-latency",
@@ -118,10 +119,10 @@ def _clock_figure(points: Sequence[OperatingPoint], subtitle: str) -> Figure | N
         ]
     )
     note = (
-        f"Energy per token as a share of that at {setting_text(greatest)}, for each batch size; the ring is the clock of "
-        "least energy. Too low a clock wastes energy, and so does too high a one."
+        f"Energy per token as a share of that at {setting_text(greatest)}, for each batch size; the ring marks the "
+        "lowest-energy clock. Too low a clock wastes energy, and so does too high a clock."
     )
-    chart = specification_of(_curves(rows, "energy per token, % of the greatest clock's", "batch"))
+    chart = specification_of(_curves(rows, "energy per token, % of that at the maximum clock", "batch"))
     return Figure("engine-clocks", "Energy per token by clock", subtitle, note, chart)
 
 
@@ -132,15 +133,17 @@ def _prefill_figure(points: Sequence[PrefillPoint], subtitle: str) -> Figure | N
     greatest, rows = _parts_of_greatest(
         [(each.setting, each.tokens, each.energy_j, each.time_s, each.is_least) for each in clocked]
     )
-    note = f"Energy of a prompt as a share of that at {setting_text(greatest)}, by its tokens; the ring is the least."
-    chart = specification_of(_curves(rows, "energy of a prompt, % of the greatest clock's", "tokens"))
-    return Figure("engine-prompts", "Energy of a prompt by clock", subtitle, note, chart)
+    note = (
+        f"Energy of a prompt as a share of that at {setting_text(greatest)}, by prompt length; the ring marks the minimum."
+    )
+    chart = specification_of(_curves(rows, "energy per prompt, % of that at the maximum clock", "tokens"))
+    return Figure("engine-prompts", "Energy per prompt by clock", subtitle, note, chart)
 
 
 def _parts_of_greatest(
     points: Sequence[tuple[Setting, float, float, float, bool]],
 ) -> tuple[Setting, list[dict[str, object]]]:
-    """The greatest clock, and the energies of each series as parts of that there.
+    """The maximum clock, and the energies of each series as parts of that there.
 
     Args:
         points: setting, series, energy in J, time in s, and whether it is the least of its series.
@@ -182,7 +185,7 @@ def _curves(rows: list[dict[str, object]], title: str, series: str) -> Any:
             "setting:N": "clock",
             "energy:N": "energy",
             "time:N": "time",
-            "change:N": "against the greatest",
+            "change:N": "vs the maximum",
         }
     )
     base = alt.Chart(inline(rows)).encode(x=x, y=y, color=color)

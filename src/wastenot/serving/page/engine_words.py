@@ -14,7 +14,7 @@ from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.operating_points import OperatingPoint, PrefillPoint
 from wastenot.serving.model.profile_file import EngineProfile, StatedError
 
-_HOW = {"measured": "steps as they are", "fitted": "fitted to steps", "kernels": "composed of kernels"}
+_HOW = {"measured": "steps as measured", "fitted": "fitted to steps", "kernels": "estimated from kernel measurements"}
 _MOST_BATCHES = 8  # columns of a table
 
 
@@ -39,7 +39,7 @@ def steps_text(engines: Sequence[Engine]) -> str:
         elif tables.source == "measured":
             said.append(f"steps {tables.evidence}")
         else:
-            how = "composed of" if tables.source == "kernels" else "fitted to"
+            how = "estimated from" if tables.source == "kernels" else "fitted to"
             said.append(f"steps {how} {tables.evidence} {what}")
     return ", ".join(dict.fromkeys(said))
 
@@ -56,7 +56,7 @@ def waits_text(waits_s: Sequence[float | None], between: str = "/") -> str:
 
 def name_of(profile: EngineProfile) -> tuple[str, str]:
     """Model and device, or words where they have no name."""
-    return profile.model or "an engine", profile.device or "a device without a name"
+    return profile.model or "an engine", profile.device or "an unnamed device"
 
 
 def about(profile: EngineProfile, context: float) -> str:
@@ -116,7 +116,7 @@ def clocks_table(points: Sequence[OperatingPoint], gpus: int, most: int | None =
         )
     hidden = f" {len(shown)} of {len(settings)} clocks; --json lists all." if len(shown) < len(settings) else ""
     columns = (Column("Clock"), *(Column(f"batch {batch:,.0f}", True) for batch in batches))
-    return Table(f"Energy per token, {gpus_text(gpus)}", columns, tuple(rows), f"*: the least of its batch size.{hidden}")
+    return Table(f"Energy per token, {gpus_text(gpus)}", columns, tuple(rows), f"*: the lowest of its batch size.{hidden}")
 
 
 def frontier_table(points: Sequence[OperatingPoint]) -> Table | None:
@@ -133,12 +133,12 @@ def frontier_table(points: Sequence[OperatingPoint]) -> Table | None:
         Listed("Per token", lambda each: each.energy_per_token_j, lambda value: quantity(value, "J", 3)),
         Listed("Power", lambda each: each.power_w, lambda value: quantity(value, "W", 3)),
     )
-    note = "Every other batch size and clock is slower, or costs more per token, than one of these."
+    note = "Every other batch size and clock is slower, or costs more per token than one of these."
     return listing("Best choices: latency and energy per token", best, columns, note)
 
 
 def prefill_table(points: Sequence[PrefillPoint]) -> Table | None:
-    """Prompts at the greatest clock and at the one of least energy; ``None`` where there are no prefill steps."""
+    """Prompts at the maximum clock and at the one of least energy; ``None`` where there are no prefill steps."""
     by_prompt: dict[tuple[int, float], list[PrefillPoint]] = {}
     for each in points:
         by_prompt.setdefault((each.gpus, each.tokens), []).append(each)
@@ -148,7 +148,7 @@ def prefill_table(points: Sequence[PrefillPoint]) -> Table | None:
         Listed("Tokens", lambda pair: pair[0].tokens, lambda value: f"{value:,.0f}"),
         Listed("Time", lambda pair: pair[0].time_s, lambda value: quantity(value, "s", 3)),
         Listed("Energy", lambda pair: pair[0].energy_j, lambda value: quantity(value, "J", 3)),
-        Listed("Least at", lambda pair: pair[1].setting.core_mhz, text_of=_least_clock, unknown=_least_clock),
+        Listed("Lowest energy at", lambda pair: pair[1].setting.core_mhz, text_of=_least_clock, unknown=_least_clock),
         Listed("Time there", lambda pair: pair[1].time_s, lambda value: quantity(value, "s", 3)),
         Listed("Energy there", lambda pair: pair[1].energy_j, lambda value: quantity(value, "J", 3)),
     )
@@ -171,9 +171,9 @@ def errors_table(profile: EngineProfile) -> Table | None:
         Listed("Mean error", lambda each: each.mean, lambda value: percent(value, 1)),
         Listed("Largest", lambda each: each.largest, lambda value: percent(value, 1)),
         Listed("Steps", lambda each: each.points, lambda value: f"{value:,}"),
-        Listed("Judged by", lambda each: each.judged_by, numeric=False),
+        Listed("Compared with", lambda each: each.judged_by, numeric=False),
     )
-    return listing("How far it is from measurements", profile.errors, columns) if profile.errors else None
+    return listing("Error against measurements", profile.errors, columns) if profile.errors else None
 
 
 def effect_text(points: Sequence[OperatingPoint]) -> str:
@@ -183,7 +183,7 @@ def effect_text(points: Sequence[OperatingPoint]) -> str:
     found = _typical(points)
     if found is None:
         low, high = (choose(each.energy_per_token_j for each in points) for choose in (min, max))
-        return f"{quantity(low, 'J', 3)} to {quantity(high, 'J', 3)} a token, by batch size"
+        return f"{quantity(low, 'J', 3)} to {quantity(high, 'J', 3)} per token, by batch size"
     least, greatest = found
     saved = 1.0 - least.energy_per_token_j / greatest.energy_per_token_j
     if least is greatest:
@@ -200,7 +200,9 @@ def verdict_text(profile: EngineProfile, points: Sequence[OperatingPoint]) -> st
     found = _typical(points) if points else None
     against = "" if found is None else f"against {setting_text(found[1].setting)}; "
     times = [each for each in profile.errors if each.quantity == "decode time"]
-    right = "" if not times else f", right to {percent(sum(each.mean for each in times) / len(times), 1)} on steps held out"
+    right = (
+        "" if not times else f", mean error {percent(sum(each.mean for each in times) / len(times), 1)} on held-out steps"
+    )
     return f"{against}{origin_of(profile)}, {source_text(profile)}{right}"
 
 
@@ -211,7 +213,7 @@ def panels(profile: EngineProfile, points: Sequence[OperatingPoint]) -> tuple[Pa
         Line("Parallel degrees", ", ".join(str(each.gpus) for each in profile.engines)),
         Line("Cache", f"{engine.cache_blocks * engine.block_tokens:,} tokens"),
         Line("Requests at once", f"{engine.most_running:,}"),
-        Line("Clock changes in", quantity(engine.switch_s, "s", 2)),
+        Line("Clock-switch latency", quantity(engine.switch_s, "s", 2)),
     )
     model, device = name_of(profile)
     found = []
@@ -227,12 +229,12 @@ def _panel(title: str, point: OperatingPoint) -> Panel:
         Line("Batch", f"{point.batch:,.0f} on {gpus_text(point.gpus)}"),
         Line("Power", quantity(point.power_w, "W", 3)),
     )
-    text = f"and {quantity(point.latency_s, 's', 3)} between two."
-    return Panel(title, f"{quantity(point.energy_per_token_j, 'J', 3)} a token", text, lines=lines)
+    text = f"and {quantity(point.latency_s, 's', 3)} between tokens."
+    return Panel(title, f"{quantity(point.energy_per_token_j, 'J', 3)} per token", text, lines=lines)
 
 
 def _typical(points: Sequence[OperatingPoint]) -> tuple[OperatingPoint, OperatingPoint] | None:
-    """At the batch nearest to 64 on the fewest GPUs: the point of least energy, and that at the greatest clock."""
+    """At the batch nearest to 64 on the fewest GPUs: the point of least energy, and that at the maximum clock."""
     gpus = min(each.gpus for each in points)
     batch = min((each.batch for each in points if each.gpus == gpus), key=lambda each: abs(each - 64.0))
     mine = [each for each in points if (each.gpus, each.batch) == (gpus, batch)]

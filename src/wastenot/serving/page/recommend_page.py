@@ -33,10 +33,10 @@ def recommend_figure(found: Recommended) -> Figure:
     forecasts = any(each.evidence == "forecast" for each in found.points)
     one = len({each.model for each in found.points}) == 1
     note = (
-        "On the steps of a model no configuration beats another in both; the ring is the least within the bound, which the "
-        "upright line marks."
+        "On a model's step line no configuration beats another in both; the ring marks the lowest within the bound, "
+        "which the vertical line shows."
         + (" Numbers are batch sizes." if one else "")
-        + (" Thin lines are other clocks of a measured configuration, forecast." if forecasts else "")
+        + (" Thin lines are forecasts of a measured configuration at other clocks." if forecasts else "")
     )
     title = f"{found.cost_title[:1].upper()}{found.cost_title[1:]} against {found.latency_title}"
     return Figure("recommendations", title, about(found), note, specification_of(_chart(found)))

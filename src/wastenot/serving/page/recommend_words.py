@@ -59,8 +59,8 @@ class Recommended:
     def cost_title(self) -> str:
         """What is to be least."""
         if self.unit == "money":
-            return f"{self.prices.currency if self.prices else ''} a million tokens".strip()
-        return f"energy of a {self.unit}"
+            return f"{self.prices.currency if self.prices else ''} per million tokens".strip()
+        return f"energy per {self.unit}"
 
     def cost_text(self, cost: float) -> str:
         """A cost with its unit."""
@@ -99,12 +99,12 @@ def about(found: Recommended) -> str:
 def effect_text(found: Recommended) -> str:
     """The headline."""
     if not found.chosen:
-        return "No configuration keeps this"
+        return "No configuration meets the bounds"
     if len(found.chosen) > 1:
-        return f"{len(found.chosen)} of {len(found.chosen) + len(found.unmet)} models can be served in time"
+        return f"{len(found.chosen)} of {len(found.chosen) + len(found.unmet)} models can be served within the bounds"
     (best,) = found.chosen
     saved = best.saved
-    than = f"saves {percent(saved, 1)} against the fastest" if saved > 0 else "is the fastest, too"
+    than = f"saves {percent(saved, 1)} compared with the fastest" if saved > 0 else "is also the fastest"
     return f"{_sentence(configuration_text(best.point))} {than}"
 
 
@@ -113,8 +113,8 @@ def verdict_text(found: Recommended) -> str:
     bounds = " and ".join(
         f"{LATENCY_NAMES[name]} within {quantity(value, 's', 3)}" for name, value in found.bounds.latencies.items()
     )
-    which = "forecasts among them, marked" if origin_of(found) == "forecast" else f"all {origin_of(found)}"
-    return f"{bounds or 'no bound on latency'}, of {len(found.points):,} configurations ({which})"
+    which = "including forecasts, marked" if origin_of(found) == "forecast" else f"all {origin_of(found)}"
+    return f"{bounds or 'no latency bound'}, of {len(found.points):,} configurations ({which})"
 
 
 def panels(found: Recommended) -> tuple[Panel, ...]:
@@ -130,7 +130,7 @@ def panels(found: Recommended) -> tuple[Panel, ...]:
     price = best.price_per_s / 1e3
     return (
         Panel(
-            "Least", found.cost_text(best.cost), f"{best.point.model}: {configuration_text(best.point)}.",
+            "Lowest cost", found.cost_text(best.cost), f"{best.point.model}: {configuration_text(best.point)}.",
             lines=_lines(found, best.point),
         ),
         Panel(
@@ -138,8 +138,8 @@ def panels(found: Recommended) -> tuple[Panel, ...]:
             lines=_lines(found, best.fastest),
         ),
         Panel(
-            "A millisecond more", f"{found.cost_text(price)}" if price else "saves nothing",
-            "what it saves at the bound, between configurations of the frontier." if price else "", lines=tuple(others),
+            "Each extra millisecond", f"{found.cost_text(price)}" if price else "saves nothing",
+            "saved at the bound, between configurations of the frontier." if price else "", lines=tuple(others),
         ),
     )  # fmt: skip
 
@@ -151,7 +151,7 @@ def _lines(found: Recommended, point: ServingPoint) -> tuple[Line, ...]:
         lines.append(Line(_sentence(found.latency_title), quantity(latency, "s", 3)))
     if point.power_w is not None:
         lines.append(Line("Power", quantity(point.power_w, "W", 3)))
-    lines.append(Line("Tokens a second", number(point.tokens_per_s, 3)))
+    lines.append(Line("Tokens/s", number(point.tokens_per_s, 3)))
     return tuple(lines)
 
 
@@ -166,14 +166,14 @@ def chosen_table(found: Recommended) -> Table:
     measured = {each.point.model: each for each in found.without_clocks}
     columns: list[Listed[Recommendation]] = [
         Listed("Model", lambda each: each.point.model, numeric=False),
-        Listed("Run it on", lambda each: configuration_text(each.point), numeric=False),
+        Listed("Run on", lambda each: configuration_text(each.point), numeric=False),
         Listed("Evidence", lambda each: each.point.evidence, numeric=False),
         Listed(_sentence(found.cost_title), lambda each: each.cost, found.cost_text),
         Listed(_sentence(found.latency_title), lambda each: each.latency_s, lambda value: quantity(value, "s", 3)),
         Listed("Fastest", lambda each: each.fastest_cost, found.cost_text),
         Listed("Saved", lambda each: each.saved, lambda value: percent(value, 1)),
     ]
-    table = listing("Recommendations", found.chosen, columns, "Saved: against the fastest configuration of the model.")
+    table = listing("Recommendations", found.chosen, columns, "Saved: compared with the fastest configuration of the model.")
     if not found.without_clocks:
         return table
     rows = []
@@ -183,7 +183,7 @@ def chosen_table(found: Recommended) -> Table:
         cost = "–" if other is None else found.cost_text(other.cost)
         values = (None, None) if other is None else (text, other.cost)
         rows.append(replace(row, texts=(*row.texts, text, cost), values=(*row.values, *values)))
-    more = (Column("Without clocks"), Column("Its cost", numeric=True))
+    more = (Column("At the default clocks"), Column("Cost there", numeric=True))
     return replace(table, columns=(*table.columns, *more), rows=tuple(rows))
 
 
@@ -191,9 +191,9 @@ def unmet_table(found: Recommended) -> Table:
     """Models that cannot keep the bounds."""
     columns: tuple[Listed[Unmet], ...] = (
         Listed("Model", lambda each: each.model, numeric=False),
-        Listed("Why, and what would", lambda each: each.why, numeric=False),
+        Listed("Why, and what would be possible", lambda each: each.why, numeric=False),
     )
-    return listing("What cannot keep this", found.unmet, columns)
+    return listing("Models that cannot meet the bounds", found.unmet, columns)
 
 
 def _sentence(text: str) -> str:

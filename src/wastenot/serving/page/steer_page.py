@@ -32,8 +32,8 @@ def policy_colors(found: Steering) -> dict[str, str]:
 def policies_figure(found: Steering) -> Figure:
     """A point for each policy."""
     note = (
-        f"Down is less energy, right is more requests in time; the line is at the {percent(found.share, 0)} that are asked "
-        "for. Left of it a policy pays with its readers' time."
+        f"Lower is less energy, further right more requests that met their deadlines; the line marks the required "
+        f"{percent(found.share, 0)}. Left of it, a policy saves at its users' expense."
     )
     return Figure(
         "serving-policies", "Energy and deadlines by policy", about(found), note, specification_of(_policies_chart(found))
@@ -59,7 +59,7 @@ def _policies_chart(found: Steering) -> Any:
     spread = (max(energies) - min(energies)) or 0.1 * max(energies)
     x = alt.X(
         "kept:Q",
-        title="requests in time, %",
+        title="requests that met their deadlines, %",
         scale=alt.Scale(
             domain=[max(low - 0.08 * (100.0 - low) - 0.05, 0.0), 100.0 + 0.04 * (100.0 - low) + 0.05], nice=False
         ),
@@ -67,11 +67,13 @@ def _policies_chart(found: Steering) -> Any:
     )
     y = alt.Y(
         "energy:Q",
-        title="energy of a token, J",
+        title="energy per token, J",
         scale=alt.Scale(domain=[min(energies) - 0.12 * spread, max(energies) + 0.12 * spread], nice=False, zero=False),
     )
     color = series_color("policy:N", policy_colors(found), symbolSize=90, labelLimit=300)
-    tip = tooltips({"policy:N": "policy", "in_time:N": "in time", "per_token:N": "energy of a token", "saved:N": "saved"})
+    tip = tooltips(
+        {"policy:N": "policy", "in_time:N": "deadlines met", "per_token:N": "energy per token", "saved:N": "saved"}
+    )
     asked = alt.Chart(inline([{"kept": 100.0 * found.share}])).mark_rule(style="rule").encode(x=x)
     points = alt.Chart(inline(rows)).mark_circle(size=150, opacity=0.9).encode(x=x, y=y, color=color, tooltip=tip)
     return layered(asked, points).properties(width=915, height=300)
@@ -85,7 +87,7 @@ _PANELS = {
     "batch": "requests in the batch",
     "watts": "power, W",
     "gap_ms": "longest gap, ms",
-    "first": "first token, % of its bound",
+    "first": "first token, % of its deadline",
 }
 
 
@@ -94,7 +96,7 @@ def timeline_figures(found: Steering) -> tuple[Figure, ...]:
     shown = _shown(found)
     if not shown:
         return ()
-    figures = [_figure(found, shown, "serving-timeline", "Time line", 0.0, found.duration_s)]
+    figures = [_figure(found, shown, "serving-timeline", "Timeline", 0.0, found.duration_s)]
     if found.duration_s > 3 * _CLOSE_S:
         begin_s = _busiest_s(shown[0])
         figures.append(
@@ -104,7 +106,7 @@ def timeline_figures(found: Steering) -> tuple[Figure, ...]:
 
 
 def _shown(found: Steering) -> list[Steered]:
-    """The greatest clock, the policy that saves most in time, and the price policy."""
+    """The maximum clock, the policy that saves most and meets the deadlines, and the price policy."""
     wanted = dict.fromkeys((found.runs[0].name, best_of(found).name, "price"))
     return [run for run in found.runs if run.name in wanted and run.served.timeline is not None]
 
@@ -120,8 +122,8 @@ def _busiest_s(run: Steered) -> float:
 
 def _figure(found: Steering, shown: list[Steered], name: str, title: str, begin_s: float, end_s: float) -> Figure:
     note = (
-        "The gap is the longest between two tokens of any request, the first token the slowest of those that came, in per "
-        "cent of the bound for its prompt; rules mark the bounds."
+        "Gap: the longest between two tokens of any request. First token: the slowest of those that came, in per cent of "
+        "the deadline for its prompt. Horizontal lines mark the deadlines."
     )
     return Figure(name, title, about(found), note, specification_of(_chart(found, shown, begin_s, end_s)))
 
@@ -140,7 +142,7 @@ def _chart(found: Steering, shown: list[Steered], begin_s: float, end_s: float) 
         last = field == fields[-1]
         x = alt.X(
             "at:Q",
-            title=f"{'minutes' if minutes else 'seconds'} since the beginning" if last else None,
+            title=f"{'minutes' if minutes else 'seconds'} since the start" if last else None,
             scale=alt.Scale(domain=[begin_s / unit_s, end_s / unit_s], nice=False),
             axis=alt.Axis(labels=last, ticks=last, grid=False, tickCount=12),
         )
@@ -225,7 +227,7 @@ def steer_page(found: Steering, *, trace: str = "") -> Page:
     return Page(
         verb="serving",
         brand="serving",
-        title=(engine.model or "engine", f"on {engine.device or 'a device without a name'}"),
+        title=(engine.model or "engine", f"on {engine.device or 'an unnamed device'}"),
         origin=simulated_origin((engine,)),
         effect=effect_text(found),
         verdict=verdict_text(found),

@@ -1,4 +1,4 @@
-"""What the page and the table of policies say: which saved what, in time, and of what it is."""
+"""What the page and the table of policies say: how much each saves, whether it meets the deadlines, and what it rests on."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from wastenot.serving.page.engine_words import steps_text, waits_text
 
 
 def best_of(found: Steering) -> Steered:
-    """The policy that saved most of those that attained what was asked; the greatest clock where no other did.
+    """The policy that saved most of those that attained what was asked; the maximum clock where no other did.
 
-    The oracle is none: it cannot be had.
+    This excludes the oracle, which cannot be built.
     """
     attained = [run for run in found.runs if run.result.attainment >= found.share and run.name != "oracle"]
     return max(attained or found.runs[:1], key=found.saved)
@@ -23,8 +23,8 @@ def best_of(found: Steering) -> Steered:
 def about(found: Steering) -> str:
     """Of what a figure is, and where its numbers come from."""
     engine = found.engine
-    name = f"{engine.model or 'engine'} on {engine.device or 'a device without a name'}"
-    rate = f"{number(found.rate_per_s, 3)}{SPACE}requests a second"
+    name = f"{engine.model or 'engine'} on {engine.device or 'an unnamed device'}"
+    rate = f"{number(found.rate_per_s, 3)}{SPACE}requests/s"
     return f"{name} · {rate} · simulated, {steps_text((found.engine,))}"
 
 
@@ -33,9 +33,9 @@ def effect_text(found: Steering) -> str:
     best = best_of(found)
     if found.runs[0].result.attainment < found.share:
         kept = percent(found.runs[0].result.attainment, 1)
-        return f"Even the greatest clock keeps the deadlines of only {kept} of the requests"
+        return f"Even at the maximum clock only {kept} of the requests meet their deadlines"
     if best is found.runs[0]:
-        return "No policy saves energy and keeps the deadlines as the greatest clock does"
+        return "No policy saves energy and meets the deadlines as the maximum clock does"
     saved, kept = percent(found.saved(best), 1), percent(best.result.attainment, 2)
     return f"{sentence_name(best)} saves {saved} of the energy; {kept} of requests met their deadlines"
 
@@ -51,17 +51,17 @@ def sentence_name(run: Steered) -> str:
 def verdict_text(found: Steering) -> str:
     """What the headline rests on."""
     return (
-        f"against {percent(found.runs[0].result.attainment, 2)} at the greatest clock, over "
+        f"against {percent(found.runs[0].result.attainment, 2)} at the maximum clock, over "
         f"{len(found.requests):,}{SPACE}requests in {duration(found.duration_s)} ({steps_text((found.engine,))})"
     )
 
 
 def panels(found: Steering) -> tuple[Panel, Panel, Panel]:
-    """The policy of least energy, the greatest clock, and what is asked."""
+    """The policy of least energy, the maximum clock, and what is asked."""
     best, greatest = best_of(found), found.runs[0]
     return (
         _run_panel("Lowest energy that meets the deadlines", best),
-        _run_panel("Greatest clock", greatest),
+        _run_panel("Maximum clock", greatest),
         _asked(found),
     )
 
@@ -69,14 +69,14 @@ def panels(found: Steering) -> tuple[Panel, Panel, Panel]:
 def _run_panel(title: str, run: Steered) -> Panel:
     result = run.result
     lines = [
-        Line("In time", percent(result.attainment, 2)),
+        Line("Deadlines met", percent(result.attainment, 2)),
         Line("Power, mean", quantity(result.power_w, "W", 3)),
         Line("TBT, P99", quantity(result.tbt_p99_s, "s", 3)),
     ]
     if result.mean_core_mhz is not None:
         lines.append(Line("Clock, mean", f"{result.mean_core_mhz:,.0f}{SPACE}MHz"))
     lines.append(Line("Switches", f"{result.switches:,}"))
-    return Panel(title, f"{number(result.energy_per_token_j, 3)}{SPACE}J a token", f"{result.policy}.", lines=tuple(lines))
+    return Panel(title, f"{number(result.energy_per_token_j, 3)}{SPACE}J per token", f"{result.policy}.", lines=tuple(lines))
 
 
 def _asked(found: Steering) -> Panel:
@@ -84,14 +84,14 @@ def _asked(found: Steering) -> Panel:
     lines = [
         Line("First token", " / ".join(quantity(each, "s", 3) for each in deadlines.ttft_s)),
         Line("Between tokens", quantity(deadlines.tbt_s, "s", 3)),
-        Line("To be kept by", percent(found.share, 0)),
-        Line("A switch takes", quantity(engine.switch_s, "s", 3)),
-        Line("Tokens of a step", f"at most {engine.most_step_tokens:,}"),
+        Line("Must be met by", percent(found.share, 0)),
+        Line("Clock-switch latency", quantity(engine.switch_s, "s", 3)),
+        Line("Tokens per step", f"at most {engine.most_step_tokens:,}"),
     ]
     text = "."
     if found.capacity is not None:
         part = percent(found.rate_per_s / found.capacity.rate_per_s, 0)
-        text = f"{part} of the {number(found.capacity.rate_per_s, 3)} that the greatest clock takes."
+        text = f"{part} of the {number(found.capacity.rate_per_s, 3)} that the maximum clock sustains."
     return Panel("Load", f"{number(found.rate_per_s, 3)}{SPACE}requests/s", text.lstrip("."), lines=tuple(lines))
 
 
@@ -101,8 +101,8 @@ def policies_table(found: Steering) -> Table:
     columns: tuple[Listed[Steered], ...] = (
         Listed("Policy", lambda run: run.result.policy, numeric=False),
         Listed("Energy saved", lambda run: None if run is first else found.saved(run), lambda value: percent(value, 1)),
-        Listed("In time", lambda run: run.result.attainment, lambda value: percent(value, 2)),
-        Listed("Energy a token", lambda run: run.result.energy_per_token_j, lambda value: quantity(value, "J", 3)),
+        Listed("Deadlines met", lambda run: run.result.attainment, lambda value: percent(value, 2)),
+        Listed("Energy per token", lambda run: run.result.energy_per_token_j, lambda value: quantity(value, "J", 3)),
         Listed(
             "TTFT, P99",
             lambda run: next((each for each in run.result.ttft_p99_s if not math.isnan(each)), None),
@@ -113,10 +113,10 @@ def policies_table(found: Steering) -> Table:
         Listed("Power, mean", lambda run: run.result.power_w, lambda value: quantity(value, "W", 3)),
         Listed("Switches", lambda run: float(run.result.switches), text_of=lambda run: f"{run.result.switches:,}"),
     )
-    note = "TTFT by length of the prompt."
+    note = "TTFT by prompt length."
     if any(run.result.attainment < found.share for run in found.runs):
         note += (
-            f" A policy that keeps the deadlines of fewer than {percent(found.share, 0)} of the requests saves at its "
-            "readers' expense."
+            f" A policy under which fewer than {percent(found.share, 0)} of the requests meet their deadlines "
+            "saves at its users' expense."
         )
     return listing("Policies", found.runs, columns, note)

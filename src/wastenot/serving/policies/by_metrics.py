@@ -38,7 +38,7 @@ class Recent:
     _output_tokens: float | None = None
 
     def add(self, at_s: float, reading: ServerReading) -> bool:
-        """Take in a reading; whether the server has begun anew, so that all before is forgotten."""
+        """Take in a reading; whether the server has restarted, so that all before is forgotten."""
         anew = bool(self.readings) and reading.began_anew(self.readings[-1][1])
         if anew:
             self.readings.clear()
@@ -221,7 +221,7 @@ class ByMetrics:
     _due_s: float = field(default=-math.inf, init=False, repr=False)
 
     def begin(self, engine: Engine, deadlines: Deadlines) -> int:
-        """Forget what was heard; begins at the greatest clock."""
+        """Forget what was heard; begins at the maximum clock."""
         self._engine, self._deadlines = engine, deadlines
         self.recent, self.load, self._due_s = Recent(), None, -math.inf
         self.restart()
@@ -236,14 +236,14 @@ class ByMetrics:
     def choose(self, view: View) -> Choice:
         """As if the simulated engine were a server whose metrics are read once each period."""
         if view.now_s >= self._due_s:
-            assert view.reading is not None, "a simulated engine says what its metrics are"
+            assert view.reading is not None, "metrics of a simulated engine come from the simulator"
             self._due_s = view.now_s + self.period_s
             if not self.hear(view.now_s, view.reading()) and len(self.recent.readings) >= LEAST_READINGS:
                 self._setting = self.decide()
         return Choice(self._setting, self._due_s)
 
     def hear(self, at_s: float, reading: ServerReading) -> bool:
-        """Take in a reading; whether the server has begun anew, so that all before is forgotten."""
+        """Take in a reading; whether the server has restarted, so that all before is forgotten."""
         return self.recent.add(at_s, reading)
 
     def decide(self) -> int:

@@ -21,7 +21,7 @@ _MAKE: Final[dict[str, Callable[[float], Policy]]] = {
 
 
 def maker_of(name: str, *, length_error: float = 0.0) -> Callable[[], Policy]:
-    """What makes a policy anew for each engine.
+    """What makes a new policy for each engine.
 
     Args:
         name: ``throttllem``, ``greenllm``, ``price`` or ``by-metrics``.

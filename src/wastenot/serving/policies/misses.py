@@ -1,6 +1,6 @@
 """Deadlines missed so far, those that no clock could have kept, and what another one costs.
 
-First tokens that are too late at the greatest clock, too, even if the engine did nothing else, are nobody's to blame: beside
+First tokens that are too late at the maximum clock, too, even if the engine did nothing else, are nobody's to blame: beside
 the engine, its prompts are prefilled once more, by projection.
 """
 
@@ -31,7 +31,7 @@ class _Prompt:
 
 @dataclass(slots=True)
 class Unavoidable:
-    """Counts first tokens that are too late at the greatest clock, too, as requests come.
+    """Counts first tokens that are too late at the maximum clock, too, as requests come.
 
     Attributes:
         engine: that serves.
@@ -165,7 +165,7 @@ class Misses:
         self._spoilt = float((known & (self.left(view, load) < 0)).sum()) if keys else 0.0
 
     def _begin(self, waited_s: FloatArray, prompt: FloatArray) -> BoolArray:
-        """Count requests that have had their first token; whether each had it in time."""
+        """Count requests that have had their first token; whether each met its deadline."""
         in_time = np.asarray(waited_s <= self.deadlines.ttft_of(prompt.astype(np.intp)))
         self.begun += len(waited_s)
         self.missed += float((~in_time).sum())
@@ -201,7 +201,7 @@ class Misses:
         return max(self.missed + self._spoilt - self.unavoidable, 0.0)
 
     def _allowed(self, begun: float) -> float:
-        """Deadlines of so many requests that may be missed, less those that are in any case."""
+        """Deadlines of a number of requests that may be missed, less those that are in any case."""
         allowed = (1 - self.deadlines.share) * begun
         return max(allowed - self.unavoidable, LEAST_ALLOWED * allowed)
 

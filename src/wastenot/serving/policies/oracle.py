@@ -97,7 +97,7 @@ def run_oracle(
         BadInputError: the engine does not prefill in chunks.
     """
     if not engine.chunked:
-        raise BadInputError("the oracle plans engines that prefill in chunks only; set `chunked`")
+        raise BadInputError("the oracle only plans engines with chunked prefill; set `chunked`")
     instant = replace(engine, switch_s=0.0)
     search = _Search(requests, instant, deadlines, 0.0 if at_once else engine.switch_s)
     ran: list[tuple[tuple[bool, float], Policy, Served]] = []
@@ -287,7 +287,7 @@ def _try_clocks(
 
 @inside
 def _go_on(one: State, idle: int, decode: int, prefill: int, until_s: float) -> int:
-    """Take a run to the end of a stretch, where its clock is looked up anew; why it stopped."""
+    """Take a run to the end of a stretch, where its clock is looked up again; why it stopped."""
     prompts = len(one.rules) - BACKLOGS
     for at in range(len(one.rules)):
         one.rules[at] = decode if at < prompts else prefill

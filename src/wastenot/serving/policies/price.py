@@ -1,7 +1,7 @@
 """Our policy: the clock that costs least at the prices of the moment, missed deadlines included.
 
 What a request more in the batch costs from then on comes from the engine's own frontier and the load seen so far: the batch
-is a birth-death chain that the clock steers, solved anew as the load changes (``chain.py``). A missed deadline has a price,
+is a birth-death chain that the clock steers, solved again as the load changes (``chain.py``). A missed deadline has a price,
 too, which rises as the share that may be missed is used up (``misses.py``). At these prices:
 
     every 5 s      rate, prompts and answers seen lately ──► chain, risks ──► prices      (`renewed`)
@@ -18,7 +18,7 @@ A look is at each step while prompts wait, else when a request came, began to de
   until all prompts are prefilled, and costs its energy and the deadlines missed on the way, of first and of later tokens.
   So does each clock with the prompts held back until it is in effect: deadlines of first tokens leave time for that.
 - The nearer the misses come to what is allowed, the more of the lowest clocks are left out while prompts wait, and those
-  that are not safe to come upon while none does. Misses that no clock could have helped do not count (``misses.py``).
+  that are unsafe when a prompt arrives. Misses that no clock could have helped do not count (``misses.py``).
 
 Where prompts are prefilled whole, in steps of their own, prompts that come while others are prefilled prolong the wait of
 those that decode more than is projected, and about one request in fifty may miss its deadlines.
@@ -49,14 +49,14 @@ RENEW_S = 5.0
 """After which prices are computed anew: short beside the minute over which the rate of arrivals is averaged
 (``load.py``)."""
 FIRST_REQUESTS = 10
-"""Requests that are served at the greatest clock, while the load is not known. The relative error of a rate from n arrivals
+"""Requests that are served at the maximum clock, while the load is not known. The relative error of a rate from n arrivals
 is 1 / √n, here a third."""
 MOST_STEPS = 64
-"""That are projected; a longer queue is prefilled at the greatest clock. It bounds the time of a decision, as each step is a
+"""That are projected; a longer queue is prefilled at the maximum clock. It bounds the time of a decision, as each step is a
 pass over all clocks. 64 full steps of about 50 ms (8 billion parameters on an H200, 2,048 tokens) are 3.2 s, more than any
 prompt may wait for its first token by default: the last of so long a queue are late at any clock."""
 SAFE = 0.01
-"""Late steps that an arrival may bring more than at the greatest clock."""
+"""Late steps that an arrival may bring more than at the maximum clock."""
 ENOUGH = 0.002
 """Of the mean cost of a second: a clock that costs so little less is not switched to."""
 
@@ -75,19 +75,19 @@ class Price:
     _steering: _Steering | None = field(default=None, init=False, repr=False)
 
     def begin(self, engine: Engine, deadlines: Deadlines) -> int:
-        """Forget earlier runs; begins at the greatest clock."""
+        """Forget earlier runs; begins at the maximum clock."""
         self._steering = _Steering(engine, deadlines, self.part)
         return self._steering.greatest
 
     def choose(self, view: View) -> Choice:
         """The clock that costs least now."""
-        assert self._steering is not None, "a run begins with `begin`"
+        assert self._steering is not None, "call `begin` before a run"
         return self._steering.choose(view)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Prices:
-    """What holds until prices are computed anew.
+    """What holds until prices are computed again.
 
     Attributes:
         risks: of arrivals.
@@ -99,7 +99,7 @@ class _Prices:
         late: what an arrival brings by batch and context, as far as asked for.
         busy: share of the time that prompts take, by setting; shape (settings,).
         shared_s: that a prompt waits for others in its steps, by setting; shape (settings,).
-        whole_s: time to prefill prompts like those seen lately at the greatest clock; shape (prompts,).
+        whole_s: time to prefill prompts like those seen lately at the maximum clock; shape (prompts,).
         limit_s: bound on the time to the first token of these; shape (prompts,).
     """
 
@@ -284,7 +284,7 @@ class _Steering:
         energy_w = power_w - batch / (prices.output * step_s) * prices.decoding * prices.worth(batch)
         stays = int(np.argmin(late + often))
         raise_w = prices.risks.rate_per_s * often * self.engine.switch_s * (power_w[stays] - power_w).clip(0)
-        # 1e9 W: out of the question, yet finite, so that the greatest clock (never slow) is left where all others are.
+        # 1e9 W: out of the question, yet finite, so that the maximum clock (never slow) is left where all others are.
         return energy_w + risk_w + late_w + raise_w + slow * 1e9, energy_w
 
     def with_queue(self, view: View, prices: _Prices, *, hold: bool) -> FloatArray:  # noqa: PLR0915 - one projection

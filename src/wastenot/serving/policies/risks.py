@@ -1,4 +1,4 @@
-"""What the next prompts may do to deadlines when they come upon a clock that takes time to change.
+"""What the next prompts may do to deadlines when they arrive at a clock that takes time to change.
 
 Prompts are taken to be like those seen lately, and to come independently of each other.
 """
@@ -67,7 +67,7 @@ class Risks:
         """Late steps of each prompt if it is prefilled at once, the time to prefill it, and whether it can be held back.
 
         Those of its steps count that begin before another clock is in effect; prompts that come until then fill them up.
-        A prompt that would make a step late is held back where its deadline allows, until the greatest clock is in effect.
+        A prompt that would make a step late is held back where its deadline allows, until the maximum clock is in effect.
         All are of shape (settings, batches, prompts).
         """
         switch_s, prompts = self.engine.switch_s, self.prompts
@@ -96,7 +96,7 @@ class Risks:
         return late, at_once_s + np.minimum(late, 1.0) * can * (held_s - at_once_s), can
 
     def whole_s(self) -> FloatArray:
-        """Time to prefill each prompt alone at the greatest clock; shape (prompts,)."""
+        """Time to prefill each prompt alone at the maximum clock; shape (prompts,)."""
         return np.asarray(self._whole()[0][-1])
 
     def busy(self) -> FloatArray:

@@ -32,7 +32,7 @@ class TwoLoops:
     Attributes:
         coarse_s: period of the loop on tokens per second.
         fine_s: period of the loop on the time between tokens.
-        confirmed: the coarse loop follows once it has seen the same so many times (hysteresis).
+        confirmed: the coarse loop follows once it has seen the same this many times (hysteresis).
         band: steps that the fine loop may be away from the coarse one's clock.
         low: of the bound between tokens, below which the fine loop takes a step down.
         high: of the bound, above which it takes a step up.
@@ -118,7 +118,7 @@ class TwoLoops:
         return self._table[bucket]
 
     def _profiled(self, per_s: float, context: float) -> int:
-        """The setting of least energy per token that makes so many tokens per second within the bound between tokens."""
+        """The setting of least energy per token that reaches a rate of tokens within the bound between tokens."""
         tables = self._engine.tables
         times, energies = self._costs.decode(tables.batches, np.full(len(tables.batches), context))
         best, best_j = self._greatest, math.inf
@@ -147,7 +147,7 @@ class TwoLoops:
             self._offset = max(self._offset - 1, -self.band)
 
     def _for_prompts(self, view: View) -> int:
-        """The setting of least energy at which each waiting prompt is through in time, in the order in which they wait."""
+        """The setting of least energy at which each waiting prompt meets its deadline, in the order in which they wait."""
         step = float(self._engine.most_step_tokens)
         due_s = view.waiting_arrival_s + self._deadlines.ttft_of(view.waiting_prompt.astype(np.intp)) - view.now_s
         behind = np.cumsum(view.waiting_tokens)

@@ -37,7 +37,7 @@ class Link:
 
     def __post_init__(self) -> None:
         if not self.tokens_per_s > 0 or not self.latency_s >= 0:
-            raise BadInputError("a link carries more than 0 tokens a second, after a latency of at least 0 s")
+            raise BadInputError("a link must carry more than 0 tokens/s, with a latency of at least 0 s")
 
     def arrival_s(self, ready_s: FloatArray, tokens: IndexArray) -> FloatArray:
         """When caches have come, one after the other, of which the times at which they are ready do not fall."""

@@ -94,7 +94,7 @@ def check_setting(setting: int, engine: Engine, policy: Policy) -> None:
     """
     settings = len(engine.tables.settings)
     if not 0 <= setting < settings:
-        raise BadInputError(f"the policy '{policy.name}' asks for setting {setting}; there are settings 0 to {settings - 1}")
+        raise BadInputError(f"the policy '{policy.name}' requests setting {setting}; settings are 0 to {settings - 1}")
 
 
 @dataclass(slots=True)
@@ -102,11 +102,11 @@ class Fixed:
     """One clock throughout.
 
     Attributes:
-        setting: an index into the settings; ``None`` is the greatest clock.
+        setting: an index into the settings; ``None`` is the maximum clock.
     """
 
     setting: int | None = None
-    name: str = "greatest clock"
+    name: str = "maximum clock"
 
     def begin(self, engine: Engine, deadlines: Deadlines) -> int:
         """The one clock."""

@@ -8,7 +8,7 @@ At the boundary between two steps, at time *t*:
    prefilled again.
 3. Waiting requests are admitted while the batch has room (``most_running``), the step has (``most_step_tokens``) and
    the cache has blocks for all of the prompt and one more token. With chunks, a request that is being prefilled is in
-   the batch already and goes on first, and prompts fill what the decoding requests leave of the step. Without, the step
+   the batch already and continues first, and prompts fill what the decoding requests leave of the step. Without, the step
    is a prefill of whole prompts if any can be admitted (the first of them however long it is), and decoding requests
    wait.
 4. If something came, began to decode or went since the policy was last asked, or it wanted to be, it is asked. A switch
@@ -83,7 +83,7 @@ def simulate(
 
 
 def before_first_step(requests: Requests, engine: Engine, deadlines: Deadlines, slots: int) -> records.State:
-    """The state of a run with all requests to come and at most so many there at once; its clock is as its ``rules`` say.
+    """The state of a run with all requests to come and at most ``slots`` there at once; its clock is as its ``rules`` say.
 
     Raises:
         BadInputError: as of :func:`simulate`.
@@ -177,11 +177,11 @@ def _check(requests: Requests, engine: Engine, first_token_s: FloatArray | None)
         raise BadInputError("`most_running` and `most_step_tokens` of an engine must be at least 1")
     if first_token_s is not None:
         if requests.cached_tokens is not None:
-            raise BadInputError("requests whose prompts were prefilled elsewhere have no use for `cached_tokens`")
+            raise BadInputError("requests whose prompts were prefilled elsewhere do not use `cached_tokens`")
         if (requests.output_tokens < 2).any():
-            raise BadInputError("a request whose only token was made elsewhere has nothing to decode; leave it out")
+            raise BadInputError("a request whose only token was generated elsewhere has nothing to decode; leave it out")
         if not (first_token_s <= requests.arrival_s).all():
-            raise BadInputError("`first_token_s`: a cache cannot come before the first token that was made with it")
+            raise BadInputError("`first_token_s`: a cache cannot arrive before the first token that was generated with it")
 
 
 def _served(run: ClusterRun, requests: Requests) -> Served:

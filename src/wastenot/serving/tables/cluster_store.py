@@ -56,7 +56,7 @@ def summarise_cluster_runs(connection: Connection) -> tuple[ClusterRunSummary, .
             shares = [share for share in record["by_class"] if share is not None]
             numbers = int(record["requests"]), float(record["energy_j"]), float(min(shares)), bool(record["failed"])
         except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"a run that is none ({error!r})") from error
+            raise ValueError(f"not a valid run ({error!r})") from error
         found.append(
             ClusterRunSummary(
                 row.scenario, row.traffic, row.policy, row.seed, *numbers, datetime.fromisoformat(row.recorded_at)
@@ -119,7 +119,7 @@ class ClusterStore:
         return found
 
     def keep(self, run: StoredClusterRun) -> None:
-        """Store a run; one that is there already stays as it is.
+        """Store a run; one that is already stored stays as it is.
 
         Raises:
             StudyError: the study cannot be written.

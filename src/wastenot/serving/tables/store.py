@@ -60,7 +60,7 @@ class StoredRun:
         points: how many there are.
         command: that resumes it, where known.
         started_at: in UTC.
-        finished_at: when it came to its end; ``None`` where it was broken off or is under way.
+        finished_at: when it came to its end; ``None`` where it was interrupted or is still running.
     """
 
     source: str
@@ -292,7 +292,7 @@ class ServingStore:
                 same = connection.execute(select(runs).where(runs.c.sha256 == sha256)).first()
                 if same is not None:
                     raise BadInputError(
-                        f"{self.study}: holds this very content already (imported from {same.source} at "
+                        f"{self.study}: already holds this content (imported from {same.source} at "
                         f"{same.started_at}); nothing to do"
                     )
             now = catalog.utc_now()

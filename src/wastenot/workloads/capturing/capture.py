@@ -42,7 +42,7 @@ class Captured:
             BadInputError: the context is still open, or nothing ran in it.
         """
         if self._kernels is None:
-            raise BadInputError("a capture is complete once its 'with' block has ended; use the workload after it")
+            raise BadInputError("the capture is complete only after its 'with' block; use the workload after it")
         if not self._kernels:
             raise BadInputError(f"'{self.name}': no PyTorch operation ran while it was captured; run the step in the block")
         total = sum(kernel.count for kernel in self._kernels)

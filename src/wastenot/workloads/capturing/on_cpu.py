@@ -19,7 +19,7 @@ def differences_from_cuda(workload: Workload) -> tuple[str, ...]:
     """
     if workload.captured_on != "cpu":
         return ()
-    notes = ["captured on the CPU, where PyTorch runs other operations than on CUDA; capture on the GPU: --device cuda:0"]
+    notes = ["captured on the CPU, where PyTorch runs different operations from CUDA; capture on the GPU: --device cuda:0"]
     of_optimizer = [kernel for kernel in workload.kernels if kernel.pass_name == "optimizer"]
     if of_optimizer and not any(_operation(kernel).startswith(_GROUPED) for kernel in of_optimizer):
         calls = sum(kernel.count for kernel in of_optimizer)
@@ -31,16 +31,16 @@ def differences_from_cuda(workload: Workload) -> tuple[str, ...]:
     attention = [kernel for kernel in own if "attention" in kernel.op]
     if attention:
         notes.append(
-            f"{_named(attention)}: attention of the CPU, which no GPU runs; CUDA has flash, cuDNN, memory-efficient and "
-            "unfused attention, and takes one by type, shape and card"
+            f"{_named(attention)}: CPU attention, which no GPU runs; CUDA has flash, cuDNN, memory-efficient "
+            "and unfused attention, and chooses one by type, shape and card"
         )
     others = [kernel for kernel in own if kernel not in attention]
     if others:
         notes.append(f"{_named(others)}: operations that only the CPU has")
     if any(kernel.op == "gemm" and kernel.element_bytes == 4 for kernel in workload.kernels):
         notes.append(
-            "matrix products ran in float32; torch.autocast('cuda', ...) does nothing on the CPU, so whatever relies on "
-            "it ran without"
+            "matrix products ran in float32; torch.autocast('cuda', ...) does nothing on the CPU, so code that relies "
+            "on it ran without it"
         )
     return tuple(notes)
 

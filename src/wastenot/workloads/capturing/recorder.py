@@ -139,7 +139,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         notes = []
         if self._synthetic:
             notes.append(
-                "there was no data to keep (fake tensors): integer and boolean inputs of "
+                "there were no data to keep (fake tensors): integer and boolean inputs of "
                 f"{', '.join(sorted(self._synthetic))} are random within their valid range"
             )
         left_out = {reason: dict(ops) for reason, ops in self._left_out.items() if ops}

@@ -34,10 +34,10 @@ def load_step(target: str) -> Callable[[], object]:
     """
     name, colon, function = target.rpartition(":")
     if not colon or not name or not function:
-        raise BadInputError(f"'{target}': name a file and the function in it that runs one step: train.py:step")
+        raise BadInputError(f"'{target}': give a file and the function in it that runs one step: train.py:step")
     path = Path(name)
     if not path.is_file():
-        raise BadInputError(f"{name}: no such file; name one: train.py:step")
+        raise BadInputError(f"{name}: no such file; give one: train.py:step")
     with user_code(target, path, "importing it"):
         module = _import(path)
     found = getattr(module, function, None)
@@ -71,7 +71,7 @@ def user_code(target: str, path: Path, doing: str) -> Iterator[None]:
             line = f" at {error.filename}:{error.lineno}"
         hint = ""
         if type(error).__name__ in _NEEDS_DATA:
-            hint = "; tensors have no data here, so leave out what reads them, such as loss.item(), or use a real device"
+            hint = "; tensors have no data here, so remove code that reads them, such as loss.item(), or use a real device"
         raise BadInputError(f"{target}: {doing} raised {type(error).__name__}{line}: {first_line(error)}{hint}") from error
 
 

@@ -76,7 +76,7 @@ def find_operation(kernel: KernelSpec) -> Operation:
         if kernel.op == op and fnmatchcase(kernel.name, pattern) and kernel.shape:
             return operation
     raise CannotRunError(
-        f"{kernel.name}: no PyTorch operation is known for it; only kernels of built-in workloads and captured ones can run"
+        f"{kernel.name}: it has no known PyTorch operation; only kernels of built-in and captured workloads can run"
     )
 
 

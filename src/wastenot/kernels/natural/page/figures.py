@@ -24,10 +24,10 @@ from wastenot.pages.formatting import change, fraction_of_whole, percent, quanti
 from wastenot.pages.optional_imports import load
 
 LOSS_NAMES: dict[Loss, str] = {
-    "nothing": "loses next to nothing",
+    "nothing": "loses almost nothing",
     "some": "loses some of it",
     "all": "loses nearly all",
-    "unknown": "hardly seen to move",
+    "unknown": "hardly moved",
 }
 LOSS_COLORS = dict(zip(LOSS_NAMES.values(), ("#0f9b8e", "#e08a00", "#d6483b", "#7a8699"), strict=True))
 _WIDTH, _HEIGHT, _NAME_WIDTH, _LOSS_WIDTH, _STEP = 285, 270, 250, 560, 17
@@ -42,10 +42,7 @@ def subtitle(overview: NaturalOverview) -> str:
 
 def curves_figure(overview: NaturalOverview) -> Figure:
     """Time, power and energy of every kernel by clock, each against its own at the clock that it has by itself."""
-    note = (
-        "Each line is a kernel, over the clocks that it was seen at and no further; it crosses 100 % at the clock it has by "
-        "itself."
-    )
+    note = "Each line is a kernel, over the clocks at which it was seen; it crosses 100 % at its own clock."
     rows = [row for each in overview.kernels for row in _curve_rows(overview.curves[each.kernel], each)]
     return Figure(
         "natural-curves",
@@ -105,13 +102,14 @@ def loss_figure(overview: NaturalOverview) -> Figure:
     kernels = sorted(
         (each for each in overview.kernels if each.loses != "unknown"), key=lambda each: (each.slope, each.kernel)
     )
-    title, stem = "Which kernels lose next to nothing at a lower clock, and which nearly all", "natural-losses"
+    title, stem = "Which kernels lose almost nothing at a lower clock, and which nearly all", "natural-losses"
     if not kernels:
         return Figure(stem, title, subtitle(overview), "No kernel was seen at clocks far enough apart.", None)
     note = (
-        "How steeply a call's time rises as the clock falls (log over log), over the clocks that the kernel was seen at: at "
-        "0 % it takes as long as before, at 100 % time and clock multiply to a constant. Bars hold the truth with 95 %. "
-        "Beside each: a call at the lowest clock seen, against the default clocks."
+        "How steeply a call's time rises as the clock falls (log over log), over the clocks at which the kernel was "
+        "seen: at 0 % it takes as long as before, at 100 % time is inversely proportional to the clock. Bars: 95 % "
+        "intervals. "
+        "Beside each: a call at the lowest clock seen, compared with the default clocks."
     )
     return Figure(stem, title, subtitle(overview), note, specification_of(_loss_chart(kernels, _colors_in(overview))))
 
@@ -123,7 +121,7 @@ def _loss_chart(kernels: Sequence[KernelAtNaturalClocks], colors: dict[str, str]
     names = name_axis([shortened(each.kernel, 36) for each in kernels], _NAME_WIDTH)
     y = alt.Y("index:O", title=None, axis=names)
     scale = alt.Scale(domain=[min(-0.1, *(each.slope for each in kernels)), max(1.1, *(each.slope for each in kernels))])
-    lost = "time lost for what the clock loses"
+    lost = "time lost per clock lost"
     x = alt.X("slope:Q", title=lost, scale=scale, axis=alt.Axis(format="%", tickCount=6))
     chart = alt.Chart(inline(rows))
     color = series_color("loses:N", colors)
@@ -220,7 +218,7 @@ def joules_figure(overview: NaturalOverview) -> Figure:
     names = [shortened(line[0], 36) for line in lines]
     return Figure(
         "natural-joules",
-        "Where the joules go",
+        "Where the energy goes",
         subtitle(overview),
         note,
         specification_of(_joules_chart(values, names, lines[0][1])),
@@ -253,14 +251,15 @@ _WAKE_WIDTH, _WAKE_HEIGHT = 900, 280
 
 def wake_figure(overview: NaturalOverview) -> Figure:
     """The clock by the time since products ended, while other kernels run."""
-    title, stem = "The clock after products have ended", "natural-wake"
+    title, stem = "The clock after matrix products have ended", "natural-wake"
     wakes = [each for each in overview.wakes if len(each.since_s) and np.ptp(each.core_mhz) > 0.0][:_MOST_KERNELS]
     if not wakes:
-        return Figure(stem, title, subtitle(overview), "No kernel was run in the wake of products.", None)
+        return Figure(stem, title, subtitle(overview), "No kernel was run right after matrix products.", None)
     note = (
-        "Products bring the power regulator down; it lets the clock rise again only some time after they have ended. What "
-        "runs meanwhile is measured at every clock in between. Points: groups of calls, clocks by counting cycles. Lines: "
-        "medians."
+        "Matrix products make the power regulator lower the clock; it lets the clock rise again only some time after they "
+        "have ended. What runs meanwhile is measured at every clock in between. Points: groups of calls, clocks by "
+        "counting cycles. "
+        "Lines: medians."
     )
     return Figure(stem, title, subtitle(overview), note, specification_of(_wake_chart(wakes)))
 
@@ -270,7 +269,7 @@ def _wake_chart(wakes: list[Wake]) -> Any:
     alt = load("altair")
     colors = colors_of([wake.kernel for wake in wakes])
     color = series_color("kernel:N", colors, columns=_MOST_KERNELS)
-    x = alt.X("ms:Q", title="since the products ended, ms", scale=alt.Scale(domain=[0, 1e3 * _LONGEST_S]))
+    x = alt.X("ms:Q", title="since the matrix products ended, ms", scale=alt.Scale(domain=[0, 1e3 * _LONGEST_S]))
     y = alt.Y("ghz:Q", title="SM clock, GHz", scale=alt.Scale(zero=False))
     points = (
         alt.Chart(inline(_wake_points(wakes))).mark_circle(size=14, opacity=0.45, clip=True).encode(x=x, y=y, color=color)

@@ -25,7 +25,7 @@ def story_of(overview: NaturalOverview) -> tuple[str, str, tuple[Panel, ...]]:
     else:
         what = "A cap for each kernel" if best.cap_mhz is None else f"One cap of {_mhz(best.cap_mhz)}"
         effect = f"{what} would save {percent(-best.energy_change)} of the energy, {_pace(best.time_change)}"
-    verdict = "expected from clocks that the GPU went through by itself; none was set, so nothing has confirmed it yet"
+    verdict = "expected from clocks that the GPU passed through by itself; none was set, so this is not confirmed yet"
     return effect, verdict, (_one_cap(overview, one), _own_caps(each), _basis(overview))
 
 
@@ -63,7 +63,7 @@ def _own_caps(plans: list[CapPlan]) -> Panel:
     ]
     return Panel(
         title, f"{percent(-first.energy_change)} saved", f"at most {percent(first.max_slowdown, 0)} slower.",
-        lines=tuple(lines), note="Takes switching between kernels as free; today's drivers need milliseconds for it.",
+        lines=tuple(lines), note="Assumes that switching between kernels is free; today's drivers need milliseconds for it.",
     )  # fmt: skip
 
 
@@ -73,15 +73,15 @@ def _basis(overview: NaturalOverview) -> Panel:
     for kernel in overview.kernels:
         shares[kernel.loses] = shares.get(kernel.loses, 0.0) + kernel.energy_share
     lines = [
-        Line("Kernels that lose next to nothing at a lower clock", f"{percent(shares['nothing'], 0)} of the energy"),
-        Line("Kernels that lose nearly all of it", f"{percent(shares['all'], 0)} of the energy"),
+        Line("Kernels that lose almost nothing at a lower clock", f"{percent(shares['nothing'], 0)} of the energy"),
+        Line("Kernels that lose nearly all", f"{percent(shares['all'], 0)} of the energy"),
     ]
     predicted = overview.forecast
     if predicted is not None:
         text = f"energy {changes(predicted.energy_change.central_95)} (forecast, 95{SPACE}%)"
         lines.append(Line(f"Any core clock, at most {percent(predicted.max_slowdown, 0)} slower", text))
     seen = f"of {len(overview.kernels)} kernels at {low:.0f} to {_mhz(high)}; no clock was set."
-    return Panel("What this rests on", f"{quantity(overview.seconds, 's', 3)} of device time", seen, lines=tuple(lines))
+    return Panel("Basis", f"{quantity(overview.seconds, 's', 3)} of device time", seen, lines=tuple(lines))
 
 
 def _saves(plan: CapPlan) -> bool:
@@ -124,7 +124,7 @@ def natural_page(overview: NaturalOverview) -> Page:
     return Page(
         verb="natural clocks",
         brand="natural clocks",
-        title=(overview.workload, f"on {overview.device}, at the clocks it takes by itself"),
+        title=(overview.workload, f"on {overview.device}, at the clocks it passes through by itself"),
         origin=overview.origin,
         effect=effect,
         verdict=verdict,

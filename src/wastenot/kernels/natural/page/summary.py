@@ -29,9 +29,11 @@ def forecast_table(overview: NaturalOverview) -> Table | None:
         Listed("95 %", lambda row: row[1].central_95[0], text_of=lambda row: changes(row[1].central_95)),
     )
     note = (
-        "Planned anew for each of many possible GPUs, the plans of caps above once for all of them: the two differ by some "
-        "tenths of a point. Within the clocks seen, the errors of the curves count and "
-        f"{percent(natural.locked_power_sd, 1)} (assumed) of power at a locked clock; lower clocks rest on a model."
+        "Planned separately for each of many possible GPUs; the plans of caps above were planned once for all of them, so "
+        "the two "
+        "differ by some tenths of a percentage point. Within the clocks seen, the errors of the curves "
+        f"and {percent(natural.locked_power_sd, 1)} (assumed) of power at a locked clock are included; lower clocks rely "
+        f"on a model."
     )
     return listing("Forecast of the energy change, if clocks could be set", rows, fields, note)
 
@@ -39,13 +41,16 @@ def forecast_table(overview: NaturalOverview) -> Table | None:
 def plans_table(overview: NaturalOverview) -> Table:
     """What plans of caps are expected to do."""
     fields: tuple[Listed[CapPlan], ...] = (
-        Listed("Slowdown allowed", lambda plan: plan.max_slowdown, text_of=lambda plan: percent(plan.max_slowdown, 0)),
+        Listed("Slowdown limit", lambda plan: plan.max_slowdown, text_of=lambda plan: percent(plan.max_slowdown, 0)),
         Listed("Caps", _caps, numeric=False),
         Listed("Energy", lambda plan: plan.energy_change, change),
         Listed("95 %", _within, unknown=""),
         Listed("Time", lambda plan: plan.time_change, change),
     )
-    note = "Expected from measurements at natural clocks; no clock was set, and switching between kernels is taken as free."
+    note = (
+        "Expected from measurements at natural clocks; no clock was set, and switching between kernels is assumed "
+        "to be free."
+    )
     return listing("Plans of caps within the clocks seen", overview.plans, fields, note)
 
 
@@ -73,9 +78,10 @@ def kernels_table(overview: NaturalOverview) -> Table:
         Listed("Cap MHz", lambda one: one.cap_mhz[1], "{:.0f}".format),
     )
     note = (
-        "Own: the clock of the kernel by itself, * where the power limit holds it down. Loses: 0 % where a lower clock "
-        "costs no time, 100 % where time grows as the clock falls, with its 95 % error. Time and energy: of a call at the "
-        "lowest clock seen, against the default clocks. Cap: in the plan at "
+        "Own: the kernel's clock without a cap, * where the power limit holds it down. Loses: 0 % where a lower clock "
+        "costs no time, 100 % where time is inversely proportional to the clock, with its 95 % error. Time and energy: of "
+        "a call at "
+        "the lowest clock seen, compared with the default clocks. Cap: in the plan at "
         f"{percent(BOUNDS[1], 0)} slowdown; – where it has none."
     )
     return listing("Kernels", overview.kernels, fields, note, note_of=lambda one: "; ".join(one.notes) or None)

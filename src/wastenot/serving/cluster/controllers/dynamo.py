@@ -51,11 +51,11 @@ class Dynamo:
         profiles: of the cluster.
         demand: that is expected.
         name: for tables and pictures.
-        instances: whether pools are sized anew; otherwise they stay as they were for the peak of all times.
+        instances: whether pools are sized again; otherwise they stay as they were for the peak of all times.
         shards: whether layouts are changed; otherwise all instances have the largest.
         clocks: whether clocks are; otherwise all have the greatest.
         head_room: above the load that is expected.
-        lasts_s: of the service, the time whose peak pools are sized for where they are not sized anew.
+        lasts_s: of the service, the time whose peak pools are sized for where they are not sized again.
     """
 
     profiles: Profiles
@@ -274,7 +274,7 @@ class Dynamo:
 
     @staticmethod
     def _setting(known: InstanceFrontier, view: ClusterView, instance: int) -> int:
-        """Of the level of load that a batch of so many is usual for."""
+        """Of the level of load that a batch of this size is usual for."""
         top = len(known.engine.tables.settings) - 1
         if not len(known.batch) or view.waiting_tokens[instance] > _CROWDED * known.engine.most_step_tokens:
             return top

@@ -99,7 +99,7 @@ class Fixed:
 
 
 def taken(free: IndexArray, gpus: int) -> bool:
-    """Take GPUs of the fullest host that has so many free ones; whether there is one. ``free`` by host, shape (hosts,)."""
+    """Take GPUs of the fullest host that has enough free ones; whether there is one. ``free`` by host, shape (hosts,)."""
     room = np.flatnonzero(free >= gpus)
     if not len(room):
         return False
@@ -118,7 +118,7 @@ def starts(cluster: Cluster, placed: Sequence[Placed]) -> list[Start]:
 
 
 def single_pool(profiles: Profiles, peak_per_s: FloatArray, *, head_room: float = 0.0) -> Fixed:
-    """All classes on instances of the largest layout at the greatest clock, as many as the peak needs.
+    """All classes on instances of the largest layout at the maximum clock, as many as the peak needs.
 
     Args:
         profiles: of the cluster.
@@ -148,7 +148,7 @@ def steered(
 
 
 def multi_pool(profiles: Profiles, peak_per_s: FloatArray, *, head_room: float = 0.0) -> Fixed:
-    """A pool for each class that fills whole instances, of the largest layout at the greatest clock.
+    """A pool for each class that fills whole instances, of the largest layout at the maximum clock.
 
     Args:
         profiles: of the cluster.
@@ -162,7 +162,7 @@ def multi_pool(profiles: Profiles, peak_per_s: FloatArray, *, head_room: float =
 
 
 def room_of(profiles: Profiles, sizing: Sizing) -> tuple[int, ...]:
-    """Requests that an instance of each pool has at its capacity, at the greatest clock: more go to the next pool."""
+    """Requests that an instance of each pool has at its capacity, at the maximum clock: more go to the next pool."""
     layout = len(profiles.cluster.layouts) - 1
     found = []
     for pool in range(COUNT):

@@ -61,14 +61,14 @@ NEAR = 0.02
 sixth."""
 WINDOWS_S = (20.0, 60.0)
 """Over which the load of the moment is averaged; the higher mean counts, so that it is quick to rise and slow to fall. Of λ
-requests a second the shorter mean has a relative error of 1 / √(20 λ): 5 % at 20 a second."""
+requests/s the shorter mean has a relative error of 1 / √(20 λ): 5 % at 20 a second."""
 FEW = 200.0
-"""Requests of a class of which a miss more or less says little: in fewer, a miss counts as one of so many, which is half of
-the misses that 99 % leave."""
+"""Requests of a class of which a miss more or less says little: in fewer, a miss counts as one of these few, which is half
+of the misses that 99 % leave."""
 ANSWERS = 2.0
 """Work of an answer's token, in tokens of prompts."""
 FEW_CAME = 1000.0
-"""Requests that say half of how much work a request is: so many of the planned work are added to those that came."""
+"""Requests that say half of how much work a request is: that many of the planned work are added to those that came."""
 ENOUGH = 5000.0
 """Requests answered lately that say how many deadlines are missed: of 1 % that may be, 50 with a standard error of 7."""
 USED = (0.0, 0.4, 1.0)
@@ -80,10 +80,10 @@ Rules have levels from 1, 2, 4 … 64 steps on, and ladders that begin to climb 
 32. In an emergency clocks are at their top in any case, and what the router holds goes to whoever has room first, an
 instance that just came included; 4 steps keep an instance busy until its next event, when more is released to it."""
 LATE = 0.05
-"""Of the requests that came since the last visit: if so many that are held are late, it is an emergency at once."""
+"""Of the requests that came since the last visit: if that many that are held are late, it is an emergency at once."""
 MISSED = 0.05
-"""Of the requests answered between two visits, or of ``FEW``: if so many missed a deadline twice, it is an emergency. Raised
-from 2 % for fewer alarms in calm hours."""
+"""Of the requests answered between two visits, or of ``FEW``: if that many missed a deadline twice, it is an emergency.
+Raised from 2 % for fewer alarms in calm hours."""
 EMERGENCY_S = 10.0
 """Over which the load of the moment is averaged in an emergency: two visits."""
 CHANCE = 3.0
@@ -305,7 +305,7 @@ class Parking:
         return lasting
 
     def _token_s(self) -> float:
-        """Of a token of a prompt at the greatest clock, in full steps."""
+        """Of a token of a prompt at the maximum clock, in full steps."""
         engine = self.profiles.cluster.layouts[self._plan.layout]
         tokens = float(min(engine.most_step_tokens, engine.tables.prefill_tokens[-1]))
         return engine.tables.prefill(len(engine.tables.settings) - 1, tokens).time_s / tokens

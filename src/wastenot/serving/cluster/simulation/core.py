@@ -231,7 +231,7 @@ def progress(state: State, number: int, now_s: float) -> int:
 
 @compiled
 def fail(state: State, number: int, now_s: float) -> int:
-    """An instance is no more; what it had comes to the router anew. Returns how many requests that were.
+    """An instance is no more; what it had comes to the router again. Returns how many requests that were.
 
     Tokens that readers have are not made again; they are prefilled with the prompt elsewhere, as after a preemption.
     """

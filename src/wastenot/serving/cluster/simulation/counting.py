@@ -89,7 +89,7 @@ def draw(state: State, instance: Any, end_s: float, power_w: float) -> None:
 
 @inside
 def draw_tokens(state: State, now_s: float, tokens: int) -> None:
-    """Into the timeline of a single engine: so many tokens were made now."""
+    """Into the timeline of a single engine: a number of tokens were made now."""
     numbers = state.numbers[0]
     if numbers.drawn:
         state.drawn[min(int(now_s / numbers.drawn_s), numbers.drawn - 1)].tokens += tokens
@@ -97,7 +97,7 @@ def draw_tokens(state: State, now_s: float, tokens: int) -> None:
 
 @inside
 def draw_gap(state: State, now_s: float, gap_s: float, tokens: int) -> None:
-    """Into the timeline of a single engine: so many tokens came now, so long after the ones before."""
+    """Into the timeline of a single engine: a number of tokens came now, a time after the ones before."""
     numbers = state.numbers[0]
     if numbers.drawn:
         drawn = state.drawn[min(int(now_s / numbers.drawn_s), numbers.drawn - 1)]
@@ -158,7 +158,7 @@ def steps_below(first: float, more: float, begin: int, end: int, bound: float) -
 
 @inlined
 def note_gap(state: State, number: int, instance: Any, gap_s: float, tokens: int) -> None:
-    """Into the histogram: so many tokens came so long after the ones before."""
+    """Into the histogram: a number of tokens came a time after the ones before."""
     edges_s, last = state.gap_edges_s, state.numbers[0].gap_bins
     at = instance.gap_bin  # edges[at - 1] <= gap < edges[at], most often as the last time
     while at > 0 and gap_s < edges_s[at - 1]:
@@ -249,7 +249,7 @@ def spread(bins: Column, numbers: Any, clock: float, begin_s: float, end_s: floa
 
 @inlined
 def take_effect(state: State, instance: Any) -> None:
-    """A clock that was asked for is in effect once its time has come."""
+    """A requested clock is in effect once its switching latency has passed."""
     if instance.now_s >= instance.effective_s:
         if instance.setting != instance.asked:
             state.numbers[0].switches += 1

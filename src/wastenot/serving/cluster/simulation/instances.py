@@ -155,7 +155,7 @@ def steps_until(first_s: float, more_s: float, most: int, time_s: float) -> int:
 
 @inlined
 def with_prompts(state: State, instance: Any, tokens: int) -> int:
-    """The clock that an instance's rule asks for while it has so many tokens of prompts before it.
+    """The clock that an instance's rule asks for while it has a number of tokens of prompts before it.
 
     The level is the number of binary digits of the backlog in full steps, at most ``BACKLOGS`` − 1: 0, 1, 2–3, … 64 or more.
     """
@@ -177,7 +177,7 @@ def wanted(state: State, instance: Any) -> int:
 
 @inlined
 def while_decoding(state: State, instance: Any, batch: int) -> int:
-    """The clock that an instance's rule asks for while it decodes so many and no prompt waits."""
+    """The clock that an instance's rule asks for while it decodes a batch and no prompt waits."""
     return instance.asked if instance.steered else state.rules[instance.rule + batch]  # type: ignore[no-any-return]
 
 

@@ -19,7 +19,7 @@ from wastenot.serving.model.step_table import inlined
 
 @inlined
 def blocks_of(tokens: int, block: int) -> int:
-    """Blocks of the cache that hold so many tokens."""
+    """Blocks of the cache that hold a number of tokens."""
     return (tokens + block - 1) // block
 
 
@@ -140,7 +140,7 @@ def was_fresh(state: State, instance: Any, slot: int) -> bool:
 
 @inside
 def preempt(state: State, instance: Any, layout: Any) -> None:
-    """The request that began last waits before all others, and begins anew."""
+    """The request that began last waits before all others, and starts over."""
     numbers = state.numbers[0]
     heap, youngest, slot, place = instance.room * numbers.calendar_room, -1, -1, -1
     for index in range(instance.running):

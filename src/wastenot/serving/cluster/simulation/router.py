@@ -73,8 +73,8 @@ def least_that_fits(state: State, pool: Any, request: Any) -> int:
 def added_energy(state: State, number: int, request: Any) -> float:
     """Energy that a step of an instance takes more with one more request; infinite where deadlines would hardly be kept.
 
-    Waiting requests count as if they decoded already, at the clock of the instance's rule for so many. The first token comes
-    after the step under way and all prompts before it, prefilled in steps as large as may be.
+    Waiting requests count as if they decoded already, at the clock of the instance's rule for that batch. The first
+    token comes after the step under way and all prompts before it, prefilled in steps as large as may be.
 
     An idle instance saves its idle power for the time of the step. Contexts beyond the tables count as their edges: an
     estimate is wanted, not a refusal.

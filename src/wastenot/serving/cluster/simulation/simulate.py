@@ -13,7 +13,7 @@ policy of its own (:class:`Steered`) or with one that looks its clock up in the 
   there take at the clock of its rule, is late for good.
 - At the same time, requests come first, then hosts fail or are back, then the controller visits, then steps end.
 - An instance that is stopped, parked or re-sharded finishes what it has first. Re-sharded ones wait for each other.
-- A host that fails takes its instances along. What they had comes to the router anew: tokens that were made are not made
+- A host that fails takes its instances along. What they had comes to the router again: tokens that were made are not made
   again, but prefilled with the prompt. The energy of steps that were cut off is spent.
 - GPUs of a failed host draw nothing, those without an instance draw ``off_power_w``.
 - The run ends with the last answer. Requests that wait at the router while nothing else is left to do are given up after an
@@ -187,7 +187,7 @@ def _check(cluster: Cluster, controller: Controller, failures: Sequence[Failure]
 
 
 def _check_fit(requests: Requests, cluster: Cluster, before: int) -> None:
-    """Refuse a request that no cache can hold; so many came before these."""
+    """Refuse a request that no cache can hold; ``before`` came before these."""
     tokens = requests.prompt_tokens + requests.output_tokens
     fits = np.zeros(len(requests), dtype=bool)
     for engine in cluster.layouts:
@@ -523,7 +523,7 @@ class ClusterRun:
         return self._served(float(self.numbers.now_s))
 
     def get_ready(self, slots: int) -> None:
-        """Have the controller begin, all requests come, and room for so many of them in the cluster at once."""
+        """Have the controller begin, all requests come, and room for a number of them in the cluster at once."""
         self._act(0.0, self.controller.begin(self.cluster), begins=True)
         self._arrange(0.0)
         while self.numbers.more:
@@ -574,7 +574,7 @@ class ClusterRun:
         while (why := core.run(self.arrays, until_s)) == records.ASK:
             each = self.instances[int(self.arrays.told[0])]
             policy, answer = each.policy, self.arrays.answer
-            assert policy is not None, "only instances that are steered are asked for"
+            assert policy is not None, "only steered instances can be requested"
             choice = policy.choose(self._look_into())
             check_setting(choice.setting, self.cluster.layouts[each.layout], policy)
             answer[0], answer[1], answer[2] = choice
@@ -625,7 +625,7 @@ class ClusterRun:
             return
         _check_fit(part, self.cluster, int(numbers.requests))
         if part.arrival_s[0] < self.last_s:
-            raise BadInputError("a part of the requests begins before the one before it ends; hand them over in order")
+            raise BadInputError("a part of the requests begins before the previous one ends; pass them in order")
         self.last_s = float(part.arrival_s[-1])
         self.parts.append(part)
         self._cover(self.last_s)
@@ -982,7 +982,7 @@ class ClusterRun:
                 each = self._of(action.instance, _PARKED, _DRAINING)
                 if each.state == _DRAINING:
                     if each.after != _PARKED:
-                        raise _RefusedError(f"instance {action.instance} does not drain in order to be parked")
+                        raise _RefusedError(f"instance {action.instance} is not draining to be parked")
                     each.after = None
                     self._turn(action.instance, _SERVING, now_s)
                 else:
@@ -1049,7 +1049,7 @@ class ClusterRun:
             )
         named = (*rule.by_batch, rule.prompts, *rule.backlog)
         if not (min(named) >= 0 and max(named) < settings):
-            raise _RefusedError(f"a clock rule with a setting that is none; there are settings 0 to {settings - 1}")
+            raise _RefusedError(f"a clock rule with an unknown setting; settings are 0 to {settings - 1}")
         self.checked[layout] = rule
 
     def _start(self, action: Start, now_s: float, begins: bool) -> None:
@@ -1071,14 +1071,14 @@ class ClusterRun:
     def _begin_reshard(self, action: Reshard, now_s: float) -> None:
         self._check_pool(action.pool)
         if not action.instances or not action.layouts or len(set(action.instances)) != len(action.instances):
-            raise _RefusedError("re-sharding takes at least one instance, each of them once, and makes at least one")
+            raise _RefusedError("re-sharding takes at least one instance, each at most once, and makes at least one")
         each = [self._of(number, _SERVING) for number in action.instances]
         if len({one.host for one in each}) > 1:
             raise _RefusedError("instances of several hosts cannot be re-sharded together")
         gpus = sum(self.cluster.layouts[one.layout].gpus for one in each)
         wanted = sum(self._check_layout(layout).gpus for layout in action.layouts)
         if wanted > gpus:
-            raise _RefusedError(f"{wanted} GPUs are wanted of instances that have {gpus}")
+            raise _RefusedError(f"{wanted} GPUs are requested from instances that have {gpus}")
         resharding = _Resharding(action)
         for number in action.instances:
             self._drain(number, resharding, now_s)

@@ -41,7 +41,7 @@ def grow_tree(tree: Column, at: int, leaves: int) -> None:
 
 @inlined
 def into_heap(ends: Column, at: int, count: int, key: int) -> None:
-    """One more key in a heap that has so many."""
+    """One more key in a heap of that size."""
     place = count
     while place > 0:
         up = (place - 1) >> 1
@@ -54,7 +54,7 @@ def into_heap(ends: Column, at: int, count: int, key: int) -> None:
 
 @inlined
 def out_of_heap(ends: Column, at: int, count: int, place: int) -> None:
-    """Without what lies at a place of a heap that had so many."""
+    """Without what lies at a place of a heap that had that size."""
     key, count = ends[at + count - 1], count - 1
     if place == count:
         return

@@ -1,4 +1,4 @@
-"""Ways in which the run of one instance can go on: copies of all that its steps read and change."""
+"""Ways in which the run of one instance can continue: copies of all that its steps read and change."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def keep_way(source: State, way: int, target: State, to: int) -> None:
 
 @inside
 def resume_way(ways: State, way: int, run: State) -> None:
-    """A run goes on as a way that was kept."""
+    """A run continues as a way that was kept."""
     for slot in range(len(run.slots)):
         run.slots[slot].number = -1
     keep_way(ways, way, run, 0)
