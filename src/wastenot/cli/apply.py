@@ -199,7 +199,7 @@ def _tell_outcome(summary: Summary, out: Path | None, shown: ShownOptions, as_js
 def _print_summary(summary: Summary) -> None:
     from wastenot.terminal.output import print_json
 
-    print_json("apply", summary.model_dump(mode="json", by_alias=True))
+    print_json("apply", summary.document())
 
 
 # ---- those of others --------------------------------------------------------------------------------------------

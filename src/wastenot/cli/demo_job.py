@@ -29,10 +29,8 @@ def apply_in_demo(plan: Plan, device: str, out: Path, *, with_page: bool) -> lis
     from wastenot.control.page.line import live_text
     from wastenot.control.page.story import story_of
     from wastenot.control.simulated_job import run_simulated
-    from wastenot.core.files import write_text
     from wastenot.devices.open import open_device
     from wastenot.devices.simulated.device import SimulatedDevice
-    from wastenot.terminal.output import json_text
 
     card = open_device(device)
     assert isinstance(card, SimulatedDevice)
@@ -44,12 +42,10 @@ def apply_in_demo(plan: Plan, device: str, out: Path, *, with_page: bool) -> lis
             return False
 
         run = run_simulated(plan, card, _ITERATIONS, path=str(out / "plan.json"), watch=watch, watch_every_s=_LOOK_S)
-    write_text(out / _SUMMARY, json_text(run.model_dump(mode="json", by_alias=True)) + "\n")
+    run.write(out / _SUMMARY)
     if with_page:
-        from wastenot.control.page.page import applied_page
-
         made_by = ["wastenot", "report", str(out / _SUMMARY), "--page", str(out / PAGE_OF_THE_JOB)]
-        applied_page(run).write(out / PAGE_OF_THE_JOB, command=shlex.join(made_by))
+        run.page(out / PAGE_OF_THE_JOB, command=shlex.join(made_by))
     _, _, verdict, _ = story_of(run)
     return [f"Applied   {live_text(run.status)}", f"          {verdict}"]
 

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wastenot.core.errors import BadInputError
+from wastenot.core.result import HasPage
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-
-    from wastenot.pages.page import Page
 
 _SCHEMA = re.compile(rb'"schema"\s*:\s*"wastenot\.([\w-]+)/\d+"')
 _HEAD = 65536  # bytes in which a document names its schema: it is the first key of what is written here
@@ -26,12 +25,12 @@ class Kind:
     Attributes:
         what: it is, in words.
         text: for a terminal, of a file; whether in full.
-        page: of a file; ``None`` where there is none, or none without more than the file.
+        read: a file; ``None`` where such a result has no page, or none without more than the file.
     """
 
     what: str
     text: Callable[[Path, bool], RenderableType]
-    page: Callable[[Path], Page] | None = None
+    read: Callable[[Path], HasPage] | None = None
 
 
 def kind_of(path: Path) -> str:
@@ -74,19 +73,16 @@ def _plan(path: Path, in_full: bool) -> RenderableType:
     return plan_text(read_plan(path), PriceOptions().price(), Files(plan=path), in_full=in_full)
 
 
-def _pipeline_page(path: Path) -> Page:
-    from wastenot.pipelines.page.page import pipeline_page
-    from wastenot.pipelines.plan.overview import pipeline_overview
+def _read_pipeline(path: Path) -> HasPage:
     from wastenot.pipelines.plan.plan_file import read_pipeline_plan
 
-    return pipeline_page(pipeline_overview(read_pipeline_plan(path)))
+    return read_pipeline_plan(path)
 
 
-def _run_page(path: Path) -> Page:
-    from wastenot.control.page.page import applied_page
+def _read_run(path: Path) -> HasPage:
     from wastenot.control.status import read_summary
 
-    return applied_page(read_summary(path))
+    return read_summary(path)
 
 
 def _engine(path: Path, _: bool) -> RenderableType:
@@ -100,11 +96,10 @@ def _engine(path: Path, _: bool) -> RenderableType:
     return engine_text(profile, points, prefill_points(profile), context)
 
 
-def _engine_page(path: Path) -> Page:
+def _read_engine(path: Path) -> HasPage:
     from wastenot.serving.model.profile_file import read_engine
-    from wastenot.serving.page.engine_page import engine_page
 
-    return engine_page(read_engine(path))
+    return read_engine(path)
 
 
 def _profile(path: Path, _: bool) -> RenderableType:
@@ -114,11 +109,10 @@ def _profile(path: Path, _: bool) -> RenderableType:
     return profile_text(read_profile(path))
 
 
-def _profile_page(path: Path) -> Page:
-    from wastenot.profiles.page.page import profile_page
+def _read_profile(path: Path) -> HasPage:
     from wastenot.profiles.profile_file import read_profile
 
-    return profile_page([read_profile(path)])
+    return read_profile(path)
 
 
 def _latency(path: Path, _: bool) -> RenderableType:
@@ -145,23 +139,23 @@ def _workload(path: Path, _: bool) -> RenderableType:
     return workload_text(find_workload(str(path)))
 
 
-def _in_words(page: Callable[[Path], Page]) -> Callable[[Path, bool], RenderableType]:
+def _in_words(read: Callable[[Path], HasPage]) -> Callable[[Path, bool], RenderableType]:
     """What a page says before its figures, as text."""
 
     def text(path: Path, _: bool) -> RenderableType:
         from wastenot.terminal.panels import page_text
 
-        return page_text(page(path))
+        return page_text(read(path).drawn())
 
     return text
 
 
 KINDS = {
     "plan": Kind("a plan", _plan),
-    "pipeline": Kind("a pipeline's plan", _in_words(_pipeline_page), _pipeline_page),
-    "apply": Kind("a run under a plan", _in_words(_run_page), _run_page),
-    "profile": Kind("a power profile", _profile, _profile_page),
-    "engine": Kind("an engine's profile", _engine, _engine_page),
+    "pipeline": Kind("a pipeline's plan", _in_words(_read_pipeline), _read_pipeline),
+    "apply": Kind("a run under a plan", _in_words(_read_run), _read_run),
+    "profile": Kind("a power profile", _profile, _read_profile),
+    "engine": Kind("an engine's profile", _engine, _read_engine),
     "latency": Kind("switching latencies", _latency),
     "sensors": Kind("sensor properties", _sensors),
     "workload": Kind("a captured workload", _workload),

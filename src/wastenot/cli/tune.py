@@ -144,7 +144,7 @@ def tune(
         from wastenot.terminal.output import print_json
 
         document = None if plan is None else plan.document()
-        print_json("tune", {"run": became.model_dump(mode="json", by_alias=True), "plan": document})
+        print_json("tune", {"run": became.document(), "plan": document})
     else:
         from wastenot.control.page.line import live_text
 

@@ -192,18 +192,13 @@ class Live:
 def write_outcome(summary: Summary, out: Path | None, shown: ShownOptions) -> None:
     """Write the summary and the page of a run, where they are wanted."""
     from wastenot.core.errors import WastenotError
-    from wastenot.core.files import write_text
-    from wastenot.terminal.output import json_text
 
-    document = summary.model_dump(mode="json", by_alias=True)
     try:
         if out is not None:
-            write_text(out, json_text(document) + "\n")
+            summary.write(out)
             say_wastenot(f"{out}: summary written")
         if shown.page is not None:
-            from wastenot.control.page.page import applied_page
-
-            applied_page(summary).write(shown.page, command=shlex.join(["wastenot", *sys.argv[1:]]))
+            summary.page(shown.page, command=shlex.join(["wastenot", *sys.argv[1:]]))
             say_wastenot(f"{shown.page}: page written")
     except WastenotError as error:  # the job's exit code stays
         say_wastenot(f"error: {error}")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from wastenot.core.documents import Count, Finite, Name, NotNegative, Part, read_document
+from wastenot.core.files import write_text
 from wastenot.core.origin import Origin
+from wastenot.core.result import HasPage
 
 STATUS_SCHEMA: Literal["wastenot.apply-status/1"] = "wastenot.apply-status/1"
 SUMMARY_SCHEMA: Literal["wastenot.apply/1"] = "wastenot.apply/1"
@@ -196,8 +199,10 @@ class Instant(Part):
     target_power_limit_w: NotNegative | None
 
 
-class Summary(Part):
+class Summary(HasPage, Part):
     """What became of it: the last status, why it ended, a time line of at most some thousand points, its end close up."""
+
+    drawn_by: ClassVar[str] = "wastenot.control.page.page:applied_page"
 
     schema_: Literal["wastenot.apply/1"] = Field(default=SUMMARY_SCHEMA, alias="schema")
     status: Status
@@ -205,6 +210,14 @@ class Summary(Part):
     exit_code: int | None
     time_line: Annotated[tuple[Moment, ...], Field(strict=False)]
     close_up: Annotated[tuple[Instant, ...], Field(strict=False)] = ()
+
+    def document(self) -> dict[str, Any]:
+        """The summary as JSON values."""
+        return self.model_dump(mode="json", by_alias=True)
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the JSON document; raises :class:`BadInputError` where that is not possible."""
+        write_text(path, json.dumps(self.document(), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def read_summary(path: str | os.PathLike[str]) -> Summary:

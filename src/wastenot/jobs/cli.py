@@ -70,10 +70,9 @@ def job(
     overview = job_overview(source, name, device=device)
     answers = _answers(overview, within, power_budget)
     if page is not None or figures is not None:
-        from wastenot.jobs.page.page import job_page
         from wastenot.terminal.written_page import write_page
 
-        write_page(job_page(overview), page, figures, command=typed_command(study))
+        write_page(overview.drawn(), page, figures, command=typed_command(study))
     if as_json:
         print_json("job", job_document(overview, str(source)) | {"answers": [_answer(*each) for each in answers]})
     else:

@@ -228,7 +228,7 @@ def pipeline(
             frontier=frontier or (_SHOWN if page or figures else 0), command=command, progress=progress, **given,
         )  # fmt: skip
     if out is not None:
-        made.plan.write(out)
+        made.write(out)
         say(f"{out}: plan written")
     if csv is not None:
         write_text(csv, frontier_csv(made.plan))
@@ -257,13 +257,9 @@ def parse_switch_time(text: str | None) -> float | None:
 def _write_page(made: PlannedPipeline, page: Path | None, figures: Path | None, command: str) -> None:
     if page is None and figures is None:
         return
-    from wastenot.pipelines.page.page import pipeline_page
-    from wastenot.pipelines.plan.overview import pipeline_overview
-    from wastenot.pipelines.plan.savings import savings_by_shape
     from wastenot.terminal.written_page import write_page
 
-    overview = pipeline_overview(made.plan, savings=savings_by_shape(made.profile, made.schedule))
-    write_page(pipeline_page(overview), page, figures, command=command)
+    write_page(made.drawn(), page, figures, command=command)
 
 
 def parse_straggler(text: str | None) -> tuple[float | None, float | None]:

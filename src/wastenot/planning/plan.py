@@ -7,6 +7,7 @@ import json
 import math
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field
@@ -14,6 +15,7 @@ from pydantic import Field
 from wastenot.core.documents import Count, Finite, NotNegative, Part, Positive, read_document
 from wastenot.core.files import write_text
 from wastenot.core.origin import Origin
+from wastenot.core.result import by_name
 from wastenot.core.setting import Setting
 from wastenot.frontiers.exact import exact_sum
 from wastenot.planning.applicable import Applicable
@@ -342,6 +344,30 @@ class Plan(Part):
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the JSON document; raises :class:`BadInputError` where that is not possible."""
         write_text(path, self.to_json())
+
+    def page(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        study: object,
+        figures: str | os.PathLike[str] | None = None,
+        command: str | None = None,
+    ) -> tuple[Path, ...]:
+        """Write the plan's page; arguments and errors are those of :func:`wastenot.report`.
+
+        Args:
+            path: the HTML file to create or replace.
+            study: that the plan was made from, whose measurements the page shows, too.
+            figures: folder to write every figure to as SVG, PDF and PNG.
+            command: that makes the page again, shown in its foot.
+
+        Returns:
+            The files written.
+        """
+        files: tuple[Path, ...] = by_name("wastenot.kernels.verbs:report")(
+            study, path, plan=self, figures=figures, command=command
+        )
+        return files
 
     def __repr__(self) -> str:
         goal = self.objective.kind + ("" if self.objective.max_slowdown is None else f" {self.objective.max_slowdown:g}")

@@ -11,7 +11,7 @@ import io
 import json
 import math
 import os
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal, get_type_hints
@@ -210,7 +210,7 @@ class _Document(Part):
         return Profile(**{name: getattr(self, name) for name in _FIELDS}, logged=logged)
 
 
-_FIELDS: Final = tuple(name for name in Profile.__dataclass_fields__ if name != "logged")
+_FIELDS: Final = tuple(each.name for each in fields(Profile) if each.name != "logged")
 _TYPES: Final[dict[str, Any]] = get_type_hints(Profile, include_extras=True)
 _LATER: Final = {"unit_counted_mhz": None}  # what a field is in files that were written before it was there
 _IN_FILE: Final[dict[str, Any]] = {

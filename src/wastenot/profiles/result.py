@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import BeforeValidator, Field, GetPydanticSchema
@@ -15,6 +16,7 @@ from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.core.documents import Count, Finite, Name, NotNegative, Part, Positive
 from wastenot.core.errors import DeviceError
 from wastenot.core.origin import Origin
+from wastenot.core.result import HasPage, by_name
 from wastenot.devices.instrument import Channel
 
 INTERRUPTED = "interrupted"
@@ -202,7 +204,7 @@ class Clocks:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Profile:
+class Profile(HasPage):
     """A kernel's power over executions and inside them.
 
     Attributes:
@@ -228,6 +230,8 @@ class Profile:
         unit_counted_mhz: cycles that multiprocessors counted per microsecond of each unit, median over golden runs: the SM
             clock less the cycles that the chip skips under load; shape (units,), or ``None`` where they are not counted.
     """
+
+    drawn_by: ClassVar[str] = "wastenot.profiles.page.page:one_profile_page"
 
     kernel: Name
     before: str
@@ -274,6 +278,10 @@ class Profile:
     def counted_mhz(self, state: State) -> float | None:
         """Cycles counted per microsecond in a state; ``None`` where they were not counted."""
         return None if self.unit_counted_mhz is None else float(self.unit_counted_mhz[state.unit - 1])
+
+    def write(self, path: str | os.PathLike[str], *, command: str = "") -> None:
+        """Write the profile; see :func:`wastenot.write_profile`."""
+        by_name("wastenot.profiles.profile_file:write_profile")(self, path, command=command)
 
     def raise_if_stopped(self) -> None:
         """Raise what stopped it early, if anything did; for callers that need all of it, or have kept what there is.

@@ -252,7 +252,7 @@ class apply:  # noqa: N801 - reads as a verb, and is one
         Harmless().call(applied._end, "job ended" if kind is None else "failed")
         Harmless().call(self._stack.pop_all().close)
         if self._out is not None and self._session is not None and applied.summary is not None:
-            Harmless().call(_write, self._out, applied.summary)
+            Harmless().call(applied.summary.write, self._out)
 
     def _seat(self) -> int | None:
         """The rank of the pipeline that this process is; ``None`` where the plan is for none."""
@@ -337,12 +337,6 @@ class apply:  # noqa: N801 - reads as a verb, and is one
             name = current_gpu(torch)
             return None if name is None else (name,)
         return None
-
-
-def _write(path: str | os.PathLike[str], summary: Summary) -> None:
-    from wastenot.core.files import write_text
-
-    write_text(path, summary.model_dump_json(by_alias=True, indent=2) + "\n")
 
 
 def _number(variable: str, otherwise: int) -> int:

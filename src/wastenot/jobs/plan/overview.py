@@ -12,9 +12,11 @@ import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from wastenot.core.errors import BadInputError
 from wastenot.core.origin import Origin
+from wastenot.core.result import HasPage
 from wastenot.core.setting import AUTO
 from wastenot.core.suggest import suggestion
 from wastenot.frontiers.algebra import Frontier
@@ -67,7 +69,7 @@ class AgainstDefault:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class JobOverview:
+class JobOverview(HasPage):
     """What is known of a job on a device.
 
     Attributes:
@@ -90,6 +92,8 @@ class JobOverview:
         no_memory: the least batch size that did not fit into the device's memory.
         notes: what to know besides.
     """
+
+    drawn_by: ClassVar[str] = "wastenot.jobs.page.page:job_page"
 
     terms: JobTerms
     device: str

@@ -13,7 +13,10 @@ from wastenot.pipelines.page.power_figure import power_figure
 from wastenot.pipelines.page.savings_figure import savings_figure
 from wastenot.pipelines.page.schedule_figure import schedule_figure
 from wastenot.pipelines.page.story import story_of
-from wastenot.pipelines.plan.overview import PipelineOverview
+from wastenot.pipelines.plan.overview import PipelineOverview, pipeline_overview
+from wastenot.pipelines.plan.plan import PipelinePlan
+from wastenot.pipelines.plan.planner import PlannedPipeline
+from wastenot.pipelines.plan.savings import savings_by_shape
 
 
 def pipeline_figures(overview: PipelineOverview) -> tuple[Figure, ...]:
@@ -65,6 +68,16 @@ def pipeline_page(overview: PipelineOverview) -> Page:
         device=plan.device,
         made_from=(("Plan", plan.digest),),
     )
+
+
+def plan_page(plan: PipelinePlan) -> Page:
+    """The page of a plan as it was written; arguments and errors are those of :func:`pipeline_page`."""
+    return pipeline_page(pipeline_overview(plan))
+
+
+def planned_page(made: PlannedPipeline) -> Page:
+    """The page of a plan just made, which also shows what plans of other shapes would save."""
+    return pipeline_page(pipeline_overview(made.plan, savings=savings_by_shape(made.profile, made.schedule)))
 
 
 def _notes(overview: PipelineOverview) -> list[str]:

@@ -6,13 +6,14 @@ import hashlib
 import json
 import os
 import re
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field
 
 from wastenot.core.documents import Count, Finite, Name, NotNegative, Part, Positive
 from wastenot.core.files import write_text
 from wastenot.core.origin import Origin
+from wastenot.core.result import HasPage
 from wastenot.core.setting import Setting
 from wastenot.pipelines.model.profile import BaselineClocks
 from wastenot.planning.headline import Interval
@@ -144,7 +145,7 @@ class Rung(Part):
     ways: Annotated[tuple[Annotated[tuple[Count, ...], Field(strict=False)], ...], Field(strict=False)]
 
 
-class PipelinePlan(Part):
+class PipelinePlan(HasPage, Part):
     """Settings for each instruction of each rank.
 
     Attributes:
@@ -172,6 +173,8 @@ class PipelinePlan(Part):
             are for stragglers only.
         digest: of the content, by which an edit is noticed.
     """
+
+    drawn_by: ClassVar[str] = "wastenot.pipelines.page.page:plan_page"
 
     schema_: Annotated[Literal["wastenot.pipeline/1"], Field(alias="schema")] = SCHEMA
     name: Name

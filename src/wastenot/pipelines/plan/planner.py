@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from itertools import chain
+from typing import ClassVar
 
 import numpy as np
 
 from wastenot.core.arrays import IndexArray
 from wastenot.core.errors import BadInputError, InfeasibleError
 from wastenot.core.progress import Progress
+from wastenot.core.result import HasPage
 from wastenot.core.setting import Setting
 from wastenot.frontiers.graph import Graph, GraphPlan
 from wastenot.frontiers.graph_rounding import Effort
@@ -40,7 +43,7 @@ MOST_PLANS = 10_000  # of a frontier: each is in the plan's file
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PlannedPipeline:
+class PlannedPipeline(HasPage):
     """A pipeline's plan, and what it was made from.
 
     Attributes:
@@ -53,6 +56,8 @@ class PlannedPipeline:
         fastest: every instruction as fast as it can be.
     """
 
+    drawn_by: ClassVar[str] = "wastenot.pipelines.page.page:planned_page"
+
     plan: PipelinePlan
     profile: PipelineProfile
     schedule: PipelineSchedule
@@ -60,6 +65,10 @@ class PlannedPipeline:
     solved: GraphPlan
     baseline: GraphPlan
     fastest: GraphPlan
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the plan, for the ranks; raises :class:`BadInputError` where that is not possible."""
+        self.plan.write(path)
 
 
 @dataclass(frozen=True, slots=True)

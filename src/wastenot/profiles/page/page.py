@@ -92,6 +92,11 @@ def _basis(profile: Profile) -> Panel:
     return Panel("Basis", f"{profile.runs:,} runs", text, lines=tuple(lines))
 
 
+def one_profile_page(profile: Profile) -> Page:
+    """The page of one power profile, shown in full; errors are those of :func:`profile_page`."""
+    return profile_page([profile])
+
+
 def profile_page(profiles: Sequence[Profile], *, relative: bool = False) -> Page:
     """The page of power profiles.
 

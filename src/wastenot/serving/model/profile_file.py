@@ -12,7 +12,7 @@ import os
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -21,6 +21,7 @@ from wastenot.core.arrays import FloatArray
 from wastenot.core.documents import Finite, NotNegative, Part, Positive, read_document
 from wastenot.core.errors import BadInputError
 from wastenot.core.files import write_text
+from wastenot.core.result import HasPage
 from wastenot.core.setting import Setting
 from wastenot.core.version import own_version
 from wastenot.serving.model.engine import Engine
@@ -56,7 +57,7 @@ class StatedError:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class EngineProfile:
+class EngineProfile(HasPage):
     """What is known of a model on a device: an engine for each parallel degree.
 
     Attributes:
@@ -64,6 +65,8 @@ class EngineProfile:
         errors: of their tables, where they were judged by measurements.
         notes: caveats for the reader.
     """
+
+    drawn_by: ClassVar[str] = "wastenot.serving.page.engine_page:engine_page"
 
     engines: tuple[Engine, ...]
     errors: tuple[StatedError, ...] = ()
@@ -90,6 +93,10 @@ class EngineProfile:
                 return each
         degrees = ", ".join(str(each.gpus) for each in self.engines)
         raise BadInputError(f"`gpus` {gpus}: this profile has no such parallel degree; there are: {degrees}")
+
+    def write(self, path: str | os.PathLike[str], *, command: str = "") -> None:
+        """Write the profile; see :func:`write_engine`."""
+        write_engine(self, path, command=command)
 
 
 def engine_document(profile: EngineProfile, command: str = "") -> dict[str, Any]:
