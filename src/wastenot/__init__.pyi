@@ -1,5 +1,6 @@
 """What is public, and where it stands: the one list, from which names are imported when first used."""
 
+from . import serve as serve
 from .control.tracking import tracker as tracker
 from .core.errors import (
     BadInputError as BadInputError,

@@ -7,6 +7,8 @@ from collections.abc import Callable
 _FLAG_OF: dict[str, str] = {
     "state": "--energies",
     "rate_per_s": "--rate",
+    "policies": "--policy",
+    "stale_s": "--stale-after",
     "end_to_end": "--e2e",
     "switch_s": "--switch-time",
 }

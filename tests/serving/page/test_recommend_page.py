@@ -61,7 +61,7 @@ def test_forecasts_are_marked_and_stand_beside_what_was_measured(tmp_path):
     (row,) = chosen_table(found).rows
     assert row.values[2] == "forecast" and row.values[-1] == 0.5
     assert any(each["evidence"] == "forecast" for each in drawn(found, "evidence"))
-    recommend_page(found, sources=["table.csv"]).write(tmp_path / "page.html", made_at=AT)
+    recommend_page(replace(found, sources=["table.csv"])).write(tmp_path / "page.html", made_at=AT)
     page = (tmp_path / "page.html").read_text()
     assert "Clocks forecast with x." in page and "table.csv" in page and "lowest time between tokens is 90 ms" in page
     assert "saves nothing" not in page

@@ -75,7 +75,7 @@ def test_the_headline_is_of_what_saves_most_in_time(found):
 
 
 def test_the_page_says_that_it_is_simulated_and_on_what(found):
-    page = steer_page(found, trace="requests.csv").html(made_at=AT)
+    page = steer_page(replace(found, trace="requests.csv")).html(made_at=AT)
     assert "simulated numbers" in page and "steps fitted to measured steps" in page and "requests.csv" in page
     kernels = replace(found.engine.tables, source="kernels", evidence="forecast")
     forecast = replace(found, engine=replace(found.engine, tables=kernels))

@@ -57,8 +57,8 @@ class KernelOptions:
         import shlex
         import sys
 
-        from wastenot.serving.model.engine_kernels import CORE_STEP_MHZ, profile_from_kernels
-        from wastenot.study.store import open_study
+        from wastenot.serving.model.engine_kernels import CORE_STEP_MHZ
+        from wastenot.serving.verbs import profile
         from wastenot.terminal.output import typed_command
         from wastenot.terminal.progress import kept_if_interrupted, resume_with, shown_progress
         from wastenot.workloads.named import find_model
@@ -75,10 +75,10 @@ class KernelOptions:
         command = typed_command(study) if study is not None else shlex.join(["wastenot", *sys.argv[1:]])
         kept = resume_with(command, study) if study is not None else "nothing was kept; --study FILE keeps what is measured"
         with kept_if_interrupted(kept), shown_progress(f"kernels of {model}") as progress:
-            return profile_from_kernels(
+            return profile(
                 model,
                 target,
-                None if study is None else open_study(study, create=True),
+                study,
                 degrees=wanted,
                 core_step_mhz=CORE_STEP_MHZ if self.clocks == "grid" else None,
                 curves=self.curves,
@@ -151,7 +151,7 @@ def engine(
     token against latency, and the lowest-energy clock.
     """
     from wastenot.serving.model.operating_points import decodes, operating_points, prefill_points, usual_context
-    from wastenot.serving.model.profile_file import read_engine, write_engine
+    from wastenot.serving.model.profile_file import read_engine
     from wastenot.terminal.option_rules import check_output
     from wastenot.terminal.output import console, print_json, say, typed_command
 
@@ -174,7 +174,7 @@ def engine(
     prefills = prefill_points(profile)
     command, files = typed_command(what[0]), []
     if out is not None:
-        write_engine(profile, out, command=command)
+        profile.write(out, command=command)
         files.append(str(out))
     if page is not None or figures is not None:
         from wastenot.serving.page.engine_page import engine_page

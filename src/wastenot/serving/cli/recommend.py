@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from wastenot.core.errors import BadInputError, InfeasibleError
+from wastenot.core.errors import InfeasibleError
 from wastenot.core.wording import counted
 from wastenot.terminal import quantities
 from wastenot.terminal.option import argument, option
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from wastenot.serving.page.recommend_words import Recommended
     from wastenot.serving.tables.records import ServingPoint
 
-_SHOWN = 8  # names in an error
 _LATENCIES = {"itl": "ITL", "ttft": "TTFT", "end_to_end": "E2E"}  # as a heading
 _NEAREST = 3  # models in an error that says what would keep a bound
 
@@ -63,134 +63,40 @@ def recommend(
     For each model, the lowest-energy configuration (GPUs, batch, clocks) that meets the latency bounds; what the
     fastest one costs in comparison, and what a looser or tighter bound would change.
     """
-    from wastenot.serving.model.recommend import Bounds, Prices, recommend as recommended
-    from wastenot.serving.page.recommend_words import Recommended
-    from wastenot.terminal.output import console, print_json
+    from wastenot.serving.model.configurations import Only
+    from wastenot.serving.model.recommend import Bounds, Prices
+    from wastenot.serving.verbs import CONTEXT, recommend as recommended
+    from wastenot.terminal.output import console, print_json, say
 
     prices = Prices(price_options.price_per_kwh, gpu_hour, price_options.currency) if unit == "money" else None
     named: Percentile = "p50" if percentile == "median" else percentile
-    bounds = Bounds(itl, ttft, end_to_end, named, energy_budget)
-    if context is not None and not 0.0 <= context < float("inf"):
-        raise BadInputError(f"--context {context:g}: must be a number of tokens, at least 0")
     listed = [*(sources or ()), *([study] if study else ())]
-    if not listed:
-        raise BadInputError("give configurations to choose from: a study of 'wastenot serve bench', or a table of ML.ENERGY")
-    points = _selected(_points(listed), model, gpu, gpus, task)
-    measured = points
-    if clocks is not None:
-        points = points + _forecast(points, clocks, 1024.0 if context is None else context)
-    chosen, unmet = recommended(points, bounds, unit=unit, prices=prices)
-    alone = () if clocks is None else recommended(measured, bounds, unit=unit, prices=prices)[0]
-    found = Recommended(points, chosen, unmet, bounds, unit, prices, alone)
+    found = recommended(
+        listed,
+        Bounds(itl, ttft, end_to_end, named, energy_budget),
+        only=Only(model, None if gpu is None else gpu.split(","), gpus, task),
+        unit=unit,
+        prices=prices,
+        clocks=clocks,
+        context=CONTEXT if context is None else context,
+    )
+    chosen = found.chosen
+    if found.left_at_auto:
+        say(found.left_at_auto)
     if (page is not None or figures is not None) and chosen:
-        from wastenot.serving.page.recommend_page import recommend_page
-        from wastenot.study.database import parse_address
         from wastenot.terminal.output import typed_command
         from wastenot.terminal.written_page import write_page
 
-        typed = typed_command(listed[0]) if len(listed) == 1 else None
-        made = recommend_page(found, sources=[parse_address(each).label for each in listed])
-        write_page(made, page, figures, command=typed)
+        write_page(found.drawn(), page, figures, command=typed_command(listed[0]) if len(listed) == 1 else None)
     if as_json:
         print_json("recommend", _document(found))
     elif chosen:
         console().print(_text(found))
     if not chosen:
-        raise InfeasibleError(_nothing_fits(unmet), asked="no configuration fits")
+        raise InfeasibleError(_nothing_fits(found.unmet), asked="no configuration fits")
 
 
-def _points(sources: list[str]) -> list[ServingPoint]:
-    """The configurations of all sources, in their order."""
-    points: list[ServingPoint] = []
-    for source in sources:
-        path = Path(source)
-        if path.suffix.lower() in {".csv", ".json"}:
-            from wastenot.serving.model.ml_energy import read_ml_energy
-
-            points += read_ml_energy(path)
-            continue
-        from wastenot.serving.tables.store import ServingStore
-        from wastenot.study.store import open_study
-
-        if "://" not in source and not path.exists():
-            raise BadInputError(f"{source}: does not exist; give a study of 'wastenot serve bench', or a table of ML.ENERGY")
-        found = ServingStore(open_study(source)).points()
-        if not found:
-            raise BadInputError(f"{source}: holds no measured servers; measure some with 'wastenot serve bench --study'")
-        points += found
-    return points
-
-
-def _selected(
-    points: list[ServingPoint], model: str | None, gpu: str | None, gpus: int | None, task: str | None
-) -> list[ServingPoint]:
-    """The configurations asked for.
-
-    Raises:
-        BadInputError: there are none.
-    """
-    wanted = None if gpu is None else {each.strip().lower() for each in gpu.split(",")}
-    for flag, asked, name_of, keeps in (
-        ("--task", task, lambda each: each.task, lambda each: each.task == task),
-        ("--model", model, lambda each: each.model, lambda each: str(model).lower() in each.model.lower()),
-        ("--gpu", gpu, lambda each: each.gpu, lambda each: each.gpu.lower() in (wanted or ())),
-        ("--gpus", gpus, lambda each: str(each.gpus), lambda each: each.gpus <= (gpus or 0)),
-    ):
-        if asked is None:
-            continue
-        kept = [each for each in points if keeps(each)]
-        if not kept and flag == "--gpus":
-            raise BadInputError(f"--gpus {gpus}: the smallest configuration has {min(each.gpus for each in points)}")
-        if not kept:
-            raise BadInputError(f"{flag} {asked}: not one of {_some(dict.fromkeys(map(name_of, points)))}")
-        points = kept
-    tasks = dict.fromkeys(each.task for each in points)
-    if len(tasks) > 1:
-        raise BadInputError(
-            f"--task: these are of several loads, whose tokens cost different amounts; give one of {_some(tasks)}"
-        )
-    return points
-
-
-def _some(names: dict[str, None]) -> str:
-    listed = list(names)
-    more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
-    return ", ".join(listed[:_SHOWN]) + more
-
-
-def _forecast(points: list[ServingPoint], clocks: Path, context: float) -> list[ServingPoint]:
-    """The configurations of a model at other clocks, by a profile."""
-    from wastenot.serving.model.profile_file import read_engine
-    from wastenot.serving.model.recommend import with_clocks
-    from wastenot.serving.model.tables import OutsideProfileError
-    from wastenot.terminal.output import say
-
-    models = dict.fromkeys(each.model for each in points)
-    if len(models) > 1:
-        raise BadInputError(f"--clocks: a profile is of one model; choose the model with --model from {_some(models)}")
-    profile = read_engine(clocks)
-    degrees = {engine.gpus: engine for engine in profile.engines}
-    found: list[ServingPoint] = []
-    beyond: list[OutsideProfileError] = []
-    for point in points:
-        if point.setting.is_auto and point.gpus in degrees:
-            try:
-                found += with_clocks(point, degrees[point.gpus], context)
-            except OutsideProfileError as error:
-                beyond.append(error)
-    if not found:
-        known = ", ".join(map(str, degrees))
-        raise (
-            beyond[0]
-            if beyond
-            else BadInputError(f"{clocks}: is for {known} GPUs; no configuration at the default clocks has as many")
-        )
-    if beyond:
-        say(f"{clocks}: {counted(len(beyond), 'configuration')} at the default clocks only: {beyond[0]}")
-    return found
-
-
-def _nothing_fits(unmet: tuple[Unmet, ...]) -> str:
+def _nothing_fits(unmet: Sequence[Unmet]) -> str:
     """Why no model keeps the bounds: the models that are nearest to it, which come first."""
     if len(unmet) > 1 and len({each.why for each in unmet}) == 1:
         return f"of {counted(len(unmet), 'model')}, {unmet[0].why}"

@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import json
-import time
-from contextlib import ExitStack, nullcontext
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-from wastenot.core.errors import BadInputError
-from wastenot.core.wording import counted
 from wastenot.terminal import quantities
 from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import ClockControlOptions, JsonOption
 
 if TYPE_CHECKING:
-    from wastenot.devices.protocol import Device
-    from wastenot.serving.control.hook import Hook
-    from wastenot.serving.control.instance import Event, Instance, Rules, Tell
-    from wastenot.serving.control.placement import Placement
-    from wastenot.serving.model.profile_file import EngineProfile
-
-SCHEMA = "wastenot.serve-control/1"
+    from wastenot.serving.control.instance import Event
 
 
 def serve_control(
@@ -72,102 +61,37 @@ def serve_control(
     to the driver's defaults within 10 s, as they do however this ends. With --json each event is a line on stdout.
     """
     from wastenot.serving.cli.simulate_engine import deadlines_of
-    from wastenot.serving.control.control import control, held
-    from wastenot.serving.control.hook import Hook
-    from wastenot.serving.control.instance import Event, Rules
+    from wastenot.serving.control.instance import Rules
     from wastenot.serving.control.placement import placements
-    from wastenot.serving.control.recommender import Recommender
-    from wastenot.serving.control.sources import DirectSource, PrometheusSource, followed
+    from wastenot.serving.documents import event_document
+    from wastenot.serving.verbs import control, print_event
     from wastenot.terminal.output import say
 
-    _check(period, headroom, stale_after)
-    profile = _read(engine, step_tokens)
     placed = placements(instance or (), instances)
     rules = Rules(deadlines_of(ttft, tbt, None, share), headroom, stale_after, not clock_control.allow_clock_control)
-    tell: Tell = _tell_json if as_json else _tell_text
-    told_to = None if hook is None else Hook(hook)
-    controlled = [_instance(each, profile, rules, tell, clock_control) for each in placed]
-    urls = [each.url for each in placed]
-    source = DirectSource(urls, period) if prometheus is None else PrometheusSource(prometheus, urls, period)
+    devices = {
+        each.url: [clock_control.open_device(name, seed=0, workload=None) for name in each.devices] for each in placed
+    }
     if rules.dry_run:
         say("no clocks are set without --allow-clock-control; what would be set is shown")
-    recommender = Recommender(controlled, profile.engines, rules, _also_to(told_to, tell))
 
-    def each_tick(now_s: float) -> None:
-        recommender.look(now_s)
-        news = None if told_to is None else told_to.news()
-        if news is not None:
-            tell(Event("note", news))
+    def tell(event: Event) -> None:
+        if "metrics_port" in event.values:
+            say(event.text)
+        elif as_json:
+            print(json.dumps(event_document(event), ensure_ascii=False, allow_nan=False), flush=True)
+        else:
+            print_event(event)
 
-    over_s = None if duration is None else time.monotonic() + duration
-    with ExitStack() as stack:
-        if metrics_port is not None:
-            from wastenot.control.metrics import serve_registry
-            from wastenot.serving.control.own_metrics import control_registry
-
-            port = stack.enter_context(serve_registry(metrics_port, control_registry(controlled), host=metrics_host))
-            say(f"metrics: http://{metrics_host}:{port}/metrics")
-        stack.enter_context(nullcontext() if rules.dry_run else held(controlled))
-        if told_to is not None:
-            stack.enter_context(told_to.running())
-        heard = stack.enter_context(followed(source))
-        gpus = sum(len(each.devices) for each in placed)
-        began = f"{counted(len(placed), 'server')} of {profile.model} on {counted(gpus, 'GPU')}"
-        tell(Event("began", began, values={"instances": urls, "dry_run": rules.dry_run}))
-        control(controlled, heard, stop=lambda: over_s is not None and time.monotonic() >= over_s, each_tick=each_tick)
-    tell(Event("ended", "the clocks are back under the driver's control"))
-
-
-def _read(path: Path, step_tokens: int | None) -> EngineProfile:
-    """The profile, with the servers' own budget of a step where it is told."""
-    from wastenot.serving.model.profile_file import read_engine
-
-    profile = read_engine(path)
-    if step_tokens is None:
-        return profile
-    return replace(profile, engines=tuple(replace(each, most_step_tokens=step_tokens) for each in profile.engines))
-
-
-def _check(period: float, headroom: float, stale_after: float) -> None:
-    if not 0.05 <= period <= 4.0:
-        raise BadInputError(f"--period {period:g} s: must be at least 50 ms and at most 4 s")
-    if not 0.0 <= headroom < 1.0:
-        raise BadInputError(f"--headroom {headroom:g}: must be at least 0 and below 1")
-    if not period < stale_after <= 600.0:
-        raise BadInputError(f"--stale-after {stale_after:g} s: must be longer than --period, and at most 600 s")
-
-
-def _instance(
-    placed: Placement, profile: EngineProfile, rules: Rules, tell: Tell, clock_control: ClockControlOptions
-) -> Instance:
-    from wastenot.serving.cluster.seen_load import SeenLoad, rule_of
-    from wastenot.serving.control.instance import Instance
-
-    devices: list[Device] = [clock_control.open_device(name, seed=0, workload=None) for name in placed.devices]
-    engine = profile.engine(len(devices) or None)
-    rule_of(SeenLoad(1.0, 256.0, 256.0, 64.0, 256.0), engine, rules.deadlines)  # compiles before a reading waits
-    return Instance(placed.url, tuple(devices), engine, rules, tell)
-
-
-def _tell_text(event: Event) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {event.text}", flush=True)
-
-
-def _also_to(hook: Hook | None, tell: Tell) -> Tell:
-    def both(event: Event) -> None:
-        tell(event)
-        if hook is not None:
-            hook.send(_document(event))
-
-    return both
-
-
-def _tell_json(event: Event) -> None:
-    print(json.dumps(_document(event), ensure_ascii=False, allow_nan=False), flush=True)
-
-
-def _document(event: Event) -> dict[str, Any]:
-    return {
-        "schema": SCHEMA, "event": event.kind, "at_unix_s": round(time.time(), 3), "instance": event.instance or None,
-        **event.values, "text": event.text,
-    }  # fmt: skip
+    control(
+        engine,
+        devices,
+        rules,
+        prometheus=prometheus,
+        period_s=period,
+        step_tokens=step_tokens,
+        duration_s=duration,
+        hook=hook,
+        metrics=None if metrics_port is None else (metrics_host, metrics_port),
+        tell=tell,
+    )

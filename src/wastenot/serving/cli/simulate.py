@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from wastenot.core.errors import BadInputError
-from wastenot.serving.cli.simulate_cluster import ScenarioOptions, simulate_cluster
-from wastenot.serving.cli.simulate_engine import EngineOptions, simulate_engine
+from wastenot.serving.cli.simulate_cluster import ScenarioOptions, scenario_text, simulate_cluster
+from wastenot.serving.cli.simulate_engine import EngineOptions, simulate_engine, steering_text
 from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import FiguresOption, JsonOption, OutOption, PageOption
+
+if TYPE_CHECKING:
+    from wastenot.serving.cluster.simulated import SimulatedScenario
+    from wastenot.serving.model.steering import Steering
 
 
 def simulate(
@@ -37,8 +42,7 @@ def simulate(
     own, and its runs are kept as they end, so that what was interrupted resumes. Shows what each policy saves beside the
     share of requests that meet their deadlines. Nothing is run or set on a GPU.
     """
-    from wastenot.core.files import write_text
-    from wastenot.terminal.output import console, document_of, json_text, say, typed_command
+    from wastenot.terminal.output import console, json_text, say, typed_command
     from wastenot.terminal.written_page import write_page
 
     if example:
@@ -53,17 +57,19 @@ def simulate(
             "give an engine (ENGINE.json --trace FILE) or a scenario; 'wastenot serve simulate --example > scenario.toml' "
             "writes one"
         )
+    found: Steering | SimulatedScenario
     if source.suffix == ".toml":
-        found = simulate_cluster(source, scenario_options, policy)
+        found = scenario = simulate_cluster(source, scenario_options, policy)
+        text = partial(scenario_text, scenario)
     else:
-        found = simulate_engine(source, engine_options, policy)
+        found = steering = simulate_engine(source, engine_options, policy)
+        text = partial(steering_text, steering)
     if page is not None or figures is not None:
-        write_page(found.page(), page, figures, command=typed_command(str(source)))
-    document = json_text(document_of(found.kind, found.document))
+        write_page(found.drawn(), page, figures, command=typed_command(str(source)))
     if out is not None:
-        write_text(out, document + "\n")
+        found.write(out)
         say(f"{out}: written")
     if as_json:
-        print(document)
+        print(json_text(found.document()))
     else:
-        console().print(found.text())
+        console().print(text())

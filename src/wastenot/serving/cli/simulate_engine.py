@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -19,26 +18,8 @@ from wastenot.terminal.options import check_seconds
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from wastenot.pages.page import Page
     from wastenot.serving.model.deadlines import Deadlines
     from wastenot.serving.model.steering import PolicyName, Steering
-
-
-@dataclass(frozen=True, slots=True)
-class Simulated:
-    """What a simulation of servers gives to be shown, of an engine or of a cluster.
-
-    Attributes:
-        kind: of its document.
-        document: as JSON values.
-        text: for a terminal.
-        page: draws the figures, too.
-    """
-
-    kind: str
-    document: dict[str, Any]
-    text: Callable[[], RenderableType]
-    page: Callable[[], Page]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +61,7 @@ class EngineOptions:
     lenient: Annotated[bool, option("Leave out invalid lines of the trace, and sort the others.")] = False
 
 
-def simulate_engine(engine: Path, asked: EngineOptions, policies: list[str] | None) -> Simulated:
+def simulate_engine(engine: Path, asked: EngineOptions, policies: list[str] | None) -> Steering:
     """Policies beside each other on one engine and a trace.
 
     Raises:
@@ -91,16 +72,11 @@ def simulate_engine(engine: Path, asked: EngineOptions, policies: list[str] | No
     from wastenot.core.install import install_line
     from wastenot.serving.model.compiled import COMPILED
     from wastenot.serving.model.profile_file import read_engine
-    from wastenot.serving.model.steering import DEFAULT_POLICIES, POLICY_NAMES, steer as run
+    from wastenot.serving.verbs import simulate
     from wastenot.terminal.output import say
     from wastenot.terminal.progress import shown_progress
 
-    chosen = _policies(policies, POLICY_NAMES) if policies else DEFAULT_POLICIES
     deadlines = deadlines_of(asked.ttft, asked.tbt, asked.e2e, asked.share)
-    if asked.rate is not None and not 0 < asked.rate < inf:
-        raise BadInputError(f"--rate {asked.rate:g}: must be above 0, and finite")
-    if not 0 <= asked.length_error < inf:
-        raise BadInputError(f"--length-error {asked.length_error:g}: must be a number of at least 0")
     if asked.first is not None:
         check_seconds("--first", asked.first, positive=True)
     if asked.trace is None:
@@ -113,38 +89,19 @@ def simulate_engine(engine: Path, asked: EngineOptions, policies: list[str] | No
     if not COMPILED:
         say(f"Numba is not installed, so this takes long: {install_line('serve')}")
     with shown_progress("simulate") as progress:
-        found = run(
+        found = simulate(
             of,
             requests,
             load=asked.load,
             rate_per_s=asked.rate,
             step_tokens=asked.step_tokens,
-            policies=chosen,
+            policies=cast("list[PolicyName] | None", policies),
             deadlines=deadlines,
-            share=asked.share,
             length_error=asked.length_error,
             seed=asked.seed,
             progress=progress,
         )
-
-    trace = str(asked.trace)
-
-    def page() -> Page:
-        from wastenot.serving.page.steer_page import steer_page
-
-        return steer_page(found, trace=trace)
-
-    return Simulated("steer", steering_document(found, str(engine), trace), lambda: steering_text(found, trace), page)
-
-
-def _policies(asked: list[str], known: tuple[PolicyName, ...]) -> tuple[PolicyName, ...]:
-    chosen = []
-    for name in asked:
-        found = next((each for each in known if each == name), None)
-        if found is None:
-            raise BadInputError(f"--policy {name}: is not one of {', '.join(known)}")
-        chosen.append(found)
-    return tuple(chosen)
+    return replace(found, source=str(engine), trace=str(asked.trace))
 
 
 def deadlines_of(ttft: str, tbt: float, e2e: float | None, share: float) -> Deadlines:
@@ -170,39 +127,7 @@ def deadlines_of(ttft: str, tbt: float, e2e: float | None, share: float) -> Dead
     return Deadlines(bounds, below, tbt, share, e2e)
 
 
-def steering_document(found: Steering, engine: str, trace: str) -> dict[str, Any]:
-    """What was found, as JSON values."""
-    from wastenot.terminal.output import as_values
-
-    tables = found.engine.tables
-    return {
-        "engine": engine,
-        "model": found.engine.model,
-        "device": found.engine.device,
-        "gpus": found.engine.gpus,
-        "evidence": tables.evidence,
-        "source": tables.source,
-        "step_tokens": found.engine.most_step_tokens,
-        "switch_s": found.engine.switch_s,
-        "trace": trace,
-        "requests": len(found.requests),
-        "duration_s": found.duration_s,
-        "rate_per_s": found.rate_per_s,
-        "capacity_per_s": None if found.capacity is None else found.capacity.rate_per_s,
-        "deadlines": as_values(found.deadlines),
-        "policies": [
-            {
-                "name": run.name,
-                **as_values(run.result),
-                "saved": found.saved(run),
-                "attains": run.result.attainment >= found.share,
-            }
-            for run in found.runs
-        ],
-    }
-
-
-def steering_text(found: Steering, trace: str) -> RenderableType:
+def steering_text(found: Steering) -> RenderableType:
     """What was found, for a terminal."""
     from wastenot.pages.formatting import duration, percent, quantity
     from wastenot.terminal.tables import Group, Text, plain_table
@@ -210,7 +135,7 @@ def steering_text(found: Steering, trace: str) -> RenderableType:
     engine = found.engine
     head = Text.assemble(
         (engine.model or "engine", "bold"),
-        f" on {engine.device or 'an unnamed device'}: {len(found.requests):,} requests of {trace}, "
+        f" on {engine.device or 'an unnamed device'}: {len(found.requests):,} requests of {found.trace}, "
         f"{duration(found.duration_s)} at {found.rate_per_s:.3g} requests/s, {engine.most_step_tokens:,} tokens per step "
         f"(simulated, on {'a ' if engine.tables.evidence == 'forecast' else ''}{engine.tables.evidence} "
         f"{'forecast of steps' if engine.tables.evidence == 'forecast' else 'steps'})",

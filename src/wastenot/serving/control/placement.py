@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tomllib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,17 +47,29 @@ def placements(named: Sequence[str], path: Path | None = None) -> tuple[Placemen
         BadInputError: one cannot be understood, none is named, or a server or a GPU is given twice.
     """
     found = [_placement(each) for each in named] + ([] if path is None else _read(path))
-    if not found:
-        raise BadInputError(f"`instance`: no server is given; {_FORM}")
-    for each in found:
-        host_of(each.url)
     urls = [name for name, times in Counter(each.url for each in found).items() if times > 1]
     if urls:
         raise BadInputError(f"`instance` {urls[0]}: is given twice")
-    devices = [name for name, times in Counter(one for each in found for one in each.devices).items() if times > 1]
-    if devices and not devices[0].startswith("sim:"):
-        raise BadInputError(f"`instance`: {devices[0]} is given to two servers; one clock cannot follow both")
+    check_placements({each.url: each.devices for each in found})
     return tuple(found)
+
+
+def check_placements(devices: Mapping[str, Sequence[str]]) -> None:
+    """Refuse servers and GPUs that cannot be controlled together.
+
+    Args:
+        devices: of each server, by its address.
+
+    Raises:
+        BadInputError: there is no server, an address is none, or a GPU is given twice.
+    """
+    if not devices:
+        raise BadInputError(f"`instance`: no server is given; {_FORM}")
+    for url in devices:
+        host_of(url)
+    twice = [name for name, times in Counter(one for each in devices.values() for one in each).items() if times > 1]
+    if twice and not twice[0].startswith("sim:"):
+        raise BadInputError(f"`instance`: {twice[0]} is given to two servers; one clock cannot follow both")
 
 
 def _placement(text: str) -> Placement:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal, get_args
+from typing import Any, ClassVar, Final, Literal, get_args
 
 import numpy as np
 
 from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
+from wastenot.core.files import write_text
 from wastenot.core.progress import Progress, Silent
+from wastenot.core.result import HasPage
 from wastenot.serving.model.capacity import Capacity, best_step_tokens, capacity
 from wastenot.serving.model.deadlines import LITERATURE, Deadlines
 from wastenot.serving.model.engine import Engine
@@ -160,7 +163,7 @@ class Steered:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Steering:
+class Steering(HasPage):
     """Policies beside each other.
 
     Attributes:
@@ -171,7 +174,11 @@ class Steering:
         share: of the requests that are to keep all deadlines.
         capacity: of the maximum clock on this load; ``None`` where it was not asked for.
         runs: each policy's; the first is the maximum clock's.
+        source: file of the engine; empty where it has none.
+        trace: file of the requests; empty where they have none.
     """
+
+    drawn_by: ClassVar[str] = "wastenot.serving.page.steer_page:steer_page"
 
     engine: Engine
     deadlines: Deadlines
@@ -180,6 +187,8 @@ class Steering:
     share: float
     capacity: Capacity | None
     runs: tuple[Steered, ...]
+    source: str = ""
+    trace: str = ""
 
     @property
     def rate_per_s(self) -> float:
@@ -189,6 +198,18 @@ class Steering:
     def saved(self, run: Steered) -> float:
         """Share of the maximum clock's energy that a policy saved; worth something only where it attains as much."""
         return 1.0 - run.result.energy_j / self.runs[0].result.energy_j
+
+    def document(self) -> dict[str, Any]:
+        """What was found, as JSON values."""
+        from wastenot.serving.documents import steering_document
+
+        return steering_document(self)
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the JSON document; raises :class:`BadInputError` where that is not possible."""
+        from wastenot.terminal.output import json_text
+
+        write_text(path, json_text(self.document()) + "\n")
 
 
 def steer(

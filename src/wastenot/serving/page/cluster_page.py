@@ -25,6 +25,7 @@ from wastenot.serving.cluster.classes import NAMES
 from wastenot.serving.cluster.outcome import Comparison, Outcome
 from wastenot.serving.cluster.runs import RunRecord
 from wastenot.serving.cluster.scenario import Scenario
+from wastenot.serving.cluster.simulated import SimulatedScenario
 from wastenot.serving.page.cluster_words import (
     about,
     about_cluster,
@@ -215,6 +216,11 @@ def timeline_rows(run: RunRecord, unit_s: float) -> list[dict[str, object]]:
         }
         for place in range(len(timeline.power_w))
     ]
+
+
+def scenario_page(found: SimulatedScenario) -> Page:
+    """The page of a scenario that was run; errors are those of :func:`cluster_page`."""
+    return cluster_page(found.scenario, found.comparisons)
 
 
 def cluster_page(scenario: Scenario, found: Sequence[Comparison]) -> Page:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from wastenot.pages.figure import Figure, inline, layered, specification_of, tooltips, words
@@ -129,12 +128,11 @@ def _log(values: list[float]) -> Any:
     return load("altair").Scale(type="log", domain=[low / room, high * room], nice=False)
 
 
-def recommend_page(found: Recommended, *, sources: Sequence[str] = ()) -> Page:
+def recommend_page(found: Recommended) -> Page:
     """The page of recommendations.
 
     Args:
         found: what to show.
-        sources: names of the studies and tables that it is made from.
 
     Raises:
         MissingExtraError: the ``report`` extra is not installed.
@@ -155,5 +153,5 @@ def recommend_page(found: Recommended, *, sources: Sequence[str] = ()) -> Page:
         ],
         notes=notes(found),
         about=about(found),
-        made_from=tuple(("source", each) for each in sources),
+        made_from=tuple(("source", each) for each in found.sources),
     )

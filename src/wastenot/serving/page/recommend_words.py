@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from wastenot.core.origin import Origin
+from wastenot.core.result import HasPage
 from wastenot.pages.formatting import SPACE, number, percent, quantity
 from wastenot.pages.panel import Line, Panel
 from wastenot.pages.table import Column, Listed, Table, listing
@@ -23,7 +25,7 @@ from wastenot.serving.tables.records import ServingPoint
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Recommended:
+class Recommended(HasPage):
     """What was asked and what came of it.
 
     Attributes:
@@ -34,7 +36,11 @@ class Recommended:
         unit: of the cost.
         prices: where the unit is money.
         without_clocks: cost by model of what is chosen without forecasts of clocks, where there are any.
+        sources: names of the studies and tables that the points are of.
+        left_at_auto: which points were not forecast at other clocks, although that was asked for, and why; empty for none.
     """
+
+    drawn_by: ClassVar[str] = "wastenot.serving.page.recommend_page:recommend_page"
 
     points: Sequence[ServingPoint]
     chosen: Sequence[Recommendation]
@@ -43,6 +49,8 @@ class Recommended:
     unit: Unit = "token"
     prices: Prices | None = None
     without_clocks: Sequence[Recommendation] = ()
+    sources: Sequence[str] = ()
+    left_at_auto: str = ""
 
     @property
     def latency(self) -> str:

@@ -213,12 +213,11 @@ def steer_figures(found: Steering) -> tuple[Figure, ...]:
     return (*timeline_figures(found), policies_figure(found))
 
 
-def steer_page(found: Steering, *, trace: str = "") -> Page:
+def steer_page(found: Steering) -> Page:
     """The page of policies that steer an engine's clock.
 
     Args:
         found: what to show, of :func:`wastenot.serving.model.steering.steer`.
-        trace: name of the trace.
 
     Raises:
         MissingExtraError: the ``report`` extra is not installed.
@@ -236,5 +235,5 @@ def steer_page(found: Steering, *, trace: str = "") -> Page:
         tables=[("policies", policies_table(found))],
         about=about(found),
         device=engine.device,
-        made_from=(("trace", trace),) if trace else (),
+        made_from=(("trace", found.trace),) if found.trace else (),
     )

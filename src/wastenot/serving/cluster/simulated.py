@@ -1,0 +1,43 @@
+"""A scenario that was run: its policies beside each other on each traffic."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from wastenot.core.files import write_text
+from wastenot.core.result import HasPage
+from wastenot.serving.cluster.outcome import Comparison
+from wastenot.serving.cluster.scenario import Scenario
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SimulatedScenario(HasPage):
+    """Policies for a cluster, beside each other.
+
+    Attributes:
+        scenario: as it was run.
+        comparisons: of the policies, on each of its traffics.
+        runs: how many there were.
+        kept: how many of these the study held already.
+    """
+
+    drawn_by: ClassVar[str] = "wastenot.serving.page.cluster_page:scenario_page"
+
+    scenario: Scenario
+    comparisons: tuple[Comparison, ...]
+    runs: int
+    kept: int = 0
+
+    def document(self) -> dict[str, Any]:
+        """What was found, as JSON values."""
+        from wastenot.serving.documents import scenario_document
+
+        return scenario_document(self)
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the JSON document; raises :class:`BadInputError` where that is not possible."""
+        from wastenot.terminal.output import json_text
+
+        write_text(path, json_text(self.document()) + "\n")

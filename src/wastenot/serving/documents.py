@@ -1,0 +1,116 @@
+"""What servers and simulations of them tell, as the JSON documents that ``--out`` writes and ``--json`` prints."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from wastenot.serving.cluster.classes import NAMES
+from wastenot.terminal.output import as_values
+
+if TYPE_CHECKING:
+    from wastenot.serving.cluster.outcome import Outcome
+    from wastenot.serving.cluster.runs import RunRecord
+    from wastenot.serving.cluster.simulated import SimulatedScenario
+    from wastenot.serving.control.instance import Event
+    from wastenot.serving.model.steering import Steering
+
+
+def steering_document(found: Steering) -> dict[str, Any]:
+    """Policies on one engine and a trace (``wastenot.steer/1``)."""
+    tables = found.engine.tables
+    return {
+        "schema": "wastenot.steer/1",
+        "engine": found.source,
+        "model": found.engine.model,
+        "device": found.engine.device,
+        "gpus": found.engine.gpus,
+        "evidence": tables.evidence,
+        "source": tables.source,
+        "step_tokens": found.engine.most_step_tokens,
+        "switch_s": found.engine.switch_s,
+        "trace": found.trace,
+        "requests": len(found.requests),
+        "duration_s": found.duration_s,
+        "rate_per_s": found.rate_per_s,
+        "capacity_per_s": None if found.capacity is None else found.capacity.rate_per_s,
+        "deadlines": as_values(found.deadlines),
+        "policies": [
+            {
+                "name": run.name,
+                **as_values(run.result),
+                "saved": found.saved(run),
+                "attains": run.result.attainment >= found.share,
+            }
+            for run in found.runs
+        ],
+    }
+
+
+def scenario_document(found: SimulatedScenario) -> dict[str, Any]:
+    """Policies for a cluster, on each traffic of its scenario (``wastenot.serve-sim/1``)."""
+    scenario, cluster = found.scenario, found.scenario.cluster
+    return {
+        "schema": "wastenot.serve-sim/1",
+        "scenario": str(scenario.path),
+        "name": scenario.name,
+        "evidence": "simulated",
+        "model": cluster.layouts[0].model,
+        "device": cluster.layouts[0].device,
+        "engines": [
+            {"gpus": each.gpus, "evidence": each.tables.evidence, "source": each.tables.source} for each in cluster.layouts
+        ],
+        "hosts": cluster.hosts,
+        "gpus_per_host": cluster.gpus_per_host,
+        "deadlines": as_values(cluster.deadlines),
+        "attain": scenario.parts.run.attain,
+        "router": scenario.parts.run.router,
+        "objective": as_values(scenario.parts.objective.model_dump(mode="json")),
+        "classes": list(NAMES),
+        "traffic": [
+            {
+                "name": each.traffic,
+                "kind": next(part.kind for part in scenario.parts.traffic if part.label == each.traffic),
+                "bound_per_token_j": each.bound_per_token_j,
+                "best": None if each.best is None else each.best.policy,
+                "policies": [_policy_document(outcome) for outcome in each.outcomes],
+            }
+            for each in found.comparisons
+        ],
+    }
+
+
+def _policy_document(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "policy": outcome.policy,
+        "failed": outcome.failed,
+        "hindsight": outcome.hindsight,
+        "saved": as_values(outcome.saved),
+        "energy_j": as_values(outcome.over(lambda run: run.energy_j)),
+        "cost": _known(outcome, lambda run: run.cost),
+        "carbon_g": _known(outcome, lambda run: run.carbon_g),
+        "energy_per_token_j": as_values(outcome.over(lambda run: run.energy_per_token_j)),
+        "attainment": as_values(outcome.over(lambda run: run.attainment)),
+        "worst_class": as_values(outcome.over(lambda run: run.worst_class)),
+        "runs": [
+            {**as_values(each), "energy_per_token_j": each.energy_per_token_j, "worst_class": each.worst_class}
+            for each in outcome.records
+        ],
+    }
+
+
+def _known(outcome: Outcome, of: Callable[[RunRecord], float | None]) -> dict[str, float] | None:
+    """Over seeds; ``None`` where it is not known of them."""
+    if any(of(run) is None for run in outcome.records):
+        return None
+    values: dict[str, float] = as_values(outcome.over(lambda run: of(run) or 0.0))
+    return values
+
+
+def event_document(event: Event) -> dict[str, Any]:
+    """Something that a controller of servers tells (``wastenot.serve-control/1``)."""
+    return {
+        "schema": "wastenot.serve-control/1", "event": event.kind, "at_unix_s": round(time.time(), 3),
+        "instance": event.instance or None, **event.values, "text": event.text,
+    }  # fmt: skip

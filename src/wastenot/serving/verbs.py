@@ -1,0 +1,410 @@
+"""The verbs of serving as functions: what ``wn.serve`` offers, and what the commands of ``wastenot serve`` are built on.
+
+Measuring a server (``wn.serve.bench``) lives in :mod:`wastenot.serving.bench.bench`. Wherever an engine, a trace, a study or
+a device is needed, its file or name will do.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from wastenot.core.errors import BadInputError
+from wastenot.core.progress import Progress
+from wastenot.core.wording import counted
+
+if TYPE_CHECKING:
+    from wastenot.devices.protocol import Device
+    from wastenot.serving.cluster.runs import Share
+    from wastenot.serving.cluster.scenario import Scenario
+    from wastenot.serving.cluster.simulated import SimulatedScenario
+    from wastenot.serving.control.hook import Hook
+    from wastenot.serving.control.instance import Event, Instance, Rules, Tell
+    from wastenot.serving.model.configurations import Only
+    from wastenot.serving.model.deadlines import Deadlines
+    from wastenot.serving.model.engine import Engine
+    from wastenot.serving.model.profile_file import EngineProfile
+    from wastenot.serving.model.recommend import Bounds, Prices, Recommendation, Unit
+    from wastenot.serving.model.requests import Requests
+    from wastenot.serving.model.steering import PolicyName, Steering
+    from wastenot.serving.page.recommend_words import Recommended
+    from wastenot.serving.tables.cluster_store import ClusterStore
+    from wastenot.study.store import Study
+    from wastenot.sweeping.point import PointOptions
+
+PathLike = str | os.PathLike[str]
+
+CONTEXT = 1024.0
+"""Mean tokens in the cache of a request, where nothing says how many."""
+
+
+def profile(
+    model: str,
+    device: str | Device,
+    study: PathLike | Study | None = None,
+    *,
+    degrees: Sequence[int] = (1,),
+    core_step_mhz: float | None = 150.0,
+    curves: str | None = None,
+    memory_bytes: float | None = None,
+    options: PointOptions | None = None,
+    progress: Progress | None = None,
+    command: str | None = None,
+) -> EngineProfile:
+    """Measure the kernels of a model's steps on a device, and put the profile of an engine together from them.
+
+    A profile from tables of measured steps is :func:`wastenot.profile_of_steps`.
+
+    Args:
+        model: such as ``llama-8b``.
+        device: or its name.
+        study: keeps the kernels, to resume from; created if missing. ``None`` keeps nothing.
+        degrees: of tensor parallelism.
+        core_step_mhz: between core clocks, from the highest down; ``None`` for the card's own clocks only.
+        curves: with those, a simulated GPU to take the other clocks from, a forecast.
+        memory_bytes: of one card; by default what is known of it.
+        options: warm-up, window and precision of each measurement.
+        progress: receives each point.
+        command: that does the same, for the study to name to whoever finds it unfinished.
+
+    Raises:
+        BadInputError: there is no such model or device, or the model does not fit into its memory.
+        ClocksRefusedError: the clocks may not be set.
+        DeviceError: the device does not measure.
+    """
+    from wastenot.devices.open import open_device
+    from wastenot.serving.model.engine_kernels import profile_from_kernels
+    from wastenot.study.store import open_study
+
+    return profile_from_kernels(
+        model,
+        open_device(device) if isinstance(device, str) else device,
+        open_study(study, create=True) if isinstance(study, str | os.PathLike) else study,
+        degrees=degrees,
+        core_step_mhz=core_step_mhz,
+        curves=curves,
+        memory_bytes=memory_bytes,
+        options=options,
+        progress=progress,
+        command=command,
+    )
+
+
+def simulate(
+    engine: PathLike | EngineProfile | Engine,
+    trace: PathLike | Requests,
+    *,
+    load: float | None = None,
+    rate_per_s: float | None = None,
+    step_tokens: int | None = None,
+    policies: Sequence[PolicyName] | None = None,
+    deadlines: Deadlines | None = None,
+    length_error: float = 0.3,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Steering:
+    """Simulate policies that set the clock of one engine, beside each other on a trace.
+
+    Args:
+        engine: whose clock is set; of a profile or its file, that of the lowest parallel degree.
+        trace: of requests, or its file.
+        load: rescale the trace to this share of the load that the highest clock sustains.
+        rate_per_s: or to so many requests a second; by neither, it is taken as it is.
+        step_tokens: most new tokens of a step; by default what sustains the highest load.
+        policies: to run; by default all but the one that sees metrics alone, and the oracle, which takes minutes.
+        deadlines: and the share of requests that is to meet them.
+        length_error: of predicted answer lengths.
+        seed: of the prediction errors.
+        progress: receives each policy.
+
+    Raises:
+        BadInputError: a file or an argument cannot be used, or the requests do not fit the engine.
+        OutsideProfileError: a step that the engine's tables do not cover.
+    """
+    from wastenot.serving.model.deadlines import LITERATURE
+    from wastenot.serving.model.profile_file import EngineProfile, read_engine
+    from wastenot.serving.model.steering import DEFAULT_POLICIES, POLICY_NAMES, steer
+    from wastenot.serving.model.traces import read_trace
+
+    for each in policies or ():
+        if each not in POLICY_NAMES:
+            raise BadInputError(f"`policies` {each}: is not one of {', '.join(POLICY_NAMES)}")
+    if rate_per_s is not None and not 0 < rate_per_s < float("inf"):
+        raise BadInputError(f"`rate_per_s` {rate_per_s:g}: must be above 0, and finite")
+    if not 0 <= length_error < float("inf"):
+        raise BadInputError(f"`length_error` {length_error:g}: must be a number of at least 0")
+    profiled = read_engine(engine) if isinstance(engine, str | os.PathLike) else engine
+    requests = read_trace(trace).requests if isinstance(trace, str | os.PathLike) else trace
+    kept = deadlines or LITERATURE
+    found = steer(
+        profiled.engine() if isinstance(profiled, EngineProfile) else profiled,
+        requests,
+        load=load,
+        rate_per_s=rate_per_s,
+        step_tokens=step_tokens,
+        policies=policies or DEFAULT_POLICIES,
+        deadlines=kept,
+        share=kept.share,
+        length_error=length_error,
+        seed=seed,
+        progress=progress,
+    )
+    return replace(found, source=_file(engine), trace=_file(trace))
+
+
+def _file(given: object) -> str:
+    return os.fspath(given) if isinstance(given, str | os.PathLike) else ""
+
+
+def simulate_scenario(
+    scenario: PathLike | Scenario,
+    study: PathLike | Study | None = None,
+    *,
+    policies: Sequence[str] | None = None,
+    seeds: Sequence[int] | None = None,
+    share: Share | None = None,
+    progress: Progress | None = None,
+) -> SimulatedScenario:
+    """Simulate policies for a cluster of servers, beside each other on a scenario's traffic.
+
+    Args:
+        scenario: the cluster, its traffic and policies, or its file (``wastenot serve simulate --example`` prints one).
+        study: keeps runs as they end, to resume from; created if missing. ``None`` keeps nothing.
+        policies: only these of the scenario's.
+        seeds: in place of the scenario's.
+        share: who shares the work; by default this process does it all.
+        progress: receives each run.
+
+    Raises:
+        BadInputError: the scenario or an argument cannot be used.
+        StudyError: the study cannot be written, or holds a run that is damaged.
+    """
+    from wastenot.serving.cluster.outcome import compared
+    from wastenot.serving.cluster.policies import POLICIES
+    from wastenot.serving.cluster.runs import Run, run_scenario, runs_of
+    from wastenot.serving.cluster.scenario import read_scenario
+    from wastenot.serving.cluster.simulated import SimulatedScenario
+    from wastenot.serving.tables.cluster_store import ClusterStore, StoredClusterRun
+    from wastenot.study.store import open_study
+
+    read = read_scenario(scenario, tuple(POLICIES)) if isinstance(scenario, str | os.PathLike) else scenario
+    known = read.parts.run.policies
+    for each in policies or ():
+        if each not in known:
+            raise BadInputError(f"`policies` {each}: {read.path} has {', '.join(known)}; choose one of them")
+    chosen = read.with_run(policies=[each for each in known if each in policies] if policies else None, seeds=seeds)
+    kept = open_study(study, create=True) if isinstance(study, str | os.PathLike) else study
+    store = None if kept is None else ClusterStore(kept)
+    runs = runs_of(chosen)
+    done = {} if store is None else _done(store, str(study), [run.digest for run in runs])
+
+    def keep(run: Run, record: str) -> None:
+        if store is not None:
+            store.keep(StoredClusterRun(run.digest, chosen.name, run.policy, run.label, run.seed, record))
+
+    records = run_scenario(chosen, done=done, keep=keep, share=share, progress=progress)
+    return SimulatedScenario(chosen, compared(records, read.parts.objective.minimise), len(runs), len(done))
+
+
+def _done(store: ClusterStore, study: str, digests: Sequence[str]) -> dict[str, str]:
+    """Records of runs that a study holds."""
+    from wastenot.core.errors import StudyError
+    from wastenot.serving.cluster.runs import record_of
+    from wastenot.study.database import DAMAGED
+
+    done = store.find(digests)
+    try:
+        for record in done.values():
+            record_of(record)
+    except ValueError as error:
+        raise StudyError(f"{study}: {DAMAGED} ({error})") from error
+    return done
+
+
+def recommend(
+    sources: PathLike | Study | Iterable[PathLike | Study],
+    bounds: Bounds | None = None,
+    *,
+    only: Only | None = None,
+    unit: Unit = "token",
+    prices: Prices | None = None,
+    clocks: PathLike | EngineProfile | None = None,
+    context: float = CONTEXT,
+) -> Recommended:
+    """For each model, the configuration (GPUs, batch, clocks) of least energy that keeps bounds on latency.
+
+    Args:
+        sources: studies of servers, or tables of the ML.ENERGY leaderboard.
+        bounds: on latencies and on the energy of a token; by default none.
+        only: configurations that come into question.
+        unit: what is to be least: the energy of a token or a request, or money.
+        prices: for money.
+        clocks: forecast other clocks too, by this profile of the same model.
+        context: mean tokens in the cache of a request, for ``clocks``.
+
+    Returns:
+        What is chosen (``chosen``), the cheapest model first; and the models of which no configuration keeps the bounds, and
+        why (``unmet``).
+
+    Raises:
+        BadInputError: a source or an argument cannot be used, or no configuration is left to choose from.
+        StudyError: a study cannot be read.
+    """
+    from wastenot.serving.model.configurations import Only, at_other_clocks, configurations_of
+    from wastenot.serving.model.recommend import Bounds, recommend as recommended
+    from wastenot.serving.page.recommend_words import Recommended
+    from wastenot.study.database import parse_address
+    from wastenot.study.store import Study
+
+    if not 0.0 <= context < float("inf"):
+        raise BadInputError(f"`context` {context:g}: must be a number of tokens, at least 0")
+    listed = [sources] if isinstance(sources, str | os.PathLike | Study) else list(sources)
+    if not listed:
+        raise BadInputError("give configurations to choose from: a study of 'wastenot serve bench', or a table of ML.ENERGY")
+    bounds = bounds or Bounds()
+    measured = (only or Only()).of(configurations_of(listed))
+    alone: tuple[Recommendation, ...] = ()
+    points, left = measured, ""
+    if clocks is not None:
+        forecast, left = at_other_clocks(measured, clocks, context)
+        alone, _ = recommended(measured, bounds, unit=unit, prices=prices)
+        points += forecast
+    chosen, unmet = recommended(points, bounds, unit=unit, prices=prices)
+    names = [str(each) if isinstance(each, Study) else parse_address(os.fspath(each)).label for each in listed]
+    return Recommended(points, chosen, unmet, bounds, unit, prices, alone, names, left)
+
+
+def control(
+    engine: PathLike | EngineProfile,
+    instances: Mapping[str, Sequence[str | Device]],
+    rules: Rules | None = None,
+    *,
+    prometheus: str | None = None,
+    period_s: float = 1.0,
+    step_tokens: int | None = None,
+    duration_s: float | None = None,
+    hook: str | None = None,
+    metrics: tuple[str, int] | None = None,
+    tell: Tell | None = None,
+) -> None:
+    """Set the clocks of running LLM servers by their metrics, until it is interrupted.
+
+    Clocks are set in this thread, which holds the GPUs' leases: however it ends, they are the driver's again.
+
+    Args:
+        engine: of the servers, or its file, which :meth:`EngineProfile.write` and ``wastenot serve profile --out`` write.
+        instances: the GPUs of each server by its address, such as ``{"http://localhost:8000": ["nvidia:0"]}``; a server
+            without GPUs is only watched. For clocks to be set, open them with ``allow_clock_control``
+            (:func:`wastenot.open_device`).
+        rules: deadlines, headroom and the age of a reading that is of no use; by default nothing is set (``dry_run``).
+        prometheus: address of a Prometheus to read the servers' metrics from, instead of from themselves.
+        period_s: between two readings of a server.
+        step_tokens: most new tokens of a step of the servers; by default the profile's.
+        duration_s: after which it ends; by default never.
+        hook: address to which recommended numbers of instances are posted, as JSON.
+        metrics: host and port at which what is done is served to Prometheus; port 0 takes a free one.
+        tell: receives each event, beginning with ``began``; by default they are printed.
+
+    Raises:
+        BadInputError: an argument or a file cannot be used.
+        ClocksRefusedError: this process may not set the clocks of a GPU.
+        DeviceError: a GPU does not respond, or another process controls it.
+    """
+    from wastenot.serving.control.control import control as run, held
+    from wastenot.serving.control.hook import Hook
+    from wastenot.serving.control.instance import Event, Rules
+    from wastenot.serving.control.placement import check_placements
+    from wastenot.serving.control.recommender import Recommender
+    from wastenot.serving.control.sources import DirectSource, PrometheusSource, followed
+
+    rules, tell = rules or Rules(), tell or print_event
+    _check(period_s, rules)
+    profiled = _with_steps(engine, step_tokens)
+    check_placements({url: [_name(each) for each in devices] for url, devices in instances.items()})
+    told_to = None if hook is None else Hook(hook)
+    controlled = [_instance(url, devices, profiled, rules, tell) for url, devices in instances.items()]
+    urls = [each.name for each in controlled]
+    source = DirectSource(urls, period_s) if prometheus is None else PrometheusSource(prometheus, urls, period_s)
+    recommender = Recommender(controlled, profiled.engines, rules, _also_to(told_to, tell))
+
+    def each_tick(now_s: float) -> None:
+        recommender.look(now_s)
+        news = None if told_to is None else told_to.news()
+        if news is not None:
+            tell(Event("note", news))
+
+    over_s = None if duration_s is None else time.monotonic() + duration_s
+    with ExitStack() as stack:
+        if metrics is not None:
+            from wastenot.control.metrics import serve_registry
+            from wastenot.serving.control.own_metrics import control_registry
+
+            host, port = metrics
+            port = stack.enter_context(serve_registry(port, control_registry(controlled), host=host))
+            tell(Event("note", f"metrics: http://{host}:{port}/metrics", values={"metrics_port": port}))
+        stack.enter_context(nullcontext() if rules.dry_run else held(controlled))
+        if told_to is not None:
+            stack.enter_context(told_to.running())
+        heard = stack.enter_context(followed(source))
+        gpus = sum(len(each.devices) for each in controlled)
+        began = f"{counted(len(controlled), 'server')} of {profiled.model} on {counted(gpus, 'GPU')}"
+        tell(Event("began", began, values={"instances": urls, "dry_run": rules.dry_run}))
+        run(controlled, heard, stop=lambda: over_s is not None and time.monotonic() >= over_s, each_tick=each_tick)
+    tell(Event("ended", "the clocks are back under the driver's control"))
+
+
+def print_event(event: Event) -> None:
+    """Print an event on a line, with the time of day."""
+    print(f"{time.strftime('%H:%M:%S')} {event.text}", flush=True)
+
+
+def _name(device: str | Device) -> str:
+    return device if isinstance(device, str) else device.identity.name
+
+
+def _with_steps(engine: PathLike | EngineProfile, step_tokens: int | None) -> EngineProfile:
+    """The profile, with the servers' own budget of a step where it is given."""
+    from wastenot.serving.model.profile_file import read_engine
+
+    profiled = read_engine(engine) if isinstance(engine, str | os.PathLike) else engine
+    if step_tokens is None:
+        return profiled
+    return replace(profiled, engines=tuple(replace(each, most_step_tokens=step_tokens) for each in profiled.engines))
+
+
+def _check(period_s: float, rules: Rules) -> None:
+    if not 0.05 <= period_s <= 4.0:
+        raise BadInputError(f"`period_s` {period_s:g} s: must be at least 50 ms and at most 4 s")
+    if not 0.0 <= rules.headroom < 1.0:
+        raise BadInputError(f"`headroom` {rules.headroom:g}: must be at least 0 and below 1")
+    if not period_s < rules.stale_s <= 600.0:
+        raise BadInputError(f"`stale_s` {rules.stale_s:g} s: must be longer than `period_s`, and at most 600 s")
+
+
+def _instance(url: str, named: Sequence[str | Device], profiled: EngineProfile, rules: Rules, tell: Tell) -> Instance:
+    from wastenot.devices.open import open_device
+    from wastenot.serving.cluster.seen_load import SeenLoad, rule_of
+    from wastenot.serving.control.instance import Instance
+
+    devices = tuple(open_device(each) if isinstance(each, str) else each for each in named)
+    engine = profiled.engine(len(devices) or None)
+    rule_of(SeenLoad(1.0, 256.0, 256.0, 64.0, 256.0), engine, rules.deadlines)  # compiles before a reading waits
+    return Instance(url, devices, engine, rules, tell)
+
+
+def _also_to(hook: Hook | None, tell: Tell) -> Tell:
+    """Tell the hook, too; it is sent the documents that ``--json`` prints."""
+    if hook is None:
+        return tell
+
+    def both(event: Event) -> None:
+        from wastenot.serving.documents import event_document
+
+        tell(event)
+        hook.send(event_document(event))
+
+    return both
