@@ -56,7 +56,7 @@ def test_the_example_of_a_report_runs(tmp_path, monkeypatch):
     run_example(wn.report)
 
 
-@pytest.mark.parametrize("function", [wn.open_device, wn.measure, wn.profile, wn.measure_latency])
+@pytest.mark.parametrize("function", [wn.open_device, wn.measure, wn.profile, wn.measure_latency, wn.tune])
 def test_examples_that_need_no_study_run(function):
     run_example(function)
 

@@ -41,7 +41,8 @@ from .pipelines.model.stages import StageOptions as StageOptions
 from .pipelines.plan.plan import PipelinePlan as PipelinePlan
 from .pipelines.plan.plan_file import read_pipeline_plan as read_pipeline_plan
 from .pipelines.plan.planner import PipelineGoal as PipelineGoal, PlannedPipeline as PlannedPipeline
-from .pipelines.verbs import pipeline as pipeline
+from .pipelines.run.straggler_client import StragglerClient as StragglerClient
+from .pipelines.verbs import pipeline as pipeline, straggler as straggler
 from .planning.comparison import compare as compare, whole_frontier as whole_frontier
 from .planning.difference import difference as difference
 from .planning.latency import Latency as Latency, read_latency as read_latency
@@ -53,6 +54,7 @@ from .profiles.profile_file import read_profile as read_profile, write_profile a
 from .profiles.result import Profile as Profile
 from .profiles.session import ProfileOptions as ProfileOptions
 from .programs.apply import Applied as Applied, apply as apply
+from .programs.tune import TunedJob as TunedJob, TuneOptions as TuneOptions, tune as tune
 from .serving.bench.bench import serve_bench as serve_bench
 from .serving.model.from_steps import profile_of_steps as profile_of_steps
 from .serving.model.operating_points import OperatingPoint as OperatingPoint, operating_points as operating_points

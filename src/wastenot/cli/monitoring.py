@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wastenot.cli.child_program import Child, exit_code, running_program
+from wastenot.programs.child_program import Child, exit_code, running_program
 from wastenot.terminal import completing, quantities
 from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import JsonOption, PriceOptions

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shlex
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -22,6 +22,7 @@ from wastenot.cli.watched_run import (
     write_outcome,
 )
 from wastenot.core.vendors import with_drivers
+from wastenot.programs.tune import AFTER
 from wastenot.terminal import completing, quantities
 from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import (
@@ -33,18 +34,15 @@ from wastenot.terminal.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
     from wastenot.control.candidates import Ladder
-    from wastenot.control.status import Summary
     from wastenot.control.tuner import Tuner
     from wastenot.devices.protocol import Device
-    from wastenot.workloads.identity import ModelRun
+    from wastenot.programs.tune import TunedJob, Watch
 
 _DEVICE = f"{with_drivers()[0].name}:0"
-_THEN = 1000  # iterations of a simulated job after the search, for the proof
-_MOST = 10**9  # iterations of a simulated job
-_LOOK_S = 1.0  # of virtual time between looks at a simulated job
 
 
 def tune(
@@ -86,7 +84,7 @@ def tune(
     dry_run: Annotated[bool, option("Say what would be tried; run nothing and set nothing.")] = False,
     restore_clocks: RestoreClocksOption = None,
     iterations: Annotated[
-        int | None, option(f"Iterations of a simulated job; {_THEN} after the search by default.", "N")
+        int | None, option(f"Iterations of a simulated job; {AFTER} after the search by default.", "N")
     ] = None,
     real_time: RealTimeOption = False,
     seed: Annotated[int, option("Seed of the order of trials, and of a simulated job.", "N")] = 0,
@@ -103,7 +101,8 @@ def tune(
     from wastenot.control.application import parse_devices
     from wastenot.core.errors import BadInputError
     from wastenot.meters.devices import visible_names
-    from wastenot.terminal.options import parse_budget
+    from wastenot.programs.tune import TuneOptions, job_of, session_path, tunable_gpus, tune_simulated
+    from wastenot.terminal.options import parse_budget, parse_restore
 
     if command and not dry_run:
         find_program(command[0])
@@ -119,82 +118,52 @@ def tune(
         )
     if not simulated and not command and not dry_run:
         raise BadInputError("what is to run? wastenot tune -- python train.py (or --dry-run to see what would be tried)")
-    gpus = _open(names, dry_run=dry_run, restore=restore_clocks, seed=seed)
-    ladders = _ladders(gpus, knobs, core, power_limit)
+    gpus = tunable_gpus(names, seed=seed, may_set=not dry_run, restore=parse_restore(restore_clocks))
+    clocks, limits = parse_clocks("--core", core), parse_power_limits(power_limit)
+    options = TuneOptions(knobs, clocks, limits, tolerance)
     if dry_run:
-        _show_ladders(gpus, ladders, as_json=as_json)
+        _show_ladders(gpus, options.ladders(gpus), as_json=as_json)
         return
-    make = partial(
-        _tuner,
-        gpus,
-        max_slowdown=max_slowdown,
-        ladders=ladders,
-        tolerance=tolerance,
-        budget_s=parse_budget(budget),
-        seed=seed,
-    )  # fmt: skip
-    code, run = 0, None
+    options = replace(options, budget_s=parse_budget(budget))
+    make = partial(options.tuner, gpus, max_slowdown=max_slowdown, seed=seed)
     if simulated:
-        became, tuner, run = _run_simulated(make, gpus, seed, str(workload), shape_options, iterations, real_time, shown)
+        found = tune_simulated(
+            make, str(workload), names[0], shape_options.shape(), watching=partial(_watched, gpus, shown=shown),
+            iterations=iterations, seed=seed, real_time=real_time,
+        )  # fmt: skip
     else:
+        from wastenot.control.session import Session
+
         tuner = make(shlex.join(command or ()))
-        became, code = run_command(_session(tuner), command or [], shown, as_json)
-    plan = _plan(tuner, run, out)
+        summary_, code = run_command(Session(tuner, session_path()), command or [], shown, as_json)
+        found = job_of(tuner, summary_, exit_code=code)
+    _tell(found, out, as_json=as_json)
+    write_outcome(found.summary, summary, shown)
+    if out is not None and found.plan is not None:
+        target = f" --device {names[0]}" if simulated else f" -- {shlex.join(command or ())}"
+        say_wastenot(f"{out}: plan written; next time: wastenot apply {out}{target}")
+    raise typer.Exit(found.exit_code)
+
+
+def _watched(gpus: Sequence[Device], tuner: Tuner, shown: ShownOptions) -> AbstractContextManager[Watch]:
+    return simulated_session(gpus, tuner.status(), shown)
+
+
+def _tell(found: TunedJob, out: Path | None, *, as_json: bool) -> None:
+    """Write the plan where it is wanted, and say what was found."""
+    if out is not None and found.plan is None:
+        say_wastenot(f"{out}: not written: the job ended before anything was measured")
+    elif out is not None:
+        found.write(out)
     if as_json:
         from wastenot.terminal.output import print_json
 
-        document = None if plan is None else plan.document()
-        print_json("tune", {"run": became.document(), "plan": document})
+        document = None if found.plan is None else found.plan.document()
+        print_json("tune", {"run": found.summary.document(), "plan": document})
     else:
         from wastenot.control.page.line import live_text
 
-        say_wastenot(live_text(became.status))
-    write_outcome(became, summary, shown)
-    if out is not None and plan is not None:
-        target = f" --device {names[0]}" if simulated else f" -- {shlex.join(command or ())}"
-        say_wastenot(f"{out}: plan written; next time: wastenot apply {out}{target}")
-    raise typer.Exit(code)
-
-
-# ---- before -----------------------------------------------------------------------------------------------------
-
-
-def _tuner(gpus: Sequence[Device], workload: str, **wanted: Any) -> Tuner:
-    """The tuner of what runs."""
-    from wastenot.control.driver import Subject
-    from wastenot.control.tuner import Tuner
-
-    subject = Subject("tune", "", workload, gpus[0].identity.origin)
-    return Tuner(gpus, subject, now_s=gpus[0].time.now_s(), **wanted)
-
-
-def _open(names: Sequence[str], *, dry_run: bool, restore: str | None, seed: int) -> tuple[Device, ...]:
-    from wastenot.control.fitting import check_may_set, check_named_once
-    from wastenot.devices.open import open_device
-    from wastenot.sweeping.grid import check_measures
-    from wastenot.terminal.options import parse_restore
-
-    ranges = parse_restore(restore)
-    gpus = tuple(open_device(name, seed=seed, allow_clock_control=not dry_run, restore=ranges) for name in names)
-    check_named_once(gpus)
-    for gpu in gpus:
-        check_measures(gpu)
-    if not dry_run:
-        check_may_set(gpus, "tried")
-    return gpus
-
-
-def _ladders(gpus: Sequence[Device], knobs: str, core: str | None, power_limit: str | None) -> tuple[Ladder, ...]:
-    from wastenot.control.candidates import Knob, ladders_of
-
-    clocks, limits = parse_clocks("--core", core), parse_power_limits(power_limit)
-    given = clocks is not None or limits is not None  # naming some means only those
-    chosen: list[Knob] = []
-    if clocks is not None if given else knobs != "limits":
-        chosen.append("clock")
-    if limits is not None if given else knobs != "clocks":
-        chosen.append("limit")
-    return ladders_of(gpus, chosen, core_mhz=clocks, power_limit_w=limits)
+        say_wastenot(live_text(found.summary.status))
 
 
 def _show_ladders(gpus: Sequence[Device], ladders: Sequence[Ladder], *, as_json: bool) -> None:
@@ -215,63 +184,3 @@ def _show_ladders(gpus: Sequence[Device], ladders: Sequence[Ladder], *, as_json:
         refusal = gpu.clocks.refusal()
         if refusal is not None:
             typer.echo(f"  {gpu.identity.name}: this would be refused: {refusal}")
-
-
-# ---- running ----------------------------------------------------------------------------------------------------
-
-
-def _session(tuner: Tuner) -> Any:
-    from wastenot.control.places import make_socket_path
-    from wastenot.control.session import Session
-
-    return Session(tuner, make_socket_path(f"apply-{os.getpid()}"))
-
-
-def _run_simulated(
-    make: Callable[[str], Tuner],
-    gpus: Sequence[Device],
-    seed: int,
-    workload: str,
-    shape: ShapeOptions,
-    iterations: int | None,
-    real_time: bool,
-    shown: ShownOptions,
-) -> tuple[Summary, Tuner, ModelRun | None]:
-    from wastenot.control.simulated_job import programme_of, run_job
-    from wastenot.meters.tasks import find_tasks
-
-    tasks = find_tasks(workload, gpus[0].identity.name, shape.shape())
-    tuner = make(tasks.name)
-    with simulated_session(gpus, tuner.status(), shown) as show:
-        enough: list[int] = []
-        stopped = [False]
-
-        def watch(tuner: Tuner) -> bool:
-            latest = tuner.status()
-            if tuner.done and not enough:
-                enough.append((latest.iteration or 0) + _THEN)
-            over = iterations is None and bool(enough) and (latest.iteration or 0) >= enough[0]
-            stopped.append(show(latest))
-            return stopped[-1] or over
-
-        summary, _ = run_job(
-            tuner, programme_of(tasks.kernels, tasks.tasks), iterations or _MOST, seed=seed, real_time=real_time,
-            watch=watch, watch_every_s=_LOOK_S,
-        )  # fmt: skip
-    if not stopped[-1]:  # it came to its end, which the search decides
-        summary = summary.model_copy(update={"ended": "job ended", "exit_code": 0})
-    return summary, tuner, tasks.run
-
-
-def _plan(tuner: Tuner, run: ModelRun | None, out: Path | None) -> Any:
-    """The plan of what was found, written where it is wanted; ``None`` where there is none to make."""
-    if not tuner.measured_default:
-        if out is not None:
-            say_wastenot(f"{out}: not written: the job ended before anything was measured")
-        return None
-    from wastenot.control.tuned_plan import tuned_plan
-
-    plan = tuned_plan(tuner, run=run)
-    if out is not None:
-        plan.write(out)
-    return plan

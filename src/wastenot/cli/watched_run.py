@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wastenot.cli.child_program import Child, exit_code, running_program
+from wastenot.programs.child_program import Child, exit_code, running_program
 from wastenot.terminal import quantities
 from wastenot.terminal.option import option
 from wastenot.terminal.options import PageOption

@@ -1,4 +1,4 @@
-"""Pipelines planned in one call, as ``wn.pipeline`` and the command line do it: measured first where that is asked for."""
+"""Pipelines planned in one call, and the server of their stragglers, as in Python and on the command line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from wastenot.pipelines.model.profile import PipelineProfile
     from wastenot.pipelines.model.schedule import PipelineSchedule
     from wastenot.pipelines.model.stages import StageOptions
+    from wastenot.pipelines.plan.plan import PipelinePlan
     from wastenot.pipelines.plan.planner import PipelineGoal, PlannedPipeline
+    from wastenot.pipelines.run.straggler_server import StragglerServer
     from wastenot.study.store import Source, Study
     from wastenot.sweeping.estimate import Estimate
     from wastenot.workloads.shape import ShapeOptions
@@ -122,6 +124,42 @@ def pipeline(
         raise BadInputError("`confidence`: has no effect as measured (`as_measured`); leave out one of them")
     made = with_switching(plan_pipeline(profile, order, goal), given or profile.switching or switch_time(profile.device))
     return with_rungs(made, frontier_rungs(made, frontier, progress)) if frontier else made
+
+
+def straggler(
+    plan: PathLike | PipelinePlan,
+    *,
+    replicas: int | None = None,
+    at: str | None = None,
+    token_file: PathLike | None = None,
+) -> StragglerServer:
+    """A server that slows pipelines down while they wait for a slower one; it serves while its context is open.
+
+        >>> import wastenot as wn
+        >>> with wn.straggler("pipeline.json", replicas=4) as server:       # doctest: +SKIP
+        ...     wn.StragglerClient(server.address).tell(1, slower=0.2)
+        ...     server.wait(3600.0)
+
+    Ranks under a plan report their iterations where ``WASTENOT_STRAGGLER`` names the server's ``address``.
+
+    Args:
+        plan: with plans along its frontier (``frontier`` of :func:`pipeline`), or its file.
+        replicas: pipelines beside each other; by default as the plan says.
+        at: where it listens, a path or HOST:PORT; by default a socket of the user's.
+        token_file: file of the token that ranks must know, for HOST:PORT.
+
+    Raises:
+        BadInputError: the plan has no frontier, or the server cannot listen there.
+    """
+    from wastenot.pipelines.plan.plan_file import read_pipeline_plan
+    from wastenot.pipelines.plan.straggler import Rungs
+    from wastenot.pipelines.run.straggler_client import default_address, token_in
+    from wastenot.pipelines.run.straggler_server import StragglerServer
+    from wastenot.pipelines.run.stragglers import Stragglers
+
+    made = read_pipeline_plan(plan) if isinstance(plan, str | os.PathLike) else plan
+    stragglers = Stragglers(Rungs(made), made.replicas if replicas is None else replicas, made.gpus)
+    return StragglerServer(stragglers, at or default_address(), token=token_in(token_file), digest=made.digest)
 
 
 def pipeline_estimate(

@@ -224,3 +224,18 @@ def test_a_program_runs_its_own_plan_where_there_is_no_server(tmp_path, monkeypa
         time.sleep(0.5)
     assert applied.summary.ended == "job ended"
     assert "this rank runs its own plan" in capsys.readouterr().err
+
+
+def test_in_python_a_server_is_told_and_asked(tmp_path):
+    with wn.straggler(planned_frontier(), replicas=2, at=str(tmp_path / "at")) as server:
+        client = wn.StragglerClient(server.address)
+        client.tell(1, slower=0.2)
+        assert [one["told"] for one in client.status()["replicas"]] == [None, 1.2]
+        client.clear(1)
+        assert client.status()["replicas"][1]["told"] is None
+        with pytest.raises(wn.BadInputError, match="replica"):
+            client.tell(2, slower=0.2)
+        client.stop()
+        assert not server.wait(5.0)
+    with pytest.raises(wn.DeviceError, match="no straggler server answers"):
+        client.status()

@@ -43,6 +43,7 @@ def straggler(
     iteration on for all.
     """
     from wastenot.core.errors import BadInputError
+    from wastenot.pipelines.run.straggler_client import StragglerClient
 
     wanted = [name for name, is_wanted in _wants(plan, tell, clear=clear, status=status, stop=stop).items() if is_wanted]
     if len(wanted) != 1:
@@ -59,18 +60,16 @@ def straggler(
         return
     if tell is not None and replica is None:
         raise BadInputError("--tell: which pipeline? give --replica N, counted from 0")
-    if tell is not None:
-        message: dict[str, Any] = {"ask": "tell", "replica": replica, "slower": tell, "for_s": lasts}
+    server = StragglerClient(at, token_file)
+    last = server.status() if stop and as_json else None
+    if tell is not None and replica is not None:
+        server.tell(replica, tell, lasts)
     elif clear:
-        message = {"ask": "clear", "replica": replica}
-    else:
-        message = {"ask": "stop" if stop else "status"}
-    last = _asked(at, {"ask": "status"}, token_file) if stop and as_json else None
-    answer = _asked(at, message, token_file)
-    if status:
-        _show(answer["status"], as_json)
-    elif as_json:
-        _show((last or _asked(at, {"ask": "status"}, token_file))["status"], as_json)
+        server.clear(replica)
+    elif stop:
+        server.stop()
+    if status or as_json:
+        _show(last or server.status(), as_json)
     else:
         typer.echo({"tell": "told", "clear": "cleared", "stop": "stopped"}[wanted[0]])
 
@@ -79,37 +78,15 @@ def _wants(plan: Path | None, tell: float | None, *, clear: bool, status: bool, 
     return {"serve": plan is not None, "tell": tell is not None, "clear": clear, "status": status, "stop": stop}
 
 
-def default_address() -> str:
-    """The socket of the user's server; its folder is made where it is missing."""
-    from wastenot.control.places import make_socket_path
-
-    return str(make_socket_path("straggler"))
-
-
-def _token(path: Path | None) -> str | None:
-    from wastenot.core.errors import BadInputError
-    from wastenot.pipelines.run.straggler_wire import read_token
-
-    try:
-        return None if path is None else read_token(path)
-    except OSError as error:
-        raise BadInputError(f"--token-file {path}: {error.strerror or error}") from error
-    except ValueError as error:
-        raise BadInputError(f"--token-file {error}") from error
-
-
 def _serve(path: Path, replicas: int | None, at: str | None, token_file: Path | None) -> None:
     from wastenot.pipelines.plan.plan_file import read_pipeline_plan
-    from wastenot.pipelines.plan.straggler import Rungs
-    from wastenot.pipelines.run.straggler_server import StragglerServer
     from wastenot.pipelines.run.straggler_wire import ADDRESS, TOKEN_FILE
-    from wastenot.pipelines.run.stragglers import Stragglers
+    from wastenot.pipelines.verbs import straggler as straggler_server
     from wastenot.terminal.output import say
 
     plan = read_pipeline_plan(path)
     number = plan.replicas if replicas is None else replicas
-    stragglers = Stragglers(Rungs(plan), number, plan.gpus)
-    server = StragglerServer(stragglers, at or default_address(), token=_token(token_file), digest=plan.digest)
+    server = straggler_server(plan, replicas=number, at=at, token_file=token_file)
     try:
         token = "" if token_file is None else f" {TOKEN_FILE}={token_file}"
         many = f"{number} replica{'' if number == 1 else 's'}"
@@ -118,10 +95,10 @@ def _serve(path: Path, replicas: int | None, at: str | None, token_file: Path | 
         told = 0.0
         with server:
             while server.wait(0.5):
-                told = _say_events(stragglers, told)
+                told = _say_events(server.stragglers, told)
     finally:
         server.close()
-    _say_events(stragglers, told)
+    _say_events(server.stragglers, told)
 
 
 def _say_events(stragglers: Stragglers, after_s: float) -> float:
@@ -132,22 +109,6 @@ def _say_events(stragglers: Stragglers, after_s: float) -> float:
         if event["kind"] != "left":
             say(f"replica {event['replica']}: {event['text']}")
     return after_s
-
-
-def _asked(at: str | None, message: dict[str, Any], token_file: Path | None) -> dict[str, Any]:
-    from wastenot.core.errors import BadInputError, DeviceError
-    from wastenot.pipelines.run.straggler_wire import ask
-
-    address, token = at or default_address(), _token(token_file)
-    try:
-        return ask(address, message, token)
-    except OSError as error:
-        raise DeviceError(
-            f"{address}: no straggler server answers ({error.strerror or error}); start one "
-            "with 'wastenot pipeline straggler PLAN.json'"
-        ) from error
-    except ValueError as error:
-        raise BadInputError(f"{address}: {error}") from error
 
 
 def _show(status: dict[str, Any], as_json: bool) -> None:

@@ -57,6 +57,7 @@ class StragglerServer:
         digest: of the plan, which that of ranks must be; empty for any.
 
     Attributes:
+        stragglers: what decides.
         address: where it listens.
 
     Raises:
@@ -64,7 +65,7 @@ class StragglerServer:
     """
 
     def __init__(self, stragglers: Stragglers, address: str, *, token: str | None = None, digest: str = "") -> None:
-        self._stragglers, self._token, self._digest = stragglers, token, digest
+        self.stragglers, self._token, self._digest = stragglers, token, digest
         try:
             where = parse_address(address)
         except ValueError as error:
@@ -124,10 +125,10 @@ class StragglerServer:
         try:
             while not self._over.is_set():
                 with suppress(TimeoutError):
-                    due_s = self._stragglers.due_s() - time.monotonic()
+                    due_s = self.stragglers.due_s() - time.monotonic()
                     await asyncio.wait_for(self._woken.wait(), max(min(due_s, _LONGEST_SLEEP_S), 0.0))
                     self._woken.clear()
-                self._pass_on(self._stragglers.act(time.monotonic()))
+                self._pass_on(self.stragglers.act(time.monotonic()))
         finally:
             self._over.set()
             server.close()
@@ -160,10 +161,10 @@ class StragglerServer:
         self._clients.discard(client)
         if client.seat is not None and self._seats.get(client.seat) is client and not self._over.is_set():
             del self._seats[client.seat]
-            self._pass_on(self._stragglers.leave(*client.seat, time.monotonic()))
+            self._pass_on(self.stragglers.leave(*client.seat, time.monotonic()))
 
     def _take(self, client: _Client, message: dict[str, Any]) -> None:
-        stragglers, now_s = self._stragglers, time.monotonic()
+        stragglers, now_s = self.stragglers, time.monotonic()
         if "iteration" in message:
             if client.seat is not None:
                 throttled = message.get("throttled")
@@ -197,7 +198,7 @@ class StragglerServer:
         if self._digest and message.get("digest") not in ("", self._digest):
             return {"refused": "the server has another plan; start it with the plan that the ranks run"}
         seat = int(message["replica"]), int(message["rank"])
-        order = self._stragglers.join(*seat, time.monotonic())
+        order = self.stragglers.join(*seat, time.monotonic())
         client.seat = seat
         self._seats[seat] = client
         return {"welcome": True, "order": _listed(order)}
@@ -205,15 +206,15 @@ class StragglerServer:
     def _answer(self, message: dict[str, Any], now_s: float) -> dict[str, Any]:
         asked = message.get("ask")
         if asked == "status":
-            return {"status": {**self._stragglers.status(), "at": self.address, "process": os.getpid()}}
+            return {"status": {**self.stragglers.status(), "at": self.address, "process": os.getpid()}}
         if asked == "tell":
             for_s = message.get("for_s")
-            orders = self._stragglers.tell(
+            orders = self.stragglers.tell(
                 int(message["replica"]), float(message["slower"]), now_s, float("inf") if for_s is None else float(for_s)
             )
         elif asked == "clear":
             replica = message.get("replica")
-            orders = self._stragglers.clear(None if replica is None else int(replica), now_s)
+            orders = self.stragglers.clear(None if replica is None else int(replica), now_s)
         elif asked == "stop":
             self.stop()
             return {"done": True}

@@ -72,6 +72,8 @@ def _shared(processes: int | None, ray: str | None) -> Share:
 
     return over_processes(processes or os.cpu_count() or 1)
 
+
+def scenario_text(found: SimulatedScenario) -> RenderableType:
     """What was found, for a terminal."""
     from wastenot.serving.page.cluster_words import about_cluster
     from wastenot.serving.page.engine_words import steps_text

@@ -1,0 +1,325 @@
+"""``wn.tune``: find a setting for a program while it runs, and hold it with proof."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Unpack
+
+from wastenot.core.errors import BadInputError
+
+if TYPE_CHECKING:
+    from wastenot.control.candidates import Ladder
+    from wastenot.control.status import Status, Summary
+    from wastenot.control.tuner import Tuner
+    from wastenot.devices.common.journal import Restore
+    from wastenot.devices.protocol import Device
+    from wastenot.planning.plan import Plan
+    from wastenot.workloads.identity import ModelRun
+    from wastenot.workloads.shape import Shape, ShapeOptions
+
+Watch = Callable[["Status"], bool]
+"""Takes the latest status of a simulated job; ends the job by returning ``True``."""
+Watching = Callable[["Tuner"], AbstractContextManager[Watch]]
+
+AFTER = 1000
+"""Iterations of a simulated job after the search, for the proof."""
+_MOST = 10**9  # iterations of a simulated job
+_LOOK_S = 1.0  # of virtual time between looks at a simulated job
+
+
+@dataclass(frozen=True, slots=True)
+class TuneOptions:
+    """What is tried, and how long.
+
+    Attributes:
+        settings: core clocks, power limits, or both.
+        core_mhz: core clocks to choose from; by default steps of 1 %. Given alone, no power limits are tried.
+        power_limit_w: power limits to choose from, likewise.
+        tolerance: fraction of the energy within which the best has to be known.
+        budget_s: time after which the best so far is held.
+    """
+
+    settings: Literal["both", "clocks", "limits"] = "both"
+    core_mhz: Sequence[float] | None = None
+    power_limit_w: Sequence[float] | None = None
+    tolerance: float = 0.005
+    budget_s: float = 3600.0
+
+    def ladders(self, gpus: Sequence[Device]) -> tuple[Ladder, ...]:
+        """The settings to choose from on some GPUs.
+
+        Raises:
+            BadInputError: a GPU has no such clock or power limit.
+            ClocksRefusedError: the GPUs report nothing that could be tried.
+        """
+        from wastenot.control.candidates import Knob, ladders_of
+
+        given = self.core_mhz is not None or self.power_limit_w is not None  # naming some means only those
+        chosen: list[Knob] = []
+        if self.core_mhz is not None if given else self.settings != "limits":
+            chosen.append("clock")
+        if self.power_limit_w is not None if given else self.settings != "clocks":
+            chosen.append("limit")
+        return ladders_of(gpus, chosen, core_mhz=self.core_mhz, power_limit_w=self.power_limit_w)
+
+    def tuner(self, gpus: Sequence[Device], workload: str, *, max_slowdown: float, seed: int) -> Tuner:
+        """The tuner of what runs.
+
+        Args:
+            gpus: that it runs on.
+            workload: what runs, in words.
+            max_slowdown: to keep.
+            seed: of the order of trials.
+
+        Raises:
+            BadInputError: a number makes no sense, or a GPU has no such setting.
+            ClocksRefusedError: the GPUs report nothing that could be tried.
+        """
+        from wastenot.control.driver import Subject
+        from wastenot.control.tuner import Tuner
+
+        return Tuner(
+            gpus,
+            Subject("tune", "", workload, gpus[0].identity.origin),
+            max_slowdown,
+            ladders=self.ladders(gpus),
+            tolerance=self.tolerance,
+            budget_s=self.budget_s,
+            now_s=gpus[0].time.now_s(),
+            seed=seed,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TunedJob:
+    """What became of a job whose setting was tuned while it ran.
+
+    Attributes:
+        plan: holds the setting that was found; ``None`` where the job ended before anything was measured.
+        summary: of the run: what was tried, and the proof.
+        exit_code: of the program.
+    """
+
+    plan: Plan | None
+    summary: Summary
+    exit_code: int = 0
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the plan, for :class:`wastenot.apply`.
+
+        Raises:
+            BadInputError: there is none, or the file cannot be written.
+        """
+        if self.plan is None:
+            raise BadInputError(f"{path}: not written: the job ended before anything was measured")
+        self.plan.write(path)
+
+    def page(
+        self, path: str | os.PathLike[str], *, figures: str | os.PathLike[str] | None = None, command: str | None = None
+    ) -> tuple[Path, ...]:
+        """Write the page of the run; see :meth:`wastenot.core.result.HasPage.page`."""
+        return self.summary.page(path, figures=figures, command=command)
+
+
+def tune(
+    what: str | Sequence[str],
+    device: str | Device | Sequence[str | Device] | None = None,
+    options: TuneOptions | None = None,
+    *,
+    max_slowdown: float = 0.0,
+    iterations: int | None = None,
+    seed: int = 0,
+    watch: Watch | None = None,
+    **shape: Unpack[ShapeOptions],
+) -> TunedJob:
+    """Find and hold the best setting for a program while it runs.
+
+        >>> import wastenot as wn
+        >>> found = wn.tune("gpt3-small", "sim:rtx-a4000", max_slowdown=0.05, iterations=150)
+        >>> found.summary.status.tuning.tried > 0
+        True
+        >>> wn.tune(["python", "train.py"], "nvidia:0").write("plan.json")     # doctest: +SKIP
+
+    A few core clocks and power limits are tried on the program itself, in random order between iterations at the default
+    clocks; the best is then held with guard and proof. The GPUs are left as they were, however the program ends.
+
+    Args:
+        what: the program and its arguments, as a list; on a simulated GPU the name of a workload.
+        device: GPUs of the job, or their names, which are opened to set their clocks; by default the first there is.
+        options: what is tried, and how long.
+        max_slowdown: of the job.
+        iterations: of a simulated job; by default 1000 after the search.
+        seed: of the order of trials, and of a simulated job.
+        watch: receives the status of a simulated job every second of its time; ends it by returning ``True``.
+        shape: how a model is run that is simulated, as for :func:`wastenot.workload`.
+
+    Raises:
+        BadInputError: an argument makes no sense.
+        ClocksRefusedError: this process may not set the clocks; says what would be needed.
+        DeviceError: a GPU does not respond, or another process controls its clocks.
+        OSError: the program cannot be run.
+    """
+    from wastenot.control.session import Session
+    from wastenot.programs.child_program import exit_code, running_program
+    from wastenot.programs.environment import socket_of
+    from wastenot.workloads.build import build_shape
+
+    wanted = options or TuneOptions()
+    gpus = tunable_gpus(device, seed=seed)
+    simulated = check_runs(gpus, what)
+    if simulated:
+        look: Watch = watch or (lambda status: False)
+        return tune_simulated(
+            lambda name: wanted.tuner(gpus, name, max_slowdown=max_slowdown, seed=seed),
+            str(what),
+            gpus[0].identity.name,
+            build_shape(**shape),
+            iterations=iterations,
+            seed=seed,
+            watching=lambda tuner: nullcontext(look),
+        )
+    for name in shape:
+        raise BadInputError(f"`{name}`: has no effect on a program; leave it out")
+    tuner = wanted.tuner(gpus, shlex.join(what), max_slowdown=max_slowdown, seed=seed)
+    with (
+        Session(tuner, session_path()) as session,
+        running_program(what, to_stderr=False, environment=socket_of(session)) as child,
+    ):
+        child.wait()
+        code = exit_code(child)
+        summary = session.end("job ended", code)
+    return job_of(tuner, summary, exit_code=code)
+
+
+def tunable_gpus(
+    device: str | Device | Sequence[str | Device] | None,
+    *,
+    seed: int = 0,
+    may_set: bool = True,
+    restore: Restore | None = None,
+) -> tuple[Device, ...]:
+    """The GPUs of a job, opened and fit to be tuned.
+
+    Args:
+        device: GPUs or their names; by default the first there is.
+        seed: of simulated ones.
+        may_set: open them to set their clocks; without it they are only looked at.
+        restore: ranges of locked clocks to which they are restored.
+
+    Raises:
+        BadInputError: one is named twice, or there is no such device.
+        ClocksRefusedError: the clocks may not be set.
+        DeviceError: one does not respond or does not measure.
+    """
+    from wastenot.control.application import parse_devices
+    from wastenot.control.fitting import check_may_set, check_named_once
+    from wastenot.core.vendors import with_drivers
+    from wastenot.devices.open import open_device
+    from wastenot.sweeping.grid import check_measures
+
+    named = f"{with_drivers()[0].name}:0" if device is None else device
+    listed = parse_devices(named) if isinstance(named, str) else named if isinstance(named, Sequence) else [named]
+    gpus = tuple(
+        open_device(each, seed=seed, allow_clock_control=may_set, restore=restore) if isinstance(each, str) else each
+        for each in listed
+    )
+    check_named_once(gpus)
+    for gpu in gpus:
+        check_measures(gpu)
+    if may_set:
+        check_may_set(gpus, "tried")
+    return gpus
+
+
+def check_runs(gpus: Sequence[Device], what: str | Sequence[str]) -> bool:
+    """Refuse what the GPUs cannot run; whether it is a simulated job.
+
+    Raises:
+        BadInputError: a program for a simulated GPU, or a workload for a real one.
+    """
+    simulated = all(gpu.identity.name.startswith("sim:") for gpu in gpus)
+    if simulated != isinstance(what, str):
+        raise BadInputError(
+            "`what`: a simulated GPU runs a workload, such as 'gpt3-xl', and no program"
+            if simulated
+            else "`what`: a real GPU runs a program: give it and its arguments as a list, such as ['python', 'train.py']"
+        )
+    return simulated
+
+
+def session_path() -> Path:
+    """Where the session of a program that is tuned listens."""
+    from wastenot.control.places import make_socket_path
+
+    return make_socket_path(f"apply-{os.getpid()}")
+
+
+def tune_simulated(
+    make: Callable[[str], Tuner],
+    workload: str,
+    device: str,
+    shape: Shape,
+    *,
+    watching: Watching,
+    iterations: int | None = None,
+    seed: int = 0,
+    real_time: bool = False,
+) -> TunedJob:
+    """Tune a simulated job.
+
+    Args:
+        make: makes the tuner of a workload of this name.
+        workload: that it runs.
+        device: name of the GPU.
+        shape: how a model is run.
+        watching: a context in which the job is watched; gives what takes its status, and ends it by returning ``True``.
+        iterations: of it; by default :data:`AFTER` after the search.
+        seed: of it.
+        real_time: let it take as long as a real one would.
+
+    Raises:
+        BadInputError: there is no such workload, or an argument makes no sense.
+    """
+    from wastenot.control.simulated_job import programme_of, run_job
+    from wastenot.meters.tasks import find_tasks
+
+    tasks = find_tasks(workload, device, shape)
+    tuner = make(tasks.name)
+    enough: list[int] = []
+    stopped = [False]
+    with watching(tuner) as show:
+
+        def watch(tuner: Tuner) -> bool:
+            latest = tuner.status()
+            if tuner.done and not enough:
+                enough.append((latest.iteration or 0) + AFTER)
+            over = iterations is None and bool(enough) and (latest.iteration or 0) >= enough[0]
+            stopped.append(show(latest))
+            return stopped[-1] or over
+
+        summary, _ = run_job(
+            tuner, programme_of(tasks.kernels, tasks.tasks), iterations or _MOST, seed=seed, real_time=real_time,
+            watch=watch, watch_every_s=_LOOK_S,
+        )  # fmt: skip
+    if not stopped[-1]:  # it came to its end, which the search decides
+        summary = summary.model_copy(update={"ended": "job ended", "exit_code": 0})
+    return job_of(tuner, summary, run=tasks.run)
+
+
+def job_of(tuner: Tuner, summary: Summary, *, run: ModelRun | None = None, exit_code: int = 0) -> TunedJob:
+    """What became of a job, with the plan of what was found where anything was measured.
+
+    Args:
+        tuner: that has ended its search.
+        summary: of the run.
+        run: the model that ran, where it is known.
+        exit_code: of the program.
+    """
+    from wastenot.control.tuned_plan import tuned_plan
+
+    return TunedJob(tuned_plan(tuner, run=run) if tuner.measured_default else None, summary, exit_code)
