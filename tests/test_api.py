@@ -88,6 +88,10 @@ def test_errors_name_arguments(tmp_path):
         wn.transfer("plan.json", "sim:h200")
     with pytest.raises(wn.BadInputError, match=r"^finalists 0: "):
         wn.refine(tmp_path / "my.db", "sim:h200", finalists=0)
+    with pytest.raises(wn.BadInputError, match=r"^finalists 0: must be at least 1"):
+        wn.Finalists(each=0)
+    with pytest.raises(wn.BadInputError, match=r"^goal 0.5: give wn.JobGoal\(eta="):
+        wn.job("nightly", study=tmp_path / "my.db", batch_sizes=[1], default=1, goal=0.5)
     with pytest.raises(wn.BadInputError, match=r"^objective: sets all of these; leave out max_slowdown"):
         wn.plan(tmp_path / "my.db", wn.Objective(), max_slowdown=0.1)
     with pytest.raises(wn.BadInputError, match=r"^batch: mine.json is a workload file"):

@@ -21,11 +21,13 @@ from .frontiers.algebra import (
     tie as tie,
 )
 from .frontiers.graph import Graph as Graph, GraphPlan as GraphPlan, graph as graph
+from .jobs.model.goal import JobGoal as JobGoal
 from .jobs.plan.overview import JobOverview as JobOverview, job_overview as job_overview
 from .jobs.run.job import job as job
 from .jobs.run.training_run import TrainingRun as TrainingRun
 from .kernels.calibration.calibrate import calibrate_sweep as calibrate_sweep
 from .kernels.forecast.forecast import forecast as forecast
+from .kernels.run.refine import Finalists as Finalists
 from .kernels.verbs import (
     Refinement as Refinement,
     measure_latency as measure_latency,

@@ -21,6 +21,7 @@ from wastenot.workloads.identity import EnergyState, Granularity, WorkloadKey
 if TYPE_CHECKING:
     from wastenot.devices.protocol import Device
     from wastenot.kernels.run.interleaved import Transfer
+    from wastenot.kernels.run.refine import Finalists
     from wastenot.meters.tasks import WorkloadTasks
     from wastenot.pages.price import Price
     from wastenot.planning.latency import Latency, What
@@ -262,9 +263,7 @@ def refine(
     workload: str | WorkloadKey | None = None,
     into: PathLike | Study | None = None,
     max_slowdown: float = 0.0,
-    finalists: int = 3,
-    around_mhz: float = 0.0,
-    repeats: int = 3,
+    finalists: Finalists | None = None,
     options: PointOptions | None = None,
     budget_s: float | None = None,
     command: str | None = None,
@@ -274,7 +273,7 @@ def refine(
     """Measure the best settings of every kernel again, which removes selection bias, and make a new plan.
 
         >>> import wastenot as wn
-        >>> refined = wn.refine("my.db", "sim:h200", repeats=1)
+        >>> refined = wn.refine("my.db", "sim:h200", finalists=wn.Finalists(repeats=1))
         >>> refined.outcome.measured > 0
         True
 
@@ -284,9 +283,7 @@ def refine(
         workload: its name, or name, state and granularity; may be left out where the study holds only one.
         into: study of another card of the same model, to measure that card instead; created if missing.
         max_slowdown: of the plan.
-        finalists: settings to measure for each kernel.
-        around_mhz: also measure core clocks this close to the best; 0 for none.
-        repeats: measurements of each.
+        finalists: which settings of each kernel to measure, and how often; by default the best three, three times.
         options: warm-up, window and precision of each point.
         budget_s: device time after which no further point is started.
         command: that does the same, for the study to name to whoever finds it unfinished.
@@ -304,10 +301,9 @@ def refine(
     from wastenot.planning.planner import plan as make_plan
     from wastenot.study.store import open_study
 
-    if finalists < 1:
-        raise BadInputError(f"`finalists` {finalists}: must be at least 1")
-    if not 0.0 <= around_mhz < float("inf"):
-        raise BadInputError(f"`around_mhz` {around_mhz}: must be a number of MHz, 0 for none")
+    wanted = refining.Finalists() if finalists is None else finalists
+    if not isinstance(wanted, refining.Finalists):
+        raise BadInputError(f"`finalists` {finalists!r}: give wn.Finalists(...), such as wn.Finalists(each=3, repeats=3)")
     source = _study(study)
     key = (workload.name, workload.state, workload.granularity) if isinstance(workload, WorkloadKey) else (workload,)
     held = source.read(*key)
@@ -315,16 +311,12 @@ def refine(
     tasks = tasks_in_study(source, held)
     target = _device(device, tasks)
     kept = source if into is None else (open_study(into, create=True) if isinstance(into, str | os.PathLike) else into)
-    candidates = refining.finalists(held, before, finalists)
-    if around_mhz:
-        clocks = target.clocks.supported_clocks()
-        for row in before.assignments:
-            near = refining.around(row.setting, clocks, around_mhz)
-            candidates[row.kernel] = tuple(dict.fromkeys((*candidates[row.kernel], *near)))
+    candidates = wanted.of(held, before, target)
     with target.clocks.claimed():
         outcome = refining.refine(
             target, tasks, kept, candidates,
-            repeats=repeats, options=options, progress=progress, budget_s=budget_s, command=command, announce=announce,
+            repeats=wanted.repeats, options=options, progress=progress, budget_s=budget_s, command=command,
+            announce=announce,
         )  # fmt: skip
     after = make_plan(kept.read(held.workload, held.state, held.granularity), max_slowdown=max_slowdown)
     return Refinement(outcome, before, after)

@@ -41,7 +41,8 @@ def job(study, **more):
         "max_epochs": 10,
         "device": "cpu",
     }
-    return wn.job("nightly", **(terms | more))
+    goal = wn.JobGoal(**{name: more.pop(name) for name in ("eta", "within_s", "power_budget_w") if name in more})
+    return wn.job("nightly", goal=goal, **(terms | more))
 
 
 def read(study):

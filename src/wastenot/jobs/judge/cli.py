@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +22,54 @@ _MOST_CURVE = 200  # points of a regret curve in the document
 _SHOWN = 12  # jobs or targets in an error
 
 
+@dataclass(frozen=True, slots=True)
+class TraceOptions:
+    """Which jobs are simulated."""
+
+    job: Annotated[str | None, option("Which job in the files, such as squad/bert; default: the only one.", "NAME")] = None
+    target: Annotated[float | None, option("Target value of the metric; default: the only one on record.", "X")] = None
+    default: Annotated[int | None, option("Batch size used today, to compare with.", "N")] = None
+    max_epochs: Annotated[
+        int | None, option("Maximum epochs of a run; default: those of the longest run on record.", "N")
+    ] = None
+    made_up: Annotated[int | None, option("Instead of files: N synthetic jobs of each of twelve kinds.", "N")] = None
+
+    def traces(self, train: Path | None, power: Path | None) -> tuple[JobTrace, ...]:
+        """The jobs of files, or made-up ones.
+
+        Raises:
+            BadInputError: a file cannot be used, or an option makes no sense.
+        """
+        if self.made_up is not None:
+            given = (train, self.job, self.target, self.default, self.max_epochs)
+            if any(each is not None for each in given):
+                raise BadInputError("--made-up: replaces the files and the options about their job; leave those out")
+            from wastenot.jobs.judge.made import made_jobs
+
+            return made_jobs(range(self.made_up))
+        if train is None or power is None:
+            raise BadInputError("give two files, TRAIN.csv and POWER.csv, or --made-up N for synthetic jobs")
+        from wastenot.jobs.judge.trace import read_training_summaries
+
+        read = read_training_summaries(train, power)
+        key = _job(read, self.job, train)
+        known = read.targets(key)
+        if self.target is None and len(known) > 1:
+            raise BadInputError(f"--target: {key} has runs to several; give one of {_some(f'{each:g}' for each in known)}")
+        aim = known[0] if self.target is None else self.target
+        if aim not in known:
+            raise BadInputError(f"--target {aim:g}: {key} has no runs to it, but to {_some(f'{each:g}' for each in known)}")
+        sizes = sorted({size for size, _ in read.speeds[key]} & set(read.epochs[key, aim]))
+        if self.default is None:
+            raise BadInputError(f"--default: which batch size is used today? one of {', '.join(map(str, sizes))}")
+        if self.max_epochs is not None and self.max_epochs < 1:
+            raise BadInputError(f"--max-epochs {self.max_epochs}: must be at least 1")
+        trace = read.trace(key, aim, self.default, self.max_epochs or read.longest(key), power.stem)
+        if trace.best_cost() == float("inf"):
+            raise BadInputError(f"{train}: no run of {key} reaches {aim:g} within {trace.terms.max_epochs} epochs")
+        return (trace,)
+
+
 def replay(
     train: Annotated[
         Path | None, argument("Epochs that runs needed, by batch size, in the format that Zeus publishes.", "[TRAIN.csv]")
@@ -28,13 +77,8 @@ def replay(
     power: Annotated[
         Path | None, argument("Time of an epoch and power, by batch size and power limit.", "[POWER.csv]")
     ] = None,
-    job: Annotated[str | None, option("Which job in the files, such as squad/bert; default: the only one.", "NAME")] = None,
-    target: Annotated[float | None, option("Target value of the metric; default: the only one on record.", "X")] = None,
-    default: Annotated[int | None, option("Batch size used today, to compare with.", "N")] = None,
-    max_epochs: Annotated[
-        int | None, option("Maximum epochs of a run; default: those of the longest run on record.", "N")
-    ] = None,
-    made_up: Annotated[int | None, option("Instead of files: N synthetic jobs of each of twelve kinds.", "N")] = None,
+    *,
+    trace_options: TraceOptions,
     eta: Annotated[float, option("Weight of energy against time, 0 (time) to 1 (energy).", "X")] = 0.5,
     recurrences: Annotated[
         int | None, option("How often a job recurs; default: twice for every pair to choose from.", "N")
@@ -57,7 +101,7 @@ def replay(
         ("--recurrences", recurrences),
         ("--seeds", seeds),
         ("--processes", processes),
-        ("--made-up", made_up),
+        ("--made-up", trace_options.made_up),
     ):
         if value is not None and value < 1:
             raise BadInputError(f"{name} {value}: must be at least 1")
@@ -65,8 +109,7 @@ def replay(
         raise BadInputError(f"--eta {eta:g}: must be between 0 (time) and 1 (energy)")
     if overlap is not None and not 0.0 < overlap <= 100.0:
         raise BadInputError(f"--overlap {overlap:g}: must be above 0 and at most 100")
-    traces = _traces(train, power, job, target, default, max_epochs, made_up)
-    traces = tuple(trace.with_terms(eta=eta) for trace in traces)
+    traces = tuple(trace.with_terms(eta=eta) for trace in trace_options.traces(train, power))
     workers = min(processes or os.cpu_count() or 1, len(traces) * len(POLICIES) * seeds)
     with shown_progress("simulate") as progress:
         found = tuple(
@@ -84,45 +127,6 @@ def replay(
         print_json("recur", {"eta": eta, "seeds": seeds, "overlap": overlap, "jobs": [_listed(each) for each in found]})
     else:
         console().print(_text(found, eta, seeds, overlap))
-
-
-def _traces(
-    train: Path | None,
-    power: Path | None,
-    job: str | None,
-    target: float | None,
-    default: int | None,
-    max_epochs: int | None,
-    made_up: int | None,
-) -> tuple[JobTrace, ...]:
-    if made_up is not None:
-        given = (train, job, target, default, max_epochs)
-        if any(each is not None for each in given):
-            raise BadInputError("--made-up: replaces the files and the options about their job; leave those out")
-        from wastenot.jobs.judge.made import made_jobs
-
-        return made_jobs(range(made_up))
-    if train is None or power is None:
-        raise BadInputError("give two files, TRAIN.csv and POWER.csv, or --made-up N for synthetic jobs")
-    from wastenot.jobs.judge.trace import read_training_summaries
-
-    read = read_training_summaries(train, power)
-    key = _job(read, job, train)
-    known = read.targets(key)
-    if target is None and len(known) > 1:
-        raise BadInputError(f"--target: {key} has runs to several; give one of {_some(f'{each:g}' for each in known)}")
-    aim = known[0] if target is None else target
-    if aim not in known:
-        raise BadInputError(f"--target {aim:g}: {key} has no runs to it, but to {_some(f'{each:g}' for each in known)}")
-    sizes = sorted({size for size, _ in read.speeds[key]} & set(read.epochs[key, aim]))
-    if default is None:
-        raise BadInputError(f"--default: which batch size is used today? one of {', '.join(map(str, sizes))}")
-    if max_epochs is not None and max_epochs < 1:
-        raise BadInputError(f"--max-epochs {max_epochs}: must be at least 1")
-    trace = read.trace(key, aim, default, max_epochs or read.longest(key), power.stem)
-    if trace.best_cost() == float("inf"):
-        raise BadInputError(f"{train}: no run of {key} reaches {aim:g} within {trace.terms.max_epochs} epochs")
-    return (trace,)
 
 
 def _job(read: TrainingSummaries, name: str | None, train: Path) -> JobKey:

@@ -62,8 +62,6 @@ class JobDriver(ClockDriver):
         epochs: expected to the target; ``None`` where nothing is known.
         switching: how long the GPUs take to switch; by default what is known of the first.
         now_s: moment at which it begins, on the clock of the first GPU.
-        process: ID of the process that controls the clocks; by default this one's.
-        started_unix_s: when it began, by the calendar; by default now.
 
     Attributes:
         speeds: what was measured, by epoch; empty until the length of an epoch is known.
@@ -85,10 +83,8 @@ class JobDriver(ClockDriver):
         epochs: float | None = None,
         switching: SwitchTime | None = None,
         now_s: float = 0.0,
-        process: int | None = None,
-        started_unix_s: float | None = None,
     ) -> None:
-        super().__init__(gpus, subject, now_s=now_s, process=process, started_unix_s=started_unix_s)
+        super().__init__(gpus, subject, now_s=now_s)
         self.limits, self.batch_size = limits, batch_size
         self.speeds: tuple[Speed, ...] = ()
         self.epochs = epochs

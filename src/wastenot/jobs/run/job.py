@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Any
 
 from wastenot.core.errors import BadInputError, DeviceError
+from wastenot.jobs.model.goal import JobGoal
 from wastenot.jobs.plan.decision import Decision
 from wastenot.jobs.plan.remembered import catch_up, fitting_terms, in_vain
 from wastenot.jobs.run.control import JobControl, Knobs, Settings, knobs_of
@@ -55,10 +56,7 @@ class job:  # noqa: N801 - reads as a verb, as apply does
         target: value of the metric that a run is to reach; by default the program decides, and leaving the context says so.
         higher_is_better: whether the metric rises towards the target.
         max_epochs: after which a run has missed the target.
-        eta: weight of energy against time, from 0 (time alone) to 1 (energy alone); by default 0.5, or 0 where no energy is
-            measured; a weight below 1 is then 0 as well, and a line says so.
-        within_s: least energy of runs that take at most so long, in place of the weighted cost.
-        power_budget_w: least time of runs whose mean power is at most this, in place of the weighted cost.
+        goal: the weight of energy against time, or a bound on one of them; by default both count alike.
         device: ``cpu``, or GPUs such as ``nvidia:0`` or ``("nvidia:0", "nvidia:1")``; by default what PyTorch uses, if the
             program has imported it, else the CPU.
         settings: what may be set besides: the GPU's power limits, its clocks, none, or these.
@@ -80,9 +78,7 @@ class job:  # noqa: N801 - reads as a verb, as apply does
         target: float | None = None,
         higher_is_better: bool = True,
         max_epochs: int | None = None,
-        eta: float | None = None,
-        within_s: float | None = None,
-        power_budget_w: float | None = None,
+        goal: JobGoal | None = None,
         device: str | Sequence[str] | None = None,
         settings: Settings = "limits",
         learning_rate_scaling: LearningRateScaling = "none",
@@ -95,6 +91,9 @@ class job:  # noqa: N801 - reads as a verb, as apply does
         if isinstance(batch_sizes, str) or not isinstance(batch_sizes, Iterable):
             raise BadInputError(f"`batch_sizes` {batch_sizes!r}: must be a list of whole numbers, such as [32, 64, 128]")
         sizes = tuple(sorted(map(_plain, batch_sizes), key=lambda size: (isinstance(size, int), size)))
+        goal = goal or JobGoal()
+        if not isinstance(goal, JobGoal):
+            raise BadInputError(f"`goal` {goal!r}: give wn.JobGoal(eta=...), or with within_s or power_budget_w")
         self._terms = JobTerms(
             name=name,
             batch_sizes=sizes,
@@ -102,11 +101,11 @@ class job:  # noqa: N801 - reads as a verb, as apply does
             target=_number(target),
             higher_is_better=higher_is_better,
             max_epochs=max_epochs,
-            eta=0.0 if eta is None else eta,
-            within_s=within_s,
-            power_budget_w=power_budget_w,
+            eta=0.0 if goal.eta is None else goal.eta,
+            within_s=goal.within_s,
+            power_budget_w=goal.power_budget_w,
         )
-        self._eta, self._device, self._settings = eta, device, settings
+        self._eta, self._device, self._settings = goal.eta, device, settings
         self._study, self._scaling = study, learning_rate_scaling
         self._run: TrainingRun | FollowingRun | None = None
 

@@ -289,6 +289,7 @@ def refine(
     With --around, also clocks near them. The measurements are added to the study; wastenot kernel plan --study FILE
     --out PLAN.json makes a new plan.
     """
+    from wastenot.kernels.run.refine import Finalists
     from wastenot.kernels.verbs import refine as measure_again
     from wastenot.study.store import open_study
     from wastenot.sweeping.announce import announce
@@ -301,8 +302,8 @@ def refine(
     kept = f"{into or study}: measurements are kept, as repeats; the same command measures all of them once more"
     with kept_if_interrupted(kept), shown_progress(f"refining {key}") as progress:
         refined = measure_again(
-            source, target, workload=key, into=into, max_slowdown=max_slowdown, finalists=finalists, around_mhz=around,
-            repeats=repeats, budget_s=None if budget is None else parse_budget(budget),
+            source, target, workload=key, into=into, max_slowdown=max_slowdown,
+            finalists=Finalists(finalists, around, repeats), budget_s=None if budget is None else parse_budget(budget),
             command=typed_command(into or study), announce=announce, progress=progress,
         )  # fmt: skip
     outcome, before, after = refined.outcome, refined.before, refined.after

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,6 +25,46 @@ from wastenot.study.sweep import Sweep
 from wastenot.sweeping.estimate import Announce, finished_estimate, points_s
 from wastenot.sweeping.measure import SweepOutcome, SweepPoint, recording, run_points
 from wastenot.sweeping.point import PointOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Finalists:
+    """Which settings of each kernel are measured again, and how often.
+
+    Attributes:
+        each: settings of each kernel: the plan's, and those closest to it.
+        around_mhz: also core clocks this close to the plan's, and the memory clocks next to it; 0 for none.
+        repeats: measurements of each.
+
+    Raises:
+        BadInputError: a number makes no sense.
+    """
+
+    each: int = 3
+    around_mhz: float = 0.0
+    repeats: int = 3
+
+    def __post_init__(self) -> None:
+        if self.each < 1:
+            raise BadInputError(f"`finalists` {self.each}: must be at least 1")
+        if not 0.0 <= self.around_mhz < math.inf:
+            raise BadInputError(f"`around_mhz` {self.around_mhz}: must be a number of MHz, 0 for none")
+
+    def of(self, sweep: Sweep, plan: Plan, device: Device) -> dict[str, tuple[Setting, ...]]:
+        """The settings, by kernel.
+
+        Args:
+            sweep: the plan's.
+            plan: of granularity kernel.
+            device: that they are to be measured on.
+        """
+        found = finalists(sweep, plan, self.each)
+        if self.around_mhz:
+            clocks = device.clocks.supported_clocks()
+            for row in plan.assignments:
+                near = around(row.setting, clocks, self.around_mhz)
+                found[row.kernel] = tuple(dict.fromkeys((*found[row.kernel], *near)))
+        return found
 
 
 def refine(
