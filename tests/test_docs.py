@@ -11,14 +11,26 @@ from docs.make.architecture import FLOORS, ROOMS, draw
 from docs.make.page import IMAGES
 from testbed.program import COMMANDS, words_of
 from wastenot.cli.help_text import GROUPS
+from wastenot.core.stability import PUBLIC
 
 ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "wastenot"
 
 
 def test_every_public_name_has_its_entry_and_no_other_has():
-    entries = re.findall(r"^::: wastenot\.([\w.]+)$", (ROOT / "docs" / "api.md").read_text(), re.M)
-    assert sorted(entries) == sorted([*wn.__all__, *(f"serve.{name}" for name in wn.serve.__all__)])
+    text = (ROOT / "docs" / "api.md").read_text()
+    entries = {
+        part.partition("\n")[0]: sorted(re.findall(r"^::: wastenot\.([\w.]+)$", part, re.M))
+        for part in text.split("\n## ")[1:]
+    }
+    assert {subject: names for subject, names in entries.items() if names} == {
+        subject: sorted((*names.stable, *names.experimental)) for subject, names in PUBLIC.items()
+    }
+
+
+def test_every_public_name_is_stable_or_experimental():
+    marked = [name for of_it in PUBLIC.values() for name in (*of_it.stable, *of_it.experimental)]
+    assert sorted(marked) == sorted([*wn.__all__, *(f"serve.{name}" for name in wn.serve.__all__)])
 
 
 def test_the_picture_of_the_rooms_shows_those_that_exist():

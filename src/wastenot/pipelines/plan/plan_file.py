@@ -18,7 +18,7 @@ _Field = tuple[int | str, ...]
 
 
 def read_pipeline_plan(path: str | os.PathLike[str]) -> PipelinePlan:
-    """Read a plan that :func:`wastenot.pipeline` or ``wastenot pipeline plan --out`` made.
+    """Read a pipeline's plan, as :func:`wastenot.pipeline` and ``wastenot pipeline plan`` make it.
 
     Raises:
         BadInputError: it is incomplete or inconsistent, or was edited; the text gives file, line and field.
