@@ -1,5 +1,6 @@
 """Results write the files and the pages that the commands' ``--out`` and ``--page`` write."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,11 @@ def test_what_is_written_is_read_back(tmp_path):
     made = planned()
     made.write(path)
     assert wn.read_pipeline_plan(path) == made.plan
+    (tmp_path / "sweep.csv").write_text(SWEEP)
+    frontier = wn.whole_frontier(wn.read_sweep(tmp_path / "sweep.csv", device="RTX 3080 Ti"), [0.0, 0.02])
+    frontier.write(path)
+    assert json.loads(path.read_text()) == json.loads(json.dumps(frontier.document()))
+    assert frontier.document()["schema"] == "wastenot.frontier/1"
     engine = wn.read_engine(ENGINE)
     engine.write(path)
     assert wn.read_engine(path).errors == engine.errors

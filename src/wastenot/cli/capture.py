@@ -77,7 +77,7 @@ def _workload_name(target: str) -> str:
 
 
 def _document(captured: Captured, covered: Coverage | None, out: Path) -> dict[str, Any]:
-    from wastenot.terminal.output import as_values
+    from wastenot.core.values import as_values
 
     workload = captured.workload
     return {

@@ -221,7 +221,7 @@ def _cost_text(result: WindowResult, price: Price) -> str:
 
 def monitor_document(result: WindowResult, command: list[str], code: int, price: Price) -> dict[str, Any]:
     """The JSON document."""
-    from wastenot.terminal.output import as_values
+    from wastenot.core.values import as_values
 
     values = as_values(result)
     del values["name"]

@@ -27,8 +27,9 @@ def show(
 ) -> None:
     """Show what a study or a file of results holds."""
     from wastenot.cli.result_files import KINDS, is_study, kind_of
+    from wastenot.core.values import as_values
     from wastenot.study.store import open_study
-    from wastenot.terminal.output import as_values, console, print_json
+    from wastenot.terminal.output import console, print_json
 
     if not is_study(source):
         path = Path(source)

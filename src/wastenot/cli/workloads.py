@@ -44,8 +44,9 @@ def workloads(
     For a model, a captured workload or a study: shapes, FLOPs, bytes, and whether each kernel is compute- or
     memory-bound on a GPU.
     """
+    from wastenot.core.values import as_values
     from wastenot.meters.tasks import find_workload
-    from wastenot.terminal.output import as_values, console, print_json
+    from wastenot.terminal.output import console, print_json
     from wastenot.workloads.bound import find_roofline
     from wastenot.workloads.build import list_workloads
 
@@ -67,7 +68,7 @@ def workloads(
 
 
 def _document(built: Workload, roofline: Roofline | None) -> dict[str, Any]:
-    from wastenot.terminal.output import as_values
+    from wastenot.core.values import as_values
     from wastenot.workloads.named import find_model
 
     run = built.run
@@ -87,7 +88,7 @@ def _document(built: Workload, roofline: Roofline | None) -> dict[str, Any]:
 
 
 def _kernel_values(kernel: KernelSpec, roofline: Roofline | None) -> dict[str, Any]:
-    from wastenot.terminal.output import as_values
+    from wastenot.core.values import as_values
 
     values: dict[str, Any] = as_values(kernel)
     values["pass"] = values.pop("pass_name")

@@ -1,4 +1,4 @@
-"""What every result that has a page can do: show itself, and write its page and figures.
+"""What results can do: write themselves, and show themselves as pages and figures.
 
 What draws a page stands above the result that it shows and imports it, so the result names it, and it is loaded when the
 page is first asked for, as drivers of GPUs are (:mod:`wastenot.core.vendors`).
@@ -10,6 +10,33 @@ import os
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
+
+from wastenot.core.files import write_text
+from wastenot.core.values import as_values, document_of, json_text
+
+
+class HasDocument:
+    """A result that is kept as a JSON document.
+
+    Attributes:
+        kind: of the document, ``wastenot.KIND/1``, where the result itself names none.
+    """
+
+    __slots__ = ()
+
+    kind: ClassVar[str]
+
+    def document(self) -> dict[str, Any]:
+        """The result as JSON values."""
+        return document_of(self.kind, as_values(self))
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the JSON document, as ``--out`` does.
+
+        Raises:
+            BadInputError: the file cannot be written.
+        """
+        write_text(path, json_text(self.document()) + "\n")
 
 
 class HasPage:

@@ -217,8 +217,8 @@ def _listed(overview: JobOverview) -> dict[str, Any]:
 
 def job_document(overview: JobOverview, study: str) -> dict[str, Any]:
     """What is known of a job, as ``--json`` prints it (``wastenot.job/1``)."""
+    from wastenot.core.values import as_values
     from wastenot.jobs.model.objective import in_seconds
-    from wastenot.terminal.output import as_values
 
     terms, against = overview.terms, overview.against_default
     return _listed(overview) | {
@@ -260,7 +260,7 @@ def _pair(overview: JobOverview, pair: Pair) -> dict[str, Any]:
 
 
 def _measured(pair: Pair) -> dict[str, Any]:
-    from wastenot.terminal.output import as_values
+    from wastenot.core.values import as_values
 
     names = ("batch_size", "setting", "time_s", "energy_j", "power_w")
     return {name: as_values(getattr(pair, name)) for name in names}

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from typing import ClassVar
 
 from wastenot.core.errors import BadInputError, InfeasibleError
 from wastenot.core.origin import Origin
+from wastenot.core.result import HasDocument
 from wastenot.planning.objective import Objective, Scope
 from wastenot.planning.planner import Planner
 from wastenot.study.coverage import Coverage
@@ -34,13 +36,15 @@ class ComparisonRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(HasDocument):
     """EDP, strict waste and relaxed waste for coarse and fine, local and global; coarse granularities first.
 
     Attributes:
         coarse: the coarse granularity: ``pass``, or ``iteration`` where kernels have no pass.
         coverage: how far the sweeps came that the plans rest on.
     """
+
+    kind: ClassVar[str] = "compare"
 
     workload: str
     device: str
@@ -152,7 +156,7 @@ def relaxed_curve(
 
 
 @dataclass(frozen=True, slots=True)
-class WholeFrontier:
+class WholeFrontier(HasDocument):
     """The frontier of an iteration, by the numbers as measured.
 
     Attributes:
@@ -162,6 +166,8 @@ class WholeFrontier:
         least_slowdown: of any plan.
         coverage: how far the sweeps came that the frontier rests on.
     """
+
+    kind: ClassVar[str] = "frontier"
 
     workload: str
     device: str

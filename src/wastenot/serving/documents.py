@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from wastenot.core.values import as_values
 from wastenot.serving.cluster.classes import NAMES
-from wastenot.terminal.output import as_values
 
 if TYPE_CHECKING:
     from wastenot.serving.cluster.outcome import Outcome

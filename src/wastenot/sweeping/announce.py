@@ -99,7 +99,7 @@ def announcement(parts: Sequence[Estimate], shorter: str | None = None, then_s: 
 
 def estimate_document(part: Estimate) -> dict[str, Any]:
     """An estimate as a JSON document."""
-    from wastenot.terminal.output import as_values
+    from wastenot.core.values import as_values
 
     values: dict[str, Any] = as_values(part)
     return values | {"todo": part.todo, "notes": [_with_flags(note) for note in part.notes]}

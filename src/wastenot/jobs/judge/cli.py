@@ -183,7 +183,7 @@ def _listed(found: Comparison) -> dict[str, Any]:
 
 
 def _choice(choice: Choice) -> dict[str, Any]:
-    from wastenot.terminal.output import as_values
+    from wastenot.core.values import as_values
 
     return {"batch_size": choice.batch_size, "setting": as_values(choice.setting)}
 

@@ -45,10 +45,11 @@ def calibrate(
     """
     from wastenot.core.errors import BadInputError
     from wastenot.core.files import write_text
+    from wastenot.core.values import as_values
     from wastenot.devices.simulated.preset import find_preset, preset_toml
     from wastenot.kernels.calibration.calibrate import calibrate_sweep
     from wastenot.study.store import open_study
-    from wastenot.terminal.output import as_values, console, print_json, say
+    from wastenot.terminal.output import console, print_json, say
 
     if out.suffix != ".toml":
         raise BadInputError(f"--out {out}: the file of a simulated GPU must have a name that ends in .toml")

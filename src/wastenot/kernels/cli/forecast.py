@@ -57,11 +57,10 @@ def forecast(
     With an interval. Uses measurements at the default clocks (sweep --clocks auto) and, if the study has them, at clocks
     the GPU passed through by itself (sweep --clocks natural).
     """
-    from wastenot.core.files import write_text
     from wastenot.devices.simulated.preset import find_preset
     from wastenot.kernels.forecast.forecast import forecast as make_forecast
     from wastenot.study.store import open_study
-    from wastenot.terminal.output import as_values, console, json_text, print_json, say
+    from wastenot.terminal.output import console, print_json, say
 
     predicted = make_forecast(
         open_study(study),
@@ -75,12 +74,11 @@ def forecast(
         seed=seed,
         ignore_natural=ignore_natural,
     )
-    document = as_values(predicted)
     if out is not None:
-        write_text(out, json_text(document) + "\n")
+        predicted.write(out)
         say(f"{out}: forecast written")
     if as_json:
-        print_json("forecast", document)
+        print_json("forecast", predicted.document())
     else:
         console().print(_forecast_text(predicted))
 

@@ -58,7 +58,7 @@ def iteration(
 
 
 def _document(sweep: Sweep, predicted: PredictedIteration) -> dict[str, object]:
-    from wastenot.terminal.output import as_values
+    from wastenot.core.values import as_values
 
     def plan(found: PredictedPlan) -> dict[str, object]:
         return {

@@ -79,12 +79,13 @@ def latency(
     target, until the error is small; outliers are kept apart. Also measures what a switch costs in time and energy.
     Resumes; plans then use the result.
     """
+    from wastenot.core.values import as_values
     from wastenot.devices.open import is_virtual
     from wastenot.kernels.latency.design import design
     from wastenot.kernels.latency.measure import look_ahead, measure_latency, resume_file
     from wastenot.study.store import open_study
     from wastenot.terminal.option_rules import check_output
-    from wastenot.terminal.output import as_values, console, print_json, say, typed_command
+    from wastenot.terminal.output import console, print_json, say, typed_command
     from wastenot.terminal.progress import kept_if_interrupted, resume_with, shown_progress
 
     path = out or Path(f"latency-{re.sub(r'[^A-Za-z0-9.]+', '-', device)}.json")
@@ -173,7 +174,8 @@ def _announcement(ahead: LatencyEstimate, device: Device) -> list[str]:
 def _show_dry_run(ahead: LatencyEstimate, device: Device, *, as_json: bool) -> None:
     import sys
 
-    from wastenot.terminal.output import as_values, print_json, wrapped
+    from wastenot.core.values import as_values
+    from wastenot.terminal.output import print_json, wrapped
 
     if as_json:
         parts = [

@@ -122,8 +122,9 @@ def _show(
 ) -> None:
     """What a study says: tables or a document, and a page."""
     from wastenot.core.errors import MissingExtraError
+    from wastenot.core.values import as_values
     from wastenot.kernels.natural.overview import natural_overview
-    from wastenot.terminal.output import as_values, console, print_json, say, typed_command
+    from wastenot.terminal.output import console, print_json, say, typed_command
 
     overview = natural_overview(source, name, draws=draws, seed=seed)
     page = page or Path(f"natural-{overview.workload}.html")

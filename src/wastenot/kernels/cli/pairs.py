@@ -50,10 +50,11 @@ def pairs(
     Shows upper bounds on what running them concurrently, or light kernels before heavy ones, would save.
     """
     from wastenot.core.errors import BadInputError
+    from wastenot.core.values import as_values
     from wastenot.kernels.model.pairs import complementary_pairs
     from wastenot.meters.tasks import tasks_in_study
     from wastenot.study.store import open_study
-    from wastenot.terminal.output import as_values, console, print_json
+    from wastenot.terminal.output import console, print_json
 
     if most < 1:
         raise BadInputError(f"--most {most}: must be at least 1")

@@ -81,32 +81,30 @@ def frontier(
 
     Also the exact optimum at each slowdown limit, all by the numbers as measured.
     """
-    from wastenot.core.files import write_text
-    from wastenot.planning.comparison import compare as compare_plans, whole_frontier
-    from wastenot.terminal.output import as_values, console, document_of, json_text, say
+    from wastenot.core.values import json_text
+    from wastenot.planning.comparison import Comparison, compare as compare_plans, whole_frontier
+    from wastenot.terminal.output import console, say
 
     limits = parse_bounds(bounds)
+    found: Comparison | WholeFrontier
     if compare:
-        kind = "compare"
-        found: Any = compare_plans(
+        found = compare_plans(
             source.read(),
             bounds=[limit for limit in limits if limit],  # the strict one is always compared
             clock_tolerance_mhz=clock_tolerance,
             as_measured=as_measured,
         )
     else:
-        kind = "frontier"
         found = whole_frontier(
             source.read(granularity), limits, granularity=granularity, clock_tolerance_mhz=clock_tolerance
         )
-    document = document_of(kind, as_values(found))
     if out is not None:
-        write_text(out, json_text(document) + "\n")
+        found.write(out)
         say(f"{out}: {'comparison' if compare else 'frontier'} written")
     if as_json:
-        print(json_text(document))
+        print(json_text(found.document()))
     else:
-        console().print(comparison_text(found) if compare else _frontier_text(found))
+        console().print(comparison_text(found) if isinstance(found, Comparison) else _frontier_text(found))
 
 
 def diff(
@@ -126,12 +124,13 @@ def diff(
 
     With a study, also what the state of their energies changes.
     """
+    from wastenot.core.values import as_values
     from wastenot.kernels.model.context import context_change
     from wastenot.kernels.page.tables import context_table
     from wastenot.planning.difference import difference
     from wastenot.planning.plan import read_plan
     from wastenot.study.store import open_study
-    from wastenot.terminal.output import as_values, console, print_json
+    from wastenot.terminal.output import console, print_json
     from wastenot.terminal.tables import Group, rich_table
 
     plans = read_plan(first), read_plan(second)

@@ -217,7 +217,7 @@ def _named_or_absent(study: str | None) -> Iterator[str]:
 
 def outcome_values(outcome: SweepOutcome) -> dict[str, Any]:
     """The outcome of a sweep that was made, as JSON values."""
-    from wastenot.terminal.output import as_values
+    from wastenot.core.values import as_values
 
     values: dict[str, Any] = as_values(outcome)
     del values["estimate"]

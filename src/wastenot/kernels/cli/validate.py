@@ -146,10 +146,11 @@ def transfer(
     Measurements are interleaved with the default clocks (auto).
     """
     from wastenot.core.errors import BadInputError
+    from wastenot.core.values import as_values
     from wastenot.kernels.verbs import transfer as measure_transfer
     from wastenot.planning.plan import read_plan
     from wastenot.sweeping.announce import announce
-    from wastenot.terminal.output import as_values, console, print_json, say
+    from wastenot.terminal.output import console, print_json, say
     from wastenot.terminal.progress import shown_progress
 
     if (batch is None) == (tensor_parallel is None):

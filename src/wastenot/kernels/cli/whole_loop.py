@@ -63,6 +63,7 @@ def run(
 
     First prints how long it will take. Resumes an interrupted sweep.
     """
+    from wastenot.core.values import as_values
     from wastenot.kernels import verbs as api
     from wastenot.kernels.run.interleaved import estimate_interleaved
     from wastenot.meters.tasks import find_tasks
@@ -74,7 +75,7 @@ def run(
     from wastenot.sweeping.announce import announce, show_dry_run
     from wastenot.sweeping.grid import Grid
     from wastenot.terminal.option_rules import check_output
-    from wastenot.terminal.output import as_values, print_json, say, typed_command
+    from wastenot.terminal.output import print_json, say, typed_command
     from wastenot.terminal.progress import kept_if_interrupted, resume_with, shown_progress
 
     price = price_options.price()
@@ -177,10 +178,11 @@ def reproduce(
     Writes its tables and figures beside the published numbers. First prints how long it will take. Resumes its sweeps if it
     was interrupted.
     """
+    from wastenot.core.values import as_values
     from wastenot.kernels.judge.reproduction import WRITING_S, estimate_reproduction, reproduce as make_all
     from wastenot.pages.optional_imports import check_report
     from wastenot.sweeping.announce import announce_whole, show_dry_run
-    from wastenot.terminal.output import as_values, print_json, say, typed_command
+    from wastenot.terminal.output import print_json, say, typed_command
     from wastenot.terminal.progress import kept_if_interrupted, shown_progress
 
     check_report()

@@ -14,7 +14,7 @@ import math
 import os
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from wastenot.core.arrays import FloatArray
 from wastenot.core.blas import single_threaded
 from wastenot.core.errors import BadInputError
 from wastenot.core.origin import Origin
+from wastenot.core.result import HasDocument
 from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.simulated.preset import Preset
 from wastenot.frontiers.algebra import choice
@@ -135,7 +136,7 @@ class NaturalForecast:
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
+class Forecast(HasDocument):
     """What kernel-level clocks would save within a slowdown, as far as observations at the default clocks can say.
 
     The fields are those of the JSON document ``wastenot.forecast/1``.
@@ -157,6 +158,8 @@ class Forecast:
         kernels: in order of execution.
         natural: what measurements at natural clocks say; ``None`` where there are none, or they were ignored.
     """
+
+    kind: ClassVar[str] = "forecast"
 
     schema: str
     origin: Origin

@@ -243,7 +243,7 @@ def _document(
     context: float,
     files: list[str],
 ) -> dict[str, Any]:
-    from wastenot.terminal.output import as_values
+    from wastenot.core.values import as_values
 
     return {
         "schema": "wastenot.engine-points/1",

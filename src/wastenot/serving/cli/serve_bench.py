@@ -132,7 +132,8 @@ def _show(
 
 
 def _show_dry_run(bench: ServerBench, lines: Sequence[str], study: str | None, as_json: bool) -> None:
-    from wastenot.terminal.output import as_values, print_json, wrapped
+    from wastenot.core.values import as_values
+    from wastenot.terminal.output import print_json, wrapped
 
     if as_json:
         meter = None if bench.meter is None else bench.meter.name
@@ -173,8 +174,8 @@ def _without_secrets(command: str) -> str:
 
 
 def _document(bench: ServerBench, study: str | None, outcome: ServerSweepOutcome) -> dict[str, Any]:
+    from wastenot.core.values import as_values
     from wastenot.serving.bench.measure import pareto
-    from wastenot.terminal.output import as_values
 
     best = pareto(outcome.points)
     return {

@@ -42,7 +42,8 @@ def simulate(
     own, and its runs are kept as they end, so that what was interrupted resumes. Shows what each policy saves beside the
     share of requests that meet their deadlines. Nothing is run or set on a GPU.
     """
-    from wastenot.terminal.output import console, json_text, say, typed_command
+    from wastenot.core.values import json_text
+    from wastenot.terminal.output import console, say, typed_command
     from wastenot.terminal.written_page import write_page
 
     if example:

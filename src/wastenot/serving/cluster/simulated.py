@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from wastenot.core.files import write_text
-from wastenot.core.result import HasPage
+from wastenot.core.result import HasDocument, HasPage
 from wastenot.serving.cluster.outcome import Comparison
 from wastenot.serving.cluster.scenario import Scenario
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SimulatedScenario(HasPage):
+class SimulatedScenario(HasDocument, HasPage):
     """Policies for a cluster, beside each other.
 
     Attributes:
@@ -35,9 +33,3 @@ class SimulatedScenario(HasPage):
         from wastenot.serving.documents import scenario_document
 
         return scenario_document(self)
-
-    def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the JSON document; raises :class:`BadInputError` where that is not possible."""
-        from wastenot.terminal.output import json_text
-
-        write_text(path, json_text(self.document()) + "\n")

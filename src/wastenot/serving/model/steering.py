@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Literal, get_args
@@ -11,9 +10,8 @@ import numpy as np
 
 from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
-from wastenot.core.files import write_text
 from wastenot.core.progress import Progress, Silent
-from wastenot.core.result import HasPage
+from wastenot.core.result import HasDocument, HasPage
 from wastenot.serving.model.capacity import Capacity, best_step_tokens, capacity
 from wastenot.serving.model.deadlines import LITERATURE, Deadlines
 from wastenot.serving.model.engine import Engine
@@ -163,7 +161,7 @@ class Steered:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Steering(HasPage):
+class Steering(HasDocument, HasPage):
     """Policies beside each other.
 
     Attributes:
@@ -204,12 +202,6 @@ class Steering(HasPage):
         from wastenot.serving.documents import steering_document
 
         return steering_document(self)
-
-    def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the JSON document; raises :class:`BadInputError` where that is not possible."""
-        from wastenot.terminal.output import json_text
-
-        write_text(path, json_text(self.document()) + "\n")
 
 
 def steer(
