@@ -42,6 +42,9 @@ def test_a_recommendation(tmp_path):
     (tmp_path / "table.csv").write_text(SERVERS)
     found = wn.serve.recommend(tmp_path / "table.csv", wn.serve.Bounds(itl_s=0.05), only=wn.serve.Only(model="small"))
     assert [each.point.max_running for each in found.chosen] == [64] and not found.unmet
+    found.write(tmp_path / "found.json")
+    document = json.loads((tmp_path / "found.json").read_text())
+    assert document["schema"] == "wastenot.recommend/1" and document["recommendations"][0]["batch"] == 64
     unmet = wn.serve.recommend([tmp_path / "table.csv"], wn.serve.Bounds(itl_s=0.005))
     assert not unmet.chosen and "the least time between tokens is 8 ms" in unmet.unmet[0].why
     with pytest.raises(wn.BadInputError, match=r"^gpu A100: not one of H100"):

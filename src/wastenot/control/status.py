@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from wastenot.core.documents import Count, Finite, Name, NotNegative, Part, read_document
-from wastenot.core.files import write_text
 from wastenot.core.origin import Origin
-from wastenot.core.result import HasPage
+from wastenot.core.result import HasDocument, HasPage
 
 STATUS_SCHEMA: Literal["wastenot.apply-status/1"] = "wastenot.apply-status/1"
 SUMMARY_SCHEMA: Literal["wastenot.apply/1"] = "wastenot.apply/1"
@@ -199,7 +197,7 @@ class Instant(Part):
     target_power_limit_w: NotNegative | None
 
 
-class Summary(HasPage, Part):
+class Summary(HasDocument, HasPage, Part):
     """What became of it: the last status, why it ended, a time line of at most some thousand points, its end close up."""
 
     drawn_by: ClassVar[str] = "wastenot.control.page.page:applied_page"
@@ -214,10 +212,6 @@ class Summary(HasPage, Part):
     def document(self) -> dict[str, Any]:
         """The summary as JSON values."""
         return self.model_dump(mode="json", by_alias=True)
-
-    def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the JSON document; raises :class:`BadInputError` where that is not possible."""
-        write_text(path, json.dumps(self.document(), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def read_summary(path: str | os.PathLike[str]) -> Summary:

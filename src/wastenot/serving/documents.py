@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from wastenot.serving.cluster.runs import RunRecord
     from wastenot.serving.cluster.simulated import SimulatedScenario
     from wastenot.serving.control.instance import Event
+    from wastenot.serving.model.recommend import Step
     from wastenot.serving.model.steering import Steering
+    from wastenot.serving.page.recommend_words import Recommended
+    from wastenot.serving.tables.records import ServingPoint
 
 
 def steering_document(found: Steering) -> dict[str, Any]:
@@ -106,6 +109,62 @@ def _known(outcome: Outcome, of: Callable[[RunRecord], float | None]) -> dict[st
         return None
     values: dict[str, float] = as_values(outcome.over(lambda run: of(run) or 0.0))
     return values
+
+
+def recommendation_document(found: Recommended) -> dict[str, Any]:
+    """What to run each model with (``wastenot.recommend/1``)."""
+
+    def step(at: Step | None) -> dict[str, Any] | None:
+        return None if at is None else {"latency_s": at.latency_s, "saved": at.saved, "point": _listed(at.point)}
+
+    bounds, prices = found.bounds, found.prices
+    return {
+        "schema": "wastenot.recommend/1",
+        "unit": found.unit,
+        "currency": None if prices is None else prices.currency,
+        "percentile": bounds.percentile,
+        "bounds_s": bounds.latencies,
+        "energy_budget_j": bounds.energy_per_token_j,
+        "configurations": len(found.points),
+        "recommendations": [
+            {
+                **_listed(each.point),
+                "cost": each.cost,
+                "latency_s": each.latency_s,
+                "kept": each.kept,
+                "price_per_s": each.price_per_s,
+                "fastest": {**_listed(each.fastest), "cost": each.fastest_cost},
+                "looser": step(each.looser),
+                "tighter": step(each.tighter),
+                "frontier": [_listed(point) for point in each.frontier],
+            }
+            for each in found.chosen
+        ],
+        "unmet": [{"model": each.model, "why": each.why} for each in found.unmet],
+    }
+
+
+def _listed(point: ServingPoint) -> dict[str, Any]:
+    return {
+        "model": point.model,
+        "gpu": point.gpu,
+        "gpus": point.gpus,
+        "task": point.task,
+        "batch": point.max_running,
+        "core_mhz": point.setting.core_mhz,
+        "memory_mhz": point.setting.memory_mhz,
+        "power_limit_w": point.setting.power_limit_w,
+        "evidence": point.evidence,
+        "notes": list(point.notes),
+        "energy_per_token_j": point.energy_per_token_j,
+        "energy_per_request_j": point.energy_per_request_j,
+        "power_w": point.power_w,
+        "tokens_per_s": point.tokens_per_s,
+        "itl_p50_s": point.itl.p50_s,
+        "itl_p99_s": point.itl.p99_s,
+        "ttft_p50_s": point.ttft.p50_s,
+        "ttft_p99_s": point.ttft.p99_s,
+    }
 
 
 def event_document(event: Event) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from wastenot.core.errors import InfeasibleError
 from wastenot.core.wording import counted
@@ -15,9 +15,8 @@ from wastenot.terminal.options import FiguresOption, JsonOption, PageOption, Pri
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from wastenot.serving.model.recommend import Percentile, Recommendation, Step, Unmet
+    from wastenot.serving.model.recommend import Percentile, Recommendation, Unmet
     from wastenot.serving.page.recommend_words import Recommended
-    from wastenot.serving.tables.records import ServingPoint
 
 _LATENCIES = {"itl": "ITL", "ttft": "TTFT", "end_to_end": "E2E"}  # as a heading
 _NEAREST = 3  # models in an error that says what would keep a bound
@@ -89,7 +88,7 @@ def recommend(
 
         write_page(found.drawn(), page, figures, command=typed_command(listed[0]) if len(listed) == 1 else None)
     if as_json:
-        print_json("recommend", _document(found))
+        print_json("recommend", found.document())
     elif chosen:
         console().print(_text(found))
     if not chosen:
@@ -102,59 +101,6 @@ def _nothing_fits(unmet: Sequence[Unmet]) -> str:
         return f"of {counted(len(unmet), 'model')}, {unmet[0].why}"
     more = f"; and {counted(len(unmet) - _NEAREST, 'more model')}" if len(unmet) > _NEAREST else ""
     return "; ".join(f"{each.model}: {each.why}" for each in unmet[:_NEAREST]) + more
-
-
-def _document(found: Recommended) -> dict[str, Any]:
-    def step(at: Step | None) -> dict[str, Any] | None:
-        return None if at is None else {"latency_s": at.latency_s, "saved": at.saved, "point": _listed(at.point)}
-
-    bounds, prices = found.bounds, found.prices
-    return {
-        "unit": found.unit,
-        "currency": None if prices is None else prices.currency,
-        "percentile": bounds.percentile,
-        "bounds_s": bounds.latencies,
-        "energy_budget_j": bounds.energy_per_token_j,
-        "configurations": len(found.points),
-        "recommendations": [
-            {
-                **_listed(each.point),
-                "cost": each.cost,
-                "latency_s": each.latency_s,
-                "kept": each.kept,
-                "price_per_s": each.price_per_s,
-                "fastest": {**_listed(each.fastest), "cost": each.fastest_cost},
-                "looser": step(each.looser),
-                "tighter": step(each.tighter),
-                "frontier": [_listed(point) for point in each.frontier],
-            }
-            for each in found.chosen
-        ],
-        "unmet": [{"model": each.model, "why": each.why} for each in found.unmet],
-    }
-
-
-def _listed(point: ServingPoint) -> dict[str, Any]:
-    return {
-        "model": point.model,
-        "gpu": point.gpu,
-        "gpus": point.gpus,
-        "task": point.task,
-        "batch": point.max_running,
-        "core_mhz": point.setting.core_mhz,
-        "memory_mhz": point.setting.memory_mhz,
-        "power_limit_w": point.setting.power_limit_w,
-        "evidence": point.evidence,
-        "notes": list(point.notes),
-        "energy_per_token_j": point.energy_per_token_j,
-        "energy_per_request_j": point.energy_per_request_j,
-        "power_w": point.power_w,
-        "tokens_per_s": point.tokens_per_s,
-        "itl_p50_s": point.itl.p50_s,
-        "itl_p99_s": point.itl.p99_s,
-        "ttft_p50_s": point.ttft.p50_s,
-        "ttft_p99_s": point.ttft.p99_s,
-    }
 
 
 def _text(found: Recommended) -> RenderableType:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from wastenot.core.origin import Origin
-from wastenot.core.result import HasPage
+from wastenot.core.result import HasDocument, HasPage
 from wastenot.pages.formatting import SPACE, number, percent, quantity
 from wastenot.pages.panel import Line, Panel
 from wastenot.pages.table import Column, Listed, Table, listing
@@ -25,7 +25,7 @@ from wastenot.serving.tables.records import ServingPoint
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Recommended(HasPage):
+class Recommended(HasDocument, HasPage):
     """What was asked and what came of it.
 
     Attributes:
@@ -73,6 +73,12 @@ class Recommended(HasPage):
     def cost_text(self, cost: float) -> str:
         """A cost with its unit."""
         return f"{number(cost, 3)}{SPACE}{self.cost_title}" if self.unit == "money" else quantity(cost, "J", 3)
+
+    def document(self) -> dict[str, Any]:
+        """What was found, as JSON values."""
+        from wastenot.serving.documents import recommendation_document
+
+        return recommendation_document(self)
 
     def known(self) -> list[tuple[float, float, ServingPoint]]:
         """Latency, cost and point of those of which both are known, steady states only."""
