@@ -1,1 +1,1 @@
-"""Plans at work in programs: ``wn.apply``, trainers of other libraries, and programs that know nothing of wastenot."""
+"""Programs under plans: ``wn.apply``, ``wn.tune``, trainers of other libraries, programs that know nothing of wastenot."""
