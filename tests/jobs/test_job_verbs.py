@@ -110,6 +110,9 @@ def test_a_study_without_jobs(wastenot):
 def test_the_library_knows_the_same(jobs):
     document = json.loads(jobs("job", "show", "nightly", "--study", "jobs.db", "--json").out)
     overview = wn.job_overview(jobs.folder / "jobs.db", "nightly")
+    overview.write(jobs.folder / "job.json")
+    written = json.loads((jobs.folder / "job.json").read_text())
+    assert written == {name: value for name, value in document.items() if name not in ("study", "answers")}
     assert overview.regret == document["regret"] and overview.next.batch_size == document["next"]["batch_size"]
     point = overview.frontier().least_energy()
     assert point.energy_j == min(pair["energy_j"] for pair in document["pairs"] if not pair["forecast"])

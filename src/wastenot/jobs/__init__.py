@@ -7,5 +7,6 @@ tables     what a study keeps of jobs and their runs
 page       the report on a job
 callbacks  reporting epochs from other libraries' trainers
 judge      traces of jobs, simulated with policies side by side
+documents  what is printed and written as JSON
 cli        ``wastenot job list`` and ``wastenot job show``
 """

@@ -23,6 +23,7 @@ def jobs(study: StudyOption, as_json: JsonOption = False) -> None:
 
     Each with its runs, what choosing its batch size has saved so far, and what it would run next.
     """
+    from wastenot.jobs.documents import listed
     from wastenot.jobs.plan.overview import job_overview
     from wastenot.jobs.tables.store import JobStore
     from wastenot.study.store import open_study
@@ -31,7 +32,7 @@ def jobs(study: StudyOption, as_json: JsonOption = False) -> None:
     source = open_study(study)
     overviews = [job_overview(source, name) for name in JobStore(source).names()]
     if as_json:
-        print_json("jobs", {"study": str(source), "jobs": [_listed(each) for each in overviews]})
+        print_json("jobs", {"study": str(source), "jobs": [listed(each) for each in overviews]})
     else:
         console().print(_jobs_text(str(source), overviews))
 
@@ -74,7 +75,7 @@ def job(
 
         write_page(overview.drawn(), page, figures, command=typed_command(study))
     if as_json:
-        print_json("job", job_document(overview, str(source)) | {"answers": [_answer(*each) for each in answers]})
+        print_json("job", overview.document() | {"study": str(source), "answers": [_answer(*each) for each in answers]})
     else:
         console().print(job_text(overview, runs=runs, answers=answers))
 
@@ -196,75 +197,7 @@ def _lowered(text: str) -> str:
     return text[:1].lower() + text[1:]
 
 
-# ---- as a document -------------------------------------------------------------------------------------------
-
-
-def _listed(overview: JobOverview) -> dict[str, Any]:
-    decision = overview.next
-    return {
-        "name": overview.terms.name,
-        "device": overview.device,
-        "origin": overview.origin,
-        "devices": list(overview.devices),
-        "runs": len(overview.history),
-        "reached": overview.reached,
-        "total_cost": overview.total_cost,
-        "regret": overview.regret,
-        "cost_change": None if overview.against_default is None else overview.against_default.ratio - 1.0,
-        "next": None if decision is None else {"batch_size": decision.batch_size, "why": decision.why},
-    }
-
-
-def job_document(overview: JobOverview, study: str) -> dict[str, Any]:
-    """What is known of a job, as ``--json`` prints it (``wastenot.job/1``)."""
-    from wastenot.core.values import as_values
-    from wastenot.jobs.model.objective import in_seconds
-
-    terms, against = overview.terms, overview.against_default
-    return _listed(overview) | {
-        "study": study,
-        "terms": as_values(terms),
-        "cost_unit": "s" if in_seconds(terms) else "J",
-        "against_default": None if against is None else as_values(against),
-        "history": [
-            _of_run(as_values(each.run)) | {"cost": each.cost, "regret": each.regret, "why": each.why}
-            for each in overview.history
-        ],
-        "elsewhere": overview.elsewhere,
-        "outlook": as_values(overview.outlook),
-        "pairs": [_pair(overview, each) for each in overview.pairs],
-        "cheapest": None if overview.cheapest is None else _pair(overview, overview.cheapest),
-        "default": None if overview.default is None else _pair(overview, overview.default),
-        "next_pair": None if overview.next_pair is None else _pair(overview, overview.next_pair),
-        "changed_at": list(overview.changed_at),
-        "no_memory": overview.no_memory,
-        "notes": list(overview.notes),
-    }
-
-
-def _of_run(run: dict[str, Any]) -> dict[str, Any]:
-    """A run of an overview, which is of one device: first what was run, then what came of it."""
-    del run["device"]
-    return {name: run.pop(name) for name in ("number", "batch_size", "setting")} | run
-
-
-def _pair(overview: JobOverview, pair: Pair) -> dict[str, Any]:
-    return _measured(pair) | {
-        "cost": pair.cost(overview.terms),
-        "epochs": pair.epochs.mean,
-        "epochs_error": pair.epochs.error,
-        "reached": pair.epochs.reached,
-        "forecast": pair.forecast,
-        "on_frontier": pair in overview.pareto,
-    }
-
-
-def _measured(pair: Pair) -> dict[str, Any]:
-    from wastenot.core.values import as_values
-
-    names = ("batch_size", "setting", "time_s", "energy_j", "power_w")
-    return {name: as_values(getattr(pair, name)) for name in names}
-
-
 def _answer(name: str, limit: float, pair: Pair) -> dict[str, Any]:
-    return {name: limit, **_measured(pair)}
+    from wastenot.jobs.documents import measured
+
+    return {name: limit, **measured(pair)}

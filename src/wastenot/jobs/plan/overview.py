@@ -12,11 +12,11 @@ import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from wastenot.core.errors import BadInputError
 from wastenot.core.origin import Origin
-from wastenot.core.result import HasPage
+from wastenot.core.result import HasDocument, HasPage
 from wastenot.core.setting import AUTO
 from wastenot.core.suggest import suggestion
 from wastenot.frontiers.algebra import Frontier
@@ -69,7 +69,7 @@ class AgainstDefault:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class JobOverview(HasPage):
+class JobOverview(HasDocument, HasPage):
     """What is known of a job on a device.
 
     Attributes:
@@ -141,6 +141,12 @@ class JobOverview(HasPage):
     def outlook(self) -> tuple[Outlook, ...]:
         """What is expected of each batch size."""
         return () if self.next is None else self.next.outlook
+
+    def document(self) -> dict[str, Any]:
+        """What is known, as JSON values."""
+        from wastenot.jobs.documents import job_document
+
+        return job_document(self)
 
 
 def job_overview(study: str | os.PathLike[str] | Study, name: str, *, device: str | None = None) -> JobOverview:
