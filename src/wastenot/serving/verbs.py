@@ -112,8 +112,8 @@ def simulate(
     Args:
         engine: whose clock is set; of a profile or its file, that of the lowest parallel degree.
         trace: of requests, or its file.
-        load: rescale the trace to this share of the load that the highest clock sustains.
-        rate_per_s: or to so many requests a second; by neither, it is taken as it is.
+        load: rescale the trace to this share of the load that the maximum clock sustains.
+        rate_per_s: or to this rate, in requests per second; by neither, it is taken as it is.
         step_tokens: most new tokens of a step; by default what sustains the highest load.
         policies: to run; by default all but the one that sees metrics alone, and the oracle, which takes minutes.
         deadlines: and the share of requests that is to meet them.

@@ -55,7 +55,7 @@ class Only:
     Attributes:
         model: a part of the names of models, in any case.
         gpu: models of GPUs, such as ``H100``.
-        gpus: at most so many of them.
+        gpus: the most of them.
         task: or load.
     """
 
