@@ -10,7 +10,7 @@ import wastenot as wn
     [
         (["python", "train.py"], "sim:h200", {}, "what: a simulated GPU runs a workload"),
         ("gpt3-huge", "sim:h200", {}, "gpt3-huge"),
-        ("gpt3-small", ("sim:h200", "sim:h200"), {}, "is named twice"),
+        ("gpt3-small", ("sim:h200", "sim:h200"), {}, "is given twice"),
         ("gpt3-small", "sim:h200", {"options": wn.TuneOptions(core_mhz=[1501])}, "the GPU has no such clock"),
         ("gpt3-small", "sim:h200", {"options": wn.TuneOptions(tolerance=0.0)}, "^tolerance 0: must be above 0"),
         ("gpt3-small", "sim:h200", {"max_slowdown": -0.1}, "^max_slowdown -0.1: "),

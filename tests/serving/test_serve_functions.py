@@ -46,7 +46,7 @@ def test_a_recommendation(tmp_path):
     document = json.loads((tmp_path / "found.json").read_text())
     assert document["schema"] == "wastenot.recommend/1" and document["recommendations"][0]["batch"] == 64
     unmet = wn.serve.recommend([tmp_path / "table.csv"], wn.serve.Bounds(itl_s=0.005))
-    assert not unmet.chosen and "the least time between tokens is 8 ms" in unmet.unmet[0].why
+    assert not unmet.chosen and "the lowest time between tokens is 8 ms" in unmet.unmet[0].why
     with pytest.raises(wn.BadInputError, match=r"^gpu A100: not one of H100"):
         wn.serve.recommend(tmp_path / "table.csv", only=wn.serve.Only(gpu=["A100"]))
 
