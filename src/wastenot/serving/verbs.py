@@ -240,7 +240,7 @@ def recommend(
     Args:
         sources: studies of servers, or tables of the ML.ENERGY leaderboard.
         bounds: on latencies and on the energy of a token; by default none.
-        only: configurations that come into question.
+        only: configurations to consider.
         unit: what is to be least: the energy of a token or a request, or money.
         prices: for money.
         clocks: forecast other clocks too, by this profile of the same model.

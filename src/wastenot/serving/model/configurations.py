@@ -50,12 +50,12 @@ def configurations_of(sources: Iterable[str | os.PathLike[str] | Study]) -> tupl
 
 @dataclass(frozen=True, slots=True)
 class Only:
-    """Which configurations come into question; ``None`` leaves none out.
+    """Which configurations are considered; ``None`` leaves none out.
 
     Attributes:
         model: a part of the names of models, in any case.
         gpu: models of GPUs, such as ``H100``.
-        gpus: the most of them.
+        gpus: the highest number of them.
         task: or load.
     """
 
