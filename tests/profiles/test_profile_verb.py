@@ -114,7 +114,7 @@ def test_interrupted_keeps_what_was_collected(wastenot, monkeypatch):
     [
         (["gemmm:4096", "--device", "sim:mi300x"], "did you mean 'gemm:4096'"),
         (["gemm:0", "--device", "sim:mi300x"], "1 to 65536"),
-        (["gemm:4096x4", "--device", "sim:mi300x"], "leave the x4"),
+        (["gemm:4096x4", "--device", "sim:mi300x"], "leave out the x4"),
         (["gpt3-xl:softmaxx", "--device", "sim:mi300x"], "did you mean 'softmax'"),
         (["gpt3-xxl:softmax", "--device", "sim:mi300x"], "did you mean 'gpt3-xl'"),
         (["none.json:softmax", "--device", "sim:mi300x"], "none.json"),

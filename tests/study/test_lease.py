@@ -154,9 +154,9 @@ def test_a_process_that_slept_too_long_measures_no_more(begin, study, raw):
     assert sorted(row.setting.core_mhz or 0 for row in study.measurements()) == [0, 0, 900]
 
 
-def test_long_measurements_give_signs_of_life(study, raw, monkeypatch):
+def test_long_measurements_give_signs_of_life(where, raw, monkeypatch):
     monkeypatch.setattr(lease, "BEAT_S", 0.05)
-    with measuring(study) as recorder:
+    with measuring(open_study(where, create=True, busy_timeout_s=60)) as recorder:
         elsewhere(raw, silent_s=1000)
         ends = time.monotonic() + 60
         while time.monotonic() < ends:

@@ -46,7 +46,10 @@ class Subjects:
         """
         kernel, times = self._resolve(subject)
         if times != 1:
-            raise BadInputError(f"kernel '{subject}': it is profiled once; x{times} is only for kernels before it")
+            raise BadInputError(
+                f"kernel '{subject}': leave out the x{times}; the kernel is profiled once, and only those before it may run "
+                "several times"
+            )
         return kernel
 
     def several(self, given: Iterable[Subject | tuple[Subject, int]]) -> tuple[tuple[KernelSpec, int], ...]:
