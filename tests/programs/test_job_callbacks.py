@@ -8,7 +8,6 @@ import re
 import pytest
 
 import wastenot as wn
-from wastenot.core.errors import BadInputError
 from wastenot.jobs.tables.store import JobStore
 from wastenot.study.store import open_study
 
@@ -142,7 +141,10 @@ class TestLightning:
             self.trained(run, Rises(0.31), tmp_path, metric=None, epochs=2)
         assert runs_of(study) == [(4, "reached", 2, None)]
 
-    def test_a_metric_that_is_not_logged_is_an_error(self, study, tmp_path):
-        with pytest.raises(BadInputError, match=r"is not among what the module logs: .*val_accuracy"), job_of(study) as run:
-            self.trained(run, Rises(0.31), tmp_path, metric="accuracy")
+    def test_a_metric_that_is_not_logged_is_told_and_ends_no_training(self, study, tmp_path, capsys):
+        with job_of(study) as run:
+            self.trained(run, Rises(0.31), tmp_path, metric="accuracy", epochs=2)
+        said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("wastenot: metric")]
+        assert len(said) == 1 and re.search("is not among what the module logs: .*val_accuracy", said[0])
+        assert said[0].endswith("the job learns no more of this run")
         assert [each[1] for each in runs_of(study)] == ["failed"]

@@ -23,7 +23,18 @@ from typing import ClassVar, Literal, Protocol
 
 from wastenot.control.energy_edges import EnergyEdges
 from wastenot.control.marker import ITERATION, Marker
-from wastenot.control.status import Event, GpuStatus, Instant, Moment, PipelineStatus, Proof, Status, Summary, Tuning
+from wastenot.control.status import (
+    NOTHING_PROVED,
+    Event,
+    GpuStatus,
+    Instant,
+    Moment,
+    PipelineStatus,
+    Proof,
+    Status,
+    Summary,
+    Tuning,
+)
 from wastenot.control.time_line import TimeLine
 from wastenot.core.errors import BadInputError
 from wastenot.core.origin import Origin
@@ -35,9 +46,6 @@ Kind = Literal["started", "stepped", "drift", "refused", "stopped", "ended", "no
 
 _EVENTS = 100  # kept
 _READ = ("power_w", "temperature_c", "core_mhz", "memory_mhz")  # of a GPU, from time to time
-_NOTHING_PROVED = Proof(
-    time_change=None, energy_change=None, saved_j=None, plan_iterations=0, default_iterations=0, blocks=0
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +77,7 @@ class Standing:
     rungs: int = 1
     predicted_time_change: float = 0.0
     predicted_energy_change: float = 0.0
-    proof: Proof = _NOTHING_PROVED
+    proof: Proof = NOTHING_PROVED
     tuning: Tuning | None = None
     pipeline: PipelineStatus | None = None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -79,6 +80,9 @@ class Proof(Part):
     plan_iterations: Count
     default_iterations: Count
     blocks: Count
+
+
+NOTHING_PROVED = Proof(time_change=None, energy_change=None, saved_j=None, plan_iterations=0, default_iterations=0, blocks=0)
 
 
 class Tuning(Part):
@@ -212,6 +216,35 @@ class Summary(HasDocument, HasPage, Part):
     def document(self) -> dict[str, Any]:
         """The summary as JSON values."""
         return self.model_dump(mode="json", by_alias=True)
+
+
+def unknown_status(plan: str) -> Status:
+    """The status of a plan of which nothing is known, as nobody answers who controls the clocks.
+
+    Args:
+        plan: how it is named.
+    """
+    return Status(
+        origin="measured",
+        plan=plan,
+        plan_digest="",
+        workload="",
+        process=os.getpid(),
+        started_unix_s=time.time(),
+        elapsed_s=0.0,
+        dry_run=False,
+        max_slowdown=0.0,
+        iteration=None,
+        marker=None,
+        rung=0,
+        rungs=1,
+        at_default=True,
+        predicted_time_change=0.0,
+        predicted_energy_change=0.0,
+        proof=NOTHING_PROVED,
+        gpus=(),
+        events=(),
+    )
 
 
 def read_summary(path: str | os.PathLike[str]) -> Summary:

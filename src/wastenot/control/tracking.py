@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from wastenot.control.harmless import Harmless
 from wastenot.control.status import Status
 from wastenot.core.errors import BadInputError, WastenotError
 
@@ -46,7 +47,8 @@ def tracker(
             ...
             log(step)
 
-    Calls in between cost a look at the clock. With several ranks, only the one that logs the loss should call it.
+    Calls in between cost a look at the clock. What fails is reported once, and the program continues. With several ranks,
+    only the one that logs the loss should call it.
 
     Args:
         status: the present status, such as ``applied.status``.
@@ -64,8 +66,12 @@ def tracker(
         raise BadInputError("`writers`: none given; pass TensorBoard's SummaryWriter, or what wandb.init() returned")
     write = [_writing(writer) for writer in writers]
     last_s: float | None = None
+    harmless = Harmless(consequence="nothing more is logged of the plan, and the program continues")
 
     def log(step: int) -> None:
+        harmless.call(log_latest, step)
+
+    def log_latest(step: int) -> None:
         nonlocal last_s
         now = now_s()
         if last_s is not None and now - last_s < every_s:

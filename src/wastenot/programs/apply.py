@@ -12,8 +12,9 @@
         applied.instruction("forward", micro_batch)
         applied.instruction("backward", micro_batch)
 
-Once it has begun, no fault of ours ends the program: it is told once, the clocks are given back, and the program continues.
-Where ``wastenot apply`` has started the program, its session controls the clocks, and this one only reports to it. Of
+Once it has begun, no fault of ours ends the program: it is reported once, the clocks are given back, and the program
+continues. Where ``wastenot apply`` has started the program, its session controls the clocks, and this one only reports to
+it; where that session is gone, the program runs without the plan. Of
 several ranks on a machine (torchrun) the first controls the clocks of all, and the others report to it; each rank of a
 pipeline, whose clocks are its own, controls those of its GPU.
 """
@@ -25,6 +26,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -52,7 +54,7 @@ class Applied:
 
     Attributes:
         summary: the result, once the context has exited; ``None`` before. In a program that only reports to the process
-            that controls the clocks, it is what that process knew then, without a timeline; ``None`` if it did not answer.
+            that controls the clocks, it is what that process knew then, or when it last answered, without a timeline.
         pipeline_rank: this process' rank in a pipeline; ``None`` if the plan is not for a pipeline.
         gpus: whose clocks this process controls; none in programs that only report.
     """
@@ -71,6 +73,8 @@ class Applied:
         self._unwatch: list[Callable[[], None]] = []
         self._harmless = rank.harmless
         self._harmless.afterwards = self._give_back
+        self._asking = Harmless(consequence="what it knew before is all that is known")
+        self._latest: Status | None = None
 
     def iteration(self) -> None:
         """Mark the beginning of an iteration by hand; hooks that were found by themselves mark none from then on."""
@@ -117,9 +121,20 @@ class Applied:
     def status(self) -> Status:
         """What is known of the plan now, with what was saved.
 
-        Raises:
-            DeviceError: the session that controls the clocks does not answer.
+        If the session that controls the clocks does not answer, this is what it last said; that is reported once.
         """
+        if self._path:
+            try:
+                self._latest = self._ask_status()
+            except Exception as error:  # a program that looks at its savings is not to end by it
+                self._asking.fail(error)
+        if self._latest is None:
+            from wastenot.control.status import unknown_status
+
+            self._latest = unknown_status(self._path)
+        return self._latest
+
+    def _ask_status(self) -> Status:
         if self._session is not None:
             return self._session.status()
         from wastenot.control.status import Status
@@ -130,7 +145,7 @@ class Applied:
                 return Status.model_validate(line.ask({"ask": "status"})["status"])
             finally:
                 line.close()
-        except OSError as error:
+        except (OSError, ValueError, KeyError) as error:
             raise DeviceError(f"{self._path}: the session that controls the clocks does not answer: {error}") from error
 
     def _instruct(self, marker: str) -> None:
@@ -154,21 +169,33 @@ class Applied:
     def _end(self, ended: Ended) -> None:
         if self.summary is not None:
             return
-        for undo in self._unwatch:
-            undo()
-        if self._session is None:
-            from wastenot.control.status import Summary
-
-            with suppress(DeviceError):
-                self.summary = Summary(status=self.status(), ended=ended, exit_code=None, time_line=())
-            self._rank.close()
-            return
+        session = self._session
         try:
+            for undo in self._unwatch:
+                undo()
             self._rank.close()
         finally:
-            self.summary = self._session.end(ended)
-        if self._session.problem is not None:
-            print(f"wastenot: the plan ended early: {self._session.problem}", file=sys.stderr)
+            try:
+                self.summary = None if session is None else session.end(ended)
+            finally:
+                self.summary = self.summary or self._last_summary(ended)
+        if session is not None and session.problem is not None:
+            print(f"wastenot: the plan ended early: {session.problem}", file=sys.stderr)
+
+    def _last_summary(self, ended: Ended) -> Summary:
+        """What became of it where only its status is known."""
+        from wastenot.control.status import Summary
+
+        return Summary(status=self.status(), ended=ended, exit_code=None, time_line=())
+
+
+def without_plan(error: Exception) -> Applied:
+    """What stands for a plan that could not begin, in programs that continue without it; the error is reported."""
+    rank = Rank("")
+    rank.harmless.fail(error)
+    applied = Applied(rank, "", None)
+    applied.summary = applied._last_summary("failed")
+    return applied
 
 
 class _Phase:
@@ -224,6 +251,14 @@ class apply:  # noqa: N801 - reads as a verb, and is one
 
     def __enter__(self) -> Applied:
         """Begin, or connect to whoever has begun."""
+        try:
+            self._applied = self._enter()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self._applied
+
+    def _enter(self) -> Applied:
         parent = os.environ.get(VARIABLE)
         torch = sys.modules.get("torch")
         seat = self._seat()
@@ -236,23 +271,35 @@ class apply:  # noqa: N801 - reads as a verb, and is one
         try:
             rank.connect()
         except (OSError, ValueError) as error:
-            self._stack.close()
-            raise DeviceError(f"{path}: the session that controls the clocks does not answer: {error}") from error
+            silent = DeviceError(f"{path}: the session that controls the clocks does not answer: {error}")
+            if not parent:
+                raise silent from error
+            rank.harmless.fail(silent)  # the program was started to train, with or without a plan
+            path = ""
         self._stack.callback(rank.close)
         if seat is None:
-            rank.watch_everything()
+            rank.harmless.call(rank.watch_everything)
         gpus = () if self._session is None else self._session.gpus
-        self._applied = Applied(rank, path, self._session, seat, gpus)
-        return self._applied
+        applied = Applied(rank, path, self._session, seat, gpus)
+        if self._session is None:
+            applied.status()  # what is known if nobody answers later
+        return applied
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Give the clocks back."""
         applied = self._applied
         assert applied is not None
-        Harmless().call(applied._end, "job ended" if kind is None else "failed")
-        Harmless().call(self._stack.pop_all().close)
+        faults = Harmless()
+        ended: Ended = "job ended" if kind is None else "failed"
+        for do in (partial(applied._end, ended), self._stack.pop_all().close, partial(self._write_summary, applied)):
+            try:
+                do()
+            except Exception as fault:  # the rest is done all the same, and one of them is told
+                faults.fail(fault)
+
+    def _write_summary(self, applied: Applied) -> None:
         if self._out is not None and self._session is not None and applied.summary is not None:
-            Harmless().call(applied.summary.write, self._out)
+            applied.summary.write(self._out)
 
     def _seat(self) -> int | None:
         """The rank of the pipeline that this process is; ``None`` where the plan is for none."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 
+from wastenot.control.harmless import Harmless
 from wastenot.core.errors import StudyError
 from wastenot.jobs.run.meter import JobMeter
 from wastenot.jobs.run.seats import Seats, follow, polls
@@ -26,6 +27,7 @@ class FollowingRun:
         self.number, self.batch_size, self.device = self._run.number, self._run.batch_size, self._run.device
         self.default = terms.default
         self._reported = 0
+        self._unheard = Harmless(consequence="training continues, and this rank may not hear when the first one stops")
 
     @property
     def outcome(self) -> Outcome:
@@ -45,11 +47,15 @@ class FollowingRun:
         Returns:
             Whether to continue, as the first rank was told.
         """
-        goes_on = self._first_goes_on()
-        if self._meter is not None:
-            if not goes_on:
-                self._meter.end()
-            self._tell_energy(self._meter)
+        goes_on = True
+        try:
+            goes_on = self._first_goes_on()
+            if self._meter is not None:
+                if not goes_on:
+                    self._meter.end()
+                self._tell_energy(self._meter)
+        except Exception as error:  # asked again after the next epoch, so that this rank ends with the first
+            self._unheard.fail(error)
         return goes_on
 
     def _first_goes_on(self) -> bool:
@@ -74,6 +80,9 @@ class FollowingRun:
 
     def leave(self, error: BaseException | None) -> None:
         """The program leaves the context."""
+        Harmless(consequence="the program continues").call(self._leave, error)
+
+    def _leave(self, error: BaseException | None) -> None:
         if self._meter is not None:
             self._meter.end()
             self._tell_energy(self._meter)

@@ -7,7 +7,9 @@ import shlex
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
+from wastenot.control.harmless import Harmless
 from wastenot.core.errors import BadInputError, StudyError
 from wastenot.jobs.plan.decision import Decision, Verdict
 from wastenot.jobs.plan.learner import Learner
@@ -53,6 +55,7 @@ class TrainingRun:
         self._speeds: tuple[Speed, ...] = ()
         self._first_metric: float | None = None
         self._said: set[str] = set()
+        self._harmless = Harmless(self._give_back, "training continues, and the job learns no more of this run")
 
     @property
     def outcome(self) -> Outcome:
@@ -84,10 +87,10 @@ class TrainingRun:
         Power limits or clocks are then measured in slices of seconds; without iterations, by whole epochs.
         """
         if self._control is not None:
-            self._control.iteration()
+            self._harmless.call(self._control.iteration)
 
     def epoch(self, metric: float | None = None) -> bool:
-        """Report an epoch.
+        """Report an epoch. A fault of ours is reported once, and training continues.
 
         Args:
             metric: after it, which the target is of; may be left out where the job has none.
@@ -99,20 +102,23 @@ class TrainingRun:
             BadInputError: the job has a target, and no metric is given.
         """
         if self._outcome in ("running", "stopped"):
-            self._count(metric)
+            self._harmless.call(self._count, self._value_of(metric))
         else:
             self._say_once("an epoch was reported after the end of the run and does not count")
-        self._meter.resume()
+        self._harmless.call(self._meter.resume)
         return self._outcome == "running"
 
-    def _count(self, metric: float | None) -> None:
+    def _value_of(self, metric: float | None) -> float | None:
         terms = self._terms
         if metric is None and terms.target is not None:
             raise BadInputError(f"`metric`: job '{terms.name}' has a target; report the metric: run.epoch(metric)")
         try:
-            value = None if metric is None else float(metric)
+            return None if metric is None else float(metric)
         except (TypeError, ValueError) as error:
             raise BadInputError(f"`metric` {metric!r}: is not a number") from error
+
+    def _count(self, value: float | None) -> None:
+        terms = self._terms
         self._meter.epoch()
         control = self._control
         if control is not None:
@@ -238,12 +244,19 @@ class TrainingRun:
         Args:
             error: that it leaves with.
         """
-        if self._outcome == "running":
+        for do in (partial(self._conclude, error), self._give_back, self._flight.abandon):
+            try:
+                do()
+            except Exception as fault:  # the rest is done all the same
+                self._harmless.fail(fault)
+
+    def _conclude(self, error: BaseException | None) -> None:
+        if self._outcome == "running" and self._harmless.broken:
+            self._end("failed", "")  # what was counted is not the whole run
+        elif self._outcome == "running":
             self._close(error)
         elif not self._kept:
             self._try(self._keep)  # once more
-        self._give_back()
-        self._flight.abandon()
 
     def _close(self, error: BaseException | None) -> None:
         """The program leaves before it is known what becomes of the run."""

@@ -7,17 +7,17 @@ for batch in batches: ...
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from accelerate.optimizer import AcceleratedOptimizer
 
-from wastenot.programs.apply import Applied, apply
+from wastenot.programs.apply import Applied, apply, without_plan
 
 
 @contextmanager
 def applied_plan(plan: Any, model: Any, optimizer: Any, **options: Any) -> Iterator[Applied]:
-    """Apply a plan while the context is open.
+    """Apply a plan while the context is open. What fails of it is reported, and training continues.
 
     Args:
         plan: its file, or the plan.
@@ -27,6 +27,10 @@ def applied_plan(plan: Any, model: Any, optimizer: Any, **options: Any) -> Itera
     """
     several = optimizer if isinstance(optimizer, (list, tuple)) else [optimizer]
     inner = [one.optimizer if isinstance(one, AcceleratedOptimizer) else one for one in several]
-    with apply(plan, **options) as applied:
+    with ExitStack() as stack:
+        try:
+            applied = stack.enter_context(apply(plan, **options))
+        except Exception as error:  # whatever it is, training is worth more
+            applied = without_plan(error)
         applied.watch(model, inner)
         yield applied

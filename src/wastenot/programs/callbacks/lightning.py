@@ -19,7 +19,7 @@ from wastenot.programs.apply import Applied, apply
 class ApplyPlan(Callback):  # type: ignore[misc,unused-ignore]
     """Applies a plan from the beginning of fitting to its end, also where that ends by an exception.
 
-    What fails of it is told, and fitting continues.
+    What fails of it is reported, and fitting continues.
 
     Args:
         plan: its file, or the plan.
@@ -51,15 +51,15 @@ class ApplyPlan(Callback):  # type: ignore[misc,unused-ignore]
     def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
         """Mark the optimizer's pass: Lightning runs the passes before it inside of the optimizer's step."""
         if self.applied is not None:
-            self.applied.phase("optimizer")
+            self._harmless.call(self.applied.phase, "optimizer")
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """Give the clocks back."""
-        self._close()
+        self._harmless.call(self._close)
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """Give the clocks back."""
-        self._close()
+        self._harmless.call(self._close)
 
     def _close(self) -> None:
         if self._open:

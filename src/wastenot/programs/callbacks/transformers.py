@@ -14,7 +14,7 @@ from wastenot.programs.apply import Applied, apply
 
 
 class ApplyPlan(TrainerCallback):  # type: ignore[misc,unused-ignore]
-    """Applies a plan from the beginning of training to its end. What fails of it is told, and training continues.
+    """Applies a plan from the beginning of training to its end. What fails of it is reported, and training continues.
 
     Args:
         plan: its file, or the plan.
@@ -27,22 +27,32 @@ class ApplyPlan(TrainerCallback):  # type: ignore[misc,unused-ignore]
     def __init__(self, plan: Any, **options: Any) -> None:
         self._apply = apply(plan, **options)
         self.applied: Applied | None = None
-        self._harmless = Harmless()
-        self._watched = False
+        self._harmless = Harmless(self._close)
+        self._open = self._watched = False
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Begin."""
-        self.applied = self._harmless.call(self._apply.__enter__)
+        self._harmless.call(self._begin)
+
+    def _begin(self) -> None:
+        self.applied, self._open = self._apply.__enter__(), True
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Watch the model as it is trained, wrapped and prepared by then."""
         if self.applied is not None and not self._watched:
             self._watched = True
-            self.applied.watch(kwargs.get("model"), _innermost(kwargs.get("optimizer")))
+            self._harmless.call(self._watch, self.applied, kwargs.get("model"), kwargs.get("optimizer"))
+
+    def _watch(self, applied: Applied, model: Any, optimizer: Any) -> None:
+        applied.watch(model, _innermost(optimizer))
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Give the clocks back."""
-        if self.applied is not None:
+        self._harmless.call(self._close)
+
+    def _close(self) -> None:
+        if self._open:
+            self._open = False
             self._apply.__exit__(None, None, None)
 
 
