@@ -309,5 +309,12 @@ def _machine(folder: Path) -> Iterator[_Machine]:
 
 PAGES = tuple(
     Page(name, renew=renewed)
-    for name in ("tutorials/no-gpu", "tutorials/read-only", "tutorials/set-clocks", "tutorials/jobs", "coming-from")
+    for name in (
+        "tutorials/no-gpu",
+        "tutorials/read-only",
+        "tutorials/rehearse",
+        "tutorials/set-clocks",
+        "tutorials/jobs",
+        "coming-from",
+    )
 )

@@ -70,7 +70,9 @@ def test_a_dry_run(wastenot, plans):
 
 def test_bad_input(wastenot, plans):
     plan = plans("h200")
-    assert "a simulated GPU runs the plan's own workload" in wastenot.refuse("apply", plan, "--", "true")
+    assert "--iterations: has no effect beside a program" in wastenot.refuse(
+        "apply", plan, "--iterations", "5", "--", "true"
+    )
     assert "is a plan for sim:h200" in wastenot.refuse("apply", plan, "--device", "sim:v100")
     assert "which plan?" in wastenot.refuse("apply")
     for iterations in ("0", "-5", "1000001", "9" * 20):
@@ -78,6 +80,41 @@ def test_bad_input(wastenot, plans):
             "apply", plan, "--dry-run", "--iterations", iterations
         )
     assert "there is no kind" in wastenot.refuse("apply", plan, "--device", "tpu:0")
+
+
+PROGRAM = """
+import os, sys, time
+from wastenot.control.rank import Rank
+rank = Rank(os.environ["WASTENOT_APPLY"])
+for _ in range(60):
+    for name in ("iteration", "forward"):
+        rank.mark(name)
+        time.sleep(0.001)
+rank.close()
+print("trained")
+sys.exit(7)
+"""
+
+
+def test_a_program_beside_a_simulated_gpu_is_rehearsed(wastenot, plans):
+    (wastenot.folder / "job.py").write_text(PROGRAM)
+    job = ("--out", "run.json", "--page", "run.html", "--", sys.executable, "job.py")
+    ran = wastenot.process("apply", plans("h200"), *job)
+    assert ran.code == 7 and ran.out == "trained\n", ran.err
+    status = json.loads((wastenot.folder / "run.json").read_text())["status"]
+    seen = status["rehearsal"]
+    assert seen["iterations"] == [60] and seen["passes"] == {"forward": 60} and 0.002 < seen["iteration_s"] < 1.0
+    assert seen["requests"] >= 2 and seen["missing"] == []
+    assert status["proof"]["energy_change"] is status["proof"]["saved_j"] is status["gpus"][0]["energy_j"] is None
+    assert {event["kind"] for event in status["events"]} == {"started", "ended"}
+    lines = ran.err.splitlines()
+    assert lines[0].startswith("wastenot: this was a rehearsal: your program ran here, and nothing of it on sim:h200.")
+    assert lines[1].startswith("wastenot: the hooks saw 60 iterations of ") and "; passes: forward 60; " in lines[1]
+    page = (wastenot.folder / "run.html").read_text()
+    assert "A rehearsal of" in page and "not measured" in page and "What they missed" in page
+    dry = wastenot.process("apply", plans("h200"), "--dry-run", "--json", "--", sys.executable, "job.py")
+    seen = json.loads(dry.out)["status"]["rehearsal"]
+    assert dry.code == 7 and seen["iterations"] == [60] and seen["requests"] == 0
 
 
 def test_in_real_time_a_second_terminal_sees_it_and_ends_it(wastenot, plans):

@@ -64,8 +64,10 @@ def test_what_could_be_tried_is_said_without_trying(capsys):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--device", "sim:h200"], "a simulated GPU runs a workload, not a program"),
-        (["--device", "sim:h200", "--workload", "gpt3-small", "--", "true"], "not a program"),
+        (["--device", "sim:h200"], "what is to run? On a simulated GPU either a workload"),
+        (["--device", "sim:h200", "--workload", "gpt3-small", "--", "true"], "--workload: has no effect beside a program"),
+        (["--device", "sim:h200", "--iterations", "5", "--", "true"], "--iterations: has no effect beside a program"),
+        (["--device", "sim:h200", "--out", "plan.json", "--", "true"], "--out: has no effect in a rehearsal"),
         (["--device", "sim:h200", "--workload", "gpt3-small", "--core", "1501"], "--core 1501: the GPU has no such clock"),
         (["--device", "sim:h200", "--workload", "gpt3-small", "--power-limit", "90"], "takes 200 to 700 W"),
         (["--device", "sim:h200", "--workload", "gpt3-small", "--max-slowdown=-1%"], "--max-slowdown"),
@@ -84,6 +86,20 @@ def test_bad_input_is_one_line(arguments, says, capsys):
 def test_a_command_that_is_not_there_ends_as_in_a_shell(capsys):
     assert run_command(["tune", "--", "no-such-program-anywhere"]) == 127
     assert "there is no such command" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_program_beside_a_simulated_gpu_is_rehearsed(tmp_path, monkeypatch, capfd, dry_run):
+    monkeypatch.setenv("WASTENOT_RUNTIME", str(tmp_path / "run"))
+    (tmp_path / "job.py").write_text(PROGRAM.replace("0.05", "0.002").replace("+ 300.0", "+ 0.5"))
+    tune = ["tune", "--device", "sim:rtx-a4000", "--quiet", *(["--dry-run"] if dry_run else [])]
+    assert run_command([*tune, "--json", "--", sys.executable, str(tmp_path / "job.py"), str(tmp_path / "never")]) == 7
+    said = capfd.readouterr()
+    document = json.loads(said.out)
+    status, seen = document["run"]["status"], document["run"]["status"]["rehearsal"]
+    assert document["plan"] is None and document["run"]["exit_code"] == 7 and status["dry_run"] is dry_run
+    assert seen["iterations"][0] > 10 and seen["missing"] == [] and status["gpus"][0]["energy_j"] is None
+    assert status["tuning"]["best"] is None and status["proof"]["energy_change"] is None
 
 
 def end_when_one_was_tried(enough):

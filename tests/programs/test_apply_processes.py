@@ -102,6 +102,7 @@ def test_where_apply_itself_is_killed_the_program_has_the_clocks_reset_and_runs_
     assert is_running(job)
     os.kill(job, signal.SIGKILL)
     wait_until(lambda: restored(machine))
+    assert process.stderr.read().count("has ended early; this process runs on without the plan") == 1
 
 
 def test_where_both_are_killed_the_next_command_restores(machine, plan):

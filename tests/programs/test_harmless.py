@@ -218,23 +218,24 @@ def test_a_program_that_only_reports_has_a_summary_too(session):
     assert applied.summary.ended == "job ended" and applied.summary.time_line == ()
 
 
-def trainers_callback(monkeypatch, library, kind, *arguments, **options):
-    """A callback of a trainer that need not be installed: what it inherits does nothing."""
+LIBRARIES = {
+    "transformers": ["transformers"],
+    "lightning": ["lightning", "lightning.pytorch", "lightning.pytorch.callbacks"],
+    "accelerate": ["accelerate", "accelerate.optimizer"],
+}
+
+
+def callbacks_of(monkeypatch, room, library):
+    """The callbacks of a library that need not be installed, and takes long to import: what they inherit does nothing."""
     stub = ModuleType("stub")
     stub.TrainerCallback = stub.Callback = object
     stub.AcceleratedOptimizer = type("AcceleratedOptimizer", (), {})
-    names = {
-        "transformers": ["transformers"],
-        "lightning": ["lightning", "lightning.pytorch", "lightning.pytorch.callbacks"],
-    }[library]
-    for name in names:
+    for name in LIBRARIES[library]:
         monkeypatch.setitem(sys.modules, name, stub)
-    room = "programs" if kind == "ApplyPlan" else "jobs"
-    module = f"wastenot.{room}.callbacks.{library}"
-    monkeypatch.delitem(sys.modules, module, raising=False)
-    made = getattr(importlib.import_module(module), kind)(*arguments, **options)
-    monkeypatch.delitem(sys.modules, module)  # and the real one is imported by whoever comes next
-    return made
+    name = f"wastenot.{room}.callbacks.{library}"
+    monkeypatch.setitem(sys.modules, name, stub)  # whoever comes next has the real one again
+    del sys.modules[name]
+    return importlib.import_module(name)
 
 
 def train_with(callback, library):
@@ -264,17 +265,15 @@ def train_with(callback, library):
     return called
 
 
-LIBRARIES = ("transformers", "lightning")
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("library", ["transformers", "lightning"])
 @pytest.mark.parametrize(
     "fault", ["plan", "device", "apply.__enter__", "apply.__exit__", "Applied.watch", "Applied.phase", "Rank.connect"]
 )
 def test_a_plans_callback_never_ends_training(pipeline, monkeypatch, capsys, library, fault):
     plan = "no/plan.json" if fault == "plan" else pipeline
     device = "nvidia:77" if fault == "device" else "sim:h200"
-    callback = trainers_callback(monkeypatch, library, "ApplyPlan", plan, device=device, rank=None if fault == "plan" else 0)
+    kind = callbacks_of(monkeypatch, "programs", library).ApplyPlan
+    callback = kind(plan, device=device, rank=None if fault == "plan" else 0)
     name, _, method = fault.partition(".")
     if method:
         monkeypatch.setattr({"apply": applying.apply, "Applied": Applied, "Rank": Rank}[name], method, broken)
@@ -290,18 +289,16 @@ def test_a_plans_callback_never_ends_training(pipeline, monkeypatch, capsys, lib
         callback._apply.__exit__(None, None, None)
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("library", ["transformers", "lightning"])
 @pytest.mark.parametrize("metric", ["accuracy", None])
 def test_a_jobs_callback_never_ends_training(monkeypatch, capsys, library, metric):
-    callback = trainers_callback(monkeypatch, library, "ReportEpochs", SimpleNamespace(epoch=broken), metric)
+    callback = callbacks_of(monkeypatch, "jobs", library).ReportEpochs(SimpleNamespace(epoch=broken), metric)
     train_with(callback, library)
     assert capsys.readouterr().err.count("a fault of ours; training continues") == 1
 
 
-def test_accelerate_trains_without_a_plan_that_cannot_begin(capsys):
-    pytest.importorskip("accelerate")
-    from wastenot.programs.callbacks.accelerate import applied_plan
-
+def test_accelerate_trains_without_a_plan_that_cannot_begin(monkeypatch, capsys):
+    applied_plan = callbacks_of(monkeypatch, "programs", "accelerate").applied_plan
     model = torch.nn.Linear(1, 1)
     with applied_plan("no/plan.json", model, torch.optim.SGD(model.parameters(), lr=0.1)) as applied:
         applied.iteration()

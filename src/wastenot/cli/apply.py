@@ -16,6 +16,7 @@ from wastenot.cli.watched_run import (
     ShownOptions,
     find_program,
     run_command,
+    say_outcome,
     say_wastenot,
     simulated_session,
     write_outcome,
@@ -42,7 +43,7 @@ def apply(
     device: Annotated[
         str | None,
         option(
-            "GPUs of the job, such as nvidia:0,1; or sim:NAME for a simulated job. Default: the plan's card.",
+            "GPUs of the job, such as nvidia:0,1; or sim:NAME to simulate it or rehearse COMMAND. Default: the plan's.",
             "D,...",
             autocompletion=completing.devices,
         ),
@@ -75,6 +76,9 @@ def apply(
     a few iterations run at the default clocks, in random order: that is what savings and slowdown are measured against, with
     95 % intervals, while the program runs. If the slowdown exceeds the limit, faster clocks are set, and finally the default
     ones. The GPU is left as it was, however the program ends; this command exits with the program's exit code.
+
+    With --device sim:NAME the program is rehearsed: it runs here, and clocks are requested of a simulated GPU. Without a
+    program, the plan's own workload is simulated.
     """
     if status or stop:
         _others(stop=stop, as_json=as_json)
@@ -102,9 +106,9 @@ def apply(
         prepared = ranks = prepare_pipeline(plan, names, dry_run=dry_run, seed=seed)
         would, session = would_be_set_in_pipeline(ranks), ranks.session
     else:
-        prepared = job = prepare(plan, names, dry_run=dry_run, restore=parse_restore(restore_clocks), seed=seed)
-        simulated = job if all(gpu.identity.name.startswith("sim:") for gpu in job.gpus) else None
-        _check(simulated is not None, command, dry_run)
+        restore = parse_restore(restore_clocks)
+        prepared = job = prepare(plan, names, dry_run=dry_run, restore=restore, seed=seed, program=bool(command))
+        simulated = _simulated_job(job, command, dry_run)
         would, session = would_be_set(job), partial(job.session, seed=seed)
     for note in prepared.notes:
         say_wastenot(note)
@@ -128,16 +132,12 @@ def apply(
 # ---- before -----------------------------------------------------------------------------------------------------
 
 
-def _check(simulated: bool, command: Sequence[str] | None, dry_run: bool) -> None:
-    from wastenot.core.errors import BadInputError
-
-    if not simulated:
-        _check_command(command, dry_run, "plan.json -- python train.py")
-    elif command:
-        raise BadInputError(
-            "`device`: a simulated GPU runs the plan's own workload, not a program: leave out -- COMMAND "
-            "(and give --iterations)"
-        )
+def _simulated_job(job: Application, command: Sequence[str] | None, dry_run: bool) -> Application | None:
+    """The plan's own workload on simulated GPUs, where no program is named; ``None`` where one runs."""
+    if not command and all(gpu.identity.name.startswith("sim:") for gpu in job.gpus):
+        return job
+    _check_command(command, dry_run, "plan.json -- python train.py")
+    return None
 
 
 def _check_command(command: Sequence[str] | None, dry_run: bool, such_as: str, more: str = "") -> None:
@@ -187,12 +187,10 @@ def _run_simulated(
 
 def _tell_outcome(summary: Summary, out: Path | None, shown: ShownOptions, as_json: bool) -> None:
     """The final line, the summary and the page."""
-    from wastenot.control.page.line import live_text
-
     if as_json:
         _print_summary(summary)
     else:
-        say_wastenot(live_text(summary.status))
+        say_outcome(summary.status)
     write_outcome(summary, out, shown)
 
 

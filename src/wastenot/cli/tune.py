@@ -17,6 +17,7 @@ from wastenot.cli.watched_run import (
     ShownOptions,
     find_program,
     run_command,
+    say_outcome,
     say_wastenot,
     simulated_session,
     write_outcome,
@@ -50,7 +51,7 @@ def tune(
     device: Annotated[
         str | None,
         option(
-            f"GPUs of the job, such as nvidia:0,1; {_DEVICE} by default; or sim:NAME for a simulated job.",
+            f"GPUs of the job, such as nvidia:0,1; {_DEVICE} by default; or sim:NAME to simulate it or rehearse COMMAND.",
             "D,...",
             autocompletion=completing.devices,
         ),
@@ -81,7 +82,7 @@ def tune(
     summary: Annotated[Path | None, option("Write a summary of the run to this file, as JSON.", "FILE")] = None,
     *,
     shown: ShownOptions,
-    dry_run: Annotated[bool, option("Say what would be tried; run nothing and set nothing.")] = False,
+    dry_run: Annotated[bool, option("Print what would be tried; run the command, if any, and change no clocks.")] = False,
     restore_clocks: RestoreClocksOption = None,
     iterations: Annotated[
         int | None, option(f"Iterations of a simulated job; {AFTER} after the search by default.", "N")
@@ -97,45 +98,41 @@ def tune(
     clocks. Settings that are slower than allowed are abandoned after a few iterations; the search ends once the best is
     known. It is then held as wastenot apply holds a plan: the slowdown limit is guarded, and the saving proved. No sweep
     is needed. The GPU is left as it was, however the program ends; this command exits with the program's exit code.
+
+    With --device sim:NAME the program is rehearsed: it runs here, settings are requested of a simulated GPU, and none is
+    found, as nothing is measured. With --workload instead of a program, a job is simulated and tuned.
     """
     from wastenot.control.application import parse_devices
-    from wastenot.core.errors import BadInputError
     from wastenot.meters.devices import visible_names
-    from wastenot.programs.tune import TuneOptions, job_of, session_path, tunable_gpus, tune_simulated
+    from wastenot.programs.tune import TuneOptions, job_of, tunable_gpus, tune_simulated, tuning_session
     from wastenot.terminal.options import parse_budget, parse_restore
 
     if command and not dry_run:
         find_program(command[0])
     names = visible_names() if every else parse_devices(device or _DEVICE)
-    simulated = all(name.startswith("sim:") for name in names)
-    if simulated and (command or workload is None):
-        raise BadInputError(
-            "`device`: a simulated GPU runs a workload, not a program: wastenot tune --device sim:h200 --workload gpt3-xl"
-        )
-    if not simulated and workload is not None:
-        raise BadInputError(
-            "`workload`: only a simulated GPU runs a workload by itself; on a real one give a program, after --"
-        )
-    if not simulated and not command and not dry_run:
-        raise BadInputError("what is to run? wastenot tune -- python train.py (or --dry-run to see what would be tried)")
-    gpus = tunable_gpus(names, seed=seed, may_set=not dry_run, restore=parse_restore(restore_clocks))
+    on_simulated = all(name.startswith("sim:") for name in names)
+    simulated = on_simulated and not command
+    _check(command, workload, simulated=on_simulated, dry_run=dry_run)
+    restore = parse_restore(restore_clocks)
+    gpus = tunable_gpus(names, seed=seed, may_set=not dry_run, restore=restore, program=bool(command))
     clocks, limits = parse_clocks("--core", core), parse_power_limits(power_limit)
     options = TuneOptions(knobs, clocks, limits, tolerance)
-    if dry_run:
+    if dry_run and not (command and as_json):
         _show_ladders(gpus, options.ladders(gpus), as_json=as_json)
+    if dry_run and not command:
         return
     options = replace(options, budget_s=parse_budget(budget))
-    make = partial(options.tuner, gpus, max_slowdown=max_slowdown, seed=seed)
+    make = partial(
+        options.tuner, gpus, max_slowdown=max_slowdown, seed=seed, dry_run=dry_run, rehearsal=on_simulated and bool(command)
+    )
     if simulated:
         found = tune_simulated(
             make, str(workload), names[0], shape_options.shape(), watching=partial(_watched, gpus, shown=shown),
             iterations=iterations, seed=seed, real_time=real_time,
         )  # fmt: skip
     else:
-        from wastenot.control.session import Session
-
         tuner = make(shlex.join(command or ()))
-        summary_, code = run_command(Session(tuner, session_path()), command or [], shown, as_json)
+        summary_, code = run_command(tuning_session(tuner, dry_run=dry_run), command or [], shown, as_json)
         found = job_of(tuner, summary_, exit_code=code)
     _tell(found, out, as_json=as_json)
     write_outcome(found.summary, summary, shown)
@@ -143,6 +140,23 @@ def tune(
         target = f" --device {names[0]}" if simulated else f" -- {shlex.join(command or ())}"
         say_wastenot(f"{out}: plan written; next time: wastenot apply {out}{target}")
     raise typer.Exit(found.exit_code)
+
+
+def _check(command: Sequence[str] | None, workload: str | None, *, simulated: bool, dry_run: bool) -> None:
+    """Refuse what leaves nothing to run."""
+    from wastenot.core.errors import BadInputError
+
+    if simulated and not command and workload is None:
+        raise BadInputError(
+            "what is to run? On a simulated GPU either a workload (wastenot tune --device sim:h200 --workload gpt3-xl), or "
+            "your own program, as a rehearsal (wastenot tune --device sim:h200 -- python train.py)"
+        )
+    if not simulated and workload is not None:
+        raise BadInputError(
+            "`workload`: only a simulated GPU runs a workload by itself; on a real one give a program, after --"
+        )
+    if not simulated and not command and not dry_run:
+        raise BadInputError("what is to run? wastenot tune -- python train.py (or --dry-run to see what would be tried)")
 
 
 def _watched(gpus: Sequence[Device], tuner: Tuner, shown: ShownOptions) -> AbstractContextManager[Watch]:
@@ -161,9 +175,7 @@ def _tell(found: TunedJob, out: Path | None, *, as_json: bool) -> None:
         document = None if found.plan is None else found.plan.document()
         print_json("tune", {"run": found.summary.document(), "plan": document})
     else:
-        from wastenot.control.page.line import live_text
-
-        say_wastenot(live_text(found.summary.status))
+        say_outcome(found.summary.status)
 
 
 def _show_ladders(gpus: Sequence[Device], ladders: Sequence[Ladder], *, as_json: bool) -> None:

@@ -104,6 +104,12 @@ def run_command(
             "no iterations were seen: the program does not train with PyTorch, or its Python ignores PYTHONPATH; mark them "
             "with wastenot.apply in the program"
         )
+    elif summary.status.rehearsal is not None and session.ranks > len(session.gpus):
+        gpu = session.gpus[0].identity.name
+        say_wastenot(
+            f"{session.ranks} processes train, and clocks were requested for {len(session.gpus)} of them: name a simulated "
+            f"GPU for each, as --device {gpu},{gpu}"
+        )
     return summary, code
 
 
@@ -202,6 +208,17 @@ def write_outcome(summary: Summary, out: Path | None, shown: ShownOptions) -> No
             say_wastenot(f"{shown.page}: page written")
     except WastenotError as error:  # the job's exit code stays
         say_wastenot(f"error: {error}")
+
+
+def say_outcome(status: Status) -> None:
+    """Say what a run has come to, or what a rehearsal showed."""
+    from wastenot.control.page.line import live_text
+    from wastenot.control.rehearsed import rehearsal_lines
+
+    if status.rehearsal is None or status.pipeline is not None:
+        say_wastenot(live_text(status))
+    for line in rehearsal_lines(status):
+        say_wastenot(line)
 
 
 def say_wastenot(message: str) -> None:

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 from wastenot.control.controller import Controller
 from wastenot.control.driver import Subject
 from wastenot.control.fitting import check_card, check_may_set, check_named_once, schedule_of, why_not_the_job
+from wastenot.control.hooks import Seen
 from wastenot.control.places import make_socket_path
+from wastenot.control.rehearsed import Rehearsed
 from wastenot.control.session import PATIENCE_S, Session
 from wastenot.core.errors import BadInputError
 from wastenot.core.vendors import VENDORS, commands, undo_commands, vendor_named
-from wastenot.devices.open import device_of_study, open_device
+from wastenot.devices.open import device_of_study, is_virtual, open_device
 from wastenot.devices.protocol import Device
 from wastenot.planning.plan import Plan, read_plan
 
@@ -33,6 +35,7 @@ class Application:
         schedule: what is carried out.
         gpus: to set.
         notes: worth telling before.
+        rehearsal: whether a program is to run beside simulated GPUs.
     """
 
     plan: Plan
@@ -40,11 +43,23 @@ class Application:
     schedule: Schedule
     gpus: tuple[Device, ...]
     notes: tuple[str, ...]
+    rehearsal: bool = False
 
     def controller(self, *, dry_run: bool = False, seed: int = 0) -> Controller:
         """What carries it out."""
         subject = Subject(self.path, self.plan.digest, self.plan.workload, self.gpus[0].identity.origin)
-        return Controller(self.schedule, self.gpus, subject, now_s=self.gpus[0].time.now_s(), seed=seed, dry_run=dry_run)
+        now_s = self.gpus[0].time.now_s()
+        rehearsed = Rehearsed(self._expected(), self._begins(), len(self.gpus)) if self.rehearsal else None
+        return Controller(self.schedule, self.gpus, subject, now_s=now_s, seed=seed, dry_run=dry_run, rehearsed=rehearsed)
+
+    def _begins(self) -> list[str]:
+        """The markers at which the plan changes clocks."""
+        return sorted({segment.begins for rung in self.schedule.rungs for segment in rung.segments})
+
+    def _expected(self) -> list[str]:
+        """The plan's passes, and the layers' turns at which it changes clocks, in order of execution."""
+        begins = self._begins()
+        return [each.name for each in self.schedule.markers if ":" not in each.name or each.name in begins]
 
     def session(
         self, *, dry_run: bool = False, seed: int = 0, name: str | None = None, patience_s: float = PATIENCE_S
@@ -60,12 +75,22 @@ class Application:
         Raises:
             BadInputError: its socket cannot be made.
         """
+        controller = self.controller(dry_run=dry_run, seed=seed)
+        rehearsed = controller.rehearsed
+
+        def fits(seen: Seen) -> str | None:
+            another = why_not_the_job(self.plan, seen)
+            if rehearsed is None:
+                return another
+            rehearsed.saw(seen, another)
+            return None
+
         return Session(
-            self.controller(dry_run=dry_run, seed=seed),
+            controller,
             make_socket_path(name or f"apply-{os.getpid()}"),
-            wanted=sorted({segment.begins for rung in self.schedule.rungs for segment in rung.segments}),
+            wanted=self._begins() if rehearsed is None else self._expected(),
             by_layers=self.plan.captured_on is None,
-            fits=lambda seen: why_not_the_job(self.plan, seen),
+            fits=fits,
             lease=not dry_run,
             patience_s=patience_s,
         )
@@ -78,6 +103,8 @@ def prepare(
     dry_run: bool = False,
     restore: Restore | None = None,
     seed: int = 0,
+    program: bool = False,
+    ranks: int = 1,
 ) -> Application:
     """Read a plan and open the GPUs that it is for; changes nothing.
 
@@ -87,6 +114,9 @@ def prepare(
         dry_run: clocks will not be changed, so that nobody has to be allowed to.
         restore: ranges of locked clocks to restore afterwards.
         seed: of a simulated GPU.
+        program: a program is to run rather than a simulated job: with simulated GPUs, which then live in wall time, it is a
+            rehearsal.
+        ranks: of the program on this machine; where one simulated GPU is named, each has one of its own.
 
     Raises:
         BadInputError: the plan was edited, has no schedule, or is for another kind of card.
@@ -96,13 +126,44 @@ def prepare(
     path = plan.workload if isinstance(plan, Plan) else os.fspath(plan)
     made = plan if isinstance(plan, Plan) else read_plan(plan)
     schedule = schedule_of(made, path)
-    names = devices or (device_of_study(path, made.device),)
-    gpus = tuple(open_device(name, seed=seed, allow_clock_control=not dry_run, restore=restore) for name in names)
-    check_named_once(gpus)
+    names = tuple(devices or (device_of_study(path, made.device),))
+    if program and len(names) == 1 and names[0].startswith("sim:"):
+        names *= ranks
+    gpus = open_gpus(names, program=program, dry_run=dry_run, restore=restore, seed=seed)
     notes = [note for gpu in gpus if (note := check_card(made.device, path, gpu.identity)) is not None]
     if not dry_run:
         check_may_set(gpus)
-    return Application(made, path, schedule, gpus, tuple(dict.fromkeys(notes)))
+    rehearsal = program and all(name.startswith("sim:") for name in names)
+    return Application(made, path, schedule, gpus, tuple(dict.fromkeys(notes)), rehearsal)
+
+
+def open_gpus(
+    gpus: Sequence[str | Device], *, program: bool, dry_run: bool = False, restore: Restore | None = None, seed: int = 0
+) -> tuple[Device, ...]:
+    """Open the GPUs of a job.
+
+    Args:
+        gpus: or their names, which are opened.
+        program: as of :func:`prepare`, as are the others.
+        dry_run: clocks will not be changed.
+        restore: ranges of locked clocks to restore afterwards.
+        seed: of a simulated GPU; of several beside a program, each has its own.
+
+    Raises:
+        BadInputError: one is named twice, or a program cannot run on them.
+        DeviceError: a GPU does not respond.
+    """
+    rehearsal = program and all(isinstance(one, str) and one.startswith("sim:") for one in gpus)
+    opened = tuple(
+        open_device(
+            one, seed=seed + index * rehearsal, wall_time=rehearsal, allow_clock_control=not dry_run, restore=restore
+        ) if isinstance(one, str) else one
+        for index, one in enumerate(gpus)
+    )  # fmt: skip
+    if program and any(is_virtual(gpu) for gpu in opened):
+        raise BadInputError("`device`: for a program to run on, name either simulated GPUs (sim:NAME) or real ones")
+    check_named_once(opened)
+    return opened
 
 
 def parse_devices(text: str) -> tuple[str, ...]:

@@ -20,8 +20,9 @@ from wastenot.control.execution import Execution
 from wastenot.control.guard import Alarm, Guard
 from wastenot.control.ladder import Ladder
 from wastenot.control.ledger import Ledger
-from wastenot.control.marker import Marker
-from wastenot.control.status import Instant, Moment
+from wastenot.control.marker import ITERATION, Marker
+from wastenot.control.rehearsed import Rehearsed
+from wastenot.control.status import NOTHING_PROVED, Instant, Moment, Proof
 from wastenot.control.time_line import CloseUp
 from wastenot.core.errors import DeviceError
 from wastenot.core.setting import Setting
@@ -55,6 +56,8 @@ class Controller(ClockDriver):
         default_share: of iterations that run at the default clocks for comparison in the long run.
         process: ID of the process that controls the clocks; by default this one's.
         started_unix_s: when it began, by the calendar; by default now.
+        rehearsed: what takes note of a program that the GPUs do not run: its times say nothing of the plan's clocks, so that
+            nothing is compared, guarded or refused by them.
 
     Raises:
         BadInputError: no GPU is given.
@@ -74,8 +77,11 @@ class Controller(ClockDriver):
         default_share: float = 0.03,
         process: int | None = None,
         started_unix_s: float | None = None,
+        rehearsed: Rehearsed | None = None,
     ) -> None:
-        super().__init__(gpus, subject, now_s=now_s, dry_run=dry_run, process=process, started_unix_s=started_unix_s)
+        super().__init__(
+            gpus, subject, now_s=now_s, dry_run=dry_run, process=process, started_unix_s=started_unix_s, rehearsed=rehearsed
+        )
         self.schedule = schedule
         self._rng = random.Random(seed)
         self._executions = [Execution(gpu, schedule, dry_run=dry_run) for gpu in gpus]
@@ -100,7 +106,8 @@ class Controller(ClockDriver):
         self._drifted_from_s: float | None = None
         self._marked = [False] * len(gpus)
         self._state: Literal["starting", "holding", "running", "idle", "refused"] = "starting"
-        self._tell("started", f"{subject.plan}: {schedule.rungs[0].energy_change:+.1%} energy expected")
+        expected = f"{schedule.rungs[0].energy_change:+.1%} energy expected"
+        self._tell("started", f"{subject.plan}: {expected if rehearsed is None else 'rehearsal'}")
 
     # ---- what drives it --------------------------------------------------------------------------------------
 
@@ -110,6 +117,8 @@ class Controller(ClockDriver):
         self._now_s = max(self._now_s, reached_s)
         if gpu == 0:
             self._marker = marker.name
+        if self.rehearsed is not None:
+            self.rehearsed.reached(marker.name, gpu, reached_s, begins=marker.name == ITERATION)
         execution = self._executions[gpu]
         place = execution.place(marker.name)
         if place is None:
@@ -179,8 +188,14 @@ class Controller(ClockDriver):
             rungs=len(self.schedule.rungs),
             predicted_time_change=rung.time_change,
             predicted_energy_change=rung.energy_change,
-            proof=self._ledger.proof(self._rung, self._running_j()),
+            proof=self._proof(),
         )
+
+    def _proof(self) -> Proof:
+        if self.rehearsed is None:
+            return self._ledger.proof(self._rung, self._running_j())
+        counts = {"plan_iterations": self._ledger.plan_iterations, "default_iterations": self._ledger.default_iterations}
+        return NOTHING_PROVED.model_copy(update=counts)
 
     def _give_back(self, ended: Ended) -> Ended:
         for edges in self._edges:
@@ -232,6 +247,10 @@ class Controller(ClockDriver):
             self._guard.noise.learn(seen[-2], seen[-1])
         if self._dry_run or len(seen) < LEAST_ITERATIONS:
             return
+        if self.rehearsed is not None:
+            self._usual_s = _median(seen)
+            self._run(now_s)
+            return
         latest, judged = seen[-LEAST_ITERATIONS:], seen[-_MOST_UNSTEADY:]
         if max(latest) > (1.0 + _STEADY) * min(latest):
             if len(seen) < _MOST_UNSTEADY:
@@ -247,6 +266,10 @@ class Controller(ClockDriver):
             return
         self._guard.reference(seen[-max(self._guard.enough(), LEAST_ITERATIONS) :])
         self._drifted_from_s = self._usual_s
+        self._run(now_s)
+
+    def _run(self, now_s: float) -> None:
+        """Begin with the plan's clocks."""
         if self._ladder.at_default:
             self._tell("note", "the plan leaves everything at the default clocks: there is nothing to do")
             self._state = "idle"
@@ -258,6 +281,11 @@ class Controller(ClockDriver):
         """An iteration has ended while the plan is at work."""
         stretch = self._stretch
         assert stretch is not None
+        if self.rehearsed is not None:
+            stretch.times_s.append(took_s)
+            if len(stretch.times_s) >= stretch.iterations:
+                self._next_stretch(now_s)
+            return
         if took_s > _PAUSE * self._usual_s and self._pauses < _SHIFTED:
             self._pauses += 1
             stretch.spoiled = True
@@ -381,7 +409,7 @@ class Controller(ClockDriver):
         """What a block at the default clocks says."""
         guard, alarm = self._guard, self._alarm
         self._alarm = None
-        if not block.times_s:
+        if not block.times_s or self.rehearsed is not None:
             return
         shifted = guard.slower_too(alarm, block.times_s) if alarm is not None else guard.changed(block.times_s)
         guard.reference(block.times_s, anew=shifted or self._shifting)
@@ -480,7 +508,7 @@ class Controller(ClockDriver):
         self._ledger.settle()
 
     def _moment(self, now_s: float) -> Moment:
-        saved = self._ledger.saved_j(self._rung, self._running_j())
+        proof = self._proof()
         sensors, target = self.gpus[0].sensors, self._executions[0].target
         return Moment(
             at_s=now_s - self._began_s,
@@ -490,9 +518,9 @@ class Controller(ClockDriver):
             marker=self._marker,
             at_default=self._at_default,
             rung=self._rung,
-            saved_j=None if saved is None else saved.value,
-            time_change=None if (slower := self._ledger.time(self._rung)) is None else slower.change,
-            energy_change=None if (more := self._ledger.energy(self._rung)) is None else more.change,
+            saved_j=None if proof.saved_j is None else proof.saved_j.value,
+            time_change=proof.time_change,
+            energy_change=proof.energy_change,
         )
 
     def _instants(self) -> tuple[Instant, ...]:
@@ -500,6 +528,9 @@ class Controller(ClockDriver):
 
     def _target_of(self, gpu: int) -> Setting:
         return self._executions[gpu].target
+
+    def _requests(self) -> int:
+        return sum(execution.requests for execution in self._executions)
 
 
 def _median(times_s: Sequence[float]) -> float:

@@ -23,6 +23,7 @@ from typing import ClassVar, Literal, Protocol
 
 from wastenot.control.energy_edges import EnergyEdges
 from wastenot.control.marker import ITERATION, Marker
+from wastenot.control.rehearsed import Rehearsed
 from wastenot.control.status import (
     NOTHING_PROVED,
     Event,
@@ -121,6 +122,7 @@ class ClockDriver(ABC):
         dry_run: change no clocks.
         process: ID of the process that controls the clocks; by default this one's.
         started_unix_s: when it began, by the calendar; by default now.
+        rehearsed: what takes note of a program that the GPUs do not run, as they are simulated.
 
     Raises:
         BadInputError: no GPU is given.
@@ -138,10 +140,11 @@ class ClockDriver(ABC):
         dry_run: bool = False,
         process: int | None = None,
         started_unix_s: float | None = None,
+        rehearsed: Rehearsed | None = None,
     ) -> None:
         if not gpus:
             raise BadInputError("`gpus`: name at least one GPU")
-        self.gpus, self.subject = tuple(gpus), subject
+        self.gpus, self.subject, self.rehearsed = tuple(gpus), subject, rehearsed
         self._began_s = self._now_s = now_s
         self._dry_run = dry_run
         self._process = os.getpid() if process is None else process
@@ -191,6 +194,10 @@ class ClockDriver(ABC):
         """What was requested last of a GPU."""
         return self._target
 
+    def _requests(self) -> int:
+        """How often clocks were requested."""
+        return 0
+
     # ---- what drives it --------------------------------------------------------------------------------------
 
     def due_s(self) -> float | None:
@@ -228,6 +235,7 @@ class ClockDriver(ABC):
             dry_run=self._dry_run,
             gpus=tuple(self._gpu_status(index) for index in range(len(self.gpus))),
             events=tuple(self._events),
+            rehearsal=None if self.rehearsed is None else self.rehearsed.so_far(self._requests()),
             **{each.name: getattr(standing, each.name) for each in fields(standing)},
         )
 
@@ -287,6 +295,6 @@ class ClockDriver(ABC):
             target_core_mhz=target.core_mhz,
             target_memory_mhz=target.memory_mhz,
             target_power_limit_w=target.power_limit_w,
-            energy_j=self._edges[index].used_j,
+            energy_j=self._edges[index].used_j if self.rehearsed is None else None,  # which is of no program
             **self._readings[index],
         )

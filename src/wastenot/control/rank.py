@@ -42,6 +42,7 @@ class Rank:
         self._automatic = False
         self._steps = 0
         self._seated: int | None = None
+        self._instructed_by_hand = False
         self._over = False
 
     # ---- for those who use it --------------------------------------------------------------------------------
@@ -82,12 +83,16 @@ class Rank:
         self._record(name)
 
     def instruct(self, marker: str, pipeline_rank: int) -> None:
-        """Mark the begin of an instruction of a pipeline.
+        """Mark the begin of an instruction of a pipeline by hand; stages that are watched mark none from then on.
 
         Args:
             marker: of the instruction.
             pipeline_rank: this process's.
         """
+        self._instructed_by_hand = True
+        self._instruct(marker, pipeline_rank)
+
+    def _instruct(self, marker: str, pipeline_rank: int) -> None:
         if self._seated is None and not self._over:
             self._by_hand()
             self._seated = pipeline_rank
@@ -99,7 +104,8 @@ class Rank:
 
     def instruct_stage(self, name: str, micro_batch: int, stage: int, pipeline_rank: int) -> None:
         """Mark an instruction of one of PyTorch's pipeline stages."""
-        self.harmless.call(self.instruct, f"{name}:{micro_batch}:{stage}", pipeline_rank)
+        if not self._instructed_by_hand:
+            self.harmless.call(self._instruct, f"{name}:{micro_batch}:{stage}", pipeline_rank)
 
     def connect(self) -> Message:
         """Connect to the session, if it is not connected yet.
@@ -134,7 +140,7 @@ class Rank:
         finally:
             if self._line is not None:
                 with suppress(OSError):
-                    self._line.close()
+                    self._line.close_when_heard()
 
     # ---- inside ----------------------------------------------------------------------------------------------
 
@@ -208,6 +214,7 @@ class Rank:
                 said_goodbye = any(message.get("bye") for message in line.taken(line.socket.recv(1 << 16)))
         if said_goodbye or not reset:
             return
+        print(f"wastenot: {self._path}: has ended early; this process runs on without the plan", file=sys.stderr)
         environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
         with suppress(OSError):
             subprocess.Popen(

@@ -294,7 +294,7 @@ class Session:
         elif "hello" in message:
             self._greet(client, message)
         elif "gpu" in message:
-            client.gpu = self._gpu_of(str(message["gpu"]))
+            client.gpu = self._gpu_of(client, str(message["gpu"]))
         elif "pipeline_rank" in message:
             self._seat(client, int(message["pipeline_rank"]), dict(message.get("environment", {})))
         elif "seen" in message:
@@ -318,7 +318,9 @@ class Session:
         self.ranks += 1
         client.line.send(self._welcome)
 
-    def _gpu_of(self, unique_id: str) -> int | None:
+    def _gpu_of(self, client: _Client, unique_id: str) -> int | None:
+        if all(gpu.identity.name.startswith("sim:") for gpu in self._driver.gpus):
+            return client.gpu  # a rehearsal, whatever GPU the program itself runs on
         bare = bare_unique_id(unique_id)
         for index, gpu in enumerate(self._driver.gpus):
             if bare_unique_id(gpu.identity.unique_id) == bare:

@@ -130,6 +130,28 @@ class PipelineStatus(Part):
     requests: Count
 
 
+class Rehearsal(Part):
+    """What was seen of a program that ran beside simulated GPUs, which ran nothing of it.
+
+    Attributes:
+        iterations: seen on each GPU.
+        iteration_s: median time of one on the first, as the program runs here; ``None`` before the second.
+        passes: how often each was seen, on all GPUs together.
+        layers: found in the model; ``None`` where hooks found no model.
+        missing: markers of the plan that were never seen.
+        requests: of clocks, so far.
+        refusal: why the plan would be refused on a real GPU, as far as that can be told here.
+    """
+
+    iterations: Annotated[tuple[Count, ...], Field(strict=False)]
+    iteration_s: NotNegative | None
+    passes: dict[str, Count]
+    layers: Count | None
+    missing: Annotated[tuple[str, ...], Field(strict=False)]
+    requests: Count
+    refusal: str | None
+
+
 class Status(Part):
     """A plan being applied now.
 
@@ -149,6 +171,7 @@ class Status(Part):
         events: the latest, oldest first.
         tuning: the search for a setting, where that is what runs.
         pipeline: what is known of a pipeline, where it is one that runs.
+        rehearsal: what was seen of a program whose GPUs are simulated; ``None`` where they are real, or run a simulated job.
     """
 
     schema_: Literal["wastenot.apply-status/1"] = Field(default=STATUS_SCHEMA, alias="schema")
@@ -173,6 +196,7 @@ class Status(Part):
     events: Annotated[tuple[Event, ...], Field(strict=False)]
     tuning: Tuning | None = None
     pipeline: PipelineStatus | None = None
+    rehearsal: Rehearsal | None = None
 
 
 class Moment(Part):

@@ -27,6 +27,7 @@ from wastenot.control.estimate import LogMean
 from wastenot.control.guard import Alarm, Guard
 from wastenot.control.marker import ITERATION, Marker
 from wastenot.control.one_setting import Change, one_setting
+from wastenot.control.rehearsed import Rehearsed
 from wastenot.control.setting_search import Candidate, SettingSearch
 from wastenot.control.status import Estimate, Status, Summary, Tuning
 from wastenot.core.errors import BadInputError, ClocksRefusedError
@@ -65,6 +66,8 @@ class Tuner(ClockDriver):
         seed: of the order of trials.
         process: ID of the process that controls the clocks; by default this one's.
         started_unix_s: when it began, by the calendar; by default now.
+        dry_run: follow the job, and try nothing.
+        rehearsed: what takes note of a program that the GPUs do not run: settings are tried on it, and none is the best.
 
     Raises:
         BadInputError: no GPU is given, or a number makes no sense.
@@ -85,6 +88,8 @@ class Tuner(ClockDriver):
         seed: int = 0,
         process: int | None = None,
         started_unix_s: float | None = None,
+        dry_run: bool = False,
+        rehearsed: Rehearsed | None = None,
     ) -> None:
         if not 0.0 <= max_slowdown < 1.0:
             raise BadInputError(f"`max_slowdown` {max_slowdown:g}: must be at least 0 and below 1, such as 0.02")
@@ -92,7 +97,9 @@ class Tuner(ClockDriver):
             raise BadInputError(f"`tolerance` {tolerance:g}: must be above 0 and below 1, such as 0.005")
         if not 0.0 < budget_s < math.inf:
             raise BadInputError(f"`budget_s` {budget_s:g}: must be a number of seconds above 0")
-        super().__init__(gpus, subject, now_s=now_s, process=process, started_unix_s=started_unix_s)
+        super().__init__(
+            gpus, subject, now_s=now_s, dry_run=dry_run, process=process, started_unix_s=started_unix_s, rehearsed=rehearsed
+        )
         self.max_slowdown = max_slowdown
         self.search = SettingSearch(ladders_of(gpus) if ladders is None else ladders, max_slowdown, tolerance, seed)
         self.controller: Controller | None = None
@@ -108,6 +115,7 @@ class Tuner(ClockDriver):
         self._guard = Guard(max_slowdown)
         self._wanted = AUTO
         self._requested = True
+        self._asked = 0  # how often clocks were requested
         self._state: Literal["starting", "tuning", "held", "default"] = "starting"
         self._iteration: int | None = None
         self._iteration_s: float | None = None
@@ -132,6 +140,8 @@ class Tuner(ClockDriver):
     def mark(self, marker: Marker) -> None:
         """Take note of what the job has reached."""
         self._now_s = max(self._now_s, marker.reached_s)
+        if self.rehearsed is not None:
+            self.rehearsed.reached(marker.name, marker.gpu, marker.reached_s, begins=marker.name == ITERATION)
         if self.controller is not None:
             self.controller.mark(marker)
         elif marker.gpu == 0 and marker.name == ITERATION:
@@ -227,9 +237,10 @@ class Tuner(ClockDriver):
         """At the default clocks, until iterations are steady."""
         self._first_times_s.append(took_s)
         latest = self._first_times_s[_SKIPPED:][-LEAST_ITERATIONS:]
-        if len(latest) < LEAST_ITERATIONS:
+        if self._dry_run or len(latest) < LEAST_ITERATIONS:
             return
-        if max(latest) > (1.0 + _STEADY) * min(latest) and len(self._first_times_s) < _MOST_UNSTEADY:
+        unsteady = max(latest) > (1.0 + _STEADY) * min(latest)
+        if unsteady and self.rehearsed is None and len(self._first_times_s) < _MOST_UNSTEADY:
             return
         self._usual_s = sorted(latest)[len(latest) // 2]
         for earlier_s, later_s in pairwise(latest):
@@ -242,6 +253,11 @@ class Tuner(ClockDriver):
         """An iteration has ended while settings are tried."""
         stretch = self._stretch
         assert stretch is not None
+        if self.rehearsed is not None:
+            stretch.times_s.append(took_s)
+            if len(stretch.times_s) >= stretch.iterations:
+                self._next_stretch(now_s)
+            return
         if took_s > _PAUSE * self._usual_s:
             self._pause(took_s, stretch, now_s)
             return
@@ -389,6 +405,9 @@ class Tuner(ClockDriver):
         """Hand the best over to a controller, or stay at the default clocks."""
         winner = self.search.winner
         self._group, self._stretch = [], None
+        if self.rehearsed is not None:
+            self._give_up(f"tried {self._tried} settings, and measured none of them, as this is a rehearsal", now_s)
+            return
         if winner is None:
             at_most = f"at most {self.max_slowdown:.1%} slower" if self.max_slowdown else "without a slowdown"
             self._give_up(f"{why}: no setting saves energy with confidence {at_most}", now_s)
@@ -448,12 +467,16 @@ class Tuner(ClockDriver):
 
     # ---- what is told ----------------------------------------------------------------------------------------
 
+    def _requests(self) -> int:
+        return self._asked
+
     @property
     def _tried(self) -> int:
         return sum(bool(each.energy or each.dropped) for each in self.search.candidates)
 
     def _tuning(self) -> Tuning:
         best = self.search.best if not self.done else self.search.winner
+        best = best if self.rehearsed is None else None
         trying = None
         if self._stretch is not None and not self._stretch.default:
             trying = str(self.search.candidates[self._stretch.rung].setting)
@@ -467,7 +490,7 @@ class Tuner(ClockDriver):
             best=None if best is None else str(best.setting),
             time_change=None if best is None else _usual_interval(self.search.time(best), self.search.sure),
             energy_change=None if best is None else _usual_interval(self.search.energy(best), self.search.sure),
-            regret=math.expm1(self.search.regret) if self.search.left else None,
+            regret=math.expm1(self.search.regret) if self.search.left and self.rehearsed is None else None,
         )
 
     def _may_request(self, now_s: float) -> bool:
@@ -478,6 +501,7 @@ class Tuner(ClockDriver):
     def _request_wanted(self) -> None:
         self._requested = True
         self._target = self._wanted
+        self._asked += len(self.gpus)
         try:
             for gpu in self.gpus:
                 gpu.clocks.request(self._wanted)

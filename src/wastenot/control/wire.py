@@ -35,6 +35,7 @@ LONGEST = 1 << 20
 """Bytes of a line, beyond which whoever sends it is no friend."""
 
 _ANSWER_S = 10.0
+_HEARD_S = 0.5
 
 Message = dict[str, Any]
 
@@ -102,6 +103,16 @@ class Line:
     def close(self) -> None:
         """Hang up."""
         self.socket.close()
+
+    def close_when_heard(self) -> None:
+        """Hang up once the other end has taken all that was sent, which then hangs up, too; or does not answer."""
+        try:
+            self.socket.shutdown(socket.SHUT_WR)
+            self.socket.settimeout(_HEARD_S)
+            while self.socket.recv(LONGEST):
+                pass
+        finally:
+            self.socket.close()
 
 
 def hello(program: str) -> Message:

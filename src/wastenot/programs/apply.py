@@ -33,8 +33,8 @@ from typing import TYPE_CHECKING, Any
 
 from wastenot.control.harmless import Harmless
 from wastenot.control.rank import Rank
-from wastenot.control.wire import VARIABLE, Line
-from wastenot.core.errors import BadInputError, DeviceError
+from wastenot.control.wire import PIPELINE, VARIABLE, Line
+from wastenot.core.errors import BadInputError, DeviceError, MissingExtraError
 from wastenot.programs.instrumented import rank_of_this_process
 
 if TYPE_CHECKING:
@@ -123,11 +123,15 @@ class Applied:
 
         If the session that controls the clocks does not answer, this is what it last said; that is reported once.
         """
+        return self._look(self._asking.fail)
+
+    def _look(self, silent: Callable[[Exception], None]) -> Status:
+        """What is known now, or was known last where the session is silent, which a function is told."""
         if self._path:
             try:
                 self._latest = self._ask_status()
             except Exception as error:  # a program that looks at its savings is not to end by it
-                self._asking.fail(error)
+                silent(error)
         if self._latest is None:
             from wastenot.control.status import unknown_status
 
@@ -155,7 +159,8 @@ class Applied:
         from wastenot.pipelines.run.torch_pipelining import watch_stages
 
         self._seated()
-        self._unwatch.append(watch_stages(self._rank.instruct_stage))
+        if os.environ.get(PIPELINE) is None or self._rank is not rank_of_this_process():  # else they are watched already
+            self._unwatch.append(watch_stages(self._rank.instruct_stage))
 
     def _seated(self) -> int:
         if self.pipeline_rank is None:
@@ -181,12 +186,17 @@ class Applied:
                 self.summary = self.summary or self._last_summary(ended)
         if session is not None and session.problem is not None:
             print(f"wastenot: the plan ended early: {session.problem}", file=sys.stderr)
+        if session is not None and not self._harmless.broken:
+            from wastenot.control.rehearsed import rehearsal_lines
+
+            for line in rehearsal_lines(self.summary.status):
+                print(f"wastenot: {line}", file=sys.stderr)
 
     def _last_summary(self, ended: Ended) -> Summary:
-        """What became of it where only its status is known."""
+        """What became of it where only its status is known, if not from before whoever controls the clocks has ended."""
         from wastenot.control.status import Summary
 
-        return Summary(status=self.status(), ended=ended, exit_code=None, time_line=())
+        return Summary(status=self._look(lambda _: None), ended=ended, exit_code=None, time_line=())
 
 
 def without_plan(error: Exception) -> Applied:
@@ -220,7 +230,8 @@ class apply:  # noqa: N801 - reads as a verb, and is one
         plan: or its file.
         device: GPUs that the program runs on, such as ``nvidia:0`` or ``("nvidia:0", "nvidia:1")``; by default the GPU that
             PyTorch uses in each rank, or else the card that the plan was made on. Whoever started the program has decided it
-            where ``wastenot apply`` did.
+            where ``wastenot apply`` did. With a simulated GPU, such as ``sim:h200``, this is a rehearsal: the program runs
+            wherever it does, clocks are requested of the simulated GPU, and no saving is measured.
         dry_run: follow the program, and change no clocks.
         out: file for the summary, as JSON.
         seed: of the order of comparisons.
@@ -340,15 +351,10 @@ class apply:  # noqa: N801 - reads as a verb, and is one
         if local_rank > 0:
             return str(_wait_for(runtime_folder() / f"{name}.sock"))
         from wastenot.control.application import prepare
-        from wastenot.devices.open import is_virtual
 
-        application = prepare(self._plan, self._devices(ranks), dry_run=self._dry_run, seed=self._seed)
-        simulated = next((gpu for gpu in application.gpus if is_virtual(gpu)), None)
-        if simulated is not None and not self._dry_run:
-            raise BadInputError(
-                f"`device` {simulated.identity.name}: a simulated GPU runs no program; 'wastenot apply PLAN --device "
-                f"{simulated.identity.name}' runs the plan's own workload on it"
-            )
+        application = prepare(
+            self._plan, self._devices(ranks), dry_run=self._dry_run, seed=self._seed, program=True, ranks=ranks
+        )
         self._session = application.session(dry_run=self._dry_run, seed=self._seed, name=name)
         self._stack.enter_context(self._session)
         return str(self._session.path)
@@ -376,7 +382,9 @@ class apply:  # noqa: N801 - reads as a verb, and is one
         if ranks > 1:
             from wastenot.meters.devices import visible_names
 
-            return visible_names()[:ranks]
+            with suppress(DeviceError, MissingExtraError):  # no GPU is here: that of the plan, which may be simulated
+                return visible_names()[:ranks]
+            return None
         torch = sys.modules.get("torch")
         if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
             from wastenot.devices.torch.devices import current_gpu

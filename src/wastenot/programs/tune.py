@@ -14,6 +14,7 @@ from wastenot.core.errors import BadInputError
 
 if TYPE_CHECKING:
     from wastenot.control.candidates import Ladder
+    from wastenot.control.session import Session
     from wastenot.control.status import Status, Summary
     from wastenot.control.tuner import Tuner
     from wastenot.devices.common.journal import Restore
@@ -67,7 +68,16 @@ class TuneOptions:
             chosen.append("limit")
         return ladders_of(gpus, chosen, core_mhz=self.core_mhz, power_limit_w=self.power_limit_w)
 
-    def tuner(self, gpus: Sequence[Device], workload: str, *, max_slowdown: float, seed: int) -> Tuner:
+    def tuner(
+        self,
+        gpus: Sequence[Device],
+        workload: str,
+        *,
+        max_slowdown: float,
+        seed: int,
+        dry_run: bool = False,
+        rehearsal: bool = False,
+    ) -> Tuner:
         """The tuner of what runs.
 
         Args:
@@ -75,12 +85,15 @@ class TuneOptions:
             workload: what runs, in words.
             max_slowdown: to keep.
             seed: of the order of trials.
+            dry_run: follow the job, and try nothing.
+            rehearsal: a program runs beside simulated GPUs, on which nothing can be measured.
 
         Raises:
             BadInputError: a number makes no sense, or a GPU has no such setting.
             ClocksRefusedError: the GPUs report nothing that could be tried.
         """
         from wastenot.control.driver import Subject
+        from wastenot.control.rehearsed import Rehearsed
         from wastenot.control.tuner import Tuner
 
         return Tuner(
@@ -92,6 +105,8 @@ class TuneOptions:
             budget_s=self.budget_s,
             now_s=gpus[0].time.now_s(),
             seed=seed,
+            dry_run=dry_run,
+            rehearsed=Rehearsed(gpus=len(gpus)) if rehearsal else None,
         )
 
 
@@ -100,7 +115,7 @@ class TunedJob:
     """What became of a job whose setting was tuned while it ran.
 
     Attributes:
-        plan: holds the setting that was found; ``None`` where the job ended before anything was measured.
+        plan: holds the setting that was found; ``None`` where the job ended before anything was measured, or was rehearsed.
         summary: of the run: what was tried, and the proof.
         exit_code: of the program.
     """
@@ -116,7 +131,9 @@ class TunedJob:
             BadInputError: there is none, or the file cannot be written.
         """
         if self.plan is None:
-            raise BadInputError(f"{path}: not written: the job ended before anything was measured")
+            rehearsed = self.summary.status.rehearsal is not None
+            why = "a rehearsal measures nothing" if rehearsed else "the job ended before anything was measured"
+            raise BadInputError(f"{path}: not written: {why}")
         self.plan.write(path)
 
     def page(
@@ -149,7 +166,8 @@ def tune(
     clocks; the best is then held with guard and proof. The GPUs are left as they were, however the program ends.
 
     Args:
-        what: the program and its arguments, as a list; on a simulated GPU the name of a workload.
+        what: the program and its arguments, as a list; on a simulated GPU the name of a workload, or a program to rehearse:
+            settings are then requested of the simulated GPU, and nothing is measured.
         device: GPUs of the job, or their names, which are opened to set their clocks; by default the first there is.
         options: what is tried, and how long.
         max_slowdown: of the job.
@@ -164,19 +182,19 @@ def tune(
         DeviceError: a GPU does not respond, or another process controls its clocks.
         OSError: the program cannot be run.
     """
-    from wastenot.control.session import Session
     from wastenot.programs.child_program import exit_code, running_program
     from wastenot.programs.environment import socket_of
     from wastenot.workloads.build import build_shape
 
     wanted = options or TuneOptions()
-    gpus = tunable_gpus(device, seed=seed)
-    simulated = check_runs(gpus, what)
-    if simulated:
+    gpus = tunable_gpus(device, seed=seed, program=not isinstance(what, str))
+    simulated = all(gpu.identity.name.startswith("sim:") for gpu in gpus)
+    if isinstance(what, str):
+        check_simulated(simulated)
         look: Watch = watch or (lambda status: False)
         return tune_simulated(
             lambda name: wanted.tuner(gpus, name, max_slowdown=max_slowdown, seed=seed),
-            str(what),
+            what,
             gpus[0].identity.name,
             build_shape(**shape),
             iterations=iterations,
@@ -185,9 +203,9 @@ def tune(
         )
     for name in shape:
         raise BadInputError(f"`{name}`: has no effect on a program; leave it out")
-    tuner = wanted.tuner(gpus, shlex.join(what), max_slowdown=max_slowdown, seed=seed)
+    tuner = wanted.tuner(gpus, shlex.join(what), max_slowdown=max_slowdown, seed=seed, rehearsal=simulated)
     with (
-        Session(tuner, session_path()) as session,
+        tuning_session(tuner) as session,
         running_program(what, to_stderr=False, environment=socket_of(session)) as child,
     ):
         child.wait()
@@ -202,6 +220,7 @@ def tunable_gpus(
     seed: int = 0,
     may_set: bool = True,
     restore: Restore | None = None,
+    program: bool = False,
 ) -> tuple[Device, ...]:
     """The GPUs of a job, opened and fit to be tuned.
 
@@ -210,25 +229,21 @@ def tunable_gpus(
         seed: of simulated ones.
         may_set: open them to set their clocks; without it they are only looked at.
         restore: ranges of locked clocks to which they are restored.
+        program: a program is to run on them rather than a simulated job.
 
     Raises:
         BadInputError: one is named twice, or there is no such device.
         ClocksRefusedError: the clocks may not be set.
         DeviceError: one does not respond or does not measure.
     """
-    from wastenot.control.application import parse_devices
-    from wastenot.control.fitting import check_may_set, check_named_once
+    from wastenot.control.application import open_gpus, parse_devices
+    from wastenot.control.fitting import check_may_set
     from wastenot.core.vendors import with_drivers
-    from wastenot.devices.open import open_device
     from wastenot.sweeping.grid import check_measures
 
     named = f"{with_drivers()[0].name}:0" if device is None else device
     listed = parse_devices(named) if isinstance(named, str) else named if isinstance(named, Sequence) else [named]
-    gpus = tuple(
-        open_device(each, seed=seed, allow_clock_control=may_set, restore=restore) if isinstance(each, str) else each
-        for each in listed
-    )
-    check_named_once(gpus)
+    gpus = open_gpus(listed, program=program, dry_run=not may_set, restore=restore, seed=seed)
     for gpu in gpus:
         check_measures(gpu)
     if may_set:
@@ -236,27 +251,35 @@ def tunable_gpus(
     return gpus
 
 
-def check_runs(gpus: Sequence[Device], what: str | Sequence[str]) -> bool:
-    """Refuse what the GPUs cannot run; whether it is a simulated job.
+def check_simulated(simulated: bool) -> None:
+    """Refuse a workload on real GPUs.
 
     Raises:
-        BadInputError: a program for a simulated GPU, or a workload for a real one.
+        BadInputError: they are real.
     """
-    simulated = all(gpu.identity.name.startswith("sim:") for gpu in gpus)
-    if simulated != isinstance(what, str):
+    if not simulated:
         raise BadInputError(
-            "`what`: a simulated GPU runs a workload, such as 'gpt3-xl', and no program"
-            if simulated
-            else "`what`: a real GPU runs a program: give it and its arguments as a list, such as ['python', 'train.py']"
+            "`what`: a real GPU runs a program: give it and its arguments as a list, such as ['python', 'train.py']"
         )
-    return simulated
 
 
-def session_path() -> Path:
-    """Where the session of a program that is tuned listens."""
+def tuning_session(tuner: Tuner, *, dry_run: bool = False) -> Session:
+    """The session of a program that is tuned, not yet begun.
+
+    Args:
+        tuner: of it.
+        dry_run: clocks are not changed.
+    """
     from wastenot.control.places import make_socket_path
+    from wastenot.control.session import Session
 
-    return make_socket_path(f"apply-{os.getpid()}")
+    rehearsed = tuner.rehearsed
+    return Session(
+        tuner,
+        make_socket_path(f"apply-{os.getpid()}"),
+        fits=None if rehearsed is None else lambda seen: rehearsed.saw(seen, None),
+        lease=not dry_run,
+    )
 
 
 def tune_simulated(
@@ -322,4 +345,5 @@ def job_of(tuner: Tuner, summary: Summary, *, run: ModelRun | None = None, exit_
     """
     from wastenot.control.tuned_plan import tuned_plan
 
-    return TunedJob(tuned_plan(tuner, run=run) if tuner.measured_default else None, summary, exit_code)
+    measured = tuner.measured_default and tuner.rehearsed is None
+    return TunedJob(tuned_plan(tuner, run=run) if measured else None, summary, exit_code)

@@ -94,6 +94,16 @@ def _primitive(found: Values) -> str | None:
     return f"with {kernels[0]}, whose name says its shape" if all(map(is_primitive, kernels)) else None
 
 
+def _beside_a_program(found: Values) -> str | None:
+    return "beside a program, which is what runs" if found.get("command") else None
+
+
+def _rehearsed(found: Values) -> str | None:
+    devices = str(found.get("device") or "").split(",")
+    simulated = all(device.strip().startswith("sim:") for device in devices)
+    return "in a rehearsal, which measures nothing" if found.get("command") and simulated else None
+
+
 def _given_times(found: Values) -> str | None:
     source = str(found.get("source") or "")
     return f"on {source}, whose times and energies are given" if source.lower().endswith(".csv") else None
@@ -179,7 +189,13 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "device sensor": (_SEED,),
     "profile run": (_SEED, Rule(SHAPE_OPTIONS, _primitive)),
     "monitor": (Rule(("interval",), _quiet_without_file), needs("metrics_host", "metrics_port")),
-    "tune": (Rule(SHAPE_OPTIONS, _fixed_shape), needs("iterations real_time", "workload")),
+    "apply": (Rule(("iterations", "real_time"), _beside_a_program),),
+    "tune": (
+        Rule(("workload", "iterations", "real_time", *SHAPE_OPTIONS), _beside_a_program),
+        Rule(("out",), _rehearsed),
+        Rule(SHAPE_OPTIONS, _fixed_shape),
+        needs("iterations real_time", "workload"),
+    ),
     "kernel plan": _PLANNING,
     "pipeline plan": (
         needs("csv", "frontier"),

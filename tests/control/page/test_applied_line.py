@@ -6,7 +6,7 @@ import pytest
 
 from testbed.applied import NO_PROOF, PROOF, status
 from wastenot.control.page.line import live_text
-from wastenot.control.status import Estimate, Event
+from wastenot.control.status import Estimate, Event, Rehearsal
 
 BEGUN = datetime(2026, 3, 4, 9, 14).timestamp()
 MANY = PROOF.model_copy(update={"saved_j": Estimate(value=1.152e7, low=1.1e7, high=1.2e7)})
@@ -20,6 +20,14 @@ def line(**changed):
 
 def test_what_is_saved_with_its_error_how_much_and_since_when():
     assert line(proof=MANY) == "saved 8.1 ± 0.5 %, time +0.1 ± 0.2 %, 3.20 kWh saved since 09:14"
+
+
+def test_a_rehearsal_tells_what_is_seen_and_no_saving():
+    seen = Rehearsal(
+        iterations=(40,), iteration_s=0.02, passes={"forward": 40}, layers=12, missing=(), requests=1234, refusal=None
+    )  # fmt: skip
+    said = line(origin="simulated", rehearsal=seen, proof=MANY)
+    assert said == "rehearsal: 40 iterations seen, clocks requested 1,234 times in 3.0 min, nothing is measured"
 
 
 def test_a_simulated_job_says_so_and_how_long_it_has_run():

@@ -5,13 +5,15 @@ from __future__ import annotations
 from datetime import datetime
 
 from wastenot.control.page.story import negated, plus_minus, saved_text
-from wastenot.control.status import Status, Tuning
+from wastenot.control.status import Rehearsal, Status, Tuning
 from wastenot.core.wording import counted
 from wastenot.pages.formatting import duration, percent
 
 
 def live_text(status: Status) -> str:
     """What an applied plan has achieved by now."""
+    if status.rehearsal is not None and status.pipeline is None:
+        return _rehearsed(status, status.rehearsal)
     parts = [_effect(status)]
     saved = status.proof.saved_j
     amount = "" if saved is None or status.dry_run else f"{saved_text(saved.value)} saved "
@@ -21,7 +23,9 @@ def live_text(status: Status) -> str:
         parts.append(
             "at the default clocks, to stay within the slowdown limit" if last else f"{counted(status.rung, 'step')} faster"
         )
-    if status.origin != "measured":
+    if status.rehearsal is not None:
+        parts.append("rehearsal, nothing is measured")
+    elif status.origin != "measured":
         parts.append(status.origin)
     return ", ".join(parts)
 
@@ -54,6 +58,13 @@ def _effect(status: Status) -> str:
     saved = negated(energy)
     what = f"saved {plus_minus(saved, sign=False)}" if saved.value >= 0.0 else f"used {plus_minus(energy, sign=False)} more"
     return f"{what}, time {plus_minus(proof.time_change)}"
+
+
+def _rehearsed(status: Status, rehearsal: Rehearsal) -> str:
+    """What a program has reached beside a simulated GPU."""
+    tried = "" if status.tuning is None else f", {counted(status.tuning.tried, 'setting')} tried"
+    seen = f"{counted(max(rehearsal.iterations), 'iteration')} seen{tried}"
+    return f"rehearsal: {seen}, clocks requested {rehearsal.requests:,} times {_span(status)}, nothing is measured"
 
 
 def _tuning(tuning: Tuning, iterations: int) -> str:

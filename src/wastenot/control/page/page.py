@@ -11,7 +11,8 @@ from wastenot.control.page.passes_figure import passes_figure
 from wastenot.control.page.story import story_of
 from wastenot.control.page.tables import events_table, gpus_table
 from wastenot.control.page.time_line_figure import subtitle, time_line_figure
-from wastenot.control.status import Summary
+from wastenot.control.rehearsed import rehearsal_lines
+from wastenot.control.status import Status, Summary
 from wastenot.pages.figure import Figure
 from wastenot.pages.formatting import duration
 from wastenot.pages.page import Page
@@ -25,7 +26,10 @@ def applied_figures(summary: Summary) -> tuple[Figure, ...]:
     Raises:
         MissingExtraError: the ``report`` extra is not installed.
     """
-    others = (estimates_figure(summary), close_up_figure(summary), passes_figure(summary))
+    if summary.status.rehearsal is not None:  # whose passes draw nothing
+        others: tuple[Figure, ...] = (close_up_figure(summary),)
+    else:
+        others = (estimates_figure(summary), close_up_figure(summary), passes_figure(summary))
     return time_line_figure(summary), *(figure for figure in others if figure.specification is not None)
 
 
@@ -42,7 +46,7 @@ def applied_page(summary: Summary) -> Page:
     begun = datetime.fromtimestamp(status.started_unix_s, UTC)
     return Page(
         verb="apply",
-        brand="plan applied",
+        brand="plan applied" if status.rehearsal is None else "rehearsal",
         title=(status.workload, f"on {device or 'no GPU'} under {Path(status.plan).name}"),
         origin=status.origin,
         effect=effect,
@@ -51,7 +55,7 @@ def applied_page(summary: Summary) -> Page:
         figures=applied_figures(summary),
         tables=[("events", events_table(summary)), ("gpus", gpus_table(summary))],
         tone=tone,
-        notes=[f"{event.text[:1].upper()}{event.text[1:]}." for event in status.events if event.kind in _WARNS],
+        notes=[f"{text[:1].upper()}{text[1:]}." for text in (*_warnings(status), *rehearsal_lines(status))],
         about=subtitle(summary),
         device=device,
         made_from=(
@@ -64,3 +68,7 @@ def applied_page(summary: Summary) -> Page:
             ),
         ),
     )
+
+
+def _warnings(status: Status) -> list[str]:
+    return [event.text for event in status.events if event.kind in _WARNS]

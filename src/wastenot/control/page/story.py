@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from wastenot.control.status import Estimate, Status, Summary
+from wastenot.control.rehearsed import missing_text
+from wastenot.control.status import Estimate, Rehearsal, Status, Summary
 from wastenot.core.origin import Origin
 from wastenot.core.wording import counted
 from wastenot.pages.formatting import SPACE, change, duration, number, percent, quantity
@@ -29,6 +30,9 @@ _SOLD_J = 3.6e5  # from which on energies are also told in kilowatt-hours
 def story_of(summary: Summary) -> tuple[Tone, str, str, tuple[Panel, ...]]:
     """How sure the outcome is, the headline, its verdict, and three panels."""
     status = summary.status
+    if status.rehearsal is not None:
+        effect, verdict = _rehearsed(summary, status.rehearsal)
+        return "neutral", effect, verdict, _rehearsed_panels(summary, status.rehearsal)
     tone, verdict = _verdict(summary)
     return tone, _effect(summary), verdict, (_saved(status), _time(summary), _basis(summary))
 
@@ -146,6 +150,40 @@ def _time(summary: Summary) -> Panel:
         return Panel("Time per iteration", "unknown", "compared with the default clocks.", lines=tuple(lines))
     text = f"compared with the default clocks; {interval(time)} (95{SPACE}%)."
     return Panel("Time per iteration", change(time.value), text, lines=tuple(lines))
+
+
+def _rehearsed(summary: Summary, rehearsal: Rehearsal) -> tuple[str, str]:
+    """Headline and verdict of a rehearsal, which saves nothing."""
+    status, seen = summary.status, max(rehearsal.iterations)
+    set_text = "no clock was requested" if status.dry_run else f"clocks requested {rehearsal.requests:,} times"
+    effect = f"A rehearsal of {duration(status.elapsed_s)}: {counted(seen, 'iteration')} seen, {set_text}"
+    verdict = "the program and the requests are real; the GPU is simulated and ran nothing, so no saving was measured"
+    return effect, verdict
+
+
+def _rehearsed_panels(summary: Summary, rehearsal: Rehearsal) -> tuple[Panel, ...]:
+    status = summary.status
+    took_s = rehearsal.iteration_s
+    lines = (
+        Line("Predicted for the plan's workload", change(status.predicted_energy_change)),
+        Line("Power shown below", "simulated, of an idle GPU"),
+    )
+    saved = Panel("Saved", "not measured", "A rehearsal cannot tell what the program would save.", lines=lines)
+    passes = tuple(Line(name, f"{count:,} times") for name, count in rehearsal.passes.items())
+    seen = Panel(
+        "What the hooks saw",
+        counted(max(rehearsal.iterations), "iteration"),
+        "none twice" if took_s is None else f"of {quantity(1e3 * took_s, 'ms', 3)} each, as the program runs here.",
+        lines=(*passes, Line("Layers", "not known" if rehearsal.layers is None else f"{rehearsal.layers:,}")),
+    )
+    code = "" if summary.exit_code is None else f", exit code {summary.exit_code}"
+    missing = Panel(
+        "What they missed",
+        counted(len(rehearsal.missing), "marker") if rehearsal.missing else "nothing",
+        missing_text(rehearsal) or "Every pass of the plan was seen.",
+        lines=(Line("GPU", ", ".join(gpu.device for gpu in status.gpus)), Line("End", f"{_ENDS[summary.ended]}{code}")),
+    )
+    return saved, seen, missing
 
 
 def rung_text(rung: int, rungs: int) -> str:

@@ -37,6 +37,8 @@ def gpus_table(summary: Summary) -> Table:
         Column("Temperature", numeric=True), Column("Clocks in effect"),
     )  # fmt: skip
     note = "Energy since the plan was applied; other values as last read before the clocks were reset. –: unknown."
+    if summary.status.rehearsal is not None:
+        note = "Simulated GPUs, which ran nothing of the program, as last read before the clocks were reset. –: unknown."
     return Table("GPUs", columns, tuple(map(_gpu_row, summary.status.gpus)), note)
 
 

@@ -73,6 +73,11 @@ def time_line_figure(summary: Summary) -> Figure:
         "Each dot is a reading of the first GPU. Lines in the clock panel: requested clocks; no line while the "
         "driver decides. Saved energy is an estimate until the comparison with the default clocks ends, so it may fall. "
     )
+    if status.rehearsal is not None:
+        note = (
+            "Each dot is a reading of the first GPU, which is simulated and runs nothing of the program: its power is that "
+            "of an idle GPU. Lines in the panel of clocks: what is requested; none while the driver decides. "
+        )
     if status.proof.saved_j is not None:
         note += "The bar at its end is the 95 % interval, all GPUs together. "
     if events:

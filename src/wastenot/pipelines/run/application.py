@@ -9,6 +9,7 @@ from functools import partial
 
 from wastenot.control.fitting import check_card, check_may_set, check_named_once
 from wastenot.control.places import make_socket_path
+from wastenot.control.rehearsed import Rehearsed
 from wastenot.control.session import PATIENCE_S, Session
 from wastenot.core.errors import BadInputError
 from wastenot.core.setting import Setting
@@ -53,7 +54,15 @@ class PipelineApplication:
             dry_run=dry_run,
             digest=self.graph.plan.digest,
             connect=partial(source_of, self.graph.plan),
+            rehearsed=self._rehearsed(),
         )
+
+    def _rehearsed(self) -> Rehearsed | None:
+        """What takes note of the program, where the GPUs are simulated; each rank need not run every instruction."""
+        if not all(gpu.identity.name.startswith("sim:") for gpu in self.gpus):
+            return None
+        steps = (step for rank in range(len(self.graph.plan.ranks)) for step in self.graph.steps(rank))
+        return Rehearsed((step.instruction.name for step in steps), gpus=len(self.gpus))
 
     def session(
         self,

@@ -11,6 +11,7 @@ from statistics import median
 
 from wastenot.control.driver import ClockDriver, Ended, Standing, Subject
 from wastenot.control.marker import Marker
+from wastenot.control.rehearsed import Rehearsed
 from wastenot.control.status import PipelineStatus, Proof
 from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.protocol import Device
@@ -61,6 +62,7 @@ class PipelineController(ClockDriver):
         dry_run: only pretend to set clocks.
         digest: of the plan.
         connect: finds who tells a rank that other pipelines are slow, by its environment.
+        rehearsed: what takes note of a program that the GPUs do not run, as they are simulated.
     """
 
     def __init__(
@@ -74,9 +76,10 @@ class PipelineController(ClockDriver):
         dry_run: bool = False,
         digest: str = "",
         connect: Connect | None = None,
+        rehearsed: Rehearsed | None = None,
     ) -> None:
         subject = Subject(path, digest, plan.plan.name, gpus[0].identity.origin)
-        super().__init__(gpus, subject, now_s=now_s, dry_run=dry_run)
+        super().__init__(gpus, subject, now_s=now_s, dry_run=dry_run, rehearsed=rehearsed)
         self._line.due_s = math.inf  # what an instruction draws is over before a sensor shows it
         self._connect = connect
         self._plan, self._switching = plan, tuple(switching)
@@ -145,6 +148,8 @@ class PipelineController(ClockDriver):
                 f"rank {one.rank} runs {name} of micro-batch {micro_batch}{on}, which is not in the plan", self._now_s
             )
             return
+        if self.rehearsed is not None:
+            self.rehearsed.reached(name, marker.gpu, marker.reached_s, begins=place == 0)
         if one.follower is not None:
             iteration = one.iterations - (place != 0)
             one.follower.mark(one.execution, place, iteration, marker.reached_s, "throttled" if one.throttled else None)
@@ -199,7 +204,7 @@ class PipelineController(ClockDriver):
                 iteration_s=median(took_s) if took_s else None,
                 planned_s=self._plan.period_s,
                 out_of_order=sum(one.execution.out_of_order for one in self._all if one.execution is not None),
-                requests=sum(one.execution.requests for one in self._all if one.execution is not None),
+                requests=self._requests(),
             ),
         )  # fmt: skip
 
@@ -210,6 +215,9 @@ class PipelineController(ClockDriver):
     def _target_of(self, gpu: int) -> Setting:
         execution = self._all[gpu].execution
         return AUTO if execution is None else execution.target
+
+    def _requests(self) -> int:
+        return sum(one.execution.requests for one in self._all if one.execution is not None)
 
     # ---- inside ----------------------------------------------------------------------------------------------
 
