@@ -182,7 +182,7 @@ def test_plans_that_do_not_fit(machine, plan):
     why = refused("v100.json", "--device", "nvidia:0", *ran)
     assert "is a plan for Tesla V100-SXM2-16GB, and nvidia:0 is NVIDIA H200" in why
     assert "there is no such GPU" in refused(plan, "--device", "nvidia:0,7", *ran)
-    assert "named twice" in refused(plan, "--device", "nvidia:0,0", *ran)
+    assert "given twice" in refused(plan, "--device", "nvidia:0,0", *ran)
     assert "what is to run" in refused(plan)
     assert "cannot be read" in refused("nowhere.json", *ran)
     assert restored(machine)

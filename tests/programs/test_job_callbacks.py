@@ -146,5 +146,5 @@ class TestLightning:
             self.trained(run, Rises(0.31), tmp_path, metric="accuracy", epochs=2)
         said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("wastenot: metric")]
         assert len(said) == 1 and re.search("is not among what the module logs: .*val_accuracy", said[0])
-        assert said[0].endswith("the job learns no more of this run")
+        assert said[0].endswith("the job learns nothing more from this run")
         assert [each[1] for each in runs_of(study)] == ["failed"]

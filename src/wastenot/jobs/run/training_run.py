@@ -55,7 +55,7 @@ class TrainingRun:
         self._speeds: tuple[Speed, ...] = ()
         self._first_metric: float | None = None
         self._said: set[str] = set()
-        self._harmless = Harmless(self._give_back, "training continues, and the job learns no more of this run")
+        self._harmless = Harmless(self._give_back, "training continues, and the job learns nothing more from this run")
 
     @property
     def outcome(self) -> Outcome:
