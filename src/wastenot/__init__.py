@@ -13,6 +13,10 @@ The verbs take and return the types that the command line reads and writes. Name
 
 from __future__ import annotations
 
-import lazy_loader
+from wastenot.core.loading import begin_loading
+
+begin_loading()
+
+import lazy_loader  # noqa: E402
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

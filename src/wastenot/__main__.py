@@ -2,6 +2,8 @@
 
 import sys
 
+from wastenot.core.loading import end_loading
+
 _INTERRUPTED = 130
 
 
@@ -10,10 +12,14 @@ def main() -> None:
     try:
         from wastenot.cli.main import run
 
+        end_loading()
         code = run()
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         code = _INTERRUPTED
+    if code == _INTERRUPTED:
+        # Where the Ctrl-C came while a string was evaluated, as a class of named tuples is, Python would end by the signal.
+        exec("")
     sys.exit(code)
 
 

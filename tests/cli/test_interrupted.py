@@ -104,3 +104,15 @@ def test_before_anything_is_measured_nothing_is_said_to_be_kept(tmp_path):
         raise KeyboardInterrupt
     assert early.value.args == (f"{file}: nothing has been measured yet; start again: wastenot kernel sweep",)
     assert late.value.args == (f"{file}: measurements are kept; resume: wastenot kernel sweep",)
+
+
+def test_a_ctrl_c_while_the_program_is_loading_is_one_line(tmp_path):
+    (tmp_path / "lazy_loader.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    environment = ENVIRONMENT | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+
+    def ended(*command):
+        done = subprocess.run([sys.executable, *command], env=environment, capture_output=True, text=True, check=False)
+        return done.returncode, done.stderr
+
+    assert ended("-m", "wastenot", "--version") == (130, "interrupted\n")
+    assert "KeyboardInterrupt" in ended("-c", "import wastenot")[1]
