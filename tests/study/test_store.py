@@ -64,6 +64,12 @@ def test_a_new_place_holds_nothing_yet(study, where):
     assert_same(study.read(), small_sweep())
 
 
+def test_a_study_of_latencies_alone_holds_no_measurements_of_kernels(study):
+    study.keep_latency("{}", "sim:toy.toml")
+    with pytest.raises(StudyError, match="holds no measurements of kernels; see what it holds: wastenot show"):
+        study.read()
+
+
 def test_summary(filled):
     filled.add(small_sweep(workload="other", origin="measured"), source="o.csv")
     summary = filled.summary()

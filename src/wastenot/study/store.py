@@ -344,7 +344,10 @@ class Study:
         """A transaction that reads the workload that is meant; what cannot be is told as damage of the study."""
         with self._database.reading() as connection:
             header = self._header(connection)
-            chosen = choose_workload(self._stored(connection), str(self), name, state, granularity, finer=finer)
+            stored = self._stored(connection)
+            if not stored:  # it may know a device by its latencies alone
+                raise self._unmeasured()
+            chosen = choose_workload(stored, str(self), name, state, granularity, finer=finer)
             with self._whole():
                 yield connection, header, chosen
 
@@ -359,16 +362,19 @@ class Study:
     def _header(self, connection: Connection, *, measured: bool = True) -> StudyHeader:
         header = catalog.read_header(connection, str(self))
         if header is not None and measured and header.device == catalog.NO_DEVICE:
-            raise StudyError(
-                f"{self}: holds no measurements of kernels; see what it holds: wastenot show {self}, or measure "
-                f"a workload: wastenot kernel sweep WORKLOAD --device D --study {self}"
-            )
+            raise self._unmeasured()
         if header is None:
             raise StudyError(
                 f"{self}: is empty; fill it: wastenot kernel sweep WORKLOAD --device D --study {self}, "
                 f"or from a file: wastenot study import SWEEP.csv --study {self}"
             )
         return header
+
+    def _unmeasured(self) -> StudyError:
+        return StudyError(
+            f"{self}: holds no measurements of kernels; see what it holds: wastenot show {self}, or measure "
+            f"a workload: wastenot kernel sweep WORKLOAD --device D --study {self}"
+        )
 
     def _stored(self, connection: Connection) -> tuple[StoredWorkload, ...]:
         with self._whole():
