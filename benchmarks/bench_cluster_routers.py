@@ -17,6 +17,7 @@ def runs_with(router: Router) -> tuple[RunRecord, ...]:
     """One run of each policy, the router apart the same."""
     name = router.name.lower().replace("_", "-")
     content = example().replace('router = "least-requests"', f'router = "{name}"')
+    content = content.replace("sample:engine.json", "data/serving/llama-8b-sim-h200.json")
     scenario = parse_scenario(content.encode(), Path(__file__).parents[1] / "example.toml", tuple(POLICIES))
     assert scenario.router is router
     return run_scenario(scenario.with_run(policies=COMPARED, seeds=[0]))

@@ -28,6 +28,7 @@ import numpy as np
 from benchmarks import bench_import, bench_plan
 from benchmarks.kept import ROOT
 from benchmarks.verdict import Verdict
+from wastenot.core.samples import FOLDER
 
 ENGINE = ROOT / "data" / "serving" / "llama-8b-sim-h200.json"
 BARE = 0.25
@@ -89,9 +90,9 @@ def _import(folder: Path) -> None:
 def _scenario(folder: Path, *gone: str) -> None:
     """The example's cluster and policies, a minute of its traffic, one seed."""
     _without(*gone)(folder)
-    example = (ROOT / "src" / "wastenot" / "serving" / "cluster" / "example.toml").read_text(encoding="utf-8")
+    example = (FOLDER / "scenario.toml").read_text(encoding="utf-8")
     for was, becomes in (
-        ('"data/serving/llama-8b-sim-h200.json"', f'"{ENGINE}"'),
+        ('"sample:engine.json"', f'"{ENGINE}"'),
         ("duration_s = 600.0", "duration_s = 60.0"),
         ("seeds = [0, 1]", "seeds = [0]"),
     ):

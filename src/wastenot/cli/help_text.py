@@ -18,7 +18,7 @@ NOTHING_KEPT = (
 )  # fmt: skip
 """Commands that work for a while and write only in the end."""
 
-EVERY_DAY = ("demo", "doctor", "monitor", "apply", "tune", "show", "report", "diff")
+EVERY_DAY = ("demo", "samples", "doctor", "monitor", "apply", "tune", "show", "report", "diff")
 """Commands without a subject, in the order in which ``wastenot --help`` lists them."""
 
 GROUPS = {
@@ -48,6 +48,7 @@ _WAS_A_COMMAND = {"profile": "run", "pipeline": "plan", "job": "show"}
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "demo": ("wastenot demo",),
+    "samples": ("wastenot samples", "wastenot samples --all", "wastenot samples requests.csv engine.json"),
     "doctor": ("wastenot doctor",),
     "kernel run": ("wastenot kernel run gpt3-xl", "wastenot kernel run llama-8b --device sim:h200 --max-slowdown 2%"),
     "kernel workloads": ("wastenot kernel workloads", "wastenot kernel workloads gpt3-xl --device sim:h200"),
@@ -67,7 +68,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "study import": (
         'wastenot study import sweep.csv --study my.db --device-name "RTX 3080 Ti"',
         "cat sweep.csv | wastenot study import - --study my.db --workload mine",
-        "wastenot study import ml-energy-h100.csv --study servers.db",
+        "wastenot study import leaderboard.csv --study servers.db",
     ),
     "kernel plan": (
         "wastenot kernel plan --study my.db --max-slowdown 2% --out plan.json",
@@ -104,13 +105,13 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "wastenot serve control engine.json --instances servers.toml --prometheus http://localhost:9090 --json",
     ),
     "serve recommend": (
-        "wastenot serve recommend ml-energy.csv --task lm-arena-chat --itl 50ms",
+        "wastenot serve recommend leaderboard.csv --task chat --itl 50ms",
         "wastenot serve recommend server.db --itl 50ms --ttft 500ms --percentile p99 --unit money --gpu-hour 2.50",
-        "wastenot serve recommend ml-energy.csv --model Llama-3.1-8B --clocks engine.json --itl 50ms --page choice.html",
+        "wastenot serve recommend leaderboard.csv --model llama-8b --clocks engine.json --itl 50ms --page choice.html",
     ),
     "job replay": (
         "wastenot job replay --made-up 1 --seeds 5",
-        "wastenot job replay summary_train.csv summary_power.csv --job squad/bert --target 84 --default 32",
+        "wastenot job replay summary_train.csv summary_power.csv --job digits/mlp --target 0.9 --default 32",
     ),
     "job list": ("wastenot job list --study jobs.db",),
     "job show": (

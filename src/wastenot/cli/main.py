@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from wastenot.cli import apply, capture, demo, devices, doctor, monitoring, report, show, studies, tune, workloads
+from wastenot.cli import apply, capture, demo, devices, doctor, monitoring, report, samples, show, studies, tune, workloads
 from wastenot.cli.help_text import GROUPS, Command, Commands, Group, leaves
 from wastenot.cli.option_groups import expand_groups
 from wastenot.cli.usage import usage_text
@@ -45,6 +45,7 @@ app = typer.Typer(
 
 _COMMANDS: dict[str, Callable[..., None]] = {
     "demo": demo.demo,
+    "samples": samples.samples,
     "doctor": doctor.doctor,
     "monitor": monitoring.monitor,
     "apply": apply.apply,

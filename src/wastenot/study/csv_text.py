@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from typing import Literal
 
 import numpy as np
 
@@ -35,6 +36,20 @@ def plain_number(text: str) -> float | None:
     if not plain:
         return np.nan
     return float(plain) if _NUMBER.fullmatch(plain) else None
+
+
+def origin_of(cell: str | None, where: str) -> Literal["measured", "simulated"]:
+    """Where the numbers of a row come from, by its column ``origin``; measured where it is blank or there is none.
+
+    Raises:
+        BadInputError: it is neither; ``where`` names file and line.
+    """
+    text = (cell or "").strip().lower()
+    if text == "simulated":
+        return "simulated"
+    if text in ("", "measured"):
+        return "measured"
+    raise BadInputError(f"{where}: origin: {text!r:.60} must be measured or simulated")
 
 
 def quoting_problem(error: csv.Error) -> str:

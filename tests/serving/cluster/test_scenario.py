@@ -26,8 +26,8 @@ policies = ["first"]
 """
 
 
-def test_the_example_reads_beside_the_data_of_the_repository():
-    scenario = parse_scenario(example().encode(), ROOT / "scenario.toml")
+def test_the_example_reads_wherever_it_is(tmp_path):
+    scenario = parse_scenario(example().encode(), tmp_path / "scenario.toml")
     assert scenario.cluster.hosts == 2 and scenario.cluster.gpus == 16
     assert [engine.gpus for engine in scenario.cluster.layouts] == [1]
     assert scenario.cluster.layouts[0].model == "llama-8b"

@@ -12,12 +12,13 @@ from typing import Final, NamedTuple
 
 from wastenot.core.errors import BadInputError
 from wastenot.core.files import write_text
+from wastenot.core.origin import Origin
 from wastenot.core.setting import Setting, format_mhz
 from wastenot.core.suggest import suggestion
 from wastenot.frontiers.algebra import Frontier, choice
 from wastenot.pipelines.model.profile import PipelineProfile, listed_ways
 from wastenot.pipelines.model.schedule import NAMES
-from wastenot.study.csv_text import check_text, plain_number, quoting_problem
+from wastenot.study.csv_text import check_text, origin_of, plain_number, quoting_problem
 from wastenot.study.sweep import quoted
 from wastenot.study.sweep_file import read_bytes
 
@@ -41,6 +42,7 @@ class _Row(NamedTuple):
     core_mhz: float | None
     time_s: float
     energy_j: float
+    origin: Origin
 
 
 def read_perseus_csv(
@@ -50,7 +52,8 @@ def read_perseus_csv(
 
     Args:
         path: time in s and energy in J of each instruction of each stage, on one GPU and for one micro-batch, at each core
-            clock in MHz; a frequency of ``auto`` stands for the default clocks. More columns are passed over.
+            clock in MHz; a frequency of ``auto`` stands for the default clocks. A column ``origin`` says ``simulated`` where
+            the numbers were not measured; more columns are passed over.
         waiting_w: power that the GPU draws while it waits for another one.
         device: the GPU.
         uneven_clocks: take instructions that were measured at different clocks. By default they are refused, since a file
@@ -63,12 +66,13 @@ def read_perseus_csv(
     _refuse_gaps(rows, path)
     _refuse_uneven(rows, path, uneven_clocks)
     name = Path(path).stem
+    origins = {row.origin for each in rows.values() for row in each}
     return PipelineProfile(
         name,
         device,
-        "measured",
+        "measured" if origins == {"measured"} else "simulated",
         {key: choice([(row.time_s, row.energy_j, Setting(row.core_mhz)) for row in each]) for key, each in rows.items()},
-        {key: _baseline(each)[2:] for key, each in rows.items()},
+        {key: (_baseline(each).time_s, _baseline(each).energy_j) for key, each in rows.items()},
         waiting_w,
         baseline_clocks="auto" if all(_baseline(each).core_mhz is None for each in rows.values()) else "highest",
     )
@@ -162,7 +166,7 @@ def _row(fields: Mapping[str, str], where: str, line: int) -> tuple[_Key, _Row]:
         numbers.append(number)
     core_mhz, time_s, energy_j = numbers
     assert time_s is not None and energy_j is not None
-    return (int(stage), name), _Row(line, core_mhz, time_s, energy_j)
+    return (int(stage), name), _Row(line, core_mhz, time_s, energy_j, origin_of(fields.get("origin"), where))
 
 
 def _number(fields: Mapping[str, str], column: str, where: str) -> float:

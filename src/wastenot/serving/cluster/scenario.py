@@ -7,7 +7,8 @@
     [objective]      what a kilowatt-hour costs over time, in money and in carbon
     [run]            policies, seeds, router
 
-Files that a scenario names stand relative to it. :func:`example` is one with comments.
+Files that a scenario names stand relative to it; ``sample:engine.json`` is a sample of that name. :func:`example` is one
+with comments.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeVar
 
@@ -28,6 +28,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from wastenot.core.documents import Finite, Name, NotNegative, Part, Positive, first_problem
 from wastenot.core.errors import BadInputError
+from wastenot.core.samples import PREFIX, sample_file
 from wastenot.planning.tariff import HOUR_S, Tariff
 from wastenot.serving.cluster.model import ChangeTimes, Cluster, Failure, Router
 from wastenot.serving.cluster.objective import OBJECTIVES, ObjectiveKind, read_tariff
@@ -332,8 +333,8 @@ class Scenario:
 
 
 def example() -> str:
-    """A scenario with comments, which runs on what the repository holds."""
-    return resources.files("wastenot.serving.cluster").joinpath("example.toml").read_text(encoding="utf-8")
+    """A scenario with comments, which runs as it is."""
+    return sample_file("scenario.toml").read_text(encoding="utf-8")
 
 
 def read_scenario(path: str | os.PathLike[str], policies: Sequence[str] | None = None) -> Scenario:
@@ -381,7 +382,7 @@ def parse_scenario(content: bytes, path: str | os.PathLike[str], policies: Seque
                 files[file] = _sha256(there)
         if isinstance(each, TracePart):
             with _named(f"{key}.file", where):
-                read = read_trace(where.parent / each.file, lenient=each.lenient, prefix_blocks=each.prefix_blocks)
+                read = read_trace(_path_of(each.file, where), lenient=each.lenient, prefix_blocks=each.prefix_blocks)
             traces[each.label] = read.requests
         elif isinstance(each, CurvePart):
             with _named(key, where):
@@ -444,8 +445,8 @@ def _engines(part: ClusterPart, where: Path) -> tuple[tuple[Engine, ...], str]:
     digest = hashlib.sha256()
     for name in names:
         try:
-            engines = read_engine(where.parent / name).engines
-            digest.update((where.parent / name).read_bytes())
+            engines = read_engine(_path_of(name, where)).engines
+            digest.update(_path_of(name, where).read_bytes())
         except BadInputError as error:
             raise BadInputError(f"{where}: cluster.engines: {error}") from error
         for each in engines:
@@ -491,9 +492,14 @@ def _cluster(parts: ScenarioPart, engines: tuple[Engine, ...], where: Path) -> C
     return Cluster(engines, part.hosts, part.changes.times(len(engines)), part.gpus_per_host, deadlines=parts.deadlines)
 
 
+def _path_of(name: str, where: Path) -> Path:
+    """Where a file that a scenario names stands."""
+    return sample_file(name.removeprefix(PREFIX)) if name.startswith(PREFIX) else where.parent / name
+
+
 def _there(name: str, key: str, where: Path) -> Path:
     """A file that a scenario names."""
-    file = where.parent / name
+    file = _path_of(name, where)
     if not file.is_file():
         raise BadInputError(
             f"{where}: {key}: {file}: cannot be read: there is no such file; name it by its path from the scenario"

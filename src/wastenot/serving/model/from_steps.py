@@ -79,7 +79,7 @@ def profile_of_steps(
     most_running: int | None = None,
     most_step_tokens: int = 2048,
     switch_s: float = 0.05,
-    evidence: Evidence = "measured",
+    evidence: Evidence | None = None,
 ) -> EngineProfile:
     """A profile with an engine for each parallel degree of a table.
 
@@ -94,7 +94,7 @@ def profile_of_steps(
         most_running: requests in the batch; by default the most that was measured.
         most_step_tokens: new tokens of one step.
         switch_s: that clocks take to change.
-        evidence: of the steps.
+        evidence: of the steps; by default as the table says.
 
     Raises:
         BadInputError: power is missing, a clock is outside those measured, or a power or a time cannot be.
@@ -102,6 +102,7 @@ def profile_of_steps(
     engines: list[Engine] = []
     errors: list[StatedError] = []
     notes = list(table.notes)
+    evidence = table.origin if evidence is None else evidence
     if idle_power_w is not None and not 0.0 < idle_power_w < float("inf"):
         raise BadInputError(f"`idle_power_w` {idle_power_w:g}: must be a number of watts above 0")
     for gpus in sorted({each.gpus for each in table.steps}):

@@ -2,7 +2,8 @@
 
 A CSV file has a row for each configuration; a JSON file is one of the leaderboard's own: of a task (``public/data/tasks``),
 whose ``configurations`` name their models, or of a model (``public/data/models``), which names its task. Only language
-models, and those that also read images and videos, make tokens; tables of others are refused.
+models, and those that also read images and videos, make tokens; tables of others are refused. A table of one's own may have
+a column ``origin`` that says ``simulated``.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 from wastenot.core.errors import BadInputError
 from wastenot.core.suggest import suggestion
 from wastenot.serving.tables.records import Percentiles, ServingPoint
-from wastenot.study.csv_text import check_text, quoting_problem
+from wastenot.study.csv_text import check_text, origin_of, quoting_problem
 
 _REQUIRED = ("model_id", "gpu_model", "num_gpus", "max_num_seqs", "energy_per_token_joules", "median_itl_ms")
 _REMEDY = "give a table of the ML.ENERGY leaderboard, with columns such as " + ", ".join(_REQUIRED[:4])
@@ -107,6 +108,7 @@ def _point(row: Mapping[str, Any], where: str, name: str) -> ServingPoint:
         data_parallel=_count(row, "data_parallel", where, 1),
         precision=str(row.get("weight_precision") or "").strip(),
         source=f"ML.ENERGY: {Path(name).name}",
+        evidence=origin_of(str(row.get("origin") or ""), where),
     )
 
 

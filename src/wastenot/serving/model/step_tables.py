@@ -8,7 +8,8 @@ Our own has a row for each step measured (repeats are welcome), and may have row
     idle,,,,1980,,118
 
 ``energy_j`` may stand for ``power_w``; ``tokens`` (of each sequence; 1 in a decode step), ``context``, ``memory_mhz``,
-``power_limit_w`` and ``gpus`` may be left out; clocks that are blank are automatic. The published forms are known by their
+``power_limit_w`` and ``gpus`` may be left out; clocks that are blank are automatic; ``origin`` may
+say ``simulated``. The published forms are known by their
 columns: pdblend's (https://github.com/zydzydQAQ/pdblend), one file for each phase; splitwise's
 (https://github.com/Mutinifni/splitwise-sim), times only; and ML.ENERGY's (https://ml.energy), decoding in a steady state.
 """
@@ -23,13 +24,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from wastenot.core.errors import BadInputError
 from wastenot.core.setting import AUTO, Setting
 from wastenot.core.suggest import listed, suggestion
 from wastenot.serving.model.steps import MeasuredStep, Phase
-from wastenot.study.csv_text import check_text, plain_number, quoting_problem
+from wastenot.study.csv_text import check_text, origin_of, plain_number, quoting_problem
 
 FORM: Final = "phase,sequences,tokens,context,core_mhz,time_s,power_w"
 _REMEDY: Final = f"a table of steps has the columns {FORM}"
@@ -45,6 +46,7 @@ class StepTable:
         steps: that were measured.
         idle_power_w: of all GPUs with nothing to do, by setting and parallel degree, where it was measured.
         notes: caveats for the reader.
+        origin: whether the steps were measured.
     """
 
     model: str
@@ -52,6 +54,7 @@ class StepTable:
     steps: tuple[MeasuredStep, ...]
     idle_power_w: dict[tuple[Setting, int], float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    origin: Literal["measured", "simulated"] = "measured"
 
 
 def read_step_tables(
@@ -86,6 +89,7 @@ def read_step_tables(
         steps,
         {key: power for each in tables for key, power in each.idle_power_w.items()},
         tuple(dict.fromkeys(note for each in tables for note in each.notes)),
+        "simulated" if any(each.origin == "simulated" for each in tables) else "measured",
     )
 
 
@@ -114,6 +118,9 @@ class _Row:
         if value < 1:
             raise self.error(column, f"is {value:g}; must be at least 1")
         return value
+
+    def origin(self) -> Literal["measured", "simulated"]:
+        return origin_of(self._cells.get("origin"), self._where)
 
     def error(self, column: str, problem: str) -> BadInputError:
         return BadInputError(f"{self._where}: {column}: {problem}; {_REMEDY}")
@@ -157,7 +164,9 @@ def _rows(path: Path, reader: Iterable[list[str]], header: list[str]) -> Iterato
 def _own(rows: Iterable[_Row]) -> list[StepTable]:
     steps: list[MeasuredStep] = []
     idle: dict[tuple[Setting, int], list[float]] = defaultdict(list)
+    origins = set()
     for row in rows:
+        origins.add(row.origin())
         phase, setting, gpus = row.text("phase"), _setting(row), int(row.count("gpus", blank=1.0))
         if phase == "idle":
             idle[setting, gpus].append(row.number("power_w"))
@@ -183,7 +192,8 @@ def _own(rows: Iterable[_Row]) -> list[StepTable]:
                 gpus,
             )
         )
-    return [StepTable("", "", tuple(steps), {key: sum(values) / len(values) for key, values in idle.items()})]
+    idle_w = {key: sum(values) / len(values) for key, values in idle.items()}
+    return [StepTable("", "", tuple(steps), idle_w, origin="simulated" if "simulated" in origins else "measured")]
 
 
 def _setting(row: _Row) -> Setting:
