@@ -10,8 +10,8 @@ from importlib.util import find_spec
 
 import pytest
 
+from docs.make.blocks import File, steps_of
 from docs.make.page import DOCS
-from docs.make.tutorials import File, steps_of
 from testbed.stand_in.fixtures import start_stand_in
 
 LOG = """

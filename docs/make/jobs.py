@@ -44,7 +44,7 @@ def printed() -> str:
     with redirect_stdout(out), mock.patch.dict(os.environ, {"COLUMNS": "120"}):
         console().print(job_text(example(), runs=RUNS, answers=[]))
     shown = out.getvalue().replace("\N{NO-BREAK SPACE}", " ")
-    return f"```\n$ wastenot job show bert-nightly --study jobs.db --runs {RUNS}\n{shown}```\n"
+    return f"```console\n$ wastenot job show bert-nightly --study jobs.db --runs {RUNS}\n{shown}```\n"
 
 
 PAGES = (

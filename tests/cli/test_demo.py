@@ -15,7 +15,7 @@ QUIET = {"CI": "", "SSH_CONNECTION": "", "SSH_CLIENT": "", "SSH_TTY": "", "DISPL
 
 @pytest.mark.slow
 def test_the_demo_needs_nothing_and_writes_a_page(wastenot, monkeypatch):
-    """With few kernels; with those of GPT-3 XL the tutorial without a GPU runs it (test_tutorials.py)."""
+    """With few kernels; with those of GPT-3 XL the tutorial without a GPU runs it (test_blocks.py)."""
     write_few_kernels(wastenot.folder / "few.json", "gpt3-xl")
     monkeypatch.setattr("wastenot.cli.demo._WORKLOAD", "few.json")
     ran = wastenot("demo", DISPLAY=":0")

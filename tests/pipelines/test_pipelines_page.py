@@ -13,7 +13,7 @@ NUMBER = re.compile(r"[−+]?\d[\d,]*\.?\d*")
 @pytest.mark.slow
 def test_the_run_on_the_page_is_what_the_command_prints(wastenot):
     command = re.search(r"^wastenot (pipeline plan gpt3-175b .+)$", PAGE, re.M)[1]
-    shown = re.search(r"^```\n(gpt3-175b on .+?)^```", PAGE, re.M | re.S)[1]
+    shown = re.search(r"^```text\n(gpt3-175b on .+?)^```", PAGE, re.M | re.S)[1]
     ran = wastenot(*shlex.split(command.replace(" --page pipeline.html", "")))
     assert ran.code == 0, ran.err
     page, printed = (" ".join(text.replace("\N{NO-BREAK SPACE}", " ").split()) for text in (shown, ran.out))

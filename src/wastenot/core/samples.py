@@ -49,14 +49,14 @@ def copy_samples(names: Sequence[str], folder: Path, *, overwrite: bool = False)
         The files written.
 
     Raises:
-        BadInputError: there is no such sample or folder, or a file of that name is there already.
+        BadInputError: there is no such sample or folder, or a file of that name exists already.
     """
     if not folder.is_dir():
         raise BadInputError(f"{folder}: is not a folder; make it first")
     pairs = [(sample_file(name), folder / name) for name in dict.fromkeys(names)]
     for _, target in pairs:
         if target.exists() and not overwrite:
-            raise BadInputError(f"{target}: is there already; `force` replaces it, or name another folder with `out`")
+            raise BadInputError(f"{target}: already exists; `force` replaces it, or name another folder with `out`")
     for source, target in pairs:
         write_bytes(target, source.read_bytes())
     return [target for _, target in pairs]

@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from benchmarks.kept import ROOT
+from docs.make.blocks import File, steps_of
 from docs.make.page import DOCS
-from docs.make.tutorials import File, steps_of
 from wastenot.jobs.tables.store import JobStore
 from wastenot.study.store import open_study
 

@@ -16,7 +16,7 @@ def test_every_schedule_is_explained() -> None:
 
 
 def test_the_files_on_the_page_are_read(tmp_path: Path) -> None:
-    examples = dict(re.findall(r"<!-- example: ([\w.]+) -->\n```\w+\n(.*?)```", TEXT, re.DOTALL))
+    examples = dict(re.findall(r"<!-- file: ([\w.]+) -->\n```\w+\n(.*?)```", TEXT, re.DOTALL))
     for name, content in examples.items():
         (tmp_path / name).write_text(content)
     expected = build_schedule("1f1b", ranks=2, micro_batches=2).ranks
