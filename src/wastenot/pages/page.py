@@ -18,7 +18,7 @@ from wastenot.devices.simulated.basis import basis_of
 from wastenot.pages.figure import Figure, export_figures
 from wastenot.pages.formatting import ORIGIN_TEXT
 from wastenot.pages.optional_imports import load
-from wastenot.pages.panel import Panel, Tone
+from wastenot.pages.panel import Next, Panel, Tone
 from wastenot.pages.table import Row, Table
 from wastenot.pages.theme import DARK, LIGHT
 from wastenot.pages.vega_bundle import vega_bundle
@@ -70,6 +70,7 @@ class Page:
         effect: the headline.
         verdict: how sure it is.
         panels: what follows from it.
+        next_step: what to do then; shown below the panels.
         figures: in the order they are shown.
         tables: (name, table) pairs, in the order they are shown; those without rows are left out.
         tone: how sure it is, as a colour.
@@ -93,6 +94,7 @@ class Page:
     panels: Sequence[Panel]
     figures: Sequence[Figure]
     tables: Sequence[tuple[str, Table | None]]
+    next_step: Next | None = None
     tone: Tone = "neutral"
     panel_kinds: tuple[str, ...] = ("plan", "rest", "rest")
     notes: Sequence[str] = ()

@@ -48,6 +48,19 @@ class Panel:
 
 
 @dataclass(frozen=True, slots=True)
+class Next:
+    """What to do after reading a page.
+
+    Attributes:
+        text: what the commands do, one sentence without its full stop, such as ``Train with these clocks``.
+        commands: to copy and run, one after the other; in capitals what the reader is to fill in.
+    """
+
+    text: str
+    commands: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Story:
     """What a plan says in ten seconds.
 
