@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from wastenot.core.setting import Setting
@@ -11,7 +10,6 @@ from wastenot.pages.figure import Figure, inline, layered, specification_of, too
 from wastenot.pages.formatting import SPACE, percent, quantity
 from wastenot.pages.optional_imports import load
 from wastenot.pages.page import Page
-from wastenot.pages.table import Fold, Table
 from wastenot.pages.theme import CATEGORIES
 from wastenot.serving.model.operating_points import (
     OperatingPoint,
@@ -26,6 +24,7 @@ from wastenot.serving.page.engine_words import (
     about,
     clocks_table,
     effect_text,
+    engine_lines,
     errors_table,
     frontier_table,
     name_of,
@@ -59,10 +58,9 @@ def engine_figures(
 
 def _latency_figure(points: Sequence[OperatingPoint], subtitle: str) -> Figure:
     note = (
-        "A line joins the clocks of one batch size, labelled at its maximum clock. Lower clocks first save energy, "
-        "then cost energy: the line turns up where static power over the longer time outweighs what the lower voltage "
-        "saves. "
-        "On the dark line no point is beaten in both."
+        "Each coloured line is a batch size, from its maximum clock on the left to its lowest on the right. Too low a "
+        "clock costs energy again: the GPU draws its static power for longer. On the dark line no other point is both "
+        "faster and cheaper."
     )
     return Figure(
         "engine-latency",
@@ -75,7 +73,8 @@ def _latency_figure(points: Sequence[OperatingPoint], subtitle: str) -> Figure:
 
 def _latency_chart(points: Sequence[OperatingPoint]) -> Any:
     alt = load("altair")
-    across, up = _log([1e3 * each.latency_s for each in points]), _log([each.energy_per_token_j for each in points])
+    across = _log([1e3 * each.latency_s for each in points], room_for_labels=1.2)
+    up = _log([each.energy_per_token_j for each in points])
     x = alt.X("ms:Q", title="time between tokens, ms", scale=across, axis=_axis())
     y = alt.Y("joules:Q", title="energy per token, J", scale=up, axis=_axis())
     several = len({each.gpus for each in points}) > 1
@@ -96,10 +95,11 @@ def _latency_chart(points: Sequence[OperatingPoint]) -> Any:
     dots = base.mark_circle(size=34).encode(color=color, tooltip=tip)
     frontier = alt.Chart(inline([row for row, each in zip(rows, points, strict=True) if each.on_frontier]))
     best = frontier.mark_line(style="curve", strokeWidth=2.4).encode(x=x, y=y, order=alt.Order("ms:Q"))
-    ends = {(each.gpus, each.batch): row for row, each in zip(rows, points, strict=True)}
-    named = [row for (gpus, _), row in ends.items() if gpus == points[0].gpus]
+    # Lines end apart from each other at their lowest clocks, so that labels stand free there.
+    slowest = sorted(zip(points, rows, strict=True), key=lambda pair: pair[0].latency_s)
+    ends = {each.batch: row for each, row in slowest if each.gpus == points[0].gpus}
     labels = words(
-        alt.Chart(inline(named)).encode(x=x, y=y, text=alt.Text("batch:N")), "small-label", align="right", dx=-8, dy=4
+        alt.Chart(inline(list(ends.values()))).encode(x=x, y=y, text=alt.Text("name:N")), "small-label", align="left", dx=8
     )
     return layered(lines, best, dots, *labels).properties(width=_WIDE, height=380)
 
@@ -203,6 +203,8 @@ def _row(each: OperatingPoint, several: bool) -> dict[str, object]:
     return {
         "series": f"{each.gpus}{SPACE}× {each.batch:g}" if several else f"{each.batch:g}",
         "batch": f"{each.batch:,.0f}",
+        "name": f"batch {each.batch:,.0f}",
+        "short": f"{each.batch:,.0f}",
         "gpus": str(each.gpus),
         "ms": 1e3 * each.latency_s,
         "joules": each.energy_per_token_j,
@@ -214,16 +216,13 @@ def _row(each: OperatingPoint, several: bool) -> dict[str, object]:
     }
 
 
-def _log(values: Sequence[float]) -> Any:
+def _log(values: Sequence[float], *, room_for_labels: float = 1.0) -> Any:
     room = 1.08
-    return load("altair").Scale(type="log", domain=[min(values) / room, max(values) * room], nice=False)
+    return load("altair").Scale(type="log", domain=[min(values) / room, max(values) * room * room_for_labels], nice=False)
 
 
 def _axis(*, form: str = "~g") -> Any:
     return load("altair").Axis(tickCount=8, format=form)
-
-
-_SHOWN = 20  # best choices in sight
 
 
 def engine_page(profile: EngineProfile, *, context: float | None = None) -> Page:
@@ -250,7 +249,7 @@ def engine_page(profile: EngineProfile, *, context: float | None = None) -> Page
         panels=panels(profile, points),
         figures=engine_figures(profile, points, prefills, context),
         tables=[
-            ("best", _folded(frontier_table(points))),
+            ("best", frontier_table(points, ends_only=True)),
             *((f"clocks-{each.gpus}", clocks_table(points, each.gpus)) for each in profile.engines),
             ("prompts", prefill_table(prefills)),
             ("errors", errors_table(profile)),
@@ -258,12 +257,5 @@ def engine_page(profile: EngineProfile, *, context: float | None = None) -> Page
         notes=[f"{note[:1].upper()}{note[1:]}." for note in profile.notes],
         about=about(profile, context),
         device=device,
-    )
-
-
-def _folded(table: Table | None) -> Table | None:
-    return (
-        replace(table, fold=Fold(_SHOWN, f"{len(table.rows) - _SHOWN} more"))
-        if table and len(table.rows) > _SHOWN
-        else table
+        made_from=[(each.label, each.text) for each in engine_lines(profile)],
     )

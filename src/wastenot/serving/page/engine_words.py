@@ -119,11 +119,23 @@ def clocks_table(points: Sequence[OperatingPoint], gpus: int, most: int | None =
     return Table(f"Energy per token, {gpus_text(gpus)}", columns, tuple(rows), f"*: the lowest of its batch size.{hidden}")
 
 
-def frontier_table(points: Sequence[OperatingPoint]) -> Table | None:
-    """Points that no other beats in latency and energy per token, the fastest first; ``None`` where there are none."""
+def frontier_table(points: Sequence[OperatingPoint], *, ends_only: bool = False) -> Table | None:
+    """Points that no other beats in latency and energy per token, the fastest first; ``None`` where there are none.
+
+    Args:
+        points: of all degrees.
+        ends_only: of each batch size only the fastest of them and the one of least energy.
+    """
     if not points:
         return None
     best = sorted((each for each in points if each.on_frontier), key=lambda each: each.latency_s)
+    note = "Every other batch size and clock is slower, or costs more per token than one of these."
+    if ends_only and len(shown := _ends(best)) < len(best):
+        note = (
+            f"Of each batch size the fastest and the cheapest choice; --json lists all {len(best)}, from which every other "
+            "batch size and clock differs in being slower or costing more per token."
+        )
+        best = shown
     several = len({each.gpus for each in points}) > 1
     columns: tuple[Listed[OperatingPoint], ...] = (
         *((Listed("GPUs", lambda each: each.gpus),) if several else ()),
@@ -133,8 +145,15 @@ def frontier_table(points: Sequence[OperatingPoint]) -> Table | None:
         Listed("Per token", lambda each: each.energy_per_token_j, lambda value: quantity(value, "J", 3)),
         Listed("Power", lambda each: each.power_w, lambda value: quantity(value, "W", 3)),
     )
-    note = "Every other batch size and clock is slower, or costs more per token than one of these."
     return listing("Best choices: latency and energy per token", best, columns, note)
+
+
+def _ends(best: Sequence[OperatingPoint]) -> list[OperatingPoint]:
+    """The first and the last of each batch size and degree, in the order given."""
+    by_batch: dict[tuple[int, float], list[OperatingPoint]] = {}
+    for each in best:
+        by_batch.setdefault((each.gpus, each.batch), []).append(each)
+    return [each for each in best if each in (by_batch[each.gpus, each.batch][0], by_batch[each.gpus, each.batch][-1])]
 
 
 def prefill_table(points: Sequence[PrefillPoint]) -> Table | None:
@@ -187,18 +206,18 @@ def effect_text(points: Sequence[OperatingPoint]) -> str:
     least, greatest = found
     saved = 1.0 - least.energy_per_token_j / greatest.energy_per_token_j
     if least is greatest:
-        return f"No lower clock saves energy at a batch of {least.batch:,.0f}"
+        return f"At batch size {least.batch:,.0f} no lower clock saves energy"
     slower = least.latency_s / greatest.latency_s - 1.0
     return (
-        f"{percent(saved, 1)} less energy per token at {setting_text(least.setting)}, {percent(slower, 1)} slower, "
-        f"at a batch of {least.batch:,.0f}"
+        f"At batch size {least.batch:,.0f}: {percent(saved, 1)} less energy per token at {setting_text(least.setting)}, "
+        f"{percent(slower, 1)} slower"
     )
 
 
 def verdict_text(profile: EngineProfile, points: Sequence[OperatingPoint]) -> str:
     """What that rests on."""
     found = _typical(points) if points else None
-    against = "" if found is None else f"against {setting_text(found[1].setting)}; "
+    against = "" if found is None else f"against {_against(found[1].setting)}; "
     times = [each for each in profile.errors if each.quantity == "decode time"]
     right = (
         "" if not times else f", mean error {percent(sum(each.mean for each in times) / len(times), 1)} on held-out steps"
@@ -206,21 +225,48 @@ def verdict_text(profile: EngineProfile, points: Sequence[OperatingPoint]) -> st
     return f"{against}{origin_of(profile)}, {source_text(profile)}{right}"
 
 
-def panels(profile: EngineProfile, points: Sequence[OperatingPoint]) -> tuple[Panel, ...]:
-    """The cheapest token and the fastest one, and what the engine is."""
+def engine_lines(profile: EngineProfile) -> tuple[Line, ...]:
+    """What the engine is, whatever its clock."""
     engine = profile.engines[0]
-    lines = (
-        Line("Parallel degrees", ", ".join(str(each.gpus) for each in profile.engines)),
+    return (
+        Line("Parallel degrees", ", ".join(gpus_text(each.gpus) for each in profile.engines)),
         Line("Cache", f"{engine.cache_blocks * engine.block_tokens:,} tokens"),
-        Line("Requests at once", f"{engine.most_running:,}"),
+        Line("Requests at once", f"at most {engine.most_running:,}"),
         Line("Clock-switch latency", quantity(engine.switch_s, "s", 2)),
     )
+
+
+def panels(profile: EngineProfile, points: Sequence[OperatingPoint]) -> tuple[Panel, ...]:
+    """What the headline is of, the cheapest token and the fastest one; what the engine is where one of them is missing."""
     model, device = name_of(profile)
-    found = []
-    if points:
-        found.append(_panel("Cheapest token", min(points, key=lambda each: each.energy_per_token_j)))
-        found.append(_panel("Fastest token", min(points, key=lambda each: each.latency_s)))
-    return *found, Panel("Engine", model, f"on {device}.", lines=lines)
+    engine = Panel("Engine", model, f"on {device}.", lines=engine_lines(profile))
+    if not points:
+        return (engine,)
+    ends = (
+        _panel("Lowest energy per token", min(points, key=lambda each: each.energy_per_token_j)),
+        _panel("Shortest time between tokens", min(points, key=lambda each: each.latency_s)),
+    )
+    found = _typical(points)
+    return (*ends, engine) if found is None or found[0] is found[1] else (_typical_panel(*found), *ends)
+
+
+def _typical_panel(least: OperatingPoint, greatest: OperatingPoint) -> Panel:
+    lines = (
+        Line("Energy per token", _from_to(greatest.energy_per_token_j, least.energy_per_token_j, "J")),
+        Line("Time between tokens", _from_to(greatest.latency_s, least.latency_s, "s")),
+        Line("Power", _from_to(greatest.power_w, least.power_w, "W")),
+    )
+    saved = percent(1.0 - least.energy_per_token_j / greatest.energy_per_token_j, 1)
+    text = f"at {setting_text(least.setting)}, against {_against(greatest.setting)}."
+    return Panel(f"At batch size {least.batch:,.0f}", f"{saved} saved", text, lines=lines)
+
+
+def _from_to(before: float, after: float, unit: str) -> str:
+    return f"{quantity(after, unit, 3)} instead of {quantity(before, unit, 3)}"
+
+
+def _against(setting: Setting) -> str:
+    return "the default clocks" if setting.is_auto else setting_text(setting)
 
 
 def _panel(title: str, point: OperatingPoint) -> Panel:
@@ -229,7 +275,7 @@ def _panel(title: str, point: OperatingPoint) -> Panel:
         Line("Batch", f"{point.batch:,.0f} on {gpus_text(point.gpus)}"),
         Line("Power", quantity(point.power_w, "W", 3)),
     )
-    text = f"and {quantity(point.latency_s, 's', 3)} between tokens."
+    text = f"with {quantity(point.latency_s, 's', 3)} between tokens."
     return Panel(title, f"{quantity(point.energy_per_token_j, 'J', 3)} per token", text, lines=lines)
 
 
