@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from wastenot.serving.cluster.scenario import Scenario
     from wastenot.serving.cluster.simulated import SimulatedScenario
 
-_LESS_IMPORTANT = ("Actions", "Power P50", "GPU-hours", "Power P99", "TBT P99", "Energy", "TTFT P99", "J/token")
+_LESS_IMPORTANT = (
+    "Actions", "Median power", "GPU time", "Power, P99", "Between tokens, P99", "Energy", "First token, P99",
+    "Energy per token",
+)  # fmt: skip
 """Columns that a narrow terminal does not show, the least important first."""
 
 

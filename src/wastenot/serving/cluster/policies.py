@@ -96,7 +96,7 @@ POLICIES: Mapping[str, Policy] = {
     ),
     "multi-pool": Policy(
         lambda given: multi_pool(given.profiles, given.load.known.peak_per_s, head_room=given.head_room),
-        "one pool per class that fills an instance, otherwise the same",
+        "one pool per class that fills an instance, otherwise as single-pool",
     ),
     "throttllem": Policy(
         _steered("throttLL'eM", "throttllem"),
@@ -117,11 +117,14 @@ POLICIES: Mapping[str, Policy] = {
     "scale-instances": Policy(_dynamo("ScaleInstances", instances=True), "multi-pool with instances started and stopped"),
     "scale-degrees": Policy(_dynamo("ScaleDegrees", shards=True), "multi-pool with parallel degrees that change"),
     "scale-clocks": Policy(_dynamo("ScaleClocks", clocks=True), "multi-pool with clocks that change"),
-    "dynamollm": Policy(_dynamo("DynamoLLM", instances=True, shards=True, clocks=True), "all three, as published (HPCA'25)"),
+    "dynamollm": Policy(
+        _dynamo("DynamoLLM", instances=True, shards=True, clocks=True),
+        "multi-pool with instances, degrees and clocks that change (HPCA'25)",
+    ),
     "best-static": Policy(_best_static, "pools, degrees, instances and clocks fixed, chosen in hindsight", hindsight=True),
     "best-static-by-deadline": Policy(
         partial(_best_static, by_deadline=True),
-        "the same in one pool whose engines prefill in order of deadline, as ours do",
+        "as best-static, in one pool whose engines prefill in order of deadline, as with parking",
         hindsight=True,
     ),
     "parking": Policy(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -29,18 +30,24 @@ from wastenot.serving.cluster.simulated import SimulatedScenario
 from wastenot.serving.page.cluster_words import (
     about,
     about_cluster,
+    about_table,
+    class_text,
     classes_table,
     effect_text,
+    next_step,
     notes_on,
     panels,
-    policies_table,
+    running_table,
     saved_text,
+    savings_table,
     verdict_text,
 )
 from wastenot.serving.page.engine_words import simulated_origin
 
 _WIDE, _HEIGHT = 780, 92
 _ROW = 26  # of a policy
+_ROOM_FOR_LABELS = 1.35  # beside bars
+_NAMES = 96  # pixels that names of classes take
 _UNITS_S = ((3 * 86_400.0, 86_400.0, "days"), (3 * 3600.0, 3600.0, "hours"), (300.0, 60.0, "minutes"))
 
 
@@ -72,9 +79,8 @@ def policy_colors(found: Comparison) -> dict[str, str]:
 
 def _energy_figure(scenario: Scenario, found: Comparison, suffix: str, title: str) -> Figure:
     note = (
-        "Bars are means, lines the range over seeds. Pale bars: policies under which fewer than "
-        f"{percent(scenario.parts.run.attain, 0)} of a class met their deadlines. The dotted line is a lower bound: no "
-        f"policy can use less."
+        "Bars are means, lines on them the range over seeds. Pale bars: policies that failed, with fewer than "
+        f"{percent(scenario.parts.run.attain, 0)} of a class meeting their deadlines. No policy can use less than the bound."
     )
     chart = specification_of(_energy_chart(found))
     return Figure(f"cluster-energy{suffix}", f"Energy by policy{title}", about(scenario, found), note, chart)
@@ -84,7 +90,9 @@ def _energy_chart(found: Comparison) -> Any:
     alt = load("altair")
     rows = [_energy_row(each) for each in found.outcomes]
     names = [each.policy for each in found.outcomes]
-    x = alt.X("energy:Q", title="energy per token, J", scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=5))
+    most = max(each.over(lambda run: run.energy_per_token_j).most for each in found.outcomes)
+    scale = alt.Scale(domain=[0.0, _ROOM_FOR_LABELS * most], nice=False)
+    x = alt.X("energy:Q", title="energy per token, J", scale=scale, axis=alt.Axis(tickCount=5))
     y = alt.Y("policy:N", title=None, sort=names, axis=alt.Axis(labelLimit=110, labelFontSize=12, ticks=False))
     color = series_color("policy:N", policy_colors(found))
     color.legend = None
@@ -95,11 +103,19 @@ def _energy_chart(found: Comparison) -> Any:
     ranges = alt.Chart(data).mark_rule(style="interval").encode(x=alt.X("least:Q"), x2=alt.X2("most:Q"), y=y)
     least = found.bound_per_token_j
     bound = alt.Chart(inline([] if least is None else [{"energy": least}])).mark_rule(style="rule").encode(x=x)
-    return layered(bars, ranges, bound).properties(width=_WIDE, height=_ROW * len(rows))
+    named = bound.mark_text(style="small-label", baseline="bottom", dy=-3).encode(
+        x=x, y=alt.value(0), text=alt.value("lower bound")
+    )
+    labels = alt.Chart(data).mark_text(style="label", align="left", dx=8).encode(
+        x=alt.X("most:Q", scale=scale), y=y, text=alt.Text("label:N")
+    )  # fmt: skip
+    return layered(bars, ranges, bound, named, labels).properties(width=_WIDE, height=_ROW * len(rows))
 
 
 def _energy_row(outcome: Outcome) -> dict[str, object]:
     energy = outcome.over(lambda run: run.energy_per_token_j)
+    short = quantity(energy.mean, "J", 3)
+    words = "failed" if outcome.failed else "" if outcome.saved.mean == 0.0 else f"{percent(outcome.saved.mean, 1)} saved"
     return {
         "policy": outcome.policy,
         "energy": energy.mean,
@@ -107,6 +123,8 @@ def _energy_row(outcome: Outcome) -> dict[str, object]:
         "most": energy.most,
         "failed": outcome.failed,
         "per_token": quantity(energy.mean, "J", 4),
+        "label": f"{short}, {words}" if words else short,
+        "short": short,
         "saved": saved_text(outcome),
         "worst": percent(outcome.over(lambda run: run.worst_class).least, 2),
     }
@@ -117,9 +135,8 @@ def _energy_row(outcome: Outcome) -> dict[str, object]:
 
 def _classes_figure(scenario: Scenario, found: Comparison, suffix: str, title: str) -> Figure:
     note = (
-        "Requests that missed a deadline, by class and policy, the maximum over seeds; the line is the share that may be "
-        "late. "
-        "Classes: length of the prompt, then of the answer (S, M, L)."
+        "Requests that missed a deadline, by class and policy, the maximum over seeds. A policy with a dot right of the "
+        "dotted line fails: more requests of a class are late than may be."
     )
     chart = specification_of(_classes_chart(scenario, found))
     return Figure(f"cluster-classes{suffix}", f"Late requests by class{title}", about(scenario, found), note, chart)
@@ -134,8 +151,15 @@ def _classes_chart(scenario: Scenario, found: Comparison) -> Any:
         if kept is not None
     ]
     there = [name for name in NAMES if any(row["class"] == name for row in rows)]
-    x = alt.X("late:Q", title="late, %", scale=alt.Scale(type="sqrt", nice=True), axis=alt.Axis(tickCount=6))
-    y = alt.Y("class:N", title=None, sort=there, axis=alt.Axis(labelFontSize=12, ticks=False, domain=False, offset=8))
+    x = alt.X(
+        "late:Q", title="late requests, %", scale=alt.Scale(type="sqrt", nice=False, padding=10), axis=alt.Axis(tickCount=6)
+    )
+    lengths = {name: class_text(name).replace(" prompt", "").removesuffix(" answer") for name in there}
+    axis = alt.Axis(
+        labelExpr=f"({json.dumps(lengths)})[datum.value]", labelFontSize=12, ticks=False, domain=False, offset=8,
+        minExtent=_NAMES,
+    )  # fmt: skip
+    y = alt.Y("class:N", title="prompt, answer", sort=there, axis=axis)
     color = series_color("policy:N", policy_colors(found), symbolSize=90, labelLimit=300)
     offset = alt.YOffset("policy:N", sort=[each.policy for each in found.outcomes])
     tip = tooltips({"policy:N": "policy", "class:N": "class", "kept:N": "deadlines met"})
@@ -143,7 +167,7 @@ def _classes_chart(scenario: Scenario, found: Comparison) -> Any:
     points = alt.Chart(inline(rows)).mark_circle(size=60, opacity=0.95).encode(
         x=x, y=y, yOffset=offset, color=color, tooltip=tip
     )  # fmt: skip
-    return layered(limit, points).properties(width=_WIDE, height=(_ROW + 6) * len(there))
+    return layered(limit, points).properties(width=_WIDE - _NAMES, height=(_ROW + 6) * len(there))
 
 
 # ---- over time -----------------------------------------------------------------------------------------------------------
@@ -243,6 +267,7 @@ def cluster_page(scenario: Scenario, found: Sequence[Comparison]) -> Page:
         effect=effect_text(first),
         verdict=verdict_text(scenario, first),
         panels=panels(scenario, first),
+        next_step=next_step(scenario, first),
         figures=cluster_figures(scenario, found),
         tables=[
             table for place, each in enumerate(found) for table in _tables(scenario, each, place, several=len(found) > 1)
@@ -255,9 +280,14 @@ def cluster_page(scenario: Scenario, found: Sequence[Comparison]) -> Page:
 
 
 def _tables(scenario: Scenario, found: Comparison, place: int, *, several: bool) -> list[tuple[str, Table]]:
-    tables = (("policies", policies_table(found, scenario.parts.objective.currency)), ("classes", classes_table(found)))
+    tables = [
+        ("policies", savings_table(found, scenario.parts.objective.currency)),
+        ("classes", classes_table(found)),
+        ("running", running_table(found)),
+        ("meanings", about_table(found)),
+    ]
     if not several:
-        return list(tables)
+        return tables
     return [
         (
             f"{name}-{place + 1}",

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Callable, Sequence
 
 from wastenot.core.wording import counted
 from wastenot.pages.formatting import SPACE, duration, number, percent, quantity
-from wastenot.pages.panel import Line, Panel
+from wastenot.pages.panel import Line, Next, Panel
 from wastenot.pages.table import Column, Listed, Row, Table, listing
 from wastenot.serving.cluster.classes import NAMES
 from wastenot.serving.cluster.objective import OBJECTIVES
 from wastenot.serving.cluster.outcome import Comparison, Outcome, Spread
+from wastenot.serving.cluster.policies import POLICIES
 from wastenot.serving.cluster.runs import RunRecord
 from wastenot.serving.cluster.scenario import Scenario
 from wastenot.serving.page.engine_words import steps_text, waits_text
@@ -99,7 +101,7 @@ def notes_on(scenario: Scenario, found: Comparison) -> list[str]:
     bound = found.bound_per_token_j
     if bound is not None:
         notes.append(
-            f"No policy can use less than {number(bound, 3)}{SPACE}J per token: that is what the cheapest steps "
+            f"No policy can use less than {quantity(bound, 'J', 3)} per token: that is what the cheapest steps "
             "that generate these tokens use, without any idle time."
         )
     return notes
@@ -107,9 +109,62 @@ def notes_on(scenario: Scenario, found: Comparison) -> list[str]:
 
 def policies_table(found: Comparison, currency: str = "") -> Table:
     """Each policy in a row; costs where they are known."""
-    first = found.outcomes[0]
+    columns = (*_saving_columns(found, currency), *_running_columns())
+    return listing("Policies", found.outcomes, columns, f"{_saving_note(found)} {_RUNNING_NOTE}".lstrip())
+
+
+def savings_table(found: Comparison, currency: str = "") -> Table:
+    """What each policy saves, and whether it met the deadlines: the first columns of :func:`policies_table`."""
+    return listing("Policies", found.outcomes, _saving_columns(found, currency), _saving_note(found) or None)
+
+
+def running_table(found: Comparison) -> Table:
+    """How the cluster ran under each policy: the other columns of :func:`policies_table`."""
+    name = Listed("Policy", _policy_of, numeric=False)
+    return listing("Latency, power and actions", found.outcomes, (name, *_running_columns()), _RUNNING_NOTE)
+
+
+def about_table(found: Comparison) -> Table:
+    """What each policy does."""
     columns: tuple[Listed[Outcome], ...] = (
-        Listed("Policy", lambda each: each.policy, numeric=False),
+        Listed("Policy", _policy_of, numeric=False),
+        Listed("What it does", lambda each: about_policy(each.policy), numeric=False),
+    )
+    return listing("What the policies do", found.outcomes, columns)
+
+
+def about_policy(name: str) -> str:
+    """A policy in a few words."""
+    return POLICIES[name].about.removeprefix("ours: ")
+
+
+_RUNNING_NOTE = (
+    "P99: 99 % of requests waited, and 99 % of the timeline's bins drew, at most this. First token: by prompt length, "
+    "short / medium / long."
+)
+
+
+def _saving_note(found: Comparison) -> str:
+    seeds = len(found.outcomes[0].records)
+    notes = []
+    if any(each.failed for each in found.outcomes):
+        notes.append("Failed: more requests of a class missed their deadlines than are allowed to.")
+    if seeds > 1:
+        notes.append(f"Means over {seeds} seeds, in brackets the range of savings; deadlines met: the minimum.")
+    if found.objective != "energy":
+        notes.append(f"Savings are in {OBJECTIVES[found.objective].noun}.")
+    notes.append("Classes: length of the prompt, then of the answer: short (S), medium (M), long (L).")
+    return " ".join(notes)
+
+
+def _policy_of(outcome: Outcome) -> str:
+    return outcome.policy
+
+
+def _saving_columns(found: Comparison, currency: str) -> tuple[Listed[Outcome], ...]:
+    first = found.outcomes[0]
+    return (
+        Listed("Policy", _policy_of, numeric=False),
         _mean("Energy", lambda run: run.energy_j, lambda energy_j: quantity(energy_j, "J", 3)),
         *(_mean(title, of, text) for title, of, text in _costs(found, currency)),
         Listed(
@@ -118,30 +173,28 @@ def policies_table(found: Comparison, currency: str = "") -> Table:
             text_of=saved_text,
             unknown="failed" if first.failed else "–",
         ),
-        _mean("J/token", lambda run: run.energy_per_token_j, lambda token_j: number(token_j, 3)),
+        _mean("Energy per token", lambda run: run.energy_per_token_j, lambda token_j: quantity(token_j, "J", 3)),
         Listed("Deadlines met", lambda each: _least(each, "attainment"), lambda value: percent(value, 2)),
         Listed("Worst class", lambda each: _least(each, "worst_class"), text_of=_worst_text),
+    )
+
+
+def _running_columns() -> tuple[Listed[Outcome], ...]:
+    return (
         Listed(
-            "TTFT P99",
+            "First token, P99",
             lambda each: next((wait for wait in each.ttft_p99_s() if wait is not None), None),
-            text_of=lambda each: waits_text(each.ttft_p99_s()),
-            unknown=lambda each: waits_text(each.ttft_p99_s()),
+            text_of=lambda each: waits_text(each.ttft_p99_s(), " / "),
+            unknown=lambda each: waits_text(each.ttft_p99_s(), " / "),
         ),
-        _mean("TBT P99", lambda run: run.tbt_p99_s, lambda gap_s: quantity(gap_s, "s", 2)),
-        _mean("Power P50", lambda run: run.power_p50_w, lambda power_w: quantity(power_w, "W", 3)),
-        _mean("Power P99", lambda run: run.power_p99_w, lambda power_w: quantity(power_w, "W", 3)),
-        _mean("GPU-hours", lambda run: run.gpu_hours, lambda hours: number(hours, 3)),
+        _mean("Between tokens, P99", lambda run: run.tbt_p99_s, lambda gap_s: quantity(gap_s, "s", 2)),
+        _mean("Median power", lambda run: run.power_p50_w, lambda power_w: quantity(power_w, "W", 3)),
+        _mean("Power, P99", lambda run: run.power_p99_w, lambda power_w: quantity(power_w, "W", 3)),
+        _mean("GPU time", lambda run: run.gpu_hours, lambda hours: f"{number(hours, 3)}{SPACE}h"),
         Listed(
             "Actions", lambda each: math.fsum(each.actions().values()), text_of=lambda each: actions_text(each.actions())
         ),
     )
-    seeds = len(first.records)
-    note = "TTFT by prompt length; power over bins of the timeline; savings in brackets are of policies that failed."
-    if seeds > 1:
-        note += f" Means over {seeds} seeds, with the range of savings; deadlines met: the minimum."
-    if found.objective != "energy":
-        note += f" Savings are in {OBJECTIVES[found.objective].noun}."
-    return listing("Policies", found.outcomes, columns, note)
 
 
 _OfRun = Callable[[RunRecord], float | None]
@@ -176,12 +229,12 @@ def _costs(found: Comparison, currency: str) -> list[tuple[str, _OfRun, Callable
 
 
 def saved_text(outcome: Outcome) -> str:
-    """A saving with its range over seeds, in brackets where a class missed its share."""
+    """A saving with its range over seeds, after a word of warning where a class missed its share."""
     saved = percent(outcome.saved.mean, 1)
-    if len(outcome.records) > 1:
-        least, most = (percent(each, 1).removesuffix(f"{SPACE}%") for each in (outcome.saved.least, outcome.saved.most))
-        saved += f", {least} to {most}"
-    return f"({saved}) failed" if outcome.failed else saved
+    least, most = (percent(each, 1) for each in (outcome.saved.least, outcome.saved.most))
+    if least != most:
+        saved += f" ({least.removesuffix(f'{SPACE}%')} to {most})"
+    return f"failed: {saved}" if outcome.failed else saved
 
 
 def actions_text(actions: dict[str, float]) -> str:
@@ -214,7 +267,7 @@ def classes_table(found: Comparison) -> Table:
         rows.append(Row(None, (outcome.policy, *texts), (outcome.policy, *kept)))
     total = sum(count)
     shares = ", ".join(f"{NAMES[number]} {percent(count[number] / total, 0)}" for number in there)
-    note = f"Prompts short, medium or long, then answers; shares of the requests: {shares}. The minimum over seeds."
+    note = f"Length of the prompt, then of the answer: short, medium or long. Of all requests: {shares}. Minimum over seeds."
     return Table("Deadlines met, by class", columns, tuple(rows), note)
 
 
@@ -234,29 +287,51 @@ def _policy_panel(title: str, outcome: Outcome) -> Panel:
     hours = outcome.over(lambda run: run.gpu_hours)
     lines = (
         Line("Deadlines met", percent(_least(outcome, "attainment"), 2)),
-        Line("Worst class", _worst_text(outcome)),
+        Line("Worst class", f"{percent(_least(outcome, 'worst_class'), 2)}, {class_text(_worst_name(outcome))}"),
         Line("Energy", _spread_text(outcome.over(lambda run: run.energy_j), "J")),
-        Line("Power, median", quantity(power.mean, "W", 3)),
-        Line("GPU-hours", number(hours.mean, 3)),
+        Line("Median power", quantity(power.mean, "W", 3)),
+        Line("GPU time", f"{number(hours.mean, 3)}{SPACE}h"),
     )
-    return Panel(title, f"{number(token.mean, 3)}{SPACE}J per token", f"{outcome.policy}.", lines=lines)
+    text = f"with {outcome.policy}: {about_policy(outcome.policy)}."
+    return Panel(title, f"{quantity(token.mean, 'J', 3)} per token", text, lines=lines)
+
+
+_LENGTHS = {"S": "short", "M": "medium", "L": "long"}
+
+
+def class_text(name: str) -> str:
+    """A class in words: ``short prompt, long answer``."""
+    prompt, answer = name
+    return f"{_LENGTHS[prompt]} prompt, {_LENGTHS[answer]} answer"
 
 
 def _spread_text(spread: Spread, unit: str) -> str:
-    if spread.least == spread.most:
-        return quantity(spread.mean, unit, 3)
-    return f"{quantity(spread.least, unit, 3)} … {quantity(spread.most, unit, 3)}"
+    least, most = (quantity(each, unit, 3) for each in (spread.least, spread.most))
+    return most if least == most else f"{least} to {most}"
 
 
 def _asked(scenario: Scenario, found: Comparison) -> Panel:
     cluster, first = scenario.cluster, found.outcomes[0].records[0]
     deadlines = cluster.deadlines
     lines = (
-        Line("First token", " / ".join(quantity(each, "s", 3) for each in deadlines.ttft_s)),
-        Line("Between tokens", quantity(deadlines.tbt_s, "s", 3)),
-        Line("Must be met by", f"{percent(scenario.parts.run.attain, 0)} of each class"),
+        Line("Deadline of the first token", " / ".join(quantity(each, "s", 3) for each in deadlines.ttft_s)),
+        Line("Deadline between tokens", quantity(deadlines.tbt_s, "s", 3)),
+        Line("Deadlines to be met by", f"{percent(scenario.parts.run.attain, 0)} of each class"),
         Line("A new instance takes", " / ".join(dict.fromkeys(quantity(each, "s", 3) for each in cluster.changes.start_s))),
         Line("GPUs", f"{cluster.gpus:,}"),
     )
     rate = first.requests / first.duration_s
-    return Panel("Load", f"{number(rate, 3)}{SPACE}requests/s", f"{found.traffic}.", lines=lines)
+    return Panel("Load", f"{number(rate, 3)}{SPACE}requests/s", f"of the traffic called {found.traffic}.", lines=lines)
+
+
+def next_step(scenario: Scenario, found: Comparison) -> Next | None:
+    """How to see whether the headline holds; ``None`` where no policy is better than the first."""
+    best, first = found.best, found.outcomes[0]
+    if best is None or best is first:
+        return None
+    policies = f"--policy {shlex.quote(first.policy)} --policy {shlex.quote(best.policy)}"
+    seeds = 2 * len(first.records) + 1
+    command = f"wastenot serve simulate {shlex.quote(str(scenario.path))} {policies} --seeds {seeds} --page POLICIES.html"
+    return Next(
+        f"See whether {best.policy} saves as much with more seeds, or first put your own traffic into the file", (command,)
+    )

@@ -10,6 +10,7 @@ from wastenot.pages.figure import Figure, inline, layered, specification_of, too
 from wastenot.pages.formatting import SPACE, percent, quantity
 from wastenot.pages.optional_imports import load
 from wastenot.pages.page import Page
+from wastenot.pages.panel import Next
 from wastenot.pages.theme import CATEGORIES
 from wastenot.serving.model.operating_points import (
     OperatingPoint,
@@ -247,6 +248,10 @@ def engine_page(profile: EngineProfile, *, context: float | None = None) -> Page
         effect=effect_text(points),
         verdict=verdict_text(profile, points),
         panels=panels(profile, points),
+        next_step=Next(
+            "Simulate policies that set this engine's clocks on a trace of your requests",
+            ("wastenot serve simulate ENGINE.json --trace REQUESTS.csv --load 50% --page POLICIES.html",),
+        ),
         figures=engine_figures(profile, points, prefills, context),
         tables=[
             ("best", frontier_table(points, ends_only=True)),

@@ -209,8 +209,8 @@ def effect_text(points: Sequence[OperatingPoint]) -> str:
         return f"At batch size {least.batch:,.0f} no lower clock saves energy"
     slower = least.latency_s / greatest.latency_s - 1.0
     return (
-        f"At batch size {least.batch:,.0f}: {percent(saved, 1)} less energy per token at {setting_text(least.setting)}, "
-        f"{percent(slower, 1)} slower"
+        f"{percent(saved, 1)} less energy per token at {setting_text(least.setting)}, {percent(slower, 1)} slower, "
+        f"at batch size {least.batch:,.0f}"
     )
 
 
@@ -242,9 +242,14 @@ def panels(profile: EngineProfile, points: Sequence[OperatingPoint]) -> tuple[Pa
     engine = Panel("Engine", model, f"on {device}.", lines=engine_lines(profile))
     if not points:
         return (engine,)
+    cheapest, fastest = (min(points, key=of) for of in (_energy_of, _latency_of))
+    energy, gap = quantity(fastest.energy_per_token_j, "J", 3), quantity(cheapest.latency_s, "s", 3)
+    per_token = f"{quantity(cheapest.energy_per_token_j, 'J', 3)} per token"
     ends = (
-        _panel("Lowest energy per token", min(points, key=lambda each: each.energy_per_token_j)),
-        _panel("Shortest time between tokens", min(points, key=lambda each: each.latency_s)),
+        _panel("Lowest energy", per_token, f"with {gap} between tokens.", cheapest),
+        _panel(
+            "Lowest latency", f"{quantity(fastest.latency_s, 's', 3)} between tokens", f"at {energy} per token.", fastest
+        ),
     )
     found = _typical(points)
     return (*ends, engine) if found is None or found[0] is found[1] else (_typical_panel(*found), *ends)
@@ -269,14 +274,21 @@ def _against(setting: Setting) -> str:
     return "the default clocks" if setting.is_auto else setting_text(setting)
 
 
-def _panel(title: str, point: OperatingPoint) -> Panel:
+def _panel(title: str, value: str, text: str, point: OperatingPoint) -> Panel:
     lines = (
         Line("Clock", setting_text(point.setting)),
-        Line("Batch", f"{point.batch:,.0f} on {gpus_text(point.gpus)}"),
+        Line("Batch size", f"{point.batch:,.0f} on {gpus_text(point.gpus)}"),
         Line("Power", quantity(point.power_w, "W", 3)),
     )
-    text = f"with {quantity(point.latency_s, 's', 3)} between tokens."
-    return Panel(title, f"{quantity(point.energy_per_token_j, 'J', 3)} per token", text, lines=lines)
+    return Panel(title, value, text, lines=lines)
+
+
+def _energy_of(point: OperatingPoint) -> float:
+    return point.energy_per_token_j
+
+
+def _latency_of(point: OperatingPoint) -> float:
+    return point.latency_s
 
 
 def _typical(points: Sequence[OperatingPoint]) -> tuple[OperatingPoint, OperatingPoint] | None:
