@@ -38,7 +38,7 @@ def found():
 
 
 def test_each_policy_is_a_point_and_a_row(found):
-    figure = steer_figures(found)[-1]
+    figure = steer_figures(found)[0]
     points = [row for rows in figure.specification["datasets"].values() for row in rows if "policy" in row]
     assert [(row["policy"], row["energy"]) for row in points] == [
         (run.result.policy, run.result.energy_per_token_j) for run in found.runs

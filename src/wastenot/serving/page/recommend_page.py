@@ -15,6 +15,7 @@ from wastenot.serving.page.recommend_words import (
     about,
     chosen_table,
     effect_text,
+    next_step,
     notes,
     origin_of,
     panels,
@@ -32,8 +33,8 @@ def recommend_figure(found: Recommended) -> Figure:
     forecasts = any(each.evidence == "forecast" for each in found.points)
     one = len({each.model for each in found.points}) == 1
     note = (
-        "On a model's step line no configuration beats another in both; the ring marks the lowest within the bound, "
-        "which the vertical line shows."
+        "Each line joins a model's best configurations: none of its others is both faster and cheaper. Rings mark what is "
+        "recommended, the cheapest within the bound (dotted line)."
         + (" Numbers are batch sizes." if one else "")
         + (" Thin lines are forecasts of a measured configuration at other clocks." if forecasts else "")
     )
@@ -141,11 +142,12 @@ def recommend_page(found: Recommended) -> Page:
     return Page(
         verb="recommend",
         brand="recommend",
-        title=(models[0] if len(models) == 1 else "What to serve", "with the least " + found.cost_title),
+        title=(models[0] if len(models) == 1 else "What to serve", "with the lowest " + found.cost_title),
         origin=origin_of(found),
         effect=effect_text(found),
         verdict=verdict_text(found),
         panels=panels(found),
+        next_step=next_step(found),
         figures=[recommend_figure(found)],
         tables=[
             *([("recommendations", chosen_table(found))] if found.chosen else []),

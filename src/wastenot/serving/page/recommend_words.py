@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from wastenot.core.origin import Origin
 from wastenot.core.result import HasDocument, HasPage
 from wastenot.pages.formatting import SPACE, number, percent, quantity
-from wastenot.pages.panel import Line, Panel
+from wastenot.pages.panel import Line, Next, Panel
 from wastenot.pages.table import Column, Listed, Table, listing
 from wastenot.serving.model.recommend import (
     LATENCY_NAMES,
@@ -115,7 +115,10 @@ def effect_text(found: Recommended) -> str:
     if not found.chosen:
         return "No configuration meets the bounds"
     if len(found.chosen) > 1:
-        return f"{len(found.chosen)} of {len(found.chosen) + len(found.unmet)} models can be served within the bounds"
+        low, high = (percent(choose(each.saved for each in found.chosen), 0) for choose in (min, max))
+        less = low if low == high else f"{low.removesuffix(f'{SPACE}%')} to {high}"
+        verb, what = ("cost", "") if found.unit == "money" else ("use", " energy")
+        return f"Served as recommended, {len(found.chosen)} models {verb} {less} less{what} than at their fastest"
     (best,) = found.chosen
     saved = best.saved
     than = f"saves {percent(saved, 1)} compared with the fastest" if saved > 0 else "is also the fastest"
@@ -128,45 +131,81 @@ def verdict_text(found: Recommended) -> str:
         f"{LATENCY_NAMES[name]} within {quantity(value, 's', 3)}" for name, value in found.bounds.latencies.items()
     )
     which = "including forecasts, marked" if origin_of(found) == "forecast" else f"all {origin_of(found)}"
+    if len(found.chosen) > 1 and found.unmet:
+        bounds = f"{bounds} ({len(found.unmet)} more cannot be served within that)"
     return f"{bounds or 'no latency bound'}, of {len(found.points):,} configurations ({which})"
 
 
+_MOST_PANELS = 3
+
+
 def panels(found: Recommended) -> tuple[Panel, ...]:
-    """The cheapest, the fastest beside it, and what other bounds would do."""
+    """What to serve each of the first models with; of a single model also the fastest, and what other bounds would do."""
     if not found.chosen:
         return ()
-    best = found.chosen[0]
+    if len(found.chosen) > 1:
+        return tuple(_model_panel(found, each) for each in found.chosen[:_MOST_PANELS])
+    (best,) = found.chosen
+    cheapest = Panel(
+        "Recommended",
+        _full_cost(found, best.cost),
+        f"with {configuration_text(best.point)}.",
+        lines=_lines(found, best.point),
+    )
+    fastest = Panel(
+        "Fastest, for comparison", _full_cost(found, best.fastest_cost), f"with {configuration_text(best.fastest)}.",
+        lines=_lines(found, best.fastest),
+    )  # fmt: skip
+    return tuple(filter(None, (cheapest, fastest, _bounds_panel(found, best))))
+
+
+def _model_panel(found: Recommended, best: Recommendation) -> Panel:
+    than = f"{percent(best.saved, 1)} less than the fastest, {configuration_text(best.fastest)}"
+    text = f"{_full_cost(found, best.cost)}, {than if best.saved > 0 else 'and nothing is faster'}."
+    # The owner is in the table; here the model itself is what matters.
+    return Panel(best.point.model.split("/")[-1], configuration_text(best.point), text, lines=_lines(found, best.point))
+
+
+def _full_cost(found: Recommended, cost: float) -> str:
+    return found.cost_text(cost) if found.unit == "money" else f"{found.cost_text(cost)} per {found.unit}"
+
+
+def _bounds_panel(found: Recommended, best: Recommendation) -> Panel | None:
+    """What a looser or a tighter bound would change; ``None`` where neither is known."""
     others = []
     if best.looser is not None:
-        others.append(Line(f"With {quantity(best.looser.latency_s, 's', 3)}", f"{percent(best.looser.saved, 1)} less"))
+        others.append((percent(best.looser.saved, 1) + " less", f"with {quantity(best.looser.latency_s, 's', 3)} allowed"))
     if best.tighter is not None:
-        others.append(Line(f"Below {quantity(best.latency_s, 's', 3)}", f"{percent(-best.tighter.saved, 1)} more"))
+        others.append((percent(-best.tighter.saved, 1) + " more", f"if below {quantity(best.latency_s, 's', 3)}"))
+    if not others:
+        return None
+    (value, text), *rest = others
     price = best.price_per_s / 1e3
-    return (
-        Panel(
-            "Lowest cost", found.cost_text(best.cost), f"{best.point.model}: {configuration_text(best.point)}.",
-            lines=_lines(found, best.point),
-        ),
-        Panel(
-            "Fastest", found.cost_text(best.fastest_cost), f"{configuration_text(best.fastest)}.",
-            lines=_lines(found, best.fastest),
-        ),
-        Panel(
-            "Each extra millisecond", f"{found.cost_text(price)}" if price else "saves nothing",
-            "saved at the bound, between configurations of the frontier." if price else "", lines=tuple(others),
-        ),
-    )  # fmt: skip
+    lines = [Line("Each extra millisecond saves", f"{found.cost_text(price)}, at the bound")] if price else []
+    lines += [Line(each[1][:1].upper() + each[1][1:], each[0]) for each in rest]
+    return Panel("With another bound", value, f"{text}.", lines=tuple(lines))
 
 
 def _lines(found: Recommended, point: ServingPoint) -> tuple[Line, ...]:
     latency = found.bounds.latency_of(point, found.latency)
-    lines = [Line("Evidence", point.evidence)]
+    mixed = len({each.evidence for each in found.points}) > 1
+    lines = [Line("Evidence", point.evidence)] if mixed else []
     if latency is not None:
         lines.append(Line(_sentence(found.latency_title), quantity(latency, "s", 3)))
     if point.power_w is not None:
         lines.append(Line("Power", quantity(point.power_w, "W", 3)))
-    lines.append(Line("Tokens/s", number(point.tokens_per_s, 3)))
+    lines.append(Line("Throughput", f"{number(point.tokens_per_s, 3)}{SPACE}tokens/s"))
     return tuple(lines)
+
+
+def next_step(found: Recommended) -> Next | None:
+    """How to see whether what is recommended holds on one's own server; ``None`` where nothing is."""
+    if not found.chosen:
+        return None
+    point = found.chosen[0].point
+    model = point.model.split("/")[-1]
+    text = f"Serve {model} with {configuration_text(point)}, and measure your own server at that batch size"
+    return Next(text, (f"wastenot serve bench http://HOST:PORT --batch {point.max_running} --study SERVER.db",))
 
 
 def notes(found: Recommended) -> list[str]:

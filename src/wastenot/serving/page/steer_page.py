@@ -18,6 +18,7 @@ from wastenot.serving.page.steer_words import (
     about,
     best_of,
     effect_text,
+    next_step,
     panels,
     policies_table,
     verdict_text,
@@ -32,8 +33,8 @@ def policy_colors(found: Steering) -> dict[str, str]:
 def policies_figure(found: Steering) -> Figure:
     """A point for each policy."""
     note = (
-        f"Lower is less energy, further right more requests that met their deadlines; the line marks the required "
-        f"{percent(found.share, 0)}. Left of it, a policy saves at its users' expense."
+        f"Lower is less energy, further left fewer late requests. Right of the green area more than the "
+        f"allowed {percent(1.0 - found.share, 0)} miss their deadlines: there a policy saves at its users' expense."
     )
     return Figure(
         "serving-policies", "Energy and deadlines by policy", about(found), note, specification_of(_policies_chart(found))
@@ -46,7 +47,11 @@ def _policies_chart(found: Steering) -> Any:
         {
             "policy": run.result.policy,
             "late": 1.0 - run.result.attainment,
-            "kept": 100.0 * run.result.attainment,
+            "late_percent": 100.0 * (1.0 - run.result.attainment),
+            "label": run.result.policy
+            if run is found.runs[0]
+            else f"{run.result.policy}: {percent(found.saved(run), 1)} saved",
+            "short": run.result.policy,
             "energy": run.result.energy_per_token_j,
             "in_time": percent(run.result.attainment, 2),
             "per_token": quantity(run.result.energy_per_token_j, "J", 4),
@@ -54,29 +59,36 @@ def _policies_chart(found: Steering) -> Any:
         }
         for run in found.runs
     ]
-    low = min(100.0 * found.share, *(100.0 * run.result.attainment for run in found.runs))
     energies = [run.result.energy_per_token_j for run in found.runs]
     spread = (max(energies) - min(energies)) or 0.1 * max(energies)
+    # Nearly linear up to a tenth of a per cent, then logarithmic: what is allowed is small, what some policies miss is not.
     x = alt.X(
-        "kept:Q",
-        title="requests that met their deadlines, %",
-        scale=alt.Scale(
-            domain=[max(low - 0.08 * (100.0 - low) - 0.05, 0.0), 100.0 + 0.04 * (100.0 - low) + 0.05], nice=False
-        ),
-        axis=alt.Axis(tickCount=8),
+        "late_percent:Q",
+        title="requests that missed a deadline, %",
+        scale=alt.Scale(type="symlog", constant=0.1, domain=[0.0, 100.0], nice=False, padding=14),
+        axis=alt.Axis(values=[0, 0.1, 0.3, 1, 3, 10, 30, 100], labelExpr="'' + datum.value"),
     )
     y = alt.Y(
         "energy:Q",
         title="energy per token, J",
         scale=alt.Scale(domain=[min(energies) - 0.12 * spread, max(energies) + 0.12 * spread], nice=False, zero=False),
     )
-    color = series_color("policy:N", policy_colors(found), symbolSize=90, labelLimit=300)
+    color = series_color("policy:N", policy_colors(found))
+    color.legend = None
     tip = tooltips(
         {"policy:N": "policy", "in_time:N": "deadlines met", "per_token:N": "energy per token", "saved:N": "saved"}
     )
-    asked = alt.Chart(inline([{"kept": 100.0 * found.share}])).mark_rule(style="rule").encode(x=x)
+    asked = alt.Chart(inline([{"late_percent": 100.0 * (1.0 - found.share)}]))
+    allowed = asked.mark_rect(style="good-region", tooltip=None).encode(x=x, x2=alt.value(0))
+    met = asked.mark_text(style="good-label", align="left", baseline="top", tooltip=None).encode(
+        x=alt.value(6), y=alt.value(6), text=alt.value("deadlines met")
+    )
     points = alt.Chart(inline(rows)).mark_circle(size=150, opacity=0.9).encode(x=x, y=y, color=color, tooltip=tip)
-    return layered(asked, points).properties(width=915, height=300)
+    labels = []
+    for side, align, dx in (("datum.late_percent <= 5", "left", 12), ("datum.late_percent > 5", "right", -12)):
+        named = alt.Chart(inline(rows)).transform_filter(side).encode(x=x, y=y, text=alt.Text("label:N"))
+        labels.append(named.mark_text(style="label", tooltip=None, align=align, baseline="middle", dx=dx))
+    return layered(allowed, met, points, *labels).properties(width=915, height=300)
 
 
 _WIDE, _HEIGHT = 880, 88
@@ -96,11 +108,11 @@ def timeline_figures(found: Steering) -> tuple[Figure, ...]:
     shown = _shown(found)
     if not shown:
         return ()
-    figures = [_figure(found, shown, "serving-timeline", "Timeline", 0.0, found.duration_s)]
+    figures = [_figure(found, shown, "serving-timeline", "Timeline", _READ, 0.0, found.duration_s)]
     if found.duration_s > 3 * _CLOSE_S:
         begin_s = _busiest_s(shown[0])
         figures.append(
-            _figure(found, shown, "serving-minute", "The busiest minute", begin_s, begin_s + _CLOSE_S),
+            _figure(found, shown, "serving-minute", "The busiest minute", _MINUTE, begin_s, begin_s + _CLOSE_S),
         )
     return tuple(figures)
 
@@ -120,11 +132,14 @@ def _busiest_s(run: Steered) -> float:
     return float(np.argmax(made)) * timeline.bin_s if len(made) else 0.0
 
 
-def _figure(found: Steering, shown: list[Steered], name: str, title: str, begin_s: float, end_s: float) -> Figure:
-    note = (
-        "Gap: the longest between two tokens of any request. First token: the slowest of those that came, in per cent of "
-        "the deadline for its prompt. Horizontal lines mark the deadlines."
-    )
+_READ = (
+    "Gap: the longest between two tokens of any request. First token: the slowest of those that arrived, as a percentage "
+    "of the deadline for its prompt. Dotted lines mark the deadlines."
+)
+_MINUTE = "The minute in which most tokens were generated, from the timeline above; panels and lines are the same."
+
+
+def _figure(found: Steering, shown: list[Steered], name: str, title: str, note: str, begin_s: float, end_s: float) -> Figure:
     return Figure(name, title, about(found), note, specification_of(_chart(found, shown, begin_s, end_s)))
 
 
@@ -210,7 +225,7 @@ def steer_figures(found: Steering) -> tuple[Figure, ...]:
     Raises:
         MissingExtraError: the ``report`` extra is not installed.
     """
-    return (*timeline_figures(found), policies_figure(found))
+    return (policies_figure(found), *timeline_figures(found))
 
 
 def steer_page(found: Steering) -> Page:
@@ -231,6 +246,7 @@ def steer_page(found: Steering) -> Page:
         effect=effect_text(found),
         verdict=verdict_text(found),
         panels=panels(found),
+        next_step=next_step(found),
         figures=steer_figures(found),
         tables=[("policies", policies_table(found))],
         about=about(found),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import shlex
+from typing import Final
 
 from wastenot.pages.formatting import SPACE, duration, number, percent, quantity
-from wastenot.pages.panel import Line, Panel
+from wastenot.pages.panel import Line, Next, Panel
 from wastenot.pages.table import Listed, Table, listing
-from wastenot.serving.model.steering import Steered, Steering
+from wastenot.serving.model.steering import PolicyName, Steered, Steering
 from wastenot.serving.page.engine_words import steps_text, waits_text
 
 
@@ -70,28 +72,50 @@ def _run_panel(title: str, run: Steered) -> Panel:
     result = run.result
     lines = [
         Line("Deadlines met", percent(result.attainment, 2)),
-        Line("Power, mean", quantity(result.power_w, "W", 3)),
-        Line("TBT, P99", quantity(result.tbt_p99_s, "s", 3)),
+        Line("Mean power", quantity(result.power_w, "W", 3)),
+        Line("Time between tokens, P99", quantity(result.tbt_p99_s, "s", 3)),
     ]
     if result.mean_core_mhz is not None:
-        lines.append(Line("Clock, mean", f"{result.mean_core_mhz:,.0f}{SPACE}MHz"))
-    lines.append(Line("Switches", f"{result.switches:,}"))
-    return Panel(title, f"{number(result.energy_per_token_j, 3)}{SPACE}J per token", f"{result.policy}.", lines=tuple(lines))
+        lines.append(Line("Mean clock", f"{result.mean_core_mhz:,.0f}{SPACE}MHz"))
+    lines.append(Line("Clock changes", f"{result.switches:,}"))
+    text = f"with the {result.policy}: {_ABOUT[run.name]}." if run.name == "price" else f"{_ABOUT[run.name]}."
+    return Panel(title, f"{quantity(result.energy_per_token_j, 'J', 3)} per token", text, lines=tuple(lines))
+
+
+_ABOUT: Final[dict[PolicyName, str]] = {
+    "greatest": "the maximum clock at all times, as servers run today",
+    "fixed": "the one clock of lowest energy among those that meet the deadlines, chosen in hindsight",
+    "throttllem": "the lowest clock at which all requests present would meet their deadlines (HPCA'25)",
+    "greenllm": "prompts and tokens each with a control loop of their own",
+    "price": "it weighs the energy of each clock against the deadlines that it would miss",
+    "by-metrics": "the clock chosen once a second from the server's metrics, as by wastenot serve control",
+    "oracle": "knows all requests to come, and switches in no time",
+}
+"""What each policy does, in a few words."""
+
+
+def next_step(found: Steering) -> Next:
+    """How to have a running server's clock chosen likewise."""
+    engine = shlex.quote(found.source) if found.source else "ENGINE.json"
+    return Next(
+        "See which clocks would be chosen for a running server; with --allow-clock-control they are set",
+        (f"wastenot serve control {engine} --instance http://HOST:PORT=DEVICE",),
+    )
 
 
 def _asked(found: Steering) -> Panel:
     deadlines, engine = found.deadlines, found.engine
     lines = [
-        Line("First token", " / ".join(quantity(each, "s", 3) for each in deadlines.ttft_s)),
-        Line("Between tokens", quantity(deadlines.tbt_s, "s", 3)),
-        Line("Must be met by", percent(found.share, 0)),
+        Line("Deadline of the first token", " / ".join(quantity(each, "s", 3) for each in deadlines.ttft_s)),
+        Line("Deadline between tokens", quantity(deadlines.tbt_s, "s", 3)),
+        Line("Deadlines to be met by", f"{percent(found.share, 0)} of requests"),
         Line("Clock-switch latency", quantity(engine.switch_s, "s", 3)),
         Line("Tokens per step", f"at most {engine.most_step_tokens:,}"),
     ]
     text = "."
     if found.capacity is not None:
         part = percent(found.rate_per_s / found.capacity.rate_per_s, 0)
-        text = f"{part} of the {number(found.capacity.rate_per_s, 3)} that the maximum clock sustains."
+        text = f"{part} of the {number(found.capacity.rate_per_s, 3)}{SPACE}requests/s that the maximum clock sustains."
     return Panel("Load", f"{number(found.rate_per_s, 3)}{SPACE}requests/s", text.lstrip("."), lines=tuple(lines))
 
 
@@ -104,16 +128,16 @@ def policies_table(found: Steering) -> Table:
         Listed("Deadlines met", lambda run: run.result.attainment, lambda value: percent(value, 2)),
         Listed("Energy per token", lambda run: run.result.energy_per_token_j, lambda value: quantity(value, "J", 3)),
         Listed(
-            "TTFT, P99",
+            "First token, P99",
             lambda run: next((each for each in run.result.ttft_p99_s if not math.isnan(each)), None),
             text_of=lambda run: waits_text([None if math.isnan(each) else each for each in run.result.ttft_p99_s], " / "),
         ),
-        Listed("TBT, P99", lambda run: run.result.tbt_p99_s, lambda value: quantity(value, "s", 3)),
-        Listed("Clock, mean", lambda run: run.result.mean_core_mhz, lambda value: f"{value:,.0f}{SPACE}MHz"),
-        Listed("Power, mean", lambda run: run.result.power_w, lambda value: quantity(value, "W", 3)),
-        Listed("Switches", lambda run: float(run.result.switches), text_of=lambda run: f"{run.result.switches:,}"),
+        Listed("Between tokens, P99", lambda run: run.result.tbt_p99_s, lambda value: quantity(value, "s", 3)),
+        Listed("Mean clock", lambda run: run.result.mean_core_mhz, lambda value: f"{value:,.0f}{SPACE}MHz"),
+        Listed("Mean power", lambda run: run.result.power_w, lambda value: quantity(value, "W", 3)),
+        Listed("Clock changes", lambda run: float(run.result.switches), text_of=lambda run: f"{run.result.switches:,}"),
     )
-    note = "TTFT by prompt length."
+    note = "P99: 99 % waited at most this long; for the first token by prompt length, short / medium / long."
     if any(run.result.attainment < found.share for run in found.runs):
         note += (
             f" A policy under which fewer than {percent(found.share, 0)} of the requests meet their deadlines "
