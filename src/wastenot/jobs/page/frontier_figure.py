@@ -27,9 +27,9 @@ def frontier_figure(overview: JobOverview) -> Figure:
             lacks = "the time of an epoch is not known yet"
         return Figure("job-frontier", _TITLE, about(overview), f"There is no frontier: {lacks}.", None)
     note = (
-        f"{counted(len(known), 'pair')} of {counted(len(_sizes(known)), 'batch size')} and the measured settings. A "
-        "line joins the settings of a batch size, labelled at the fastest. On the dark line no pair is beaten "
-        "by another in both time and energy."
+        f"A dot is a batch size at a power limit or clock, {len(known)} in all. A line joins those of a batch size, which "
+        "stands at its left end, and its lowest setting at the right. On the dark line no dot is beaten by another in both "
+        "time and energy."
     )
     if any(pair.forecast for pair in known):
         pale = "no run with this batch size has reached the target yet, so its epochs are a forecast"
@@ -81,23 +81,40 @@ def _chart(overview: JobOverview, pairs: list[Pair]) -> Any:
         color=color, detail=alt.Detail("size:N"), order=alt.Order("x:Q"), opacity=line_opacity
     )
     dots = base.mark_circle(size=48).encode(color=color, opacity=faint, tooltip=tip)
-    fastest = [min((p for p in pairs if p.batch_size == size), key=lambda p: p.time_s) for size in sizes]
-    # A pair that is marked has its batch size in the mark's own label.
-    named = alt.Chart(inline([row(pair) for pair in fastest if pair not in (overview.default, overview.next_pair)]))
-    names = words(named.encode(x=x, y=y, text=alt.Text("size:N")), "small-label", align="right", dx=-8, fontSize=11)
+    names: list[Any] = []
+    for end, align, dx in ((min, "right", -8), (max, "left", 8)):
+        ends = [end((p for p in pairs if p.batch_size == size), key=lambda p: p.time_s) for size in sizes]
+        # A pair that is marked has its batch size in the mark's own label.
+        free = [pair for pair in ends if pair not in (overview.default, overview.next_pair)]
+        labelled = [row(pair) | {"label": _end_text(pair, end is min), "short": _end_text(pair, end is min, short=True)}
+                    for pair in free]  # fmt: skip
+        named = alt.Chart(inline(labelled)).encode(x=x, y=y, text=alt.Text("label:N"))
+        names += words(named, "small-label", align=align, dx=dx, fontSize=11)
     layers = [by_size]
     if len(overview.pareto) > 1:
         pareto = alt.Chart(inline([row(pair) for pair in overview.pareto]))
         layers.append(pareto.mark_line(style="curve", strokeWidth=2.4).encode(x=x, y=y, order=alt.Order("x:Q")))
     layers += [dots, *names]
-    marked = [(overview.default, "dot", "the default"), (overview.next_pair, "plan", "next")]
+    marked = [(overview.default, "dot", "default"), (overview.next_pair, "plan", "next")]
     if overview.default is not None and overview.default == overview.next_pair:
-        marked = [(overview.default, "plan", "the default, and next")]
+        marked = [(overview.default, "plan", "default and next")]
     for pair, style, label in marked:
         if pair is not None and pair.energy_j is not None:
-            mark = alt.Chart(inline([row(pair, f"{pair.batch_size:,}, {label}")])).encode(x=x, y=y)
+            mark = alt.Chart(inline([row(pair, f"{_label(pair)}, {label}")])).encode(x=x, y=y)
             layers += beside(style, mark, "label:N", tip)
     return layered(*layers).properties(width=WIDE, height=_HEIGHT)
+
+
+def _label(pair: Pair) -> str:
+    """A marked pair: ``20 at 134 W``."""
+    return f"{pair.batch_size:,}" + ("" if pair.setting.is_auto else f" at {setting_text(pair.setting)}")
+
+
+def _end_text(pair: Pair, is_fastest: bool, *, short: bool = False) -> str:
+    """What stands beside an end of a line: the batch size at the fastest, the setting at the slowest if there is room."""
+    if is_fastest:
+        return f"{pair.batch_size:,}"
+    return "" if short or pair.setting.is_auto else setting_text(pair.setting)
 
 
 def _sizes(pairs: list[Pair]) -> list[int]:

@@ -68,8 +68,8 @@ def regret_figure(overview: JobOverview) -> Figure:
         note = "Not known before a run has reached the target and its speed was measured."
         return Figure("job-regret", title, about(overview), note, None)
     note = (
-        f"What runs have cost beyond as many {runs_of(cheapest)} as have reached the target, as far as is known now: "
-        "learning, failures and luck. It levels off once the choice is right."
+        f"Regret is the cost of learning: what the runs have cost beyond as many {runs_of(cheapest)}, the cheapest choice "
+        "known now. It levels off once the choice is right."
     )
     if overview.default is not None and not overview.default.forecast and not overview.changed_at:
         note += " The other line: what always running the default would be expected to have cost, in the same unit."
@@ -96,7 +96,7 @@ def _regret(overview: JobOverview) -> Any:
     tip = tooltips({"series:N": " ", "run:Q": "run", "text:N": "regret"})
     base = alt.Chart(inline(rows)).encode(
         x=_run_axis(overview),
-        y=alt.Y("regret:Q", title="regret, in runs of the cheapest pair", scale=alt.Scale(zero=True, nice=True)),
+        y=alt.Y("regret:Q", title="regret, in runs of the cheapest choice", scale=alt.Scale(zero=True, nice=True)),
         color=series_color("series:N", colors, symbolType="stroke", symbolStrokeWidth=2.5, labelLimit=300),
     )
     line = base.mark_line(strokeWidth=2)

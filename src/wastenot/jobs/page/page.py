@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from wastenot.jobs.page.drawing import about
 from wastenot.jobs.page.frontier_figure import frontier_figure
 from wastenot.jobs.page.history_figures import history_figure, regret_figure
@@ -11,6 +13,7 @@ from wastenot.jobs.page.story import story_of
 from wastenot.jobs.plan.overview import JobOverview
 from wastenot.pages.figure import Figure
 from wastenot.pages.page import Page
+from wastenot.pages.panel import Next
 
 
 def job_figures(overview: JobOverview) -> tuple[Figure, ...]:
@@ -43,6 +46,10 @@ def job_page(overview: JobOverview) -> Page:
         effect=effect,
         verdict=verdict,
         panels=panels,
+        next_step=Next(
+            "Run the job again in its study, which sets this choice by itself, and look at it again",
+            (f"wastenot job show {shlex.quote(overview.terms.name)} --study JOBS.db --page JOB.html",),
+        ),
         figures=job_figures(overview),
         tables=[(name, table) for name, table in tables if table is not None and table.rows],
         notes=[f"{note[:1].upper()}{note[1:]}." for note in overview.notes],

@@ -6,6 +6,7 @@ from wastenot.core.wording import counted
 from wastenot.jobs.page.words import (
     FEW,
     asked_text,
+    choice_text,
     cost_text,
     effect_text,
     next_effect_text,
@@ -16,13 +17,16 @@ from wastenot.jobs.page.words import (
     target_text,
 )
 from wastenot.jobs.plan.overview import JobOverview
-from wastenot.pages.formatting import percent
+from wastenot.pages.formatting import SPACE, percent
 from wastenot.pages.panel import Line, Panel
 
 
 def story_of(overview: JobOverview) -> tuple[str, str, tuple[Panel, ...]]:
     """The headline, what it rests on, and three panels."""
-    return effect_text(overview), _verdict(overview), (_next(overview), _so_far(overview), _asked(overview))
+    effect, verdict, choice = effect_text(overview), _verdict(overview), choice_text(overview)
+    if choice is not None:  # what was saved so far, trials included, is then the second thing to know
+        effect, verdict = choice, f"so far the job {effect[:1].lower()}{effect[1:]}, {verdict}"
+    return effect, verdict, (_next(overview), _so_far(overview), _asked(overview))
 
 
 def _verdict(overview: JobOverview) -> str:
@@ -43,7 +47,7 @@ def _next(overview: JobOverview) -> Panel:
     outlook = next((each for each in decision.outlook if each.batch_size == decision.batch_size), None)
     if outlook is not None:
         low, high = (cost_text(overview.terms, each) for each in (outlook.low, outlook.high))
-        lines.append(Line("Expected to cost", f"{cost_text(overview.terms, outlook.cost)}; {low} to {high} (95 %)"))
+        lines.append(Line("Expected to cost", f"{cost_text(overview.terms, outlook.cost)}; {low} to {high} (95{SPACE}%)"))
         lines.append(Line("Chance of the target", percent(outlook.chance, 0)))
         lines.append(Line("Epochs expected", f"{outlook.epochs:.1f}"))
     effect = next_effect_text(overview)
@@ -56,7 +60,7 @@ def _so_far(overview: JobOverview) -> Panel:
     lines = []
     against, regret = overview.against_default, regret_text(overview)
     if regret is not None:
-        lines.append(Line("Regret", regret))
+        lines.append(Line("Cost of learning (regret)", regret))
     if against is not None:
         lines.append(Line("Time, compared with the default", percent(against.time_ratio - 1.0, 1, sign=True)))
         if against.energy_ratio is not None:
@@ -79,8 +83,13 @@ def _asked(overview: JobOverview) -> Panel:
             "Settings", f"{settings[0]} to {settings[-1]}, {len(settings)} settings" if len(settings) > 1 else "none are set"
         ),
     ]
+    if "η ·" in asked_text(terms):
+        lines += [
+            Line("η", "weight of energy, from 0 (only time counts) to 1 (only energy counts)"),
+            Line("P", "the GPU's highest power limit, which makes time comparable with energy"),
+        ]
     if overview.no_memory is not None:
         lines.append(Line("Does not fit into memory", f"{overview.no_memory:,} and more"))
     text = asked_text(terms)
-    title = "Lowest cost" if "η ·" in text else f"{text[:1].upper()}{text[1:]}"
-    return Panel("Objective", title, f"{text}." if "η ·" in text else "", lines=tuple(lines))
+    title = "Lowest cost of a run" if "η ·" in text else f"{text[:1].upper()}{text[1:]}"
+    return Panel("Objective", title, f"cost: {text}." if "η ·" in text else "", lines=tuple(lines))

@@ -159,6 +159,24 @@ def next_effect_text(overview: JobOverview) -> str | None:
     return f"{', '.join(parts)} ({known})"
 
 
+def choice_text(overview: JobOverview) -> str | None:
+    """What to run next and how much cheaper it is than the default; ``None`` where that is not known, or it is not."""
+    pair, default, terms = overview.next_pair, overview.default, overview.terms
+    if pair is None or default is None or pair == default or next_effect_text(overview) is None:
+        return None
+    ratio = pair.cost(terms) / default.cost(terms) - 1.0
+    few = pair.forecast or default.forecast or min(pair.epochs.reached, default.epochs.reached) < FEW
+    if few or ratio > -_SAME:
+        return None
+    what = pair_text(pair)
+    against = f"the default, {terms.default:,}" if default.setting.is_auto else f"the default, {_at(default)}"
+    return f"Use {what}: a run costs {percent(-ratio, 1)} less than with {against}"
+
+
+def _at(pair: Pair) -> str:
+    return pair_text(pair).removeprefix("batch size ")
+
+
 def regret_text(overview: JobOverview) -> str | None:
     """Regret so far; ``None`` before it is known."""
     if overview.regret is None or overview.cheapest is None:

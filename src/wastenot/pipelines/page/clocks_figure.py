@@ -77,7 +77,9 @@ def _chart(overview: PipelineOverview) -> Any:
             )
         )  # fmt: skip
         dots = base.transform_filter("!datum.auto").mark_circle(style="box", opacity=1, strokeWidth=0.6)
-        layers = [dots.encode(color=clock_color(span, "x:Q"))]
+        color = clock_color(span, "x:Q")
+        color.legend = None  # the axis says it
+        layers = [dots.encode(color=color)]
         if auto is not None:
             layers.append(base.transform_filter("datum.auto").mark_circle(style="auto-box", opacity=1, strokeWidth=0.6))
             word = alt.Chart(inline([{"x": round(auto, 1)}])).mark_text(style="small-label", baseline="bottom", dy=-3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from wastenot.pages.figure import Figure, beside, inline, layered, series_color, specification_of, tooltips
+from wastenot.pages.figure import Figure, beside, inline, layered, series_color, specification_of, tooltips, words
 from wastenot.pages.formatting import percent, quantity
 from wastenot.pages.optional_imports import load
 from wastenot.pipelines.page.drawing import (
@@ -25,6 +25,7 @@ _HEIGHT = 330
 _OTHERS = ("#b04bb8", "#7a8699", "#8a9a00")
 _FURTHEST = 1.55  # of the own time: beyond, plans are for stragglers that there hardly are
 _MOST_DOTS = 60
+_BELOW_CURVE = 22  # pixels from squares to the middle of their labels, clear of the curve and its bound
 _NEAR = 0.08  # relative to the plan's own time, where labels would touch
 _FRONTIER, _BOUND = "plans", "lower bound"
 
@@ -41,9 +42,13 @@ def frontier_figure(overview: PipelineOverview) -> Figure:
         gap = max(point.gap for point in points)
         note = (
             f"{len(points)} plans, each with the lowest energy at its deadline, at most {percent(gap)} above the lower "
-            f"bound: "
-            "no plan can be below that line. "
+            f"bound, which no plan can go below. "
         )
+        if plan.switching is not None:
+            note += (
+                "They assume that switching clocks is free; the diamond is this plan, whose clocks last as long as a switch "
+                "takes. "
+            )
     if overview.stragglers or plan.until_s is not None:
         note += (
             "When another pipeline is slow, all wait for it. Dashed: waiting at the "
@@ -90,10 +95,7 @@ def _chart(overview: PipelineOverview) -> Any:
         row("a straggler, finishing just in time", until_s, energy_j,
             f"{percent(-change, 1)} saved against waiting for one {percent(slowdown, 0)} slower")
         | {"label": "" if plan.until_s and abs(until_s / plan.until_s - 1.0) < _NEAR else percent(change, 0, sign=True)}
-        | {"rises": energy_j > before_j}
-        for before_j, (until_s, energy_j, change, slowdown) in zip(
-            [float("inf"), *(each[1] for each in stragglers)], stragglers, strict=False
-        )
+        for until_s, energy_j, change, slowdown in stragglers
     ]  # fmt: skip
     own = [row("", default_s, default_j), *_own_rows(overview, row)]
     furthest = axis.factor * _FURTHEST * max(default_s, plan.predicted.time_s, plan.until_s or 0.0)
@@ -120,8 +122,11 @@ def _chart(overview: PipelineOverview) -> Any:
         layers.append(dots.encode(x=x, y=y, color=color, tooltip=tip))
     if marks:
         layers += _straggler_marks(marks, x, y, tip)
-    for style, rows in (("dot", [row(before, default_s, default_j)]), ("plan", _own_rows(overview, row))):
-        layers += beside(style, alt.Chart(inline(rows)).encode(x=x, y=y), "series:N", tip)
+    default = alt.Chart(inline([row(before, default_s, default_j)])).encode(x=x, y=y)
+    # The line of waiting begins at the default clocks and rises to the right: their name stands above it.
+    layers += words(default.encode(text=alt.Text("series:N")), align="left", dx=-4, dy=-16)
+    layers.append(default.mark_point(style="dot").encode(tooltip=tip))
+    layers += beside("plan", alt.Chart(inline(_own_rows(overview, row))).encode(x=x, y=y), "series:N", tip)
     return layered(*layers).properties(width=WIDE, height=_HEIGHT)
 
 
@@ -140,15 +145,12 @@ def _curves(lines: Sequence[dict[str, object]], x: Any, y: Any, color: Any, dash
 
 
 def _straggler_marks(marks: Sequence[dict[str, object]], x: Any, y: Any, tip: Any) -> list[Any]:
-    """Squares with their savings below the curve, whichever way it goes."""
+    """Squares with their savings well below the curve, whichever way it goes."""
     alt = load("altair")
     base = alt.Chart(inline(marks))
     drawn = [base.mark_point(style="applicable", size=70).encode(x=x, y=y, tooltip=tip)]
-    for rises, align, dx in ((True, "left", 5), (False, "right", -5)):
-        beside = base.transform_filter("datum.rises" if rises else "!datum.rises")
-        texts = beside.mark_text(style="good-label", align=align, dx=dx, dy=11, tooltip=None)
-        drawn.append(texts.encode(x=x, y=y, text=alt.Text("label:N")))
-    return drawn
+    texts = base.mark_text(style="good-label", align="center", dy=_BELOW_CURVE, tooltip=None)
+    return [*drawn, texts.encode(x=x, y=y, text=alt.Text("label:N"))]
 
 
 def _own_rows(overview: PipelineOverview, row: Any) -> list[dict[str, object]]:

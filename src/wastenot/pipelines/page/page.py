@@ -12,7 +12,7 @@ from wastenot.pipelines.page.listings import frontier_table, ranks_table, stages
 from wastenot.pipelines.page.power_figure import power_figure
 from wastenot.pipelines.page.savings_figure import savings_figure
 from wastenot.pipelines.page.schedule_figure import schedule_figure
-from wastenot.pipelines.page.story import story_of
+from wastenot.pipelines.page.story import next_step, story_of
 from wastenot.pipelines.plan.overview import PipelineOverview, pipeline_overview
 from wastenot.pipelines.plan.plan import PipelinePlan
 from wastenot.pipelines.plan.planner import PlannedPipeline
@@ -55,6 +55,7 @@ def pipeline_page(overview: PipelineOverview) -> Page:
         effect=effect,
         verdict=verdict,
         panels=panels,
+        next_step=next_step(plan),
         figures=pipeline_figures(overview),
         tables=[
             ("stages", stages_table(overview)),

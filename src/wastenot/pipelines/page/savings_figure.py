@@ -25,10 +25,9 @@ def savings_figure(overview: PipelineOverview) -> Figure | None:
     at = counted(savings.at_micro_batches, "micro-batch")
     subtitle = f"{about(overview)} in other shapes, a forecast"
     note = (
-        f"Energy saved without any slowdown against the {before_text(overview.plan)}. Left: more micro-batches, so "
-        f"that warm-up and drain matter less. Middle: neighbouring stages merged, {at}. Right: all stages equal but the "
-        f"last, which takes longer than the mean, {at}. Diamond: this pipeline's own number. "
-        "Measurement errors are not included."
+        f"Energy saved without any slowdown against the {before_text(overview.plan)}; diamond: this pipeline. More "
+        f"micro-batches make warm-up and drain matter less. Fewer stages: neighbours merged, {at}. Last stage: all others "
+        f"equal, {at}. Measurement errors are not included."
     )
     return Figure("pipeline-savings", _TITLE, subtitle, note, specification_of(_chart(overview)))
 

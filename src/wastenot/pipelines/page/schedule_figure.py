@@ -32,6 +32,7 @@ _HEIGHTS = {"forward": 0.58, "recomputation": 0.36, "backward_weight": 0.72}  # 
 _FIXED_HEIGHT = 0.2
 _BOTTOM, _CRITICAL = 0.90, 0.97  # of a row: where boxes stand, and to where the mark of the critical path reaches
 _GAP = 12
+_BESIDE_MHZ = 1.0  # of the scale on both sides of a single clock, which gets its middle colour, on which labels can be read
 
 _Channel = Callable[[str], Any]  # of a field
 
@@ -116,10 +117,13 @@ def clock_color(span: tuple[float, float], field: str = "core:Q") -> Any:
     """The scale of core clocks, the same for all panels and figures."""
     alt = load("altair")
     low, high = span
-    scale = alt.Scale(range="ramp", domain=[low if high > low else low - 1.0, high], nice=False)
+    scale = alt.Scale(range="ramp", domain=[low, high] if high > low else [low - _BESIDE_MHZ, low + _BESIDE_MHZ], nice=False)
     legend = alt.Legend(
         orient="top", direction="horizontal", gradientLength=180, titleOrient="left", titleFontWeight="normal", format=",.0f"
     )
+    if high == low:  # one clock needs no scale
+        legend = alt.Legend(orient="top", type="symbol", values=[low], titleOrient="left", titleFontWeight="normal",
+                            symbolType="square", format=",.0f")  # fmt: skip
     return alt.Color(field, title="core clock, MHz", scale=scale, legend=legend)
 
 

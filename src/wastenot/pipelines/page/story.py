@@ -5,7 +5,7 @@ from __future__ import annotations
 from wastenot.core.origin import Origin
 from wastenot.core.wording import counted
 from wastenot.pages.formatting import SPACE, change, number, percent, quantity
-from wastenot.pages.panel import Line, Panel, Tone
+from wastenot.pages.panel import Line, Next, Panel, Tone
 from wastenot.pipelines.page.drawing import before_text, mhz_text
 from wastenot.pipelines.plan.overview import PipelineOverview
 from wastenot.pipelines.plan.plan import PipelinePlan
@@ -57,7 +57,7 @@ def _energy(overview: PipelineOverview) -> Panel:
     lines = [
         Line("While waiting", f"{joules(float(after.waiting_j.sum()))} instead of {joules(float(before.waiting_j.sum()))}"),
         Line("Mean power", f"{power} instead of {was}"),
-        Line("No plan needs less than", joules(plan.lower_bound_j)),
+        Line("No plan needs less than", f"{joules(plan.lower_bound_j)}; this one is {percent(max(plan.gap, 0.0))} above"),
     ]
     if plan.promise is not None:
         low, high = plan.promise.energy_change_interval
@@ -91,6 +91,14 @@ def _time(overview: PipelineOverview) -> Panel:
     return Panel("Time of an iteration", quantity(after.lasts_s, "s", 4), text, lines=tuple(lines))
 
 
+def next_step(plan: PipelinePlan) -> Next:
+    """How to train with the plan; in capitals what it does not know."""
+    return Next(
+        "Train with these clocks; a dry run (--dry-run) sets none",
+        (f"wastenot apply PIPELINE.json -- torchrun --nproc-per-node {plan.gpus} TRAIN.py",),
+    )
+
+
 def _critical_text(overview: PipelineOverview) -> str:
     after, before = ([box for box in line.boxes if box.clocks] for line in (overview.after, overview.before))
     now, was = (sum(box.critical for box in boxes) for boxes in (after, before))
@@ -104,9 +112,12 @@ def _basis(overview: PipelineOverview) -> Panel:
     on = f"{counted(len(plan.ranks), 'rank')} of {counted(plan.gpus_per_stage, 'GPU')}"
     lines = [Line("Ranks", on if plan.replicas == 1 else f"{on}, {plan.replicas} replicas")]
     if clocks:
-        lines.append(Line("Core clocks", f"{min(clocks):,.0f} to {mhz_text(max(clocks))}"))
+        lowest, highest = mhz_text(min(clocks)), mhz_text(max(clocks))
+        among = "" if len(clocks) == len(overview.after.boxes) else ", or left to the GPU"
+        lines.append(Line("Core clocks", f"{lowest if lowest == highest else f'{lowest} to {highest}'}{among}"))
     switches = _switches(overview)
-    lines.append(Line("Clocks change", f"{number(switches, 3)} times per iteration on each rank"))
+    often = "once" if switches == 1.0 else f"{switches:.3g} times"
+    lines.append(Line("Clocks change", f"{often} per iteration and rank, on average"))
     lines.append(Line("Switching", switching_text(plan)))
     lines.append(Line("Compared with", f"all instructions at the {before_text(plan)}"))
     return Panel("What is planned", counted(plan.stages, "stage"), f"{text}.", lines=tuple(lines))
