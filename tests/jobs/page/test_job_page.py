@@ -7,7 +7,7 @@ import pytest
 
 from testbed.recurring_jobs import recurred
 from wastenot.jobs.page.page import job_figures, job_page
-from wastenot.jobs.page.words import setting_text
+from wastenot.jobs.page.words import choice_text, setting_text
 from wastenot.jobs.plan.overview import overview_of
 
 pytest.importorskip("altair")
@@ -73,3 +73,16 @@ def test_names_from_a_study_cannot_end_the_page(overview):
     terms = replace(overview.terms, name="</script><b>x")
     page = job_page(replace(overview, terms=terms)).html(made_at=datetime(2026, 1, 1, tzinfo=UTC))
     assert "</script><b>x" not in page
+
+
+def test_a_choice_that_many_runs_know_makes_the_headline(overview):
+    assert choice_text(overview) is None and job_page(overview).effect.startswith("Has cost")  # the default ran only twice
+    known = replace(overview.default, epochs=replace(overview.default.epochs, reached=5))
+    half = replace(known, batch_size=24, time_s=known.time_s / 2, energy_j=known.energy_j / 2)
+    page = job_page(replace(overview, default=known, next_pair=half))
+    assert (
+        page.effect.startswith("Use batch size 24") and "50.0\N{NO-BREAK SPACE}% less than with the default" in page.effect
+    )
+    assert page.verdict.startswith("so far the job has cost")
+    assert page.next_step.commands[0].startswith(f"wastenot job show {overview.terms.name} ")
+    assert choice_text(replace(overview, default=half, next_pair=known)) is None

@@ -20,7 +20,7 @@ from wastenot.pipelines.page.page import (
 )
 from wastenot.pipelines.page.power_figure import power_figure
 from wastenot.pipelines.page.savings_figure import savings_figure
-from wastenot.pipelines.page.schedule_figure import schedule_figure
+from wastenot.pipelines.page.schedule_figure import clock_color, schedule_figure
 from wastenot.pipelines.page.story import story_of
 from wastenot.pipelines.plan.overview import OthersPoints, pipeline_overview
 from wastenot.pipelines.plan.savings import savings_by_shape
@@ -224,3 +224,10 @@ def test_the_page_opens_without_errors_and_fits(state, tmp_path, browse, too_wid
     assert opened.errors == "" and set(opened.charts.values()) == {1}
     assert not [each for each in opened.addresses if each.startswith("http")]
     assert too_wide(page, 420) == "420 px wide: all fits"
+
+
+def test_a_plan_with_one_clock_says_it_once_and_colours_it_so_that_numbers_can_be_read():
+    overview = pipeline_overview(planned(**SMALL).plan)
+    scale = clock_color((1530.0, 1530.0)).to_dict()["scale"]["domain"]
+    assert scale[0] < 1530.0 < scale[1] and clock_color((1200.0, 1530.0)).to_dict()["scale"]["domain"] == [1200.0, 1530.0]
+    assert f"--nproc-per-node {overview.plan.gpus} " in pipeline_page(overview).next_step.commands[0]

@@ -128,3 +128,14 @@ def test_the_page_says_that_it_is_simulated_and_names_each_traffic(scenario, rec
     assert "simulated numbers" in page and "steps estimated from simulated kernels" in page and "mine.toml" in page
     assert all(text in page for text in ("Policies: evening", "Timeline: night", "cluster-energy-2", "evening: Failed"))
     assert "<1>" not in page  # names cannot put marks into the page
+
+
+def test_policies_and_classes_are_explained_and_the_best_policy_is_to_be_run_again(scenario, records):
+    (found,) = compared(records)
+    page = cluster_page(scenario, [found])
+    assert "instances parked and woken" in page.panels[0].text and "maximum clock" in page.panels[1].text
+    assert next(line.text for line in page.panels[0].lines if line.label == "Worst class").endswith("long answer")
+    assert "--policy single-pool --policy parking --seeds" in page.next_step.commands[0]
+    assert max(len(table.columns) for _, table in page.tables if table is not None) <= 10
+    (alone,) = compared([replace(each, failed=True) for each in records])
+    assert cluster_page(scenario, [alone]).next_step is None

@@ -72,3 +72,15 @@ def test_money_and_nothing_that_fits():
     assert "EUR per million tokens" in chosen_table(found).rows[0].texts[3]
     nothing = recommended(MEASURED[3:])
     assert not nothing.chosen and effect_text(nothing) == "No configuration meets the bounds"
+
+
+def test_each_of_several_models_has_a_panel_and_the_first_is_to_be_measured():
+    found = recommended([*MEASURED[:3], point("org/c", 10, 2.0, 1), point("org/c", 30, 1.0, 8)])
+    page = recommend_page(found)
+    shown = [(panel.title, panel.value) for panel in page.panels]
+    assert shown == [("a", "1 × H100, batch 2"), ("c", "1 × H100, batch 8")]
+    assert "50.0" in page.panels[1].text and "1.00\N{NO-BREAK SPACE}J per token" in page.panels[1].text
+    assert effect_text(found).endswith("use 38 to 50\N{NO-BREAK SPACE}% less energy than at their fastest")
+    assert "--batch 2 " in page.next_step.commands[0]
+    nothing = recommend_page(recommended(MEASURED[3:]))
+    assert nothing.next_step is None and not nothing.panels

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from wastenot.core.setting import Setting
+from wastenot.pages.figure import export_figures
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.loads import LogNormal, poisson
@@ -81,3 +82,10 @@ def test_the_page_says_that_it_is_simulated_and_on_what(found):
     forecast = replace(found, engine=replace(found.engine, tables=kernels))
     page = steer_page(forecast).html(made_at=AT)
     assert "forecast numbers" in page and "steps forecast from kernels" in page
+
+
+def test_the_first_figure_can_be_drawn_and_the_page_names_the_next_command(found, tmp_path):
+    pytest.importorskip("vl_convert")
+    assert export_figures(steer_figures(found)[:1], "simulated", tmp_path)
+    page = steer_page(replace(found, source="my engine.json"))
+    assert page.next_step.commands == ("wastenot serve control 'my engine.json' --instance http://HOST:PORT=DEVICE",)

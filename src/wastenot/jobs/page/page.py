@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 
 from wastenot.jobs.page.drawing import about
 from wastenot.jobs.page.frontier_figure import frontier_figure
@@ -14,6 +15,7 @@ from wastenot.jobs.plan.overview import JobOverview
 from wastenot.pages.figure import Figure
 from wastenot.pages.page import Page
 from wastenot.pages.panel import Next
+from wastenot.pages.table import Table
 
 
 def job_figures(overview: JobOverview) -> tuple[Figure, ...]:
@@ -37,7 +39,11 @@ def job_page(overview: JobOverview) -> Page:
         MissingExtraError: the ``report`` extra is not installed.
     """
     effect, verdict, panels = story_of(overview)
-    tables = ("sizes", sizes_table(overview)), ("frontier", frontier_table(overview)), ("runs", runs_table(overview))
+    tables = (
+        ("sizes", _noted(sizes_table(overview), _EPOCHS_NOTE)),
+        ("frontier", _noted(frontier_table(overview), _COST_NOTE)),
+        ("runs", runs_table(overview)),
+    )
     return Page(
         verb="job",
         brand="training job",
@@ -56,3 +62,12 @@ def job_page(overview: JobOverview) -> Page:
         about=about(overview),
         device=overview.device,
     )
+
+
+_EPOCHS_NOTE = "Epochs: mean of the runs that reached the target."
+_COST_NOTE = "Costs are at the mean epochs so far; the expected cost of the next run also weighs what is not known yet."
+
+
+def _noted(table: Table | None, more: str) -> Table | None:
+    """A table with a sentence more in its note."""
+    return None if table is None else replace(table, note=" ".join(filter(None, (table.note, more))))

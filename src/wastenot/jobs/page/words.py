@@ -161,20 +161,16 @@ def next_effect_text(overview: JobOverview) -> str | None:
 
 def choice_text(overview: JobOverview) -> str | None:
     """What to run next and how much cheaper it is than the default; ``None`` where that is not known, or it is not."""
-    pair, default, terms = overview.next_pair, overview.default, overview.terms
-    if pair is None or default is None or pair == default or next_effect_text(overview) is None:
+    pair, default, terms, against = overview.next_pair, overview.default, overview.terms, overview.against_default
+    if pair is None or default is None or next_effect_text(overview) is None or against is None or against.reached < FEW:
         return None
     ratio = pair.cost(terms) / default.cost(terms) - 1.0
     few = pair.forecast or default.forecast or min(pair.epochs.reached, default.epochs.reached) < FEW
     if few or ratio > -_SAME:
         return None
     what = pair_text(pair)
-    against = f"the default, {terms.default:,}" if default.setting.is_auto else f"the default, {_at(default)}"
-    return f"Use {what}: a run costs {percent(-ratio, 1)} less than with {against}"
-
-
-def _at(pair: Pair) -> str:
-    return pair_text(pair).removeprefix("batch size ")
+    usual = pair_text(default).removeprefix("batch size ")
+    return f"Use {what}: a run costs {percent(-ratio, 1)} less than with the default, {usual}"
 
 
 def regret_text(overview: JobOverview) -> str | None:

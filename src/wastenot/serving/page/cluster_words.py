@@ -301,7 +301,7 @@ _LENGTHS = {"S": "short", "M": "medium", "L": "long"}
 
 def class_text(name: str) -> str:
     """A class in words: ``short prompt, long answer``."""
-    prompt, answer = name
+    prompt, answer = name[0], name[1]
     return f"{_LENGTHS[prompt]} prompt, {_LENGTHS[answer]} answer"
 
 

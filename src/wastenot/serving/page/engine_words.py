@@ -132,8 +132,8 @@ def frontier_table(points: Sequence[OperatingPoint], *, ends_only: bool = False)
     note = "Every other batch size and clock is slower, or costs more per token than one of these."
     if ends_only and len(shown := _ends(best)) < len(best):
         note = (
-            f"Of each batch size the fastest and the cheapest choice; --json lists all {len(best)}, from which every other "
-            "batch size and clock differs in being slower or costing more per token."
+            f"Of each batch size the fastest and the cheapest choice; --json lists all {len(best)}. Every batch size and "
+            "clock that is not among those is slower, or costs more per token than one of them."
         )
         best = shown
     several = len({each.gpus for each in points}) > 1
@@ -247,9 +247,7 @@ def panels(profile: EngineProfile, points: Sequence[OperatingPoint]) -> tuple[Pa
     per_token = f"{quantity(cheapest.energy_per_token_j, 'J', 3)} per token"
     ends = (
         _panel("Lowest energy", per_token, f"with {gap} between tokens.", cheapest),
-        _panel(
-            "Lowest latency", f"{quantity(fastest.latency_s, 's', 3)} between tokens", f"at {energy} per token.", fastest
-        ),
+        _panel("Lowest latency", f"{quantity(fastest.latency_s, 's', 3)} per token", f"at {energy} per token.", fastest),
     )
     found = _typical(points)
     return (*ends, engine) if found is None or found[0] is found[1] else (_typical_panel(*found), *ends)
