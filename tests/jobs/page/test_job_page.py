@@ -58,7 +58,7 @@ def test_a_page_of_time_alone():
     overview = overview_of(recurred(recurrences=5, energy=False, device="cpu:A"))
     assert [figure.name for figure in job_figures(overview)] == ["job-sizes", "job-history", "job-regret"]
     page = job_page(overview).html(made_at=datetime(2026, 1, 1, tzinfo=UTC))
-    assert "least time" in page.lower() and "Energy to target" not in page
+    assert "shortest time" in page.lower() and "Energy to target" not in page
 
 
 def test_runs_before_a_change_are_faint(overview):
