@@ -16,6 +16,7 @@ from wastenot.pages.theme import CATEGORIES
 
 _TITLE = "Time and energy to the target"
 _HEIGHT = 360
+_ROOM_ON_THE_LEFT = 0.12  # of the times shown: what a label takes there
 
 
 def frontier_figure(overview: JobOverview) -> Figure:
@@ -100,9 +101,24 @@ def _chart(overview: JobOverview, pairs: list[Pair]) -> Any:
         marked = [(overview.default, "plan", "default and next")]
     for pair, style, label in marked:
         if pair is not None and pair.energy_j is not None:
-            mark = alt.Chart(inline([row(pair, f"{_label(pair)}, {label}")])).encode(x=x, y=y)
-            layers += beside(style, mark, "label:N", tip)
+            mark = alt.Chart(inline([row(pair, f"{_label(pair)}, {label}") | {"short": label}])).encode(x=x, y=y)
+            layers += (
+                _marked(mark, style, tip) if _stands_free_on_the_left(pair, pairs) else beside(style, mark, "label:N", tip)
+            )
     return layered(*layers).properties(width=WIDE, height=_HEIGHT)
+
+
+def _stands_free_on_the_left(pair: Pair, pairs: list[Pair]) -> bool:
+    """Whether a pair is the left end of its line, and far enough from the left edge of the figure for a label."""
+    first, last = (choose(each.time_s for each in pairs) for choose in (min, max))
+    is_end = pair.time_s <= min(each.time_s for each in pairs if each.batch_size == pair.batch_size)
+    return is_end and pair.time_s > first + _ROOM_ON_THE_LEFT * (last - first)
+
+
+def _marked(mark: Any, style: str, tip: Any) -> list[Any]:
+    """A mark with its label on the left."""
+    texts = words(mark.encode(text=load("altair").Text("label:N")), align="right", baseline="middle", dx=-11, dy=-1)
+    return [*texts, mark.mark_point(style=style).encode(tooltip=tip)]
 
 
 def _label(pair: Pair) -> str:
