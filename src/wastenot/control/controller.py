@@ -27,6 +27,7 @@ from wastenot.control.time_line import CloseUp
 from wastenot.core.errors import DeviceError
 from wastenot.core.setting import Setting
 from wastenot.devices.protocol import Device
+from wastenot.pages.formatting import change
 from wastenot.planning.schedule import Schedule
 
 _SKIPPED = 2  # iterations of a job that say nothing of the others: it compiles, allocates, reads its first data
@@ -106,7 +107,7 @@ class Controller(ClockDriver):
         self._drifted_from_s: float | None = None
         self._marked = [False] * len(gpus)
         self._state: Literal["starting", "holding", "running", "idle", "refused"] = "starting"
-        expected = f"{schedule.rungs[0].energy_change:+.1%} energy expected"
+        expected = f"energy {change(schedule.rungs[0].energy_change, 1)} expected"
         self._tell("started", f"{subject.plan}: {expected if rehearsed is None else 'rehearsal'}")
 
     # ---- what drives it --------------------------------------------------------------------------------------

@@ -50,6 +50,7 @@ class Candidate:
         time: of iterations; ``time_noise`` is the variance that each has from how iterations differ.
         energy: of iterations.
         dropped: why it is out of the race; empty while it is in it.
+        slow: whether it is out of it because it is slower than allowed.
     """
 
     ladder: int
@@ -59,6 +60,7 @@ class Candidate:
     time_noise: list[float] = field(default_factory=list)
     energy: list[float] = field(default_factory=list)
     dropped: str = ""
+    slow: bool = False
     failures: int = 0
 
 
@@ -217,6 +219,7 @@ class SettingSearch:
     def too_slow(self, candidate: Candidate, time: float) -> None:
         """A trial was abandoned, since iterations took too long."""
         candidate.dropped = f"{math.expm1(time):+.1%} time"
+        candidate.slow = True
         self._broken_off[candidate.ladder] = min(self._broken_off[candidate.ladder], candidate.place)
 
     def failed(self, candidate: Candidate, why: str, *, at_once: bool = False) -> None:
@@ -281,6 +284,7 @@ class SettingSearch:
             long = best is not None and len(each.time) >= _LONG_DOUBTFUL * self._worth_in_tolerances(each, best)
             if self._too_slow(each) or (doubtful and (long or self.time(each).half < _CLOSE)):
                 each.dropped = f"{math.expm1(self.time(each).mean):+.1%} time"
+                each.slow = True
             elif each is not best and self._could_gain(each, best) <= 0.0:
                 each.dropped = "more energy"
 

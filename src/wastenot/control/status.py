@@ -13,6 +13,8 @@ from wastenot.core.origin import Origin
 from wastenot.core.result import HasDocument, HasPage
 
 STATUS_SCHEMA: Literal["wastenot.apply-status/1"] = "wastenot.apply-status/1"
+Outcome = Literal["held", "close", "too slow", "more energy", "unusable"]
+"""What became of a setting that was tried."""
 SUMMARY_SCHEMA: Literal["wastenot.apply/1"] = "wastenot.apply/1"
 
 
@@ -110,6 +112,28 @@ class Tuning(Part):
     time_change: Estimate | None
     energy_change: Estimate | None
     regret: NotNegative | None
+
+
+class Trial(Part):
+    """A setting that was tried on a running job.
+
+    Attributes:
+        core_mhz: requested core clock; ``None`` is auto.
+        memory_mhz: likewise.
+        power_limit_w: likewise.
+        stretches: at it that were compared with the default clocks.
+        time_change: of an iteration against the default clocks; ``None`` if it was abandoned before it was compared.
+        energy_change: likewise, of energy.
+        outcome: what became of it; ``close`` is one that may be as good as the one held.
+    """
+
+    core_mhz: NotNegative | None
+    memory_mhz: NotNegative | None
+    power_limit_w: NotNegative | None
+    stretches: Count
+    time_change: Estimate | None
+    energy_change: Estimate | None
+    outcome: Outcome
 
 
 class PipelineStatus(Part):
@@ -226,7 +250,10 @@ class Instant(Part):
 
 
 class Summary(HasDocument, HasPage, Part):
-    """What became of it: the last status, why it ended, a time line of at most some thousand points, its end close up."""
+    """What became of it: the last status, why it ended, a time line of at most some thousand points, its end close up.
+
+    ``trials`` are the settings that a search tried, in the order in which they were first tried.
+    """
 
     drawn_by: ClassVar[str] = "wastenot.control.page.page:applied_page"
 
@@ -236,6 +263,7 @@ class Summary(HasDocument, HasPage, Part):
     exit_code: int | None
     time_line: Annotated[tuple[Moment, ...], Field(strict=False)]
     close_up: Annotated[tuple[Instant, ...], Field(strict=False)] = ()
+    trials: Annotated[tuple[Trial, ...], Field(strict=False)] = ()
 
     def document(self) -> dict[str, Any]:
         """The summary as JSON values."""

@@ -29,10 +29,11 @@ from wastenot.control.marker import ITERATION, Marker
 from wastenot.control.one_setting import Change, one_setting
 from wastenot.control.rehearsed import Rehearsed
 from wastenot.control.setting_search import Candidate, SettingSearch
-from wastenot.control.status import Estimate, Status, Summary, Tuning
+from wastenot.control.status import Estimate, Outcome, Status, Summary, Trial, Tuning
 from wastenot.core.errors import BadInputError, ClocksRefusedError
 from wastenot.core.setting import AUTO
 from wastenot.devices.protocol import Device
+from wastenot.pages.formatting import change, percent
 from wastenot.planning.schedule import Schedule
 from wastenot.planning.switching import SwitchTime, switch_time
 
@@ -128,7 +129,7 @@ class Tuner(ClockDriver):
         self._alarm: tuple[Candidate, Alarm] | None = None
         self._default_time_s: list[float] = []
         self._default_energy_j: list[float] = []
-        self._tell("started", f"{subject.workload}: looking for a setting at most {max_slowdown:.1%} slower")
+        self._tell("started", f"{subject.workload}: looking for a setting at most {percent(max_slowdown, 1)} slower")
 
     # ---- what drives it --------------------------------------------------------------------------------------
 
@@ -196,12 +197,14 @@ class Tuner(ClockDriver):
     def end(self, now_s: float | None = None, *, ended: Ended = "job ended", exit_code: int | None = None) -> Summary:
         """Give the clocks back, and say what became of it."""
         if self.controller is None:
-            return super().end(now_s, ended=ended, exit_code=exit_code)
+            summary = super().end(now_s, ended=ended, exit_code=exit_code)
+            return summary.model_copy(update={"trials": self._trials()})
         summary = self.controller.end(now_s, ended=ended, exit_code=exit_code)
         later = (one.model_copy(update={"at_s": one.at_s + self._held_s}) for one in summary.time_line)
         both = (*self._line.moments(), *later)
         status = self._whole(summary.status, self._tuning())
-        return summary.model_copy(update={"status": status, "time_line": both[:: 1 + len(both) // _MOST_MOMENTS]})
+        thinned = both[:: 1 + len(both) // _MOST_MOMENTS]
+        return summary.model_copy(update={"status": status, "time_line": thinned, "trials": self._trials()})
 
     def _give_back(self, ended: Ended) -> Ended:
         for gpu in self.gpus:
@@ -409,11 +412,13 @@ class Tuner(ClockDriver):
             self._give_up(f"tried {self._tried} settings, and measured none of them, as this is a rehearsal", now_s)
             return
         if winner is None:
-            at_most = f"at most {self.max_slowdown:.1%} slower" if self.max_slowdown else "without a slowdown"
+            at_most = f"at most {percent(self.max_slowdown, 1)} slower" if self.max_slowdown else "without a slowdown"
             self._give_up(f"{why}: no setting saves energy with confidence {at_most}", now_s)
             return
         energy = self.search.energy(winner)
-        self._tell("note", f"{why}: {winner.setting}, {math.expm1(energy.mean):+.1%} energy; tried {self._tried} settings")
+        self._tell(
+            "note", f"{why}: {winner.setting}, energy {change(math.expm1(energy.mean), 1)}; tried {self._tried} settings"
+        )
         self._state = "held"
         self._held_s = now_s - self._began_s
         self.schedule = self.schedule_of(winner)
@@ -491,6 +496,29 @@ class Tuner(ClockDriver):
             time_change=None if best is None else _usual_interval(self.search.time(best), self.search.sure),
             energy_change=None if best is None else _usual_interval(self.search.energy(best), self.search.sure),
             regret=math.expm1(self.search.regret) if self.search.left and self.rehearsed is None else None,
+        )
+
+    def _trials(self) -> tuple[Trial, ...]:
+        """What every setting that was tried showed."""
+        return tuple(self._trial(each) for each in self.search.candidates if each.energy or each.dropped)
+
+    def _trial(self, candidate: Candidate) -> Trial:
+        setting, compared = candidate.setting, bool(candidate.energy)
+        outcome: Outcome = "close"
+        if candidate is self.search.winner and self.controller is not None:
+            outcome = "held"
+        elif candidate.slow:
+            outcome = "too slow"
+        elif candidate.dropped:
+            outcome = "more energy" if compared else "unusable"
+        return Trial(
+            core_mhz=setting.core_mhz,
+            memory_mhz=setting.memory_mhz,
+            power_limit_w=setting.power_limit_w,
+            stretches=len(candidate.energy),
+            time_change=_usual_interval(self.search.time(candidate), self.search.sure) if compared else None,
+            energy_change=_usual_interval(self.search.energy(candidate), self.search.sure) if compared else None,
+            outcome=outcome,
         )
 
     def _may_request(self, now_s: float) -> bool:

@@ -8,6 +8,7 @@ import pytest
 
 from testbed.applied import GPU, NO_PROOF, PROOF, instants, status, summary
 from wastenot.control.page.close_up_figure import last_iterations
+from wastenot.control.page.next_step import next_step
 from wastenot.control.page.page import applied_figures, applied_page
 from wastenot.control.page.passes_figure import means_by_pass
 from wastenot.control.page.story import plus_minus, story_of
@@ -58,7 +59,7 @@ def test_the_headline_is_the_saving_and_the_time_with_their_errors():
         (
             (0.010, 0.018, 0.026),
             "undecided",
-            "undecided whether the slowdown is within the limit of 2 %: +1.00 % to +2.60 %",
+            "probably within the slowdown limit of 2 %, but not certain yet: +1.00 % to +2.60 %",
         ),
         ((0.021, 0.026, 0.031), "missed", "slower than the limit of 2 %"),
     ],
@@ -66,6 +67,26 @@ def test_the_headline_is_the_saving_and_the_time_with_their_errors():
 def test_the_verdict_is_by_the_interval(time, tone, said):
     found, _, verdict, _ = story_of(of(time))
     assert found == tone and said in plain(verdict)
+
+
+def test_a_limit_of_nothing_is_said_as_no_slower():
+    proof = PROOF.model_copy(update={"time_change": Estimate(value=-0.0005, low=-0.0011, high=0.0001)})
+    text = plain(story_of(of(proof=proof, max_slowdown=0.0))[2])
+    assert text.startswith("probably no slower than the default clocks, but not certain yet: −0.11 % to +0.01 %")
+
+
+def test_what_is_undecided_comes_with_the_iterations_that_settle_it():
+    found = next_step(of((0.010, 0.018, 0.026)))
+    # Half the interval has to shrink from 0.8 % to the 0.2 % left to the limit: 16 times 599 iterations, and a margin.
+    assert found.commands == ("wastenot apply plan.json --device sim:rtx-3080-ti --iterations 12000",)
+    assert "12,000 iterations" in found.text
+    assert next_step(of((0.010, 0.0199, 0.030))) is None
+
+
+def test_a_kept_limit_and_a_dry_run_lead_to_the_same_plan_again():
+    again = ("wastenot apply plan.json --device sim:rtx-3080-ti",)
+    assert next_step(of()).commands == next_step(of(dry_run=True)).commands == again
+    assert next_step(of(ended="refused")) is None
 
 
 def test_measured_and_simulated_are_told_apart():

@@ -35,6 +35,8 @@ def close_up_figure(summary: Summary) -> Figure:
     window = last_iterations(summary.close_up)
     if window is None:
         return figure_of(summary, "close-up", title, "No two iterations in a row ran at the plan's clocks.")
+    if {each.marker for each in window.instants} <= {None, ITERATION}:
+        return figure_of(summary, "close-up", title, "The job marks no passes within its iterations.")
     lasts = quantity(window.ends_s - window.begins_s, "s", 3)
     note = (
         f"The last at the plan's clocks, {lasts} of the first GPU. Above: its passes. "

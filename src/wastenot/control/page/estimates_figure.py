@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from wastenot.control.page.story import bound_text
@@ -13,6 +14,7 @@ from wastenot.pages.optional_imports import load
 
 _HEIGHT = 170
 _TIME, _ENERGY = "#2f6fde", "#0f9b8e"
+_LATE = 0.25  # of the run: estimates that begin later have the figure to themselves
 _MARGIN = 1.5  # of the settled interval, shown above and below; early intervals may be wider than a page
 
 
@@ -24,7 +26,7 @@ def estimates_figure(summary: Summary) -> Figure:
         return figure_of(summary, "estimates", title, "The run ended before there was an estimate.")
     bound = bound_text(summary.status)
     note = (
-        "Time and energy of an iteration at the current rung relative to the default clocks, with 95 % "
+        "Time and energy of an iteration at the clocks in force then, relative to the default clocks, with 95 % "
         f"intervals as bands. Red: the slowdown bound of {bound}. Dotted: what the plan predicts. Early intervals may "
         f"extend beyond the figure."
     )
@@ -34,6 +36,9 @@ def estimates_figure(summary: Summary) -> Figure:
 def _chart(status: Status, known: Sequence[Moment]) -> Any:
     alt = load("altair")
     axis = Axis.of(max(status.elapsed_s, known[-1].at_s))
+    first = axis.factor * known[0].at_s
+    if first > _LATE * axis.end:
+        axis = replace(axis, begin=first)
     time = _rows(known, "time_change", axis)
     energy = _rows(known, "energy_change", axis)
     panels = []

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 
 from wastenot.control.page.close_up_figure import close_up_figure
 from wastenot.control.page.estimates_figure import estimates_figure
+from wastenot.control.page.next_step import next_step
 from wastenot.control.page.passes_figure import passes_figure
+from wastenot.control.page.search_figure import search_figure
 from wastenot.control.page.story import story_of
 from wastenot.control.page.tables import events_table, gpus_table
-from wastenot.control.page.time_line_figure import subtitle, time_line_figure
+from wastenot.control.page.time_line_figure import how_run, subtitle, time_line_figure
+from wastenot.control.page.trials import trials_table
 from wastenot.control.rehearsed import rehearsal_lines
 from wastenot.control.status import Status, Summary
 from wastenot.pages.figure import Figure
@@ -30,7 +32,8 @@ def applied_figures(summary: Summary) -> tuple[Figure, ...]:
         others: tuple[Figure, ...] = (close_up_figure(summary),)
     else:
         others = (estimates_figure(summary), close_up_figure(summary), passes_figure(summary))
-    return time_line_figure(summary), *(figure for figure in others if figure.specification is not None)
+    drawn = (time_line_figure(summary), *(figure for figure in others if figure.specification is not None))
+    return (search_figure(summary), *drawn) if summary.trials else drawn
 
 
 def applied_page(summary: Summary) -> Page:
@@ -43,23 +46,25 @@ def applied_page(summary: Summary) -> Page:
     tone, effect, verdict, panels = story_of(summary)
     first = next(iter(status.gpus), None)
     device = first.device if first else ""
+    tuned = status.tuning is not None
     begun = datetime.fromtimestamp(status.started_unix_s, UTC)
     return Page(
-        verb="apply",
-        brand="plan applied" if status.rehearsal is None else "rehearsal",
-        title=(status.workload, f"on {device or 'no GPU'} under {Path(status.plan).name}"),
+        verb="tune" if tuned else "apply",
+        brand="rehearsal" if status.rehearsal is not None else "setting tuned" if tuned else "plan applied",
+        title=(status.workload, f"on {device or 'no GPU'}{', ' if tuned else ' '}{how_run(status)}"),
         origin=status.origin,
         effect=effect,
         verdict=verdict,
         panels=panels,
+        next_step=next_step(summary),
         figures=applied_figures(summary),
-        tables=[("events", events_table(summary)), ("gpus", gpus_table(summary))],
+        tables=[("trials", trials_table(summary)), ("events", events_table(summary)), ("gpus", gpus_table(summary))],
         tone=tone,
         notes=[f"{text[:1].upper()}{text[1:]}." for text in (*_warnings(status), *rehearsal_lines(status))],
         about=subtitle(summary),
         device=device,
         made_from=(
-            ("Plan", f"{status.plan}, digest {status.plan_digest}"),
+            *(() if tuned else (("Plan", f"{status.plan}, digest {status.plan_digest}"),)),
             ("Workload", status.workload),
             ("GPUs", ", ".join(f"{gpu.device}: {gpu.model}, {gpu.unique_id}" for gpu in status.gpus)),
             (

@@ -9,6 +9,7 @@ from wastenot.control.marker import ITERATION
 from wastenot.control.page.time_line_figure import COLORS, DEFAULT, PLAN, arm_color, figure_of
 from wastenot.control.status import Moment, Summary
 from wastenot.pages.figure import Figure, inline, layered, tooltips
+from wastenot.pages.formatting import SPACE
 from wastenot.pages.optional_imports import load
 
 _WIDTH = 370
@@ -56,8 +57,8 @@ def _chart(rows: Sequence[dict[str, object]]) -> Any:
     alt = load("altair")
     names = list(dict.fromkeys(row["pass"] for row in rows))
     panels = []
-    for field, title in (("power", "mean power, W"), ("core", "mean core clock, MHz")):
-        known = [row for row in rows if field in row]
+    for field, title, unit in (("power", "mean power, W", "W"), ("core", "mean core clock, MHz", "MHz")):
+        known = [row | {"text": f"{row[field]:,.0f}{SPACE}{unit}"} for row in rows if field in row]
         if not known:
             continue
         base = alt.Chart(inline(known)).encode(
@@ -67,11 +68,9 @@ def _chart(rows: Sequence[dict[str, object]]) -> Any:
         )
         most = max(float(str(row[field])) for row in known)
         x = alt.X(
-            f"{field}:Q", title=title, scale=alt.Scale(domain=[0.0, 1.14 * most], nice=False), axis=alt.Axis(tickCount=5)
+            f"{field}:Q", title=title, scale=alt.Scale(domain=[0.0, 1.25 * most], nice=False), axis=alt.Axis(tickCount=5)
         )
         bars = base.mark_bar(height=_BAR).encode(x=x, color=arm_color())
-        text = base.mark_text(style="small-label", align="left", dx=4).encode(
-            x=x, text=alt.Text(f"{field}:Q", format=",.0f")
-        )
+        text = base.mark_text(style="small-label", align="left", dx=4).encode(x=x, text=alt.Text("text:N"))
         panels.append(layered(bars, text).properties(width=_WIDTH, height=alt.Step(_BAR + 4)))
     return alt.hconcat(*panels, spacing=24)

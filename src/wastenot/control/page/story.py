@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from wastenot.control.page.trials import still_held, trial_words
 from wastenot.control.rehearsed import missing_text
-from wastenot.control.status import Estimate, Rehearsal, Status, Summary
+from wastenot.control.status import Estimate, Rehearsal, Status, Summary, Trial, Tuning
 from wastenot.core.origin import Origin
 from wastenot.core.wording import counted
 from wastenot.pages.formatting import SPACE, change, duration, number, percent, quantity
@@ -34,7 +37,22 @@ def story_of(summary: Summary) -> tuple[Tone, str, str, tuple[Panel, ...]]:
         effect, verdict = _rehearsed(summary, status.rehearsal)
         return "neutral", effect, verdict, _rehearsed_panels(summary, status.rehearsal)
     tone, verdict = _verdict(summary)
-    return tone, _effect(summary), verdict, (_saved(status), _time(summary), _basis(summary))
+    held = still_held(summary)
+    saved, time, basis = _saved(status), _time(summary), _basis(summary)
+    if held is None or status.tuning is None:
+        return tone, _effect(summary), verdict, (saved, time, basis)
+    time = replace(time, lines=(*time.lines, Line("Compared", basis.text)))
+    return tone, _effect(summary), verdict, (_found(held, status.tuning), saved, time)
+
+
+def _found(held: Trial, tuning: Tuning) -> Panel:
+    """The setting that a search found."""
+    auto = [name for name, value in (("core clock", held.core_mhz), ("memory clock", held.memory_mhz)) if value is None]
+    what = f"the best of {counted(tuning.tried, 'setting')} tried; {' and '.join(auto)} left to the driver."
+    lines = [Line("Search", f"{counted(tuning.iterations, 'iteration')} of the job, {tuning.trials:,} comparisons")]
+    if tuning.regret is not None:
+        lines.append(Line("Another setting", f"might save {percent(tuning.regret)} more, at most"))
+    return Panel("Setting found", trial_words(held), what, lines=tuple(lines))
 
 
 def plus_minus(estimate: Estimate, *, sign: bool = True) -> str:
@@ -62,10 +80,17 @@ def _effect(summary: Summary) -> str:
         return f"Ran for {duration(status.elapsed_s)}, too short to estimate the saving"
     if _went_back(status) and proof.saved_j is not None:
         return f"Saved {_joules(proof.saved_j.value)}, then returned to the default clocks"
-    saves = proof.energy_change.value < 0.0
-    energy = plus_minus(negated(proof.energy_change) if saves else proof.energy_change, sign=False)
-    what = f"Saved {energy} of the energy" if saves else f"Used {energy} more energy"
-    return f"{what}, time {plus_minus(proof.time_change)}"
+    return f"{_saving(summary, proof.energy_change)}, time {plus_minus(proof.time_change)}"
+
+
+def _saving(summary: Summary, energy_change: Estimate) -> str:
+    """What an iteration saves, by the setting that a search found where there was one."""
+    saves = energy_change.value < 0.0
+    energy = plus_minus(negated(energy_change) if saves else energy_change, sign=False)
+    held = still_held(summary)
+    if held is not None and saves:
+        return f"{trial_words(held)} saves {energy} of the energy"
+    return f"Saved {energy} of the energy" if saves else f"Used {energy} more energy"
 
 
 def _went_back(status: Status) -> bool:
@@ -98,10 +123,18 @@ def _kept(status: Status, time: Estimate | None) -> tuple[Tone, str]:
         return "undecided", f"whether the slowdown stays within {bound} is unknown"
     where = f"{_since_the_last_step(status)}{_WHOSE[status.origin]}"
     if time.high <= status.max_slowdown:
-        return "kept", f"within the slowdown limit of {bound}, with 95{SPACE}% confidence, {where}"
+        return "kept", f"{_no_slower(status)}, with 95{SPACE}% confidence, {where}"
     if time.low > status.max_slowdown:
         return "missed", f"slower than the limit of {bound}, {where}"
-    return "undecided", f"undecided whether the slowdown is within the limit of {bound}: {interval(time)}, {where}"
+    likely = _no_slower(status) if time.value <= status.max_slowdown else f"slower than the limit of {bound}"
+    return "undecided", f"probably {likely}, but not certain yet: {interval(time)}, {where}"
+
+
+def _no_slower(status: Status) -> str:
+    """That a slowdown limit is kept."""
+    return (
+        f"within the slowdown limit of {bound_text(status)}" if status.max_slowdown else "no slower than the default clocks"
+    )
 
 
 def bound_text(status: Status) -> str:
@@ -144,8 +177,10 @@ def _time(summary: Summary) -> Panel:
     lines = [
         Line("Bound", bound_text(status)),
         Line("Predicted", change(status.predicted_time_change)),
-        Line("Final clocks", "the default clocks" if summary.ended == "refused" else rung_text(status.rung, status.rungs)),
     ]
+    if still_held(summary) is None:
+        final = "the default clocks" if summary.ended == "refused" else rung_text(status.rung, status.rungs)
+        lines.append(Line("Final clocks", final))
     if time is None:
         return Panel("Time per iteration", "unknown", "compared with the default clocks.", lines=tuple(lines))
     text = f"compared with the default clocks; {interval(time)} (95{SPACE}%)."
@@ -198,8 +233,7 @@ def _basis(summary: Summary) -> Panel:
     done = status.iteration or 0
     text = (
         f"{proof.plan_iterations:,} at the plan's clocks compared with {proof.default_iterations:,} at the default "
-        f"clocks, in "
-        f"{counted(proof.blocks, 'block')} in random order."
+        f"clocks, in {counted(proof.blocks, 'block')} in random order."
     )
     code = "" if summary.exit_code is None else f", exit code {summary.exit_code}"
     lines = (

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wastenot.control.status import Event, Moment, Summary
+from wastenot.control.status import Event, Moment, Status, Summary
 from wastenot.pages.figure import Figure, inline, layered, series_color, specification_of, tooltips
 from wastenot.pages.formatting import quantity
 from wastenot.pages.narrow import NARROW_PANEL
 from wastenot.pages.optional_imports import load
 
 WIDTH = 915
-PLAN, DEFAULT = "plan's clocks", "default clocks"
+PLAN, TUNED, DEFAULT = "plan's clocks", "settings tried, then the one held", "default clocks"
 COLORS = {PLAN: "#2f6fde", DEFAULT: "#e08a00"}
+_TUNED_COLORS = {TUNED: COLORS[PLAN], DEFAULT: COLORS[DEFAULT]}
 _SAVED = "#0f9b8e"
 _POWER_HEIGHT, _CLOCK_HEIGHT, _SAVED_HEIGHT = 220, 150, 150
 _OUTSIDE = 0.004  # of the readings, at either end, may lie beyond a panel
@@ -25,11 +26,12 @@ _SHOWN = ("stepped", "drift", "refused", "restored", "stopped", "note")
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """The time axis of a run: its unit, ``factor`` of which make a second, and its end in that unit."""
+    """The time axis of a run: its unit, ``factor`` of which make a second, and its end and its begin in that unit."""
 
     unit: str
     factor: float
     end: float
+    begin: float = 0.0
 
     @classmethod
     def of(cls, seconds: float) -> Axis:
@@ -43,7 +45,7 @@ class Axis:
         return alt.X(
             "t:Q",
             title=f"time since the start, {self.unit}" if title else None,
-            scale=alt.Scale(domain=[0.0, self.end], nice=False),
+            scale=alt.Scale(domain=[self.begin, self.end], nice=False),
             axis=alt.Axis(tickCount=10, labels=title, grid=True),
         )
 
@@ -52,8 +54,13 @@ def subtitle(summary: Summary) -> str:
     """Of what a figure is, and where its numbers come from."""
     status = summary.status
     first = next(iter(status.gpus), None)
-    plan = Path(status.plan).name
-    return f"{status.workload} on {first.device if first else 'no GPU'} under {plan}, {status.origin} numbers"
+    comma = "" if status.tuning is None else ","
+    return f"{status.workload} on {first.device if first else 'no GPU'}{comma} {how_run(status)}, {status.origin} numbers"
+
+
+def how_run(status: Status) -> str:
+    """How the job ran: under which plan, or tuned."""
+    return f"under {Path(status.plan).name}" if status.tuning is None else "tuned while it ran"
 
 
 def figure_of(summary: Summary, name: str, title: str, note: str, chart: Any = None) -> Figure:
@@ -70,8 +77,9 @@ def time_line_figure(summary: Summary) -> Figure:
     events = [(number, each) for number, each in enumerate(status.events, start=1) if each.kind in _SHOWN]
     axis = Axis.of(max(status.elapsed_s, moments[-1].at_s, *(each.at_s for _, each in events), 0.0))
     note = (
-        "Each dot is a reading of the first GPU. Lines in the clock panel: requested clocks; no line while the "
-        "driver decides. Saved energy is an estimate until the comparison with the default clocks ends, so it may fall. "
+        "Each dot is a reading of the first GPU. Lines in the clock panel: requested clocks, which are ceilings: the card "
+        "runs lower where its power limit demands it; no line while the driver decides. Saved energy is an estimate until "
+        "the comparison with the default clocks ends, so it may fall. "
     )
     if status.rehearsal is not None:
         note = (
@@ -88,8 +96,9 @@ def time_line_figure(summary: Summary) -> Figure:
 def _chart(summary: Summary, axis: Axis, events: Sequence[tuple[int, Event]]) -> Any:
     alt = load("altair")
     last = summary.status.rungs - 1
-    rows = [_row(moment, axis, last) for moment in summary.time_line]
-    panels = [_power_panel(rows, axis), _clock_panel(rows, axis)]
+    colors = COLORS if summary.status.tuning is None else _TUNED_COLORS
+    rows = [_row(moment, axis, last, next(iter(colors))) for moment in summary.time_line]
+    panels = [_power_panel(rows, axis, colors), _clock_panel(rows, axis, colors)]
     if any("saved" in row for row in rows):
         panels.append(_saved_panel(summary, rows, axis))
     heights = (_POWER_HEIGHT, _CLOCK_HEIGHT, _SAVED_HEIGHT)
@@ -100,14 +109,14 @@ def _chart(summary: Summary, axis: Axis, events: Sequence[tuple[int, Event]]) ->
     return alt.vconcat(*drawn, spacing=16).resolve_scale(color="shared")
 
 
-def _row(moment: Moment, axis: Axis, last_rung: int) -> dict[str, object]:
-    """A moment as a figure's row; what is not known is left out."""
+def _row(moment: Moment, axis: Axis, last_rung: int, other: str) -> dict[str, object]:
+    """A moment as a figure's row, at the default clocks or at the ``other``; what is not known is left out."""
     values: dict[str, object | None] = {
         "t": round(axis.factor * moment.at_s, 5),
         "power": None if moment.power_w is None else round(moment.power_w, 1),
         "core": moment.core_mhz,
         "target": moment.target_core_mhz,
-        "arm": DEFAULT if moment.at_default or moment.rung == last_rung else PLAN,
+        "arm": DEFAULT if moment.at_default or moment.rung == last_rung else other,
         "rung": moment.rung,
         "marker": moment.marker,
         "saved": moment.saved_j,
@@ -115,12 +124,12 @@ def _row(moment: Moment, axis: Axis, last_rung: int) -> dict[str, object]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def arm_color() -> Any:
+def arm_color(colors: Mapping[str, str] = COLORS) -> Any:
     """A colour for the plan's clocks, and one for the default ones."""
-    return series_color("arm:N", COLORS, columnPadding=22, symbolOpacity=1, symbolSize=60, labelLimit=300)
+    return series_color("arm:N", colors, columnPadding=22, symbolOpacity=1, symbolSize=60, labelLimit=300)
 
 
-def _power_panel(rows: Sequence[dict[str, object]], axis: Axis) -> list[Any]:
+def _power_panel(rows: Sequence[dict[str, object]], axis: Axis, colors: Mapping[str, str]) -> list[Any]:
     alt = load("altair")
     read = [row for row in rows if "power" in row]
     return [
@@ -129,7 +138,7 @@ def _power_panel(rows: Sequence[dict[str, object]], axis: Axis) -> list[Any]:
         .encode(
             x=axis.x(title=False),
             y=alt.Y("power:Q", title="power, W", scale=_most_of([float(str(row["power"])) for row in read])),
-            color=arm_color(),
+            color=arm_color(colors),
             tooltip=tooltips({"power:Q": "W", "t:Q": axis.unit, "marker:N": "at", "rung:Q": "rung", "arm:N": " "}),
         )
     ]
@@ -147,7 +156,7 @@ def _most_of(values: Sequence[float]) -> Any:
     return alt.Scale(domain=[low - margin, high + margin], zero=False, nice=True)
 
 
-def _clock_panel(rows: Sequence[dict[str, object]], axis: Axis) -> list[Any]:
+def _clock_panel(rows: Sequence[dict[str, object]], axis: Axis, colors: Mapping[str, str]) -> list[Any]:
     """Clocks in effect as dots, those requested as short level lines, each until the next moment."""
     alt = load("altair")
     read = [row for row in rows if "core" in row]
@@ -171,7 +180,7 @@ def _clock_panel(rows: Sequence[dict[str, object]], axis: Axis) -> list[Any]:
         .encode(
             x=x,
             y=y,
-            color=arm_color(),
+            color=arm_color(colors),
             tooltip=tooltips({"core:Q": "MHz in effect", "target:Q": "MHz requested", "t:Q": axis.unit, "marker:N": "at"}),
         )
     )

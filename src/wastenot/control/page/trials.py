@@ -1,0 +1,52 @@
+"""The settings that a search tried on a running job, in words and as a table."""
+
+from __future__ import annotations
+
+from wastenot.control.status import Outcome, Summary, Trial
+from wastenot.pages.formatting import SPACE, change
+from wastenot.pages.table import Listed, Table, listing
+
+HELD = "held to the end"
+OUTCOMES: dict[Outcome, str] = {
+    "held": HELD,
+    "close": "may be as good",
+    "too slow": "too slow",
+    "more energy": "needs more energy",
+    "unusable": "could not be compared",
+}
+
+
+def held_of(summary: Summary) -> Trial | None:
+    """The setting that was found and held; ``None`` where none was."""
+    return next((each for each in summary.trials if each.outcome == "held"), None)
+
+
+def still_held(summary: Summary) -> Trial | None:
+    """The setting that a search found, where the job kept it to the end."""
+    return held_of(summary) if summary.status.rung == 0 else None
+
+
+def trial_words(trial: Trial) -> str:
+    """A setting that was tried, in a few words: what is not named is left to the driver."""
+    parts = (
+        (trial.core_mhz, f"{SPACE}MHz"),
+        (trial.memory_mhz, f"{SPACE}MHz memory clock"),
+        (trial.power_limit_w, f"{SPACE}W power limit"),
+    )
+    return ", ".join(f"{value:,.0f}{unit}" for value, unit in parts if value is not None)
+
+
+def trials_table(summary: Summary) -> Table | None:
+    """Every setting that was tried, those of least energy first."""
+    if not summary.trials:
+        return None
+    ordered = sorted(summary.trials, key=lambda each: each.energy_change.value if each.energy_change else 1.0)
+    columns: list[Listed[Trial]] = [
+        Listed("Setting", trial_words, numeric=False),
+        Listed("Energy", lambda each: each.energy_change.value if each.energy_change else None, change),
+        Listed("Time", lambda each: each.time_change.value if each.time_change else None, change),
+        Listed("Comparisons", lambda each: each.stretches),
+        Listed("Outcome", lambda each: OUTCOMES[each.outcome], numeric=False),
+    ]
+    note = "Changes relative to the default clocks; what is not named is left to the driver. –: abandoned earlier."
+    return listing("Settings tried", ordered, columns, note, shown=10, rest="more settings")
