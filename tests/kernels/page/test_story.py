@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from datetime import UTC, datetime
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,9 +14,10 @@ from rich.console import Console
 from testbed.small_sweeps import make_sweep
 from wastenot.kernels.cli.plan import story_text
 from wastenot.kernels.page import page as page_module
-from wastenot.kernels.page.provenance import report_call
-from wastenot.kernels.page.story import grams_text, story_of
+from wastenot.kernels.page.provenance import Files, report_call
+from wastenot.kernels.page.story import grams_text, next_step, story_of
 from wastenot.kernels.page.summary import describe_goal, plan_numbers
+from wastenot.kernels.page.verdict import is_default
 from wastenot.kernels.plan.overview import PlanOverview
 from wastenot.pages.formatting import SPACE, change, percent, quantity
 from wastenot.pages.price import Price, energy_text
@@ -126,6 +128,27 @@ def plain(text: str) -> str:
 def kind(request):
     sweep, make, tone, words = KINDS[request.param]
     return sweep, make(sweep), tone, words
+
+
+def test_the_next_command_is_one_that_exists(kind):
+    _, made, _, _ = kind
+    step = next_step(made, Files())
+    assert (step is None) == (not made.today.rung and (is_default(made) or made.headline.source == "validation"))
+    if step is not None:
+        (command,) = step.commands
+        assert command.startswith(
+            ("wastenot apply PLAN.json -- ", "wastenot kernel validate --study STUDY.db --plan PLAN.json")
+        )
+        assert "--out PLAN.json" in step.text
+        assert "--out" not in next_step(made, Files("my.db", Path("plan.json"))).text
+    told = " ".join(line.text for panel in story_of(made, PRICE).panels for line in panel.lines)
+    assert "wastenot plan" not in told and "wastenot validate" not in told
+
+
+def test_no_slowdown_is_promised_as_no_slower():
+    made = plan(SLOW, max_slowdown=0.02)
+    strict = made.model_copy(update={"objective": made.objective.model_copy(update={"max_slowdown": 0.0})})
+    assert "no slower than the default clocks, promised with 95 % confidence" in plain(story_of(strict, None).verdict)
 
 
 def said(story):

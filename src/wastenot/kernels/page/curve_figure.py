@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from wastenot.kernels.page.applicable_panels import GRANULARITY_WORDS
 from wastenot.kernels.page.labelled_points import (
     LETTER_WIDTH,
     NO_LABEL,
@@ -23,7 +24,7 @@ from wastenot.kernels.page.plan_figure import SAVED, WIDE, plan_figure, saved, s
 from wastenot.kernels.page.verdict import is_default
 from wastenot.kernels.plan.curves import Curve
 from wastenot.kernels.plan.overview import PlanOverview
-from wastenot.pages.figure import Figure, inline, layered, series_color, specification_of, tooltips
+from wastenot.pages.figure import Figure, inline, layered, series_color, specification_of, tooltips, words
 from wastenot.pages.formatting import percent, quantity
 from wastenot.pages.narrow import NARROW_PANEL
 from wastenot.pages.optional_imports import load
@@ -123,7 +124,8 @@ def _chart(overview: PlanOverview, curves: Sequence[Curve]) -> Any:
     sampled = {_series(curve, overview.plan) for curve in curves if not curve.exact}
     dots = alt.Chart(inline([row for row in rows if row["series"] in sampled])).mark_circle(size=15, opacity=1)
     layers = [*_rules(overview, frame), lines, dots.encode(x=x, y=y, color=color), targets]
-    layers += draw_labels(marks, (replace(frame, width=NARROW_PANEL), frame), [_steps(curve) for curve in curves])
+    crossed = [*map(_steps, curves), *([(slowdown(bound), end) for end in frame.y] for bound in _bounds(overview))]
+    layers += draw_labels(marks, (replace(frame, width=NARROW_PANEL), frame), crossed)
     layers += draw_points(marks, x, y)
     return layered(*layers).properties(width=frame.width, height=frame.height)
 
@@ -152,10 +154,8 @@ def _frame(curves: Sequence[Curve], marks: Sequence[LabelledPoint]) -> Frame:
 def _rules(overview: PlanOverview, frame: Frame) -> list[Any]:
     """No slowdown, and the limit of the plan where that is another."""
     alt = load("altair")
-    limit = overview.plan.objective.max_slowdown
-    named = {0.0: "no slowdown"} | ({} if limit is None or not limit else {limit: f"limit {percent(limit)}"})
     layers = []
-    for bound, text in named.items():
+    for bound, text in _bounds(overview).items():
         rule = alt.Chart(inline([{"x": slowdown(bound), "text": text}]))
         layers.append(rule.mark_rule(style="rule").encode(x=alt.X("x:Q")))
         at_left = frame.pixel(slowdown(bound), 0.0)[0] / frame.width > 1.0 - LETTER_WIDTH * len(text) / NARROW_PANEL
@@ -167,6 +167,12 @@ def _rules(overview: PlanOverview, frame: Frame) -> list[Any]:
             )
         )
     return layers
+
+
+def _bounds(overview: PlanOverview) -> dict[float, str]:
+    """Where the rules are, and what they say."""
+    limit = overview.plan.objective.max_slowdown
+    return {0.0: "no slowdown"} | ({} if limit is None or not limit else {limit: f"limit {percent(limit)}"})
 
 
 def _marks(overview: PlanOverview) -> list[LabelledPoint]:
@@ -273,6 +279,7 @@ def _rows(curve: Curve, plan: Plan) -> list[dict[str, object]]:
 
 _SWITCHING_TITLE = "Saving that remains at each switching time"
 _SWITCHING_WIDTH, _SWITCHING_HEIGHT = 760, 260
+_FAR_RIGHT_S = 0.05  # beyond which there is no room for words to the right
 _LEAST_S = 1e-4  # where switches that take no time are drawn, on an axis of logarithms
 _LINE, _OWN = "#2f6fde", "#e08a00"
 
@@ -284,10 +291,16 @@ def switching_figure(overview: PlanOverview) -> Figure:
     if curve is None:
         why = overview.why_no_coarse_maps or "no schedule is as fast as this plan was asked to be"
         return Figure("switching", _SWITCHING_TITLE, subtitle, f"There is nothing to draw: {why}.", None)
-    own = "" if curve.own_energy_change is None else (
-        f"The device's own switches are marked, with their jitter and slower memory clocks: "
-        f"{percent(-curve.own_energy_change)} saved, which is what users get. "
-    )  # fmt: skip
+    own = ""
+    if curve.own_energy_change is not None:
+        row, users = plan.today.row, "which is what users get"
+        if row is not None and not plan.today.whole:
+            saving = percent(-plan.today.energy_change)
+            users = f"while {GRANULARITY_WORDS[row.granularity]}, which is what users get, saves {saving}"
+        own = (
+            f"The device's own switches are marked, with their jitter and slower memory clocks: "
+            f"{percent(-curve.own_energy_change)} saved by a schedule, {users}. "
+        )
     note = (
         "A schedule changes settings only as often as switches allow, with the lowest energy within the plan's limit. "
         "Line: all switches "
@@ -330,10 +343,16 @@ def _switching_chart(overview: PlanOverview) -> Any:
             "x": max(_LEAST_S, curve.own_s), "y": round(saved(curve.own_energy_change), 6),
             "switch": quantity(curve.own_s, "s", 3) if curve.own_s else "no time",
             "saved_text": percent(-curve.own_energy_change), "time_text": "", "switches": "this device",
+            "label": f"this device, {quantity(curve.own_s, 's', 2)}: {percent(-curve.own_energy_change)} saved",
+            "short": f"this device: {percent(-curve.own_energy_change)}",
         }]  # fmt: skip
+        beside_it: dict[str, Any] = (
+            {"align": "right", "dx": -9} if curve.own_s > _FAR_RIGHT_S else {"align": "left", "dx": 9}
+        )
         mark = alt.Chart(inline(own)).encode(x=x, y=y, tooltip=tooltip)
         layers += [
             mark.mark_rule(color=_OWN, strokeDash=[4, 3]).encode(x=x, y=alt.YValue(0), y2=alt.Y2Value(_SWITCHING_HEIGHT)),
             mark.mark_point(filled=True, size=130, color=_OWN, shape="diamond"),
+            *words(mark.encode(text=alt.Text("label:N")), baseline="top", dy=5, **beside_it),
         ]
     return layered(*layers).properties(width=_SWITCHING_WIDTH, height=_SWITCHING_HEIGHT)

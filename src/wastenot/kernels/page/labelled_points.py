@@ -22,10 +22,10 @@ RULE_LABEL_HEIGHT = 13
 _LABEL_HEIGHT = 16
 _POINT_REACH = 8  # pixels to each side of a point
 _GAP = 12  # pixels between a point and its label
-_MOST_LINES = 5  # that a label is moved up or down
-_PLACES_ACROSS = (0.0, 24.0, 60.0)  # further pixels between a point and its label
+_MOST_LINES = 8  # that a label is moved up or down
+_PLACES_ACROSS = (0.0, 24.0, 60.0, 110.0)  # further pixels between a point and its label
 _TOUCHES = 1000.0  # what it costs a label to overlap another or a point, in pixels of distance
-_CROSSED = 1.5  # what a pixel of a line behind a label costs, likewise
+_CROSSED = 4.0  # what a pixel of a line behind a label costs, likewise
 _MISLEADS = 40.0  # what it costs to be nearer to another point, likewise
 
 

@@ -11,7 +11,7 @@ from wastenot.kernels.page.desirability_figure import desirability_figure
 from wastenot.kernels.page.kernels_figure import kernels_figure
 from wastenot.kernels.page.provenance import Files
 from wastenot.kernels.page.settings_figure import coarse_figure, kernel_figure
-from wastenot.kernels.page.story import story_of
+from wastenot.kernels.page.story import next_step, story_of
 from wastenot.kernels.page.summary import plan_numbers, warnings
 from wastenot.kernels.page.tables import applicable_table, comparison_table, context_table, kernel_table
 from wastenot.kernels.plan.overview import PlanOverview
@@ -52,6 +52,7 @@ def plan_page(
         effect=story.effect,
         verdict=story.verdict,
         panels=story.panels,
+        next_step=next_step(plan, files or Files()),
         figures=figures[:-1],
         tables=[
             ("kernels", kernel_table(plan, MOST_TABLE_ROWS)),

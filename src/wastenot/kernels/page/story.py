@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from wastenot.kernels.page.applicable_panels import GRANULARITY_WORDS, gain_words, rest_panel, today_panel
+from wastenot.kernels.page.applicable_panels import GRANULARITY_WORDS, apply_command, gain_words, rest_panel, today_panel
 from wastenot.kernels.page.provenance import Files
 from wastenot.kernels.page.verdict import is_default, known_of, limit_words, origin_of_validation, range_of, verdict_of
 from wastenot.pages.formatting import MINUS, SPACE, change, changes, number, percent, quantity
-from wastenot.pages.panel import Line, Panel, Story
+from wastenot.pages.panel import Line, Next, Panel, Story
 from wastenot.pages.price import SECONDS_PER_YEAR, Price, energy_text
 from wastenot.planning.headline import Interval
 from wastenot.planning.plan import Plan
@@ -126,11 +126,38 @@ def _certainty(plan: Plan, files: Files) -> list[Line]:
 
 
 def _validate(plan: Plan, files: Files) -> str:
-    """The command that measures a plan again; in capitals what the reader is to fill in."""
+    """How a plan is measured again, in a sentence."""
     # Without the file the reader has to write one first.
-    written = "" if files.plan is not None else "plan --out PLAN.json, then wastenot "
+    written = "" if files.plan is not None else f"wastenot kernel plan with --out {files.plan_text}, then "
+    return f"{written}{validate_command(plan, files)}"
+
+
+def validate_command(plan: Plan, files: Files) -> str:
+    """The command that measures a plan again; in capitals what the reader is to fill in."""
     control = "" if plan.device.startswith("sim:") else " --allow-clock-control"
-    return f"wastenot {written}validate --study {files.study_text} --plan {files.plan_text}{control}"
+    return f"wastenot kernel validate --study {files.study_text} --plan {files.plan_text}{control}"
+
+
+def next_step(plan: Plan, files: Files) -> Next | None:
+    """Run a job with what can be had today, or else measure the plan again; ``None`` where neither adds anything."""
+    if is_default(plan):
+        return None
+    if plan.today.rung is not None:
+        command, then = apply_command(files), "Run a job with it: the slowdown limit is guarded, and the saving measured"
+    elif plan.headline.source != "validation":
+        command, then = (
+            validate_command(plan, files),
+            "Measure it, interleaved with the default clocks, before relying on it",
+        )
+    else:
+        return None
+    if files.plan is None:
+        then = f"{_to_file(files)}, then {then[:1].lower()}{then[1:]}"
+    return Next(then, (command,))
+
+
+def _to_file(files: Files) -> str:
+    return f"Write the plan to a file, by wastenot kernel plan with the options of this plan and --out {files.plan_text}"
 
 
 def _year(plan: Plan, price: Price | None) -> list[Line]:

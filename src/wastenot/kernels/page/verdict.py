@@ -184,7 +184,8 @@ def _of_promise(plan: Plan) -> tuple[Tone, str]:
             "promised",
             f"corrected for noise{source}; not validated yet, and no slowdown limit was set",
         )
-    sure = f"{limit_words(limit)} is promised with {short_percent(confidence)} confidence"
+    promised = f"promised with {short_percent(confidence)} confidence"
+    sure = f"no slower than the default clocks, {promised}" if limit == 0.0 else f"{limit_words(limit)} is {promised}"
     return "promised", f"{sure}{source}; not validated yet"
 
 

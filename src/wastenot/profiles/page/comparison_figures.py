@@ -13,6 +13,8 @@ from wastenot.profiles.page.description import channel_names, shown_before, stea
 from wastenot.profiles.page.drawing import BLUE, altair, color_of
 from wastenot.profiles.result import Profile
 
+CONTEXTS = "profiles-contexts"
+"""The figure of kernels alone and after others, which pages leave out where no kernel is both."""
 _STEP = 34  # height of a bar with its margins, in pixels
 _NAME_WIDTH, _ALL_WIDTH, _LINES_WIDTH, _LINES_HEIGHT = 225, 700, 410, 230
 _LONGEST_NAME = 36
@@ -224,7 +226,7 @@ def _lines(profiles: Sequence[Profile], labels: list[str], name: str, scale: _Sc
 
 def contexts_figure(profiles: Sequence[Profile]) -> Figure:
     """Each kernel alone, and after others: total power."""
-    stem, title = "profiles-contexts", "A kernel alone, and after others"
+    stem, title = CONTEXTS, "A kernel alone, and after others"
     groups = _by_kernel(profiles)
     if not groups:
         note = "None of these kernels was profiled both alone and after others (wastenot profile run --after)."

@@ -12,6 +12,7 @@ from wastenot.pages.table import Column, Row, Table, Value
 from wastenot.profiles.result import Profile, State, UnitPower
 
 ABSENT = "–"
+_MEANINGS = {"XCD": "compute dies", "IOD": "dies for input, output and cache", "HBM": "memory"}
 
 
 def watts(power_w: float, error_w: float | None = None) -> str:
@@ -58,6 +59,12 @@ def _describe_runs(profile: Profile) -> str:
     if profile.bin_rank:
         which = f"in outlier bin {profile.bin_rank} ({percent(profile.margin, 0)} wide)"
     return f"{counted(profile.runs, 'run')}, {profile.golden_runs:,} {which}"
+
+
+def meanings(names: Sequence[str]) -> str:
+    """What channels with a short name measure, a sentence; nothing where their names say it."""
+    known = [f"{name}: {_MEANINGS[name]}" for name in names if name in _MEANINGS]
+    return f"{'; '.join(known)}. " if known else ""
 
 
 def channel_names(profile: Profile) -> tuple[str, ...]:

@@ -25,9 +25,9 @@ def inside_figure(profile: Profile) -> Figure:
     states = _shown_states(profile)
     drawn = [state for state in states if TOTAL in names and TOTAL in state.channels]
     note = (
-        f"UnitPower one {unit_word(profile)}, by time since its start. Dots: readings of golden runs, at the middle of the "
-        "window that they average. Line and band: power estimated from all readings, including those before and after, and "
-        "its standard error. "
+        f"Power inside one {unit_word(profile)}, by time since its start. Dots: readings of golden runs, at the middle of "
+        "the window that they average. Line and band: power estimated from all readings, including those before and "
+        "after, and its standard error. "
     )
     total = profile.channels[0].channel
     if total.span_s > profile.states[-1].time_s:
@@ -36,7 +36,10 @@ def inside_figure(profile: Profile) -> Figure:
             "do not show power inside it and are left out. "
         )
     else:
-        note += "Dashed: a polynomial of degree 4 through the dots alone, as in the FinGraV paper. "
+        note += (
+            "Dashed: a polynomial of degree 4 through the dots alone, as in the FinGraV paper; it may swing away where dots "
+            "are few. "
+        )
     if any(not state.channels[TOTAL].resolved for state in drawn):
         note += "If the sensor does not resolve the shape, only the mean is drawn, with the error of power at any time. "
     chart = _chart(profile, drawn) if drawn else None

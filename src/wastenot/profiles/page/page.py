@@ -10,8 +10,8 @@ from wastenot.devices.instrument import TOTAL
 from wastenot.pages.figure import Figure
 from wastenot.pages.formatting import change, percent, quantity
 from wastenot.pages.page import Page
-from wastenot.pages.panel import Line, Panel, Tone
-from wastenot.profiles.page.comparison_figures import components_figure, contexts_figure, shapes_figure
+from wastenot.pages.panel import Line, Next, Panel, Tone
+from wastenot.profiles.page.comparison_figures import CONTEXTS, components_figure, contexts_figure, shapes_figure
 from wastenot.profiles.page.description import (
     describe_sensors,
     difference,
@@ -46,7 +46,7 @@ def story_of(profiles: Sequence[Profile]) -> tuple[Tone, str, str, tuple[Panel, 
         effect = f"{profile.kernel} draws {watts(inside.mean_w, inside.mean_error_w)} {where}"
     verdict = "there was no energy counter to check it against"
     if profile.counter is not None:
-        verdict = f"the {_COUNTER} agrees to {percent(abs(profile.counter.difference))}"
+        verdict = f"the {_COUNTER} agrees to {percent(abs(profile.counter.difference))} over a run kept back for this check"
     if not profile.complete:
         verdict = f"incomplete, so use it with care; {verdict}"
     shown = {state.unit: state for state in profile.states}
@@ -60,15 +60,49 @@ def _story_of_several(profiles: Sequence[Profile]) -> tuple[Tone, str, str, tupl
     effect = f"{len(profiles)} power profiles side by side"
     if len(powers) > 1:
         (low_w, low), (high_w, high) = min(powers, key=lambda pair: pair[0]), max(powers, key=lambda pair: pair[0])
-        effect = f"From {low_w:.0f} W ({subject(low)}) to {high_w:.0f} W ({subject(high)})"
-    verdict = f"mean power of an execution at steady power, or after others, of {len(profiles)} profiles"
-    return "promised" if complete else "undecided", effect, verdict, ()
+        effect = f"{subject(high)} draws {percent(high_w / low_w - 1.0, 1)} more power than {subject(low)}"
+        if len(powers) > 2:
+            effect += f", the highest and the lowest of {len(powers)}"
+    verdict = "by mean power of an execution at steady power"
+    if any(profile.before for profile in profiles):
+        verdict += ", or right after other kernels"
+    return "promised" if complete else "undecided", effect, verdict, _panels_of_several(powers)
+
+
+def _panels_of_several(powers: Sequence[tuple[float, Profile]]) -> tuple[Panel, ...]:
+    """The highest and the lowest power, and what changed most from the first execution at full speed."""
+    if len(powers) < 2:
+        return ()
+    (low_w, low), (high_w, high) = min(powers, key=lambda pair: pair[0]), max(powers, key=lambda pair: pair[0])
+    panels = [_power_panel("Highest power", high_w, high), _power_panel("Lowest power", low_w, low)]
+    moved = [(change_, profile) for _, profile in powers if (change_ := difference(profile)) is not None]
+    if moved:
+        most, profile = max(moved, key=lambda pair: abs(pair[0]))
+        text = f"{subject(profile)}: power at steady state (SSP) relative to its first execution at full speed (SSE)."
+        panels.append(Panel("Largest change while power settles", change(most, 1), text))
+    return tuple(panels)
+
+
+def _power_panel(title: str, power_w: float, profile: Profile) -> Panel:
+    state = steady(profile)
+    text = f"{subject(profile)}: {quantity(state.time_s, 's')} and {energy_text(state)} per {unit_word(profile)}."
+    return Panel(title, watts(power_w), text)
+
+
+def next_step(profiles: Sequence[Profile]) -> Next:
+    """Compare one profile with others; of several, see what runs before a kernel does to it."""
+    if len(profiles) == 1:
+        command = "wastenot profile compare PROFILE.parquet OTHER.parquet --page compare.html"
+        return Next("Compare it with the profile of another kernel; profile run writes them with --out", (command,))
+    device = profiles[0].device
+    command = f"wastenot profile run KERNEL --after OTHERx40 --device {device} --out after.parquet"
+    return Next("See how much a kernel's power depends on what ran before it", (command,))
 
 
 def _state_panel(profile: Profile, state: State) -> Panel:
     names = [other.name for other in profile.states if other.unit == state.unit]
     inside, word = state.channels.get(TOTAL), unit_word(profile)
-    title = {"SSP": "At steady power (SSP)", "SSE": "First at full speed (SSE)"}.get(names[0], names[0].capitalize())
+    title = {"SSP": "Steady-state power (SSP)", "SSE": "Steady-state execution (SSE)"}.get(names[0], names[0].capitalize())
     title = title if len(names) == 1 else f"At full speed and steady power ({' = '.join(names)})"
     lines = []
     last = state is profile.states[-1]
@@ -84,10 +118,14 @@ def _state_panel(profile: Profile, state: State) -> Panel:
 
 def _basis(profile: Profile) -> Panel:
     counter = profile.counter
-    text = f"of which {profile.golden_runs:,} have nearly the same execution time."
+    text = f"of which {profile.golden_runs:,} are golden: they have nearly the same execution time."
     lines = [Line(name.capitalize(), what) for name, what in facts(profile) if name == "timestamps"]
     if counter is not None:
-        lines.append(Line(_COUNTER.capitalize(), f"{watts(counter.counter_w)} over {quantity(counter.seconds, 's', 3)}"))
+        text_of_check = (
+            f"{watts(counter.counter_w)} over the {quantity(counter.seconds, 's', 3)} of another run, where the profile "
+            f"gives {watts(counter.profile_w)}"
+        )
+        lines.append(Line(_COUNTER.capitalize(), text_of_check))
     lines += [Line("Sensor", what) for what in describe_sensors(profile)]
     return Panel("Basis", f"{profile.runs:,} runs", text, lines=tuple(lines))
 
@@ -128,7 +166,8 @@ def profile_page(profiles: Sequence[Profile], *, relative: bool = False) -> Page
         effect=effect,
         verdict=verdict,
         panels=panels,
-        figures=figures,
+        next_step=next_step(profiles),
+        figures=[figure for figure in figures if figure.specification is not None or figure.name != CONTEXTS],
         tables=[table],
         tone=tone,
         notes=_notes(profiles),

@@ -12,7 +12,7 @@ from wastenot.devices.instrument import TOTAL
 from wastenot.pages.figure import Figure, inline, layered, series_color, series_opacity, tooltips, words
 from wastenot.pages.formatting import quantity
 from wastenot.pages.narrow import NARROW_PANEL
-from wastenot.profiles.page.description import channel_names, shown_before, timed_channels, unit_word
+from wastenot.profiles.page.description import channel_names, meanings, shown_before, timed_channels, unit_word
 from wastenot.profiles.page.drawing import (
     BLUE,
     FIT_COLOR,
@@ -58,10 +58,13 @@ def run_figure(profile: Profile) -> Figure:
         note += "an execution: it is too low if its window includes idle time, which the estimate corrects. "
     states = [state for state in profile.states if state.name != "in context"]
     if states:
-        note += "Before SSE the kernel warms up; from SSE on its execution time is steady, from SSP on its power is. "
-    omitted = [f"{total - len(rows):,} of {total:,} of {name}" for name, (rows, total) in shown.items() if len(rows) < total]
-    if omitted:
-        note += f"To keep the figure small, readings of some runs are omitted: {', '.join(omitted)}. "
+        note += (
+            "Before SSE (steady-state execution) the kernel warms up; from SSE on its execution time is steady, from SSP "
+            "(steady-state power) on its power is, too. "
+        )
+    if any(len(rows) < total for rows, total in shown.values()):
+        note += "To keep the figure small, readings of some runs are omitted. "
+    note += meanings(names)
     levels = [name for name in channel_names(profile) if name not in names]
     if levels:
         note += f"Not drawn over time: {', '.join(levels)}, whose averaging time is too long. "
