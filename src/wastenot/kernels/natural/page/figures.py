@@ -20,7 +20,7 @@ from wastenot.pages.figure import (
     specification_of,
     tooltips,
 )
-from wastenot.pages.formatting import change, fraction_of_whole, percent, quantity, shortened
+from wastenot.pages.formatting import SPACE, change, fraction_of_whole, percent, quantity, shortened
 from wastenot.pages.optional_imports import load
 
 LOSS_NAMES: dict[Loss, str] = {
@@ -33,6 +33,9 @@ LOSS_COLORS = dict(zip(LOSS_NAMES.values(), ("#0f9b8e", "#e08a00", "#d6483b", "#
 _WIDTH, _HEIGHT, _NAME_WIDTH, _LOSS_WIDTH, _STEP = 285, 270, 250, 560, 17
 _POINTS = 24
 _LIMIT = (0.0, 1.0)
+_VISIBLE = 0.01  # of the change of the clock, below which an interval is hidden by its dot
+_MOST_NAMED = 5  # kernels with colours of their own
+_OTHERS, _OTHERS_COLOR = "other kernels", "#aab4c0"
 
 
 def subtitle(overview: NaturalOverview) -> str:
@@ -42,14 +45,26 @@ def subtitle(overview: NaturalOverview) -> str:
 
 def curves_figure(overview: NaturalOverview) -> Figure:
     """Time, power and energy of every kernel by clock, each against its own at the clock that it has by itself."""
-    note = "Each line is a kernel, over the clocks at which it was seen; it crosses 100 % at its own clock."
-    rows = [row for each in overview.kernels for row in _curve_rows(overview.curves[each.kernel], each)]
+    note = (
+        "Each line is a kernel, over the clocks at which it was seen; it crosses 100 % at its own clock. Those that use the "
+        "most energy have colours of their own."
+    )
+    most = sorted(overview.kernels, key=lambda each: -each.energy_share)[:_MOST_NAMED]
+    names = [each.kernel for each in most]
+    colors = colors_of(names) | ({_OTHERS: _OTHERS_COLOR} if len(overview.kernels) > len(names) else {})
+    # The others come first, so that no line of a name lies below one without.
+    ordered = sorted(overview.kernels, key=lambda each: each in most)
+    rows = [
+        row | {"line": each.kernel if each in most else _OTHERS}
+        for each in ordered
+        for row in _curve_rows(overview.curves[each.kernel], each)
+    ]
     return Figure(
         "natural-curves",
         "Time, power and energy by clock",
         subtitle(overview),
         note,
-        specification_of(_curves_chart(rows, _colors_in(overview))),
+        specification_of(_curves_chart(rows, colors)),
     )
 
 
@@ -59,11 +74,19 @@ def _curves_chart(rows: Sequence[dict[str, object]], colors: dict[str, str]) -> 
     x = alt.X("ghz:Q", title="SM clock, GHz", scale=alt.Scale(zero=False, nice=False, padding=6), axis=alt.Axis(tickCount=6))
     base = alt.Chart(inline(rows)).encode(
         x=x,
-        color=series_color("loses:N", colors),
+        color=series_color("line:N", colors, columns=len(colors)),
         detail=alt.Detail("kernel:N"),
-        tooltip=tooltips({"kernel:N": "kernel", "ghz_tip:N": "clock", "time_tip:N": "time", "power_tip:N": "power",
-                          "energy_tip:N": "energy"}),
-    )  # fmt: skip
+        tooltip=tooltips(
+            {
+                "kernel:N": "kernel",
+                "loses:N": "at a lower clock",
+                "ghz_tip:N": "clock",
+                "time_tip:N": "time",
+                "power_tip:N": "power",
+                "energy_tip:N": "energy",
+            }
+        ),
+    )
     panels = [
         base.mark_line(strokeWidth=1.5, opacity=0.75)
         .encode(y=alt.Y(f"{what}:Q", title=f"{what}, % of that at the default clocks", scale=alt.Scale(zero=False)))
@@ -102,14 +125,19 @@ def loss_figure(overview: NaturalOverview) -> Figure:
     kernels = sorted(
         (each for each in overview.kernels if each.loses != "unknown"), key=lambda each: (each.slope, each.kernel)
     )
-    title, stem = "Which kernels lose almost nothing at a lower clock, and which nearly all", "natural-losses"
+    title, stem = "How much time each kernel loses at a lower clock", "natural-losses"
     if not kernels:
         return Figure(stem, title, subtitle(overview), "No kernel was seen at clocks far enough apart.", None)
+    widest = max(0.5 * (each.slope_interval[1] - each.slope_interval[0]) for each in kernels)
+    bars = (
+        "Bars: 95 % intervals"
+        if widest > _VISIBLE
+        else f"95 % intervals are at most ± {percent(widest, 1)}, within the dots"
+    )
     note = (
-        "How steeply a call's time rises as the clock falls (log over log), over the clocks at which the kernel was "
-        "seen: at 0 % it takes as long as before, at 100 % time is inversely proportional to the clock. Bars: 95 % "
-        "intervals. "
-        "Beside each: a call at the lowest clock seen, compared with the default clocks."
+        "By how much longer a call takes where the clock is lower, as a fraction of what the clock loses, over the clocks "
+        "seen: at 0 % it takes as long as before, at 100 % half the clock takes twice the time. "
+        f"{bars}. Beside each: energy and time of a call at the lowest clock seen, compared with the default clocks."
     )
     return Figure(stem, title, subtitle(overview), note, specification_of(_loss_chart(kernels, _colors_in(overview))))
 
@@ -122,7 +150,8 @@ def _loss_chart(kernels: Sequence[KernelAtNaturalClocks], colors: dict[str, str]
     y = alt.Y("index:O", title=None, axis=names)
     scale = alt.Scale(domain=[min(-0.1, *(each.slope for each in kernels)), max(1.1, *(each.slope for each in kernels))])
     lost = "time lost per clock lost"
-    x = alt.X("slope:Q", title=lost, scale=scale, axis=alt.Axis(format="%", tickCount=6))
+    percents = alt.Axis(labelExpr=f"format(100 * datum.value, 'd') + '{SPACE}%'", tickCount=6)
+    x = alt.X("slope:Q", title=lost, scale=scale, axis=percents)
     chart = alt.Chart(inline(rows))
     color = series_color("loses:N", colors)
     tooltip = tooltips(

@@ -10,7 +10,7 @@ from wastenot.kernels.natural.page.summary import forecast_table, kernels_table,
 from wastenot.pages.figure import Figure
 from wastenot.pages.formatting import SPACE, change, changes, percent, quantity
 from wastenot.pages.page import Page
-from wastenot.pages.panel import Line, Panel
+from wastenot.pages.panel import Line, Next, Panel
 
 _SAVES = 5e-5  # of the energy, below which a plan is shown to save nothing
 
@@ -74,8 +74,9 @@ def _basis(overview: NaturalOverview) -> Panel:
         shares[kernel.loses] = shares.get(kernel.loses, 0.0) + kernel.energy_share
     lines = [
         Line("Kernels that lose almost nothing at a lower clock", f"{percent(shares['nothing'], 0)} of the energy"),
-        Line("Kernels that lose nearly all", f"{percent(shares['all'], 0)} of the energy"),
     ]
+    if shares["all"] > 0.0:
+        lines.append(Line("Kernels that lose nearly all", f"{percent(shares['all'], 0)} of the energy"))
     predicted = overview.forecast
     if predicted is not None:
         text = f"energy {changes(predicted.energy_change.central_95)} (forecast, 95{SPACE}%)"
@@ -99,6 +100,16 @@ def _pace(time_change: float) -> str:
 def _intervals(plan: CapPlan) -> str:
     parts = (("energy", plan.energy_change_interval), ("time", plan.time_change_interval))
     return ", ".join(f"{name} {changes(interval)}" for name, interval in parts if interval is not None)
+
+
+def next_step(overview: NaturalOverview) -> Next:
+    """Find and prove such a cap on a running job."""
+    device = "" if overview.device.startswith("sim:") else f" --device {overview.device}"
+    limit = f"{100.0 * BOUNDS[1]:.3g}%"
+    return Next(
+        "Try such caps on a running job, with the slowdown guarded and the saving measured",
+        (f"wastenot tune --max-slowdown {limit}{device} -- python train.py",),
+    )
 
 
 def natural_figures(overview: NaturalOverview) -> tuple[Figure, ...]:
@@ -129,6 +140,7 @@ def natural_page(overview: NaturalOverview) -> Page:
         effect=effect,
         verdict=verdict,
         panels=panels,
+        next_step=next_step(overview),
         figures=natural_figures(overview),
         tables=[
             ("plans", plans_table(overview)), ("forecast", forecast_table(overview)), ("kernels", kernels_table(overview))
