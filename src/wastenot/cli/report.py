@@ -108,7 +108,7 @@ def _report_of_a_plan(
 
     made = goal.plan(measured.read(goal.granularity)) if plan is None else read_plan(plan)
     command = typed_command(measured.study)
-    _, *files = write_report(measured.study, page, plan=made, figures=figures, price=price.price(), command=command)
+    _, *files = write_report(measured.study, page, plan=plan or made, figures=figures, price=price.price(), command=command)
     say(f"{page}: page written")
     if figures is not None:
         say(f"{figures}: {counted(len(files), 'figure file')} written")

@@ -26,7 +26,7 @@ def events_table(summary: Summary) -> Table:
         rows.append(
             Row(None, (str(number), at, _KINDS[event.kind], event.text), (number, event.at_s, event.kind, event.text))
         )
-    columns = (Column("Number"), Column("After", numeric=True), Column("What"), Column("Details"))
+    columns = (Column("Event", numeric=True), Column("After", numeric=True), Column("What"), Column("Details"))
     return Table("What happened", columns, tuple(rows))
 
 
