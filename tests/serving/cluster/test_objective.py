@@ -183,7 +183,7 @@ def test_a_file_of_costs_is_read_by_lines(tmp_path):
     file.write_text("at,price\n0,1\n900,-0.5\n")
     assert read_tariff(file).mean(np.zeros(1), np.array([1800.0])) == 0.25
     for text, says in (("at,price\n0,1\n900\n", "costs.csv:3: must be a time"), ("at,price\n", "at least one"),
-                       ("at,price\n9,1\n0,1\n", "must ascend")):  # fmt: skip
+                       ("at,price\n9,1\n0,1\n", "must be ascending")):  # fmt: skip
         file.write_text(text)
         with pytest.raises(BadInputError, match=says):
             read_tariff(file)
