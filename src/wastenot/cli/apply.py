@@ -98,15 +98,14 @@ def apply(
     prepared: Application | PipelineApplication
     session: Callable[..., Session]
     simulated: Application | None = None
-    pipeline = is_pipeline_plan(plan)
+    pipeline, restore = is_pipeline_plan(plan), parse_restore(restore_clocks)
     if pipeline:
         from wastenot.pipelines.run.application import prepare_pipeline, would_be_set_in_pipeline
 
         _check_command(command, dry_run, "pipeline.json -- torchrun train.py", _MARKS)
-        prepared = ranks = prepare_pipeline(plan, names, dry_run=dry_run, seed=seed)
+        prepared = ranks = prepare_pipeline(plan, names, dry_run=dry_run, restore=restore, seed=seed)
         would, session = would_be_set_in_pipeline(ranks), ranks.session
     else:
-        restore = parse_restore(restore_clocks)
         prepared = job = prepare(plan, names, dry_run=dry_run, restore=restore, seed=seed, program=bool(command))
         simulated = _simulated_job(job, command, dry_run)
         would, session = would_be_set(job), partial(job.session, seed=seed)

@@ -66,6 +66,10 @@ class Rehearsed:
         """
         self._layers, self._another = seen.layers, another
 
+    def refused(self, why: str) -> None:
+        """What the program runs is not the plan's."""
+        self._another = why
+
     def so_far(self, requests: int) -> Rehearsal:
         """What is known now, with how often clocks were requested."""
         enough = max(self._iterations) >= _SEVERAL

@@ -230,4 +230,4 @@ def test_a_plan_with_one_clock_says_it_once_and_colours_it_so_that_numbers_can_b
     overview = pipeline_overview(planned(**SMALL).plan)
     scale = clock_color((1530.0, 1530.0)).to_dict()["scale"]["domain"]
     assert scale[0] < 1530.0 < scale[1] and clock_color((1200.0, 1530.0)).to_dict()["scale"]["domain"] == [1200.0, 1530.0]
-    assert f"--nproc-per-node {overview.plan.gpus} " in pipeline_page(overview).next_step.commands[0]
+    assert "-- torchrun ... TRAIN.py" in pipeline_page(overview).next_step.commands[0]

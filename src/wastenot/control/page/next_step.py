@@ -41,7 +41,8 @@ def _after_applying(summary: Summary) -> Next | None:
         return Next("Set the clocks, too", (again,))
     tone = story_of(summary)[0]
     iterations = _to_settle(status)
-    if tone == "kept":
+    saved = status.proof.energy_change
+    if tone == "kept" and saved is not None and saved.high < 0.0:
         return Next("Run the next job under this plan, too", (again,))
     if tone != "undecided" or iterations is None:
         return None

@@ -7,7 +7,7 @@ from typing import Any
 
 from wastenot.control.page.story import bound_text
 from wastenot.control.page.time_line_figure import WIDTH, figure_of
-from wastenot.control.page.trials import HELD, OUTCOMES, trial_words
+from wastenot.control.page.trials import GIVEN_UP, HELD, outcome_words, still_held, trial_words
 from wastenot.control.status import Summary, Trial
 from wastenot.pages.figure import Figure, inline, layered, series_color, tooltips, words
 from wastenot.pages.formatting import change, changes
@@ -15,7 +15,13 @@ from wastenot.pages.optional_imports import load
 
 _HEIGHT = 200
 _GAP = 70  # between the column of core clocks and that of power limits, with its axis
-_COLORS = {HELD: "#15803d", "may be as good": "#2f6fde", "needs more energy": "#8592a3", "too slow": "#d6483b"}
+_COLORS = {
+    HELD: "#15803d",
+    GIVEN_UP: "#b7791f",
+    "may be as good": "#2f6fde",
+    "needs more energy": "#8592a3",
+    "too slow": "#d6483b",
+}
 
 
 def search_figure(summary: Summary) -> Figure:
@@ -24,11 +30,14 @@ def search_figure(summary: Summary) -> Figure:
     title = f"The search: {len(summary.trials)} settings tried on the job"
     if not compared:
         return figure_of(summary, "search", title, "No setting was compared with the default clocks.")
-    gone = len(summary.trials) - len(compared)
-    early = f" {gone} more were abandoned after a few iterations, as too slow." if gone else ""
+    gone = [each.outcome for each in summary.trials if each.energy_change is None]
+    slow, other = gone.count("too slow"), len(gone) - gone.count("too slow")
+    early = f" {slow} more were abandoned after a few iterations, as too slow." if slow else ""
+    early += f" {other} more could not be compared." if other else ""
+    found = "; of the others, the one of least energy is held" if still_held(summary) is not None else ""
     note = (
         f"Each dot is a setting compared with the default clocks; bars are 95 % intervals. Settings above the red line are "
-        f"slower than the limit of {bound_text(summary.status)}; of the others, the one of least energy is held.{early}"
+        f"slower than the limit of {bound_text(summary.status)}{found}.{early}"
     )
     return figure_of(summary, "search", title, note, _chart(summary, compared))
 
@@ -57,7 +66,7 @@ def _panel(
 ) -> Any:
     """One change by the value of a setting; the one that is held is named in the first."""
     alt = load("altair")
-    rows = []
+    rows, kept = [], still_held(summary) is not None
     for value, trial in placed:
         estimate = trial.energy_change if name == "energy" else trial.time_change
         assert estimate is not None
@@ -65,7 +74,11 @@ def _panel(
         row: dict[str, object] = dict(zip(("change", "low", "high"), ends, strict=True))
         rows.append(
             row
-            | {"at": value, "outcome": OUTCOMES[trial.outcome], "setting": trial_words(trial)}
+            | {
+                "at": value,
+                "outcome": outcome_words(trial, kept=kept),
+                "setting": trial_words(trial),
+            }
             | {"shown": f"{change(estimate.value)} ({changes((estimate.low, estimate.high))})"}
         )
     x = alt.X("at:Q", title=None if first else title, scale=alt.Scale(zero=False, nice=True, padding=14),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from wastenot.control.page.trials import still_held, trial_words
+from wastenot.control.page.trials import held_of, still_held, trial_words
 from wastenot.control.rehearsed import missing_text
 from wastenot.control.status import Estimate, Rehearsal, Status, Summary, Trial, Tuning
 from wastenot.core.origin import Origin
@@ -75,7 +75,9 @@ def _effect(summary: Summary) -> str:
     if summary.ended == "refused":
         return "The plan was refused, and the job ran at its default clocks"
     if _went_back(status) and proof.saved_j is None:
-        return "Returned to the default clocks before the saving was known"
+        searched = status.tuning is not None and status.tuning.done and held_of(summary) is None
+        nothing = "No setting tried saves energy within the slowdown limit"
+        return nothing if searched else "Returned to the default clocks before the saving was known"
     if proof.energy_change is None or proof.time_change is None:
         return f"Ran for {duration(status.elapsed_s)}, too short to estimate the saving"
     if _went_back(status) and proof.saved_j is not None:

@@ -6,7 +6,7 @@ from wastenot.control.status import Outcome, Summary, Trial
 from wastenot.pages.formatting import SPACE, change
 from wastenot.pages.table import Listed, Table, listing
 
-HELD = "held to the end"
+HELD, GIVEN_UP = "held to the end", "found, then given up"
 OUTCOMES: dict[Outcome, str] = {
     "held": HELD,
     "close": "may be as good",
@@ -36,17 +36,23 @@ def trial_words(trial: Trial) -> str:
     return ", ".join(f"{value:,.0f}{unit}" for value, unit in parts if value is not None)
 
 
+def outcome_words(trial: Trial, *, kept: bool) -> str:
+    """What became of a setting that was tried; ``kept`` is whether the job kept the one that was found."""
+    return OUTCOMES[trial.outcome] if kept or trial.outcome != "held" else GIVEN_UP
+
+
 def trials_table(summary: Summary) -> Table | None:
     """Every setting that was tried, those of least energy first."""
     if not summary.trials:
         return None
+    kept = still_held(summary) is not None
     ordered = sorted(summary.trials, key=lambda each: each.energy_change.value if each.energy_change else 1.0)
     columns: list[Listed[Trial]] = [
         Listed("Setting", trial_words, numeric=False),
         Listed("Energy", lambda each: each.energy_change.value if each.energy_change else None, change),
         Listed("Time", lambda each: each.time_change.value if each.time_change else None, change),
         Listed("Comparisons", lambda each: each.stretches),
-        Listed("Outcome", lambda each: OUTCOMES[each.outcome], numeric=False),
+        Listed("Outcome", lambda each: outcome_words(each, kept=kept), numeric=False),
     ]
     note = "Changes relative to the default clocks; what is not named is left to the driver. –: abandoned earlier."
     return listing("Settings tried", ordered, columns, note, shown=10, rest="more settings")

@@ -142,7 +142,7 @@ class KernelTraits(Part):
     @model_validator(mode="after")
     def _takes_time(self) -> Self:
         if not self.core_s + self.memory_s + self.latency_core_s + self.latency_memory_s > 0:
-            raise ValueError("core_s, memory_s and the latencies are all 0: switching would take no time")
+            raise ValueError("core_s, memory_s and the latencies are all 0: the kernel would take no time")
         return self
 
     @property

@@ -193,7 +193,7 @@ def _next_steps(plan: Plan, files: Files) -> list[RenderableType]:
     if commands and plan.origin != "measured":
         before = f", once you have swept the real card (these numbers are {plan.origin})"
     elif today.sets_something and not commands:
-        commands = (apply_command(files),)
+        commands = (apply_command(plan, files),)
         before = "" if files.plan is not None else f", write it to a file with --out {files.plan_text}, then"
     steps: list[RenderableType] = [] if not commands else [Paragraph(Text(f"To apply it{before}:"))]
     return [*steps, *(Text(f"  {each}", style="green") for each in commands), Text("How to apply it, and each kernel: -v")]

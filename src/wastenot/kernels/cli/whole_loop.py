@@ -220,7 +220,7 @@ def ending(plan: Plan, files: Files) -> tuple[list[str], list[str]]:
     if today.energy_change_interval is not None:
         low, high = today.energy_change_interval
         within = f" ({percent(-high)} to {percent(-low)})"
-    how = "" if today.rung is None else f", by a schedule: {apply_command(files)}"
+    how = "" if today.rung is None else f", by a schedule: {apply_command(plan, files)}"
     if today.sets_something:
         now.append(f"Today     {percent(-today.energy_change)} of the energy saved{within}{how}")
     else:

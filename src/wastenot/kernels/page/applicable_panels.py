@@ -54,14 +54,15 @@ def today_panel(plan: Plan, files: Files) -> Panel:
     )
 
 
-def apply_command(files: Files) -> str:
-    """What follows a plan's schedule."""
-    return f"wastenot apply {files.plan_text} -- python train.py"
+def apply_command(plan: Plan, files: Files) -> str:
+    """What follows a plan's schedule; on a simulated GPU, in a simulated job."""
+    program = "" if plan.device.startswith("sim:") else " -- python train.py"
+    return f"wastenot apply {files.plan_text}{program}"
 
 
 def _scheduled_panel(plan: Plan, rung: Rung, one: ApplicableRow | None, files: Files) -> Panel:
     """A schedule, and what one setting would give instead."""
-    lines = [Line("Run", f"{apply_command(files)} applies it, stays within the limit, and reports the saving")]
+    lines = [Line("Run", f"{apply_command(plan, files)} applies it, stays within the limit, and reports the saving")]
     if files.plan is None:
         lines.insert(
             0, Line("Write it to a file", f"wastenot kernel plan with the options of this plan and --out {files.plan_text}")
@@ -189,8 +190,7 @@ def _way(plan: Plan, row: ApplicableRow) -> str:
         return f"{how}: {setting_words(row.setting.setting)}; {known}"
     return (
         f"{how}, switched {row.switches_per_iteration or 0:,} times per iteration, slow switches included; {known} "
-        f"(wastenot "
-        f"plan --granularity {row.granularity})"
+        f"(wastenot kernel plan --granularity {row.granularity})"
     )
 
 

@@ -143,7 +143,9 @@ def next_step(plan: Plan, files: Files) -> Next | None:
     if is_default(plan):
         return None
     if plan.today.rung is not None:
-        command, then = apply_command(files), "Run a job with it: the slowdown limit is guarded, and the saving measured"
+        job, saving = ("a simulated job", "estimated") if plan.device.startswith("sim:") else ("a job", "measured")
+        command = apply_command(plan, files)
+        then = f"Run {job} with it: the slowdown limit is guarded, and the saving {saving}"
     elif plan.headline.source != "validation":
         command, then = (
             validate_command(plan, files),

@@ -91,12 +91,16 @@ def _time(overview: PipelineOverview) -> Panel:
     return Panel("Time of an iteration", quantity(after.lasts_s, "s", 4), text, lines=tuple(lines))
 
 
-def next_step(plan: PipelinePlan) -> Next:
-    """How to train with the plan; in capitals what it does not know."""
-    return Next(
-        "Train with these clocks; a dry run (--dry-run) sets none",
-        (f"wastenot apply PIPELINE.json -- torchrun --nproc-per-node {plan.gpus} TRAIN.py",),
-    )
+def next_step(plan: PipelinePlan) -> Next | None:
+    """How to train with the plan, in capitals what it does not know; ``None`` for one that only waits for a straggler."""
+    if plan.until_s is not None:
+        return None
+    if plan.device.startswith("sim:"):
+        then = "Rehearse it with your training program; on the GPUs that a plan is for, the same command sets their clocks"
+    else:
+        then = "Train with these clocks; a dry run (--dry-run) sets none"
+    gpus = " --device nvidia:0,..." if plan.device.startswith("unknown") else ""
+    return Next(then, (f"wastenot apply PIPELINE.json{gpus} -- torchrun ... TRAIN.py",))
 
 
 def _critical_text(overview: PipelineOverview) -> str:

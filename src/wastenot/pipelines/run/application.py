@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from wastenot.control.fitting import check_card, check_may_set, check_named_once
 from wastenot.control.places import make_socket_path
@@ -22,6 +23,9 @@ from wastenot.pipelines.plan.plan_file import read_pipeline_plan
 from wastenot.pipelines.plan.rank_steps import PlanGraph
 from wastenot.pipelines.run.controller import PipelineController
 from wastenot.pipelines.run.straggler_seat import source_of
+
+if TYPE_CHECKING:
+    from wastenot.devices.common.journal import Restore
 from wastenot.planning.switching import switch_time
 
 _NOBODYS = ("unknown", "unknown GPU")  # what plans of profiles say that do not name their card
@@ -101,6 +105,7 @@ def prepare_pipeline(
     devices: Sequence[str] | None = None,
     *,
     dry_run: bool = False,
+    restore: Restore | None = None,
     seed: int = 0,
 ) -> PipelineApplication:
     """Read a pipeline's plan and open the GPUs that it is for; changes nothing.
@@ -110,6 +115,7 @@ def prepare_pipeline(
         devices: names of the GPUs of this machine; by default the device of the plan, where that is a simulated one, which
             then lives in wall time.
         dry_run: clocks will not be changed, so that nobody has to be allowed to.
+        restore: ranges of locked clocks to restore afterwards.
         seed: of simulated GPUs.
 
     Raises:
@@ -128,7 +134,7 @@ def prepare_pipeline(
         )
     gpus = tuple(
         open_device(
-            name, seed=seed + index, wall_time=name.startswith("sim:"), allow_clock_control=not dry_run
+            name, seed=seed + index, wall_time=name.startswith("sim:"), allow_clock_control=not dry_run, restore=restore
         )
         for index, name in enumerate(names)
     )  # fmt: skip

@@ -180,6 +180,8 @@ class PipelineController(ClockDriver):
             return
         self._refused = True
         self._release(now_s)
+        if self.rehearsed is not None:
+            self.rehearsed.refused(f"this is not the plan's pipeline: {why}")
         self._tell("refused", f"this is not the plan's pipeline: {why}; the default clocks stay")
 
     def _standing(self) -> Standing:

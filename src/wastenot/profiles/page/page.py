@@ -94,7 +94,7 @@ def next_step(profiles: Sequence[Profile]) -> Next:
     if len(profiles) == 1:
         command = "wastenot profile compare PROFILE.parquet OTHER.parquet --page compare.html"
         return Next("Compare it with the profile of another kernel; profile run writes them with --out", (command,))
-    device = profiles[0].device
+    device = profiles[0].device if profiles[0].device.startswith("sim:") else "DEVICE"  # else it is a card's label
     command = f"wastenot profile run KERNEL --after OTHERx40 --device {device} --out after.parquet"
     return Next("See how much a kernel's power depends on what ran before it", (command,))
 

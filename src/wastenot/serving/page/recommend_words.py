@@ -205,7 +205,11 @@ def next_step(found: Recommended) -> Next | None:
     point = found.chosen[0].point
     model = point.model.split("/")[-1]
     text = f"Serve {model} with {configuration_text(point)}, and measure your own server at that batch size"
-    return Next(text, (f"wastenot serve bench http://HOST:PORT --batch {point.max_running} --study SERVER.db",))
+    knobs = (("--core", point.setting.core_mhz), ("--memory", point.setting.memory_mhz),
+             ("--power-limit", point.setting.power_limit_w))  # fmt: skip
+    clocks = "".join(f" {name} {value:g}" for name, value in knobs if value is not None)
+    clocks += " --allow-clock-control" if clocks else ""
+    return Next(text, (f"wastenot serve bench http://HOST:PORT --batch {point.max_running}{clocks} --study SERVER.db",))
 
 
 def notes(found: Recommended) -> list[str]:

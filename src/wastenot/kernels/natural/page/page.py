@@ -102,13 +102,12 @@ def _intervals(plan: CapPlan) -> str:
     return ", ".join(f"{name} {changes(interval)}" for name, interval in parts if interval is not None)
 
 
-def next_step(overview: NaturalOverview) -> Next:
+def next_step() -> Next:
     """Find and prove such a cap on a running job."""
-    device = "" if overview.device.startswith("sim:") else f" --device {overview.device}"
     limit = f"{100.0 * BOUNDS[1]:.3g}%"
     return Next(
         "Try such caps on a running job, with the slowdown guarded and the saving measured",
-        (f"wastenot tune --max-slowdown {limit}{device} -- python train.py",),
+        (f"wastenot tune --max-slowdown {limit} -- python train.py",),
     )
 
 
@@ -140,7 +139,7 @@ def natural_page(overview: NaturalOverview) -> Page:
         effect=effect,
         verdict=verdict,
         panels=panels,
-        next_step=next_step(overview),
+        next_step=next_step(),
         figures=natural_figures(overview),
         tables=[
             ("plans", plans_table(overview)), ("forecast", forecast_table(overview)), ("kernels", kernels_table(overview))

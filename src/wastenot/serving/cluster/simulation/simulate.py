@@ -574,7 +574,7 @@ class ClusterRun:
         while (why := core.run(self.arrays, until_s)) == records.ASK:
             each = self.instances[int(self.arrays.told[0])]
             policy, answer = each.policy, self.arrays.answer
-            assert policy is not None, "only steered instances can be requested"
+            assert policy is not None, "only steered instances ask their policy"
             choice = policy.choose(self._look_into())
             check_setting(choice.setting, self.cluster.layouts[each.layout], policy)
             answer[0], answer[1], answer[2] = choice
