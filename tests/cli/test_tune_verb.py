@@ -68,6 +68,7 @@ def test_what_could_be_tried_is_said_without_trying(capsys):
         (["--device", "sim:h200", "--workload", "gpt3-small", "--", "true"], "--workload: has no effect beside a program"),
         (["--device", "sim:h200", "--iterations", "5", "--", "true"], "--iterations: has no effect beside a program"),
         (["--device", "sim:h200", "--out", "plan.json", "--", "true"], "--out: has no effect in a rehearsal"),
+        (["--device", "sim:h200", "--workload", "gpt3-small", "--iterations", "0"], "--iterations 0: must be at least 1"),
         (["--device", "sim:h200", "--workload", "gpt3-small", "--core", "1501"], "--core 1501: the GPU has no such clock"),
         (["--device", "sim:h200", "--workload", "gpt3-small", "--power-limit", "90"], "takes 200 to 700 W"),
         (["--device", "sim:h200", "--workload", "gpt3-small", "--max-slowdown=-1%"], "--max-slowdown"),
@@ -99,6 +100,7 @@ def test_a_program_beside_a_simulated_gpu_is_rehearsed(tmp_path, monkeypatch, ca
     status, seen = document["run"]["status"], document["run"]["status"]["rehearsal"]
     assert document["plan"] is None and document["run"]["exit_code"] == 7 and status["dry_run"] is dry_run
     assert seen["iterations"][0] > 10 and seen["missing"] == [] and status["gpus"][0]["energy_j"] is None
+    assert document["run"]["trials"] == [] and status["tuning"]["trials"] == 0
     assert status["tuning"]["best"] is None and status["proof"]["energy_change"] is None
 
 

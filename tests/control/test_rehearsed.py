@@ -60,6 +60,7 @@ def test_settings_are_tried_and_none_is_found():
     summary, _ = run_job(tuner, PROGRAMME, 5000, seed=1, watch=lambda tuner: tuner.done)
     tuning, seen = summary.status.tuning, summary.status.rehearsal
     assert tuning.done and tuning.tried == 2 and tuning.best is tuning.energy_change is tuning.regret is None
+    assert summary.trials == () and tuning.trials == 0 and not any(each.energy for each in tuner.search.candidates)
     assert tuner.controller is None and device.engine.requested == AUTO and seen.requests > 2
     assert "as this is a rehearsal; the default clocks stay" in summary.status.events[-2].text
 

@@ -74,6 +74,16 @@ def test_a_setting_that_fails_by_pauses_gets_another_chance():
     assert search.next_group() == [first]
 
 
+def test_a_rehearsal_walks_down_a_ladder_once():
+    search = SettingSearch([CLOCKS], 0.02)
+    places = []
+    while group := search.next_group():
+        places += [each.place for each in group]
+        search.rehearse(group[0])
+    assert places == sorted(set(places)) and places[0] == 0 and places[-1] == len(CLOCKS.settings) - 1
+    assert len(places) < len(CLOCKS.settings) and search.winner is None
+
+
 def test_ladders_come_from_what_gpus_report():
     clocks, limits = ladders_of([open_device("sim:h200")])
     assert clocks.settings[0] == Setting(core_mhz=1965.0) and limits.settings[0] == Setting(power_limit_w=695.0)

@@ -132,8 +132,9 @@ def tune(
         )  # fmt: skip
     else:
         tuner = make(shlex.join(command or ()))
-        summary_, code = run_command(tuning_session(tuner, dry_run=dry_run), command or [], shown, as_json)
-        found = job_of(tuner, summary_, exit_code=code)
+        session = tuning_session(tuner, dry_run=dry_run)
+        summary_, code = run_command(session, command or [], shown, as_json)
+        found = job_of(tuner, summary_, exit_code=code, problem=session.problem)
     _tell(found, out, as_json=as_json)
     write_outcome(found.summary, summary, shown)
     if out is not None and found.plan is not None:
@@ -166,7 +167,7 @@ def _watched(gpus: Sequence[Device], tuner: Tuner, shown: ShownOptions) -> Abstr
 def _tell(found: TunedJob, out: Path | None, *, as_json: bool) -> None:
     """Write the plan where it is wanted, and say what was found."""
     if out is not None and found.plan is None:
-        say_wastenot(f"{out}: not written: the job ended before anything was measured")
+        say_wastenot(f"{out}: not written: {found.why_no_plan}")
     elif out is not None:
         found.write(out)
     if as_json:

@@ -76,7 +76,7 @@ def run_command(
     session: Session, command: list[str], shown: ShownOptions, as_json: bool, *, pipeline: bool = False
 ) -> tuple[Summary, int]:
     """Run a program while a session drives the clocks; what became of it, and its exit code."""
-    from wastenot.programs.environment import socket_of
+    from wastenot.programs.environment import socket_of, why_cut_short
 
     with ExitStack() as stack:
         stack.enter_context(session)
@@ -92,18 +92,14 @@ def run_command(
         _watch(child, session, shown)
         code = exit_code(child)
         summary = session.end("job ended", code)
-    if session.problem is not None:
-        say_wastenot(f"the plan ended early, and the program continued at the default clocks: {session.problem}")
-    elif not session.ranks and pipeline:
+    cut_short = why_cut_short(session)
+    if pipeline and session.problem is None and not session.ranks:
         say_wastenot(
             "no instructions were seen: the program does not use torch.distributed.pipelining, or its Python ignores "
             "PYTHONPATH; mark them with applied.instruction() in the program (docs/pipelines-recipes.md)"
         )
-    elif not session.ranks:
-        say_wastenot(
-            "no iterations were seen: the program does not train with PyTorch, or its Python ignores PYTHONPATH; mark them "
-            "with wastenot.apply in the program"
-        )
+    elif cut_short is not None:
+        say_wastenot(cut_short)
     elif summary.status.rehearsal is not None and session.ranks > len(session.gpus):
         gpu = session.gpus[0].identity.name
         say_wastenot(

@@ -11,7 +11,7 @@ from wastenot.control.controller import Controller
 from wastenot.control.driver import Subject
 from wastenot.control.fitting import check_card, check_may_set, check_named_once, schedule_of, why_not_the_job
 from wastenot.control.hooks import Seen
-from wastenot.control.places import make_socket_path
+from wastenot.control.places import make_own_socket_path, make_socket_path
 from wastenot.control.rehearsed import Rehearsed
 from wastenot.control.session import PATIENCE_S, Session
 from wastenot.core.errors import BadInputError
@@ -69,7 +69,7 @@ class Application:
         Args:
             dry_run: change no clocks.
             seed: of the order of comparisons.
-            name: of its socket; by default that of this process.
+            name: of its socket; by default one of its own.
             patience_s: how long to wait for the first iteration before none is expected.
 
         Raises:
@@ -87,7 +87,7 @@ class Application:
 
         return Session(
             controller,
-            make_socket_path(name or f"apply-{os.getpid()}"),
+            make_own_socket_path("apply") if name is None else make_socket_path(name),
             wanted=self._begins() if rehearsed is None else self._expected(),
             by_layers=self.plan.captured_on is None,
             fits=fits,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import stat
 import tempfile
@@ -11,6 +12,7 @@ from pathlib import Path
 from wastenot.core.errors import BadInputError
 
 _LONGEST_PATH = 100  # of a Unix socket; Linux allows 107
+_NUMBERS = itertools.count(1)  # of the sessions of this process
 
 
 def runtime_folder() -> Path:
@@ -48,6 +50,19 @@ def make_socket_path(name: str) -> Path:
     if len(os.fsencode(path)) > _LONGEST_PATH:
         raise BadInputError(f"{path}: is too long for a socket; set WASTENOT_RUNTIME to a shorter folder")
     return path
+
+
+def make_own_socket_path(kind: str) -> Path:
+    """Path of a socket that no other session of this process or another has.
+
+    Args:
+        kind: of the session.
+
+    Raises:
+        BadInputError: the folder is somebody else's, or others may look into it.
+        OSError: it cannot be made.
+    """
+    return make_socket_path(f"{kind}-{os.getpid()}-{next(_NUMBERS)}")
 
 
 def socket_paths() -> tuple[Path, ...]:

@@ -51,6 +51,7 @@ class Candidate:
         energy: of iterations.
         dropped: why it is out of the race; empty while it is in it.
         slow: whether it is out of it because it is slower than allowed.
+        rehearsed: whether it was set, and nothing compared.
     """
 
     ladder: int
@@ -61,6 +62,7 @@ class Candidate:
     energy: list[float] = field(default_factory=list)
     dropped: str = ""
     slow: bool = False
+    rehearsed: bool = False
     failures: int = 0
 
 
@@ -119,7 +121,8 @@ class SettingSearch:
         ladder = self.ladders[index]
         tried = self._tried(index)
         bad = self._bad(index, tried)
-        fine = max((each.place for each in tried if each.place < bad), default=-1)
+        passed = [*tried, *(each for each in self.candidates if each.ladder == index and each.rehearsed)]
+        fine = max((each.place for each in passed if each.place < bad), default=-1)
         if bad < len(ladder.settings):
             place = (fine + bad) // 2
             if place > fine and not self._flat(tried, fine, bad):
@@ -229,6 +232,11 @@ class SettingSearch:
             candidate.dropped = why
             if not candidate.energy:
                 self._broken_off[candidate.ladder] = min(self._broken_off[candidate.ladder], candidate.place)
+
+    def rehearse(self, candidate: Candidate) -> None:
+        """A setting was set in a rehearsal, where nothing is compared: the walk goes on, and it is in no race."""
+        candidate.dropped = "rehearsed"
+        candidate.rehearsed = True
 
     def time(self, candidate: Candidate) -> LogMean:
         """Time of an iteration at a setting against the default clocks; its half length leaves no doubt."""

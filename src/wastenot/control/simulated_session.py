@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 from wastenot.control.driver import Ended
 from wastenot.control.marker import Marker
-from wastenot.control.places import make_socket_path
+from wastenot.control.places import make_own_socket_path
 from wastenot.control.session import Session
 from wastenot.control.status import Status, Summary
 from wastenot.devices.protocol import Device
@@ -28,7 +27,7 @@ class SimulatedSession:
 
     def __init__(self, gpus: Sequence[Device], latest: Status) -> None:
         self.gpus, self._latest, self._stopped = gpus, latest, False
-        self.session = Session(self, make_socket_path(f"apply-{os.getpid()}"), lease=False)
+        self.session = Session(self, make_own_socket_path("apply"), lease=False)
 
     def __enter__(self) -> SimulatedSession:
         self.session.__enter__()

@@ -393,6 +393,9 @@ class Tuner(ClockDriver):
     def _compare(self, first: Stretch, stretch: Stretch, after: Stretch, place: float, *, unchanged: bool) -> None:
         """A trial against the default clocks around it, whose drift is taken to be steady."""
         candidate = self.search.candidates[stretch.rung]
+        if self.rehearsed is not None:
+            self.search.rehearse(candidate)
+            return
         each_j = [one.energy_j and one.energy_j / len(one.times_s) for one in (first, stretch, after)]
         if not unchanged or stretch.spoiled or first.spoiled or after.spoiled or None in each_j:
             self.search.failed(candidate, "the job paused in every trial" if stretch.spoiled else "could not be compared")
@@ -499,7 +502,9 @@ class Tuner(ClockDriver):
         )
 
     def _trials(self) -> tuple[Trial, ...]:
-        """What every setting that was tried showed."""
+        """What every setting that was tried showed; nothing in a rehearsal."""
+        if self.rehearsed is not None:
+            return ()
         return tuple(self._trial(each) for each in self.search.candidates if each.energy or each.dropped)
 
     def _trial(self, candidate: Candidate) -> Trial:

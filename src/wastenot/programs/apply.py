@@ -336,7 +336,7 @@ class apply:  # noqa: N801 - reads as a verb, and is one
         )
         for note in application.notes:
             print(f"wastenot: {note}", file=sys.stderr)
-        self._session = application.session(dry_run=self._dry_run, name=f"apply-{os.getpid()}", rank=seat)
+        self._session = application.session(dry_run=self._dry_run, rank=seat)
         self._stack.enter_context(self._session)
         return str(self._session.path)
 
@@ -347,15 +347,15 @@ class apply:  # noqa: N801 - reads as a verb, and is one
         from wastenot.control.places import runtime_folder
 
         local_rank, ranks = _number("LOCAL_RANK", 0), _number("LOCAL_WORLD_SIZE", 1)
-        name = f"apply-{os.getpid()}" if ranks == 1 else f"apply-{_job()}"
+        shared = f"apply-{_job()}"
         if local_rank > 0:
-            return str(_wait_for(runtime_folder() / f"{name}.sock"))
+            return str(_wait_for(runtime_folder() / f"{shared}.sock"))
         from wastenot.control.application import prepare
 
         application = prepare(
             self._plan, self._devices(ranks), dry_run=self._dry_run, seed=self._seed, program=True, ranks=ranks
         )
-        self._session = application.session(dry_run=self._dry_run, seed=self._seed, name=name)
+        self._session = application.session(dry_run=self._dry_run, seed=self._seed, name=shared if ranks > 1 else None)
         self._stack.enter_context(self._session)
         return str(self._session.path)
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -19,6 +20,8 @@ def running_program(
     command: Sequence[str], *, to_stderr: bool, environment: Mapping[str, str] | None = None
 ) -> Iterator[Child]:
     """Run a program and wait for it; signals meant to end this process are passed on to it.
+
+    In another thread than the main one, which alone may handle signals, none are.
 
     Args:
         command: the program and its arguments.
@@ -40,10 +43,14 @@ def running_program(
             return
         child.send_signal(number)
 
-    # A signal that is ignored, as under nohup, stays ignored.
-    numbers = [number for number in _PASSED_ON if signal.getsignal(number) != signal.SIG_IGN]
-    before = {number: signal.signal(number, pass_on) for number in numbers}
+    before = {}
     try:
+        try:
+            for number in _handled():
+                before[number] = signal.signal(number, pass_on)
+        except BaseException:  # nobody would watch over it
+            child.terminate()
+            raise
         yield child
     finally:
         child.wait()
@@ -54,6 +61,13 @@ def running_program(
 def exit_code(child: Child) -> int:
     """The exit code of a program that has ended, as shells state it: 128 + n if signal n ended it."""
     return child.returncode if child.returncode >= 0 else 128 - child.returncode
+
+
+def _handled() -> list[signal.Signals]:
+    """Signals that this thread may pass on; one that is ignored, as under nohup, stays ignored."""
+    if threading.current_thread() is not threading.main_thread():
+        return []
+    return [number for number in _PASSED_ON if signal.getsignal(number) != signal.SIG_IGN]
 
 
 def _in_foreground() -> bool:

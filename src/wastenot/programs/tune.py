@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -118,11 +119,24 @@ class TunedJob:
         plan: holds the setting that was found; ``None`` where the job ended before anything was measured, or was rehearsed.
         summary: of the run: what was tried, and the proof.
         exit_code: of the program.
+        problem: what ended the search, or the setting that it found, before the program ended; ``None`` for nothing.
     """
 
     plan: Plan | None
     summary: Summary
     exit_code: int = 0
+    problem: str | None = None
+
+    @property
+    def why_no_plan(self) -> str | None:
+        """Why nothing can be written; ``None`` where there is a plan."""
+        if self.plan is not None:
+            return None
+        if self.summary.status.rehearsal is not None:
+            return "a rehearsal measures nothing"
+        if self.problem is not None:
+            return f"the search ended before anything was measured: {self.problem}"
+        return "the job ended before anything was measured"
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the plan, for :class:`wastenot.apply`.
@@ -131,9 +145,7 @@ class TunedJob:
             BadInputError: there is none, or the file cannot be written.
         """
         if self.plan is None:
-            rehearsed = self.summary.status.rehearsal is not None
-            why = "a rehearsal measures nothing" if rehearsed else "the job ended before anything was measured"
-            raise BadInputError(f"{path}: not written: {why}")
+            raise BadInputError(f"{path}: not written: {self.why_no_plan}")
         self.plan.write(path)
 
     def page(
@@ -171,7 +183,7 @@ def tune(
         device: GPUs of the job, or their names, which are opened to set their clocks; by default the first there is.
         options: what is tried, and how long.
         max_slowdown: of the job.
-        iterations: of a simulated job; by default 1000 after the search.
+        iterations: of a simulated job, at least 1; by default 1000 after the search.
         seed: of the order of trials, and of a simulated job.
         watch: receives the status of a simulated job every second of its time; ends it by returning ``True``.
         shape: how a model is run that is simulated, as for :func:`wastenot.workload`.
@@ -183,9 +195,11 @@ def tune(
         OSError: the program cannot be run.
     """
     from wastenot.programs.child_program import exit_code, running_program
-    from wastenot.programs.environment import socket_of
+    from wastenot.programs.environment import socket_of, why_cut_short
     from wastenot.workloads.build import build_shape
 
+    if not isinstance(what, str):
+        _check_program(what, [*shape, *_given(iterations=iterations, watch=watch)])
     wanted = options or TuneOptions()
     gpus = tunable_gpus(device, seed=seed, program=not isinstance(what, str))
     simulated = all(gpu.identity.name.startswith("sim:") for gpu in gpus)
@@ -201,8 +215,6 @@ def tune(
             seed=seed,
             watching=lambda tuner: nullcontext(look),
         )
-    for name in shape:
-        raise BadInputError(f"`{name}`: has no effect on a program; leave it out")
     tuner = wanted.tuner(gpus, shlex.join(what), max_slowdown=max_slowdown, seed=seed, rehearsal=simulated)
     with (
         tuning_session(tuner) as session,
@@ -211,7 +223,28 @@ def tune(
         child.wait()
         code = exit_code(child)
         summary = session.end("job ended", code)
-    return job_of(tuner, summary, exit_code=code)
+    cut_short = why_cut_short(session)
+    if cut_short is not None:
+        print(f"wastenot: {cut_short}", file=sys.stderr)
+    return job_of(tuner, summary, exit_code=code, problem=session.problem)
+
+
+def _check_program(what: Sequence[str], useless: Sequence[str]) -> None:
+    """Refuse a program that is none, and arguments that have no effect on one.
+
+    Raises:
+        BadInputError: there are such.
+    """
+    if not what:
+        raise BadInputError("`what`: names no program; give it and its arguments as a list, such as ['python', 'train.py']")
+    if useless:
+        names = ", ".join(f"`{name}`" for name in useless)
+        raise BadInputError(f"{names}: can only be given for a simulated job, not for a program")
+
+
+def _given(**arguments: object) -> list[str]:
+    """Names of the arguments that were given."""
+    return [name for name, value in arguments.items() if value is not None]
 
 
 def tunable_gpus(
@@ -270,13 +303,13 @@ def tuning_session(tuner: Tuner, *, dry_run: bool = False) -> Session:
         tuner: of it.
         dry_run: clocks are not changed.
     """
-    from wastenot.control.places import make_socket_path
+    from wastenot.control.places import make_own_socket_path
     from wastenot.control.session import Session
 
     rehearsed = tuner.rehearsed
     return Session(
         tuner,
-        make_socket_path(f"apply-{os.getpid()}"),
+        make_own_socket_path("apply"),
         fits=None if rehearsed is None else lambda seen: rehearsed.saw(seen, None),
         lease=not dry_run,
     )
@@ -301,7 +334,7 @@ def tune_simulated(
         device: name of the GPU.
         shape: how a model is run.
         watching: a context in which the job is watched; gives what takes its status, and ends it by returning ``True``.
-        iterations: of it; by default :data:`AFTER` after the search.
+        iterations: of it, at least 1; by default :data:`AFTER` after the search.
         seed: of it.
         real_time: let it take as long as a real one would.
 
@@ -326,15 +359,17 @@ def tune_simulated(
             return stopped[-1] or over
 
         summary, _ = run_job(
-            tuner, programme_of(tasks.kernels, tasks.tasks), iterations or _MOST, seed=seed, real_time=real_time,
-            watch=watch, watch_every_s=_LOOK_S,
+            tuner, programme_of(tasks.kernels, tasks.tasks), _MOST if iterations is None else iterations, seed=seed,
+            real_time=real_time, watch=watch, watch_every_s=_LOOK_S,
         )  # fmt: skip
     if not stopped[-1]:  # it came to its end, which the search decides
         summary = summary.model_copy(update={"ended": "job ended", "exit_code": 0})
     return job_of(tuner, summary, run=tasks.run)
 
 
-def job_of(tuner: Tuner, summary: Summary, *, run: ModelRun | None = None, exit_code: int = 0) -> TunedJob:
+def job_of(
+    tuner: Tuner, summary: Summary, *, run: ModelRun | None = None, exit_code: int = 0, problem: str | None = None
+) -> TunedJob:
     """What became of a job, with the plan of what was found where anything was measured.
 
     Args:
@@ -342,8 +377,9 @@ def job_of(tuner: Tuner, summary: Summary, *, run: ModelRun | None = None, exit_
         summary: of the run.
         run: the model that ran, where it is known.
         exit_code: of the program.
+        problem: what ended its session early.
     """
     from wastenot.control.tuned_plan import tuned_plan
 
     measured = tuner.measured_default and tuner.rehearsed is None
-    return TunedJob(tuned_plan(tuner, run=run) if measured else None, summary, exit_code)
+    return TunedJob(tuned_plan(tuner, run=run) if measured else None, summary, exit_code, problem)

@@ -15,7 +15,7 @@ from typing import Literal
 
 from wastenot.control.driver import Subject
 from wastenot.control.marker import EPOCH, ITERATION
-from wastenot.control.places import make_socket_path
+from wastenot.control.places import make_own_socket_path
 from wastenot.control.rank import Rank
 from wastenot.control.session import Session
 from wastenot.control.wire import VARIABLE
@@ -120,7 +120,7 @@ class JobControl:
             epochs=epochs,
             now_s=gpus[0].time.now_s(),
         )
-        self._session = Session(self._driver, make_socket_path(f"job-{os.getpid()}"), one_program=True)
+        self._session = Session(self._driver, make_own_socket_path("job"), one_program=True)
         self._session.__enter__()
         self._rank = Rank(str(self._session.path), sys.modules.get("torch"))
         try:

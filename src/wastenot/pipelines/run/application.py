@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from wastenot.control.fitting import check_card, check_may_set, check_named_once
-from wastenot.control.places import make_socket_path
+from wastenot.control.places import make_own_socket_path
 from wastenot.control.rehearsed import Rehearsed
 from wastenot.control.session import PATIENCE_S, Session
 from wastenot.core.errors import BadInputError
@@ -72,7 +72,6 @@ class PipelineApplication:
         self,
         *,
         dry_run: bool = False,
-        name: str | None = None,
         rank: int | None = None,
         patience_s: float = PATIENCE_S,
     ) -> Session:
@@ -80,7 +79,6 @@ class PipelineApplication:
 
         Args:
             dry_run: change no clocks.
-            name: of its socket; by default that of this process.
             rank: of the pipeline that runs on the only GPU; by default programs say which they are.
             patience_s: how long to wait for the first instruction.
 
@@ -92,7 +90,7 @@ class PipelineApplication:
             controller.seat(0, rank)
         return Session(
             controller,
-            make_socket_path(name or f"apply-{os.getpid()}"),
+            make_own_socket_path("apply"),
             lease=not dry_run,
             patience_s=patience_s,
             seats=controller,
