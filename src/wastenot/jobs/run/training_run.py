@@ -7,10 +7,12 @@ import shlex
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 from wastenot.control.harmless import Harmless
 from wastenot.core.errors import BadInputError, StudyError
+from wastenot.core.setting import Setting
 from wastenot.jobs.plan.decision import Decision, Verdict
 from wastenot.jobs.plan.learner import Learner
 from wastenot.jobs.plan.remembered import catch_up, recall
@@ -51,11 +53,12 @@ class TrainingRun:
         self.number, self.batch_size, self.why = flight.run.number, flight.run.batch_size, flight.decision.why
         self.default, self.device = terms.default, flight.run.device
         self._outcome: Outcome = "running"
-        self._kept = False
+        self._reported, self._kept = 0, False
         self._speeds: tuple[Speed, ...] = ()
         self._first_metric: float | None = None
         self._said: set[str] = set()
         self._harmless = Harmless(self._give_back, "training continues, and the job learns nothing more from this run")
+        self._clocks = Harmless(self._give_back, "training continues at the default settings")
 
     @property
     def outcome(self) -> Outcome:
@@ -86,8 +89,8 @@ class TrainingRun:
 
         Power limits or clocks are then measured in slices of seconds; without iterations, by whole epochs.
         """
-        if self._control is not None:
-            self._harmless.call(self._control.iteration)
+        if self._control is not None and not self._harmless.broken:
+            self._clocks.call(self._control.iteration)
 
     def epoch(self, metric: float | None = None) -> bool:
         """Report an epoch. A fault of ours is reported once, and training continues.
@@ -96,13 +99,18 @@ class TrainingRun:
             metric: after it, which the target is of; may be left out where the job has none.
 
         Returns:
-            Whether to continue: not once the target is reached, or the run is given up.
+            Whether to continue: not once the target is reached, or the run is given up. After a fault the target and
+            ``max_epochs`` still end it.
 
         Raises:
             BadInputError: the job has a target, and no metric is given.
         """
         if self._outcome in ("running", "stopped"):
-            self._harmless.call(self._count, self._value_of(metric))
+            value = self._value_of(metric)
+            self._reported += 1
+            self._harmless.call(self._count, value)
+            if self._harmless.broken:
+                self._count_alone(value)
         else:
             self._say_once("an epoch was reported after the end of the run and does not count")
         self._harmless.call(self._meter.resume)
@@ -120,10 +128,7 @@ class TrainingRun:
     def _count(self, value: float | None) -> None:
         terms = self._terms
         self._meter.epoch()
-        control = self._control
-        if control is not None:
-            control.epoch()
-        run = self._flight.count(value, None if control is None else control.held)
+        run = self._flight.count(value, self._clocks.call(self._setting_of_epoch))
         if value is not None and not math.isfinite(value):
             self._end("diverged", f"its metric is {value}")
         elif value is not None and terms.target is not None and reached(value, terms):
@@ -140,6 +145,34 @@ class TrainingRun:
                 later = not self._meter.save_due()
                 speeds = () if later else self._new_speeds()
                 self._try(lambda: self._flight.save(later=later, speeds=speeds))
+
+    def _count_alone(self, value: float | None) -> None:
+        """Count without what has failed: the other ranks wait for the epochs, and the run is to end as its terms say."""
+        flight = self._flight
+        with suppress(Exception):
+            if flight.run.epochs < self._reported:
+                flight.count(value)
+        if self._outcome == "running" and self._is_over(value):
+            self._outcome, self._kept = "failed", False  # what was measured is not the whole run
+        with suppress(Exception):
+            if self._outcome == "running":
+                self._try(lambda: flight.save(later=not self._meter.every_epoch))
+            elif not self._kept:
+                self._try(self._keep)
+
+    def _is_over(self, value: float | None) -> bool:
+        """Whether the terms alone end the run after the epoch that was reported last."""
+        terms = self._terms
+        if value is not None and (not math.isfinite(value) or (terms.target is not None and reached(value, terms))):
+            return True
+        return terms.max_epochs is not None and self._reported >= terms.max_epochs
+
+    def _setting_of_epoch(self) -> Setting | None:
+        """Mark the end of an epoch; returns what is held, ``None`` where nothing is set."""
+        if self._control is None:
+            return None
+        self._control.epoch()
+        return self._control.held
 
     def _go_on(self, run: JobRun, value: float | None) -> None:
         terms = self._terms
@@ -183,9 +216,9 @@ class TrainingRun:
         return () if speed is None else (speed,)
 
     def _end(self, outcome: Outcome, why: str) -> None:
-        """What has become of the run is known; nothing more of what the program does counts."""
-        self._give_back()
-        self._meter.end()
+        """What has become of the run is known, whatever fails now; nothing more of what the program does counts."""
+        self._clocks.call(self._give_back)
+        self._harmless.call(self._meter.end)
         if why:
             self.why = why
             self._say(f"run {self.number}: {why}{self._direction(outcome)}")
@@ -208,7 +241,7 @@ class TrainingRun:
             self._say_once(f"settings were reset early: {problem}")
 
     def _keep(self) -> None:
-        self._flight.end(self._outcome, speeds=self._speeds_now())
+        self._flight.end(self._outcome, speeds=() if self._harmless.broken else self._speeds_now())
         self._kept = True
 
     def _direction(self, outcome: Outcome) -> str:
@@ -244,14 +277,15 @@ class TrainingRun:
         Args:
             error: that it leaves with.
         """
-        for do in (partial(self._conclude, error), self._give_back, self._flight.abandon):
+        for do in (partial(self._conclude, error), self._give_back, self._meter.end, self._flight.abandon):
             try:
                 do()
             except Exception as fault:  # the rest is done all the same
                 self._harmless.fail(fault)
 
     def _conclude(self, error: BaseException | None) -> None:
-        if self._outcome == "running" and self._harmless.broken:
+        fits = error is None or not out_of_memory(error)
+        if self._outcome == "running" and self._harmless.broken and fits:
             self._end("failed", "")  # what was counted is not the whole run
         elif self._outcome == "running":
             self._close(error)

@@ -84,7 +84,7 @@ class RunInFlight:
         Returns:
             The run as it is now.
         """
-        time_s, energy_j = self._used()
+        time_s, energy_j = self._used_so_far()
         metric = metric if metric is not None and math.isfinite(metric) else None
         held = self.run.setting if setting is None else setting
         now = {"time_s": time_s, "energy_j": energy_j, "metric": metric, "setting": held}
@@ -123,7 +123,7 @@ class RunInFlight:
             StudyError: the study cannot be written; it may be tried again.
         """
         if self.run.outcome in _OPEN:
-            time_s, energy_j = self._used()
+            time_s, energy_j = self._used_so_far()
             self.run = replace(self.run, outcome=outcome, time_s=time_s, energy_j=energy_j)
         with self._writing() as connection:
             self._write(connection, self.run, _OPEN)
@@ -147,11 +147,18 @@ class RunInFlight:
         run = self._shown
         if self.run.outcome != "running":
             return False
-        time_s, energy_j = self._used()
+        time_s, energy_j = self._used_so_far()
         return self._write(connection, replace(run, time_s=time_s, energy_j=energy_j), ("running",))
 
     def release(self, connection: Connection) -> None:
         """Nothing is left to let go."""
+
+    def _used_so_far(self) -> Used:
+        """What was told last, where the meter has failed: epochs and signs of life do not depend on it."""
+        try:
+            return self._used()
+        except Exception:
+            return self.run.time_s, self.run.energy_j
 
     def _write(self, connection: Connection, run: JobRun, held: tuple[Outcome, ...]) -> bool:
         table = schema.job_runs
