@@ -23,10 +23,10 @@ from wastenot.pipelines.plan.plan_file import read_pipeline_plan
 from wastenot.pipelines.plan.rank_steps import PlanGraph
 from wastenot.pipelines.run.controller import PipelineController
 from wastenot.pipelines.run.straggler_seat import source_of
+from wastenot.planning.switching import switch_time
 
 if TYPE_CHECKING:
     from wastenot.devices.common.journal import Restore
-from wastenot.planning.switching import switch_time
 
 _NOBODYS = ("unknown", "unknown GPU")  # what plans of profiles say that do not name their card
 
