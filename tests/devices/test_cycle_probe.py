@@ -126,7 +126,7 @@ def test_doctor_counts_nothing_on_a_gpu_in_slices(wastenot, stand_in):
     stand_in.control.mig(True)
     try:
         found = json.loads(wastenot("doctor", "--json", "--seconds", "0.01s").stdout)["gpus"][0]
-        assert found["mig"] and found["cycle_clock"] == {"problem": "MIG is on"}
+        assert found["mig"] and found["cycle_clock"] == {"problem": "MIG is enabled"}
         assert "wastenot needs the whole GPU" in " ".join(wastenot("doctor", "--seconds", "0.01s").stdout.split())
     finally:
         stand_in.control.mig(False)

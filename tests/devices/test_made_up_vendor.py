@@ -128,7 +128,7 @@ def test_doctor_says_what_it_is_and_what_to_do(wastenot, monkeypatch):
     seen = {vendors.bare_unique_id(FIRST): 0}
     monkeypatch.setattr(machine, "_torch", lambda: machine.FoundTorch("2.9.1", "HIP 6.2", seen))
     text = wastenot("doctor", "--seconds", "0.01s").stdout
-    assert text.startswith("2 × Acme Rocket: its clocks may be set") and "--device acme:0 " in text
+    assert text.startswith("2 × Acme Rocket: its clocks can be set") and "--device acme:0 " in text
     assert f"Acme Rocket, Coyote, {SECOND}" in text and "core 300 to 1500 MHz (3 clocks)" in text
     found = json.loads(wastenot("doctor", "--json", "--seconds", "0.01s").stdout)
     assert (found["driver"], [gpu["name"] for gpu in found["gpus"]]) == ("1.0", ["acme:0", "acme:1"])

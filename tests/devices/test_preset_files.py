@@ -66,7 +66,7 @@ def test_a_kernel_that_takes_no_time_is_refused():
             "core_s memory_s latency_core_s latency_memory_s fixed_s clock_w work_j memory_j".split()  # noqa: SIM905
         )
     )
-    with pytest.raises(BadInputError, match="switching would take no time"):
+    with pytest.raises(BadInputError, match="the kernel would take no time"):
         parse_preset(f"{TOY}\n[kernels.idle]\n{nothing}\n".encode(), "my.toml")
 
 

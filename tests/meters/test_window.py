@@ -327,7 +327,7 @@ def test_what_cannot_be_measured_is_refused():
         measure([])
     with pytest.raises(BadInputError, match="there is no kind"):
         measure("tpu:0")
-    with pytest.raises(BadInputError, match="not measured together"):
+    with pytest.raises(BadInputError, match="cannot be measured together"):
         measure([open_device(TOY, wall_time=True), FakeDevice(FakeSensors(constant(None, 99.0)))])
 
 

@@ -105,7 +105,7 @@ def test_refusals(made, units, wrong):
     if wrong == "kernels":
         units = WorkloadTasks("others", units.kernels[1:], units.tasks[1:])
     with pytest.raises(
-        BadInputError, match={"device": "not on", "kernels": "other kernels", "repeats": "at least 2"}[wrong]
+        BadInputError, match={"device": "not on", "kernels": "different kernels", "repeats": "at least 2"}[wrong]
     ):
         validate(device, made, units, repeats=1 if wrong == "repeats" else 2, options=QUICK)
 

@@ -124,7 +124,7 @@ def test_stages_that_cannot_be_are_refused_before_anything_is_measured():
     began = device.time.now_s()
     with pytest.raises(BadInputError, match="stages 13: must be from 1 to 12"):
         measure_pipeline(device, tasks, build_schedule("1f1b", ranks=13, micro_batches=4))
-    with pytest.raises(BadInputError, match="partition 3,4: names 2 stages"):
+    with pytest.raises(BadInputError, match="partition 3,4: has 2 stages"):
         measure_pipeline(
             device, tasks, build_schedule("1f1b", ranks=3, micro_batches=4), options=StageOptions(partition=(3, 4))
         )

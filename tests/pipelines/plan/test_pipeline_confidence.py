@@ -118,7 +118,7 @@ def test_what_cannot_be_promised_is_refused():
     profile = _profile(0.004)
     with pytest.raises(InfeasibleError):
         keep_with_confidence(SCHEDULE, profile, max_slowdown=-0.01)
-    with pytest.raises(BadInputError, match="nothing says how noisy"):
+    with pytest.raises(BadInputError, match="does not say how noisy"):
         keep_with_confidence(SCHEDULE, replace(profile, errors=None))
     with pytest.raises(BadInputError, match="above 0"):
         keep_with_confidence(SCHEDULE, profile, confidence=1.0)

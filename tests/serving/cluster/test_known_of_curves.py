@@ -159,7 +159,7 @@ def test_poisson_loads_come_in_parts_as_well(tmp_path: Path) -> None:
     ("predictor", "says"),
     [
         ("confusion = [[1.0, 0.0, 0.0], [0.5, 0.4, 0.0], [0.0, 0.0, 1.0]]", "row 2 sums to 0.9"),
-        ("right = 0.9\nconfusion = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]", "give one of them"),
+        ("right = 0.9\nconfusion = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]", "give only one of them"),
         ("confusion = [[1.0, 0.0], [0.0, 1.0]]", "confusion"),
         ("confusion = [[1.0, 0.5, -0.5], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]", "confusion"),
     ],

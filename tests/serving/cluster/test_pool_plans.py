@@ -66,7 +66,7 @@ def test_too_much_load_gets_what_there_is(profiles: Profiles, rate: FloatArray) 
 
 def test_deadlines_that_no_layout_keeps_are_refused(small_cluster: Cluster, past: Requests) -> None:
     hasty = replace(small_cluster, deadlines=Deadlines(ttft_s=(1e-4, 1e-4, 1e-4)))
-    with pytest.raises(BadInputError, match="no layout keeps the deadlines"):
+    with pytest.raises(BadInputError, match="no layout meets the deadlines"):
         planned(Profiles(hasty, past, points=2), RATE, RATE)
 
 

@@ -87,7 +87,7 @@ def test_rates_and_durations_that_make_no_load_are_said_so() -> None:
 def test_requests_must_be_in_order_with_whole_lengths() -> None:
     good = (np.array([0.0, 1.0]), np.array([5, 6]), np.array([1, 2]))
     for index, column, said in (
-        (0, np.array([1.0, 0.5]), "request 2 comes before"),
+        (0, np.array([1.0, 0.5]), "request 2 arrives before"),
         (0, np.array([-1.0, 0.5]), "arrival_s"),
         (0, np.array([0.0, np.nan]), "arrival_s"),
         (0, np.array([0.0]), "1 arrivals with 2 prompts"),
