@@ -82,7 +82,7 @@ def test_a_sweep_out_of_time_is_incomplete_until_it_is_resumed(at):
     assert certificate(made).value == "best of those measured"
     assert f"among the {here.measured:,} of {at.points:,} points measured, no" in certificate(made).detail
     note = warnings(made)[0]
-    assert note.startswith("Incomplete: the sweep was broken off") and note.endswith(
+    assert note.startswith("Incomplete: the sweep was interrupted or is still running") and note.endswith(
         "Resume it: wastenot kernel sweep again"
     )
     assert compare(at.study).coverage == here
@@ -119,7 +119,7 @@ def test_a_search_supports_plans_of_what_it_searched_only(at):
     assert certificate(made).value == "best of those measured"
     assert warnings(made)[0].startswith(f"Found by a search: {here.measured:,} of the {here.of:,} points")
     for coarse in ("pass", "iteration"):
-        with pytest.raises(BadInputError, match=r"a search chose the points of each kernel for itself.*sweep the grid"):
+        with pytest.raises(BadInputError, match=r"a search chose the points of each kernel separately.*sweep the grid"):
             plan(at.study, granularity=coarse)
     rows = [row for row in compare(at.study).rows if row.granularity == "pass"]
     assert rows and all(row.energy_change is None and "search chose" in row.reason for row in rows)
@@ -133,7 +133,7 @@ def test_a_search_by_pass_gives_plans_by_pass_but_not_of_the_iteration(tmp_path)
     at = Setup(tmp_path / "s.db", "pass", 150.0)
     at.search(share=0.5)
     assert plan(at.study, granularity="pass").coverage.kind == "search"
-    with pytest.raises(BadInputError, match="points of each pass for itself"):
+    with pytest.raises(BadInputError, match="points of each pass separately"):
         plan(at.study, granularity="iteration")
 
 

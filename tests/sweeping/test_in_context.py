@@ -112,7 +112,7 @@ def test_a_kernel_hundreds_of_times_lighter_than_the_one_before_it_is_as_alone_w
         warm_up(device, decoding.tasks)
         found = measure_in_context(device, embedding, before, setting, PointOptions(0.1, 0.1))
         assert (found.within.time_s, found.within.energy_j) == (found.alone.time_s, found.alone.energy_j)
-        assert found.within.energy_se_j > 10 * found.alone.energy_se_j and "those alone" in found.within.how
+        assert found.within.energy_se_j > 10 * found.alone.energy_se_j and "those of the kernel alone" in found.within.how
 
 
 def cheap_loops(monkeypatch, factor):

@@ -371,7 +371,7 @@ def test_fp8_products_run_and_what_has_no_fp8_operation_is_refused():
 )
 def test_an_unknown_kernel_is_refused_by_name(op, name, shape):
     kernel = KernelSpec(name, name, op, shape, 0.0, 0.0, 0.0, "", None, 1)
-    with pytest.raises(CannotRunError, match=f"{name}: no PyTorch operation"):
+    with pytest.raises(CannotRunError, match=f"{name}: it has no known PyTorch operation"):
         prepare_kernel(kernel, "cpu", 1)
 
 
