@@ -234,7 +234,7 @@ class SettingSearch:
                 self._broken_off[candidate.ladder] = min(self._broken_off[candidate.ladder], candidate.place)
 
     def rehearse(self, candidate: Candidate) -> None:
-        """A setting was set in a rehearsal, where nothing is compared: the walk goes on, and it is in no race."""
+        """A setting was set in a rehearsal, where nothing is compared: the walk continues, and it is in no race."""
         candidate.dropped = "rehearsed"
         candidate.rehearsed = True
 

@@ -114,7 +114,7 @@ def test_clocks_are_given_back_when_it_is_ended_in_the_middle(gpus, server, tmp_
     _, err = program.communicate(timeout=60)
     assert program.returncode in (130, -signal.SIGTERM, 143), err
     assert all(gpus.control.state(index).untouched for index in (0, 1))
-    assert "what was measured is kept" in err
+    assert "measurements are kept" in err
 
 
 def test_several_gpus_are_to_be_named_and_clocks_to_be_allowed(gpus, server, tmp_path, monkeypatch, capsys):
