@@ -118,8 +118,7 @@ def take(connection: Connection, workload_id: int, label: str, what: str) -> Lea
             lost = f". If that machine is lost, this can continue from {until:%H:%M:%S} UTC"
             raise StudyError(
                 f"{label}: is being measured by {holder}, last heard from {silent.total_seconds():.0f} s ago; wait for it "
-                f"or "
-                "end it, then run this again to resume. Other workloads may be measured meanwhile"
+                "or end it, then run this again to resume. Other workloads may be measured meanwhile"
                 + (lost if row.process_space != process_space() else "")
             )
         connection.execute(delete(table).where(table.c.workload_id == workload_id))

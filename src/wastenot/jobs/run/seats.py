@@ -84,8 +84,7 @@ def follow(store: JobStore, name: str, seats: Seats) -> tuple[JobRun, str]:
             break
     raise BadInputError(
         f"{store.study}: `name` '{name}': the first rank has not started a run within {_FIRST_RANK_S:.0f} s; ranks on "
-        f"several "
-        "machines need a study that all of them reach: a database URL"
+        "several machines need a study that all of them reach: a database URL"
     )
 
 

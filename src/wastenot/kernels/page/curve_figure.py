@@ -303,9 +303,8 @@ def switching_figure(overview: PlanOverview) -> Figure:
         )
     note = (
         "A schedule changes settings only as often as switches allow, with the lowest energy within the plan's limit. "
-        "Line: all switches "
-        f"take the time shown below and take effect when planned. {own}Further left, the additional saving is what faster "
-        f"switching by vendors would give."
+        f"Line: all switches take the time shown below and take effect when planned. {own}Further left, the additional "
+        "saving is what faster switching by vendors would give."
     )
     return Figure("switching", _SWITCHING_TITLE, subtitle, note, specification_of(_switching_chart(overview)))
 

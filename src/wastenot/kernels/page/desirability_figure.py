@@ -37,10 +37,9 @@ def desirability_figure(overview: PlanOverview) -> Figure:
     """Two heat maps, each with a line of least energy for each slowdown and the objectives' plans."""
     each = ", with clocks for each kernel" if len(overview.kernels) > 1 else ""
     note = (
-        "Colour is how each objective scores a change. EDP trades time for energy at a fixed rate, so it can accept "
-        "a slower plan; waste counts only energy saved without loss of time and rejects everything else (blank). The line "
-        "is "
-        f"the most energy that can be saved at each slowdown{each}; the diamond is this plan."
+        "Colour is how each objective scores a change. EDP trades time for energy at a fixed rate, so it can accept a "
+        "slower plan; waste counts only energy saved without loss of time and rejects everything else (blank). The line "
+        f"is the most energy that can be saved at each slowdown{each}; the diamond is this plan."
     )
     title = "What EDP and waste optimise"
     return plan_figure(overview.plan, "desirability", title, note, _chart(overview))

@@ -180,8 +180,7 @@ def _carbon(plan: Plan) -> list[Line]:
     energy = f"{'' if found.saved_j >= 0.0 else MINUS}{energy_text(abs(found.saved_j))}"
     text = (
         f"{grams_text(found.saved_g)} of CO2e{within} of {grams_text(found.baseline_g)}, and {energy}, saved per "
-        f"{found.per}; "
-        f"{found.g_per_kwh:.4g} g/kWh, {grid.when}"
+        f"{found.per}; {found.g_per_kwh:.4g} g/kWh, {grid.when}"
     )
     return [Line(f"Carbon {change(found.change)}", text)]
 

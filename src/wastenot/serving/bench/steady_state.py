@@ -158,8 +158,7 @@ def notes_on(
     if made_per_s is not None and point.tokens_per_s > 0.0 and made_per_s > _OTHERS_SHARE * point.tokens_per_s:
         notes.append(
             f"the server has other users: it generated {made_per_s:,.0f} tokens/s, of which {point.tokens_per_s:,.0f} "
-            f"were ours; "
-            "the energy per token is overestimated"
+            "were ours; the energy per token is overestimated"
         )
     if point.itl.p50_s is not None and point.client_late_s > max(_LATE_SHARE * point.itl.p50_s, _LATE_S):
         notes.append(

@@ -177,8 +177,7 @@ def _timeline_figure(scenario: Scenario, found: Comparison, suffix: str, title: 
     seed = found.outcomes[0].records[0].seed
     note = (
         f"Each policy with seed {seed}. The clock is the cap, averaged over GPUs that serve; late requests are shown at "
-        f"their "
-        "arrival."
+        "their arrival."
     )
     chart = specification_of(_timeline_chart(scenario, found))
     return Figure(f"cluster-timeline{suffix}", f"Timeline{title}", about(scenario, found), note, chart)

@@ -285,10 +285,9 @@ def wake_figure(overview: NaturalOverview) -> Figure:
     if not wakes:
         return Figure(stem, title, subtitle(overview), "No kernel was run right after matrix products.", None)
     note = (
-        "Matrix products make the power regulator lower the clock; it lets the clock rise again only some time after they "
-        "have ended. What runs meanwhile is measured at every clock in between. Points: groups of calls, clocks by "
-        "counting cycles. "
-        "Lines: medians."
+        "Matrix products make the power regulator lower the clock; it lets the clock rise again only some time after "
+        "they have ended. What runs meanwhile is measured at every clock in between. Points: groups of calls, clocks by "
+        "counting cycles. Lines: medians."
     )
     return Figure(stem, title, subtitle(overview), note, specification_of(_wake_chart(wakes)))
 

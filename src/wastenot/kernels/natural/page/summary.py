@@ -29,11 +29,10 @@ def forecast_table(overview: NaturalOverview) -> Table | None:
         Listed("95 %", lambda row: row[1].central_95[0], text_of=lambda row: changes(row[1].central_95)),
     )
     note = (
-        "Planned separately for each of many possible GPUs; the plans of caps above were planned once for all of them, so "
-        "the two "
-        "differ by some tenths of a percentage point. Within the clocks seen, the errors of the curves "
-        f"and {percent(natural.locked_power_sd, 1)} (assumed) of power at a locked clock are included; lower clocks rely "
-        f"on a model."
+        "Planned separately for each of many possible GPUs; the plans of caps above were planned once for all of them, "
+        "so the two differ by some tenths of a percentage point. Within the clocks seen, the errors of the curves and "
+        f"{percent(natural.locked_power_sd, 1)} (assumed) of power at a locked clock are included; lower clocks rely on a "
+        "model."
     )
     return listing("Forecast of the energy change, if clocks could be set", rows, fields, note)
 
@@ -79,9 +78,8 @@ def kernels_table(overview: NaturalOverview) -> Table:
     )
     note = (
         "Own: the kernel's clock without a cap, * where the power limit holds it down. Loses: 0 % where a lower clock "
-        "costs no time, 100 % where time is inversely proportional to the clock, with its 95 % error. Time and energy: of "
-        "a call at "
-        "the lowest clock seen, compared with the default clocks. Cap: in the plan at "
+        "costs no time, 100 % where time is inversely proportional to the clock, with its 95 % error. Time and energy: "
+        "of a call at the lowest clock seen, compared with the default clocks. Cap: in the plan at "
         f"{percent(BOUNDS[1], 0)} slowdown; – where it has none."
     )
     return listing("Kernels", overview.kernels, fields, note, note_of=lambda one: "; ".join(one.notes) or None)
