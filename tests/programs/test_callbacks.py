@@ -53,11 +53,7 @@ def test_transformers(driver, tmp_path):
     assert whole(driver, 6) == ["iteration", *2 * ["forward", "loss", "backward"], "optimizer"]
 
 
-def test_lightning(driver, tmp_path):
-    try:
-        import lightning.pytorch as lightning
-    except ImportError:
-        lightning = pytest.importorskip("pytorch_lightning")
+def test_lightning(lightning, driver, tmp_path):
     from wastenot.programs.callbacks.lightning import ApplyPlan
 
     class Module(lightning.LightningModule):

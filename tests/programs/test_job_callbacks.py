@@ -97,11 +97,7 @@ class TestTransformers:
 
 
 class TestLightning:
-    def trained(self, run, rises, tmp_path, *, metric="val_accuracy", epochs=10):
-        try:
-            import lightning.pytorch as lightning
-        except ImportError:
-            lightning = pytest.importorskip("pytorch_lightning")
+    def trained(self, lightning, run, rises, tmp_path, *, metric="val_accuracy", epochs=10):
         from wastenot.jobs.callbacks.lightning import ReportEpochs
 
         class Module(lightning.LightningModule):
@@ -130,20 +126,20 @@ class TestLightning:
         trainer.fit(Module(), data, data)
         return trainer
 
-    def test_training_ends_at_the_target(self, study, tmp_path):
+    def test_training_ends_at_the_target(self, lightning, study, tmp_path):
         with job_of(study) as run:
-            trainer = self.trained(run, Rises(0.31), tmp_path)
+            trainer = self.trained(lightning, run, Rises(0.31), tmp_path)
             assert (run.outcome, trainer.global_step) == ("reached", 9)
         assert runs_of(study) == [(4, "reached", 3, pytest.approx(0.93))]
 
-    def test_without_a_target_the_trainer_decides(self, study, tmp_path):
+    def test_without_a_target_the_trainer_decides(self, lightning, study, tmp_path):
         with job_of(study, target=None) as run:
-            self.trained(run, Rises(0.31), tmp_path, metric=None, epochs=2)
+            self.trained(lightning, run, Rises(0.31), tmp_path, metric=None, epochs=2)
         assert runs_of(study) == [(4, "reached", 2, None)]
 
-    def test_a_metric_that_is_not_logged_is_told_and_ends_no_training(self, study, tmp_path, capsys):
+    def test_a_metric_that_is_not_logged_is_told_and_ends_no_training(self, lightning, study, tmp_path, capsys):
         with job_of(study) as run:
-            self.trained(run, Rises(0.31), tmp_path, metric="accuracy", epochs=2)
+            self.trained(lightning, run, Rises(0.31), tmp_path, metric="accuracy", epochs=2)
         said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("wastenot: metric")]
         assert len(said) == 1 and re.search("is not among what the module logs: .*val_accuracy", said[0])
         assert said[0].endswith("the job learns nothing more from this run")

@@ -147,11 +147,7 @@ def test_accelerate(plan, capsys):
 
 
 @pytest.mark.slow  # it imports the library
-def test_lightning(plan, tmp_path, capsys):
-    try:
-        import lightning.pytorch as lightning
-    except ImportError:
-        lightning = pytest.importorskip("pytorch_lightning")
+def test_lightning(lightning, plan, tmp_path, capsys):
     from wastenot.programs.callbacks.lightning import ApplyPlan
 
     class Module(lightning.LightningModule):

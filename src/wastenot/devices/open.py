@@ -159,4 +159,4 @@ def is_virtual(device: Device) -> bool:
     """Whether the time of a device is virtual: it passes as fast as it can be computed."""
     from wastenot.devices.simulated.device import SimulatedDevice
 
-    return isinstance(device, SimulatedDevice) and not device.engine.on_wall_time
+    return isinstance(device, SimulatedDevice) and device.time.virtual

@@ -176,7 +176,7 @@ def power_meter(device: Device, feed: Callable[[], None]) -> CounterMeter | _Gau
 
 def pass_time(device: Device, seconds: float, feed: Callable[[], None]) -> None:
     """Let time pass while the GPU is kept busy."""
-    if getattr(device.time, "passes_unfed", False) and seconds > 0.0:  # of a simulated device
+    if getattr(device.time, "virtual", False) and seconds > 0.0:  # of a simulated device
         device.time.sleep(seconds)
         feed()
         return

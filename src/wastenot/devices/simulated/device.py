@@ -162,8 +162,8 @@ class SimulatedTime:
         self._engine.advance(seconds)
 
     @property
-    def passes_unfed(self) -> bool:
-        """Whether a running task needs no new work while time passes: where time is virtual."""
+    def virtual(self) -> bool:
+        """Whether time passes as fast as it can be computed; a running task then needs no new work meanwhile."""
         return not self._engine.on_wall_time
 
 
