@@ -56,7 +56,7 @@ def test_transformers(driver, tmp_path):
 def test_lightning(lightning, driver, tmp_path):
     from wastenot.programs.callbacks.lightning import ApplyPlan
 
-    class Module(lightning.LightningModule):
+    class Module(lightning.LightningModule):  # type: ignore[name-defined]
         def __init__(self):
             super().__init__()
             self.model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))

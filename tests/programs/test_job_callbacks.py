@@ -100,7 +100,7 @@ class TestLightning:
     def trained(self, lightning, run, rises, tmp_path, *, metric="val_accuracy", epochs=10):
         from wastenot.jobs.callbacks.lightning import ReportEpochs
 
-        class Module(lightning.LightningModule):
+        class Module(lightning.LightningModule):  # type: ignore[name-defined]
             def __init__(self):
                 super().__init__()
                 self.model, self.loss = torch.nn.Linear(4, 4), torch.nn.MSELoss()

@@ -150,7 +150,7 @@ def test_accelerate(plan, capsys):
 def test_lightning(lightning, plan, tmp_path, capsys):
     from wastenot.programs.callbacks.lightning import ApplyPlan
 
-    class Module(lightning.LightningModule):
+    class Module(lightning.LightningModule):  # type: ignore[name-defined]
         def __init__(self):
             super().__init__()
             self.model, self.loss = two_layers(), torch.nn.MSELoss()
