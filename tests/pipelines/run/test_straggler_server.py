@@ -163,17 +163,19 @@ def test_a_program_under_apply_follows_the_server(tmp_path, monkeypatch):
                 iterate()
             wait_for(lambda: ask(server.address, {"ask": "status"})["status"]["iteration"] == 1)
             ask(server.address, {"ask": "tell", "replica": 1, "slower": 0.4})
-            for _ in range(3):
+
+            def told():
+                return ask(server.address, {"ask": "status"})["status"]["replicas"][0]["rung"]
+
+            def follows():
                 iterate()
-            told = ask(server.address, {"ask": "status"})["status"]["replicas"][0]["rung"]
-            assert told > rungs.own
-            assert applied.status().rung == told and applied.status().rungs == len(rungs)
-            wanted = PlanGraph(plan_at(plan, told)).steps(0)[-1].stays[-1].setting
-            gpu = applied.status().gpus[0]
-            assert gpu.target_core_mhz in (
-                wanted.core_mhz,
-                PlanGraph(plan_at(plan, told)).steps(0)[0].stays[0].setting.core_mhz,
-            )
+                return applied.status().rung == told() > rungs.own
+
+            wait_for(follows)
+            assert applied.status().rungs == len(rungs)
+            steps = PlanGraph(plan_at(plan, applied.status().rung)).steps(0)
+            wanted = {steps[-1].stays[-1].setting.core_mhz, steps[0].stays[0].setting.core_mhz}
+            wait_for(lambda: applied.status().gpus[0].target_core_mhz in wanted)
             assert applied.summary is None
         assert applied.summary.ended == "job ended"
 
