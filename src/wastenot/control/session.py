@@ -27,7 +27,7 @@ from wastenot.control.driver import Driver, Ended
 from wastenot.control.hooks import Seen
 from wastenot.control.marker import EPOCH, ITERATION, Marker
 from wastenot.control.status import Status, Summary
-from wastenot.control.wire import SCHEMA, Line, Message
+from wastenot.control.wire import SCHEMA, Line, Message, listen_at
 from wastenot.core.errors import BadInputError, WastenotError
 from wastenot.core.vendors import bare_unique_id
 from wastenot.devices.protocol import Device
@@ -134,11 +134,8 @@ class Session:
             if self._lease:
                 for gpu in self._driver.gpus:
                     self._leases.enter_context(gpu.clocks.claimed())
-            with suppress(FileNotFoundError):
-                self.path.unlink()
             try:
-                self._listening.bind(str(self.path))
-                self._listening.listen()
+                listen_at(str(self.path), self._listening)
             except OSError as error:
                 raise BadInputError(f"{self.path}: cannot listen there: {error.strerror or error}") from error
         except BaseException:

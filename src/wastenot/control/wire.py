@@ -19,6 +19,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, Final
 
 SCHEMA: Final = "wastenot.session/1"
@@ -38,6 +39,28 @@ _ANSWER_S = 10.0
 _HEARD_S = 0.5
 
 Message = dict[str, Any]
+
+
+def listen_at(path: str, listening: socket.socket, backlog: int = 16) -> None:
+    """Listen on a Unix socket that has its path only once it listens.
+
+    Whoever asks at a path where nobody listens takes the socket for one of a process that died, and removes it.
+
+    Args:
+        path: only this user may connect there; whatever it held is replaced.
+        listening: the socket, not bound yet.
+        backlog: connections that wait to be accepted.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    made = f"{path}~"
+    with suppress(FileNotFoundError):
+        os.unlink(made)
+    listening.bind(made)
+    os.chmod(made, 0o600)
+    listening.listen(backlog)
+    os.replace(made, path)
 
 
 class Line:

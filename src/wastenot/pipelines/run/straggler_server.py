@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from wastenot.control.session import is_friend
-from wastenot.control.wire import LONGEST, Line
+from wastenot.control.wire import LONGEST, Line, listen_at
 from wastenot.core.errors import BadInputError, WastenotError
 from wastenot.pipelines.run.straggler_wire import SCHEMA, parse_address
 from wastenot.pipelines.run.stragglers import Order, Stragglers
@@ -235,9 +235,7 @@ def _bound(where: str | tuple[str, int]) -> socket.socket:
         return socket.create_server(where, backlog=_BACKLOG)
     _refuse_second(where)
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    bound.bind(where)
-    os.chmod(where, 0o600)
-    bound.listen(_BACKLOG)
+    listen_at(where, bound, _BACKLOG)
     return bound
 
 
