@@ -87,12 +87,12 @@ def _read_run(path: Path) -> HasPage:
 
 def _engine(path: Path, _: bool) -> RenderableType:
     from wastenot.serving.cli.engine import engine_text
-    from wastenot.serving.model.operating_points import decodes, operating_points, prefill_points, usual_context
+    from wastenot.serving.model.operating_points import decode_points, prefill_points, usual_context
     from wastenot.serving.model.profile_file import read_engine
 
     profile = read_engine(path)
     context = usual_context(profile)
-    points = operating_points(profile, context=context) if decodes(profile) else ()
+    points = decode_points(profile, context=context)
     return engine_text(profile, points, prefill_points(profile), context)
 
 

@@ -33,6 +33,8 @@ def steering_document(found: Steering) -> dict[str, Any]:
         "source": tables.source,
         "step_tokens": found.engine.most_step_tokens,
         "switch_s": found.engine.switch_s,
+        "assumed_below_mhz": found.engine.assumed_below_mhz,
+        "assumed_clocks": found.within_known is not None,
         "trace": found.trace,
         "requests": len(found.requests),
         "duration_s": found.duration_s,
@@ -44,6 +46,7 @@ def steering_document(found: Steering) -> dict[str, Any]:
                 "name": run.name,
                 **as_values(run.result),
                 "saved": found.saved(run),
+                "saved_within_known": found.saved_within_known(run),
                 "attains": run.result.attainment >= found.share,
             }
             for run in found.runs
@@ -69,6 +72,8 @@ def scenario_document(found: SimulatedScenario) -> dict[str, Any]:
         "deadlines": as_values(cluster.deadlines),
         "attain": scenario.parts.run.attain,
         "router": scenario.parts.run.router,
+        "assumed_below_mhz": cluster.layouts[0].assumed_below_mhz,
+        "assumed_clocks": any(each.within_known is not None for each in found.comparisons),
         "objective": as_values(scenario.parts.objective.model_dump(mode="json")),
         "classes": list(NAMES),
         "traffic": [
@@ -77,19 +82,20 @@ def scenario_document(found: SimulatedScenario) -> dict[str, Any]:
                 "kind": next(part.kind for part in scenario.parts.traffic if part.label == each.traffic),
                 "bound_per_token_j": each.bound_per_token_j,
                 "best": None if each.best is None else each.best.policy,
-                "policies": [_policy_document(outcome) for outcome in each.outcomes],
+                "policies": [_policy_document(outcome, each.known_outcome(outcome.policy)) for outcome in each.outcomes],
             }
             for each in found.comparisons
         ],
     }
 
 
-def _policy_document(outcome: Outcome) -> dict[str, Any]:
+def _policy_document(outcome: Outcome, known: Outcome | None) -> dict[str, Any]:
     return {
         "policy": outcome.policy,
         "failed": outcome.failed,
         "hindsight": outcome.hindsight,
         "saved": as_values(outcome.saved),
+        "saved_within_known": None if known is None else as_values(known.saved),
         "energy_j": as_values(outcome.over(lambda run: run.energy_j)),
         "cost": _known(outcome, lambda run: run.cost),
         "carbon_g": _known(outcome, lambda run: run.carbon_g),

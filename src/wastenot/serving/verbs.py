@@ -19,6 +19,7 @@ from wastenot.core.wording import counted
 
 if TYPE_CHECKING:
     from wastenot.devices.protocol import Device
+    from wastenot.serving.cluster.outcome import Comparison
     from wastenot.serving.cluster.runs import Share
     from wastenot.serving.cluster.scenario import Scenario
     from wastenot.serving.cluster.simulated import SimulatedScenario
@@ -105,6 +106,7 @@ def simulate(
     deadlines: Deadlines | None = None,
     length_error: float = 0.3,
     seed: int = 0,
+    assumed_clocks: bool = False,
     progress: Progress | None = None,
 ) -> Steering:
     """Simulate policies that set the clock of one engine, beside each other on a trace.
@@ -119,6 +121,8 @@ def simulate(
         deadlines: and the share of requests that is to meet them.
         length_error: of predicted answer lengths.
         seed: of the prediction errors.
+        assumed_clocks: let policies also use clocks that were neither measured nor fitted, whose steps' cost is assumed;
+            they are then run without these, too, to tell what each range saves.
         progress: receives each policy.
 
     Raises:
@@ -151,6 +155,7 @@ def simulate(
         share=kept.share,
         length_error=length_error,
         seed=seed,
+        assumed_clocks=assumed_clocks,
         progress=progress,
     )
     return replace(found, source=_file(engine), trace=_file(trace))
@@ -167,6 +172,7 @@ def simulate_scenario(
     policies: Sequence[str] | None = None,
     seeds: Sequence[int] | None = None,
     share: Share | None = None,
+    assumed_clocks: bool = False,
     progress: Progress | None = None,
 ) -> SimulatedScenario:
     """Simulate policies for a cluster of servers, beside each other on a scenario's traffic.
@@ -177,6 +183,8 @@ def simulate_scenario(
         policies: only these of the scenario's.
         seeds: in place of the scenario's.
         share: who shares the work; by default this process does it all.
+        assumed_clocks: let policies also use clocks that were neither measured nor fitted, whatever the scenario's file
+            says; they are then run without these, too, to tell what each range saves.
         progress: receives each run.
 
     Raises:
@@ -191,7 +199,12 @@ def simulate_scenario(
     from wastenot.serving.tables.cluster_store import ClusterStore, StoredClusterRun
     from wastenot.study.store import open_study
 
-    read = read_scenario(scenario, tuple(POLICIES)) if isinstance(scenario, str | os.PathLike) else scenario
+    if isinstance(scenario, str | os.PathLike):
+        read = read_scenario(scenario, tuple(POLICIES), assumed_clocks=assumed_clocks)
+    else:
+        read = scenario
+        if assumed_clocks and read.within_known is None:
+            raise BadInputError("`assumed_clocks`: applies to a scenario's file; pass it to `read_scenario` instead")
     known = read.parts.run.policies
     for each in policies or ():
         if each not in known:
@@ -199,15 +212,22 @@ def simulate_scenario(
     chosen = read.with_run(policies=[each for each in known if each in policies] if policies else None, seeds=seeds)
     kept = open_study(study, create=True) if isinstance(study, str | os.PathLike) else study
     store = None if kept is None else ClusterStore(kept)
-    runs = runs_of(chosen)
+    runs = [run for each in (chosen, chosen.within_known) if each is not None for run in runs_of(each)]
     done = {} if store is None else _done(store, str(study), [run.digest for run in runs])
 
     def keep(run: Run, record: str) -> None:
         if store is not None:
             store.keep(StoredClusterRun(run.digest, chosen.name, run.policy, run.label, run.seed, record))
 
-    records = run_scenario(chosen, done=done, keep=keep, share=share, progress=progress)
-    return SimulatedScenario(chosen, compared(records, read.parts.objective.minimise), len(runs), len(done))
+    def beside(scenario: Scenario) -> tuple[Comparison, ...]:
+        records = run_scenario(scenario, done=done, keep=keep, share=share, progress=progress)
+        return compared(records, scenario.parts.objective.minimise)
+
+    found = beside(replace(chosen, within_known=None))
+    if chosen.within_known is not None:
+        within = beside(chosen.within_known)
+        found = tuple(replace(each, within_known=known) for each, known in zip(found, within, strict=True))
+    return SimulatedScenario(chosen, found, len(runs), len(done))
 
 
 def _done(store: ClusterStore, study: str, digests: Sequence[str]) -> dict[str, str]:
@@ -234,6 +254,7 @@ def recommend(
     prices: Prices | None = None,
     clocks: PathLike | EngineProfile | None = None,
     context: float = CONTEXT,
+    assumed_clocks: bool = False,
 ) -> Recommended:
     """For each model, the configuration (GPUs, batch, clocks) of least energy that keeps bounds on latency.
 
@@ -245,6 +266,7 @@ def recommend(
         prices: for money.
         clocks: forecast other clocks too, by this profile of the same model.
         context: mean tokens in the cache of a request, for ``clocks``.
+        assumed_clocks: with ``clocks``, also those that were neither measured nor fitted.
 
     Returns:
         What is chosen (``chosen``), the cheapest model first; and the models of which no configuration keeps the bounds, and
@@ -270,7 +292,7 @@ def recommend(
     alone: tuple[Recommendation, ...] = ()
     points, left = measured, ""
     if clocks is not None:
-        forecast, left = at_other_clocks(measured, clocks, context)
+        forecast, left = at_other_clocks(measured, clocks, context, assumed_clocks=assumed_clocks)
         alone, _ = recommended(measured, bounds, unit=unit, prices=prices)
         points += forecast
     chosen, unmet = recommended(points, bounds, unit=unit, prices=prices)
@@ -289,6 +311,7 @@ def control(
     duration_s: float | None = None,
     hook: str | None = None,
     metrics: tuple[str, int] | None = None,
+    assumed_clocks: bool = False,
     tell: Tell | None = None,
 ) -> None:
     """Set the clocks of running LLM servers by their metrics, until it is interrupted.
@@ -307,6 +330,7 @@ def control(
         duration_s: after which it ends; by default never.
         hook: address to which recommended numbers of instances are posted, as JSON.
         metrics: host and port at which what is done is served to Prometheus; port 0 takes a free one.
+        assumed_clocks: also choose clocks that were neither measured nor fitted, whose steps' cost is assumed.
         tell: receives each event, beginning with ``began``; by default they are printed.
 
     Raises:
@@ -324,6 +348,7 @@ def control(
     rules, tell = rules or Rules(), tell or print_event
     _check(period_s, rules)
     profiled = _with_steps(engine, step_tokens)
+    profiled = profiled if assumed_clocks else profiled.within_known_clocks()
     check_placements({url: [_name(each) for each in devices] for url, devices in instances.items()})
     told_to = None if hook is None else Hook(hook)
     controlled = [_instance(url, devices, profiled, rules, tell) for url, devices in instances.items()]

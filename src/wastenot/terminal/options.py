@@ -40,6 +40,9 @@ MeasuredGranularityOption = Annotated[
 ]
 JsonOption = Annotated[bool, option("Print one JSON document and nothing else.", flag="--json")]
 DryRunOption = Annotated[bool, option("Print what would be measured and how long it would take; measure and write nothing.")]
+AssumedClocksOption = Annotated[
+    bool, option("Also use clocks at which a simulated GPU was neither measured nor fitted; what rests on them is marked.")
+]
 OutOption = Annotated[Path | None, option("Write the result to this file.", "FILE")]
 DeviceOption = Annotated[
     str, option("sim:NAME, sim:FILE.toml, recorded:STUDY or nvidia:INDEX.", "D", autocompletion=completing.devices)

@@ -51,6 +51,7 @@ class ClockTable(Part):
         core_to_mhz: highest core clock.
         core_step_mhz: step between core clocks.
         boost_mhz: the card never runs faster than this, whatever is requested.
+        assumed_below_mhz: power and speed at core clocks below this are assumed; ``None`` where no such limit is stated.
         moved: clock pairs that take effect changed.
     """
 
@@ -59,6 +60,7 @@ class ClockTable(Part):
     core_to_mhz: Positive
     core_step_mhz: Positive
     boost_mhz: Positive
+    assumed_below_mhz: Positive | None = None
     moved: tuple[Moved, ...] = ()
 
     @model_validator(mode="after")

@@ -10,6 +10,7 @@ from wastenot.core.errors import BadInputError
 from wastenot.terminal import quantities
 from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import (
+    AssumedClocksOption,
     ClockControlOptions,
     FiguresOption,
     JsonOption,
@@ -139,6 +140,7 @@ def engine(
     table_options: TableOptions,
     context: Annotated[int | None, option("Cached tokens of each sequence shown.", "N", min=0)] = None,
     batch: Annotated[str | None, option("Batch sizes to show; default: powers of two.", "N,...")] = None,
+    assumed_clocks: AssumedClocksOption = False,
     out: Annotated[Path | None, option("Write the profile to this file.", "FILE.json")] = None,
     page: PageOption = None,
     figures: FiguresOption = None,
@@ -150,7 +152,7 @@ def engine(
     that clocks, batches and contexts in between are known, with errors on held-out steps. Shows energy per
     token against latency, and the lowest-energy clock.
     """
-    from wastenot.serving.model.operating_points import decodes, operating_points, prefill_points, usual_context
+    from wastenot.serving.model.operating_points import decode_points, prefill_points, usual_context
     from wastenot.serving.model.profile_file import read_engine
     from wastenot.terminal.option_rules import check_output
     from wastenot.terminal.output import console, print_json, say, typed_command
@@ -170,8 +172,8 @@ def engine(
         )
     asked = usual_context(profile) if context is None else float(context)
     batches = None if batch is None else parse_counts("--batch", batch)
-    points = operating_points(profile, context=asked, batches=batches) if decodes(profile) else ()
-    prefills = prefill_points(profile)
+    points = decode_points(profile, context=asked, batches=batches, assumed_clocks=assumed_clocks)
+    prefills = prefill_points(profile, assumed_clocks=assumed_clocks)
     command, files = typed_command(what[0]), []
     if out is not None:
         profile.write(out, command=command)
@@ -179,22 +181,27 @@ def engine(
     if page is not None or figures is not None:
         from wastenot.serving.page.engine_page import engine_page
 
-        made = engine_page(profile, context=asked)
+        made = engine_page(profile, context=asked, assumed_clocks=assumed_clocks)
         if page is not None:
             made.write(page, command=command)
             files.append(str(page))
         if figures is not None:
             files += map(str, made.export(figures))
     if as_json:
-        print_json("engine", _document(profile, points, prefills, asked, files))
+        print_json("engine", _document(profile, points, prefills, asked, files, assumed_clocks))
         return
-    console().print(engine_text(profile, points, prefills, asked))
+    console().print(engine_text(profile, points, prefills, asked, assumed_clocks=assumed_clocks))
     if files:
         say(f"{', '.join(files)}: written")
 
 
 def engine_text(
-    profile: EngineProfile, points: tuple[OperatingPoint, ...], prefills: tuple[PrefillPoint, ...], context: float
+    profile: EngineProfile,
+    points: tuple[OperatingPoint, ...],
+    prefills: tuple[PrefillPoint, ...],
+    context: float,
+    *,
+    assumed_clocks: bool = False,
 ) -> RenderableType:
     """A profile, for a terminal."""
     from dataclasses import replace
@@ -209,6 +216,7 @@ def engine_text(
         name_of,
         origin_of,
         prefill_table,
+        profile_notes,
         source_text,
         verdict_text,
     )
@@ -231,8 +239,9 @@ def engine_text(
     for table in tables:
         if table is not None:
             parts += ["", Text(table.title, style="bold"), rich_table(table, ("Compared with",))]
-    if profile.notes:
-        parts += ["", *(Text(f"- {note}") for note in profile.notes)]
+    notes = profile_notes(profile, assumed_clocks=assumed_clocks)
+    if notes:
+        parts += ["", *(Text(f"- {note}") for note in notes)]
     return Group(*parts)
 
 
@@ -242,6 +251,7 @@ def _document(
     prefills: tuple[PrefillPoint, ...],
     context: float,
     files: list[str],
+    assumed_clocks: bool,
 ) -> dict[str, Any]:
     from wastenot.core.values import as_values
 
@@ -264,6 +274,8 @@ def _document(
         "errors": as_values(profile.errors),
         "notes": list(profile.notes),
         "context": context,
+        "assumed_below_mhz": profile.assumed_below_mhz,
+        "assumed_clocks": assumed_clocks,
         "points": as_values(points),
         "prefill": as_values(prefills),
         "files": files,

@@ -10,7 +10,7 @@ from wastenot.core.errors import InfeasibleError
 from wastenot.core.wording import counted
 from wastenot.terminal import quantities
 from wastenot.terminal.option import argument, option
-from wastenot.terminal.options import FiguresOption, JsonOption, PageOption, PriceOptions
+from wastenot.terminal.options import AssumedClocksOption, FiguresOption, JsonOption, PageOption, PriceOptions
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -52,6 +52,7 @@ def recommend(
     clocks: Annotated[
         Path | None, option("Also forecast other clocks, using a profile of the same model.", "ENGINE.json")
     ] = None,
+    assumed_clocks: AssumedClocksOption = False,
     context: Annotated[float | None, option("Mean cached tokens per request, for --clocks; default: 1024.", "N")] = None,
     page: PageOption = None,
     figures: FiguresOption = None,
@@ -78,6 +79,7 @@ def recommend(
         prices=prices,
         clocks=clocks,
         context=CONTEXT if context is None else context,
+        assumed_clocks=assumed_clocks,
     )
     chosen = found.chosen
     if found.left_at_auto:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from wastenot.terminal import quantities
 from wastenot.terminal.option import argument, option
-from wastenot.terminal.options import ClockControlOptions, JsonOption
+from wastenot.terminal.options import AssumedClocksOption, ClockControlOptions, JsonOption
 
 if TYPE_CHECKING:
     from wastenot.serving.control.instance import Event
@@ -49,6 +49,7 @@ def serve_control(
     hook: Annotated[str | None, option("POST the recommended number of instances to this URL as JSON.", "URL")] = None,
     metrics_port: Annotated[int | None, option("Serve metrics to Prometheus on this port.", "PORT")] = None,
     metrics_host: Annotated[str, option("Listen there; 0.0.0.0 lets other machines read them.", "ADDRESS")] = "127.0.0.1",
+    assumed_clocks: AssumedClocksOption = False,
     *,
     clock_control: ClockControlOptions,
     as_json: JsonOption = False,
@@ -93,5 +94,6 @@ def serve_control(
         duration_s=duration,
         hook=hook,
         metrics=None if metrics_port is None else (metrics_host, metrics_port),
+        assumed_clocks=assumed_clocks,
         tell=tell,
     )

@@ -10,7 +10,7 @@ from wastenot.core.errors import BadInputError
 from wastenot.serving.cli.simulate_cluster import ScenarioOptions, scenario_text, simulate_cluster
 from wastenot.serving.cli.simulate_engine import EngineOptions, simulate_engine, steering_text
 from wastenot.terminal.option import argument, option
-from wastenot.terminal.options import FiguresOption, JsonOption, OutOption, PageOption
+from wastenot.terminal.options import AssumedClocksOption, FiguresOption, JsonOption, OutOption, PageOption
 
 if TYPE_CHECKING:
     from wastenot.serving.cluster.simulated import SimulatedScenario
@@ -31,6 +31,7 @@ def simulate(
     policy: Annotated[
         list[str] | None, option("Only these policies; may be repeated. 'oracle' takes minutes.", "NAME")
     ] = None,
+    assumed_clocks: AssumedClocksOption = False,
     out: OutOption = None,
     page: PageOption = None,
     figures: FiguresOption = None,
@@ -60,10 +61,10 @@ def simulate(
         )
     found: Steering | SimulatedScenario
     if source.suffix == ".toml":
-        found = scenario = simulate_cluster(source, scenario_options, policy)
+        found = scenario = simulate_cluster(source, scenario_options, policy, assumed_clocks=assumed_clocks)
         text = partial(scenario_text, scenario)
     else:
-        found = steering = simulate_engine(source, engine_options, policy)
+        found = steering = simulate_engine(source, engine_options, policy, assumed_clocks=assumed_clocks)
         text = partial(steering_text, steering)
     if page is not None or figures is not None:
         write_page(found.drawn(), page, figures, command=typed_command(str(source)))

@@ -41,7 +41,9 @@ class ScenarioOptions:
     )
 
 
-def simulate_cluster(scenario: Path, asked: ScenarioOptions, policies: list[str] | None) -> SimulatedScenario:
+def simulate_cluster(
+    scenario: Path, asked: ScenarioOptions, policies: list[str] | None, *, assumed_clocks: bool = False
+) -> SimulatedScenario:
     """Policies beside each other on a scenario's cluster and traffic; runs are kept as they end.
 
     Raises:
@@ -59,7 +61,13 @@ def simulate_cluster(scenario: Path, asked: ScenarioOptions, policies: list[str]
     kept = f"{study}: finished runs are kept; resume with the same command"
     with kept_if_interrupted(kept), shown_progress("simulate") as progress:
         found = simulate_scenario(
-            scenario, study, policies=policies, seeds=seeds, share=_shared(asked.processes, asked.ray), progress=progress
+            scenario,
+            study,
+            policies=policies,
+            seeds=seeds,
+            share=_shared(asked.processes, asked.ray),
+            assumed_clocks=assumed_clocks,
+            progress=progress,
         )
     if found.kept == found.runs:
         say(f"{study}: all runs were already in the study")

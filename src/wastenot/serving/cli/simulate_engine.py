@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from wastenot.serving.model.deadlines import Deadlines
-    from wastenot.serving.model.steering import PolicyName, Steering
+    from wastenot.serving.model.steering import PolicyName, Steered, Steering
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,9 @@ class EngineOptions:
     lenient: Annotated[bool, option("Leave out invalid lines of the trace, and sort the others.")] = False
 
 
-def simulate_engine(engine: Path, asked: EngineOptions, policies: list[str] | None) -> Steering:
+def simulate_engine(
+    engine: Path, asked: EngineOptions, policies: list[str] | None, *, assumed_clocks: bool = False
+) -> Steering:
     """Policies beside each other on one engine and a trace.
 
     Raises:
@@ -99,6 +101,7 @@ def simulate_engine(engine: Path, asked: EngineOptions, policies: list[str] | No
             deadlines=deadlines,
             length_error=asked.length_error,
             seed=asked.seed,
+            assumed_clocks=assumed_clocks,
             progress=progress,
         )
     return replace(found, source=str(engine), trace=str(asked.trace))
@@ -130,6 +133,7 @@ def deadlines_of(ttft: str, tbt: float, e2e: float | None, share: float) -> Dead
 def steering_text(found: Steering) -> RenderableType:
     """What was found, for a terminal."""
     from wastenot.pages.formatting import duration, percent, quantity
+    from wastenot.serving.page.steer_words import clocks_text
     from wastenot.terminal.tables import Group, Text, plain_table
 
     engine = found.engine
@@ -140,9 +144,10 @@ def steering_text(found: Steering) -> RenderableType:
         f"(simulated, on {'a ' if engine.tables.evidence == 'forecast' else ''}{engine.tables.evidence} "
         f"{'forecast of steps' if engine.tables.evidence == 'forecast' else 'steps'})",
     )
+    known = () if found.within_known is None else ("at known clocks",)
     table = plain_table(
         ("policy",),
-        ("saved", "deadlines met", "J/token", "TTFT P99", "TBT P99", "clock", "switches"),
+        ("saved", *known, "deadlines met", "J/token", "TTFT P99", "TBT P99", "clock", "switches"),
         less_important=("switches", "clock", "J/token"),
     )
     for run in found.runs:
@@ -150,6 +155,7 @@ def steering_text(found: Steering) -> RenderableType:
         table.add_row(
             Text(row.policy),
             Text(percent(found.saved(run), 1) if run is not found.runs[0] else "–", style="" if attains else "dim"),
+            *(_known_text(found, run) for _ in known),
             Text(percent(row.attainment, 2), style="" if attains else "red"),
             f"{row.energy_per_token_j:.3g}",
             "/".join("–" if isnan(each) else f"{1e3 * each:,.0f}" for each in row.ttft_p99_s) + " ms",
@@ -157,7 +163,8 @@ def steering_text(found: Steering) -> RenderableType:
             "–" if row.mean_core_mhz is None else f"{row.mean_core_mhz:,.0f} MHz",
             f"{row.switches:,}",
         )
-    notes = []
+    clocks = clocks_text(found)
+    notes = [] if clocks is None else [clocks]
     if found.capacity is not None:
         notes.append(f"the maximum clock sustains at most {found.capacity.rate_per_s:.3g} requests/s")
     greatest = found.runs[0].result.attainment
@@ -170,3 +177,10 @@ def steering_text(found: Steering) -> RenderableType:
         lost = "a request" if found.share == 1 else f"more than {percent(1 - found.share, 0)} of the requests"
         notes.append(f"policies that miss the deadlines of {lost} count as saving nothing")
     return Group(head, "", table, "", *(Text(note, style="yellow" if note.startswith("note") else "") for note in notes))
+
+
+def _known_text(found: Steering, run: Steered) -> str:
+    from wastenot.pages.formatting import percent
+
+    saved = found.saved_within_known(run)
+    return "–" if saved is None or run is found.runs[0] else percent(saved, 1)

@@ -67,13 +67,17 @@ class ChangesPart(Part):
 
 
 class ClusterPart(Part):
-    """GPUs and the engines that can run on them."""
+    """GPUs and the engines that can run on them.
+
+    With ``assumed_clocks``, policies may also use clocks at which what steps cost is assumed.
+    """
 
     engines: Name | tuple[Name, ...]
     hosts: _Whole
     gpus_per_host: _Whole = 8
     degrees: tuple[_Whole, ...] | None = None
     step_tokens: _Whole | tuple[_Whole, ...] | None = None
+    assumed_clocks: bool = False
     changes: ChangesPart = ChangesPart()
 
 
@@ -308,6 +312,7 @@ class Scenario:
         traces: requests of each trace, by the label of its traffic.
         curves: of traffics that follow one, by their place.
         files: SHA-256 of each of these files, by name.
+        within_known: the same within clocks that were measured or fitted, where policies may also use assumed ones.
     """
 
     path: Path
@@ -319,6 +324,7 @@ class Scenario:
     traces: dict[str, Requests]
     curves: dict[int, Curve]
     files: dict[str, str]
+    within_known: Scenario | None = None
 
     @property
     def router(self) -> Router:
@@ -329,7 +335,8 @@ class Scenario:
         """The same with other policies or seeds; by default its own."""
         update = {"policies": policies, "seeds": seeds}
         run = self.parts.run.model_copy(update={name: tuple(each) for name, each in update.items() if each is not None})
-        return replace(self, parts=self.parts.model_copy(update={"run": run}))
+        known = None if self.within_known is None else self.within_known.with_run(policies=policies, seeds=seeds)
+        return replace(self, parts=self.parts.model_copy(update={"run": run}), within_known=known)
 
 
 def example() -> str:
@@ -337,12 +344,15 @@ def example() -> str:
     return sample_file("scenario.toml").read_text(encoding="utf-8")
 
 
-def read_scenario(path: str | os.PathLike[str], policies: Sequence[str] | None = None) -> Scenario:
+def read_scenario(
+    path: str | os.PathLike[str], policies: Sequence[str] | None = None, *, assumed_clocks: bool = False
+) -> Scenario:
     """Read a scenario with all files that it names.
 
     Args:
         path: of the file.
         policies: names that are known; any by default.
+        assumed_clocks: let policies use clocks at which what steps cost is assumed, whatever the file says.
 
     Raises:
         BadInputError: a file cannot be read or is wrong; names file and key, and says how to fix it.
@@ -351,10 +361,12 @@ def read_scenario(path: str | os.PathLike[str], policies: Sequence[str] | None =
         content = Path(path).read_bytes()
     except OSError as error:
         raise BadInputError(f"{path}: cannot be read: {error.strerror or error}; {_REMEDY}") from error
-    return parse_scenario(content, path, policies)
+    return parse_scenario(content, path, policies, assumed_clocks=assumed_clocks)
 
 
-def parse_scenario(content: bytes, path: str | os.PathLike[str], policies: Sequence[str] | None = None) -> Scenario:
+def parse_scenario(
+    content: bytes, path: str | os.PathLike[str], policies: Sequence[str] | None = None, *, assumed_clocks: bool = False
+) -> Scenario:
     """A scenario from the content of its file; raises like :func:`read_scenario`."""
     where = Path(path)
     try:
@@ -367,6 +379,8 @@ def parse_scenario(content: bytes, path: str | os.PathLike[str], policies: Seque
     except ValidationError as error:
         location, problem = first_problem(error)
         raise _error(path, _key(location), problem) from error
+    if assumed_clocks:
+        parts = _with_assumed_clocks(parts, True)
     _check_run(parts, path, policies)
     engines, engines_sha256 = _engines(parts.cluster, where)
     cluster = _cluster(parts, engines, where)
@@ -388,9 +402,23 @@ def parse_scenario(content: bytes, path: str | os.PathLike[str], policies: Seque
             with _named(key, where):
                 curves[place] = _curve(each, where.parent)
     of = parts.model_dump(mode="json", include={"cluster", "deadlines", "predictor", "objective"})
+    del of["cluster"]["assumed_clocks"]
     costs = {name: files[each] for name, each in parts.objective.given.items() if isinstance(each, str)}
     of |= {"engines": engines_sha256, "router": parts.run.router, "costs": costs}
-    return Scenario(where, parts.name or where.stem, parts, cluster, digest_of(of), tariffs, traces, curves, files)
+    made = Scenario(where, parts.name or where.stem, parts, cluster, digest_of(of), tariffs, traces, curves, files)
+    if all(len(each.known_settings) == len(each.tables.settings) for each in engines):
+        return made
+    known = replace(
+        made,
+        parts=_with_assumed_clocks(parts, False),
+        cluster=replace(cluster, layouts=tuple(each.within_known_clocks() for each in engines)),
+        digest=digest_of(of | {"within_known_clocks": True}),
+    )
+    return replace(made, within_known=known) if parts.cluster.assumed_clocks else known
+
+
+def _with_assumed_clocks(parts: ScenarioPart, allowed: bool) -> ScenarioPart:
+    return parts.model_copy(update={"cluster": parts.cluster.model_copy(update={"assumed_clocks": allowed})})
 
 
 def digest_of(values: object) -> str:

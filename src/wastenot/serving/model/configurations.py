@@ -113,7 +113,11 @@ def _some(names: dict[str, None]) -> str:
 
 
 def at_other_clocks(
-    points: Sequence[ServingPoint], profile: str | os.PathLike[str] | EngineProfile, context: float
+    points: Sequence[ServingPoint],
+    profile: str | os.PathLike[str] | EngineProfile,
+    context: float,
+    *,
+    assumed_clocks: bool = False,
 ) -> tuple[tuple[ServingPoint, ...], str]:
     """The configurations of one model at other clocks, forecast by its profile.
 
@@ -121,6 +125,7 @@ def at_other_clocks(
         points: as measured.
         profile: of the same model, or its file.
         context: mean tokens in the cache of a request.
+        assumed_clocks: also those that were neither measured nor fitted.
 
     Returns:
         The forecast configurations, and which of the points the profile does not cover; empty where it covers all.
@@ -133,6 +138,7 @@ def at_other_clocks(
     if len(models) > 1:
         raise BadInputError(f"`clocks`: a profile is of one model; choose the model with `model` from {_some(models)}")
     read, name = (profile, "the profile") if isinstance(profile, EngineProfile) else (read_engine(profile), str(profile))
+    read = read if assumed_clocks else read.within_known_clocks()
     degrees = {engine.gpus: engine for engine in read.engines}
     found: list[ServingPoint] = []
     beyond: list[OutsideProfileError] = []

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wastenot.core.errors import BadInputError
+from wastenot.core.setting import Setting
 from wastenot.serving.model.tables import EngineTables
 
 
@@ -25,6 +26,8 @@ class Engine:
         gpus: its parallel degree.
         model: such as ``llama-8b``.
         device: such as ``sim:h200``.
+        assumed_below_mhz: core clocks below this were neither measured nor fitted: what steps cost there is assumed.
+            ``None`` where that is so of none.
 
     Raises:
         BadInputError: a time that cannot be.
@@ -41,8 +44,35 @@ class Engine:
     gpus: int = 1
     model: str = ""
     device: str = ""
+    assumed_below_mhz: float | None = None
 
     def __post_init__(self) -> None:
         for name, seconds in (("switch_s", self.switch_s), ("overhead_s", self.overhead_s)):
             if not 0.0 <= seconds < float("inf"):
                 raise BadInputError(f"`{name}` {seconds:g}: must be a number of seconds, at least 0")
+
+    def assumes(self, setting: Setting) -> bool:
+        """Whether what steps cost at a setting is assumed."""
+        limit, core = self.assumed_below_mhz, setting.core_mhz
+        return limit is not None and core is not None and core < limit
+
+    @property
+    def known_settings(self) -> tuple[int, ...]:
+        """Places of the settings whose clocks were measured or fitted."""
+        return tuple(place for place, setting in enumerate(self.tables.settings) if not self.assumes(setting))
+
+    def within_known_clocks(self) -> Engine:
+        """The same with only those settings whose clocks were measured or fitted.
+
+        Raises:
+            BadInputError: there are none.
+        """
+        known = self.known_settings
+        if len(known) == len(self.tables.settings):
+            return self
+        if not known:
+            raise BadInputError(
+                f"all clocks of this profile are below {self.assumed_below_mhz:g} MHz, where its device is assumed; "
+                "to use them all the same, give `assumed_clocks`"
+            )
+        return replace(self, tables=self.tables.at_settings(known))

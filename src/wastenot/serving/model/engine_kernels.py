@@ -14,6 +14,7 @@ from wastenot.core.errors import BadInputError, ClocksRefusedError
 from wastenot.core.progress import Progress
 from wastenot.core.setting import Setting
 from wastenot.devices.protocol import Device, Task
+from wastenot.devices.simulated.basis import assumed_below_mhz
 from wastenot.meters.tasks import WorkloadTasks
 from wastenot.planning.switching import switch_time
 from wastenot.serving.model.engine import Engine
@@ -201,6 +202,7 @@ def profile_from_kernels(
                 kernels=None
                 if curves is None
                 else kernels_by_curves(sweep, engine_tasks(model, degree, shapes).tasks, curves),
+                assumed_mhz=assumed_below_mhz(curves or sweep.device),
             )
             for degree, sweep in sweeps
         ),
@@ -218,6 +220,7 @@ def engine_from(
     link: Link | None = None,
     settings: Sequence[Setting] | None = None,
     kernels: StepKernels | None = None,
+    assumed_mhz: float | None = None,
 ) -> Engine:
     """An engine from a sweep of the kernels of its steps.
 
@@ -230,6 +233,7 @@ def engine_from(
         link: between the GPUs; needed for degrees above 1.
         settings: of its tables.
         kernels: of the sweep, where they are known at more clocks than it has.
+        assumed_mhz: core clock below which the kernels are assumed.
 
     Raises:
         BadInputError: the sweep is of other kernels, or a setting outside its clocks.
@@ -260,6 +264,7 @@ def engine_from(
         gpus=degree,
         model=model.name,
         device=sweep.device,
+        assumed_below_mhz=assumed_mhz,
     )
 
 

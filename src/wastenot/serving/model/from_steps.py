@@ -10,6 +10,7 @@ import numpy as np
 from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
 from wastenot.core.setting import Setting
+from wastenot.devices.simulated.basis import assumed_below_mhz
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.fitted import fitted_tables, held_out_errors, tells_contexts
 from wastenot.serving.model.profile_file import EngineProfile, StatedError
@@ -138,6 +139,7 @@ def profile_of_steps(
                 gpus=gpus,
                 model=table.model,
                 device=table.device,
+                assumed_below_mhz=assumed_below_mhz(table.device),
             )
         )
     return EngineProfile(tuple(engines), tuple(errors), tuple(dict.fromkeys(notes)))

@@ -33,6 +33,7 @@ class OperatingPoint:
         power_w: of all GPUs.
         on_frontier: whether no other point is better in latency and energy per token.
         is_least: whether no setting has less energy per token at this batch size and degree.
+        assumed: whether its clock was neither measured nor fitted.
     """
 
     gpus: int
@@ -43,6 +44,7 @@ class OperatingPoint:
     power_w: float
     on_frontier: bool = False
     is_least: bool = False
+    assumed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,11 @@ class PrefillPoint:
 
 
 def operating_points(
-    profile: EngineProfile, *, context: float | None = None, batches: Sequence[float] | None = None
+    profile: EngineProfile,
+    *,
+    context: float | None = None,
+    batches: Sequence[float] | None = None,
+    assumed_clocks: bool = False,
 ) -> tuple[OperatingPoint, ...]:
     """The points of a profile, by parallel degree, setting and batch size.
 
@@ -75,11 +81,13 @@ def operating_points(
         profile: of the engines.
         context: tokens in the cache of each sequence; by default 1,024, or what is nearest to that in the profile.
         batches: by default the powers of two that the profile covers, and its greatest batch.
+        assumed_clocks: also clocks that were neither measured nor fitted.
 
     Raises:
         OutsideProfileError: none of the batches is covered at this context.
     """
     context = usual_context(profile) if context is None else context
+    profile = profile if assumed_clocks else profile.within_known_clocks()
     points = [
         point
         for engine in profile.engines
@@ -110,10 +118,10 @@ def operating_points(
     )
 
 
-def prefill_points(profile: EngineProfile) -> tuple[PrefillPoint, ...]:
+def prefill_points(profile: EngineProfile, *, assumed_clocks: bool = False) -> tuple[PrefillPoint, ...]:
     """Prompts at each setting, by parallel degree and length: powers of four from 128 that the profile covers."""
     points: list[PrefillPoint] = []
-    for engine in profile.engines:
+    for engine in (profile if assumed_clocks else profile.within_known_clocks()).engines:
         knots = engine.tables.prefill_tokens
         for length in (128.0, 512.0, 2048.0, 8192.0):
             if not knots[0] <= length <= knots[-1]:
@@ -143,9 +151,17 @@ def usual_context(profile: EngineProfile) -> float:
     return min(max(_CONTEXT, low), high)
 
 
-def decodes(profile: EngineProfile) -> bool:
-    """Whether a profile has decode steps; one of prompts alone has none."""
-    return any(np.isfinite(each.tables.decode_time_s).any() for each in profile.engines)
+def decode_points(
+    profile: EngineProfile,
+    *,
+    context: float | None = None,
+    batches: Sequence[float] | None = None,
+    assumed_clocks: bool = False,
+) -> tuple[OperatingPoint, ...]:
+    """As :func:`operating_points`; none where the profile has no decode steps."""
+    if not any(np.isfinite(each.tables.decode_time_s).any() for each in profile.engines):
+        return ()
+    return operating_points(profile, context=context, batches=batches, assumed_clocks=assumed_clocks)
 
 
 def usual_batches(engine: Engine) -> tuple[float, ...]:
@@ -175,4 +191,5 @@ def _point(engine: Engine, setting: int, batch: float, context: float) -> Operat
         return None
     idle_j = engine.overhead_s * float(engine.tables.idle_power_w[setting])
     time_s, energy_j = cost.time_s + engine.overhead_s, cost.energy_j + idle_j
-    return OperatingPoint(engine.gpus, engine.tables.settings[setting], batch, time_s, energy_j / batch, energy_j / time_s)
+    at = engine.tables.settings[setting]
+    return OperatingPoint(engine.gpus, at, batch, time_s, energy_j / batch, energy_j / time_s, assumed=engine.assumes(at))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Final, Literal
@@ -24,6 +24,7 @@ from wastenot.core.files import write_text
 from wastenot.core.result import HasPage
 from wastenot.core.setting import Setting
 from wastenot.core.version import own_version
+from wastenot.devices.simulated.basis import assumed_below_mhz
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.tables import EngineTables
 
@@ -93,6 +94,15 @@ class EngineProfile(HasPage):
                 return each
         degrees = ", ".join(str(each.gpus) for each in self.engines)
         raise BadInputError(f"`gpus` {gpus}: this profile has no such parallel degree; there are: {degrees}")
+
+    @property
+    def assumed_below_mhz(self) -> float | None:
+        """The core clock below which steps of any of the engines are assumed."""
+        return max((each.assumed_below_mhz for each in self.engines if each.assumed_below_mhz is not None), default=None)
+
+    def within_known_clocks(self) -> EngineProfile:
+        """The same at only those clocks that were measured or fitted; see :meth:`Engine.within_known_clocks`."""
+        return replace(self, engines=tuple(each.within_known_clocks() for each in self.engines))
 
     def write(self, path: str | os.PathLike[str], *, command: str = "") -> None:
         """Write the profile; see :func:`write_engine`."""
@@ -248,9 +258,12 @@ class _Engine(Part):
     switch_s: NotNegative
     overhead_s: NotNegative
     gpus: _Whole
+    assumed_below_mhz: Positive | None = None
 
     def engine(self, model: str, device: str) -> Engine:
         own = {name: getattr(self, name) for name in _OWN}
+        if "assumed_below_mhz" not in self.model_fields_set:  # written by an earlier version
+            own["assumed_below_mhz"] = assumed_below_mhz(device)
         return Engine(**own | {"tables": self.tables.tables(), "model": model, "device": device})
 
 

@@ -251,6 +251,7 @@ def with_clocks(point: ServingPoint, engine: Engine, context_tokens: float) -> t
     rests_on = f"clocks forecast with {engine.model or 'a profile'} on {engine.device or 'an unnamed device'}"
     forecast = []
     for index, setting in enumerate(tables.settings[:-1]):
+        basis = "assumed" if engine.assumes(setting) else tables.evidence
         step = tables.decode(index, batch, context_tokens)
         slower, energy = step.time_s / base.time_s, step.energy_j / base.energy_j
         rarely = max(slower, tables.prefill(index, prompt).time_s / base_prompt.time_s)
@@ -266,7 +267,7 @@ def with_clocks(point: ServingPoint, engine: Engine, context_tokens: float) -> t
                 itl=_scaled(point.itl, slower, rarely),
                 ttft=_scaled(point.ttft, rarely, rarely),
                 end_to_end=_scaled(point.end_to_end, rarely, rarely),
-                notes=(*point.notes, f"{rests_on} ({tables.evidence})"),
+                notes=(*point.notes, f"{rests_on} ({basis})"),
             )
         )
     return tuple(forecast)

@@ -174,6 +174,7 @@ class Steering(HasDocument, HasPage):
         runs: each policy's; the first is the maximum clock's.
         source: file of the engine; empty where it has none.
         trace: file of the requests; empty where they have none.
+        within_known: the same within clocks that were measured or fitted, where these runs also used assumed ones.
     """
 
     drawn_by: ClassVar[str] = "wastenot.serving.page.steer_page:steer_page"
@@ -187,6 +188,7 @@ class Steering(HasDocument, HasPage):
     runs: tuple[Steered, ...]
     source: str = ""
     trace: str = ""
+    within_known: Steering | None = None
 
     @property
     def rate_per_s(self) -> float:
@@ -196,6 +198,12 @@ class Steering(HasDocument, HasPage):
     def saved(self, run: Steered) -> float:
         """Share of the maximum clock's energy that a policy saved; worth something only where it attains as much."""
         return 1.0 - run.result.energy_j / self.runs[0].result.energy_j
+
+    def saved_within_known(self, run: Steered) -> float | None:
+        """The same of the policy within clocks that were measured or fitted; ``None`` where no assumed ones were used."""
+        if self.within_known is None:
+            return None
+        return next(self.within_known.saved(each) for each in self.within_known.runs if each.name == run.name)
 
     def document(self) -> dict[str, Any]:
         """What was found, as JSON values."""
@@ -216,6 +224,7 @@ def steer(
     share: float = 0.99,
     length_error: float = 0.3,
     seed: int = 0,
+    assumed_clocks: bool = False,
     progress: Progress | None = None,
 ) -> Steering:
     """Run policies on a trace.
@@ -231,6 +240,8 @@ def steer(
         share: of the requests that are to keep them all.
         length_error: standard deviation of the logarithm of predicted over true lengths; 0 for true ones.
         seed: of errors of predictions, and of what is left out of a trace to thin it.
+        assumed_clocks: let policies also use clocks that were neither measured nor fitted; they are then run within the
+            others, too, so that it can be told what each range saves.
         progress: is told of each policy.
 
     Raises:
@@ -244,8 +255,12 @@ def steer(
         raise BadInputError(f"`load` ({load:g}) must be above 0 and at most 2 (200 %)")
     if not len(trace):
         raise BadInputError("the trace holds no requests")
+    names = tuple(dict.fromkeys(("greatest", *policies)))
+    known = engine.known_settings
+    apart = assumed_clocks and 0 < len(known) < len(engine.tables.settings)
+    engine = engine if assumed_clocks else engine.within_known_clocks()
     progress = progress or Silent()
-    progress.begin(len(policies) + 1)
+    progress.begin((2 if apart else 1) * len(names))
     duration_s = _duration_s(trace)
     if step_tokens is None:
         progress.say("choosing the number of tokens per step")
@@ -265,8 +280,8 @@ def steer(
     if not len(requests):
         raise BadInputError("at this rate no request arrives during the trace; give a longer trace or a higher rate")
     predicted = log_normal_lengths(requests.output_tokens, sigma=length_error, seed=seed)
-    runs: list[Steered] = []
-    for name in dict.fromkeys(("greatest", *policies)):
+
+    def run(name: PolicyName, engine: Engine) -> Steered:
         progress.step(TITLES[name])
         if name == "oracle":
             _, served = run_oracle(requests, engine, deadlines, share=share)
@@ -279,8 +294,14 @@ def steer(
                 predicted_tokens=predicted,
                 timeline_s=_BIN_S,
             )
-        runs.append(Steered(name, result_of(TITLES[name], served, engine, deadlines), served))
-    return Steering(engine, deadlines, requests, duration_s, share, reached, tuple(runs))
+        return Steered(name, result_of(TITLES[name], served, engine, deadlines), served)
+
+    def beside(engine: Engine) -> Steering:
+        runs = tuple(run(name, engine) for name in names)
+        return Steering(engine, deadlines, requests, duration_s, share, reached, runs)
+
+    found = beside(engine)
+    return replace(found, within_known=beside(engine.within_known_clocks())) if apart else found
 
 
 TITLES: Final[dict[PolicyName, str]] = {

@@ -8,7 +8,8 @@ does both at once (chunked prefill). Times and energies are of the whole engine:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from wastenot.core.arrays import FloatArray
@@ -75,6 +76,19 @@ class EngineTables:
     idle_power_w: FloatArray
     source: Source
     evidence: Evidence
+
+    def at_settings(self, places: Sequence[int]) -> EngineTables:
+        """The same with only some of the settings, by their places."""
+        kept = list(places)
+        return replace(
+            self,
+            settings=tuple(self.settings[place] for place in kept),
+            prefill_time_s=self.prefill_time_s[kept],
+            prefill_energy_j=self.prefill_energy_j[kept],
+            decode_time_s=self.decode_time_s[kept],
+            decode_energy_j=self.decode_energy_j[kept],
+            idle_power_w=self.idle_power_w[kept],
+        )
 
     def prefill(self, setting: int, tokens: float, past: float = 0.0) -> StepCost:
         """A step of ``tokens`` new tokens on top of ``past`` ones.

@@ -16,7 +16,7 @@ from wastenot.serving.cluster.outcome import Comparison, Outcome, Spread
 from wastenot.serving.cluster.policies import POLICIES
 from wastenot.serving.cluster.runs import RunRecord
 from wastenot.serving.cluster.scenario import Scenario
-from wastenot.serving.page.engine_words import steps_text, waits_text
+from wastenot.serving.page.engine_words import clocks_note, steps_text, waits_text
 
 
 def about_cluster(scenario: Scenario) -> tuple[str, str]:
@@ -64,6 +64,11 @@ def effect_text(found: Comparison) -> str:
     worst = percent(_least(best, "worst_class"), 2)
     of = OBJECTIVES[found.objective].noun
     saves = f"Policy {best.policy} saves {percent(best.saved.mean, 1)} of the {of}"
+    known = found.known_outcome(best.policy)
+    if known is not None:
+        saved = "failed" if known.failed else percent(known.saved.mean, 1)
+        rest = f"({percent(best.saved.mean, 1)} with assumed ones)"
+        saves = f"Policy {best.policy} saves {saved} of the {of} at measured or fitted clocks {rest}"
     return f"{saves}; {worst} of requests met their deadlines in the worst class"
 
 
@@ -98,6 +103,9 @@ def notes_on(scenario: Scenario, found: Comparison) -> list[str]:
     hindsight = [each.policy for each in found.outcomes if each.hindsight]
     if hindsight:
         notes.append(f"Chosen in hindsight, with full knowledge of these requests: {_listed(hindsight)}.")
+    clocks = clocks_note(scenario.cluster.layouts, used=found.within_known is not None)
+    if clocks is not None:
+        notes.append(f"{clocks[:1].upper()}{clocks[1:]}.")
     bound = found.bound_per_token_j
     if bound is not None:
         notes.append(
@@ -163,6 +171,16 @@ def _policy_of(outcome: Outcome) -> str:
 
 def _saving_columns(found: Comparison, currency: str) -> tuple[Listed[Outcome], ...]:
     first = found.outcomes[0]
+    known: tuple[Listed[Outcome], ...] = ()
+    if found.within_known is not None:
+        of = {each.policy: each for each in found.within_known.outcomes}
+        known = (
+            Listed(
+                "At known clocks",
+                lambda each: None if each is first else of[each.policy].saved.mean,
+                text_of=lambda each: saved_text(of[each.policy]),
+            ),
+        )
     return (
         Listed("Policy", _policy_of, numeric=False),
         _mean("Energy", lambda run: run.energy_j, lambda energy_j: quantity(energy_j, "J", 3)),
@@ -173,6 +191,7 @@ def _saving_columns(found: Comparison, currency: str) -> tuple[Listed[Outcome], 
             text_of=saved_text,
             unknown="failed" if first.failed else "–",
         ),
+        *known,
         _mean("Energy per token", lambda run: run.energy_per_token_j, lambda token_j: quantity(token_j, "J", 3)),
         Listed("Deadlines met", lambda each: _least(each, "attainment"), lambda value: percent(value, 2)),
         Listed("Worst class", lambda each: _least(each, "worst_class"), text_of=_worst_text),

@@ -15,8 +15,7 @@ from wastenot.pages.theme import CATEGORIES
 from wastenot.serving.model.operating_points import (
     OperatingPoint,
     PrefillPoint,
-    decodes,
-    operating_points,
+    decode_points,
     prefill_points,
     usual_context,
 )
@@ -32,6 +31,7 @@ from wastenot.serving.page.engine_words import (
     origin_of,
     panels,
     prefill_table,
+    profile_notes,
     setting_text,
     verdict_text,
 )
@@ -226,19 +226,20 @@ def _axis(*, form: str = "~g") -> Any:
     return load("altair").Axis(tickCount=8, format=form)
 
 
-def engine_page(profile: EngineProfile, *, context: float | None = None) -> Page:
+def engine_page(profile: EngineProfile, *, context: float | None = None, assumed_clocks: bool = False) -> Page:
     """The page of an engine's profile.
 
     Args:
         profile: what to show.
         context: tokens in the cache of each sequence that decodes; 1,024 by default.
+        assumed_clocks: also show clocks that were neither measured nor fitted.
 
     Raises:
         MissingExtraError: the ``report`` extra is not installed.
     """
     context = usual_context(profile) if context is None else context
-    points = operating_points(profile, context=context) if decodes(profile) else ()
-    prefills = prefill_points(profile)
+    points = decode_points(profile, context=context, assumed_clocks=assumed_clocks)
+    prefills = prefill_points(profile, assumed_clocks=assumed_clocks)
     model, device = name_of(profile)
     return Page(
         verb="engine",
@@ -259,7 +260,7 @@ def engine_page(profile: EngineProfile, *, context: float | None = None) -> Page
             ("prompts", prefill_table(prefills)),
             ("errors", errors_table(profile)),
         ],
-        notes=[f"{note[:1].upper()}{note[1:]}." for note in profile.notes],
+        notes=[f"{note[:1].upper()}{note[1:]}." for note in profile_notes(profile, assumed_clocks=assumed_clocks)],
         about=about(profile, context),
         device=device,
         made_from=[(each.label, each.text) for each in engine_lines(profile)],

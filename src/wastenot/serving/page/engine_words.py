@@ -44,6 +44,20 @@ def steps_text(engines: Sequence[Engine]) -> str:
     return ", ".join(dict.fromkeys(said))
 
 
+def clocks_note(engines: Sequence[Engine], *, used: bool) -> str | None:
+    """What to know of clocks at which steps are assumed; ``None`` where there are none.
+
+    Args:
+        engines: as they were run.
+        used: whether such clocks could be chosen.
+    """
+    limit = max((each.assumed_below_mhz for each in engines if each.assumed_below_mhz is not None), default=None)
+    if limit is None:
+        return None
+    below = f"below {limit:,.0f}{SPACE}MHz, where the power and speed of the simulated GPU are assumed"
+    return f"clocks {below}, are among these" if used else f"no clocks {below}, are used; --assumed-clocks adds them"
+
+
 def simulated_origin(engines: Sequence[Engine]) -> Origin:
     """A run of the simulator is simulated, whatever its steps rest on; on a forecast it is one."""
     return "forecast" if any(each.tables.evidence == "forecast" for each in engines) else "simulated"
@@ -57,6 +71,12 @@ def waits_text(waits_s: Sequence[float | None], between: str = "/") -> str:
 def name_of(profile: EngineProfile) -> tuple[str, str]:
     """Model and device, or words where they have no name."""
     return profile.model or "an engine", profile.device or "an unnamed device"
+
+
+def profile_notes(profile: EngineProfile, *, assumed_clocks: bool) -> tuple[str, ...]:
+    """Its caveats, with what to know of assumed clocks."""
+    clocks = clocks_note(profile.engines, used=assumed_clocks)
+    return profile.notes if clocks is None else (*profile.notes, clocks)
 
 
 def about(profile: EngineProfile, context: float) -> str:
@@ -100,6 +120,7 @@ def clocks_table(points: Sequence[OperatingPoint], gpus: int, most: int | None =
     batches = batches if len(batches) <= _MOST_BATCHES else [*batches[:: -(-len(batches) // _MOST_BATCHES)], batches[-1]]
     batches = sorted(set(batches))
     rows = []
+    assumed = {each.setting for each in mine if each.assumed}
     settings = list(dict.fromkeys(each.setting for each in mine))
     every = 1 if most is None else -(-len(settings) // most)
     marked = {each.setting for each in mine if each.is_least and each.batch in batches}
@@ -110,7 +131,10 @@ def clocks_table(points: Sequence[OperatingPoint], gpus: int, most: int | None =
         rows.append(
             Row(
                 None,
-                (setting_text(setting), *("" if each is None else _energy(each) for each in cells)),
+                (
+                    f"{setting_text(setting)}, assumed" if setting in assumed else setting_text(setting),
+                    *("" if each is None else _energy(each) for each in cells),
+                ),
                 (setting.core_mhz, *(None if each is None else each.energy_per_token_j for each in cells)),
             )
         )
@@ -175,7 +199,7 @@ def prefill_table(points: Sequence[PrefillPoint]) -> Table | None:
 
 
 def _clock(point: OperatingPoint) -> str:
-    return setting_text(point.setting)
+    return f"{setting_text(point.setting)}, assumed" if point.assumed else setting_text(point.setting)
 
 
 def _least_clock(pair: tuple[PrefillPoint, PrefillPoint]) -> str:
@@ -290,7 +314,11 @@ def _latency_of(point: OperatingPoint) -> float:
 
 
 def _typical(points: Sequence[OperatingPoint]) -> tuple[OperatingPoint, OperatingPoint] | None:
-    """At the batch nearest to 64 on the fewest GPUs: the point of least energy, and that at the maximum clock."""
+    """At the batch nearest to 64 on the fewest GPUs: the point of least energy, and that at the maximum clock.
+
+    Points that are assumed do not count.
+    """
+    points = [each for each in points if not each.assumed] or points
     gpus = min(each.gpus for each in points)
     batch = min((each.batch for each in points if each.gpus == gpus), key=lambda each: abs(each - 64.0))
     mine = [each for each in points if (each.gpus, each.batch) == (gpus, batch)]

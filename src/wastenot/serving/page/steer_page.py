@@ -17,6 +17,7 @@ from wastenot.serving.page.engine_words import simulated_origin
 from wastenot.serving.page.steer_words import (
     about,
     best_of,
+    clocks_text,
     effect_text,
     next_step,
     panels,
@@ -249,6 +250,7 @@ def steer_page(found: Steering) -> Page:
         next_step=next_step(found),
         figures=steer_figures(found),
         tables=[("policies", policies_table(found))],
+        notes=[f"{note[:1].upper()}{note[1:]}." for note in (clocks_text(found),) if note is not None],
         about=about(found),
         device=engine.device,
         made_from=(("trace", found.trace),) if found.trace else (),

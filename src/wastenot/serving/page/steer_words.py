@@ -10,7 +10,7 @@ from wastenot.pages.formatting import SPACE, duration, number, percent, quantity
 from wastenot.pages.panel import Line, Next, Panel
 from wastenot.pages.table import Listed, Table, listing
 from wastenot.serving.model.steering import PolicyName, Steered, Steering
-from wastenot.serving.page.engine_words import steps_text, waits_text
+from wastenot.serving.page.engine_words import clocks_note, steps_text, waits_text
 
 
 def best_of(found: Steering) -> Steered:
@@ -39,7 +39,17 @@ def effect_text(found: Steering) -> str:
     if best is found.runs[0]:
         return "No policy saves energy and meets the deadlines as the maximum clock does"
     saved, kept = percent(found.saved(best), 1), percent(best.result.attainment, 2)
-    return f"{sentence_name(best)} saves {saved} of the energy; {kept} of requests met their deadlines"
+    met = f"{kept} of requests met their deadlines"
+    known = found.saved_within_known(best)
+    if known is not None:
+        rest = f"({saved} with assumed ones)"
+        return f"{sentence_name(best)} saves {percent(known, 1)} of the energy at measured or fitted clocks {rest}; {met}"
+    return f"{sentence_name(best)} saves {saved} of the energy; {met}"
+
+
+def clocks_text(found: Steering) -> str | None:
+    """Which clocks the policies could choose, where some are assumed."""
+    return clocks_note((found.engine,), used=found.within_known is not None)
 
 
 def sentence_name(run: Steered) -> str:
@@ -122,9 +132,19 @@ def _asked(found: Steering) -> Panel:
 def policies_table(found: Steering) -> Table:
     """Each policy in a row."""
     first = found.runs[0]
+    known: tuple[Listed[Steered], ...] = ()
+    if found.within_known is not None:
+        known = (
+            Listed(
+                "At known clocks",
+                lambda run: None if run is first else found.saved_within_known(run),
+                lambda value: percent(value, 1),
+            ),
+        )
     columns: tuple[Listed[Steered], ...] = (
         Listed("Policy", lambda run: run.result.policy, numeric=False),
         Listed("Energy saved", lambda run: None if run is first else found.saved(run), lambda value: percent(value, 1)),
+        *known,
         Listed("Deadlines met", lambda run: run.result.attainment, lambda value: percent(value, 2)),
         Listed("Energy per token", lambda run: run.result.energy_per_token_j, lambda value: quantity(value, "J", 3)),
         Listed(
@@ -138,6 +158,8 @@ def policies_table(found: Steering) -> Table:
         Listed("Clock changes", lambda run: float(run.result.switches), text_of=lambda run: f"{run.result.switches:,}"),
     )
     note = "P99: 99 % waited at most this long; for the first token by prompt length, short / medium / long."
+    if known:
+        note += " At known clocks: energy saved by the same policy at clocks that were measured or fitted."
     if any(run.result.attainment < found.share for run in found.runs):
         note += (
             f" A policy under which fewer than {percent(found.share, 0)} of the requests meet their deadlines "
