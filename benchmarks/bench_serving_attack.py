@@ -140,7 +140,7 @@ def power_bent(engine: Engine, exponent: float) -> Engine:
 
 def engines() -> dict[str, Engine]:
     """By name."""
-    h200 = read_engine(PROFILES / "llama-8b-sim-h200.json").engine()
+    h200 = read_engine(PROFILES / "llama-8b-sim-h200.json").engine().within_known_clocks()
     return {
         "H200": h200,
         "H200, prompts whole": replace(h200, chunked=False),

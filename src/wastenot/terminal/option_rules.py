@@ -239,7 +239,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule(tuple(_OF_TABLES_OF_STEPS.split()), _not_of_tables),
         Rule(tuple(_OF_KERNELS_OF_STEPS.split()), _not_of_kernels),
     ),
-    "serve recommend": (needs("gpu_hour", "unit", "money"), needs("context", "clocks")),
+    "serve recommend": (needs("gpu_hour", "unit", "money"), needs("context assumed_clocks", "clocks")),
     "serve simulate": (
         not_with("processes", "ray"),
         Rule(tuple(_OF_AN_ENGINE.split()), _of_a_scenario),

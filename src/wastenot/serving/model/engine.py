@@ -54,7 +54,7 @@ class Engine:
     def assumes(self, setting: Setting) -> bool:
         """Whether what steps cost at a setting is assumed."""
         limit, core = self.assumed_below_mhz, setting.core_mhz
-        return limit is not None and core is not None and core < limit
+        return limit is not None and core is not None and bool(core < limit)
 
     @property
     def known_settings(self) -> tuple[int, ...]:
