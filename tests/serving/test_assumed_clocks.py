@@ -20,7 +20,7 @@ from wastenot.serving.model.profile_file import EngineProfile, read_engine, writ
 from wastenot.serving.model.steering import steer
 from wastenot.serving.page.engine_words import effect_text as profile_text
 from wastenot.serving.page.steer_page import steer_page
-from wastenot.serving.page.steer_words import effect_text
+from wastenot.serving.page.steer_words import effect_text, policies_table, verdict_text
 
 ENGINE = Path(__file__).parents[2] / "data" / "serving" / "llama-8b-sim-h200.json"
 DEADLINES = Deadlines(ttft_s=(0.3,), prompt_below=())
@@ -76,60 +76,74 @@ def test_points_of_a_profile(half_known):
     assert len(prefill_points(profile, assumed_clocks=True)) == 1.5 * len(prefill_points(profile))
 
 
-def test_policies_stay_within_known_clocks_and_what_each_range_saves_is_told(half_known, three_clocks):
+def test_policies_stay_within_known_clocks_and_what_others_would_save_is_told_beside(half_known, three_clocks):
     given = {"step_tokens": 512, "policies": ("fixed", "price"), "deadlines": DEADLINES}
     default = steer(half_known, TRACE, **given)
-    assert default.within_known is None
+    assert default.with_assumed is None
     assert all(run.result.mean_core_mhz >= 1500.0 for run in default.runs)
     page = steer_page(default)
     assert page.notes == [
-        "No clocks below 1,500\xa0MHz, where the power and speed of the simulated GPU are assumed, are used; "
-        "--assumed-clocks adds them."
+        "Only clocks from 1,500\xa0MHz up are used; below, the simulated GPU is assumed (--assumed-clocks adds those)."
     ]
     more = steer(half_known, TRACE, assumed_clocks=True, **given)
     everywhere = steer(three_clocks, TRACE, **given)
-    for run, all_clocks, known in zip(more.runs, everywhere.runs, default.runs, strict=True):
-        assert run.result == all_clocks.result
-        assert more.saved_within_known(run) == default.saved(known)
-    best = more.runs[1]
-    assert more.saved(best) > default.saved(default.runs[1]) > 0.0
-    known, all_clocks = (f"{100 * each.saved(each.runs[1]):.1f}\xa0%" for each in (default, more))
-    assert f"saves {known} of the energy at measured or fitted clocks ({all_clocks} with assumed ones)" in effect_text(more)
-    assert steer_page(more).notes[0].startswith("Clocks below 1,500\xa0MHz")
-    assert more.document()["policies"][1]["saved_within_known"] == default.saved(default.runs[1])
+    for run, known, all_clocks in zip(more.runs, default.runs, everywhere.runs, strict=True):
+        assert run.result == known.result
+        assert more.run_with_assumed(run).result == all_clocks.result
+    assert effect_text(more) == effect_text(default), "no headline rests on what is assumed"
+    price = everywhere.runs[2]
+    assert everywhere.saved(price) > default.saved(default.runs[2]) > 0.0
+    saved = f"{100 * everywhere.saved(price):.1f}\xa0%"
+    assert verdict_text(more).endswith(f"; with assumed clocks {saved}")
+    table = policies_table(more)
+    assert table.columns[2].title == "With assumed clocks" and table.rows[2].texts[2] == saved
+    assert "what is marked as assumed".capitalize() in steer_page(more).notes[0]
+    assert more.document()["policies"][2]["with_assumed_clocks"]["saved"] == everywhere.saved(price)
+
+
+def test_where_all_clocks_are_assumed_they_have_to_be_asked_for(three_clocks):
+    assumed = replace(three_clocks, assumed_below_mhz=3000.0)
+    given = {"step_tokens": 512, "policies": (), "deadlines": DEADLINES}
+    with pytest.raises(wn.BadInputError, match="give assumed_clocks"):
+        steer(assumed, TRACE, **given)
+    found = steer(assumed, TRACE, assumed_clocks=True, **given)
+    assert found.with_assumed is None and steer_page(found).notes[0].startswith("All clocks are below")
 
 
 def test_a_scenario(tmp_path):
     default = parse_scenario(SCENARIO.encode(), tmp_path / "mine.toml")
-    assert default.within_known is None and lowest_mhz(default.cluster.layouts[0]) == 1380.0
+    assert default.with_assumed is None and lowest_mhz(default.cluster.layouts[0]) == 1380.0
     allowed = SCENARIO.replace("hosts = 1", "hosts = 1\nassumed_clocks = true")
     by_key = parse_scenario(allowed.encode(), tmp_path / "mine.toml")
     by_argument = parse_scenario(SCENARIO.encode(), tmp_path / "mine.toml", assumed_clocks=True)
     for each in (by_key, by_argument):
-        assert lowest_mhz(each.cluster.layouts[0]) == 660.0
-        assert each.within_known.digest == default.digest != each.digest, "its runs are those of the default"
-        assert each.with_run(seeds=[4]).within_known.parts.run.seeds == (4,)
+        assert lowest_mhz(each.cluster.layouts[0]) == 1380.0 and each.digest == default.digest
+        assert lowest_mhz(each.with_assumed.cluster.layouts[0]) == 660.0 and each.with_assumed.digest != default.digest
+        assert each.with_run(seeds=[4]).with_assumed.parts.run.seeds == (4,)
 
 
 def test_a_scenario_of_measured_engines_has_none(half_known, tmp_path):
     write_engine(EngineProfile((replace(half_known, assumed_below_mhz=None),)), tmp_path / "engine.json")
     text = SCENARIO.replace(str(ENGINE), "engine.json")
     one, other = (parse_scenario(text.encode(), tmp_path / "x.toml", assumed_clocks=each) for each in (False, True))
-    assert one.digest == other.digest and other.within_known is None
+    assert one.digest == other.digest and other.with_assumed is None
 
 
-def test_a_scenario_with_assumed_clocks_is_run_without_them_too(tmp_path):
+def test_a_scenario_is_run_with_assumed_clocks_beside(tmp_path):
     (tmp_path / "mine.toml").write_text(SCENARIO)
-    policies = ["single-pool", "scale-clocks"]
-    default = wn.serve.simulate_scenario(tmp_path / "mine.toml", tmp_path / "kept.db", policies=policies)
-    more = wn.serve.simulate_scenario(tmp_path / "mine.toml", tmp_path / "kept.db", policies=policies, assumed_clocks=True)
+    given = {"policies": ["single-pool", "scale-clocks"]}
+    default = wn.serve.simulate_scenario(tmp_path / "mine.toml", tmp_path / "kept.db", **given)
+    more = wn.serve.simulate_scenario(tmp_path / "mine.toml", tmp_path / "kept.db", assumed_clocks=True, **given)
     assert (default.runs, more.runs, more.kept) == (2, 4, 2)
     (found,), (known,) = more.comparisons, default.comparisons
-    assert found.known_outcome("scale-clocks").saved == known.outcomes[1].saved
+    assert found.outcomes == known.outcomes
+    assumed = found.outcome_with_assumed("scale-clocks")
+    assert assumed.saved.mean > known.outcomes[1].saved.mean
     document = more.document()
     assert document["assumed_clocks"] is True and document["assumed_below_mhz"] == 1350.0
-    assert document["traffic"][0]["policies"][1]["saved_within_known"]["mean"] == known.outcomes[1].saved.mean
-    assert "at measured or fitted clocks" in more.drawn().effect or "No policy" in more.drawn().effect
+    assert document["traffic"][0]["policies"][1]["with_assumed_clocks"]["saved"]["mean"] == assumed.saved.mean
+    page = more.drawn()
+    assert page.effect == default.drawn().effect, "no headline rests on what is assumed"
     with pytest.raises(wn.BadInputError, match=r"assumed_clocks: applies to a scenario's file"):
         wn.serve.simulate_scenario(default.scenario, assumed_clocks=True)
 

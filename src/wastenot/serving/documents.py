@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from wastenot.serving.cluster.simulated import SimulatedScenario
     from wastenot.serving.control.instance import Event
     from wastenot.serving.model.recommend import Step
-    from wastenot.serving.model.steering import Steering
+    from wastenot.serving.model.steering import Steered, Steering
     from wastenot.serving.page.recommend_words import Recommended
     from wastenot.serving.tables.records import ServingPoint
 
@@ -34,7 +34,7 @@ def steering_document(found: Steering) -> dict[str, Any]:
         "step_tokens": found.engine.most_step_tokens,
         "switch_s": found.engine.switch_s,
         "assumed_below_mhz": found.engine.assumed_below_mhz,
-        "assumed_clocks": found.within_known is not None,
+        "assumed_clocks": found.with_assumed is not None,
         "trace": found.trace,
         "requests": len(found.requests),
         "duration_s": found.duration_s,
@@ -46,12 +46,19 @@ def steering_document(found: Steering) -> dict[str, Any]:
                 "name": run.name,
                 **as_values(run.result),
                 "saved": found.saved(run),
-                "saved_within_known": found.saved_within_known(run),
-                "attains": run.result.attainment >= found.share,
+                "attains": found.attains(run),
+                "with_assumed_clocks": _with_assumed(found, run),
             }
             for run in found.runs
         ],
     }
+
+
+def _with_assumed(found: Steering, run: Steered) -> dict[str, Any] | None:
+    assumed = found.run_with_assumed(run)
+    if found.with_assumed is None or assumed is None:
+        return None
+    return {"saved": found.with_assumed.saved(assumed), "attainment": assumed.result.attainment}
 
 
 def scenario_document(found: SimulatedScenario) -> dict[str, Any]:
@@ -73,7 +80,7 @@ def scenario_document(found: SimulatedScenario) -> dict[str, Any]:
         "attain": scenario.parts.run.attain,
         "router": scenario.parts.run.router,
         "assumed_below_mhz": cluster.layouts[0].assumed_below_mhz,
-        "assumed_clocks": any(each.within_known is not None for each in found.comparisons),
+        "assumed_clocks": any(each.with_assumed is not None for each in found.comparisons),
         "objective": as_values(scenario.parts.objective.model_dump(mode="json")),
         "classes": list(NAMES),
         "traffic": [
@@ -82,20 +89,22 @@ def scenario_document(found: SimulatedScenario) -> dict[str, Any]:
                 "kind": next(part.kind for part in scenario.parts.traffic if part.label == each.traffic),
                 "bound_per_token_j": each.bound_per_token_j,
                 "best": None if each.best is None else each.best.policy,
-                "policies": [_policy_document(outcome, each.known_outcome(outcome.policy)) for outcome in each.outcomes],
+                "policies": [
+                    _policy_document(outcome, each.outcome_with_assumed(outcome.policy)) for outcome in each.outcomes
+                ],
             }
             for each in found.comparisons
         ],
     }
 
 
-def _policy_document(outcome: Outcome, known: Outcome | None) -> dict[str, Any]:
+def _policy_document(outcome: Outcome, assumed: Outcome | None) -> dict[str, Any]:
     return {
         "policy": outcome.policy,
         "failed": outcome.failed,
         "hindsight": outcome.hindsight,
         "saved": as_values(outcome.saved),
-        "saved_within_known": None if known is None else as_values(known.saved),
+        "with_assumed_clocks": None if assumed is None else {"saved": as_values(assumed.saved), "failed": assumed.failed},
         "energy_j": as_values(outcome.over(lambda run: run.energy_j)),
         "cost": _known(outcome, lambda run: run.cost),
         "carbon_g": _known(outcome, lambda run: run.carbon_g),

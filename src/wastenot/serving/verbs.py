@@ -121,8 +121,8 @@ def simulate(
         deadlines: and the share of requests that is to meet them.
         length_error: of predicted answer lengths.
         seed: of the prediction errors.
-        assumed_clocks: let policies also use clocks that were neither measured nor fitted, whose steps' cost is assumed;
-            they are then run without these, too, to tell what each range saves.
+        assumed_clocks: run the policies with clocks that were neither measured nor fitted, too, whose steps' cost is
+            assumed (``with_assumed`` of what is found).
         progress: receives each policy.
 
     Raises:
@@ -183,8 +183,8 @@ def simulate_scenario(
         policies: only these of the scenario's.
         seeds: in place of the scenario's.
         share: who shares the work; by default this process does it all.
-        assumed_clocks: let policies also use clocks that were neither measured nor fitted, whatever the scenario's file
-            says; they are then run without these, too, to tell what each range saves.
+        assumed_clocks: run the policies with clocks that were neither measured nor fitted, too, whatever the scenario's
+            file says (``with_assumed`` of each comparison).
         progress: receives each run.
 
     Raises:
@@ -203,7 +203,7 @@ def simulate_scenario(
         read = read_scenario(scenario, tuple(POLICIES), assumed_clocks=assumed_clocks)
     else:
         read = scenario
-        if assumed_clocks and read.within_known is None:
+        if assumed_clocks and read.with_assumed is None:
             raise BadInputError("`assumed_clocks`: applies to a scenario's file; pass it to `read_scenario` instead")
     known = read.parts.run.policies
     for each in policies or ():
@@ -212,7 +212,7 @@ def simulate_scenario(
     chosen = read.with_run(policies=[each for each in known if each in policies] if policies else None, seeds=seeds)
     kept = open_study(study, create=True) if isinstance(study, str | os.PathLike) else study
     store = None if kept is None else ClusterStore(kept)
-    runs = [run for each in (chosen, chosen.within_known) if each is not None for run in runs_of(each)]
+    runs = [run for each in (chosen, chosen.with_assumed) if each is not None for run in runs_of(each)]
     done = {} if store is None else _done(store, str(study), [run.digest for run in runs])
 
     def keep(run: Run, record: str) -> None:
@@ -223,10 +223,10 @@ def simulate_scenario(
         records = run_scenario(scenario, done=done, keep=keep, share=share, progress=progress)
         return compared(records, scenario.parts.objective.minimise)
 
-    found = beside(replace(chosen, within_known=None))
-    if chosen.within_known is not None:
-        within = beside(chosen.within_known)
-        found = tuple(replace(each, within_known=known) for each, known in zip(found, within, strict=True))
+    found = beside(replace(chosen, with_assumed=None))
+    if chosen.with_assumed is not None:
+        assumed = beside(chosen.with_assumed)
+        found = tuple(replace(each, with_assumed=more) for each, more in zip(found, assumed, strict=True))
     return SimulatedScenario(chosen, found, len(runs), len(done))
 
 

@@ -144,18 +144,18 @@ def steering_text(found: Steering) -> RenderableType:
         f"(simulated, on {'a ' if engine.tables.evidence == 'forecast' else ''}{engine.tables.evidence} "
         f"{'forecast of steps' if engine.tables.evidence == 'forecast' else 'steps'})",
     )
-    known = () if found.within_known is None else ("at known clocks",)
+    assumed = () if found.with_assumed is None else ("with assumed clocks",)
     table = plain_table(
         ("policy",),
-        ("saved", *known, "deadlines met", "J/token", "TTFT P99", "TBT P99", "clock", "switches"),
+        ("saved", *assumed, "deadlines met", "J/token", "TTFT P99", "TBT P99", "clock", "switches"),
         less_important=("switches", "clock", "J/token"),
     )
     for run in found.runs:
-        row, attains = run.result, run.result.attainment >= found.share
+        row, attains = run.result, found.attains(run)
         table.add_row(
             Text(row.policy),
             Text(percent(found.saved(run), 1) if run is not found.runs[0] else "–", style="" if attains else "dim"),
-            *(_known_text(found, run) for _ in known),
+            *(_assumed_text(found, run) for _ in assumed),
             Text(percent(row.attainment, 2), style="" if attains else "red"),
             f"{row.energy_per_token_j:.3g}",
             "/".join("–" if isnan(each) else f"{1e3 * each:,.0f}" for each in row.ttft_p99_s) + " ms",
@@ -179,8 +179,8 @@ def steering_text(found: Steering) -> RenderableType:
     return Group(head, "", table, "", *(Text(note, style="yellow" if note.startswith("note") else "") for note in notes))
 
 
-def _known_text(found: Steering, run: Steered) -> str:
-    from wastenot.pages.formatting import percent
+def _assumed_text(found: Steering, run: Steered) -> str:
+    from wastenot.serving.page.steer_words import saved_text
 
-    saved = found.saved_within_known(run)
-    return "–" if saved is None or run is found.runs[0] else percent(saved, 1)
+    more, assumed = found.with_assumed, found.run_with_assumed(run)
+    return "–" if more is None or assumed is None or run is found.runs[0] else saved_text(more, assumed)

@@ -89,19 +89,19 @@ class Comparison:
         traffic: label.
         outcomes: in the order of the scenario; savings are against the first.
         objective: what is to be least.
-        within_known: the same within clocks that were measured or fitted, where these policies also used assumed ones.
+        with_assumed: the same with clocks that were neither measured nor fitted, where those were asked for.
     """
 
     traffic: str
     outcomes: tuple[Outcome, ...]
     objective: ObjectiveKind = "energy"
-    within_known: Comparison | None = None
+    with_assumed: Comparison | None = None
 
-    def known_outcome(self, policy: str) -> Outcome | None:
-        """A policy's within clocks that were measured or fitted; ``None`` where no assumed ones were used."""
-        if self.within_known is None:
+    def outcome_with_assumed(self, policy: str) -> Outcome | None:
+        """A policy's with assumed clocks; ``None`` where those were not asked for."""
+        if self.with_assumed is None:
             return None
-        return next(each for each in self.within_known.outcomes if each.policy == policy)
+        return next(each for each in self.with_assumed.outcomes if each.policy == policy)
 
     @property
     def best(self) -> Outcome | None:

@@ -69,7 +69,7 @@ class ChangesPart(Part):
 class ClusterPart(Part):
     """GPUs and the engines that can run on them.
 
-    With ``assumed_clocks``, policies may also use clocks at which what steps cost is assumed.
+    With ``assumed_clocks``, policies are also run with clocks at which what steps cost is assumed.
     """
 
     engines: Name | tuple[Name, ...]
@@ -312,7 +312,7 @@ class Scenario:
         traces: requests of each trace, by the label of its traffic.
         curves: of traffics that follow one, by their place.
         files: SHA-256 of each of these files, by name.
-        within_known: the same within clocks that were measured or fitted, where policies may also use assumed ones.
+        with_assumed: the same with clocks that were neither measured nor fitted, where those are asked for.
     """
 
     path: Path
@@ -324,7 +324,7 @@ class Scenario:
     traces: dict[str, Requests]
     curves: dict[int, Curve]
     files: dict[str, str]
-    within_known: Scenario | None = None
+    with_assumed: Scenario | None = None
 
     @property
     def router(self) -> Router:
@@ -335,8 +335,8 @@ class Scenario:
         """The same with other policies or seeds; by default its own."""
         update = {"policies": policies, "seeds": seeds}
         run = self.parts.run.model_copy(update={name: tuple(each) for name, each in update.items() if each is not None})
-        known = None if self.within_known is None else self.within_known.with_run(policies=policies, seeds=seeds)
-        return replace(self, parts=self.parts.model_copy(update={"run": run}), within_known=known)
+        assumed = None if self.with_assumed is None else self.with_assumed.with_run(policies=policies, seeds=seeds)
+        return replace(self, parts=self.parts.model_copy(update={"run": run}), with_assumed=assumed)
 
 
 def example() -> str:
@@ -352,7 +352,7 @@ def read_scenario(
     Args:
         path: of the file.
         policies: names that are known; any by default.
-        assumed_clocks: let policies use clocks at which what steps cost is assumed, whatever the file says.
+        assumed_clocks: also run policies with clocks at which what steps cost is assumed, whatever the file says.
 
     Raises:
         BadInputError: a file cannot be read or is wrong; names file and key, and says how to fix it.
@@ -406,7 +406,10 @@ def parse_scenario(
     costs = {name: files[each] for name, each in parts.objective.given.items() if isinstance(each, str)}
     of |= {"engines": engines_sha256, "router": parts.run.router, "costs": costs}
     made = Scenario(where, parts.name or where.stem, parts, cluster, digest_of(of), tariffs, traces, curves, files)
+    asked = parts.cluster.assumed_clocks
     if all(len(each.known_settings) == len(each.tables.settings) for each in engines):
+        return made
+    if asked and not all(each.known_settings for each in engines):
         return made
     known = replace(
         made,
@@ -414,7 +417,7 @@ def parse_scenario(
         cluster=replace(cluster, layouts=tuple(each.within_known_clocks() for each in engines)),
         digest=digest_of(of | {"within_known_clocks": True}),
     )
-    return replace(made, within_known=known) if parts.cluster.assumed_clocks else known
+    return replace(known, with_assumed=made) if asked else known
 
 
 def _with_assumed_clocks(parts: ScenarioPart, allowed: bool) -> ScenarioPart:

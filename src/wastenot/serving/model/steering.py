@@ -174,7 +174,8 @@ class Steering(HasDocument, HasPage):
         runs: each policy's; the first is the maximum clock's.
         source: file of the engine; empty where it has none.
         trace: file of the requests; empty where they have none.
-        within_known: the same within clocks that were measured or fitted, where these runs also used assumed ones.
+        trace_requests: of the trace, before it was brought to the load.
+        with_assumed: the same with clocks that were neither measured nor fitted, where those were asked for.
     """
 
     drawn_by: ClassVar[str] = "wastenot.serving.page.steer_page:steer_page"
@@ -188,7 +189,8 @@ class Steering(HasDocument, HasPage):
     runs: tuple[Steered, ...]
     source: str = ""
     trace: str = ""
-    within_known: Steering | None = None
+    trace_requests: int | None = None
+    with_assumed: Steering | None = None
 
     @property
     def rate_per_s(self) -> float:
@@ -199,11 +201,13 @@ class Steering(HasDocument, HasPage):
         """Share of the maximum clock's energy that a policy saved; worth something only where it attains as much."""
         return 1.0 - run.result.energy_j / self.runs[0].result.energy_j
 
-    def saved_within_known(self, run: Steered) -> float | None:
-        """The same of the policy within clocks that were measured or fitted; ``None`` where no assumed ones were used."""
-        if self.within_known is None:
-            return None
-        return next(self.within_known.saved(each) for each in self.within_known.runs if each.name == run.name)
+    def run_with_assumed(self, run: Steered) -> Steered | None:
+        """The policy's run with assumed clocks; ``None`` where those were not asked for."""
+        return None if self.with_assumed is None else next(each for each in self.with_assumed.runs if each.name == run.name)
+
+    def attains(self, run: Steered) -> bool:
+        """Whether a policy met the deadlines of as many requests as is asked."""
+        return run.result.attainment >= self.share
 
     def document(self) -> dict[str, Any]:
         """What was found, as JSON values."""
@@ -240,8 +244,8 @@ def steer(
         share: of the requests that are to keep them all.
         length_error: standard deviation of the logarithm of predicted over true lengths; 0 for true ones.
         seed: of errors of predictions, and of what is left out of a trace to thin it.
-        assumed_clocks: let policies also use clocks that were neither measured nor fitted; they are then run within the
-            others, too, so that it can be told what each range saves.
+        assumed_clocks: run the policies with clocks that were neither measured nor fitted, too, beside those within the
+            others.
         progress: is told of each policy.
 
     Raises:
@@ -256,11 +260,11 @@ def steer(
     if not len(trace):
         raise BadInputError("the trace holds no requests")
     names = tuple(dict.fromkeys(("greatest", *policies)))
-    known = engine.known_settings
-    apart = assumed_clocks and 0 < len(known) < len(engine.tables.settings)
-    engine = engine if assumed_clocks else engine.within_known_clocks()
+    whole, known = engine, engine.known_settings
+    both = assumed_clocks and 0 < len(known) < len(engine.tables.settings)
+    engine = engine if assumed_clocks and not known else engine.within_known_clocks()
     progress = progress or Silent()
-    progress.begin((2 if apart else 1) * len(names))
+    progress.begin((2 if both else 1) * len(names))
     duration_s = _duration_s(trace)
     if step_tokens is None:
         progress.say("choosing the number of tokens per step")
@@ -298,10 +302,11 @@ def steer(
 
     def beside(engine: Engine) -> Steering:
         runs = tuple(run(name, engine) for name in names)
-        return Steering(engine, deadlines, requests, duration_s, share, reached, runs)
+        return Steering(engine, deadlines, requests, duration_s, share, reached, runs, trace_requests=len(trace))
 
     found = beside(engine)
-    return replace(found, within_known=beside(engine.within_known_clocks())) if apart else found
+    whole = replace(whole, most_step_tokens=engine.most_step_tokens)
+    return replace(found, with_assumed=beside(whole)) if both else found
 
 
 TITLES: Final[dict[PolicyName, str]] = {

@@ -78,10 +78,14 @@ def policy_colors(found: Comparison) -> dict[str, str]:
 
 
 def _energy_figure(scenario: Scenario, found: Comparison, suffix: str, title: str) -> Figure:
-    note = (
-        "Bars are means, lines on them the range over seeds. Pale bars: policies that failed, with fewer than "
-        f"{percent(scenario.parts.run.attain, 0)} of a class meeting their deadlines. No policy can use less than the bound."
+    seeds, failed = len(found.outcomes[0].records), any(each.failed for each in found.outcomes)
+    asked = percent(scenario.parts.run.attain, 0)
+    parts = (
+        f"Bars are means over {seeds} seeds, lines on them the range." if seeds > 1 else "",
+        f"Pale bars: policies that failed, with fewer than {asked} of a class meeting their deadlines." if failed else "",
+        "No policy can use less than the lower bound.",
     )
+    note = " ".join(part for part in parts if part)
     chart = specification_of(_energy_chart(found))
     return Figure(f"cluster-energy{suffix}", f"Energy by policy{title}", about(scenario, found), note, chart)
 
@@ -92,7 +96,9 @@ def _energy_chart(found: Comparison) -> Any:
     names = [each.policy for each in found.outcomes]
     most = max(each.over(lambda run: run.energy_per_token_j).most for each in found.outcomes)
     scale = alt.Scale(domain=[0.0, _ROOM_FOR_LABELS * most], nice=False)
-    x = alt.X("energy:Q", title="energy per token, J", scale=scale, axis=alt.Axis(tickCount=5))
+    small = {"labelExpr": "format(1000 * datum.value, '~g')"} if most < 1.0 else {}
+    title = f"energy per token, {'mJ' if small else 'J'}"
+    x = alt.X("energy:Q", title=title, scale=scale, axis=alt.Axis(tickCount=5, **small))
     y = alt.Y("policy:N", title=None, sort=names, axis=alt.Axis(labelLimit=110, labelFontSize=12, ticks=False))
     color = series_color("policy:N", policy_colors(found))
     color.legend = None
@@ -104,7 +110,7 @@ def _energy_chart(found: Comparison) -> Any:
     least = found.bound_per_token_j
     bound = alt.Chart(inline([] if least is None else [{"energy": least}])).mark_rule(style="rule").encode(x=x)
     named = bound.mark_text(style="small-label", baseline="bottom", dy=-3).encode(
-        x=x, y=alt.value(0), text=alt.value("lower bound")
+        x=x, y=alt.value(0), text=alt.value(f"lower bound {quantity(least or 0.0, 'J', 3)}")
     )
     labels = alt.Chart(data).mark_text(style="label", align="left", dx=8).encode(
         x=alt.X("most:Q", scale=scale), y=y, text=alt.Text("label:N")
@@ -124,7 +130,7 @@ def _energy_row(outcome: Outcome) -> dict[str, object]:
         "failed": outcome.failed,
         "per_token": quantity(energy.mean, "J", 4),
         "label": f"{short}, {words}" if words else short,
-        "short": short,
+        "short": words or short,
         "saved": saved_text(outcome),
         "worst": percent(outcome.over(lambda run: run.worst_class).least, 2),
     }
@@ -135,11 +141,15 @@ def _energy_row(outcome: Outcome) -> dict[str, object]:
 
 def _classes_figure(scenario: Scenario, found: Comparison, suffix: str, title: str) -> Figure:
     note = (
-        "Requests that missed a deadline, by class and policy, the maximum over seeds. A policy with a dot right of the "
-        "dotted line fails: more requests of a class are late than may be."
+        f"Requests that missed a deadline, by class and policy{_worst_of(found)}. Right of the dotted line a policy fails: "
+        "more requests of a class are late than may be. The axis is stretched near 0."
     )
     chart = specification_of(_classes_chart(scenario, found))
     return Figure(f"cluster-classes{suffix}", f"Late requests by class{title}", about(scenario, found), note, chart)
+
+
+def _worst_of(found: Comparison) -> str:
+    return ", the maximum over seeds" if len(found.outcomes[0].records) > 1 else ""
 
 
 def _classes_chart(scenario: Scenario, found: Comparison) -> Any:

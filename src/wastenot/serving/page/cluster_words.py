@@ -11,6 +11,7 @@ from wastenot.pages.formatting import SPACE, duration, number, percent, quantity
 from wastenot.pages.panel import Line, Next, Panel
 from wastenot.pages.table import Column, Listed, Row, Table, listing
 from wastenot.serving.cluster.classes import NAMES
+from wastenot.serving.cluster.model import ChangeTimes
 from wastenot.serving.cluster.objective import OBJECTIVES
 from wastenot.serving.cluster.outcome import Comparison, Outcome, Spread
 from wastenot.serving.cluster.policies import POLICIES
@@ -64,11 +65,6 @@ def effect_text(found: Comparison) -> str:
     worst = percent(_least(best, "worst_class"), 2)
     of = OBJECTIVES[found.objective].noun
     saves = f"Policy {best.policy} saves {percent(best.saved.mean, 1)} of the {of}"
-    known = found.known_outcome(best.policy)
-    if known is not None:
-        saved = "failed" if known.failed else percent(known.saved.mean, 1)
-        rest = f"({percent(best.saved.mean, 1)} with assumed ones)"
-        saves = f"Policy {best.policy} saves {saved} of the {of} at measured or fitted clocks {rest}"
     return f"{saves}; {worst} of requests met their deadlines in the worst class"
 
 
@@ -78,6 +74,9 @@ def verdict_text(scenario: Scenario, found: Comparison) -> str:
         f"; {each.policy}, chosen in hindsight, saves {saved_text(each)}" for each in found.outcomes[1:] if each.hindsight
     )
     steps = steps_text(scenario.cluster.layouts)
+    assumed = None if found.best is None else found.outcome_with_assumed(found.best.policy)
+    if assumed is not None:
+        seers += f"; with assumed clocks {saved_text(assumed)}"
     return f"against {found.outcomes[0].policy}, over {traffic_text(scenario, found)} ({steps}){seers}"
 
 
@@ -103,7 +102,7 @@ def notes_on(scenario: Scenario, found: Comparison) -> list[str]:
     hindsight = [each.policy for each in found.outcomes if each.hindsight]
     if hindsight:
         notes.append(f"Chosen in hindsight, with full knowledge of these requests: {_listed(hindsight)}.")
-    clocks = clocks_note(scenario.cluster.layouts, used=found.within_known is not None)
+    clocks = clocks_note(scenario.cluster.layouts, used=found.with_assumed is not None)
     if clocks is not None:
         notes.append(f"{clocks[:1].upper()}{clocks[1:]}.")
     bound = found.bound_per_token_j
@@ -171,12 +170,12 @@ def _policy_of(outcome: Outcome) -> str:
 
 def _saving_columns(found: Comparison, currency: str) -> tuple[Listed[Outcome], ...]:
     first = found.outcomes[0]
-    known: tuple[Listed[Outcome], ...] = ()
-    if found.within_known is not None:
-        of = {each.policy: each for each in found.within_known.outcomes}
-        known = (
+    assumed: tuple[Listed[Outcome], ...] = ()
+    if found.with_assumed is not None:
+        of = {each.policy: each for each in found.with_assumed.outcomes}
+        assumed = (
             Listed(
-                "At known clocks",
+                "With assumed clocks",
                 lambda each: None if each is first else of[each.policy].saved.mean,
                 text_of=lambda each: saved_text(of[each.policy]),
             ),
@@ -191,7 +190,7 @@ def _saving_columns(found: Comparison, currency: str) -> tuple[Listed[Outcome], 
             text_of=saved_text,
             unknown="failed" if first.failed else "–",
         ),
-        *known,
+        *assumed,
         _mean("Energy per token", lambda run: run.energy_per_token_j, lambda token_j: quantity(token_j, "J", 3)),
         Listed("Deadlines met", lambda each: _least(each, "attainment"), lambda value: percent(value, 2)),
         Listed("Worst class", lambda each: _least(each, "worst_class"), text_of=_worst_text),
@@ -233,7 +232,8 @@ def _least(outcome: Outcome, name: str) -> float:
 
 
 def _worst_text(outcome: Outcome) -> str:
-    return f"{percent(_least(outcome, 'worst_class'), 2)} {_worst_name(outcome)}"
+    worst = _least(outcome, "worst_class")
+    return percent(worst, 2) if worst == 1.0 else f"{percent(worst, 2)} {_worst_name(outcome)}"
 
 
 def _costs(found: Comparison, currency: str) -> list[tuple[str, _OfRun, Callable[[float], str]]]:
@@ -286,7 +286,8 @@ def classes_table(found: Comparison) -> Table:
         rows.append(Row(None, (outcome.policy, *texts), (outcome.policy, *kept)))
     total = sum(count)
     shares = ", ".join(f"{NAMES[number]} {percent(count[number] / total, 0)}" for number in there)
-    note = f"Length of the prompt, then of the answer: short, medium or long. Of all requests: {shares}. Minimum over seeds."
+    note = f"Length of the prompt, then of the answer: short, medium or long. Of all requests: {shares}."
+    note += " Minimum over seeds." if len(found.outcomes[0].records) > 1 else ""
     return Table("Deadlines met, by class", columns, tuple(rows), note)
 
 
@@ -295,16 +296,18 @@ def panels(scenario: Scenario, found: Comparison) -> tuple[Panel, Panel, Panel]:
     first = found.outcomes[0]
     best = found.best or first
     return (
-        _policy_panel(f"Lowest {OBJECTIVES[found.objective].noun} that meets the deadlines", best),
+        _policy_panel(f"Lowest {OBJECTIVES[found.objective].noun} that meets the deadlines", best, saved=best is not first),
         _policy_panel("Compared with", first),
         _asked(scenario, found),
     )
 
 
-def _policy_panel(title: str, outcome: Outcome) -> Panel:
+def _policy_panel(title: str, outcome: Outcome, *, saved: bool = False) -> Panel:
     token, power = outcome.over(lambda run: run.energy_per_token_j), outcome.over(lambda run: run.power_p50_w)
     hours = outcome.over(lambda run: run.gpu_hours)
+    per_token = f"{quantity(token.mean, 'J', 3)} per token"
     lines = (
+        *((Line("Energy per token", quantity(token.mean, "J", 3)),) if saved else ()),
         Line("Deadlines met", percent(_least(outcome, "attainment"), 2)),
         Line("Worst class", f"{percent(_least(outcome, 'worst_class'), 2)}, {class_text(_worst_name(outcome))}"),
         Line("Energy", _spread_text(outcome.over(lambda run: run.energy_j), "J")),
@@ -312,7 +315,7 @@ def _policy_panel(title: str, outcome: Outcome) -> Panel:
         Line("GPU time", f"{number(hours.mean, 3)}{SPACE}h"),
     )
     text = f"with {outcome.policy}: {about_policy(outcome.policy)}."
-    return Panel(title, f"{quantity(token.mean, 'J', 3)} per token", text, lines=lines)
+    return Panel(title, f"{percent(outcome.saved.mean, 1)} saved" if saved else per_token, text, lines=lines)
 
 
 _LENGTHS = {"S": "short", "M": "medium", "L": "long"}
@@ -338,9 +341,19 @@ def _asked(scenario: Scenario, found: Comparison) -> Panel:
         Line("Deadlines to be met by", f"{percent(scenario.parts.run.attain, 0)} of each class"),
         Line("A new instance takes", " / ".join(dict.fromkeys(quantity(each, "s", 3) for each in cluster.changes.start_s))),
         Line("GPUs", f"{cluster.gpus:,}"),
+        Line("Power, by the scenario", _assumed_power(cluster.changes)),
     )
     rate = first.requests / first.duration_s
     return Panel("Load", f"{number(rate, 3)}{SPACE}requests/s", f"of the traffic called {found.traffic}.", lines=lines)
+
+
+def _assumed_power(changes: ChangeTimes) -> str:
+    of = {
+        "per GPU without an instance": changes.off_power_w,
+        "per parked GPU": changes.parked_power_w,
+        "per host": changes.host_power_w,
+    }
+    return ", ".join(f"{quantity(power_w, 'W', 3)} {where}" for where, power_w in of.items())
 
 
 def next_step(scenario: Scenario, found: Comparison) -> Next | None:

@@ -54,8 +54,12 @@ def clocks_note(engines: Sequence[Engine], *, used: bool) -> str | None:
     limit = max((each.assumed_below_mhz for each in engines if each.assumed_below_mhz is not None), default=None)
     if limit is None:
         return None
-    below = f"below {limit:,.0f}{SPACE}MHz, where the power and speed of the simulated GPU are assumed"
-    return f"clocks {below}, are among these" if used else f"no clocks {below}, are used; --assumed-clocks adds them"
+    at = f"{limit:,.0f}{SPACE}MHz"
+    if not any(each.known_settings for each in engines):
+        return f"all clocks are below {at}, at which the simulated GPU is assumed"
+    if used:
+        return f"what is marked as assumed rests on clocks below {at}, at which the simulated GPU is assumed"
+    return f"only clocks from {at} up are used; below, the simulated GPU is assumed (--assumed-clocks adds those)"
 
 
 def simulated_origin(engines: Sequence[Engine]) -> Origin:

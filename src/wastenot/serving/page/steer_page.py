@@ -16,6 +16,7 @@ from wastenot.serving.model.steering import Steered, Steering, core_clocks_mhz
 from wastenot.serving.page.engine_words import simulated_origin
 from wastenot.serving.page.steer_words import (
     about,
+    about_table,
     best_of,
     clocks_text,
     effect_text,
@@ -49,10 +50,6 @@ def _policies_chart(found: Steering) -> Any:
             "policy": run.result.policy,
             "late": 1.0 - run.result.attainment,
             "late_percent": 100.0 * (1.0 - run.result.attainment),
-            "label": run.result.policy
-            if run is found.runs[0]
-            else f"{run.result.policy}: {percent(found.saved(run), 1)} saved",
-            "short": run.result.policy,
             "energy": run.result.energy_per_token_j,
             "in_time": percent(run.result.attainment, 2),
             "per_token": quantity(run.result.energy_per_token_j, "J", 4),
@@ -62,34 +59,83 @@ def _policies_chart(found: Steering) -> Any:
     ]
     energies = [run.result.energy_per_token_j for run in found.runs]
     spread = (max(energies) - min(energies)) or 0.1 * max(energies)
+    low, high = min(energies) - 0.2 * spread, max(energies) + 0.2 * spread
+    allowed_percent = 100.0 * (1.0 - found.share)
+    latest = 100.0 * (1.0 - min(run.result.attainment for run in found.runs))
+    most = min(max(3.0 * allowed_percent, 1.5 * latest, 0.3), 100.0)
     # Nearly linear up to a tenth of a per cent, then logarithmic: what is allowed is small, what some policies miss is not.
     x = alt.X(
         "late_percent:Q",
         title="requests that missed a deadline, %",
-        scale=alt.Scale(type="symlog", constant=0.1, domain=[0.0, 100.0], nice=False, padding=14),
-        axis=alt.Axis(values=[0, 0.1, 0.3, 1, 3, 10, 30, 100], labelExpr="'' + datum.value"),
+        scale=alt.Scale(type="symlog", constant=_LINEAR, domain=[0.0, most], nice=False, padding=14),
+        axis=alt.Axis(
+            values=[each for each in (0, 0.1, 0.3, 1, 3, 10, 30, 100) if each <= most], labelExpr="'' + datum.value"
+        ),
     )
+    small = max(energies) < 1.0
     y = alt.Y(
         "energy:Q",
-        title="energy per token, J",
-        scale=alt.Scale(domain=[min(energies) - 0.12 * spread, max(energies) + 0.12 * spread], nice=False, zero=False),
+        title=f"energy per token, {'mJ' if small else 'J'}",
+        scale=alt.Scale(domain=[low, high], nice=False, zero=False),
+        axis=alt.Axis(labelExpr="format(1000 * datum.value, '~g')") if small else alt.Axis(),
     )
     color = series_color("policy:N", policy_colors(found))
     color.legend = None
     tip = tooltips(
         {"policy:N": "policy", "in_time:N": "deadlines met", "per_token:N": "energy per token", "saved:N": "saved"}
     )
-    asked = alt.Chart(inline([{"late_percent": 100.0 * (1.0 - found.share)}]))
+    asked = alt.Chart(inline([{"late_percent": allowed_percent}]))
     allowed = asked.mark_rect(style="good-region", tooltip=None).encode(x=x, x2=alt.value(0))
     met = asked.mark_text(style="good-label", align="left", baseline="top", tooltip=None).encode(
         x=alt.value(6), y=alt.value(6), text=alt.value("deadlines met")
     )
     points = alt.Chart(inline(rows)).mark_circle(size=150, opacity=0.9).encode(x=x, y=y, color=color, tooltip=tip)
     labels = []
-    for side, align, dx in (("datum.late_percent <= 5", "left", 12), ("datum.late_percent > 5", "right", -12)):
-        named = alt.Chart(inline(rows)).transform_filter(side).encode(x=x, y=y, text=alt.Text("label:N"))
-        labels.append(named.mark_text(style="label", tooltip=None, align=align, baseline="middle", dx=dx))
-    return layered(allowed, met, points, *labels).properties(width=915, height=300)
+    for group in _near(found, most, low, high):
+        late = 100.0 * (1.0 - group[0].result.attainment)
+        text = "\n".join(_label(found, run) for run in group)
+        left = _across(late, most) < _PICTURE[0] / 2
+        low_down = group[0].result.energy_per_token_j - low < 0.3 * (high - low)
+        mark = {"align": "left", "dx": 12} if left else {"align": "right", "dx": -12}
+        named = alt.Chart(inline([{"late_percent": late, "energy": group[0].result.energy_per_token_j, "label": text}]))
+        labels.append(
+            named.mark_text(
+                style="label", tooltip=None, baseline="line-bottom" if low_down else "middle", lineBreak="\n", **mark
+            ).encode(x=x, y=y, text=alt.Text("label:N"))
+        )
+    return layered(allowed, met, points, *labels).properties(width=_PICTURE[0], height=_PICTURE[1])
+
+
+_PICTURE = 915, 300  # pixels of the points
+_LINEAR = 0.1  # per cent of late requests up to which the axis is about linear
+_TOGETHER = 220.0, 22.0  # pixels between points, across and up, within which labels would lie on each other
+
+
+def _label(found: Steering, run: Steered) -> str:
+    if run is found.runs[0]:
+        return run.result.policy
+    return f"{run.result.policy}: {percent(found.saved(run), 1)} saved"
+
+
+def _across(late_percent: float, most: float) -> float:
+    return float(_PICTURE[0] * np.log1p(late_percent / _LINEAR) / np.log1p(most / _LINEAR))
+
+
+def _near(found: Steering, most: float, low: float, high: float) -> list[list[Steered]]:
+    """Runs whose points lie so near to each other that they share a label."""
+    groups: list[list[Steered]] = []
+    places: list[tuple[float, float]] = []
+    for run in sorted(found.runs, key=lambda run: run.result.energy_per_token_j):
+        late = 100.0 * (1.0 - run.result.attainment)
+        place = _across(late, most), _PICTURE[1] * (run.result.energy_per_token_j - low) / (high - low)
+        for group, (across, up) in zip(groups, places, strict=True):
+            if abs(place[0] - across) < _TOGETHER[0] and abs(place[1] - up) < _TOGETHER[1]:
+                group.append(run)
+                break
+        else:
+            groups.append([run])
+            places.append(place)
+    return groups
 
 
 _WIDE, _HEIGHT = 880, 88
@@ -249,7 +295,7 @@ def steer_page(found: Steering) -> Page:
         panels=panels(found),
         next_step=next_step(found),
         figures=steer_figures(found),
-        tables=[("policies", policies_table(found))],
+        tables=[("policies", policies_table(found)), ("meanings", about_table(found))],
         notes=[f"{note[:1].upper()}{note[1:]}." for note in (clocks_text(found),) if note is not None],
         about=about(found),
         device=engine.device,

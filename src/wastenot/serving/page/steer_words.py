@@ -9,17 +9,20 @@ from typing import Final
 from wastenot.pages.formatting import SPACE, duration, number, percent, quantity
 from wastenot.pages.panel import Line, Next, Panel
 from wastenot.pages.table import Listed, Table, listing
-from wastenot.serving.model.steering import PolicyName, Steered, Steering
+from wastenot.serving.model.steering import PolicyName, Steered, Steering, core_clocks_mhz
 from wastenot.serving.page.engine_words import clocks_note, steps_text, waits_text
 
 
 def best_of(found: Steering) -> Steered:
     """The policy that saved most of those that attained what was asked; the maximum clock where no other did.
 
-    This excludes the oracle, which cannot be built.
+    This excludes those that know the requests to come: the fixed clock chosen in hindsight, and the oracle.
     """
-    attained = [run for run in found.runs if run.result.attainment >= found.share and run.name != "oracle"]
+    attained = [run for run in found.runs if found.attains(run) and run.name not in _HINDSIGHT]
     return max(attained or found.runs[:1], key=found.saved)
+
+
+_HINDSIGHT: Final = ("fixed", "oracle")
 
 
 def about(found: Steering) -> str:
@@ -39,48 +42,82 @@ def effect_text(found: Steering) -> str:
     if best is found.runs[0]:
         return "No policy saves energy and meets the deadlines as the maximum clock does"
     saved, kept = percent(found.saved(best), 1), percent(best.result.attainment, 2)
-    met = f"{kept} of requests met their deadlines"
-    known = found.saved_within_known(best)
-    if known is not None:
-        rest = f"({saved} with assumed ones)"
-        return f"{sentence_name(best)} saves {percent(known, 1)} of the energy at measured or fitted clocks {rest}; {met}"
-    return f"{sentence_name(best)} saves {saved} of the energy; {met}"
+    return f"{sentence_name(best)} saves {saved} of the energy; {kept} of requests met their deadlines"
 
 
 def clocks_text(found: Steering) -> str | None:
     """Which clocks the policies could choose, where some are assumed."""
-    return clocks_note((found.engine,), used=found.within_known is not None)
+    return clocks_note((found.engine,), used=found.with_assumed is not None)
 
 
 def sentence_name(run: Steered) -> str:
     """A policy's name at the beginning of a sentence."""
-    name = run.result.policy
-    if run.name in ("price", "by-metrics"):
-        return f"The {name}"
+    name = _in_sentence(run)
     return name if run.name == "throttllem" else name[:1].upper() + name[1:]
+
+
+def _in_sentence(run: Steered) -> str:
+    name = run.result.policy
+    return f"the {name}" if run.name in ("price", "by-metrics") else name
 
 
 def verdict_text(found: Steering) -> str:
     """What the headline rests on."""
-    return (
-        f"against {percent(found.runs[0].result.attainment, 2)} at the maximum clock, over "
-        f"{len(found.requests):,}{SPACE}requests in {duration(found.duration_s)} ({steps_text((found.engine,))})"
-    )
+    kept = percent(found.runs[0].result.attainment, 2)
+    more = [part for part in (_as_a_cap(found), _in_hindsight(found), _assumed_text(found)) if part is not None]
+    return "; ".join([f"against {kept} at the maximum clock ({steps_text((found.engine,))})", *more])
+
+
+def load_text(found: Steering) -> str:
+    """How many requests there were, and what became of the trace for that."""
+    requests = f"{len(found.requests):,}{SPACE}requests in {duration(found.duration_s)}"
+    if found.trace_requests in (None, len(found.requests)):
+        return requests
+    how = "replicated and overlapped" if len(found.requests) > (found.trace_requests or 0) else "thinned"
+    return f"{requests}, the trace's {found.trace_requests:,} {how}"
+
+
+def _as_a_cap(found: Steering) -> str | None:
+    """Whether one clock would have done: the policy hardly leaves the lowest that it may choose."""
+    best, clocks = best_of(found), core_clocks_mhz(found.engine)
+    mean = best.result.mean_core_mhz
+    if best is found.runs[0] or clocks is None or mean is None or mean > 1.01 * float(clocks.min()):
+        return None
+    return f"it stays at {clocks.min():,.0f}{SPACE}MHz, the lowest clock here: one cap at that clock does the same"
+
+
+def _in_hindsight(found: Steering) -> str | None:
+    """What those save who know the requests to come."""
+    known = [run for run in found.runs if run.name in _HINDSIGHT and found.attains(run)]
+    if not known:
+        return None
+    most = max(known, key=found.saved)
+    return f"{most.result.policy}: {percent(found.saved(most), 1)}"
+
+
+def _assumed_text(found: Steering) -> str | None:
+    assumed = found.run_with_assumed(best_of(found))
+    if found.with_assumed is None or assumed is None:
+        return None
+    saved = percent(found.with_assumed.saved(assumed), 1)
+    return f"with assumed clocks {saved}" if found.with_assumed.attains(assumed) else "with assumed clocks it fails"
 
 
 def panels(found: Steering) -> tuple[Panel, Panel, Panel]:
     """The policy of least energy, the maximum clock, and what is asked."""
     best, greatest = best_of(found), found.runs[0]
-    return (
-        _run_panel("Lowest energy that meets the deadlines", best),
-        _run_panel("Maximum clock", greatest),
-        _asked(found),
-    )
+    title = "Lowest energy that meets the deadlines"
+    if best is greatest:
+        return _run_panel(title, best), _run_panel("Maximum clock", greatest), _asked(found)
+    saved = f"{percent(found.saved(best), 1)} saved"
+    return _run_panel(title, best, saved), _run_panel("Maximum clock", greatest), _asked(found)
 
 
-def _run_panel(title: str, run: Steered) -> Panel:
+def _run_panel(title: str, run: Steered, value: str | None = None) -> Panel:
     result = run.result
+    per_token = f"{quantity(result.energy_per_token_j, 'J', 3)} per token"
     lines = [
+        *([] if value is None else [Line("Energy", per_token)]),
         Line("Deadlines met", percent(result.attainment, 2)),
         Line("Mean power", quantity(result.power_w, "W", 3)),
         Line("Time between tokens, P99", quantity(result.tbt_p99_s, "s", 3)),
@@ -88,8 +125,8 @@ def _run_panel(title: str, run: Steered) -> Panel:
     if result.mean_core_mhz is not None:
         lines.append(Line("Mean clock", f"{result.mean_core_mhz:,.0f}{SPACE}MHz"))
     lines.append(Line("Clock changes", f"{result.switches:,}"))
-    text = f"with the {result.policy}: {_ABOUT[run.name]}." if run.name == "price" else f"{_ABOUT[run.name]}."
-    return Panel(title, f"{quantity(result.energy_per_token_j, 'J', 3)} per token", text, lines=tuple(lines))
+    text = f"{_ABOUT[run.name]}." if value is None else f"with {_in_sentence(run)}: {_ABOUT[run.name]}."
+    return Panel(title, value or per_token, text, lines=tuple(lines))
 
 
 _ABOUT: Final[dict[PolicyName, str]] = {
@@ -104,65 +141,85 @@ _ABOUT: Final[dict[PolicyName, str]] = {
 """What each policy does, in a few words."""
 
 
+def about_table(found: Steering) -> Table:
+    """What each policy does."""
+    columns: tuple[Listed[Steered], ...] = (
+        Listed("Policy", lambda run: run.result.policy, numeric=False),
+        Listed("What it does", lambda run: _ABOUT[run.name], numeric=False),
+    )
+    return listing("What the policies do", found.runs, columns)
+
+
 def next_step(found: Steering) -> Next:
     """How to have a running server's clock chosen likewise."""
     engine = shlex.quote(found.source) if found.source else "ENGINE.json"
     return Next(
-        "See which clocks would be chosen for a running server; with --allow-clock-control they are set",
+        "Replace HOST:PORT and DEVICE by a running server and its GPU to see which clocks the metrics policy (here "
+        "--policy by-metrics) would choose; with --allow-clock-control they are set",
         (f"wastenot serve control {engine} --instance http://HOST:PORT=DEVICE",),
     )
 
 
 def _asked(found: Steering) -> Panel:
     deadlines, engine = found.deadlines, found.engine
+    below = [f"below {each:,}" for each in deadlines.prompt_below]
+    by = f", prompts {' / '.join(below)} tokens / longer" if below else ""
     lines = [
-        Line("Deadline of the first token", " / ".join(quantity(each, "s", 3) for each in deadlines.ttft_s)),
+        Line(f"Deadline of the first token{by}", " / ".join(quantity(each, "s", 3) for each in deadlines.ttft_s)),
         Line("Deadline between tokens", quantity(deadlines.tbt_s, "s", 3)),
         Line("Deadlines to be met by", f"{percent(found.share, 0)} of requests"),
         Line("Clock-switch latency", quantity(engine.switch_s, "s", 3)),
         Line("Tokens per step", f"at most {engine.most_step_tokens:,}"),
     ]
-    text = "."
+    text = f"{load_text(found)}."
     if found.capacity is not None:
         part = percent(found.rate_per_s / found.capacity.rate_per_s, 0)
-        text = f"{part} of the {number(found.capacity.rate_per_s, 3)}{SPACE}requests/s that the maximum clock sustains."
-    return Panel("Load", f"{number(found.rate_per_s, 3)}{SPACE}requests/s", text.lstrip("."), lines=tuple(lines))
+        text = (
+            f"{part} of the {number(found.capacity.rate_per_s, 3)}{SPACE}requests/s that the maximum clock sustains: {text}"
+        )
+    return Panel("Load", f"{number(found.rate_per_s, 3)}{SPACE}requests/s", text, lines=tuple(lines))
 
 
 def policies_table(found: Steering) -> Table:
     """Each policy in a row."""
     first = found.runs[0]
-    known: tuple[Listed[Steered], ...] = ()
-    if found.within_known is not None:
-        known = (
+    assumed: tuple[Listed[Steered], ...] = ()
+    if found.with_assumed is not None:
+        more = found.with_assumed
+        runs = {run.name: run for run in more.runs}
+        assumed = (
             Listed(
-                "At known clocks",
-                lambda run: None if run is first else found.saved_within_known(run),
-                lambda value: percent(value, 1),
+                "With assumed clocks",
+                lambda run: None if run is first else more.saved(runs[run.name]),
+                text_of=lambda run: saved_text(more, runs[run.name]),
             ),
         )
     columns: tuple[Listed[Steered], ...] = (
         Listed("Policy", lambda run: run.result.policy, numeric=False),
-        Listed("Energy saved", lambda run: None if run is first else found.saved(run), lambda value: percent(value, 1)),
-        *known,
+        Listed(
+            "Energy saved",
+            lambda run: None if run is first else found.saved(run),
+            text_of=lambda run: saved_text(found, run),
+        ),
+        *assumed,
         Listed("Deadlines met", lambda run: run.result.attainment, lambda value: percent(value, 2)),
-        Listed("Energy per token", lambda run: run.result.energy_per_token_j, lambda value: quantity(value, "J", 3)),
+        Listed("Per token", lambda run: run.result.energy_per_token_j, lambda value: quantity(value, "J", 3)),
         Listed(
             "First token, P99",
             lambda run: next((each for each in run.result.ttft_p99_s if not math.isnan(each)), None),
             text_of=lambda run: waits_text([None if math.isnan(each) else each for each in run.result.ttft_p99_s], " / "),
         ),
-        Listed("Between tokens, P99", lambda run: run.result.tbt_p99_s, lambda value: quantity(value, "s", 3)),
+        Listed("Between tokens", lambda run: run.result.tbt_p99_s, lambda value: quantity(value, "s", 3)),
         Listed("Mean clock", lambda run: run.result.mean_core_mhz, lambda value: f"{value:,.0f}{SPACE}MHz"),
-        Listed("Mean power", lambda run: run.result.power_w, lambda value: quantity(value, "W", 3)),
         Listed("Clock changes", lambda run: float(run.result.switches), text_of=lambda run: f"{run.result.switches:,}"),
     )
-    note = "P99: 99 % waited at most this long; for the first token by prompt length, short / medium / long."
-    if known:
-        note += " At known clocks: energy saved by the same policy at clocks that were measured or fitted."
-    if any(run.result.attainment < found.share for run in found.runs):
-        note += (
-            f" A policy under which fewer than {percent(found.share, 0)} of the requests meet their deadlines "
-            "saves at its users' expense."
-        )
+    note = "99 % of waits are at most as long as those shown; for the first token by prompt length, short / medium / long."
+    if not all(found.attains(run) for run in found.runs):
+        note += f" Failed: fewer than {percent(found.share, 0)} of the requests met their deadlines."
     return listing("Policies", found.runs, columns, note)
+
+
+def saved_text(found: Steering, run: Steered) -> str:
+    """What a policy saved, after a word of warning where it missed too many deadlines."""
+    saved = percent(found.saved(run), 1)
+    return saved if found.attains(run) else f"failed: {saved}"
