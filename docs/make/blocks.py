@@ -16,7 +16,7 @@ A comment before a block, invisible to readers, says what else is to be known:
     <!-- not run: needs root -->    one of ``REASONS``
 
     <!-- run: cut after "Applicable today" -->             ``[…]`` stands for what follows the first line with these words
-    <!-- run: cut after "Next:", resume at "Kernel" -->    ... up to the first line with those
+    <!-- run: cut after "Next:", resume at "Kernel" -->    ... up to the first line with those; once more may follow
 
 A test runs the same (``tests/test_blocks.py``): words must be those printed, and numbers equal within 2 %.
 """
@@ -56,6 +56,7 @@ REASONS = (
 """Why a block is not run."""
 
 BLOCK = re.compile(r"(?:<!-- (run|file|not run)(?:: ([^\n]*?))? -->\n)?^```(\w*)\n(.*?)^```\n", re.DOTALL | re.MULTILINE)
+_CUTS = re.compile(r'cut after "([^"]*)"(?:, resume at "([^"]*)")?')
 _RUN = ("console", "sh", "python")
 _OF_THE_RUN = re.compile(
     r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?( UTC)?|(?<=here it takes ).*"
@@ -77,8 +78,7 @@ class Command:
         user: by an ordinary user rather than root.
         numbers_vary: whether only words are compared.
         exit_code: with which it must end.
-        cut_after: words of the last line shown; ``None`` where all are.
-        resume_at: words of the line from which lines are shown again.
+        cuts: words of the last line shown before each cut, and of the line from which lines are shown again, if any are.
     """
 
     typed: str
@@ -89,16 +89,20 @@ class Command:
     user: bool = False
     numbers_vary: bool = False
     exit_code: int = 0
-    cut_after: str | None = None
-    resume_at: str | None = None
+    cuts: tuple[tuple[str, str | None], ...] = ()
 
     def cut(self, printed: list[str]) -> list[str]:
         """What was printed, shortened where the page shortens it; as it is where the words do not occur."""
-        last = _line_with(self.cut_after, printed, 0)
-        if last is None:
-            return printed
-        again = _line_with(self.resume_at, printed, last + 1)
-        return [*printed[: last + 1], CUT, *([] if again is None else printed[again:])]
+        kept: list[str] = []
+        rest = printed
+        for after, again in self.cuts:
+            last = _line_with(after, rest, 0)
+            if last is None:
+                break
+            resumed = None if again is None else _line_with(again, rest, last + 1)
+            kept += [*rest[: last + 1], CUT]
+            rest = [] if resumed is None else rest[resumed:]
+        return [*kept, *rest]
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +205,7 @@ def commands_of(option: str, body: str, language: str, *, compared: bool) -> lis
                 **_on(option),
                 numbers_vary="numbers vary" in option,
                 exit_code=0 if code is None else int(code[1]),
-                cut_after=_quoted("cut after", option),
-                resume_at=_quoted("resume at", option),
+                cuts=tuple((after, again or None) for after, again in _CUTS.findall(option)),
             )
         )
     return commands
@@ -217,16 +220,8 @@ def _on(option: str) -> dict[str, Any]:
     }
 
 
-def _quoted(what: str, option: str) -> str | None:
-    """The words in quotation marks after an option."""
-    found = re.search(rf'{what} "([^"]*)"', option)
-    return None if found is None else found[1]
-
-
-def _line_with(words: str | None, lines: list[str], first: int) -> int | None:
+def _line_with(words: str, lines: list[str], first: int) -> int | None:
     """The place of the first line with words."""
-    if words is None:
-        return None
     return next((place for place in range(first, len(lines)) if words in lines[place]), None)
 
 

@@ -21,7 +21,7 @@ from wastenot.jobs.page.page import job_page
 from wastenot.jobs.plan.overview import JobOverview, overview_of
 from wastenot.terminal.output import console
 
-RUNS = 4
+RUNS = 1
 FAMILY, SEED, RECURRENCES, SCALE = "large ones fail", 4, 14, 1.6
 
 
