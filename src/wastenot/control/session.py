@@ -38,6 +38,7 @@ PATIENCE_S = 120.0
 _LONGEST_SLEEP_S = 0.5
 _FINE_S = 1e-3  # which the system's own wait rounds to
 _END_S = 10.0
+_HEARS_S = 5.0  # within which a client takes what it is sent, or is dropped
 
 
 class Seats(Protocol):
@@ -184,6 +185,20 @@ class Session:
     # ---- the thread ------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        try:
+            self._serve()
+        except Exception as error:  # clocks must not stay, whatever it is
+            with self._lock:
+                self.problem = self.problem or f"{type(error).__name__}: {error}"
+                self._finish("failed", None)
+        finally:
+            for client in self._clients.values():
+                with suppress(OSError):
+                    client.line.send({"bye": True})
+                client.line.close()
+            self._listening.close()
+
+    def _serve(self) -> None:
         with selectors.DefaultSelector() as selector:
             self._listening.setblocking(False)
             selector.register(self._listening, selectors.EVENT_READ)
@@ -191,11 +206,6 @@ class Session:
             while not self._over.is_set():
                 self._wait(selector)
                 self._act()
-            for client in self._clients.values():
-                with suppress(OSError):
-                    client.line.send({"bye": True})
-                client.line.close()
-        self._listening.close()
 
     def _wait(self, selector: selectors.BaseSelector) -> None:
         """Until the driver wants to act, or somebody says something, which is taken in."""
@@ -263,7 +273,7 @@ class Session:
             if not is_friend(connected):
                 connected.close()
                 return
-            connected.setblocking(True)
+            connected.settimeout(_HEARS_S)
             client = _Client(Line(connected))
             self._clients[connected.fileno()] = client
             selector.register(connected, selectors.EVENT_READ, client)
@@ -276,7 +286,7 @@ class Session:
                 raise ConnectionResetError
             for message in client.line.taken(data):
                 self._take(client, message)
-        except (OSError, ValueError, KeyError, TypeError):
+        except Exception:  # whatever one of them sends, the others and the clocks do not suffer for it
             selector.unregister(connected)
             self._clients.pop(connected.fileno(), None)
             client.line.close()

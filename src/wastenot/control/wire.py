@@ -9,7 +9,7 @@
     anyone → session   {"ask": "status"}            session → anyone   {"status": {…}}
     anyone → session   {"ask": "stop"}              session → anyone   {"stopped": true}
 
-Loaded into other people's programs, so it imports nothing but the standard library.
+Loaded into other people's programs, so it imports little but the standard library.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, Final
+
+from wastenot.core.lines import LineReader
 
 SCHEMA: Final = "wastenot.session/1"
 VARIABLE: Final = "WASTENOT_APPLY"
@@ -72,7 +74,7 @@ class Line:
 
     def __init__(self, connected: socket.socket) -> None:
         self.socket = connected
-        self._received = b""
+        self._reader = LineReader(LONGEST)
         self._sending = threading.Lock()
 
     @classmethod
@@ -111,17 +113,9 @@ class Line:
         """The messages that are whole with what has come now.
 
         Raises:
-            ValueError: it is no message.
+            LineError: it is no message.
         """
-        lines = (self._received + data).split(b"\n")
-        self._received = lines.pop()
-        if len(self._received) > LONGEST:
-            raise ValueError("a line without a line break")
-        for line in lines:
-            message = json.loads(line)
-            if not isinstance(message, dict):
-                raise ValueError("a message is a JSON object")
-            yield message
+        return self._reader.taken(data)
 
     def close(self) -> None:
         """Hang up."""

@@ -6,8 +6,9 @@ from hypothesis import given, settings, strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, precondition, rule
 
 from testbed.daemon_in_process import DEFAULT_MW, UUIDS, running
+from wastenot.core.lines import LineError
 from wastenot.devices.clockd.policy import Bounds, Policy, Rule
-from wastenot.devices.common.daemon_protocol import MessageError, decode
+from wastenot.devices.common.daemon_protocol import decode
 
 HEARTBEAT_S, LONGEST_S, LATE_S = 10.0, 60.0, 1.5
 BOUNDS = {
@@ -47,7 +48,7 @@ chunks = st.binary(max_size=200) | requests | st.tuples(requests, st.integers(0,
 def test_any_line_is_a_message_or_an_error(line):
     try:
         assert isinstance(decode(line)["wastenot"], int)
-    except MessageError as error:
+    except LineError as error:
         assert str(error)
 
 

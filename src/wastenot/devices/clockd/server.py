@@ -15,10 +15,11 @@ from contextlib import suppress
 from math import inf, isfinite
 from typing import Any
 
+from wastenot.core.lines import LineError
 from wastenot.core.setting import Setting
 from wastenot.devices.clockd.leases import Leases, Log, RefusedError
 from wastenot.devices.clockd.policy import Peer
-from wastenot.devices.common.daemon_protocol import LONGEST_LINE, VERSION, MessageError, decode, encode
+from wastenot.devices.common.daemon_protocol import LONGEST_LINE, VERSION, decode, encode
 
 _HELLO_S = 5.0  # for the first request, for the rest of a line, and for taking a reply
 _IDLE_S = 60.0  # without a lease
@@ -132,7 +133,7 @@ class Server:
                     "version", f"wastenotd speaks version {VERSION}, this client another version; install the same wastenot"
                 )
             return {"ok": self._serve(connection, message)}, True
-        except MessageError as error:
+        except LineError as error:
             refusal = RefusedError("message", f"not a request: {error}")
         except RefusedError as error:
             refusal = error

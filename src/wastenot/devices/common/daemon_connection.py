@@ -12,16 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from wastenot.core.errors import ClocksRefusedError, DeviceError
+from wastenot.core.lines import LineError
 from wastenot.devices.common.daemon_protocol import (
     LONGEST_REPLY,
     VERSION,
-    MessageError,
     decode,
     encode,
     socket_path,
 )  # fmt: skip
 
 _PATIENCE_S = 30.0  # for a reply; a driver may take seconds
+_DEEPEST = 16  # objects and lists in one another, of a reply
 _GOODBYE_S = 10.0  # for the daemon to restore clocks and hang up
 
 
@@ -83,8 +84,8 @@ class Connection:
         with self._turn:
             try:
                 self._socket.sendall(encode({"ask": what} | fields))
-                reply = decode(self._line(), deepest=LONGEST_REPLY)
-            except (OSError, EOFError, MessageError) as error:
+                reply = decode(self._line(), deepest=_DEEPEST)
+            except (OSError, EOFError, LineError) as error:
                 self._socket.close()
                 raise LeaseLostError(
                     f"{self._path}: wastenotd has stopped: {error}; it restores clocks when it starts again"
@@ -118,7 +119,7 @@ class Connection:
                 raise EOFError("it disconnected")
             self._rest += more
             if len(self._rest) > LONGEST_REPLY:
-                raise MessageError("its reply is too long")
+                raise LineError("its reply is too long")
         line, _, self._rest = self._rest.partition(b"\n")
         return line
 

@@ -13,6 +13,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from wastenot.core.lines import LineError, object_of
 from wastenot.devices.common.journal import MACHINE
 
 VERSION = 1
@@ -20,11 +21,7 @@ SOCKET_VARIABLE = "WASTENOTD_SOCKET"
 SOCKET = MACHINE / "wastenotd.sock"
 LONGEST_LINE = 4096  # bytes of a request
 LONGEST_REPLY = 1 << 20  # bytes
-_DEEPEST = 4  # brackets in a request, whose fields are plain values
-
-
-class MessageError(ValueError):
-    """A line that is no message; the text says why."""
+_DEEPEST = 2  # of a request, whose fields are plain values
 
 
 def socket_path() -> Path:
@@ -42,28 +39,12 @@ def decode(line: bytes, *, deepest: int = _DEEPEST) -> dict[str, Any]:
 
     Args:
         line: without the newline.
-        deepest: how many brackets it may open.
+        deepest: objects and lists in one another.
 
     Raises:
-        MessageError: it is not a JSON object of this protocol, of whatever version.
+        LineError: it is not a JSON object of this protocol, of whatever version.
     """
-    if line.count(b"{") + line.count(b"[") > deepest:
-        raise MessageError("too many brackets")
-    try:
-        message = json.loads(line.decode(), object_pairs_hook=_unique, parse_constant=_finite)
-    except (ValueError, RecursionError) as error:
-        raise MessageError(str(error) or "not JSON") from error
-    if not isinstance(message, dict) or type(message.get("wastenot")) is not int:
-        raise MessageError('not an object with a version ("wastenot")')
+    message = object_of(line, deepest=deepest)
+    if type(message.get("wastenot")) is not int:
+        raise LineError('not an object with a version ("wastenot")')
     return message
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise MessageError("a field is given twice")
-    return found
-
-
-def _finite(name: str) -> float:
-    raise MessageError(f"{name} is not a number")

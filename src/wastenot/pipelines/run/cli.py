@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wastenot.core.errors import DeviceError
 from wastenot.terminal import quantities
 from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import JsonOption
@@ -99,6 +100,10 @@ def _serve(path: Path, replicas: int | None, at: str | None, token_file: Path | 
     finally:
         server.close()
     _say_events(server.stragglers, told)
+    if server.problem is not None:
+        raise DeviceError(
+            f"the straggler server failed ({server.problem}); ranks run their own plans until it is started again"
+        )
 
 
 def _say_events(stragglers: Stragglers, after_s: float) -> float:

@@ -18,10 +18,15 @@ from typing import Any
 from wastenot.control.session import is_friend
 from wastenot.control.wire import LONGEST, Line, listen_at
 from wastenot.core.errors import BadInputError, WastenotError
+from wastenot.core.lines import LineReader
 from wastenot.pipelines.run.straggler_wire import SCHEMA, parse_address
 from wastenot.pipelines.run.stragglers import Order, Stragglers
 
 _BACKLOG = 1024
+_PIECE = 1 << 16  # bytes read at once
+_LONGEST = 1 << 16  # bytes of a line; no rank has more to say
+_LONGEST_UNTRUSTED, _UNTRUSTED_S = 4096, 5.0  # of those who have not shown the token, and how long they may take
+_MOST_UNTRUSTED_OF_ONE, _MOST_UNTRUSTED = 64, 512  # of one address, and of all; beyond, the oldest has to go
 _LONGEST_SLEEP_S = 0.5
 _MOST_UNREAD = LONGEST + (1 << 16)  # bytes that wait for a rank that does not read
 
@@ -30,8 +35,20 @@ class _Client:
     """Somebody at the other end; nothing that is sent to it blocks."""
 
     def __init__(self, writer: asyncio.StreamWriter, trusted: bool) -> None:
-        self.writer, self.trusted = writer, trusted
+        self.writer = writer
+        self.reader = LineReader(_LONGEST if trusted else _LONGEST_UNTRUSTED)
+        self.trusted = trusted
         self.seat: tuple[int, int] | None = None
+
+    @property
+    def host(self) -> str:
+        """Its address."""
+        peer = self.writer.get_extra_info("peername")
+        return str(peer[0]) if peer else ""
+
+    def trust(self) -> None:
+        """It has shown that it knows the token."""
+        self.trusted, self.reader.longest = True, _LONGEST
 
     def send(self, message: Mapping[str, Any]) -> None:
         """Send as much as can be sent now, and the rest later.
@@ -59,6 +76,7 @@ class StragglerServer:
     Attributes:
         stragglers: what decides.
         address: where it listens.
+        problem: why it has ended by itself; ``None`` otherwise.
 
     Raises:
         BadInputError: it cannot listen there, or TCP has no token.
@@ -73,7 +91,8 @@ class StragglerServer:
         self._path = Path(where) if isinstance(where, str) else None
         if self._path is None and token is None:
             raise BadInputError(f"`at` {address}: clients over TCP must present a token; give `token_file`")
-        self._clients: set[_Client] = set()
+        self.problem: str | None = None
+        self._clients: dict[_Client, None] = {}  # the oldest first
         self._seats: dict[tuple[int, int], _Client] = {}
         try:
             self._listening = _bound(where)
@@ -82,9 +101,7 @@ class StragglerServer:
         self.address = address if isinstance(where, str) else f"{where[0]}:{self._listening.getsockname()[1]}"
         self._over = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread = threading.Thread(
-            target=lambda: asyncio.run(self._serve()), name="wastenot-straggler-server", daemon=True
-        )
+        self._thread = threading.Thread(target=self._run, name="wastenot-straggler-server", daemon=True)
 
     def __enter__(self) -> StragglerServer:
         """Serve in a thread of its own."""
@@ -118,10 +135,18 @@ class StragglerServer:
 
     # ---- inside ----------------------------------------------------------------------------------------------
 
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except Exception as error:  # ranks notice that it is gone, and so must whoever waits for it
+            self.problem = f"{type(error).__name__}: {error}"
+        finally:
+            self._over.set()
+
     async def _serve(self) -> None:
         self._woken, self._loop = asyncio.Event(), asyncio.get_running_loop()
         start: Any = asyncio.start_server if self._path is None else asyncio.start_unix_server
-        server = await start(self._hear, sock=self._listening, limit=LONGEST, backlog=_BACKLOG)
+        server = await start(self._hear, sock=self._listening, limit=_PIECE, backlog=_BACKLOG)
         try:
             while not self._over.is_set():
                 with suppress(TimeoutError):
@@ -143,22 +168,31 @@ class StragglerServer:
             writer.close()
             return
         client = _Client(writer, trusted=self._path is not None)
-        self._clients.add(client)
+        self._clients[client] = None
+        self._make_room(client)
         try:
-            while (line := await reader.readline()).endswith(b"\n"):
-                message = json.loads(line)
-                if not isinstance(message, dict):
-                    raise ValueError("no JSON object")
-                self._take(client, message)
-                self._woken.set()  # it may be due earlier now
-        except (OSError, ValueError, KeyError, TypeError):
+            async with asyncio.timeout(_UNTRUSTED_S) as patience:
+                while data := await reader.read(_PIECE):
+                    for message in client.reader.taken(data):
+                        self._take(client, message)
+                        self._woken.set()  # it may be due earlier now
+                    if client.trusted:
+                        patience.reschedule(None)
+        except Exception:  # whatever one of them sends, the others do not suffer for it
             pass
         finally:
             self._drop(client)
 
+    def _make_room(self, came: _Client) -> None:
+        """Disconnect those who have not shown the token for longest, where there are too many of them."""
+        untrusted = [] if came.trusted else [each for each in self._clients if not each.trusted]
+        of_one = [each for each in untrusted if each.host == came.host]
+        for each in {*of_one[:-_MOST_UNTRUSTED_OF_ONE], *untrusted[:-_MOST_UNTRUSTED]}:
+            each.writer.transport.abort()
+
     def _drop(self, client: _Client) -> None:
         client.writer.close()
-        self._clients.discard(client)
+        self._clients.pop(client, None)
         if client.seat is not None and self._seats.get(client.seat) is client and not self._over.is_set():
             del self._seats[client.seat]
             self._pass_on(self.stragglers.leave(*client.seat, time.monotonic()))
@@ -178,7 +212,7 @@ class StragglerServer:
         if not client.trusted and not self._knows(message.get("token")):
             client.send({"refused": "the token is not this server's"})
             raise PermissionError
-        client.trusted = True
+        client.trust()
         try:
             if message.get("hello") == "rank":
                 client.send(self._welcomed(client, message))
