@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _PIPE_COLUMNS = 120
 _LEAST_COLUMNS = 40
 _COMMAND = re.compile(r"(?<=: )wastenot [a-z]+ .*$")
+_PASSWORD = re.compile(r"(://[^\s/:@'\"]*):[^\s/@'\"]+@")
 _BLANKS = re.compile(r"(?: |\x1b\[[0-9;]*m)+(?=\n)")
 
 
@@ -43,7 +44,12 @@ def columns(stream: TextIO) -> int | None:
 
 def say(message: str) -> None:
     """Print a message for the user on stderr: wrapped at words in a terminal, one line elsewhere."""
-    print(wrapped(message, sys.stderr), file=sys.stderr)
+    print(wrapped(without_passwords(message), sys.stderr), file=sys.stderr)
+
+
+def without_passwords(text: str) -> str:
+    """A text in which passwords in addresses, such as those of databases, are hidden."""
+    return _PASSWORD.sub(r"\1:***@", text) if "://" in text else text
 
 
 def wrapped(message: str, stream: TextIO, hanging: int = 2) -> str:
@@ -65,13 +71,13 @@ def wrapped(message: str, stream: TextIO, hanging: int = 2) -> str:
 
 
 class _WithoutBlanks:
-    """A stream that leaves out blanks at the ends of lines, which tables are padded with."""
+    """A stream that leaves out blanks at the ends of lines, which tables are padded with, and passwords."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        self._stream.write(_BLANKS.sub(lambda end: end[0].replace(" ", ""), text))
+        self._stream.write(_BLANKS.sub(lambda end: end[0].replace(" ", ""), without_passwords(text)))
         return len(text)
 
     def __getattr__(self, name: str) -> Any:
@@ -88,4 +94,4 @@ def typed_command(study: str) -> str:
 
 def print_json(kind: str, values: Mapping[str, Any]) -> None:
     """Print what a command returns as one JSON document on stdout."""
-    print(json_text(document_of(kind, values)))
+    print(without_passwords(json_text(document_of(kind, values))))
