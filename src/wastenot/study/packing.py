@@ -43,6 +43,9 @@ def pack(content: Packed) -> bytes:
     return stream.getvalue()
 
 
+_MOST_BYTES = 1 << 29  # of arrays that are unpacked together
+
+
 def unpack(content: bytes) -> Packed:
     """The inverse of :func:`pack`.
 
@@ -51,6 +54,9 @@ def unpack(content: bytes) -> Packed:
     """
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+            size = sum(each.file_size for each in archive.zip.infolist())
+            if size > _MOST_BYTES:
+                raise ValueError(f"packed arrays of {size / 1e9:.1f} GB: more than any measurement has")
             arrays = {name: archive[name] for name in archive.files}
     except (zipfile.BadZipFile, zlib.error, OSError, EOFError, KeyError) as error:
         raise ValueError(f"packed arrays that cannot be unpacked: {error}") from error

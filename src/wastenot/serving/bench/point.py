@@ -11,8 +11,9 @@ from typing import Any
 from wastenot.serving.bench.http_streams import CONNECT_S, QUIET_S, Pool, open_files
 from wastenot.serving.bench.loads import Ask, Prompts
 from wastenot.serving.bench.loops import Steady, under_load
+from wastenot.serving.bench.replies import aiohttp_or_error, plain_session
 from wastenot.serving.bench.scraping import Scraped, busy_before, scrape
-from wastenot.serving.bench.server import Server, Target, aiohttp_or_error, find_server, token_counts
+from wastenot.serving.bench.server import Server, Target, find_server, token_counts
 from wastenot.serving.bench.steady_state import MeasuredPoint, point_of
 
 _PATIENCE_S = 10.0  # for requests that the server still runs
@@ -102,8 +103,8 @@ async def _measured(
 
 
 def _session() -> Any:
-    aiohttp = aiohttp_or_error()
-    return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=QUIET_S))
+    timeout = aiohttp_or_error().ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=QUIET_S)
+    return plain_session(timeout=timeout)
 
 
 async def _found(session: Any, target: Target) -> Found:

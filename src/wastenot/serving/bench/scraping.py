@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from wastenot.core.arrays import FloatArray
+from wastenot.serving.bench.replies import text_of
 from wastenot.serving.bench.server_metrics import METRIC_NAMES, METRIC_PATHS, NAMES, Quantity, by_name, named_values, samples
 
 _EVERY_S = 1.0
@@ -100,7 +101,7 @@ async def busy_before(session: Any, url: str, headers: Mapping[str, str], patien
 async def _once(session: Any, address: str, headers: Mapping[str, str], into: Scraped) -> bool:
     try:
         async with session.get(address, headers=headers) as reply:
-            text = await reply.text() if reply.status == 200 else ""
+            text = await text_of(reply) if reply.status == 200 else ""
     except Exception:  # a server without metrics is measured without
         return False
     values = read_metrics(text)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import importlib
 import json
 from base64 import b64encode
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from wastenot.core.errors import BadInputError, MissingExtraError, ServerError, first_line
-from wastenot.core.install import install_line
+from wastenot.core.errors import BadInputError, ServerError, first_line
 from wastenot.core.suggest import suggestion
 from wastenot.serving.bench.loads import Api, Ask, Prompts
+from wastenot.serving.bench.replies import aiohttp_or_error, text_of
 
 _PATHS: dict[Api, str] = {"completions": "/v1/completions", "chat": "/v1/chat/completions"}
 _LONGEST_ANSWER = 200  # characters of a server's message that an error repeats
@@ -93,20 +92,6 @@ class Server:
             fields.update(self.exact)
         fields.update(self.more)
         return json.dumps(fields).encode()
-
-
-def aiohttp_or_error() -> Any:
-    """The package that speaks HTTP.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
-    try:
-        return importlib.import_module("aiohttp")
-    except ImportError:
-        raise MissingExtraError(
-            f"measuring a server needs aiohttp, which is not installed: {install_line('serve')}"
-        ) from None
 
 
 def server_url(text: str) -> str:
@@ -194,7 +179,7 @@ async def token_counts(session: Any, server: Server) -> tuple[float, float, bool
 async def _models(session: Any, address: str, headers: dict[str, str]) -> list[str]:
     try:
         async with session.get(f"{address}/v1/models", headers=headers, allow_redirects=False) as reply:
-            status, text, elsewhere = reply.status, await reply.text(), reply.headers.get("Location")
+            status, text, elsewhere = reply.status, await text_of(reply), reply.headers.get("Location")
     except _network_errors() as error:
         raise BadInputError(f"{address}: {unreachable(error)}; is the server running, and is this its address?") from None
     if status in {401, 403}:
@@ -218,7 +203,7 @@ async def _post(session: Any, server: Server, ask: Ask) -> tuple[int, str]:
     for again in (True, True, False):
         try:
             async with session.post(server.endpoint, data=server.body(ask), headers=dict(server.headers)) as reply:
-                return reply.status, await reply.text()
+                return reply.status, await text_of(reply)
         except _network_errors() as error:
             if not (again and stale(error)):
                 raise ServerError(f"{server.url}: {unreachable(error)} while it answered its first request") from None

@@ -32,8 +32,16 @@ class Sample(NamedTuple):
     value: float
 
 
+_MOST_SAMPLES = 50_000  # of a page that are of interest
+
+
 def samples(text: str, prefixes: tuple[str, ...] = ("",)) -> Iterator[Sample]:
-    """The samples of a page whose names begin with one of some prefixes; lines that are none are skipped."""
+    """The samples of a page whose names begin with one of some prefixes; lines that are none are skipped.
+
+    Raises:
+        ServerError: there are more than any server has.
+    """
+    found = 0
     for line in text.splitlines():
         if not line.startswith(prefixes):  # most of a page is of no interest, and this is cheap
             continue
@@ -44,6 +52,9 @@ def samples(text: str, prefixes: tuple[str, ...] = ("",)) -> Iterator[Sample]:
             value = float(match[3])
         except ValueError:
             continue
+        found += 1
+        if found > _MOST_SAMPLES:
+            raise ServerError(f"its metrics have more than {_MOST_SAMPLES:,} samples")
         yield Sample(match[1], dict(_LABEL.findall(match[2])) if match[2] else {}, value)
 
 

@@ -6,6 +6,7 @@ Each source runs in a thread of its own and puts what it hears into a queue at o
 from __future__ import annotations
 
 import asyncio
+import json
 import queue
 import threading
 import time
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from wastenot.core.errors import BadInputError, ServerError, first_line
-from wastenot.serving.bench.server import aiohttp_or_error
+from wastenot.serving.bench.replies import aiohttp_or_error, plain_session, text_of
 from wastenot.serving.bench.server_metrics import (
     METRIC_NAMES,
     METRIC_PATHS,
@@ -97,7 +98,7 @@ class DirectSource:
         aiohttp = aiohttp_or_error()
         connector = aiohttp.TCPConnector(limit=0)
         timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S)
-        async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
+        async with plain_session(connector=connector, timeout=timeout) as session:
             tasks = [asyncio.create_task(self._one(session, number, into)) for number in range(len(self._urls))]
             await over.wait()
             for task in tasks:
@@ -113,7 +114,7 @@ class DirectSource:
             at_s = time.monotonic()
             try:
                 async with session.get(addresses[which]) as reply:
-                    text, status = await reply.text(errors="replace"), reply.status
+                    text, status = await text_of(reply), reply.status
                 if status == 200:
                     into.put(Heard(number, at_s, reading_of_page(text)))
                 else:
@@ -147,7 +148,7 @@ class PrometheusSource:
         """Ask once a period."""
         aiohttp = aiohttp_or_error()
         timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S)
-        async with aiohttp.ClientSession(timeout=timeout) as session:
+        async with plain_session(timeout=timeout) as session:
             due = time.monotonic()
             while not over.is_set():
                 try:
@@ -196,7 +197,7 @@ class PrometheusSource:
 
     async def _query(self, session: Any, query: str) -> list[dict[str, Any]]:
         async with session.post(self._address, data={"query": query}) as reply:
-            answer = await reply.json()
+            answer = json.loads(await text_of(reply))
         if answer.get("status") != "success":
             raise ServerError(str(answer.get("error", f"answers {reply.status}")))
         result: list[dict[str, Any]] = answer["data"]["result"]
