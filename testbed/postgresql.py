@@ -11,8 +11,10 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -27,9 +29,23 @@ def programs() -> Path | None:
     return Path(found.origin).parent / "pginstall" / "bin"
 
 
+@dataclass(frozen=True)
+class Server:
+    """One at work.
+
+    Attributes:
+        url: of it.
+        start, stop: have it answer, or not; what it holds stays.
+    """
+
+    url: str
+    start: Callable[[], None]
+    stop: Callable[[], None]
+
+
 @contextmanager
-def postgresql_server(bin_folder: Path) -> Iterator[str]:
-    """Run a server, which takes a second to start; gives its URL.
+def postgresql_server(bin_folder: Path) -> Iterator[Server]:
+    """Run a server, which takes a second to start.
 
     Raises:
         RuntimeError: it does not start; with what it said.
@@ -59,8 +75,10 @@ def postgresql_server(bin_folder: Path) -> Iterator[str]:
             port = free.getsockname()[1]
         run("initdb", "-U", "wastenot", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
         options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off"
-        run("pg_ctl", "-l", str(folder / "log"), "-w", "-t", "120", "-o", options, "start")
+        start = partial(run, "pg_ctl", "-l", str(folder / "log"), "-w", "-t", "120", "-o", options, "start")
+        start()
         try:
-            yield f"postgresql://wastenot@127.0.0.1:{port}/postgres"
+            stop = partial(run, "pg_ctl", "-m", "fast", "-w", "stop")
+            yield Server(f"postgresql://wastenot@127.0.0.1:{port}/postgres", start, stop)
         finally:
             run("pg_ctl", "-m", "immediate", "-w", "stop")

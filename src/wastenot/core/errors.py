@@ -39,6 +39,10 @@ class StudyError(WastenotError):
     """A study cannot be opened, read or written."""
 
 
+class StudyUnreachableError(StudyError):
+    """The server of a study does not answer; it may answer again."""
+
+
 class InfeasibleError(WastenotError):
     """No plan can meet the request; the text says what is possible.
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from wastenot.jobs.model.frontier import Pair
     from wastenot.jobs.plan.overview import JobOverview
+    from wastenot.study.store import Study
 
 _SHOWN = 10  # runs of a job
 
@@ -30,6 +31,7 @@ def jobs(study: StudyOption, as_json: JsonOption = False) -> None:
     from wastenot.terminal.output import console, print_json
 
     source = open_study(study)
+    _deliver(source)
     overviews = [job_overview(source, name) for name in JobStore(source).names()]
     if as_json:
         print_json("jobs", {"study": str(source), "jobs": [listed(each) for each in overviews]})
@@ -97,6 +99,16 @@ def _answers(overview: JobOverview, within: float | None, power_budget: float | 
     if power_budget is not None:
         answers.append(("power_budget_w", power_budget, least_time(overview.known, power_budget)))
     return answers
+
+
+def _deliver(study: Study) -> None:
+    """Store what this machine has kept of runs that ended while the study did not answer."""
+    from wastenot.jobs.tables.store import JobStore
+    from wastenot.terminal.output import say
+
+    delivered = JobStore(study).deliver()
+    if delivered:
+        say(f"{study}: {counted(delivered, 'run')} stored that ended while the study did not answer")
 
 
 # ---- as text -------------------------------------------------------------------------------------------------

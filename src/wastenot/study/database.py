@@ -23,7 +23,7 @@ from sqlalchemy import Connection, Engine, NullPool, create_engine, event, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
-from wastenot.core.errors import StudyError
+from wastenot.core.errors import StudyError, StudyUnreachableError
 from wastenot.core.install import install_line, installer
 from wastenot.study.migration import check_unused, is_old, migrate
 from wastenot.study.schema import SCHEMA_VERSION
@@ -137,9 +137,25 @@ def study_errors(address: Address) -> Iterator[None]:
             line = install_line("postgresql")
         raise StudyError(f"{address.label}: {missing} is not installed: {line}") from error
     except (DBAPIError, sqlite3.Error) as error:
-        raise StudyError(f"{address.label}: {_database_error(getattr(error, 'orig', None) or error, address)}") from error
+        cause = getattr(error, "orig", None) or error
+        kind = StudyUnreachableError if _is_outage(cause) else StudyError
+        raise kind(f"{address.label}: {_database_error(cause, address)}") from error
     except SQLAlchemyError as error:
         raise StudyError(f"{address.label}: {_first_line(error, address)}") from error
+
+
+_FOR_A_WHILE = ("starting up", "shutting down", "in recovery", "too many clients", "remaining connection slots")
+
+
+def _is_outage(error: BaseException) -> bool:
+    """Whether a server does not answer, is shutting down or starting."""
+    state = getattr(error, "sqlstate", None)
+    if state is not None:
+        return state.startswith("08") or state in ("57P01", "57P02", "57P03")
+    said = str(error).lower()
+    if "fatal" in said:  # the server answers, and refuses
+        return any(words in said for words in _FOR_A_WHILE)
+    return not isinstance(error, sqlite3.Error) and "connect" in said
 
 
 def _database_error(error: BaseException, address: Address) -> str:

@@ -8,19 +8,24 @@
                 break
 
 What each run cost is kept in the study, where the next one finds it, on whatever machine it runs. Nothing that fails here
-after the beginning ends the program: a study that cannot be written costs a line on standard error.
+after the beginning ends the program: a study that cannot be written costs a line on standard error, and a server that does
+not answer for some minutes delays a run and loses none.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Sequence
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from operator import index
+from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
-from wastenot.core.errors import BadInputError, DeviceError
+from wastenot.core.errors import BadInputError, DeviceError, StudyError, StudyUnreachableError
 from wastenot.jobs.model.goal import JobGoal
 from wastenot.jobs.plan.decision import Decision
 from wastenot.jobs.plan.remembered import catch_up, fitting_terms, in_vain
@@ -38,7 +43,11 @@ from wastenot.study.store import Study, open_study
 
 _PATIENCE_S = 60.0
 """How long a run waits for others who are writing to the study."""
+_OUTAGE_S = 600.0
+"""How long a run that begins waits for the server of its study."""
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 30.0
 _SCALINGS = ("square root", "linear", "none")
+_Found = TypeVar("_Found")
 
 
 class job:  # noqa: N801 - reads as a verb, as apply does
@@ -108,6 +117,7 @@ class job:  # noqa: N801 - reads as a verb, as apply does
         self._eta, self._device, self._settings = goal.eta, device, settings
         self._study, self._scaling = study, learning_rate_scaling
         self._run: TrainingRun | FollowingRun | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> TrainingRun | FollowingRun:
         """Begin a run."""
@@ -119,13 +129,24 @@ class job:  # noqa: N801 - reads as a verb, as apply does
             meter = JobMeter(place_of(self._device)) if seats.measures else None
             self._run = FollowingRun(self._terms, store, seats, self._scaling, meter)
             return self._run
-        self._run = self._begin(store, seats)
+        try:
+            self._run = self._begin(store, seats)
+        except StudyUnreachableError as error:
+            say(self._terms.name, f"{error}; training begins, and the job learns nothing of this run")
+            self._run = self._begin(self._beside(), seats)
         return self._run
+
+    def _beside(self) -> JobStore:
+        """A study that nobody keeps, for a run whose own does not answer."""
+        self._folder = tempfile.TemporaryDirectory(prefix="wastenot-job-")
+        return JobStore(open_study(Path(self._folder.name) / "job.db", create=True))
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Keep what became of the run."""
         assert self._run is not None
         self._run.leave(error)
+        if self._folder is not None:
+            self._folder.cleanup()
 
     def _begin(self, store: JobStore, seats: Seats | None) -> TrainingRun:
         place = place_of(self._device, machines=1 if seats is None else seats.machines)
@@ -135,7 +156,7 @@ class job:  # noqa: N801 - reads as a verb, as apply does
         if self._eta and not place.tells_energy:
             say(terms.name, f"eta={self._eta:g} is 0 here (shortest time): {no_energy(place)}")
         # Others wait while a run begins, so most of what is known is learned before.
-        before = _known(store, terms.name, device)
+        before = through_outage(terms.name, lambda: _known(store, terms.name, device))
         made = [] if before is None else [learned(fitting_terms(terms, before.runs, device), before, device)]
         meter = JobMeter(place)
 
@@ -147,7 +168,8 @@ class job:  # noqa: N801 - reads as a verb, as apply does
             made.append(learner)
             return learner.choose()
 
-        flight = store.begin(terms, device, choose, used=meter.used, seats=None if seats is None else seats.key)
+        key = None if seats is None else seats.key
+        flight = through_outage(terms.name, lambda: store.begin(terms, device, choose, used=meter.used, seats=key))
         learner = made[-1]
         learner.began(flight.run)
         meter.every_epoch = seats is not None
@@ -169,7 +191,28 @@ def _known(store: JobStore, name: str, device: str) -> StoredJob | None:
     path = store.study.path
     if (path is not None and not path.exists()) or name not in store.names():
         return None
+    with suppress(StudyError):
+        store.deliver()
     return store.read(name, device)
+
+
+def through_outage(name: str, do: Callable[[], _Found]) -> _Found:
+    """Do something with a study, again and again while its server does not answer, for ten minutes at most.
+
+    Raises:
+        StudyUnreachableError: it did not answer in all this time.
+    """
+    end_s, wait_s = time.monotonic() + _OUTAGE_S, _FIRST_WAIT_S
+    while True:
+        try:
+            return do()
+        except StudyUnreachableError as error:
+            if time.monotonic() + wait_s > end_s:
+                raise
+            if wait_s == _FIRST_WAIT_S:
+                say(name, f"{error}; trying again for up to {_OUTAGE_S / 60:g} min")
+        time.sleep(wait_s)
+        wait_s = min(2.0 * wait_s, _LONGEST_WAIT_S)
 
 
 def _controlled(knobs: Knobs, terms: JobTerms, flight: RunInFlight) -> JobControl | None:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 
 from wastenot.control.harmless import Harmless
-from wastenot.core.errors import BadInputError, StudyError
+from wastenot.core.errors import BadInputError, StudyError, StudyUnreachableError
 from wastenot.core.setting import Setting
 from wastenot.jobs.plan.decision import Decision, Verdict
 from wastenot.jobs.plan.learner import Learner
@@ -53,7 +53,7 @@ class TrainingRun:
         self.number, self.batch_size, self.why = flight.run.number, flight.run.batch_size, flight.decision.why
         self.default, self.device = terms.default, flight.run.device
         self._outcome: Outcome = "running"
-        self._reported, self._kept = 0, False
+        self._reported, self._kept, self._unreachable = 0, False, False
         self._speeds: tuple[Speed, ...] = ()
         self._first_metric: float | None = None
         self._said: set[str] = set()
@@ -261,6 +261,7 @@ class TrainingRun:
         try:
             do()
         except StudyError as error:
+            self._unreachable = isinstance(error, StudyUnreachableError)
             self._say_once(f"{error}; training continues")
 
     def _say(self, line: str) -> None:
@@ -291,6 +292,21 @@ class TrainingRun:
             self._close(error)
         elif not self._kept:
             self._try(self._keep)  # once more
+        if not self._kept and self._unreachable:
+            self._post()
+
+    def _post(self) -> None:
+        """Keep the end on this machine: the study's server does not answer."""
+        study = str(self._store.study)
+        try:
+            path = self._flight.post(study, speeds=() if self._harmless.broken else self._speeds_now())
+        except BadInputError as error:
+            self._say(f"what became of the run is lost: {error}")
+            return
+        self._say(
+            f"what became of the run is kept in {path}; the next run of a job of this study on this machine stores it, or "
+            "wastenot job list --study ..."
+        )
 
     def _close(self, error: BaseException | None) -> None:
         """The program leaves before it is known what becomes of the run."""

@@ -12,12 +12,13 @@ import math
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, delete, insert, update
 
 from wastenot.core.setting import Setting
-from wastenot.jobs.tables import schema
+from wastenot.jobs.tables import outbox, schema
 from wastenot.jobs.tables.records import JobRun, Outcome, Speed
 from wastenot.study.lease import kept_alive, moment
 
@@ -31,7 +32,7 @@ MEASURED = ("epoch_time_s", "power_w", "time_error", "power_error")
 Writing = Callable[[], AbstractContextManager[Connection]]
 
 
-_OPEN: tuple[Outcome, ...] = ("running", "stopped")  # a program may ignore that it is stopped, and reach its target
+OPEN: tuple[Outcome, ...] = ("running", "stopped")  # a program may ignore that it is stopped, and reach its target
 
 Used = tuple[float, float | None]
 """Seconds and joules that a run has used so far; ``None`` joules where nothing measures them."""
@@ -122,14 +123,29 @@ class RunInFlight:
         Raises:
             StudyError: the study cannot be written; it may be tried again.
         """
-        if self.run.outcome in _OPEN:
+        if self.run.outcome in OPEN:
             time_s, energy_j = self._used_so_far()
             self.run = replace(self.run, outcome=outcome, time_s=time_s, energy_j=energy_j)
         with self._writing() as connection:
-            self._write(connection, self.run, _OPEN)
+            self._write(connection, self.run, OPEN)
             keep_speeds(connection, self._key.job_id, speeds)
         self.abandon()
         return self.run
+
+    def post(self, study: str, *, speeds: Iterable[Speed] = ()) -> Path:
+        """Keep what became of the run on this machine, until the study answers (:meth:`JobStore.deliver`).
+
+        Args:
+            study: by its label.
+            speeds: as for :meth:`end`, which has been tried before.
+
+        Returns:
+            The file it is kept in.
+
+        Raises:
+            BadInputError: it cannot be written.
+        """
+        return outbox.keep(study, self._key.job_id, self._key.token, self.run, tuple(speeds))
 
     def abandon(self) -> None:
         """Give no more signs of life."""
@@ -161,11 +177,16 @@ class RunInFlight:
             return self.run.time_s, self.run.energy_j
 
     def _write(self, connection: Connection, run: JobRun, held: tuple[Outcome, ...]) -> bool:
-        table = schema.job_runs
-        mine = (table.c.job_id == self._key.job_id) & (table.c.number == run.number) & table.c.outcome.in_(held)
-        values = {name: getattr(run, name) for name in ("outcome", "epochs", "time_s", "energy_j", "metric")}
-        values |= setting_values(run.setting) | {"heard_at": moment(connection)}
-        return connection.execute(update(table).where(mine).values(**values)).rowcount == 1
+        return keep_run(connection, self._key.job_id, run, held)
+
+
+def keep_run(connection: Connection, job_id: int, run: JobRun, held: tuple[Outcome, ...] = OPEN) -> bool:
+    """Store how a run stands, if it stood at one of some outcomes; whether it did."""
+    table = schema.job_runs
+    mine = (table.c.job_id == job_id) & (table.c.number == run.number) & table.c.outcome.in_(held)
+    values = {name: getattr(run, name) for name in ("outcome", "epochs", "time_s", "energy_j", "metric")}
+    values |= setting_values(run.setting) | {"heard_at": moment(connection)}
+    return connection.execute(update(table).where(mine).values(**values)).rowcount == 1
 
 
 def setting_values(setting: Setting) -> dict[str, float | None]:

@@ -19,9 +19,18 @@ from sqlalchemy import ColumnElement, Connection, Row, insert, select, update
 from wastenot.core.errors import BadInputError, StudyError
 from wastenot.core.setting import AUTO, Setting
 from wastenot.core.suggest import suggestion
-from wastenot.jobs.tables import schema
+from wastenot.jobs.tables import outbox, schema
 from wastenot.jobs.tables.records import JobRun, JobTerms, Outcome, Speed
-from wastenot.jobs.tables.run_in_flight import MEASURED, SETTING, RunInFlight, RunKey, Used, Writing
+from wastenot.jobs.tables.run_in_flight import (
+    MEASURED,
+    SETTING,
+    RunInFlight,
+    RunKey,
+    Used,
+    Writing,
+    keep_run,
+    keep_speeds,
+)
 from wastenot.jobs.tables.terms import check_same_job, check_terms, terms_of, terms_row
 from wastenot.study import catalog
 from wastenot.study.database import DAMAGED
@@ -195,6 +204,21 @@ class JobStore:
         with self.again() as connection:
             mine = _of_job(name) & (runs.c.number == number) & (runs.c.outcome == "running")
             connection.execute(update(runs).where(mine).values(outcome=outcome, heard_at=moment(connection)))
+
+    def deliver(self) -> int:
+        """Store what this machine has kept of runs that ended while the study did not answer; how many those were.
+
+        Raises:
+            StudyError: the study cannot be written; what is not stored stays.
+        """
+        number = 0
+        for path, job_id, run, speeds in outbox.kept(str(self.study)):
+            with self.again() as connection:
+                keep_run(connection, job_id, run)
+                keep_speeds(connection, job_id, speeds)
+            path.unlink(missing_ok=True)
+            number += 1
+        return number
 
     def forget_memory(self, name: str, device: str | None = None) -> tuple[int, ...]:
         """Let batch sizes be tried again that did not fit into memory: another process may have filled it at the time.
