@@ -324,3 +324,15 @@ def test_blocks_and_the_reader_read_the_same_and_refuse_the_same(read, monkeypat
                 expected = outcome(content)
             for each in found:
                 assert each == expected if isinstance(expected, str) else assert_same(each, expected) is None
+
+
+@pytest.mark.parametrize("name", ["=1+1", "+x", "-x", "@x", "'=x", "''@x", "\t=x", "'quoted'", "it's"])
+def test_names_that_a_spreadsheet_would_compute_are_guarded_and_read_back(tmp_path, name):
+    sweep = sweep_of([(Kernel(name, 1), {})])
+    write_sweep(sweep, tmp_path / "s.csv")
+    text = (tmp_path / "s.csv").read_text()
+    cells = [cell.strip(chr(34)) for line in text.splitlines()[1:] for cell in line.split(",")]
+    assert not any(cell.startswith(("=", "+", "@", "-", "\t")) for cell in cells)
+    assert read_sweep(tmp_path / "s.csv").kernels[0].name == name
+    write_sweep(sweep, tmp_path / "raw.csv", keep_formulas=True)
+    assert name in (tmp_path / "raw.csv").read_text()

@@ -120,6 +120,9 @@ def export(
     workload: WorkloadOption = None,
     energies: EnergiesOption = None,
     granularity: MeasuredGranularityOption = None,
+    keep_formulas: Annotated[
+        bool, option("Write names that a spreadsheet would take for formulas as they are, without an apostrophe.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Export a workload of a study to a sweep file.
@@ -132,7 +135,9 @@ def export(
 
     if as_json and str(file) == STANDARD:
         raise BadInputError("--json, export -: both would write to standard output; name a file")
-    sweep = export_sweep(study, file, workload, state=energies, granularity=granularity)
+    sweep = export_sweep(
+        study, file, workload, state=energies, granularity=granularity, keep_formulas=keep_formulas
+    )
     if as_json:
         print_json(
             "export", {"file": str(file), "workload": sweep.workload, "rows": len(sweep), "kernels": len(sweep.kernels)}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from itertools import islice, repeat
@@ -53,7 +54,7 @@ def parse_csv(content: bytes, name: str) -> Table:
         if not header:
             raise BadInputError(f"{name}:1: header: the file is empty; {_EMPTY_HELP}")
         check_header(header, f"{name}:{_line_of(content, _HEADER)}")
-        labels: dict[str, Labels] = {name: Labels() for name in TEXTS if name in header}
+        labels: dict[str, Labels] = {name: Labels(unguarded) for name in TEXTS if name in header}
         parts: dict[str, list[FloatArray]] = {name: [] for name in header if name not in labels}
         faults: list[Fault] = []
         rows = 0
@@ -80,20 +81,22 @@ def parse_csv(content: bytes, name: str) -> Table:
     )
 
 
-def render_csv(sweep: Sweep) -> Iterator[bytes]:
+def render_csv(sweep: Sweep, *, keep_formulas: bool = False) -> Iterator[bytes]:
     """A sweep as CSV, a piece at a time; what is absent in every row is left out.
 
     Args:
         sweep: to be written; reading the pieces back gives the same sweep.
+        keep_formulas: write names that a spreadsheet would compute as they are, rather than behind an apostrophe.
 
     Yields:
         UTF-8, the header first.
     """
+    shown = _escaped if keep_formulas else _guarded
     kernel_texts = {
-        "kernel": [_escaped(kernel.name) for kernel in sweep.kernels],
+        "kernel": [shown(kernel.name) for kernel in sweep.kernels],
         "count": [str(kernel.count) for kernel in sweep.kernels],
-        "pass": [_escaped(kernel.pass_name or "") for kernel in sweep.kernels],
-        "block": [_escaped(kernel.block or "") for kernel in sweep.kernels],
+        "pass": [shown(kernel.pass_name or "") for kernel in sweep.kernels],
+        "block": [shown(kernel.block or "") for kernel in sweep.kernels],
     }
     identity = identity_texts(sweep)
     numbers = {column.name: getattr(sweep, column.name) for column in NUMBERS}
@@ -114,7 +117,7 @@ def render_csv(sweep: Sweep) -> Iterator[bytes]:
             if name in kernel_texts:
                 columns.append(map(kernel_texts[name].__getitem__, index))
             elif name in identity:
-                columns.append(repeat(_escaped(identity[name]), len(index)))
+                columns.append(repeat(shown(identity[name]), len(index)))
             else:
                 columns.append(_texts(name, numbers[name][rows]))
         yield (_LINE_END.join(map(",".join, zip(*columns, strict=True))) + _LINE_END).encode()
@@ -213,6 +216,19 @@ def _numbers(field: str, texts: Sequence[str], rows_before: int, faults: list[Fa
 def _whole(text: str, value: float) -> bool:
     # A float64 rounds 2**53 + 1 to 2**53, and 3.00000000000000000001 to 3: only the text tells them apart.
     return np.isnan(value) or (1 <= value <= LARGEST_COUNT and value.is_integer() and Decimal(text.strip()) == int(value))
+
+
+def _guarded(text: str) -> str:
+    # What begins so is computed by the spreadsheet that opens the file, and may run programs.
+    return _escaped(f"'{text}" if _FORMULA.match(text) else text)
+
+
+def unguarded(text: str) -> str:
+    """A name as it was before an apostrophe kept a spreadsheet from computing it."""
+    return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
+
+
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
 
 
 def _escaped(text: str) -> str:

@@ -88,12 +88,14 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
         raise BadInputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
 
-def write_sweep(sweep: Sweep, path: str | os.PathLike[str]) -> None:
+def write_sweep(sweep: Sweep, path: str | os.PathLike[str], *, keep_formulas: bool = False) -> None:
     """Write a sweep file; reading it gives the same rows, in order of execution where they were not.
 
     Args:
         sweep: what to write.
         path: the file to make or replace, or ``-`` for standard output, which takes CSV.
+        keep_formulas: in CSV, write names that begin as a formula does (``=``, ``+``, ``-``, ``@``) as they are, rather than
+            behind an apostrophe, which reading takes away again.
 
     Raises:
         BadInputError: the sweep breaks a rule of these files, or the file cannot be written; the earlier
@@ -111,7 +113,7 @@ def write_sweep(sweep: Sweep, path: str | os.PathLike[str]) -> None:
     else:
         from wastenot.study.csv_file import render_csv
 
-        pieces = render_csv(sweep)
+        pieces = render_csv(sweep, keep_formulas=keep_formulas)
 
     if os.fspath(path) == STANDARD:
         sys.stdout.writelines(piece.decode() for piece in pieces)
@@ -183,6 +185,7 @@ def export_sweep(
     *,
     state: EnergyState | None = None,
     granularity: Granularity | None = None,
+    keep_formulas: bool = False,
 ) -> Sweep:
     """Write a workload of a study to a sweep file.
 
@@ -192,6 +195,7 @@ def export_sweep(
         workload: its name; may be left out where the study holds only one.
         state: of its energies; see :meth:`Study.read`.
         granularity: that it was measured by; see :meth:`Study.read`.
+        keep_formulas: as of :func:`write_sweep`.
 
     Returns:
         The sweep that was written.
@@ -205,7 +209,7 @@ def export_sweep(
     if source.path is not None and Path(file).exists() and source.path.exists() and source.path.samefile(file):
         raise BadInputError(f"{file}: is the study itself; name another file")
     sweep = source.read(workload, state, granularity)
-    write_sweep(sweep, file)
+    write_sweep(sweep, file, keep_formulas=keep_formulas)
     return sweep
 
 

@@ -93,9 +93,14 @@ def _unknown(name: str) -> str:
 
 
 class Labels:
-    """A column of text, each distinct text kept once, in order of first appearance."""
+    """A column of text, each distinct text kept once, in order of first appearance.
 
-    def __init__(self) -> None:
+    Args:
+        meant: what a text stands for; by default itself.
+    """
+
+    def __init__(self, meant: Callable[[str], str] = str) -> None:
+        self._meant = meant
         self._codes: dict[str, int] = {}
         self._parts: list[NDArray[np.int64]] = []
 
@@ -108,7 +113,7 @@ class Labels:
     @property
     def texts(self) -> list[str]:
         """The distinct texts."""
-        return list(self._codes)
+        return list(map(self._meant, self._codes))
 
     @property
     def codes(self) -> NDArray[np.int64]:
