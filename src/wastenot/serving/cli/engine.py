@@ -181,8 +181,7 @@ def engine(
     if page is not None or figures is not None:
         from wastenot.serving.page.engine_page import engine_page
 
-        kept = what[0] if len(what) == 1 and what[0].endswith(".json") else "ENGINE.json" if out is None else str(out)
-        made = engine_page(profile, context=asked, assumed_clocks=assumed_clocks, file=kept)
+        made = engine_page(profile, context=asked, assumed_clocks=assumed_clocks)
         if page is not None:
             made.write(page, command=command)
             files.append(str(page))

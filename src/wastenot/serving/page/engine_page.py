@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -246,16 +245,13 @@ def _folded(table: Table | None) -> Table | None:
     return None if table is None else replace(table, fold=Fold(0, f"Show {counted(len(table.rows), 'row')}"))
 
 
-def engine_page(
-    profile: EngineProfile, *, context: float | None = None, assumed_clocks: bool = False, file: str = "ENGINE.json"
-) -> Page:
+def engine_page(profile: EngineProfile, *, context: float | None = None, assumed_clocks: bool = False) -> Page:
     """The page of an engine's profile.
 
     Args:
         profile: what to show.
         context: tokens in the cache of each sequence that decodes; 1,024 by default.
         assumed_clocks: also show clocks that were neither measured nor fitted.
-        file: that holds the profile.
 
     Raises:
         MissingExtraError: the ``report`` extra is not installed.
@@ -275,7 +271,7 @@ def engine_page(
         next_step=Next(
             "Simulate policies that set this engine's clocks on your requests, a CSV file with arrival_s, prompt_tokens and "
             "output_tokens",
-            (f"wastenot serve simulate {shlex.quote(file)} --trace REQUESTS.csv --load 50% --page POLICIES.html",),
+            ("wastenot serve simulate ENGINE.json --trace REQUESTS.csv --load 50% --page POLICIES.html",),
         ),
         figures=engine_figures(profile, points, prefills, context),
         tables=[
