@@ -83,6 +83,11 @@ class Recommended(HasDocument, HasPage):
         others = [each for each in known if (each == "p50" if high else each in rising[1:])]
         return others[-1] if self.chosen and others else None
 
+    @property
+    def statistics(self) -> tuple[Percentile, ...]:
+        """Those to show: the one that is bounded, and the other."""
+        return (self.bounds.percentile,) if self.also is None else (self.bounds.percentile, self.also)
+
     def at(self, point: ServingPoint, statistic: Percentile) -> float | None:
         """A statistic in seconds of the latency that is bounded first."""
         return replace(self.bounds, percentile=statistic).latency_of(point, self.latency)
@@ -242,7 +247,7 @@ def _lines(found: Recommended, point: ServingPoint, best: Recommendation | None 
     """Of a configuration; of one that is chosen, beside the fastest and the next faster one."""
     mixed = len({each.evidence for each in found.points}) > 1
     lines = [Line("Evidence", point.evidence)] if mixed else []
-    for statistic in filter(None, (found.bounds.percentile, found.also)):
+    for statistic in found.statistics:
         value = found.at(point, statistic)
         if value is not None:
             text = quantity(value, "s", 3) if best is None else _latencies(found, best, statistic)
@@ -305,17 +310,16 @@ def chosen_table(found: Recommended) -> Table:
     """A row for each model."""
     measured = {each.point.model: each for each in found.without_clocks}
     mixed = len({each.evidence for each in found.points}) > 1
-    statistics = [each for each in (found.bounds.percentile, found.also) if each is not None]
     columns: list[Listed[Recommendation]] = [
         Listed("Model", lambda each: each.point.model, numeric=False),
         Listed("Run on", lambda each: configuration_text(each.point), numeric=False),
         *((Listed("Evidence", lambda each: each.point.evidence, numeric=False),) if mixed else ()),
         Listed(_sentence(found.cost_title), lambda each: each.cost, found.cost_text),
-        *(_latency_column(found, each) for each in statistics),
+        *(_latency_column(found, each) for each in found.statistics),
         Listed("At the fastest", lambda each: each.fastest_cost, found.cost_text),
         Listed("Saved", lambda each: each.saved, lambda value: percent(value, 1)),
     ]
-    of = " and ".join(map(called, statistics))
+    of = " and ".join(map(called, found.statistics))
     note = f"Saved: compared with the fastest configuration of the model. {_sentence(of)}: {LATENCY_NAMES[found.latency]}."
     table = listing("Recommendations", found.chosen, columns, note)
     if not found.without_clocks:
