@@ -122,6 +122,12 @@ def _latency(path: Path, _: bool) -> RenderableType:
     return latency_text(read_latency(path))
 
 
+def _read_latency(path: Path) -> HasPage:
+    from wastenot.planning.latency import read_latency
+
+    return read_latency(path)
+
+
 def _forecast(path: Path, _: bool) -> RenderableType:
     from wastenot.kernels.cli.forecast import forecast_text
     from wastenot.kernels.forecast.forecast_file import read_forecast
@@ -170,7 +176,7 @@ KINDS = {
     "profile": Kind("a power profile", _profile, _read_profile),
     "engine": Kind("an engine's profile", _engine, _read_engine),
     "forecast": Kind("a forecast", _forecast, _read_forecast),
-    "latency": Kind("switching latencies", _latency),
+    "latency": Kind("switching latencies", _latency, _read_latency),
     "sensors": Kind("sensor properties", _sensors),
     "workload": Kind("a captured workload", _workload),
 }
