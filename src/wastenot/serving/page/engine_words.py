@@ -248,7 +248,8 @@ def effect_text(points: Sequence[OperatingPoint]) -> str:
             parts.append(f"{less} at {slowdown}" if limit else f"{less} with no slowdown")
             told = saved
     if not parts:
-        return f"{percent(_saved(least, mine), 1)} less energy per token, but {_slower(least, mine)}, {at}"
+        less = f"{percent(_saved(least, mine), 1)} less energy per token at {setting_text(least.setting)}"
+        parts = [less, f"but {_slower(least, mine)}"]
     return f"A{at[1:]}, {', '.join(parts)}"
 
 
