@@ -140,7 +140,7 @@ def _text(found: Recommended) -> RenderableType:
     head = f"[bold]Lowest {escape(name)}[/], {within or 'no latency bound'} ({percentile}; {evidence})"
     lines: list[RenderableType] = [head, "", table, "", "saved: compared with the fastest configuration of the model"]
     if tail := tail_text(found):
-        lines.append(f"{f'the bound is on the {percentile} ' if bounds.latencies else ''}{which}; its {tail}")
+        lines.append(f"the bound is on the {percentile} {which}; its {tail}" if bounds.latencies else f"{which}: {tail}")
     if len(chosen) == 1:
         lines += _price(chosen[0], scale, name)
     lines += [

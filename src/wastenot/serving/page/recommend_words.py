@@ -172,8 +172,9 @@ def verdict_text(found: Recommended) -> str:
     bounds = f"{called(found.bounds.percentile)} {bounds}" if bounds else "no latency bound"
     unmet = f" ({len(found.unmet)} more cannot be served within that)" if len(found.chosen) > 1 and found.unmet else ""
     which = "including forecasts, marked" if origin_of(found) == "forecast" else f"all {origin_of(found)}"
+    which += " by others" if all(map(_is_published, found.points)) else ""
     tail = tail_text(found)
-    said = (f"{bounds}{unmet}", tail, f"{len(found.points):,} configurations ({which})")
+    said = (f"{bounds}{unmet}", tail, _next_faster_text(found), f"{len(found.points):,} configurations ({which})")
     return "; ".join(filter(None, said))
 
 
@@ -185,6 +186,16 @@ def tail_text(found: Recommended) -> str:
     low, high = (quantity(choose(values), "s", 3) for choose in (min, max))
     beyond = min(values) > found.bounds.latencies.get(found.latency, math.inf)
     return f"{called(found.also)} is {low if low == high else f'{low} to {high}'}{', above that' if beyond else ''}"
+
+
+def _next_faster_text(found: Recommended) -> str:
+    """What is saved compared with the next faster configurations, a nearer baseline than the fastest."""
+    steps = [each.tighter for each in found.chosen if each.tighter is not None]
+    if not steps or len(steps) < len(found.chosen):
+        return ""
+    low, high = (percent(choose(-each.saved for each in steps), 1) for choose in (min, max))
+    more = low if low == high else f"{low.removesuffix(f'{SPACE}%')} to {high}"
+    return f"the next faster {'costs' if found.unit == 'money' else 'uses'} {more} more"
 
 
 def _latencies(found: Recommended, best: Recommendation, statistic: Percentile) -> str:
@@ -255,9 +266,9 @@ def _lines(found: Recommended, point: ServingPoint, best: Recommendation | None 
     if point.power_w is not None:
         lines.append(Line("Power", quantity(point.power_w, "W", 3)))
     lines.append(Line("Throughput", f"{number(point.tokens_per_s, 3)}{SPACE}tokens/s"))
-    if best is not None and best.tighter is not None and best.tighter.point is not best.fastest:
-        step, more = best.tighter, "cost" if found.unit == "money" else "energy"
-        text = f"{configuration_text(step.point)}: {quantity(step.latency_s, 's', 3)}, {percent(-step.saved, 1)} more {more}"
+    if best is not None and best.tighter is not None and len(found.chosen) > 1:
+        step, more = best.tighter, "" if found.unit == "money" else " energy"
+        text = f"{configuration_text(step.point)}: {quantity(step.latency_s, 's', 3)}, {percent(-step.saved, 1)} more{more}"
         lines.append(Line("Next faster", text))
     return tuple(lines)
 
@@ -292,14 +303,16 @@ def _serve_command(point: ServingPoint) -> str:
 def notes(found: Recommended) -> list[str]:
     """What to know of what is recommended."""
     texts = [note for each in found.chosen for note in each.point.notes]
-    published = (each.point for each in found.chosen if each.point.evidence == "measured")
-    sources = (each.source for each in published if each.source.startswith(PUBLISHED))
-    tables = dict.fromkeys(each.removeprefix(PUBLISHED) for each in sources)
-    if tables:
-        texts.append(f"measured by others, as {', '.join(tables)} says (format of https://ml.energy/leaderboard)")
+    if tables := dict.fromkeys(each.source.removeprefix(PUBLISHED) for each in found.points if _is_published(each)):
+        listed = ", ".join(tables)
+        texts.append(f"measured by others: read from {listed}, in the format of https://ml.energy/leaderboard")
     if all(len(_gpus(found, each.point.model)) == 1 for each in found.chosen) and not found.without_clocks:
-        texts.append("each model is known on one number of GPUs only, so only the batch size was chosen")
+        texts.append("only the batch size was chosen: each model is known on one number of GPUs")
     return [_sentence(text) + "." for text in dict.fromkeys(texts)]
+
+
+def _is_published(point: ServingPoint) -> bool:
+    return point.evidence == "measured" and point.source.startswith(PUBLISHED)
 
 
 def _gpus(found: Recommended, model: str) -> set[tuple[int, str]]:
