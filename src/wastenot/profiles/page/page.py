@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from wastenot.core.errors import BadInputError
@@ -33,6 +34,7 @@ from wastenot.profiles.result import Profile, State
 from wastenot.workloads.primitives import is_primitive
 
 _COUNTER = "energy counter"
+_CLEAR = 3.0  # standard errors from which on a difference counts as there
 
 
 def story_of(profiles: Sequence[Profile]) -> tuple[Tone, str, str, tuple[Panel, ...]]:
@@ -57,26 +59,30 @@ def _effect(profile: Profile) -> str:
         return f"{profile.kernel} takes {quantity(steady(profile).time_s, 's')} {where}"
     effect = f"{profile.kernel} draws {watts(inside.mean_w, inside.mean_error_w)} {where}"
     off = _first_against_steady(profile)
-    if not off:
+    if off is None:
         return effect
     side = "low" if off < 0.0 else "high"
     return f"{effect}; its first {unit_word(profile)} at full speed would read {percent(abs(off), 1)} too {side}"
 
 
 def _first_against_steady(profile: Profile) -> float | None:
-    """Total power of SSE over that of SSP, minus 1; ``None`` where they are one execution."""
+    """Total power of SSE over that of SSP, minus 1; ``None`` where they are one execution or do not differ clearly."""
     moved = difference(profile)
-    return None if moved is None or len({each.unit for each in profile.states}) == 1 else 1.0 / (1.0 + moved) - 1.0
+    if moved is None or len({each.unit for each in profile.states}) == 1:
+        return None
+    first, last = profile.states[0].channels[TOTAL], profile.states[-1].channels[TOTAL]
+    clear = abs(first.mean_w - last.mean_w) > _CLEAR * math.hypot(first.mean_error_w, last.mean_error_w)
+    return 1.0 / (1.0 + moved) - 1.0 if clear else None
 
 
 def _checked(profile: Profile) -> tuple[str, bool]:
-    """What the energy counter says of the mean, and whether both agree within three standard errors."""
+    """What the energy counter says of the mean, and whether both agree within its standard errors."""
     counter, inside = profile.counter, steady(profile).channels.get(TOTAL)
     if counter is None:
         return "there was no energy counter to check it against", True
     off, over = percent(abs(counter.difference)), "over a run kept back for this check"
     both = "; both are simulated, so this checks the method only" if profile.origin == "simulated" else ""
-    if inside is None or abs(counter.difference) <= 3.0 * inside.mean_error_w / inside.mean_w:
+    if inside is None or abs(counter.difference) <= _CLEAR * inside.mean_error_w / inside.mean_w:
         return f"the {_COUNTER} agrees to {off} {over}{both}", True
     return f"the {_COUNTER} differs by {off} {over}: ± is the standard error of the mean only{both}", False
 
