@@ -185,6 +185,7 @@ def test_the_headline_is_steady_power_and_says_whether_the_counter_agrees(alone,
     tone, effect, verdict, _ = story_of([replace(alone, complete=False)])
     assert tone == "undecided" and verdict.startswith("incomplete")
     assert " more power than " in story_of([alone, after])[1]
+    assert story_of([alone, alone])[1].endswith("draw the same power within the errors")
 
 
 def test_the_command_that_made_a_page_stands_in_its_foot(alone, drawn_before):

@@ -30,7 +30,7 @@ from wastenot.profiles.page.description import (
 from wastenot.profiles.page.inside_figure import inside_figure
 from wastenot.profiles.page.method_figure import method_figure
 from wastenot.profiles.page.run_figure import run_figure
-from wastenot.profiles.result import Profile, State
+from wastenot.profiles.result import Profile, State, UnitPower
 from wastenot.workloads.primitives import is_primitive
 
 _COUNTER = "energy counter"
@@ -70,9 +70,7 @@ def _first_against_steady(profile: Profile) -> float | None:
     moved = difference(profile)
     if moved is None or len({each.unit for each in profile.states}) == 1:
         return None
-    first, last = profile.states[0].channels[TOTAL], profile.states[-1].channels[TOTAL]
-    clear = abs(first.mean_w - last.mean_w) > _CLEAR * math.hypot(first.mean_error_w, last.mean_error_w)
-    return 1.0 / (1.0 + moved) - 1.0 if clear else None
+    return 1.0 / (1.0 + moved) - 1.0 if _is_clear(profile.states[0].channels[TOTAL], _total(profile)) else None
 
 
 def _checked(profile: Profile) -> tuple[str, bool]:
@@ -89,37 +87,41 @@ def _checked(profile: Profile) -> tuple[str, bool]:
 
 def _story_of_several(profiles: Sequence[Profile]) -> tuple[Tone, str, str, tuple[Panel, ...]]:
     complete = all(profile.complete for profile in profiles)
-    powers = [(steady(profile).channels[TOTAL].mean_w, profile) for profile in profiles if TOTAL in steady(profile).channels]
-    effect = f"{len(profiles)} power profiles side by side"
-    if len(powers) > 1:
-        (low_w, low), (high_w, high) = min(powers, key=lambda pair: pair[0]), max(powers, key=lambda pair: pair[0])
-        effect = f"{subject(high)} draws {percent(high_w / low_w - 1.0, 1)} more power than {subject(low)}"
-        if len(powers) > 2:
-            effect += f", the highest and the lowest of {len(powers)}"
+    powered = sorted((each for each in profiles if TOTAL in steady(each).channels), key=lambda each: _total(each).mean_w)
+    effect, panels = f"{len(profiles)} power profiles side by side", []
+    if len(powered) > 1:
+        low, high = powered[0], powered[-1]
+        several = len({each.device for each in powered}) > 1
+        names = [f"{subject(each)} on {each.device}" if several else subject(each) for each in (high, low)]
+        more = percent(_total(high).mean_w / _total(low).mean_w - 1.0, 1)
+        effect = f"{names[0]} draws {more} more power than {names[1]}"
+        if not _is_clear(_total(high), _total(low)):
+            effect = f"{names[0]} and {names[1]} draw the same power within the errors"
+        effect += f", the highest and the lowest of {len(powered)}" if len(powered) > 2 else ""
+        panels = [_power_panel("Highest power", high), _power_panel("Lowest power", low)]
+    if panels and (moved := [each for each in powered if _first_against_steady(each) is not None]):
+        most = max(moved, key=lambda each: abs(difference(each) or 0.0))
+        text = f"{subject(most)}: at steady power (SSP), compared with its first execution at full speed (SSE)."
+        panels.append(Panel("Largest change while power settles", change(difference(most), 1), text))
     verdict = "by mean power of an execution at steady power (SSP)"
     if any(profile.before for profile in profiles):
         verdict += ", or right after other kernels"
-    return "promised" if complete else "undecided", effect, verdict, _panels_of_several(powers)
+    return "promised" if complete else "undecided", effect, verdict, tuple(panels)
 
 
-def _panels_of_several(powers: Sequence[tuple[float, Profile]]) -> tuple[Panel, ...]:
-    """The highest and the lowest power, and what changed most from the first execution at full speed."""
-    if len(powers) < 2:
-        return ()
-    (low_w, low), (high_w, high) = min(powers, key=lambda pair: pair[0]), max(powers, key=lambda pair: pair[0])
-    panels = [_power_panel("Highest power", high_w, high), _power_panel("Lowest power", low_w, low)]
-    moved = [(change_, profile) for _, profile in powers if (change_ := difference(profile)) is not None]
-    if moved:
-        most, profile = max(moved, key=lambda pair: abs(pair[0]))
-        text = f"{subject(profile)}: at steady power (SSP), compared with its first execution at full speed (SSE)."
-        panels.append(Panel("Largest change while power settles", change(most, 1), text))
-    return tuple(panels)
+def _total(profile: Profile) -> UnitPower:
+    return steady(profile).channels[TOTAL]
 
 
-def _power_panel(title: str, power_w: float, profile: Profile) -> Panel:
-    state = steady(profile)
+def _is_clear(first: UnitPower, last: UnitPower) -> bool:
+    """Whether two mean powers differ by more than their errors."""
+    return abs(first.mean_w - last.mean_w) > _CLEAR * math.hypot(first.mean_error_w, last.mean_error_w)
+
+
+def _power_panel(title: str, profile: Profile) -> Panel:
+    state, total = steady(profile), _total(profile)
     text = f"{subject(profile)}: {quantity(state.time_s, 's')} and {energy_text(state)} per {unit_word(profile)}."
-    return Panel(title, watts(power_w), text)
+    return Panel(title, watts(total.mean_w, total.mean_error_w), text)
 
 
 def next_step(profiles: Sequence[Profile]) -> Next:
