@@ -65,7 +65,7 @@ def engine_figures(
 def _latency_figure(points: Sequence[OperatingPoint], subtitle: str) -> Figure:
     note = (
         "Each coloured line is a batch size, from its maximum clock on the left to its lowest on the right. On the "
-        "dark line no other point is both faster and cheaper."
+        "thick line no other point is both faster and cheaper."
     )
     return Figure(
         "engine-latency",
