@@ -60,6 +60,13 @@ def test_what_is_written_comes_back(found, written):
     same(found, wn.read_profile(written))
 
 
+def test_runs_that_ended_before_the_last_state_come_back(found, tmp_path):
+    times_s = found.execution_time_s.copy()
+    times_s[0] = np.nan
+    write_profile(replace(found, execution_time_s=times_s), tmp_path / "p.parquet")
+    np.testing.assert_array_equal(read_profile(tmp_path / "p.parquet").execution_time_s, times_s)
+
+
 def test_what_is_not_known_comes_back_as_not_known(found, tmp_path):
     level = replace(found.channels[-1], idle_w=float("nan"), noise_w=float("nan"), steady_w=float("nan"), mean_w=np.empty(0),
                     error_w=np.empty(0))  # fmt: skip

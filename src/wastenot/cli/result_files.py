@@ -122,6 +122,25 @@ def _latency(path: Path, _: bool) -> RenderableType:
     return latency_text(read_latency(path))
 
 
+def _read_latency(path: Path) -> HasPage:
+    from wastenot.planning.latency import read_latency
+
+    return read_latency(path)
+
+
+def _forecast(path: Path, _: bool) -> RenderableType:
+    from wastenot.kernels.cli.forecast import forecast_text
+    from wastenot.kernels.forecast.forecast_file import read_forecast
+
+    return forecast_text(read_forecast(path))
+
+
+def _read_forecast(path: Path) -> HasPage:
+    from wastenot.kernels.forecast.forecast_file import read_forecast
+
+    return read_forecast(path)
+
+
 def _sensors(path: Path, _: bool) -> RenderableType:
     from wastenot.cli.devices import sensor_lines, sensor_notes
     from wastenot.meters.sensors.identity import read_sensors
@@ -156,7 +175,8 @@ KINDS = {
     "apply": Kind("a run under a plan", _in_words(_read_run), _read_run),
     "profile": Kind("a power profile", _profile, _read_profile),
     "engine": Kind("an engine's profile", _engine, _read_engine),
-    "latency": Kind("switching latencies", _latency),
+    "forecast": Kind("a forecast", _forecast, _read_forecast),
+    "latency": Kind("switching latencies", _latency, _read_latency),
     "sensors": Kind("sensor properties", _sensors),
     "workload": Kind("a captured workload", _workload),
 }

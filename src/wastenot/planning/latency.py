@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -13,6 +13,7 @@ from wastenot.core.documents import Count, Finite, Name, NotNegative, Part, Posi
 from wastenot.core.errors import BadInputError
 from wastenot.core.files import write_text
 from wastenot.core.origin import Origin
+from wastenot.core.result import HasPage
 from wastenot.planning.switching import SwitchTime, TargetTime, switch_time
 from wastenot.study.sweep import Sweep, quoted
 
@@ -87,7 +88,7 @@ class SwitchCost(Part):
     energy_error_j: NotNegative | None
 
 
-class Latency(Part):
+class Latency(Part, HasPage):
     """How long a device takes to switch, as it was measured.
 
     Attributes:
@@ -105,6 +106,8 @@ class Latency(Part):
         costs: what a switch costs beyond waiting.
         not_covered: what this does not tell, for people.
     """
+
+    drawn_by: ClassVar[str] = "wastenot.kernels.latency.page:latency_page"
 
     schema_: Literal["wastenot.latency/1"] = Field(default=LATENCY_SCHEMA, alias="schema")
     origin: Origin

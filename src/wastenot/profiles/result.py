@@ -34,6 +34,7 @@ def _made(kind: Any, make: Callable[[Any], object]) -> GetPydanticSchema:
 Numbers = Annotated[FloatArray, _made(list[Finite], np.array)]
 Errors = Annotated[FloatArray, _made(list[NotNegative], np.array)]
 Times = Annotated[FloatArray, _made(list[Positive], np.array)]
+TimesOrNan = Annotated[FloatArray, _made(list[Positive | None], lambda read: np.array(read, dtype=float))]
 Fractions = Annotated[FloatArray, _made(list[Annotated[float, Field(ge=0, le=1)]], np.array)]
 Clocked = Annotated[FloatArray | None, _made(list[Positive] | None, lambda read: None if read is None else np.array(read))]
 OrNan = BeforeValidator(lambda value: math.nan if value is None else value)
@@ -221,7 +222,8 @@ class Profile(HasPage):
         readings_wanted: of interest in each state, by the guidance.
         unit_begin_s: median begin of each unit from the first execution's; shape (units,).
         unit_time_s: median time of each; shape (units,).
-        execution_time_s: time of the last state's unit in every run, golden or not; shape (runs,).
+        execution_time_s: time of the last state's unit in every run, golden or not, NaN where a run ended before; shape
+            (runs,).
         channels: in the order of ``logged``.
         counter: comparison with the energy counter; ``None`` if there is none.
         complete: whether everything asked for was reached.
@@ -248,7 +250,7 @@ class Profile(HasPage):
     readings_wanted: Count
     unit_begin_s: Numbers
     unit_time_s: Times
-    execution_time_s: Times
+    execution_time_s: TimesOrNan
     states: Annotated[tuple[Annotated[State, _made(_StateInFile, _StateInFile.value)], ...], Field(min_length=1)]
     channels: Annotated[tuple[ChannelProfile, ...], Field(min_length=1)]
     logged: Logged

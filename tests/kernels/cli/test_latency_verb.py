@@ -66,8 +66,13 @@ def test_the_document_is_the_file(folder, capsys):
     assert document.pop("files") == ["l.json"] and document == json.loads((folder / "l.json").read_text())
 
 
-def test_figures_are_written(folder, capsys, svg_only):
-    assert run([*QUICK, "--figures", "figures"]) == 0
+def test_a_page_and_figures_are_written(folder, capsys, svg_only):
+    assert run([*QUICK, "--out", "l.json", "--page", "l.html", "--figures", "figures"]) == 0
+    page = (folder / "l.html").read_text()
+    slowest_s = max(each.seconds for each in read_latency("l.json").targets)
+    assert f"{1e3 * slowest_s:.3g}" in page.partition("for the core clock")[0] and "Next" in page
+    assert run(["report", "l.json", "--page", "again.html"]) == 0
+    assert "for the core clock" in (folder / "again.html").read_text()
     assert sorted(os.listdir("figures")) == ["latency-core.pdf", "latency-core.png", "latency-core.svg"]
     assert "802.5" in (folder / "figures" / "latency-core.svg").read_text()
 

@@ -19,7 +19,8 @@ from wastenot.devices.simulated import model
 from wastenot.devices.simulated.preset import find_preset, preset_toml
 from wastenot.frontiers.exact import exact_sum
 from wastenot.kernels.cli.forecast import forecast as verb
-from wastenot.kernels.forecast.forecast import best_options, forecast
+from wastenot.kernels.forecast.forecast import NaturalForecast, Quantiles, RangeForecast, best_options, forecast
+from wastenot.kernels.forecast.forecast_file import read_forecast
 from wastenot.kernels.forecast.kernels import candidate_settings, costs, draw_kernels
 from wastenot.kernels.forecast.observed import choose_gpu, observe
 from wastenot.kernels.forecast.prior import RANGES, draw_gpus
@@ -415,6 +416,35 @@ def test_rows_at_other_clocks_change_nothing(h200, tmp_path, found):
     assert forecast(both, draws=FEW).energy_change == found.energy_change
 
 
+def test_a_file_is_read_again(found, tmp_path):
+    found.write(tmp_path / "f.json")
+    assert read_forecast(tmp_path / "f.json") == found
+    (tmp_path / "bad.json").write_text((tmp_path / "f.json").read_text().replace('"draws": ', '"draws": "x", "no": '))
+    with pytest.raises(BadInputError, match=r"bad.json:\d+: draws: .*; 'wastenot kernel forecast --out' writes one"):
+        read_forecast(tmp_path / "bad.json")
+
+
+@pytest.mark.parametrize(
+    ("interval", "median", "says"),
+    [
+        ((-0.30, -0.10), -0.20, "Worth trying: 10.00 % to 30.00 % of the energy saved, at most 2 % slower"),
+        ((-0.30, -0.001), -0.20, "Uncertain: energy \N{MINUS SIGN}30.00 % to \N{MINUS SIGN}0.10 %, at most 2 % slower"),
+        ((-0.01, 0.0), 0.0, "Not worth trying: nothing would be saved, at most 2 % slower"),
+    ],
+)
+def test_the_headline_says_whether_clocks_are_worth_trying(found, interval, median, says):
+    change = Quantiles(median, interval, interval)
+    page = replace(found, max_slowdown=0.02, energy_change=change).drawn()
+    assert page.effect.replace("\N{NO-BREAK SPACE}", " ") == says
+    assert "no clock was set" in page.verdict and page.origin == "forecast"
+    seen = NaturalForecast(
+        1200.0, 1900.0, 60.0, 0.005, (RangeForecast(0.02, Quantiles(-0.1, (-0.1, -0.1), (-0.1, -0.1)), change),), change
+    )
+    known = replace(found, max_slowdown=0.02, energy_change=change, natural=seen).drawn()
+    assert known.effect.startswith("Worth trying: 10.00") and "within the clocks seen" in known.verdict
+    assert known.panels[0].title.startswith("Within the clocks seen, 1200 to 1900")
+
+
 class TestVerb:
     """``wastenot kernel forecast``."""
 
@@ -427,7 +457,7 @@ class TestVerb:
     def test_the_text_says_that_it_is_a_forecast(self, run, capsys):
         run()
         text = capsys.readouterr().out
-        assert text.startswith("FORECAST for gpt3-small on sim:h200") and "forecast by kernel" in text
+        assert text.startswith("FORECAST for gpt3-small on sim:h200: ") and "forecast by kernel" in text
         assert "95 %:" in text and "what would reduce it" in text and "qkv_gemm" in text
 
     def test_json_and_file_are_the_same_document(self, run, capsys, tmp_path, found):
@@ -437,6 +467,13 @@ class TestVerb:
         assert shown["schema"] == "wastenot.forecast/1" and shown["origin"] == "forecast"
         assert shown["energy_change"]["median"] == found.energy_change.median
         assert [row["kernel"] for row in shown["kernels"]] == [row.kernel for row in found.kernels]
+
+    def test_a_page_and_its_figures(self, run, tmp_path, svg_only):
+        pytest.importorskip("altair")
+        run("--page", str(tmp_path / "f.html"), "--figures", str(tmp_path / "figures"))
+        page = (tmp_path / "f.html").read_text()
+        assert '<div class="badge forecast"' in page and "Where the uncertainty comes from" in page
+        assert {each.stem for each in (tmp_path / "figures").iterdir()} == {"forecast-energy", "forecast-kernels"}
 
     def test_unknown_gpus_and_negative_slowdowns(self, run):
         with pytest.raises(BadInputError, match="did you mean 'h200'"):

@@ -126,7 +126,7 @@ def test_tables_agree_with_the_plans(overview):
     two = next(p for p in overview.plans if p.granularity == "kernel" and p.max_slowdown == 0.02)
     assert plans_table(overview).rows[1].values[2] == two.energy_change
     assert [row.values[0] for row in kernels_table(overview).rows] == [each.kernel for each in overview.kernels]
-    table = forecast_table(overview)
+    table = forecast_table(overview.forecast)
     assert table is not None and len(table.rows) == 5 and "before" in table.rows[-1].texts[0]
 
 

@@ -10,10 +10,12 @@ import pytest
 
 from wastenot.core.errors import BadInputError
 from wastenot.devices.instrument import TOTAL
+from wastenot.pages.formatting import percent
 from wastenot.profiles.page import page as page_module
 from wastenot.profiles.page.description import profiles_table, state_table
 from wastenot.profiles.page.page import draw_profiles, profile_page, story_of
 from wastenot.profiles.profile import profile
+from wastenot.profiles.result import CounterCheck
 from wastenot.profiles.session import ProfileOptions
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -172,13 +174,18 @@ def test_figures_have_a_form_for_narrow_pages_with_one_panel_in_a_row(alone, aft
 
 def test_the_headline_is_steady_power_and_says_whether_the_counter_agrees(alone, after):
     _, effect, verdict, panels = story_of([alone])
-    assert f"{alone.states[-1].channels[TOTAL].mean_w:.1f}" in effect and effect.endswith("at steady power")
+    first_w, steady_w = (state.channels[TOTAL].mean_w for state in (alone.states[0], alone.states[-1]))
+    assert f"{steady_w:.1f}" in effect and f"{percent(1.0 - first_w / steady_w, 1)} too low" in effect
     assert verdict.startswith("the energy counter agrees to") == (alone.counter is not None)
+    off = replace(alone, counter=CounterCheck(counter_w=105.0, profile_w=100.0, seconds=3.0))
+    tone, _, differs, _ = story_of([replace(off, complete=True)])
+    assert tone == "undecided" and differs.startswith("the energy counter differs by 4.76\N{NO-BREAK SPACE}%")
     values = [panel.value for panel in panels]
     assert len(set(values)) == len(values) and panels[-1].value == f"{alone.runs:,} runs"
     tone, effect, verdict, _ = story_of([replace(alone, complete=False)])
     assert tone == "undecided" and verdict.startswith("incomplete")
     assert " more power than " in story_of([alone, after])[1]
+    assert story_of([alone, alone])[1].endswith("draw the same power within the errors")
 
 
 def test_the_command_that_made_a_page_stands_in_its_foot(alone, drawn_before):

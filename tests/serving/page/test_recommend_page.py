@@ -8,7 +8,7 @@ import pytest
 from wastenot.core.setting import Setting
 from wastenot.serving.model.recommend import Bounds, Prices, recommend
 from wastenot.serving.page.recommend_page import recommend_figure, recommend_page
-from wastenot.serving.page.recommend_words import Recommended, chosen_table, effect_text, origin_of
+from wastenot.serving.page.recommend_words import Recommended, chosen_table, effect_text, origin_of, tail_text, verdict_text
 from wastenot.serving.tables.records import Percentiles, ServingPoint
 
 pytest.importorskip("altair")
@@ -49,9 +49,11 @@ def test_every_configuration_is_drawn_and_the_choice_is_ringed():
     assert {(row["model"], row["cost"]) for row in rows} == {(each.model, each.energy_per_token_j) for each in MEASURED}
     assert sum(row["cost"] == 0.5 for row in rows) == 3  # as a point, on the line, and as the ring
     assert [row["ms"] for row in drawn(found, "ms") if "cost" not in row] == [50.0]
-    assert chosen_table(found).rows[0].values[3:5] == (0.5, 0.020)
+    assert chosen_table(found).rows[0].values[2:4] == (0.5, 0.020)
     words = effect_text(found)
-    assert words.startswith("1 × H100, batch 2 saves 37.5") and words.endswith("compared with the fastest")
+    assert words.startswith("1 × H100, batch 2 saves 37.5") and words.endswith(
+        "; median time between tokens 20.0\N{NO-BREAK SPACE}ms instead of 10.0\N{NO-BREAK SPACE}ms"
+    )
 
 
 def test_forecasts_are_marked_and_stand_beside_what_was_measured(tmp_path):
@@ -67,9 +69,31 @@ def test_forecasts_are_marked_and_stand_beside_what_was_measured(tmp_path):
     assert "saves nothing" not in page
 
 
+def test_the_bound_is_on_one_statistic_and_the_page_shows_another_beside_it():
+    points = [replace(each, itl=replace(each.itl, p99_s=3 * each.itl.p50_s)) for each in MEASURED]
+    found = recommended(points)
+    assert "median time between tokens within 50.0\N{NO-BREAK SPACE}ms" in verdict_text(found)
+    assert "P99 is 60.0\N{NO-BREAK SPACE}ms, above that" in verdict_text(found)
+    lines = {each.label: each.text for each in recommend_page(found).panels[0].lines}
+    assert lines["P99 time between tokens"] == "60.0\N{NO-BREAK SPACE}ms instead of 30.0\N{NO-BREAK SPACE}ms"
+    assert chosen_table(found).rows[0].values[2:5] == (0.5, 0.020, 0.060)
+    tail = replace(found, bounds=replace(found.bounds, percentile="p99"))
+    assert tail.also == "p50" and recommended(MEASURED).also is None
+    assert not tail_text(recommended(MEASURED))
+
+
+def test_what_others_published_is_marked_and_served_with_the_flags_it_was_measured_with():
+    points = [replace(each, model="org/a", source="ML.ENERGY: t.csv", tensor_parallel=2, gpus=2) for each in MEASURED[:3]]
+    page = recommend_page(recommended(points))
+    assert page.notes[0].startswith("Measured by others: read from t.csv")
+    assert "all measured by others" in page.verdict
+    assert page.next_step.commands[0] == "vllm serve org/a --tensor-parallel-size 2 --max-num-seqs 2"
+    assert not any("others" in each for each in recommend_page(recommended(MEASURED)).notes)
+
+
 def test_money_and_nothing_that_fits():
     found = recommended(MEASURED, unit="money", prices=Prices(per_gpu_hour=2.0, currency="EUR"))
-    assert "EUR per million tokens" in chosen_table(found).rows[0].texts[3]
+    assert "EUR per million tokens" in chosen_table(found).rows[0].texts[2]
     nothing = recommended(MEASURED[3:])
     assert not nothing.chosen and effect_text(nothing) == "No configuration meets the bounds"
 
@@ -78,9 +102,12 @@ def test_each_of_several_models_has_a_panel_and_the_first_is_to_be_measured():
     found = recommended([*MEASURED[:3], point("org/c", 10, 2.0, 1), point("org/c", 30, 1.0, 8)])
     page = recommend_page(found)
     shown = [(panel.title, panel.value) for panel in page.panels]
-    assert shown == [("a", "1 × H100, batch 2"), ("c", "1 × H100, batch 8")]
-    assert "50.0" in page.panels[1].text and "1.00\N{NO-BREAK SPACE}J per token" in page.panels[1].text
+    assert shown == [("a", "37.5\N{NO-BREAK SPACE}% less energy"), ("c", "50.0\N{NO-BREAK SPACE}% less energy")]
+    text = page.panels[1].text
+    assert text.startswith(
+        "1 × H100, batch 8: 1.00\N{NO-BREAK SPACE}J per token instead of 2.00\N{NO-BREAK SPACE}J at the fastest"
+    )
     assert effect_text(found).endswith("use 38 to 50\N{NO-BREAK SPACE}% less energy than at their fastest")
-    assert "--batch 2 " in page.next_step.commands[0]
+    assert "--batch 2 " in page.next_step.commands[-1]
     nothing = recommend_page(recommended(MEASURED[3:]))
     assert nothing.next_step is None and not nothing.panels

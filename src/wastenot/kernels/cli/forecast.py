@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from wastenot.terminal import completing, quantities
-from wastenot.terminal.options import JsonOption, MaxSlowdownOption, OutOption, StudyOption, WorkloadOption
+from wastenot.terminal.options import (
+    FiguresOption,
+    JsonOption,
+    MaxSlowdownOption,
+    OutOption,
+    PageOption,
+    StudyOption,
+    WorkloadOption,
+)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -50,6 +58,8 @@ def forecast(
         bool, typer.Option("--ignore-natural", help="Use the default clocks alone, even if natural clocks were measured.")
     ] = False,
     out: OutOption = None,
+    page: PageOption = None,
+    figures: FiguresOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Forecast the saving on a GPU whose clocks may not be set.
@@ -60,8 +70,12 @@ def forecast(
     from wastenot.devices.simulated.preset import find_preset
     from wastenot.kernels.forecast.forecast import forecast as make_forecast
     from wastenot.study.store import open_study
-    from wastenot.terminal.output import console, print_json, say
+    from wastenot.terminal.option_rules import check_output
+    from wastenot.terminal.output import console, print_json, say, typed_command
+    from wastenot.terminal.written_page import write_page
 
+    if page is not None:
+        check_output(page, "page")
     predicted = make_forecast(
         open_study(study),
         workload,
@@ -77,19 +91,25 @@ def forecast(
     if out is not None:
         predicted.write(out)
         say(f"{out}: forecast written")
+    if page is not None or figures is not None:
+        write_page(predicted.drawn(), page, figures, command=typed_command(study))
     if as_json:
         print_json("forecast", predicted.document())
     else:
-        console().print(_forecast_text(predicted))
+        console().print(forecast_text(predicted))
 
 
-def _forecast_text(predicted: Forecast) -> RenderableType:
+def forecast_text(predicted: Forecast) -> RenderableType:
     """The forecast as text: marked as a forecast, intervals first, clocks last."""
+    from wastenot.kernels.forecast.page import KERNEL_FIELDS, effect_text
     from wastenot.pages.formatting import change, percent, quantity
-    from wastenot.terminal.tables import Group, Text
+    from wastenot.terminal.tables import Group, Text, listed
 
+    effect = effect_text(predicted)
     lines = [
-        f"FORECAST for {predicted.workload} on {predicted.device}: no clocks were set, only the default clocks (auto)"
+        f"FORECAST for {predicted.workload} on {predicted.device}: {effect[:1].lower()}{effect[1:]}",
+        "",
+        "No clocks were set, only the default clocks (auto)"
         f"{'' if predicted.natural is None else ' and those that the GPU went through by itself'} were "
         f"measured ({predicted.observed_origin}; {quantity(predicted.auto_time_s, 's')}, "
         f"{quantity(predicted.auto_energy_j, 'J')} per iteration)",
@@ -107,7 +127,7 @@ def _forecast_text(predicted: Forecast) -> RenderableType:
         *(f"  {percent(unknown.share, 0):>5}  {unknown.what}: {unknown.narrowed_by}" for unknown in predicted.unknowns),
         *(f"note: {note}" for note in predicted.notes),
     ]
-    return Group(*map(Text, lines), "", _table(predicted))
+    return Group(*map(Text, lines), "", listed(predicted.kernels, KERNEL_FIELDS, "forecast by kernel"))
 
 
 def _within_range(natural: NaturalForecast | None) -> list[str]:
@@ -129,26 +149,6 @@ def _within_range(natural: NaturalForecast | None) -> list[str]:
 def _before(natural: NaturalForecast | None) -> list[str]:
     """The same forecast without what natural clocks say."""
     return [] if natural is None else [f"before  {_interval(natural.without)}   (energy, from the default clocks alone)", ""]
-
-
-def _table(predicted: Forecast) -> RenderableType:
-    from wastenot.core.setting import format_mhz
-    from wastenot.kernels.forecast.forecast import KernelForecast
-    from wastenot.pages.formatting import change, changes, percent, shortened
-    from wastenot.pages.table import Listed
-    from wastenot.terminal.tables import listed
-
-    fields: tuple[Listed[KernelForecast], ...] = (
-        Listed("kernel", lambda row: shortened(row.kernel, 32), numeric=False),
-        Listed("count", lambda row: f"{row.count:,}"),
-        Listed("core MHz", lambda row: f"{row.core_mhz.median:.0f}"),
-        Listed("80 % of draws", lambda row: "{:.0f} to {:.0f}".format(*row.core_mhz.central_80)),
-        Listed("memory MHz", lambda row: format_mhz(row.memory_mhz)),
-        Listed("of draws", lambda row: percent(row.memory_share, 0)),
-        Listed("energy", lambda row: change(row.energy_change.median, 1)),
-        Listed("80 % of draws", lambda row: changes(row.energy_change.central_80, 1)),
-    )
-    return listed(predicted.kernels, fields, "forecast by kernel")
 
 
 def _interval(spread: Quantiles) -> str:

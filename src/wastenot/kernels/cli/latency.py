@@ -15,6 +15,7 @@ from wastenot.terminal.options import (
     DryRunOption,
     FiguresOption,
     JsonOption,
+    PageOption,
     SeedOption,
     parse_budget,
     parse_clocks,
@@ -66,6 +67,7 @@ def latency(
             "--time-limit", metavar="TIME", help="Device time, such as 5m; 20m by default, none on a simulated GPU."
         ),
     ] = None,
+    page: PageOption = None,
     figures: FiguresOption = None,
     *,
     clock_control: ClockControlOptions,
@@ -90,6 +92,8 @@ def latency(
 
     path = out or Path(f"latency-{re.sub(r'[^A-Za-z0-9.]+', '-', device)}.json")
     check_output(path)
+    if page is not None:
+        check_output(page, "page")
     target = clock_control.open_device(device, seed=seed, workload=None)
     limit_s = float("inf") if is_virtual(target) else _LIMIT_S
     if time_limit is not None:
@@ -113,11 +117,12 @@ def latency(
     if store is not None:
         store.keep_latency(found.to_json(), found.device)
     files = [str(path)]
-    if figures is not None:
-        from wastenot.kernels.latency.page import latency_figures
-        from wastenot.pages.figure import export_figures
-
-        files += map(str, export_figures(latency_figures(found), found.origin, figures))
+    if page is not None or figures is not None:
+        made = found.drawn()
+        if page is not None:
+            made.write(page, command=typed_command(str(path)))
+            files.append(str(page))
+        files += [] if figures is None else map(str, made.export(figures))
     if as_json:
         print_json("latency", as_values(found) | {"files": files})
         return

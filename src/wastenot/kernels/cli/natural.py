@@ -185,7 +185,7 @@ def natural_text(overview: NaturalOverview) -> RenderableType:
     what = f"{kernels} at natural clocks in {took}, no clock was set"
     parts: list[RenderableType] = [headline(overview.workload, overview.device, overview.origin, what)]
     tables = [kernels_table(overview), plans_table(overview)]
-    predicted = forecast_table(overview)
+    predicted = forecast_table(overview.forecast)
     if predicted is not None:
         tables.append(predicted)
     for table in tables:

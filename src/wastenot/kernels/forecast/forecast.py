@@ -23,7 +23,7 @@ from wastenot.core.arrays import FloatArray
 from wastenot.core.blas import single_threaded
 from wastenot.core.errors import BadInputError
 from wastenot.core.origin import Origin
-from wastenot.core.result import HasDocument
+from wastenot.core.result import HasDocument, HasPage
 from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.simulated.preset import Preset
 from wastenot.frontiers.algebra import choice
@@ -136,7 +136,7 @@ class NaturalForecast:
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast(HasDocument):
+class Forecast(HasDocument, HasPage):
     """What kernel-level clocks would save within a slowdown, as far as observations at the default clocks can say.
 
     The fields are those of the JSON document ``wastenot.forecast/1``.
@@ -160,6 +160,7 @@ class Forecast(HasDocument):
     """
 
     kind: ClassVar[str] = "forecast"
+    drawn_by: ClassVar[str] = "wastenot.kernels.forecast.page:forecast_page"
 
     schema: str
     origin: Origin

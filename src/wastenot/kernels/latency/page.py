@@ -1,13 +1,16 @@
-"""Switching latency as tables, for a terminal or a page, and as figures."""
+"""Switching latency as tables, for a terminal or a page, as figures, and as a page."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from wastenot.kernels.latency.design import NAMES, UNITS
 from wastenot.pages.figure import Figure, inline, layered, specification_of, tooltips
-from wastenot.pages.formatting import SPACE, quantity
+from wastenot.pages.formatting import SPACE, duration, quantity
 from wastenot.pages.optional_imports import load
+from wastenot.pages.page import Page
+from wastenot.pages.panel import Line, Next, Panel
 from wastenot.pages.table import Column, Listed, Row, Table, listing
 from wastenot.planning.latency import CLEAR, Indistinct, Latency, SwitchCost, TargetLatency, What
 
@@ -99,9 +102,11 @@ def _figure(found: Latency, what: What, pairs: list[TargetLatency]) -> Figure:
     title = f"Latency of the {NAMES[what]} by start and target"
     note = (
         "Typical time from the request until it is in effect, in milliseconds. Where columns differ, the target "
-        "matters; where rows differ, the start does. Pairs without a colour cannot be distinguished."
+        "matters; where rows differ, the start does."
     )
-    return Figure(f"latency-{what.replace('_', '-')}", title, found.device, note, specification_of(_chart(what, pairs)))
+    if any(each.what == what for each in found.indistinct):
+        note += " Pairs without a colour cannot be distinguished."
+    return Figure(f"latency-{what.replace('_', '-')}", title, _subtitle(found), note, specification_of(_chart(what, pairs)))
 
 
 def _chart(what: What, pairs: list[TargetLatency]) -> Any:
@@ -141,3 +146,62 @@ def _chart(what: What, pairs: list[TargetLatency]) -> Any:
     ink = alt.condition("datum.dark", alt.value("white"), alt.value("#222222"))
     texts = chart.mark_text(fontSize=12).encode(x=x, y=y, text=alt.Text("text:N"), color=ink)
     return layered(cells, texts).properties(width=side, height=side)
+
+
+def _subtitle(found: Latency) -> str:
+    return f"{found.device} · {found.origin} numbers"
+
+
+def latency_page(found: Latency) -> Page:
+    """The page of measured switching latencies.
+
+    Raises:
+        MissingExtraError: the ``report`` extra is not installed.
+    """
+    kinds = [what for what in NAMES if found.of(what)]
+    switches, longest_s = sum(each.switches for each in found.targets), max(each.longest_s for each in found.targets)
+    indistinct = list(dict.fromkeys(map(indistinct_line, found.indistinct)))
+    return Page(
+        verb="switching latency",
+        brand="switching latency",
+        title=(found.model, f"as {found.device}"),
+        origin=found.origin,
+        effect=f"Switching takes {', '.join(f'{_range(found.of(what))} for the {NAMES[what]}' for what in kinds)}",
+        verdict=f"typical times of {switches:,} switches by target; the longest took {quantity(longest_s, 's', 3)}",
+        panels=[_panel(found, what) for what in kinds],
+        next_step=Next(
+            "Make plans with these times, from the study of a sweep",
+            ("wastenot kernel plan --study STUDY.db --latency LATENCY.json",),
+        ),
+        figures=latency_figures(found),
+        tables=[("targets", targets_table(found))],
+        notes=[f"{line[:1].upper()}{line[1:]}." for line in indistinct],
+        about=_subtitle(found),
+        device=found.device,
+        made_from=[("Measured", found.measured_at), ("Device time", duration(found.seconds))],
+        cannot_tell=found.not_covered,
+    )
+
+
+def _panel(found: Latency, what: What) -> Panel:
+    targets = found.of(what)
+    cost = next((cost_line(each) for each in found.costs if each.what == what), None)
+    lines = [
+        Line("Longest", quantity(max(each.longest_s for each in targets), "s", 3)),
+        Line("Jitter", f"{100.0 * max(each.jitter for each in targets):.0f}{SPACE}%"),
+        *([] if cost is None else [Line("Cost", cost)]),
+    ]
+    unit, values = UNITS[what], [each.target for each in targets]
+    return Panel(
+        NAMES[what].capitalize(),
+        _range(targets),
+        f"from the request, for targets of {values[0]:g} to {values[-1]:g}{SPACE}{unit}.",
+        lines=tuple(lines),
+    )
+
+
+def _range(targets: Sequence[TargetLatency]) -> str:
+    """Typical latencies over targets: ``14.8 to 22.4 ms``."""
+    low, high = (quantity(choose(each.seconds for each in targets), "s", 3) for choose in (min, max))
+    unit = SPACE + high.rpartition(SPACE)[2]
+    return low if low == high else f"{low.removesuffix(unit)} to {high}"

@@ -46,10 +46,11 @@ def components_figure(profiles: Sequence[Profile], *, relative: bool = False) ->
     """Bars of mean power: a column for each channel, a row for each profile."""
     names = _all_channels(profiles)
     scale = _scale(profiles, names, relative)
-    note = (
-        "Bars: mean power in SSP, or of the kernel after others, with its standard error; ticks: in SSE, if that is a "
-        "different execution. Channels with long averaging times only show the level of steady power."
-    )
+    note = f"Bars: mean power at steady power (SSP){_or_after(profiles)}."
+    if any(len({state.unit for state in profile.states}) > 1 for profile in profiles):
+        note += " Ticks: of the first execution at full speed (SSE)."
+    if any(set(channel_names(profile)) - set(timed_channels(profile)) for profile in profiles):
+        note += " Channels with long averaging times only show the level of steady power."
     if relative:
         note += " 100 % is the largest of each column."
     alt = altair()
@@ -66,7 +67,7 @@ def shapes_figure(profiles: Sequence[Profile], *, relative: bool = False) -> Fig
     """Power inside SSP against the fraction of the execution: a panel for each channel, a line for each profile."""
     names = [name for name in _all_channels(profiles) if any(_resolved(profile, name) for profile in profiles)]
     title, stem = "Power inside an execution, side by side", "profiles-shapes"
-    note = "Estimated power inside SSP, or inside the kernel after others, with its standard error, over an execution."
+    note = f"Estimated power over an execution at steady power (SSP){_or_after(profiles)}."
     shown = [profile for profile in profiles if any(_resolved(profile, name) for name in names)]
     if not shown:
         return Figure(stem, title, _subtitle(profiles), "No sensor here resolves the power inside an execution.", None)
@@ -83,6 +84,10 @@ def shapes_figure(profiles: Sequence[Profile], *, relative: bool = False) -> Fig
     rows = [alt.hconcat(*panels[start : start + 2], spacing=24) for start in range(0, len(panels), 2)]
     chart = alt.vconcat(*rows, spacing=18).resolve_scale(color="shared")
     return Figure(stem, title, _subtitle(profiles), note, specification_of(chart))
+
+
+def _or_after(profiles: Sequence[Profile]) -> str:
+    return ", or of the kernel after others" if any(profile.before for profile in profiles) else ""
 
 
 def _all_channels(profiles: Sequence[Profile]) -> list[str]:
@@ -151,7 +156,7 @@ def _bars(
             }
         )
     most = max(max(value["high"], value["sse"] or 0.0) for value in values)  # type: ignore[call-overload]
-    x = alt.X("p:Q", title=scale.unit, scale=alt.Scale(domain=[0.0, 1.36 * most], nice=False), axis=alt.Axis(tickCount=4))
+    x = alt.X("p:Q", title=None, scale=alt.Scale(domain=[0.0, 1.36 * most], nice=False), axis=alt.Axis(tickCount=4))
     y = alt.Y("row:O", title=None, sort=rows, scale=alt.Scale(domain=rows), axis=_label_axis(labels) if first else None)
     base = alt.Chart(inline(values)).encode(y=y)
     color = color_of(name, tuple(names))
@@ -159,19 +164,19 @@ def _bars(
     layers = [
         base.mark_bar(height=15, color=color, opacity=0.8, cornerRadiusEnd=1.5).encode(x=x, tooltip=tooltip),
         base.mark_rule(style="curve", strokeWidth=1.6, strokeDash=[1, 0]).encode(
-            x=alt.X("low:Q", title=scale.unit), x2=alt.X2("high:Q")
+            x=alt.X("low:Q", title=None), x2=alt.X2("high:Q")
         ),
         base.transform_filter("datum.sse != null")
         .mark_tick(style="curve", height=19, thickness=2.4, size=21)
-        .encode(x=alt.X("sse:Q", title=scale.unit)),
+        .encode(x=alt.X("sse:Q", title=None)),
         base.mark_text(style="small-label", align="left", dx=6).encode(
-            x=alt.X("high:Q", title=scale.unit), text=alt.Text("text:N")
+            x=alt.X("high:Q", title=None), text=alt.Text("text:N")
         ),
     ]
     return layered(*layers).properties(
         width=width,
         height=alt.Step(_STEP),
-        title=alt.TitleParams(name, anchor="start", frame="group", fontSize=12.5, offset=4),
+        title=alt.TitleParams(f"{name}, {scale.unit}", anchor="start", frame="group", fontSize=12.5, offset=4),
         view=alt.ViewBackground(stroke=None),
     )
 

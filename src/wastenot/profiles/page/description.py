@@ -108,7 +108,7 @@ def state_table(profile: Profile) -> Table:
     if profile.unit_counted_mhz is not None:
         clocks_mhz = [float(profile.unit_counted_mhz[state.unit - 1]) for state in states]
         shown = [f"{clock:,.0f}{SPACE}MHz" for clock in clocks_mhz]
-        rows.append(_row("cycles counted", shown, compared, _change(clocks_mhz)))
+        rows.append(_row("core clock (cycles counted)", shown, compared, _change(clocks_mhz)))
     for name in channel_names(profile):
         insides = [state.channels.get(name) for state in states]
         texts = [ABSENT if one is None else watts(one.mean_w, one.mean_error_w) for one in insides]
@@ -119,7 +119,7 @@ def state_table(profile: Profile) -> Table:
     wanted = profile.readings_wanted
     window_s = profile.channels[0].channel.span_s
     readings = [_readings(state.channels.get(TOTAL), wanted, window_s > state.time_s) for state in states]
-    rows.append(_row("readings of interest", readings, compared))
+    rows.append(_row("readings inside it", readings, compared))
     return Table("Power and energy", tuple(columns), tuple(rows))
 
 
@@ -189,7 +189,9 @@ def profiles_table(profiles: Sequence[Profile], *, relative: bool = False) -> Ta
             ABSENT if moved is None else change(moved, 1), quantity(state.time_s, "s"), energy_text(state),
         )  # fmt: skip
         rows.append(Row(None, texts, texts, None if profile.complete else f"{subject(profile)}: incomplete"))
-    note = "In SSP, the steady state of a kernel on its own; after other kernels: of the one execution that follows them."
+    note = "At steady power (SSP); SSE is the first execution at full speed."
+    if any(profile.before for profile in profiles):
+        note += " After other kernels: of the one execution that follows them."
     return Table("Mean power, side by side", tuple(columns), tuple(rows), note)
 
 
@@ -200,7 +202,7 @@ def _means(profiles: Sequence[Profile], name: str) -> list[float]:
 def _readings(inside: UnitPower | None, wanted: int, averaged: bool) -> str:
     """How many readings there are, and how many were wanted if the sensor resolves a unit."""
     count = 0 if inside is None else inside.readings
-    return f"{count:,} (means)" if averaged else f"{count:,} (wanted {wanted:,})"
+    return f"{count:,} (means)" if averaged else f"{count:,} (at least {wanted:,} wanted)"
 
 
 def _change(values: list[float]) -> str:
@@ -208,6 +210,6 @@ def _change(values: list[float]) -> str:
 
 
 def _row(label: str, texts: list[str], compared: bool, changed: str = "") -> Row:
-    shown: tuple[str, ...] = (label, *texts, *([changed] if compared else []))
+    shown: tuple[str, ...] = (label, *texts, *([changed or ABSENT] if compared else []))
     values: tuple[Value, ...] = shown
     return Row(None, shown, values)

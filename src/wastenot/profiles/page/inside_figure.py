@@ -25,9 +25,8 @@ def inside_figure(profile: Profile) -> Figure:
     states = _shown_states(profile)
     drawn = [state for state in states if TOTAL in names and TOTAL in state.channels]
     note = (
-        f"Power inside one {unit_word(profile)}, by time since its start. Dots: readings of golden runs, at the middle of "
-        "the window that they average. Line and band: power estimated from all readings, including those before and "
-        "after, and its standard error. "
+        f"Power inside one {unit_word(profile)}, estimated from all readings, those before and after it included. Dots: "
+        "readings of golden runs, at the middle of the window that they average. "
     )
     total = profile.channels[0].channel
     if total.span_s > profile.states[-1].time_s:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from wastenot.core.errors import BadInputError
@@ -29,9 +30,11 @@ from wastenot.profiles.page.description import (
 from wastenot.profiles.page.inside_figure import inside_figure
 from wastenot.profiles.page.method_figure import method_figure
 from wastenot.profiles.page.run_figure import run_figure
-from wastenot.profiles.result import Profile, State
+from wastenot.profiles.result import Profile, State, UnitPower
+from wastenot.workloads.primitives import is_primitive
 
 _COUNTER = "energy counter"
+_CLEAR = 3.0  # standard errors from which on a difference counts as there
 
 
 def story_of(profiles: Sequence[Profile]) -> tuple[Tone, str, str, tuple[Panel, ...]]:
@@ -39,87 +42,130 @@ def story_of(profiles: Sequence[Profile]) -> tuple[Tone, str, str, tuple[Panel, 
     if len(profiles) > 1:
         return _story_of_several(profiles)
     (profile,) = profiles
-    inside = steady(profile).channels.get(TOTAL)
-    where = f"right {subject(profile).removeprefix(profile.kernel).strip()}" if profile.before else "at steady power"
-    effect = f"{profile.kernel} takes {quantity(steady(profile).time_s, 's')} {where}"
-    if inside is not None:
-        effect = f"{profile.kernel} draws {watts(inside.mean_w, inside.mean_error_w)} {where}"
-    verdict = "there was no energy counter to check it against"
-    if profile.counter is not None:
-        verdict = f"the {_COUNTER} agrees to {percent(abs(profile.counter.difference))} over a run kept back for this check"
+    verdict, agrees = _checked(profile)
     if not profile.complete:
         verdict = f"incomplete, so use it with care; {verdict}"
     shown = {state.unit: state for state in profile.states}
     panels = [_state_panel(profile, state) for state in reversed(shown.values())]
-    return "promised" if profile.complete else "undecided", effect, verdict, (*panels, _basis(profile))
+    tone: Tone = "promised" if profile.complete and agrees else "undecided"
+    return tone, _effect(profile), verdict, (*panels, _basis(profile))
+
+
+def _effect(profile: Profile) -> str:
+    """Power at its steady state, and how far off the first execution at full speed is."""
+    inside = steady(profile).channels.get(TOTAL)
+    where = f"right {subject(profile).removeprefix(profile.kernel).strip()}" if profile.before else "at steady power"
+    if inside is None:
+        return f"{profile.kernel} takes {quantity(steady(profile).time_s, 's')} {where}"
+    effect = f"{profile.kernel} draws {watts(inside.mean_w, inside.mean_error_w)} {where}"
+    off = _first_against_steady(profile)
+    if off is None:
+        return effect
+    side = "low" if off < 0.0 else "high"
+    return f"{effect}; its first {unit_word(profile)} at full speed would read {percent(abs(off), 1)} too {side}"
+
+
+def _first_against_steady(profile: Profile) -> float | None:
+    """Total power of SSE over that of SSP, minus 1; ``None`` where they are one execution or do not differ clearly."""
+    moved = difference(profile)
+    if moved is None or len({each.unit for each in profile.states}) == 1:
+        return None
+    return 1.0 / (1.0 + moved) - 1.0 if _is_clear(profile.states[0].channels[TOTAL], _total(profile)) else None
+
+
+def _checked(profile: Profile) -> tuple[str, bool]:
+    """What the energy counter says of the mean, and whether both agree within its standard errors."""
+    counter, inside = profile.counter, steady(profile).channels.get(TOTAL)
+    if counter is None:
+        return "there was no energy counter to check it against", True
+    off, over = percent(abs(counter.difference)), "over a run kept back for this check"
+    both = "; both are simulated, so this checks the method only" if profile.origin == "simulated" else ""
+    if inside is None or abs(counter.difference) <= _CLEAR * inside.mean_error_w / inside.mean_w:
+        return f"the {_COUNTER} agrees to {off} {over}{both}", True
+    return f"the {_COUNTER} differs by {off} {over}: ± is the standard error of the mean only{both}", False
 
 
 def _story_of_several(profiles: Sequence[Profile]) -> tuple[Tone, str, str, tuple[Panel, ...]]:
     complete = all(profile.complete for profile in profiles)
-    powers = [(steady(profile).channels[TOTAL].mean_w, profile) for profile in profiles if TOTAL in steady(profile).channels]
-    effect = f"{len(profiles)} power profiles side by side"
-    if len(powers) > 1:
-        (low_w, low), (high_w, high) = min(powers, key=lambda pair: pair[0]), max(powers, key=lambda pair: pair[0])
-        effect = f"{subject(high)} draws {percent(high_w / low_w - 1.0, 1)} more power than {subject(low)}"
-        if len(powers) > 2:
-            effect += f", the highest and the lowest of {len(powers)}"
-    verdict = "by mean power of an execution at steady power"
+    powered = sorted((each for each in profiles if TOTAL in steady(each).channels), key=lambda each: _total(each).mean_w)
+    effect, panels = f"{len(profiles)} power profiles side by side", []
+    if len(powered) > 1:
+        low, high = powered[0], powered[-1]
+        several = len({each.device for each in powered}) > 1
+        names = [f"{subject(each)} on {each.device}" if several else subject(each) for each in (high, low)]
+        more = percent(_total(high).mean_w / _total(low).mean_w - 1.0, 1)
+        effect = f"{names[0]} draws {more} more power than {names[1]}"
+        if not _is_clear(_total(high), _total(low)):
+            effect = f"{names[0]} and {names[1]} draw the same power within the errors"
+        effect += f", the highest and the lowest of {len(powered)}" if len(powered) > 2 else ""
+        panels = [_power_panel("Highest power", high), _power_panel("Lowest power", low)]
+    if panels and (moved := [each for each in powered if _first_against_steady(each) is not None]):
+        most = max(moved, key=lambda each: abs(difference(each) or 0.0))
+        text = f"{subject(most)}: at steady power (SSP), compared with its first execution at full speed (SSE)."
+        panels.append(Panel("Largest change while power settles", change(difference(most), 1), text))
+    verdict = "by mean power of an execution at steady power (SSP)"
     if any(profile.before for profile in profiles):
         verdict += ", or right after other kernels"
-    return "promised" if complete else "undecided", effect, verdict, _panels_of_several(powers)
+    return "promised" if complete else "undecided", effect, verdict, tuple(panels)
 
 
-def _panels_of_several(powers: Sequence[tuple[float, Profile]]) -> tuple[Panel, ...]:
-    """The highest and the lowest power, and what changed most from the first execution at full speed."""
-    if len(powers) < 2:
-        return ()
-    (low_w, low), (high_w, high) = min(powers, key=lambda pair: pair[0]), max(powers, key=lambda pair: pair[0])
-    panels = [_power_panel("Highest power", high_w, high), _power_panel("Lowest power", low_w, low)]
-    moved = [(change_, profile) for _, profile in powers if (change_ := difference(profile)) is not None]
-    if moved:
-        most, profile = max(moved, key=lambda pair: abs(pair[0]))
-        text = f"{subject(profile)}: power at steady state (SSP) relative to its first execution at full speed (SSE)."
-        panels.append(Panel("Largest change while power settles", change(most, 1), text))
-    return tuple(panels)
+def _total(profile: Profile) -> UnitPower:
+    return steady(profile).channels[TOTAL]
 
 
-def _power_panel(title: str, power_w: float, profile: Profile) -> Panel:
-    state = steady(profile)
+def _is_clear(first: UnitPower, last: UnitPower) -> bool:
+    """Whether two mean powers differ by more than their errors."""
+    return abs(first.mean_w - last.mean_w) > _CLEAR * math.hypot(first.mean_error_w, last.mean_error_w)
+
+
+def _power_panel(title: str, profile: Profile) -> Panel:
+    state, total = steady(profile), _total(profile)
     text = f"{subject(profile)}: {quantity(state.time_s, 's')} and {energy_text(state)} per {unit_word(profile)}."
-    return Panel(title, watts(power_w), text)
+    return Panel(title, watts(total.mean_w, total.mean_error_w), text)
 
 
 def next_step(profiles: Sequence[Profile]) -> Next:
-    """Compare one profile with others; of several, see what runs before a kernel does to it."""
+    """Compare one profile with that of another kernel; of several, see what runs before a kernel does to it."""
+    # A real card's name in profiles is its label, which no command takes.
+    device = profiles[0].device if profiles[0].device.startswith("sim:") else "DEVICE"
+    replaced = " (replace DEVICE)" if device == "DEVICE" else ""
     if len(profiles) == 1:
-        command = "wastenot profile compare PROFILE.parquet OTHER.parquet --page compare.html"
-        return Next("Compare it with the profile of another kernel; profile run writes them with --out", (command,))
-    device = profiles[0].device if profiles[0].device.startswith("sim:") else "DEVICE"  # else it is a card's label
-    command = f"wastenot profile run KERNEL --after OTHERx40 --device {device} --out after.parquet"
-    return Next("See how much a kernel's power depends on what ran before it", (command,))
+        other = "gemm:8192" if profiles[0].kernel.startswith("gemv") else "gemv:8192"
+        return Next(
+            f"Compare it with another kernel{replaced}",
+            (f"wastenot profile run {other} --device {device} --out other.parquet",
+             "wastenot profile compare PROFILE.parquet other.parquet --page compare.html"),
+        )  # fmt: skip
+    names = list(dict.fromkeys(_argument(each) for each in profiles if _argument(each)))
+    kernel, before = names[:2] if len(names) > 1 else ("KERNEL", "OTHER")
+    command = f"wastenot profile run {kernel} --after {before}x40 --device {device} --out after.parquet"
+    return Next(f"See how much a kernel's power depends on what ran before it{replaced}", (command,))
+
+
+def _argument(profile: Profile) -> str:
+    """What a single kernel is called on the command line; empty for a kernel of a workload."""
+    name = profile.kernel.replace("-", ":", 1)
+    return name if is_primitive(name) else ""
 
 
 def _state_panel(profile: Profile, state: State) -> Panel:
     names = [other.name for other in profile.states if other.unit == state.unit]
     inside, word = state.channels.get(TOTAL), unit_word(profile)
-    title = {"SSP": "Steady-state power (SSP)", "SSE": "Steady-state execution (SSE)"}.get(names[0], names[0].capitalize())
+    title = {"SSP": "At steady power (SSP)", "SSE": "First at full speed (SSE)"}.get(names[0], names[0].capitalize())
     title = title if len(names) == 1 else f"At full speed and steady power ({' = '.join(names)})"
-    lines = []
-    last = state is profile.states[-1]
-    if inside is not None and not last:
-        lines.append(Line("Power", watts(inside.mean_w, inside.mean_error_w)))
-    moved = difference(profile)
-    if last and moved is not None and len({each.unit for each in profile.states}) > 1:
-        lines.append(Line("Power relative to SSE", change(moved, 1)))
-    article = "an" if profile.group == 1 else "a"
-    text = f"{article} {word}, {quantity(state.time_s, 's')} long: number {state.unit} of a run."
-    return Panel(title, energy_text(state), text, lines=tuple(lines))
+    text = f"{quantity(state.time_s, 's')} per {word}, number {state.unit} of a run."
+    if inside is None:
+        return Panel(title, energy_text(state), text)
+    off = _first_against_steady(profile)
+    lines = [Line("Relative to steady power", change(off, 1))] if off is not None and state is profile.states[0] else []
+    text = f"{energy_text(state)} and {text}"
+    return Panel(title, watts(inside.mean_w, inside.mean_error_w), text, lines=tuple(lines))
 
 
 def _basis(profile: Profile) -> Panel:
     counter = profile.counter
-    text = f"of which {profile.golden_runs:,} are golden: they have nearly the same execution time."
-    lines = [Line(name.capitalize(), what) for name, what in facts(profile) if name == "timestamps"]
+    text = f"of which {profile.golden_runs:,}, whose execution times agree, are used (golden runs)."
+    lines = []
     if counter is not None:
         text_of_check = (
             f"{watts(counter.counter_w)} over the {quantity(counter.seconds, 's', 3)} of another run, where the profile "
@@ -150,6 +196,7 @@ def profile_page(profiles: Sequence[Profile], *, relative: bool = False) -> Page
     if len(profiles) == 1:
         profile = profiles[0]
         made_from = [("Device", f"{profile.device}: {profile.model}"), ("Driver", profile.driver)]
+        made_from += [(name.capitalize(), what) for name, what in facts(profile) if name == "timestamps"]
         title, where = (subject(profile), f"on {profile.device}"), subtitle(profile)
         table = "states", state_table(profile)
     else:
@@ -169,6 +216,7 @@ def profile_page(profiles: Sequence[Profile], *, relative: bool = False) -> Page
         next_step=next_step(profiles),
         figures=[figure for figure in figures if figure.specification is not None or figure.name != CONTEXTS],
         tables=[table],
+        device=profiles[0].device if len({each.device for each in profiles}) == 1 else "",
         tone=tone,
         notes=_notes(profiles),
         about=where,

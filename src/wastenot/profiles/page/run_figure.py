@@ -46,8 +46,7 @@ def run_figure(profile: Profile) -> Figure:
     }
     note = (
         "Each dot is a reading, at the middle of the window that it averages; faint dots are from runs whose execution "
-        f"time is outside the bin. Steps: estimated mean power of each {unit_word(profile)}, with its standard error as a "
-        "band. After the last one come idle time and the executions of longer runs. "
+        f"times differ. Steps: estimated mean power of each {unit_word(profile)}. "
     )
     channel = profile.channels[0].channel
     if channel.span_s > float(profile.unit_time_s[-1]):
@@ -59,11 +58,11 @@ def run_figure(profile: Profile) -> Figure:
     states = [state for state in profile.states if state.name != "in context"]
     if states:
         note += (
-            "Before SSE (steady-state execution) the kernel warms up; from SSE on its execution time is steady, from SSP "
-            "(steady-state power) on its power is, too. "
+            "From SSE (steady-state execution) on its execution time is steady, from SSP (steady-state power) on its power "
+            "is, too. "
         )
     if any(len(rows) < total for rows, total in shown.values()):
-        note += "To keep the figure small, readings of some runs are omitted. "
+        note += "Readings of some runs are omitted. "
     note += meanings(names)
     levels = [name for name in channel_names(profile) if name not in names]
     if levels:

@@ -108,7 +108,8 @@ def _nothing_fits(unmet: Sequence[Unmet]) -> str:
 def _text(found: Recommended) -> RenderableType:
     from rich.markup import escape
 
-    from wastenot.serving.model.recommend import configuration_text
+    from wastenot.serving.model.recommend import called, configuration_text
+    from wastenot.serving.page.recommend_words import tail_text
     from wastenot.terminal.tables import Group, plain_table
 
     chosen, bounds, prices = found.chosen, found.bounds, found.prices
@@ -134,10 +135,12 @@ def _text(found: Recommended) -> RenderableType:
             f"{100 * each.saved:.1f} %",
         )
     within = ", ".join(f"{_LATENCIES[key]} within {1e3 * value:g} ms" for key, value in bounds.latencies.items())
-    percentile = "median" if bounds.percentile == "p50" else bounds.percentile
+    percentile = called(bounds.percentile)
     evidence = ", ".join(dict.fromkeys(each.point.evidence for each in chosen))
     head = f"[bold]Lowest {escape(name)}[/], {within or 'no latency bound'} ({percentile}; {evidence})"
     lines: list[RenderableType] = [head, "", table, "", "saved: compared with the fastest configuration of the model"]
+    if tail := tail_text(found):
+        lines.append(f"the bound is on the {percentile} {which}; its {tail}" if bounds.latencies else f"{which}: {tail}")
     if len(chosen) == 1:
         lines += _price(chosen[0], scale, name)
     lines += [

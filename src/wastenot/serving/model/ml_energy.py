@@ -22,6 +22,8 @@ from wastenot.serving.tables.records import Percentiles, ServingPoint
 from wastenot.study.csv_text import check_text, origin_of, quoting_problem
 
 _REQUIRED = ("model_id", "gpu_model", "num_gpus", "max_num_seqs", "energy_per_token_joules", "median_itl_ms")
+PUBLISHED = "ML.ENERGY: "
+"""How the sources of points begin that are read from such a file."""
 _REMEDY = "give a table of the ML.ENERGY leaderboard, with columns such as " + ", ".join(_REQUIRED[:4])
 
 
@@ -107,7 +109,7 @@ def _point(row: Mapping[str, Any], where: str, name: str) -> ServingPoint:
         expert_parallel=_count(row, "expert_parallel", where, 1),
         data_parallel=_count(row, "data_parallel", where, 1),
         precision=str(row.get("weight_precision") or "").strip(),
-        source=f"ML.ENERGY: {Path(name).name}",
+        source=f"{PUBLISHED}{Path(name).name}",
         evidence=origin_of(str(row.get("origin") or ""), where),
     )
 

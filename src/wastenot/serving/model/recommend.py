@@ -292,7 +292,9 @@ def _recommend_one(
         if (latency := bounds.latency_of(point, first)) is not None and (cost := cost_of(point)) is not None
     ]
     if not known:
-        return Unmet(model, f"no configuration has a {_called(bounds)} {LATENCY_NAMES[first]} and an energy on record")
+        return Unmet(
+            model, f"no configuration has a {called(bounds.percentile)} {LATENCY_NAMES[first]} and an energy on record"
+        )
     kept = [
         way
         for way in known
@@ -341,7 +343,7 @@ def _what_would(known: list[tuple[float, float, ServingPoint]], bounds: Bounds, 
     for name in others:
         values = [value for _, _, point in known if (value := bounds.latency_of(point, name)) is not None]
         if not values:
-            parts.append(f"no {_called(bounds)} {LATENCY_NAMES[name]} is on record")
+            parts.append(f"no {called(bounds.percentile)} {LATENCY_NAMES[name]} is on record")
         elif min(values) > bounds.latencies[name]:
             parts.append(f"the lowest {LATENCY_NAMES[name]} is {1e3 * min(values):.4g} ms")
     if bounds.energy_per_token_j is not None:
@@ -351,8 +353,9 @@ def _what_would(known: list[tuple[float, float, ServingPoint]], bounds: Bounds, 
     return ", and ".join(parts) or "no configuration meets all bounds at once; relax one"
 
 
-def _called(bounds: Bounds) -> str:
-    return "median" if bounds.percentile == "p50" else bounds.percentile
+def called(percentile: Percentile) -> str:
+    """A statistic for a reader: ``median``, ``mean`` or such as ``P99``."""
+    return {"p50": "median", "mean": "mean"}.get(percentile, percentile.upper())
 
 
 def configuration_text(point: ServingPoint) -> str:

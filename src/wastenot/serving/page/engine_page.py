@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from wastenot.core.setting import Setting
+from wastenot.core.wording import counted
 from wastenot.pages.figure import Figure, inline, layered, specification_of, tooltips, words
 from wastenot.pages.formatting import SPACE, percent, quantity
 from wastenot.pages.optional_imports import load
 from wastenot.pages.page import Page
 from wastenot.pages.panel import Next
+from wastenot.pages.table import Fold, Table
 from wastenot.pages.theme import CATEGORIES
 from wastenot.serving.model.operating_points import (
     OperatingPoint,
@@ -22,6 +26,7 @@ from wastenot.serving.model.operating_points import (
 from wastenot.serving.model.profile_file import EngineProfile
 from wastenot.serving.page.engine_words import (
     about,
+    against_text,
     clocks_table,
     effect_text,
     engine_lines,
@@ -59,9 +64,8 @@ def engine_figures(
 
 def _latency_figure(points: Sequence[OperatingPoint], subtitle: str) -> Figure:
     note = (
-        "Each coloured line is a batch size, from its maximum clock on the left to its lowest on the right. Too low a "
-        "clock costs energy again: the GPU draws its static power for longer. On the dark line no other point is both "
-        "faster and cheaper."
+        "Each coloured line is a batch size, from its maximum clock on the left to its lowest on the right. On the "
+        "thick line no other point is both faster and cheaper."
     )
     return Figure(
         "engine-latency",
@@ -100,7 +104,11 @@ def _latency_chart(points: Sequence[OperatingPoint]) -> Any:
     slowest = sorted(zip(points, rows, strict=True), key=lambda pair: pair[0].latency_s)
     ends = {each.batch: row for each, row in slowest if each.gpus == points[0].gpus}
     labels = words(
-        alt.Chart(inline(list(ends.values()))).encode(x=x, y=y, text=alt.Text("name:N")), "small-label", align="left", dx=8
+        alt.Chart(inline(list(ends.values()))).encode(x=x, y=y, text=alt.Text("name:N")),
+        "small-label",
+        align="left",
+        dx=4,
+        dy=-10,
     )
     return layered(lines, best, dots, *labels).properties(width=_WIDE, height=380)
 
@@ -112,46 +120,52 @@ def _clock_figure(points: Sequence[OperatingPoint], subtitle: str) -> Figure | N
         return None
     batches = sorted({each.batch for each in clocked})
     chosen = batches[:: -max(-(-len(batches) // _MOST_SERIES), 1)]
-    greatest, rows = _parts_of_greatest(
+    default, rows = _parts_of_default(
         [
             (each.setting, each.batch, each.energy_per_token_j, each.latency_s, each.is_least)
-            for each in clocked
-            if each.batch in chosen
+            for each in points
+            if each.gpus == least and each.batch in chosen
         ]
     )
-    note = (
-        f"Energy per token as a share of that at {setting_text(greatest)}, for each batch size; the ring marks the "
-        "lowest-energy clock. Too low a clock wastes energy, and so does too high a clock."
-    )
-    chart = specification_of(_curves(rows, "energy per token, % of that at the maximum clock", "batch"))
+    note = f"Energy per token as a fraction of that at {default}, for each batch size. {_least_note(rows)}"
+    chart = specification_of(_curves(rows, f"energy per token, % of that at {default}", "batch"))
     return Figure("engine-clocks", "Energy per token by clock", subtitle, note, chart)
 
 
 def _prefill_figure(points: Sequence[PrefillPoint], subtitle: str) -> Figure | None:
-    clocked = [each for each in points if each.setting.core_mhz is not None and each.gpus == min(p.gpus for p in points)]
-    if len({each.setting for each in clocked}) < 3:
+    least = min((each.gpus for each in points), default=0)
+    mine = [each for each in points if each.gpus == least]
+    if len({each.setting for each in mine if each.setting.core_mhz is not None}) < 3:
         return None
-    greatest, rows = _parts_of_greatest(
-        [(each.setting, each.tokens, each.energy_j, each.time_s, each.is_least) for each in clocked]
+    default, rows = _parts_of_default(
+        [(each.setting, each.tokens, each.energy_j, each.time_s, each.is_least) for each in mine]
     )
-    note = (
-        f"Energy of a prompt as a share of that at {setting_text(greatest)}, by prompt length; the ring marks the minimum."
-    )
-    chart = specification_of(_curves(rows, "energy per prompt, % of that at the maximum clock", "tokens"))
+    note = f"Energy of a prompt as a fraction of that at {default}, by prompt length. {_least_note(rows)}"
+    chart = specification_of(_curves(rows, f"energy per prompt, % of that at {default}", "tokens"))
     return Figure("engine-prompts", "Energy per prompt by clock", subtitle, note, chart)
 
 
-def _parts_of_greatest(
+def _least_note(rows: Sequence[dict[str, Any]]) -> str:
+    """What the rings say: where the least is, and whether it might lie lower still."""
+    lowest = min(row["mhz"] for row in rows)
+    rings = {row["mhz"] for row in rows if row["least"]}
+    ring = "The ring marks the lowest-energy clock"
+    if rings == {lowest}:
+        return f"{ring}: always the lowest one known, {lowest:g}{SPACE}MHz, so a lower one may use less still."
+    return f"{ring}." if lowest in rings else f"{ring}; below it, static power drawn for longer costs more than is saved."
+
+
+def _parts_of_default(
     points: Sequence[tuple[Setting, float, float, float, bool]],
-) -> tuple[Setting, list[dict[str, object]]]:
-    """The maximum clock, and the energies of each series as parts of that there.
+) -> tuple[str, list[dict[str, Any]]]:
+    """The default clocks, or else the maximum clock, and the energies of each series as parts of that there.
 
     Args:
         points: setting, series, energy in J, time in s, and whether it is the least of its series.
     """
-    greatest = max((setting for setting, *_ in points), key=lambda setting: setting.core_mhz or 0.0)
-    against = {series: energy_j for setting, series, energy_j, *_ in points if setting == greatest}
-    return greatest, [
+    default = max((setting for setting, *_ in points), key=lambda setting: setting.core_mhz or math.inf)
+    against = {series: energy_j for setting, series, energy_j, *_ in points if setting == default}
+    return against_text(default), [
         {
             "mhz": setting.core_mhz,
             "part": 100.0 * energy_j / against[series],
@@ -163,7 +177,7 @@ def _parts_of_greatest(
             "least": is_least,
         }
         for setting, series, energy_j, time_s, is_least in points
-        if series in against
+        if series in against and setting.core_mhz is not None
     ]
 
 
@@ -186,7 +200,7 @@ def _curves(rows: list[dict[str, object]], title: str, series: str) -> Any:
             "setting:N": "clock",
             "energy:N": "energy",
             "time:N": "time",
-            "change:N": "vs the maximum",
+            "change:N": "change",
         }
     )
     base = alt.Chart(inline(rows)).encode(x=x, y=y, color=color)
@@ -226,6 +240,11 @@ def _axis(*, form: str = "~g") -> Any:
     return load("altair").Axis(tickCount=8, format=form)
 
 
+def _folded(table: Table | None) -> Table | None:
+    """A table of what a figure shows."""
+    return None if table is None else replace(table, fold=Fold(0, f"Show {counted(len(table.rows), 'row')}"))
+
+
 def engine_page(profile: EngineProfile, *, context: float | None = None, assumed_clocks: bool = False) -> Page:
     """The page of an engine's profile.
 
@@ -250,13 +269,14 @@ def engine_page(profile: EngineProfile, *, context: float | None = None, assumed
         verdict=verdict_text(profile, points),
         panels=panels(profile, points),
         next_step=Next(
-            "Simulate policies that set this engine's clocks on a trace of your requests",
+            "Simulate policies that set this engine's clocks on your requests, a CSV file with arrival_s, prompt_tokens and "
+            "output_tokens",
             ("wastenot serve simulate ENGINE.json --trace REQUESTS.csv --load 50% --page POLICIES.html",),
         ),
         figures=engine_figures(profile, points, prefills, context),
         tables=[
-            ("best", frontier_table(points, ends_only=True)),
-            *((f"clocks-{each.gpus}", clocks_table(points, each.gpus)) for each in profile.engines),
+            ("best", _folded(frontier_table(points, ends_only=True))),
+            *((f"clocks-{each.gpus}", _folded(clocks_table(points, each.gpus))) for each in profile.engines),
             ("prompts", prefill_table(prefills)),
             ("errors", errors_table(profile)),
         ],

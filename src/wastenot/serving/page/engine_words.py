@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from wastenot.core.origin import Origin
 from wastenot.core.setting import Setting
 from wastenot.core.wording import counted
-from wastenot.pages.formatting import SPACE, percent, quantity
+from wastenot.pages.formatting import SPACE, number, percent, quantity
 from wastenot.pages.panel import Line, Panel
 from wastenot.pages.table import Column, Listed, Row, Table, listing
 from wastenot.serving.model.engine import Engine
@@ -16,6 +17,8 @@ from wastenot.serving.model.profile_file import EngineProfile, StatedError
 
 _HOW = {"measured": "steps as measured", "fitted": "fitted to steps", "kernels": "estimated from kernel measurements"}
 _MOST_BATCHES = 8  # columns of a table
+_LIMITS = (0.0, 0.02, 0.05)  # on how much longer a token may take
+_TO_NAME = 0.0005  # a saving that is shown as more than 0.0 %
 
 
 def origin_of(profile: EngineProfile) -> Origin:
@@ -160,8 +163,8 @@ def frontier_table(points: Sequence[OperatingPoint], *, ends_only: bool = False)
     note = "Every other batch size and clock is slower, or costs more per token than one of these."
     if ends_only and len(shown := _ends(best)) < len(best):
         note = (
-            f"Of each batch size the fastest and the cheapest choice; --json lists all {len(best)}. Every batch size and "
-            "clock that is not among those is slower, or costs more per token than one of them."
+            f"{len(shown)} of the {len(best)} best choices: of each batch size the fastest and the cheapest; --json lists "
+            "all. Every other batch size and clock is slower, or costs more per token than one of these."
         )
         best = shown
     several = len({each.gpus for each in points}) > 1
@@ -191,7 +194,7 @@ def prefill_table(points: Sequence[PrefillPoint]) -> Table | None:
         by_prompt.setdefault((each.gpus, each.tokens), []).append(each)
     pairs = [(mine[-1], min(mine, key=lambda each: each.energy_j)) for mine in by_prompt.values()]
     columns: tuple[Listed[tuple[PrefillPoint, PrefillPoint]], ...] = (
-        Listed("GPUs", lambda pair: pair[0].gpus),
+        *((Listed("GPUs", lambda pair: pair[0].gpus),) if len({each.gpus for each in points}) > 1 else ()),
         Listed("Tokens", lambda pair: pair[0].tokens, lambda value: f"{value:,.0f}"),
         Listed("Time", lambda pair: pair[0].time_s, lambda value: quantity(value, "s", 3)),
         Listed("Energy", lambda pair: pair[0].energy_j, lambda value: quantity(value, "J", 3)),
@@ -224,43 +227,55 @@ def errors_table(profile: EngineProfile) -> Table | None:
 
 
 def effect_text(points: Sequence[OperatingPoint]) -> str:
-    """The headline: what the best clock saves at a typical batch, where clocks can be compared."""
+    """The headline: what a clock saves within limits on the latency at a typical batch, where clocks can be compared."""
     if not points:
         return "Prompts only: there are no decode steps"
-    found = _typical(points)
-    if found is None:
+    mine = _typical(points)
+    if mine is None:
         low, high = (choose(each.energy_per_token_j for each in points) for choose in (min, max))
         return f"{quantity(low, 'J', 3)} to {quantity(high, 'J', 3)} per token, by batch size"
-    least, greatest = found
-    saved = 1.0 - least.energy_per_token_j / greatest.energy_per_token_j
-    if least is greatest:
-        return f"At batch size {least.batch:,.0f} no lower clock saves energy"
-    slower = least.latency_s / greatest.latency_s - 1.0
-    return (
-        f"{percent(saved, 1)} less energy per token at {setting_text(least.setting)}, {percent(slower, 1)} slower, "
-        f"at batch size {least.batch:,.0f}"
-    )
+    at = f"at batch size {mine[-1].batch:,.0f}"
+    least = min(mine, key=_energy_of)
+    if _saved(least, mine) <= 0.0:
+        return f"No lower clock saves energy {at}"
+    parts: list[str] = []
+    told = 0.0
+    for limit in _LIMITS:
+        saved = _saved(_within(mine, limit), mine)
+        if saved >= told + _TO_NAME:
+            slowdown = f"{'' if parts else 'a slowdown of at most '}{percent(limit, 0)}"
+            less = percent(saved, 1) if parts else f"{percent(saved, 1)} less energy per token"
+            parts.append(f"{less} at {slowdown}" if limit else f"{less} with no slowdown")
+            told = saved
+    if not parts:
+        less = f"{percent(_saved(least, mine), 1)} less energy per token at {setting_text(least.setting)}"
+        parts = [less, f"but {_slower(least, mine)}"]
+    return f"A{at[1:]}, {', '.join(parts)}"
 
 
 def verdict_text(profile: EngineProfile, points: Sequence[OperatingPoint]) -> str:
-    """What that rests on."""
-    found = _typical(points) if points else None
-    against = "" if found is None else f"against {_against(found[1].setting)}; "
+    """What that is compared with, where the least energy is, and what it all rests on."""
+    mine = _typical(points) if points else None
+    said = [] if mine is None else [f"against {against_text(mine[-1].setting)}"]
+    if mine is not None and _saved(least := min(mine, key=_energy_of), mine) > 0.0:
+        lowest = least.setting.core_mhz == min(each.setting.core_mhz or math.inf for each in mine)
+        where = f"{setting_text(least.setting)}, the lowest clock known" if lowest else setting_text(least.setting)
+        said.append(f"energy is lowest at {where}: {percent(_saved(least, mine), 1)} less, {_slower(least, mine)}")
     times = [each for each in profile.errors if each.quantity == "decode time"]
     right = (
         "" if not times else f", mean error {percent(sum(each.mean for each in times) / len(times), 1)} on held-out steps"
     )
-    return f"{against}{origin_of(profile)}, {source_text(profile)}{right}"
+    return "; ".join((*said, f"{origin_of(profile)}, {source_text(profile)}{right}"))
 
 
 def engine_lines(profile: EngineProfile) -> tuple[Line, ...]:
     """What the engine is, whatever its clock."""
     engine = profile.engines[0]
     return (
-        Line("Parallel degrees", ", ".join(gpus_text(each.gpus) for each in profile.engines)),
-        Line("Cache", f"{engine.cache_blocks * engine.block_tokens:,} tokens"),
+        Line("GPUs that share the model", ", ".join(gpus_text(each.gpus) for each in profile.engines)),
+        Line("KV cache", f"{engine.cache_blocks * engine.block_tokens:,} tokens"),
         Line("Requests at once", f"at most {engine.most_running:,}"),
-        Line("Clock-switch latency", quantity(engine.switch_s, "s", 2)),
+        Line("Time to switch clocks", quantity(engine.switch_s, "s", 2)),
     )
 
 
@@ -271,32 +286,74 @@ def panels(profile: EngineProfile, points: Sequence[OperatingPoint]) -> tuple[Pa
     if not points:
         return (engine,)
     cheapest, fastest = (min(points, key=of) for of in (_energy_of, _latency_of))
-    energy, gap = quantity(fastest.energy_per_token_j, "J", 3), quantity(cheapest.latency_s, "s", 3)
-    per_token = f"{quantity(cheapest.energy_per_token_j, 'J', 3)} per token"
+    energy, gap = _millijoules(fastest.energy_per_token_j), quantity(cheapest.latency_s, "s", 3)
     ends = (
-        _panel("Lowest energy", per_token, f"with {gap} between tokens.", cheapest),
+        _panel(
+            "Lowest energy",
+            f"{_millijoules(cheapest.energy_per_token_j)} per token",
+            f"with {gap} between tokens.",
+            cheapest,
+        ),
         _panel("Lowest latency", f"{quantity(fastest.latency_s, 's', 3)} per token", f"at {energy} per token.", fastest),
     )
-    found = _typical(points)
-    return (*ends, engine) if found is None or found[0] is found[1] else (_typical_panel(*found), *ends)
-
-
-def _typical_panel(least: OperatingPoint, greatest: OperatingPoint) -> Panel:
-    lines = (
-        Line("Energy per token", _from_to(greatest.energy_per_token_j, least.energy_per_token_j, "J")),
-        Line("Time between tokens", _from_to(greatest.latency_s, least.latency_s, "s")),
-        Line("Power", _from_to(greatest.power_w, least.power_w, "W")),
+    mine = _typical(points)
+    return (
+        (*ends, engine)
+        if mine is None or _saved(cheap := min(mine, key=_energy_of), mine) <= 0.0
+        else (_typical_panel(mine, cheap), *ends)
     )
-    saved = percent(1.0 - least.energy_per_token_j / greatest.energy_per_token_j, 1)
-    text = f"at {setting_text(least.setting)}, against {_against(greatest.setting)}."
-    return Panel(f"At batch size {least.batch:,.0f}", f"{saved} saved", text, lines=lines)
+
+
+def _typical_panel(mine: Sequence[OperatingPoint], least: OperatingPoint) -> Panel:
+    """What is saved within each limit on the latency, and by the clock of least energy, at one batch size."""
+    *others, limit = _LIMITS
+    best, default = _within(mine, limit), mine[-1]
+    lines = [
+        Line("Energy per token", _from_to(default.energy_per_token_j, best.energy_per_token_j, "J")),
+        Line("Time between tokens", _from_to(default.latency_s, best.latency_s, "s")),
+        Line("Power", _from_to(default.power_w, best.power_w, "W")),
+        *(Line(_allowed(each).capitalize(), _saving(_within(mine, each), mine)) for each in others),
+        Line("However slow", f"{_saving(least, mine)}, {_slower(least, mine)}"),
+    ]
+    text = (
+        f"at batch size {best.batch:,.0f} and {setting_text(best.setting)}, {_slower(best, mine)} than at "
+        f"{against_text(default.setting)}."
+    )
+    return Panel(_allowed(limit).capitalize(), f"{percent(_saved(best, mine), 1)} saved", text, lines=tuple(lines))
+
+
+def _saving(best: OperatingPoint, mine: Sequence[OperatingPoint]) -> str:
+    saved = _saved(best, mine)
+    return f"{percent(saved, 1)} at {setting_text(best.setting)}" if saved >= _TO_NAME else "nothing saved"
+
+
+def _within(mine: Sequence[OperatingPoint], limit: float) -> OperatingPoint:
+    """The point of least energy that takes no more than a fraction longer than the last, which is the default."""
+    return min((each for each in mine if each.latency_s <= (1.0 + limit) * mine[-1].latency_s), key=_energy_of)
+
+
+def _saved(best: OperatingPoint, mine: Sequence[OperatingPoint]) -> float:
+    return 1.0 - best.energy_per_token_j / mine[-1].energy_per_token_j
+
+
+def _slower(best: OperatingPoint, mine: Sequence[OperatingPoint]) -> str:
+    return f"{percent(best.latency_s / mine[-1].latency_s - 1.0, 1)} slower"
+
+
+def _allowed(limit: float) -> str:
+    return f"at most {percent(limit, 0)} slower" if limit else "no slower"
+
+
+def _millijoules(energy_j: float) -> str:
+    return f"{number(1e3 * energy_j, 3)}{SPACE}mJ"
 
 
 def _from_to(before: float, after: float, unit: str) -> str:
     return f"{quantity(after, unit, 3)} instead of {quantity(before, unit, 3)}"
 
 
-def _against(setting: Setting) -> str:
+def against_text(setting: Setting) -> str:
+    """What others are compared with."""
     return "the default clocks" if setting.is_auto else setting_text(setting)
 
 
@@ -317,16 +374,16 @@ def _latency_of(point: OperatingPoint) -> float:
     return point.latency_s
 
 
-def _typical(points: Sequence[OperatingPoint]) -> tuple[OperatingPoint, OperatingPoint] | None:
-    """At the batch nearest to 64 on the fewest GPUs: the point of least energy, and that at the maximum clock.
+def _typical(points: Sequence[OperatingPoint]) -> tuple[OperatingPoint, ...] | None:
+    """Those at the batch nearest to 64 on the fewest GPUs, the default clocks or else the maximum clock last.
 
     Points that are assumed do not count.
     """
     points = [each for each in points if not each.assumed] or points
     gpus = min(each.gpus for each in points)
     batch = min((each.batch for each in points if each.gpus == gpus), key=lambda each: abs(each - 64.0))
-    mine = [each for each in points if (each.gpus, each.batch) == (gpus, batch)]
-    return None if len(mine) < 2 else (min(mine, key=lambda each: each.energy_per_token_j), mine[-1])
+    mine = tuple(each for each in points if (each.gpus, each.batch) == (gpus, batch))
+    return None if len(mine) < 2 else mine
 
 
 def _energy(point: OperatingPoint) -> str:

@@ -19,6 +19,7 @@ from wastenot.serving.page.recommend_words import (
     notes,
     origin_of,
     panels,
+    short_name,
     unmet_table,
     verdict_text,
 )
@@ -34,7 +35,7 @@ def recommend_figure(found: Recommended) -> Figure:
     one = len({each.model for each in found.points}) == 1
     note = (
         "Each line joins a model's best configurations: none of its others is both faster and cheaper. Rings mark what is "
-        "recommended, the cheapest within the bound (dotted line)."
+        f"recommended, the cheapest{' within the bound' if found.bounds.latencies else ''}."
         + (" Numbers are batch sizes." if one else "")
         + (" Thin lines are forecasts of a measured configuration at other clocks." if forecasts else "")
     )
@@ -49,7 +50,7 @@ def _chart(found: Recommended) -> Any:
     models += [model for model in dict.fromkeys(point.model for _, _, point in known) if model not in models]
     named = models if len(models) <= _MOST_COLORED else models[: _MOST_COLORED - 1]
     other = "other models"
-    domain = [*named, other] if len(named) < len(models) else named
+    domain = [*map(short_name, named), *([other] if len(named) < len(models) else [])]
 
     several_models = len(models) > 1
     if not several_models:  # colours tell its GPUs apart
@@ -60,7 +61,9 @@ def _chart(found: Recommended) -> Any:
             "ms": 1e3 * latency_s,
             "cost": cost,
             "model": point.model,
-            "shade": (point.model if point.model in named else other) if several_models else f"{point.gpus} × {point.gpu}",
+            "shade": (short_name(point.model) if point.model in named else other)
+            if several_models
+            else f"{point.gpus} × {point.gpu}",
             "series": f"{point.model} {point.gpus} {point.gpu} {point.max_running}",
             "batch": f"{point.max_running:,}",
             "order": point.setting.core_mhz or 1e9,
@@ -95,7 +98,9 @@ def _chart(found: Recommended) -> Any:
     layers = []
     bound = found.bounds.latencies.get(found.latency)
     if bound is not None and known and 0.5 * min(each[0] for each in known) < bound < 2 * max(each[0] for each in known):
-        layers.append(alt.Chart(inline([{"ms": 1e3 * bound}])).mark_rule(style="rule").encode(x=x))
+        limit = alt.Chart(inline([{"ms": 1e3 * bound, "name": f"limit {quantity(bound, 's', 3)}"}])).encode(x=x)
+        layers.append(limit.mark_rule(style="rule"))
+        layers += words(limit.encode(y=alt.value(0), text="name:N"), "small-label", align="left", dx=5, dy=9)
     if fronts:
         if several_models:
             steps = alt.Chart(inline(fronts)).mark_line(strokeWidth=1.6, opacity=0.7, interpolate="step-after")

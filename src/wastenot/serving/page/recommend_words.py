@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -11,13 +13,16 @@ from wastenot.core.result import HasDocument, HasPage
 from wastenot.pages.formatting import SPACE, number, percent, quantity
 from wastenot.pages.panel import Line, Next, Panel
 from wastenot.pages.table import Column, Listed, Table, listing
+from wastenot.serving.model.ml_energy import PUBLISHED
 from wastenot.serving.model.recommend import (
     LATENCY_NAMES,
     Bounds,
+    Percentile,
     Prices,
     Recommendation,
     Unit,
     Unmet,
+    called,
     configuration_text,
     cost_function,
 )
@@ -60,8 +65,32 @@ class Recommended(HasDocument, HasPage):
     @property
     def latency_title(self) -> str:
         """The same for a reader."""
-        percentile = {"p50": "median", "mean": "mean"}.get(self.bounds.percentile, self.bounds.percentile.upper())
-        return f"{percentile} {LATENCY_NAMES[self.latency]}"
+        return self.titled(self.bounds.percentile)
+
+    def titled(self, statistic: Percentile) -> str:
+        """A statistic of that latency for a reader."""
+        return f"{called(statistic)} {LATENCY_NAMES[self.latency]}"
+
+    @property
+    def also(self) -> Percentile | None:
+        """The statistic to show beside the bounded one, of those that are known of all that is chosen.
+
+        The highest percentile, or the median where a high one is bounded.
+        """
+        rising: tuple[Percentile, ...] = ("p50", "p90", "p95", "p99")
+        high = self.bounds.percentile in rising[1:]
+        known = [each for each in rising if all(self.at(best.point, each) is not None for best in self.chosen)]
+        others = [each for each in known if (each == "p50" if high else each in rising[1:])]
+        return others[-1] if self.chosen and others else None
+
+    @property
+    def statistics(self) -> tuple[Percentile, ...]:
+        """Those to show: the one that is bounded, and the other."""
+        return (self.bounds.percentile,) if self.also is None else (self.bounds.percentile, self.also)
+
+    def at(self, point: ServingPoint, statistic: Percentile) -> float | None:
+        """A statistic in seconds of the latency that is bounded first."""
+        return replace(self.bounds, percentile=statistic).latency_of(point, self.latency)
 
     @property
     def cost_title(self) -> str:
@@ -92,6 +121,11 @@ class Recommended(HasDocument, HasPage):
         ]
 
 
+def short_name(model: str) -> str:
+    """A model without its owner."""
+    return model.rsplit("/", maxsplit=1)[-1]
+
+
 def origin_of(found: Recommended) -> Origin:
     """Of the least that any number shown rests on: a forecast if one is chosen from."""
     evidence = {each.evidence for each in found.points}
@@ -111,29 +145,64 @@ def about(found: Recommended) -> str:
 
 
 def effect_text(found: Recommended) -> str:
-    """The headline."""
+    """The headline: what is saved, compared with what, and what it costs in latency."""
     if not found.chosen:
         return "No configuration meets the bounds"
     if len(found.chosen) > 1:
         low, high = (percent(choose(each.saved for each in found.chosen), 0) for choose in (min, max))
         less = low if low == high else f"{low.removesuffix(f'{SPACE}%')} to {high}"
+        bound = found.bounds.latencies.get(found.latency)
+        within = "As recommended" if bound is None else f"Within a {found.latency_title} of {quantity(bound, 's', 3)}"
         verb, what = ("cost", "") if found.unit == "money" else ("use", " energy")
-        return f"Served as recommended, {len(found.chosen)} models {verb} {less} less{what} than at their fastest"
+        return f"{within}, {len(found.chosen)} models {verb} {less} less{what} than at their fastest"
     (best,) = found.chosen
-    saved = best.saved
-    than = f"saves {percent(saved, 1)} compared with the fastest" if saved > 0 else "is also the fastest"
-    return f"{_sentence(configuration_text(best.point))} {than}"
+    if best.saved <= 0:
+        return f"{_sentence(configuration_text(best.point))} is also the fastest"
+    return (
+        f"{_sentence(configuration_text(best.point))} saves {percent(best.saved, 1)} compared with the fastest; "
+        f"{found.latency_title} {_latencies(found, best, found.bounds.percentile)}"
+    )
 
 
 def verdict_text(found: Recommended) -> str:
-    """What the headline rests on."""
+    """Which statistic is bounded and what another one is, and what the headline rests on."""
     bounds = " and ".join(
         f"{LATENCY_NAMES[name]} within {quantity(value, 's', 3)}" for name, value in found.bounds.latencies.items()
     )
+    bounds = f"{called(found.bounds.percentile)} {bounds}" if bounds else "no latency bound"
+    unmet = f" ({len(found.unmet)} more cannot be served within that)" if len(found.chosen) > 1 and found.unmet else ""
     which = "including forecasts, marked" if origin_of(found) == "forecast" else f"all {origin_of(found)}"
-    if len(found.chosen) > 1 and found.unmet:
-        bounds = f"{bounds} ({len(found.unmet)} more cannot be served within that)"
-    return f"{bounds or 'no latency bound'}, of {len(found.points):,} configurations ({which})"
+    which += " by others" if all(map(_is_published, found.points)) else ""
+    tail = tail_text(found)
+    said = (f"{bounds}{unmet}", tail, _next_faster_text(found), f"{len(found.points):,} configurations ({which})")
+    return "; ".join(filter(None, said))
+
+
+def tail_text(found: Recommended) -> str:
+    """What the statistic is that is not bounded, of what is chosen; empty where none is known."""
+    if found.also is None:
+        return ""
+    values = [value for each in found.chosen if (value := found.at(each.point, found.also)) is not None]
+    low, high = (quantity(choose(values), "s", 3) for choose in (min, max))
+    beyond = min(values) > found.bounds.latencies.get(found.latency, math.inf)
+    return f"{called(found.also)} is {low if low == high else f'{low} to {high}'}{', above that' if beyond else ''}"
+
+
+def _next_faster_text(found: Recommended) -> str:
+    """What is saved compared with the next faster configurations, a nearer baseline than the fastest."""
+    steps = [each.tighter for each in found.chosen if each.tighter is not None]
+    if not steps or len(steps) < len(found.chosen):
+        return ""
+    low, high = (percent(choose(-each.saved for each in steps), 1) for choose in (min, max))
+    more = low if low == high else f"{low.removesuffix(f'{SPACE}%')} to {high}"
+    return f"the next faster {'costs' if found.unit == 'money' else 'uses'} {more} more"
+
+
+def _latencies(found: Recommended, best: Recommendation, statistic: Percentile) -> str:
+    """A statistic of what is chosen, and of the fastest: ``47.4 ms instead of 7.32 ms``."""
+    here, fastest = (found.at(each, statistic) for each in (best.point, best.fastest))
+    text = "unknown" if here is None else quantity(here, "s", 3)
+    return text if fastest is None or best.fastest is best.point else f"{text} instead of {quantity(fastest, 's', 3)}"
 
 
 _MOST_PANELS = 3
@@ -146,12 +215,8 @@ def panels(found: Recommended) -> tuple[Panel, ...]:
     if len(found.chosen) > 1:
         return tuple(_model_panel(found, each) for each in found.chosen[:_MOST_PANELS])
     (best,) = found.chosen
-    cheapest = Panel(
-        "Recommended",
-        _full_cost(found, best.cost),
-        f"with {configuration_text(best.point)}.",
-        lines=_lines(found, best.point),
-    )
+    # The headline names the configuration; of several models each card has to.
+    cheapest = replace(_model_panel(found, best), title="Recommended")
     fastest = Panel(
         "Fastest, for comparison", _full_cost(found, best.fastest_cost), f"with {configuration_text(best.fastest)}.",
         lines=_lines(found, best.fastest),
@@ -160,10 +225,13 @@ def panels(found: Recommended) -> tuple[Panel, ...]:
 
 
 def _model_panel(found: Recommended, best: Recommendation) -> Panel:
-    than = f"{percent(best.saved, 1)} less than the fastest, {configuration_text(best.fastest)}"
-    text = f"{_full_cost(found, best.cost)}, {than if best.saved > 0 else 'and nothing is faster'}."
-    # The owner is in the table; here the model itself is what matters.
-    return Panel(best.point.model.split("/")[-1], configuration_text(best.point), text, lines=_lines(found, best.point))
+    model = short_name(best.point.model)
+    text = f"{configuration_text(best.point)}: {_full_cost(found, best.cost)}"
+    if best.saved <= 0:
+        return Panel(model, "already the fastest", f"{text}.", lines=_lines(found, best.point, best))
+    value = f"{percent(best.saved, 1)} {'cheaper' if found.unit == 'money' else 'less energy'}"
+    text = f"{text} instead of {found.cost_text(best.fastest_cost)} at the fastest, {configuration_text(best.fastest)}."
+    return Panel(model, value, text, lines=_lines(found, best.point, best))
 
 
 def _full_cost(found: Recommended, cost: float) -> str:
@@ -186,51 +254,87 @@ def _bounds_panel(found: Recommended, best: Recommendation) -> Panel | None:
     return Panel("With another bound", value, f"{text}.", lines=tuple(lines))
 
 
-def _lines(found: Recommended, point: ServingPoint) -> tuple[Line, ...]:
-    latency = found.bounds.latency_of(point, found.latency)
+def _lines(found: Recommended, point: ServingPoint, best: Recommendation | None = None) -> tuple[Line, ...]:
+    """Of a configuration; of one that is chosen, beside the fastest and the next faster one."""
     mixed = len({each.evidence for each in found.points}) > 1
     lines = [Line("Evidence", point.evidence)] if mixed else []
-    if latency is not None:
-        lines.append(Line(_sentence(found.latency_title), quantity(latency, "s", 3)))
+    for statistic in found.statistics:
+        value = found.at(point, statistic)
+        if value is not None:
+            text = quantity(value, "s", 3) if best is None else _latencies(found, best, statistic)
+            lines.append(Line(_sentence(found.titled(statistic)), text))
     if point.power_w is not None:
         lines.append(Line("Power", quantity(point.power_w, "W", 3)))
     lines.append(Line("Throughput", f"{number(point.tokens_per_s, 3)}{SPACE}tokens/s"))
+    if best is not None and best.tighter is not None and len(found.chosen) > 1:
+        step, more = best.tighter, "" if found.unit == "money" else " energy"
+        text = f"{configuration_text(step.point)}: {quantity(step.latency_s, 's', 3)}, {percent(-step.saved, 1)} more{more}"
+        lines.append(Line("Next faster", text))
     return tuple(lines)
 
 
 def next_step(found: Recommended) -> Next | None:
-    """How to see whether what is recommended holds on one's own server; ``None`` where nothing is."""
+    """How to serve what is recommended and see whether it holds on one's own server; ``None`` where nothing is."""
     if not found.chosen:
         return None
     point = found.chosen[0].point
-    model = point.model.split("/")[-1]
-    text = f"Serve {model} with {configuration_text(point)}, and measure your own server at that batch size"
     knobs = (("--core", point.setting.core_mhz), ("--memory", point.setting.memory_mhz),
              ("--power-limit", point.setting.power_limit_w))  # fmt: skip
     clocks = "".join(f" {name} {value:g}" for name, value in knobs if value is not None)
     clocks += " --allow-clock-control" if clocks else ""
-    return Next(text, (f"wastenot serve bench http://HOST:PORT --batch {point.max_running}{clocks} --study SERVER.db",))
+    model = short_name(point.model)
+    text = (
+        f"Serve {model} with {configuration_text(point)}, and measure your own server at that batch size (replace HOST:PORT)"
+    )
+    bench = f"wastenot serve bench http://HOST:PORT --batch {point.max_running}{clocks} --study SERVER.db"
+    # An owner and a name is what engines load; any other name is one that somebody gave it.
+    serve = _serve_command(point) if point.model.count("/") == 1 else None
+    return Next(f"{text}; with vLLM" if serve else text, tuple(filter(None, (serve, bench))))
+
+
+def _serve_command(point: ServingPoint) -> str:
+    """How vLLM serves a configuration."""
+    degrees = (("tensor", point.tensor_parallel), ("data", point.data_parallel))
+    flags = [f"--{name}-parallel-size {degree}" for name, degree in degrees if degree > 1]
+    flags += ["--enable-expert-parallel"] if point.expert_parallel > 1 else []
+    return " ".join(("vllm serve", shlex.quote(point.model), *flags, f"--max-num-seqs {point.max_running}"))
 
 
 def notes(found: Recommended) -> list[str]:
     """What to know of what is recommended."""
-    texts = dict.fromkeys(note for each in found.chosen for note in each.point.notes)
-    return [_sentence(text) + "." for text in texts]
+    texts = [note for each in found.chosen for note in each.point.notes]
+    if tables := dict.fromkeys(each.source.removeprefix(PUBLISHED) for each in found.points if _is_published(each)):
+        listed = ", ".join(tables)
+        texts.append(f"measured by others: read from {listed}, in the format of https://ml.energy/leaderboard")
+    if all(len(_gpus(found, each.point.model)) == 1 for each in found.chosen) and not found.without_clocks:
+        texts.append("only the batch size was chosen: each model is known on one number of GPUs")
+    return [_sentence(text) + "." for text in dict.fromkeys(texts)]
+
+
+def _is_published(point: ServingPoint) -> bool:
+    return point.evidence == "measured" and point.source.startswith(PUBLISHED)
+
+
+def _gpus(found: Recommended, model: str) -> set[tuple[int, str]]:
+    return {(each.gpus, each.gpu) for each in found.points if each.model == model}
 
 
 def chosen_table(found: Recommended) -> Table:
     """A row for each model."""
     measured = {each.point.model: each for each in found.without_clocks}
+    mixed = len({each.evidence for each in found.points}) > 1
     columns: list[Listed[Recommendation]] = [
         Listed("Model", lambda each: each.point.model, numeric=False),
         Listed("Run on", lambda each: configuration_text(each.point), numeric=False),
-        Listed("Evidence", lambda each: each.point.evidence, numeric=False),
+        *((Listed("Evidence", lambda each: each.point.evidence, numeric=False),) if mixed else ()),
         Listed(_sentence(found.cost_title), lambda each: each.cost, found.cost_text),
-        Listed(_sentence(found.latency_title), lambda each: each.latency_s, lambda value: quantity(value, "s", 3)),
-        Listed("Fastest", lambda each: each.fastest_cost, found.cost_text),
+        *(_latency_column(found, each) for each in found.statistics),
+        Listed("At the fastest", lambda each: each.fastest_cost, found.cost_text),
         Listed("Saved", lambda each: each.saved, lambda value: percent(value, 1)),
     ]
-    table = listing("Recommendations", found.chosen, columns, "Saved: compared with the fastest configuration of the model.")
+    of = " and ".join(map(called, found.statistics))
+    note = f"Saved: compared with the fastest configuration of the model. {_sentence(of)}: {LATENCY_NAMES[found.latency]}."
+    table = listing("Recommendations", found.chosen, columns, note)
     if not found.without_clocks:
         return table
     rows = []
@@ -242,6 +346,14 @@ def chosen_table(found: Recommended) -> Table:
         rows.append(replace(row, texts=(*row.texts, text, cost), values=(*row.values, *values)))
     more = (Column("At the default clocks"), Column("Cost there", numeric=True))
     return replace(table, columns=(*table.columns, *more), rows=tuple(rows))
+
+
+def _latency_column(found: Recommended, statistic: Percentile) -> Listed[Recommendation]:
+    return Listed(
+        _sentence(called(statistic)),
+        lambda each: found.at(each.point, statistic),
+        lambda value: quantity(value, "s", 3),
+    )
 
 
 def unmet_table(found: Recommended) -> Table:

@@ -142,7 +142,8 @@ def natural_page(overview: NaturalOverview) -> Page:
         next_step=next_step(),
         figures=natural_figures(overview),
         tables=[
-            ("plans", plans_table(overview)), ("forecast", forecast_table(overview)), ("kernels", kernels_table(overview))
+            ("plans", plans_table(overview)), ("forecast", forecast_table(overview.forecast)),
+            ("kernels", kernels_table(overview)),
         ],
         tone="promised",
         panel_kinds=("today", "rest", "rest"),

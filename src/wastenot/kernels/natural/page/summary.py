@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from wastenot.kernels.forecast.forecast import Quantiles
+from wastenot.kernels.forecast.forecast import Forecast, Quantiles
 from wastenot.kernels.natural.overview import BOUNDS, CapPlan, KernelAtNaturalClocks, NaturalOverview
 from wastenot.pages.formatting import change, changes, percent
 from wastenot.pages.table import Listed, Table, listing
 
 
-def forecast_table(overview: NaturalOverview) -> Table | None:
+def forecast_table(predicted: Forecast | None) -> Table | None:
     """The forecast before and after natural measurements; ``None`` where there is none."""
-    predicted = overview.forecast
     if predicted is None or predicted.natural is None:
         return None
     natural, slower = predicted.natural, f"{percent(predicted.max_slowdown, 0)} slower"
+    clock = "any core clock" if predicted.core_only else "any clock"
     rows = [
         *(
             (f"caps within the clocks seen, {percent(each.max_slowdown, 0)} slower", each.energy_change)
             for each in natural.within_range
         ),
-        (f"any core clock, {slower}", predicted.energy_change),
-        (f"any core clock, {slower}, from the default clocks alone: before", natural.without),
+        (f"{clock}, {slower}", predicted.energy_change),
+        (f"{clock}, {slower}, from the default clocks alone: before", natural.without),
     ]
     fields: tuple[Listed[tuple[str, Quantiles]], ...] = (
         Listed("What", lambda row: row[0], numeric=False),
