@@ -15,7 +15,7 @@ from wastenot.control.wire import SCHEMA, Line, listen_at
 class Watched(socket.socket):
     """Notes what a second terminal is told just before it listens."""
 
-    def listen(self, backlog):
+    def listen(self, backlog: int = 128, /) -> None:
         self.before = ask(self.path, "status"), self.path.exists()
         super().listen(backlog)
 
