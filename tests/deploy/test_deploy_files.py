@@ -14,6 +14,8 @@ from jsonschema import Draft7Validator
 
 from wastenot.devices.clockd.main import main
 from wastenot.devices.clockd.policy import read_policy
+from wastenot.devices.common.daemon_protocol import SOCKET
+from wastenot.devices.common.journal import MACHINE
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -73,9 +75,26 @@ def test_the_unit_is_hardened(unit):
 
 def test_the_unit_keeps_leases_while_the_daemon_is_away_and_starts_it_again():
     lines = UNIT.read_text().splitlines()
-    for line in ("RuntimeDirectory=wastenot", "RuntimeDirectoryPreserve=yes", "Restart=always", "Type=notify"):
+    for line in ("RuntimeDirectory=wastenotd", "RuntimeDirectoryPreserve=yes", "Restart=always", "Type=notify"):
         assert line in lines
-    assert "Environment=WASTENOT_STATE=/run/wastenot" in lines and f"ExecStart={PROGRAM}" in lines
+    assert "Environment=WASTENOT_STATE=/run/wastenotd" in lines and f"ExecStart={PROGRAM}" in lines
+
+
+def test_what_containers_mount_holds_the_socket_and_nothing_else(objects):
+    """Root of a container that can write where journals or rules are would set clocks past the policy."""
+    assert SOCKET.parent == Path("/run/wastenot") and MACHINE not in (SOCKET.parent, *SOCKET.parents)
+    assert SOCKET.parent not in (MACHINE, *MACHINE.parents)
+    unit, folders = UNIT.read_text().splitlines(), (DEPLOY / "systemd" / "tmpfiles.conf").read_text()
+    assert "RuntimeDirectoryMode=0700" in unit and f"ReadWritePaths={SOCKET.parent}" in unit
+    assert f"d {MACHINE} 0700 root root" in folders and f"d {MACHINE}/policy.d 0700 root root" in folders
+    head = (DEPLOY / "kubernetes" / "wastenotd.yaml").read_text().partition("apiVersion")[0]
+    assert "mountPath: /run/wastenot, readOnly: true" in head
+    volumes = {volume["name"]: volume for volume in objects["DaemonSet"]["spec"]["template"]["spec"]["volumes"]}
+    assert volumes["state"]["hostPath"]["path"] == str(MACHINE)
+    daemon = (ROOT / "docs" / "daemon.md").read_text()
+    assert "-v /run/wastenot:/run/wastenot:ro --group-add" in daemon
+    for script in ("prolog.sh", "epilog.sh"):
+        assert f"${{WASTENOT_STATE:-{MACHINE}}}/policy.d" in (DEPLOY / "slurm" / script).read_text()
 
 
 @pytest.mark.system
@@ -84,7 +103,7 @@ def test_systemd_understands_group_and_folders(tmp_path):
     assert group.returncode == 0 and "'wastenot'" in group.stdout + group.stderr
     folders = run(installed("systemd-tmpfiles"), "--create", f"--root={tmp_path}", str(DEPLOY / "systemd" / "tmpfiles.conf"))
     if os.geteuid() == 0:
-        assert folders.returncode == 0 and (tmp_path / "run" / "wastenot" / "policy.d").is_dir()
+        assert folders.returncode == 0 and (tmp_path / "run" / "wastenotd" / "policy.d").is_dir()
 
 
 # ---- containers ---------------------------------------------------------------------------------------------------
@@ -139,6 +158,7 @@ def test_the_daemon_of_kubernetes_has_what_it_needs_and_no_more(objects, tmp_pat
     volumes = {volume["name"]: volume for volume in pod["volumes"]}
     mounts = {mount["mountPath"]: volumes[mount["name"]] for mount in container["volumeMounts"]}
     assert mounts["/run/wastenot"]["hostPath"]["path"] == "/run/wastenot"
+    assert mounts["/run/wastenotd"]["hostPath"]["path"] == "/run/wastenotd"
     policy = tmp_path / "wastenotd.toml"
     policy.write_text(objects["ConfigMap"]["data"][policy.name])
     assert main(["--policy", str(policy), "--check"]) == 0 and "1 rules" in capsys.readouterr().out

@@ -228,6 +228,12 @@ def test_there_is_one_daemon(daemon):
     assert daemon.connect().ask("status")["ok"] == {"leases": {}}
 
 
+def test_the_folder_of_journals_is_roots_alone(daemon):
+    daemon.state.mkdir(mode=0o755)
+    daemon.start()
+    assert stat.S_IMODE(daemon.state.stat().st_mode) == 0o700
+
+
 def test_the_socket_is_the_groups(daemon):
     daemon.start(f"group = {os.getgid()}\n{ROOT}")
     about = daemon.socket.stat()

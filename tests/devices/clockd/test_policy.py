@@ -133,6 +133,18 @@ def test_a_file_that_others_may_write_is_no_policy(write, tmp_path):
         read_policy(tmp_path / "none")
 
 
+def test_rules_of_jobs_that_others_can_have_put_there_are_none(write, tmp_path):
+    path, job = write(GOOD), write("[[allow]]\nusers = [1002]\ngpus = [1]", "jobs/18.toml")
+    (tmp_path / "jobs" / "19.toml").symlink_to(write("[[allow]]\nusers = [1003]", "elsewhere.toml"))
+    with pytest.raises(BadInputError, match=r"19\.toml: cannot be read"):
+        read_policy(path, tmp_path / "jobs")
+    (tmp_path / "jobs" / "19.toml").unlink()
+    assert len(read_policy(path, tmp_path / "jobs").rules) == 3
+    job.parent.chmod(0o777)
+    with pytest.raises(BadInputError, match="jobs: users other than root can write to it"):
+        read_policy(path, tmp_path / "jobs")
+
+
 def test_check_says_that_it_is_right(write, capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("WASTENOT_STATE", str(tmp_path))
     path = write(GOOD)

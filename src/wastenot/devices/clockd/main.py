@@ -23,6 +23,7 @@ from wastenot.devices.common.daemon_protocol import socket_path
 from wastenot.devices.common.gpu_driver import setters_here
 from wastenot.devices.common.journal import state_folder
 from wastenot.devices.common.rights import forbidden
+from wastenot.devices.common.state_files import make_private
 
 POLICY = Path("/etc/wastenot/wastenotd.toml")
 JOBS = "policy.d"
@@ -37,8 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="wastenotd",
         description="Set GPU clocks for users without root, within a policy, and always reset them.",
-        epilog="SIGTERM stops it and restores all clocks; SIGHUP reads the policy again. Journals and the socket are in "
-        "/run/wastenot (change with WASTENOT_STATE and WASTENOTD_SOCKET).",
+        epilog="SIGTERM stops it and restores all clocks; SIGHUP reads the policy again. Journals are in /run/wastenotd, "
+        "the socket in /run/wastenot (change with WASTENOT_STATE and WASTENOTD_SOCKET).",
     )
     parser.add_argument("--policy", type=Path, default=POLICY, metavar="FILE", help=f"the policy (default: {POLICY})")
     parser.add_argument("--check", action="store_true", help="only read the policy and check that it is valid")
@@ -59,7 +60,10 @@ def _run(file: Path, policy: Policy) -> int:
     reason = forbidden()
     if reason is not None:
         raise BadInputError(f"clocks cannot be set: {reason}")
-    state_folder().mkdir(mode=0o755, parents=True, exist_ok=True)
+    try:
+        make_private(state_folder())
+    except OSError as error:
+        raise DeviceError(f"{state_folder()}: cannot keep journals there: {error.strerror}") from error
     if not process_lock.take(state_folder() / ".wastenotd.lock"):
         raise DeviceError(f"another wastenotd is using the journals in {state_folder()}")
     told, tells = socket.socketpair()

@@ -22,10 +22,10 @@ from __future__ import annotations
 import grp
 import os
 import pwd
-import stat
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from math import inf, isfinite
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from typing import Any
 from wastenot.core.errors import BadInputError
 from wastenot.core.vendors import vendor_of_id
 from wastenot.devices.common.journal import Restore
+from wastenot.devices.common.state_files import is_own, opened
 
 Range = tuple[float, float]
 _ANYTHING: Range = (0.0, inf)
@@ -149,8 +150,8 @@ def read_policy(path: Path, jobs: Path | None = None) -> Policy:
     rules = [_rule(each) for each in table.tables("allow")]
     restores = [_restore(each) for each in table.tables("restore")]
     table.finish()
-    for more in sorted(jobs.glob("*.toml"), reverse=True) if jobs is not None else ():
-        table = _Table(more, "", _load(more))
+    for more in _files(jobs):
+        table = _Table(more, "", _load(more, follow=False))
         rules[:0] = [_rule(each) for each in table.tables("allow")]
         table.finish()
     given = {"connections_per_user": connections, **numbers}
@@ -220,12 +221,31 @@ class _Table:
         return BadInputError(f"{self._path}: {self._name}{field}: {text}")
 
 
-def _load(path: Path) -> dict[str, Any]:
+def _files(jobs: Path | None) -> list[Path]:
+    """The rules of jobs, the last first; none where there is no folder."""
+    if jobs is None:
+        return []
     try:
-        with path.open("rb") as stream:
-            about = os.fstat(stream.fileno())
-            if about.st_uid not in (0, os.geteuid()) or stat.S_IMODE(about.st_mode) & 0o022:
-                raise BadInputError(f"{path}: users other than root can write to it; chown root {path}; chmod go-w {path}")
+        with opened(jobs) as folder:
+            _check(jobs, os.fstat(folder))
+            return [jobs / name for name in sorted(os.listdir(folder), reverse=True) if fnmatch(name, "[!.]*.toml")]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise BadInputError(f"{jobs}: cannot be read: {error.strerror}") from error
+
+
+def _check(path: Path, about: os.stat_result) -> None:
+    if not is_own(about):
+        raise BadInputError(f"{path}: users other than root can write to it; chown root {path}; chmod go-w {path}")
+
+
+def _load(path: Path, *, follow: bool = True) -> dict[str, Any]:
+    """A file's document. A policy may be a link, as in a ConfigMap of Kubernetes; the rules of a job may not."""
+    try:
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+        with open(os.open(path, flags), "rb") as stream:
+            _check(path, os.fstat(stream.fileno()))
             return tomllib.load(stream)
     except OSError as error:
         raise BadInputError(f"{path}: cannot be read: {error.strerror}") from error

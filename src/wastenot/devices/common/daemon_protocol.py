@@ -13,11 +13,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from wastenot.devices.common.journal import MACHINE
-
 VERSION = 1
 SOCKET_VARIABLE = "WASTENOTD_SOCKET"
-SOCKET = MACHINE / "wastenotd.sock"
+SOCKET = Path("/run/wastenot/wastenotd.sock")
+"""Alone in its folder, which containers mount to reach it: journals and rules are elsewhere."""
 LONGEST_LINE = 4096  # bytes of a request
 LONGEST_REPLY = 1 << 20  # bytes
 _DEEPEST = 4  # brackets in a request, whose fields are plain values

@@ -9,8 +9,9 @@ restores the GPU.
                                ▼
                              stale ──lock──▶ claimed ──restore, remove, unlock──▶ no file
 
-Root's journals are the machine's: they stand in ``/run/wastenot``, where all users, and all containers that mount it, see
-them. Who is not root keeps them in the home folder.
+Root's journals are the machine's: they stand in ``/run/wastenotd``, which only root may enter. Who is not root keeps them
+in the home folder. A journal counts only if nobody else can have written it: its file and its folder belong to root or to
+the user who reads it, and others may write neither.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from __future__ import annotations
 import json
 import os
 import pwd
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -26,10 +26,11 @@ from wastenot.core.errors import DeviceError
 from wastenot.core.processes import boot_id, process_space, start_of
 from wastenot.core.vendors import vendor_of_id
 from wastenot.devices.common import process_lock
+from wastenot.devices.common.state_files import is_own, opened, read_bytes, write
 
 SCHEMA = "wastenot.clocks/2"
-MACHINE = Path("/run/wastenot")
-"""Where journals are that all users see, and the daemon's socket."""
+MACHINE = Path("/run/wastenotd")
+"""Where root's journals and a scheduler's rules for its jobs are; no container sees it that is not trusted as root."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +148,7 @@ def begin(uuid: str, restore: Restore, client: Holder | None = None) -> Path:
     other = {} if client is None else {"client": {"process": client.process, "user": client.user}}
     text = json.dumps({"schema": SCHEMA, "uuid": uuid, "restore": asdict(restore)} | me | where | other)
     try:
-        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         taken = process_lock.take(_lock_of(path))
         try:
             there = next((journal for journal in journals() if journal.uuid == uuid), None)
@@ -207,13 +208,16 @@ def disclaim(path: Path) -> None:
 
 
 def read(path: Path) -> Journal | None:
-    """Read a journal; ``None`` if it has been removed meanwhile.
+    """Read a journal; ``None`` if it has been removed meanwhile, or is none because others can have written it.
 
     Raises:
         DeviceError: it cannot be read, or is not a journal.
     """
     try:
-        text, user = path.read_text(), path.stat().st_uid
+        with opened(path.parent) as folder:
+            text, about = read_bytes(folder, path.name)
+            if not is_own(about) or not is_own(os.fstat(folder)):
+                return None
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -224,7 +228,7 @@ def read(path: Path) -> Journal | None:
         core, memory = (_range(raw[key]) for key in ("core_mhz", "memory_mhz"))
         limit = None if raw["power_limit_w"] is None else float(raw["power_limit_w"])
         uuid = str(document["uuid"])
-        return Journal(path, uuid, _holder(document), _alive(path, document), Restore(core, memory, limit), user)
+        return Journal(path, uuid, _holder(document), _alive(path, document), Restore(core, memory, limit), about.st_uid)
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         vendor = vendor_of_id(path.name)
         how = "" if vendor is None else f" ({vendor.reset_by_hand})"
@@ -269,31 +273,17 @@ def _files(folder: Path) -> list[Path]:
     except FileNotFoundError:
         return []
     except OSError as error:
+        if folder == MACHINE and os.geteuid() != 0:  # root's are not for others to see
+            return []
         raise DeviceError(f"{folder}: journals of changed clocks cannot be read: {error.strerror}") from error
 
 
 def _write(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.new")  # nobody else writes one while this process has the lock
-    try:
-        with temporary.open("w") as stream:
-            os.fchmod(stream.fileno(), 0o644)  # others may see who controls a GPU
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.rename(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    _sync_folder(path.parent)
+    with opened(path.parent) as folder:
+        if not is_own(os.fstat(folder)):
+            raise OSError(0, f"users other than its owner can write to {path.parent}")
+        write(folder, path.name, text)
 
 
 def _range(raw: list[float] | None) -> tuple[float, float] | None:
     return None if raw is None else (float(raw[0]), float(raw[1]))
-
-
-def _sync_folder(folder: Path) -> None:
-    with suppress(OSError):  # not all file systems support it
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

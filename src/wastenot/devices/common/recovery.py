@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from math import isfinite
 
 from wastenot.core.errors import DeviceError, WastenotError
 from wastenot.devices.common import journal
 from wastenot.devices.common.gpu_driver import ClockSetter, setter_of
-from wastenot.devices.common.journal import Journal
+from wastenot.devices.common.journal import Journal, Restore
 from wastenot.devices.common.rights import forbidden
 
 
@@ -30,7 +32,9 @@ def recover(find: Callable[[str], ClockSetter] = setter_of) -> tuple[Journal, ..
         if claimed is None:
             continue
         try:
-            find(claimed.uuid).restore(claimed.restore, {"core", "memory", "power"})
+            setter = find(claimed.uuid)
+            claimed = replace(claimed, restore=possible(setter, claimed.restore))
+            setter.restore(claimed.restore, {"core", "memory", "power"})
         except BaseException as error:
             journal.disclaim(claimed.path)
             if not isinstance(error, WastenotError):
@@ -43,6 +47,27 @@ def recover(find: Callable[[str], ClockSetter] = setter_of) -> tuple[Journal, ..
     if failed is not None:
         raise failed
     return tuple(restored)
+
+
+def possible(setter: ClockSetter, restore: Restore) -> Restore:
+    """What of a journal a GPU can ever have been found at; the rest is reset to the driver's defaults, or left alone.
+
+    A lock includes a clock that the GPU has. A power limit is within the range that the driver reports, and is not set
+    where it reports none.
+    """
+    states = setter.supported_clocks()
+    limits, limit = setter.power_limit_range_w(), restore.power_limit_w
+    return Restore(
+        _if_any(restore.core_mhz, [clock for cores in states.values() for clock in cores]),
+        _if_any(restore.memory_mhz, [*states]),
+        limit if limit is not None and limits is not None and limits[0] <= limit <= limits[1] else None,
+    )
+
+
+def _if_any(locked: tuple[float, float] | None, clocks: list[float]) -> tuple[float, float] | None:
+    if locked is None or not all(map(isfinite, locked)):
+        return None
+    return locked if any(locked[0] <= clock <= locked[1] for clock in clocks) else None
 
 
 def put_right() -> int:
