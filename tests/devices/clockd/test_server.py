@@ -9,6 +9,8 @@ import pytest
 
 from testbed.daemon_in_process import DEFAULT_MW, UUIDS, running
 from wastenot.devices.clockd.policy import Bounds, Policy, Rule
+from wastenot.devices.common import journal
+from wastenot.devices.common.gpu_driver import NotSupportedError
 
 FIRST, SECOND = UUIDS
 POLICY = Policy(
@@ -203,7 +205,9 @@ def test_a_gpu_that_cannot_be_restored_is_tried_again_and_given_to_nobody(daemon
     client.ask("set", gpu=FIRST, core_mhz=900)
     daemon.nvml.failing = True
     assert kind(client.ask("release", gpu=FIRST)) == "device"
-    assert daemon.journals() == [FIRST] and client.ask("status")["ok"]["leases"][FIRST] == {"unrestored": True}
+    assert daemon.journals() == [FIRST] and client.ask("status")["ok"]["leases"][FIRST] == {
+        "unrestored": True, "why": "nvmlDeviceResetGpuLockedClocks: the driver fails"
+    }  # fmt: skip
     other = daemon.connect(user=1001)
     other.ask("hello")
     assert kind(other.ask("acquire", gpu=FIRST)) == "device"
@@ -213,6 +217,35 @@ def test_a_gpu_that_cannot_be_restored_is_tried_again_and_given_to_nobody(daemon
     daemon.pass_time(1.1)
     assert not daemon.nvml.changed(0) and daemon.journals() == []
     assert kind(other.ask("acquire", gpu=FIRST)) == "ok"
+
+
+def test_why_a_gpu_cannot_be_restored_is_told_shown_and_logged_once_a_minute(daemon, client):
+    client.ask("acquire", gpu=FIRST)
+    client.ask("set", gpu=FIRST, core_mhz=900)
+    call = daemon.nvml.call
+
+    def refuses(function, *arguments):
+        if function == "nvmlDeviceResetGpuLockedClocks":
+            raise NotSupportedError(f"{function}: this GPU does not accept the arguments")
+        return call(function, *arguments)
+
+    daemon.nvml.call = refuses
+    daemon.pass_time(10.1)  # of silence
+    why = "does not accept the arguments"
+    told = client.ask("set", gpu=FIRST, core_mhz=900)
+    assert kind(told) == "lost" and "could not be restored yet" in told["text"] and why in told["text"]
+    shown = client.ask("status")["ok"]["leases"][FIRST]
+    assert shown["unrestored"] and why in shown["why"] and daemon.nvml.changed(0)
+    assert why in journal.read(daemon.state / f"{FIRST}.json").failed
+    other = daemon.connect(user=1001)
+    other.ask("hello")
+    assert why in other.ask("acquire", gpu=FIRST)["text"]
+    for _ in range(90):
+        daemon.pass_time(1.0)
+    assert [event for event, _ in daemon.events].count("cannot restore") == 2
+    daemon.nvml.call = call
+    daemon.pass_time(1.1)
+    assert not daemon.nvml.changed(0) and daemon.journals() == []
 
 
 def test_a_folder_that_cannot_be_written_any_more_ends_no_other_lease(daemon, client, monkeypatch):

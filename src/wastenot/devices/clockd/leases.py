@@ -8,7 +8,9 @@ A GPU that cannot be restored at once is tried again each second, and nobody get
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Literal
 
 from wastenot.core.errors import ClocksRefusedError, DeviceError, WastenotError
@@ -22,6 +24,7 @@ from wastenot.devices.common.recovery import recover
 _RETRY_S = 1.0  # between attempts to restore a GPU
 _SEARCH_S = 5.0  # between looks for GPUs that a dead command of root left changed
 _PAUSE_S = 10.0  # for which a user whose lease has lasted as long as it may does not get that GPU again
+_LOGGED_S = 60.0  # between two lines that say the same of a GPU that cannot be restored
 _NAMED = 100  # different settings of a lease that are logged
 
 Kind = Literal["busy", "device", "leased", "lost", "message", "policy", "refused", "version"]
@@ -39,6 +42,26 @@ class RefusedError(Exception):
     def __init__(self, kind: Kind, text: str) -> None:
         super().__init__(text)
         self.kind, self.text = kind, text
+
+
+@dataclass(slots=True)
+class _Unrestored:
+    """A GPU that could not be restored yet.
+
+    Attributes:
+        clocks: that know what to restore.
+        again_s: when to try again.
+        why: what the driver said last.
+        logged_s: when that was logged.
+    """
+
+    clocks: LeasedClocks
+    again_s: float = 0.0
+    why: str = ""
+    logged_s: float = -inf
+
+    def __str__(self) -> str:
+        return f"its clocks could not be restored yet ({self.why}); wastenotd tries again each second"
 
 
 @dataclass(slots=True)
@@ -80,7 +103,7 @@ class Leases:
         self._setters = {setter.unique_id: setter for setter in setters}
         self.gpus = {setter.unique_id: Gpu(index, setter.unique_id) for index, setter in enumerate(setters)}
         self._held: dict[str, Lease] = {}
-        self._unrestored: dict[str, tuple[LeasedClocks, float]] = {}  # and when to try again
+        self._unrestored = dict[str, _Unrestored]()
         self._lost: dict[tuple[object, str], str] = {}  # why, until the client has been told
         self._searched_s = now_s()
         self._barred_s: dict[tuple[int, str], float] = {}  # users who have had a GPU for as long as they may
@@ -110,7 +133,7 @@ class Leases:
                 "user": lease.peer.user, "process": lease.peer.process, "requests": lease.requests,
                 "held_s": round(now_s - lease.since_s, 3), "left_s": round(lease.until_s - now_s, 3),
             }  # fmt: skip
-        return found | {uuid: {"unrestored": True} for uuid in self._unrestored}
+        return found | {uuid: {"unrestored": True, "why": each.why} for uuid, each in self._unrestored.items()}
 
     def acquire(self, owner: object, peer: Peer, uuid: str, claim: bool) -> None:
         """Give a lease.
@@ -180,7 +203,7 @@ class Leases:
             self._end(uuid, "asked")
         self._lost.pop((owner, uuid), None)
         if uuid in self._unrestored:
-            raise RefusedError("device", f"{uuid}: its clocks could not be restored yet; wastenotd tries again each second")
+            raise RefusedError("device", f"{uuid}: {self._unrestored[uuid]}")
 
     def hung_up(self, owner: object, why: str) -> None:
         """End the leases of a connection that is no more."""
@@ -206,14 +229,13 @@ class Leases:
             self._lost[lease.owner, uuid] = "it reached the time limit of the policy"
             self._barred_s[lease.peer.user, uuid] = now_s + _PAUSE_S
             self._end(uuid, "reached the time limit of the policy")
-        for uuid in [uuid for uuid, (_, at_s) in self._unrestored.items() if at_s <= now_s]:
-            try:
+        for uuid in [uuid for uuid, each in self._unrestored.items() if each.again_s <= now_s]:
+            with suppress(Exception):
                 self._restore_again(uuid)
-            except Exception as error:
-                self._log("cannot restore", gpu=uuid, error=error)
         self._barred_s = {key: at_s for key, at_s in self._barred_s.items() if at_s > now_s}
         return min(
-            [lease.until_s for lease in self._held.values()] + [at_s for _, at_s in self._unrestored.values()], default=None
+            [lease.until_s for lease in self._held.values()] + [each.again_s for each in self._unrestored.values()],
+            default=None,
         )
 
     def take_policy(self, policy: Policy) -> None:
@@ -232,10 +254,8 @@ class Leases:
         for uuid in list(self._held):
             self._end(uuid, "wastenotd is stopping")
         for uuid in list(self._unrestored):
-            try:
+            with suppress(Exception):
                 self._restore_again(uuid)
-            except Exception as error:
-                self._log("cannot restore", gpu=uuid, error=error)
         return not self._unrestored
 
     def _setter(self, uuid: str) -> ClockSetter:
@@ -254,6 +274,8 @@ class Leases:
         if lease is not None and lease.owner is owner:
             return lease
         why = self._lost.get((owner, uuid))
+        if why is not None and uuid in self._unrestored:
+            raise RefusedError("lost", f"{uuid}: wastenotd ended the lease of its clocks: {why}; {self._unrestored[uuid]}")
         if why is not None:
             raise RefusedError("lost", f"{uuid}: wastenotd ended the lease of its clocks and restored them: {why}")
         raise RefusedError("lost", f"{uuid}: acquire its lease first")
@@ -264,8 +286,8 @@ class Leases:
         try:
             clocks.end_claim()
         except Exception as error:  # whatever it is, this GPU is tried again, and the others go on
-            self._unrestored[uuid] = (clocks, self._now_s() + _RETRY_S)
-            self._log("cannot restore", gpu=uuid, error=error)
+            self._unrestored[uuid] = _Unrestored(clocks)
+            self._failed(uuid, error)
 
     def _forget(self, uuid: str, why: str) -> None:
         lease = self._held.pop(uuid)
@@ -273,11 +295,21 @@ class Leases:
         self._log("end of lease", gpu=uuid, why=why, held_s=f"{self._now_s() - lease.since_s:.1f}", **fields)
 
     def _restore_again(self, uuid: str) -> None:
-        clocks, _ = self._unrestored[uuid]
-        self._unrestored[uuid] = (clocks, self._now_s() + _RETRY_S)
-        clocks.end_claim()
+        try:
+            self._unrestored[uuid].clocks.end_claim()
+        except Exception as error:
+            self._failed(uuid, error)
+            raise
         del self._unrestored[uuid]
         self._log("restored", gpu=uuid)
+
+    def _failed(self, uuid: str, error: Exception) -> None:
+        """Note why a GPU could not be restored, and log it, but the same reason once a minute only."""
+        waiting, now_s = self._unrestored[uuid], self._now_s()
+        waiting.again_s = now_s + _RETRY_S
+        if str(error) != waiting.why or now_s - waiting.logged_s >= _LOGGED_S:
+            waiting.why, waiting.logged_s = str(error), now_s
+            self._log("cannot restore", gpu=uuid, error=error)
 
 
 def _holder(peer: Peer) -> Holder:

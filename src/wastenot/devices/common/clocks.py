@@ -9,11 +9,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 
 from wastenot.core.errors import ClocksRefusedError
 from wastenot.core.processes import Terminated
 from wastenot.core.setting import AUTO, Setting
-from wastenot.devices.common.gpu_driver import ClockSetter, Kind, NoPermissionError, NotSupportedError, refusal
+from wastenot.devices.common.gpu_driver import (
+    ClockSetter,
+    Kind,
+    NoPermissionError,
+    NotSupportedError,
+    refusal,
+    restore_all,
+)
 from wastenot.devices.common.journal import Holder, Restore
 from wastenot.devices.common.lease import Lease
 from wastenot.devices.common.rights import forbidden
@@ -178,7 +186,7 @@ class LeasedClocks(SharedClocks):
         if self._held is None:
             self._default = set()
             restore = Restore(self._restore.core_mhz, self._restore.memory_mhz, self._setter.power_limit_w())
-            self._held = Lease(self._id, restore, self._setter.restore, self._client)
+            self._held = Lease(self._id, restore, partial(restore_all, self._setter), self._client)
 
     def claim(self) -> None:
         """Begin to hold the lease at the default clocks too, until :meth:`end_claim`.
@@ -201,7 +209,7 @@ class LeasedClocks(SharedClocks):
         before = set(self._held.touched)
         self._held.touched |= kinds
         try:
-            self._setter.restore(Restore(power_limit_w=self._held.restore.power_limit_w), kinds)
+            restore_all(self._setter, Restore(power_limit_w=self._held.restore.power_limit_w), kinds, self._held.changed)
         except NoPermissionError:
             self._held.touched &= before  # nothing was changed, and what is to be set will say why
             return
@@ -228,6 +236,10 @@ class LeasedClocks(SharedClocks):
     def _apply(self, setting: Setting) -> None:
         assert self._held is not None
         touched = self._held.touched
+        if setting.power_limit_w is not None and self._held.restore.power_limit_w is None:
+            raise ClocksRefusedError(
+                f"{self._id}: its power limit cannot be read, so it could not be restored: it is not set"
+            )
         wanted: list[tuple[Kind, float | None]] = [
             ("memory", setting.memory_mhz), ("core", setting.core_mhz), ("power", setting.power_limit_w)
         ]  # fmt: skip
@@ -245,6 +257,10 @@ class LeasedClocks(SharedClocks):
                 touched &= before  # nothing was changed
                 hint = f"; {self._missing}" if self._missing and isinstance(error, NoPermissionError) else ""
                 raise ClocksRefusedError(f"{self._id}: {kind}: {error}{hint}") from error
+            except BaseException:
+                self._held.note_change(kind)  # perhaps
+                raise
+            self._held.note_change(kind)
 
 
 def _nothing() -> None:

@@ -71,7 +71,10 @@ class DaemonClocks(SharedClocks):
         held = welcome.leases.get(self._uuid)
         if held is not None and self._session is None:
             holder = Holder(int(held.get("process", 0)), int(held.get("user", 0)), through_daemon=True)
-            return "its clocks could not be restored yet" if held.get("unrestored") else f"{holder} controls its clocks"
+            why = f" ({held['why']})" if held.get("why") else ""
+            return (
+                f"its clocks could not be restored yet{why}" if held.get("unrestored") else f"{holder} controls its clocks"
+            )
         return None
 
     def request(self, setting: Setting) -> None:

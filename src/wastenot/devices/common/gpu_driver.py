@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["core", "memory", "power"]
 """A part of a setting."""
+KINDS: tuple[Kind, ...] = ("core", "memory", "power")
 
 
 class DriverError(DeviceError):
@@ -88,6 +89,7 @@ class ClockSetter(Protocol):
         """Restore parts of a setting to what a journal says, trying all before raising. What was never set may be restored.
 
         Raises:
+            NotSupportedError: the card does not support the call; :func:`restore_all` knows whether that matters.
             DriverError: something could not be restored; the first failure.
         """
 
@@ -160,6 +162,31 @@ class GpuDriver(Protocol):
         Raises:
             NoSuchGpuError: there is no such card.
         """
+
+
+def restore_all(setter: ClockSetter, restore: Restore, kinds: set[Kind], changed: frozenset[Kind] | set[Kind]) -> None:
+    """Restore parts of a setting, trying all before raising.
+
+    Args:
+        setter: of the card.
+        restore: what it is restored to.
+        kinds: that may have been changed: what the card does not support of these has not been.
+        changed: those that are known to have been, so that the same answer is a failure.
+
+    Raises:
+        DriverError: something could not be restored; the first failure.
+    """
+    failed: DriverError | None = None
+    for kind in sorted(kinds):
+        try:
+            setter.restore(restore, {kind})
+        except NotSupportedError as error:
+            if kind in changed:
+                failed = failed or error
+        except DriverError as error:
+            failed = failed or error
+    if failed is not None:
+        raise failed
 
 
 def driver_of(vendor: Vendor) -> GpuDriver:

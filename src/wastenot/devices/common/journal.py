@@ -90,6 +90,8 @@ class Journal:
         owner_alive: whether the process that wrote the journal still runs.
         restore: what the GPU is to be restored to.
         user: ID of the user whose file it is.
+        changed: kinds of a setting that are known to have been changed.
+        failed: why the last attempt to restore it failed; ``None`` where there was none.
     """
 
     path: Path
@@ -98,6 +100,8 @@ class Journal:
     owner_alive: bool
     restore: Restore
     user: int
+    changed: frozenset[str] = frozenset()
+    failed: str | None = None
 
     @property
     def owner(self) -> int:
@@ -167,6 +171,20 @@ def begin(uuid: str, restore: Restore, client: Holder | None = None) -> Path:
     raise DeviceError(f"{uuid}: {holder} controls the clocks of this GPU; wait for it, or stop it")
 
 
+def note(path: Path, **fields: object) -> None:
+    """Add fields to a journal of this process.
+
+    Raises:
+        DeviceError: it cannot be written.
+    """
+    try:
+        with opened(path.parent) as folder:
+            document = json.loads(read_bytes(folder, path.name)[0])
+        _write(path, json.dumps(document | fields))
+    except (OSError, ValueError) as error:
+        raise DeviceError(f"{path}: cannot be written: {error}") from error
+
+
 def end(path: Path) -> None:
     """Remove a journal once everything is undone, and give back its lease."""
     path.unlink(missing_ok=True)
@@ -228,7 +246,11 @@ def read(path: Path) -> Journal | None:
         core, memory = (_range(raw[key]) for key in ("core_mhz", "memory_mhz"))
         limit = None if raw["power_limit_w"] is None else float(raw["power_limit_w"])
         uuid = str(document["uuid"])
-        return Journal(path, uuid, _holder(document), _alive(path, document), Restore(core, memory, limit), about.st_uid)
+        changed, failed = frozenset(map(str, document.get("changed", ()))), document.get("failed")
+        return Journal(
+            path, uuid, _holder(document), _alive(path, document), Restore(core, memory, limit), about.st_uid, changed,
+            None if failed is None else str(failed),
+        )  # fmt: skip
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         vendor = vendor_of_id(path.name)
         how = "" if vendor is None else f" ({vendor.reset_by_hand})"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from math import isfinite
 
 from wastenot.core.errors import DeviceError, WastenotError
 from wastenot.devices.common import journal
-from wastenot.devices.common.gpu_driver import ClockSetter, setter_of
+from wastenot.devices.common.gpu_driver import KINDS, ClockSetter, restore_all, setter_of
 from wastenot.devices.common.journal import Journal, Restore
 from wastenot.devices.common.rights import forbidden
 
@@ -34,8 +35,10 @@ def recover(find: Callable[[str], ClockSetter] = setter_of) -> tuple[Journal, ..
         try:
             setter = find(claimed.uuid)
             claimed = replace(claimed, restore=possible(setter, claimed.restore))
-            setter.restore(claimed.restore, {"core", "memory", "power"})
+            restore_all(setter, claimed.restore, {*KINDS}, {kind for kind in KINDS if kind in claimed.changed})
         except BaseException as error:
+            with suppress(DeviceError):
+                journal.note(claimed.path, failed=str(error))
             journal.disclaim(claimed.path)
             if not isinstance(error, WastenotError):
                 raise

@@ -83,7 +83,7 @@ class NvidiaSetter:
         """Restore parts of a setting to what a journal says, trying all before raising.
 
         Raises:
-            DriverError: something could not be restored; the first failure.
+            NotSupportedError, DriverError: something could not be restored; the first failure.
         """
         failed: DriverError | None = None
         calls: list[tuple[str, tuple[int, ...]]] = []
@@ -97,8 +97,6 @@ class NvidiaSetter:
         for function, arguments in calls:
             try:
                 self._nvml.call(function, self._handle, *arguments)
-            except NotSupportedError:
-                pass  # what cannot be set has not been changed
             except DriverError as error:
                 failed = failed or error
         if failed is not None:
