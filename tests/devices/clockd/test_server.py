@@ -79,15 +79,58 @@ def test_the_journal_is_there_before_anything_changes(daemon, client):
 
 
 def test_auto_in_a_claim_resets_and_keeps_the_lease_and_without_one_ends_it(daemon, client):
-    client.ask("acquire", gpu=FIRST, claim=True)
-    client.ask("set", gpu=FIRST, core_mhz=900)
-    client.ask("set", gpu=FIRST)
+    unbounded = daemon.connect(user=1001)
+    unbounded.ask("hello")
+    unbounded.ask("acquire", gpu=FIRST, claim=True)
+    unbounded.ask("set", gpu=FIRST, core_mhz=900)
+    unbounded.ask("set", gpu=FIRST)
     assert not daemon.nvml.changed(0) and daemon.journals() == [FIRST]
-    client.ask("release", gpu=FIRST)
+    unbounded.ask("release", gpu=FIRST)
     client.ask("acquire", gpu=FIRST)
     client.ask("set", gpu=FIRST, core_mhz=900)
     assert kind(client.ask("set", gpu=FIRST)) == "ok" and daemon.journals() == []
     assert kind(client.ask("set", gpu=FIRST, core_mhz=900)) == "lost"
+
+
+LOCKED, KEPT = (300, 600), (2000, 2000)  # by an administrator, before
+
+
+def test_auto_within_bounds_is_the_widest_that_they_allow(daemon, client):
+    daemon.nvml.core[0], daemon.nvml.memory[0] = LOCKED, KEPT
+    client.ask("acquire", gpu=FIRST, claim=True)
+    assert kind(client.ask("set", gpu=FIRST)) == "ok"
+    assert daemon.nvml.core[0] == (300, 1200) and daemon.nvml.memory[0] == KEPT  # which this user may not set
+    client.ask("set", gpu=FIRST, core_mhz=900)
+    client.ask("set", gpu=FIRST, power_limit_w=400)
+    assert daemon.nvml.core[0] == (300, 1200)
+    client.ask("release", gpu=FIRST)
+    assert daemon.nvml.memory[0] == KEPT and daemon.nvml.core[0] is None and daemon.journals() == []
+
+
+@pytest.mark.parametrize("how", ["release", "close", "silence", "kill"])
+def test_a_lease_leaves_what_it_may_not_set_as_it_found_it(daemon, how, monkeypatch):
+    daemon.nvml.core[1], daemon.nvml.memory[1] = LOCKED, KEPT
+    only_power = Rule(frozenset({7}), frozenset(), None, Bounds(None, None, (300.0, 600.0)))
+    daemon.leases.take_policy(Policy((only_power,), heartbeat_s=10.0))
+    client = daemon.connect(user=7)
+    client.ask("hello")
+    client.ask("acquire", gpu=SECOND, claim=True)
+    for limit_w in (None, 400, None):
+        assert kind(client.ask("set", gpu=SECOND, power_limit_w=limit_w)) == "ok"
+        assert (daemon.nvml.core[1], daemon.nvml.memory[1]) == (LOCKED, KEPT)
+    if how == "release":
+        client.ask("release", gpu=SECOND)
+    elif how == "kill":
+        client.ask("set", gpu=SECOND, power_limit_w=400)
+        monkeypatch.setattr(journal.process_lock, "is_taken", lambda path: False)  # as the next daemon finds it
+        monkeypatch.setattr(journal.process_lock, "take", lambda path: True)
+        daemon.leases.recover()
+    elif how == "close":
+        client.close()
+    else:
+        daemon.pass_time(10.1)
+    assert daemon.journals() == []
+    assert (daemon.nvml.core[1], daemon.nvml.memory[1], daemon.nvml.limit_mw[1]) == (LOCKED, KEPT, DEFAULT_MW)
 
 
 @pytest.mark.parametrize(
@@ -296,6 +339,19 @@ def test_another_policy_ends_the_leases_that_it_does_not_allow(daemon, client):
     daemon.leases.take_policy(Policy(POLICY.rules[1:]))
     assert not daemon.nvml.changed(0) and daemon.journals() == [SECOND]
     assert "policy has changed" in client.ask("set", gpu=FIRST, core_mhz=900)["text"]
+
+
+def test_what_a_wider_policy_lets_a_lease_change_is_restored_too(daemon, client, monkeypatch):
+    client.ask("acquire", gpu=FIRST)
+    assert kind(client.ask("set", gpu=FIRST, memory_mhz=1000)) == "policy"
+    [rule] = POLICY.rules[:1]
+    daemon.leases.take_policy(Policy((Rule(rule.users, rule.groups, rule.gpus, Bounds()),)))
+    assert kind(client.ask("set", gpu=FIRST, memory_mhz=1000)) == "ok"
+    assert journal.read(daemon.state / f"{FIRST}.json").kept == frozenset()
+    monkeypatch.setattr(journal.process_lock, "is_taken", lambda path: False)
+    monkeypatch.setattr(journal.process_lock, "take", lambda path: True)
+    daemon.leases.recover()
+    assert not daemon.nvml.changed(0)
 
 
 def test_a_new_bound_holds_at_once(daemon, client):

@@ -7,7 +7,7 @@ A GPU that cannot be restored at once is tried again each second, and nobody get
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
@@ -16,8 +16,8 @@ from typing import Any, Literal
 from wastenot.core.errors import ClocksRefusedError, DeviceError, WastenotError
 from wastenot.core.setting import Setting
 from wastenot.devices.clockd.policy import Bounds, Gpu, Peer, Policy
-from wastenot.devices.common.clocks import LeasedClocks
-from wastenot.devices.common.gpu_driver import ClockSetter, DriverError, NoSuchGpuError
+from wastenot.devices.common.clocks import Auto, LeasedClocks
+from wastenot.devices.common.gpu_driver import ClockSetter, DriverError, Kind, NoSuchGpuError
 from wastenot.devices.common.journal import Holder
 from wastenot.devices.common.recovery import recover
 
@@ -27,7 +27,7 @@ _PAUSE_S = 10.0  # for which a user whose lease has lasted as long as it may doe
 _LOGGED_S = 60.0  # between two lines that say the same of a GPU that cannot be restored
 _NAMED = 100  # different settings of a lease that are logged
 
-Kind = Literal["busy", "device", "leased", "lost", "message", "policy", "refused", "version"]
+RefusalKind = Literal["busy", "device", "leased", "lost", "message", "policy", "refused", "version"]
 Log = Callable[..., None]
 
 
@@ -39,7 +39,7 @@ class RefusedError(Exception):
         text: for people.
     """
 
-    def __init__(self, kind: Kind, text: str) -> None:
+    def __init__(self, kind: RefusalKind, text: str) -> None:
         super().__init__(text)
         self.kind, self.text = kind, text
 
@@ -159,7 +159,13 @@ class Leases:
                 if uuid in self._unrestored:
                     self._restore_again(uuid)
                 self.recover()
-                clocks = LeasedClocks(self._setters[uuid], self.policy.restore(self.gpus[uuid]), _holder(peer))
+                setter = self._setters[uuid]
+                clocks = LeasedClocks(
+                    setter,
+                    self.policy.restore(self.gpus[uuid]),
+                    _holder(peer),
+                    auto=_widest(bounds, setter.supported_clocks()),
+                )
                 clocks.hold()
                 lease = self._held[uuid] = Lease(owner, peer, clocks, now_s, now_s + bounds.longest_lease_s)
                 self._log("lease", gpu=uuid, user=peer.user, process=peer.process, longest_s=bounds.longest_lease_s)
@@ -246,6 +252,12 @@ class Leases:
             if bounds is None:
                 self._lost[lease.owner, uuid] = "the policy has changed and no longer allows it"
                 self._end(uuid, "no longer allowed")
+                continue
+            try:
+                lease.clocks.mean_by_auto(_widest(bounds, self._setters[uuid].supported_clocks()))
+            except WastenotError as error:
+                self._lost[lease.owner, uuid] = f"the policy has changed, and {error}"
+                self._end(uuid, "no longer allowed")
             else:
                 lease.until_s = min(lease.until_s, lease.since_s + bounds.longest_lease_s)
 
@@ -314,6 +326,27 @@ class Leases:
 
 def _holder(peer: Peer) -> Holder:
     return Holder(peer.process, peer.user, through_daemon=True)
+
+
+def _widest(bounds: Bounds, clocks: Mapping[float, tuple[float, ...]]) -> Auto:
+    """What auto means within bounds: the driver's own choice where they include the highest clock, else the highest of them.
+
+    What may not be set is left as it was found: an administrator's lock stays.
+    """
+    ceilings, kept = dict[Kind, float](), set[Kind]()
+    cores = {core for each in clocks.values() for core in each}
+    within: list[tuple[Kind, tuple[float, float] | None, set[float]]] = [
+        ("core", bounds.core_mhz, cores), ("memory", bounds.memory_mhz, {*clocks})
+    ]  # fmt: skip
+    for kind, allowed, have in within:
+        possible = {clock for clock in have if allowed is not None and allowed[0] <= clock <= allowed[1]}
+        if not possible:
+            kept.add(kind)
+        elif max(possible) < max(have):
+            ceilings[kind] = max(possible)
+    if bounds.power_limit_w is None:
+        kept.add("power")
+    return Auto(ceilings, frozenset(kept))
 
 
 def _check(uuid: str, name: str, value: float | None, bounds: tuple[float, float] | None) -> None:

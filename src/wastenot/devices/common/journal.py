@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -92,6 +93,7 @@ class Journal:
         user: ID of the user whose file it is.
         changed: kinds of a setting that are known to have been changed.
         failed: why the last attempt to restore it failed; ``None`` where there was none.
+        kept: kinds of a setting that its owner may not change, so that they are not restored either.
     """
 
     path: Path
@@ -102,6 +104,7 @@ class Journal:
     user: int
     changed: frozenset[str] = frozenset()
     failed: str | None = None
+    kept: frozenset[str] = frozenset()
 
     @property
     def owner(self) -> int:
@@ -135,13 +138,14 @@ def folders() -> tuple[Path, ...]:
     return (MACHINE, own) if os.geteuid() == 0 else (own, MACHINE)
 
 
-def begin(uuid: str, restore: Restore, client: Holder | None = None) -> Path:
+def begin(uuid: str, restore: Restore, client: Holder | None = None, kept: Iterable[str] = ()) -> Path:
     """Write the journal of a GPU and take its lease; it is on disk when this returns.
 
     Args:
         uuid: UUID of the GPU.
         restore: what it is to be restored to.
         client: on whose behalf the clocks are set, where that is not this process.
+        kept: kinds of a setting that are not changed.
 
     Raises:
         DeviceError: there already is one, or it cannot be written; nothing may be changed then.
@@ -150,7 +154,9 @@ def begin(uuid: str, restore: Restore, client: Holder | None = None) -> Path:
     me = {"process": os.getpid(), "user": os.getuid(), "started": start_of(os.getpid())}
     where = {"boot": boot_id(), "space": process_space()}
     other = {} if client is None else {"client": {"process": client.process, "user": client.user}}
-    text = json.dumps({"schema": SCHEMA, "uuid": uuid, "restore": asdict(restore)} | me | where | other)
+    text = json.dumps(
+        {"schema": SCHEMA, "uuid": uuid, "restore": asdict(restore), "kept": sorted(kept)} | me | where | other
+    )
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         taken = process_lock.take(_lock_of(path))
@@ -249,7 +255,7 @@ def read(path: Path) -> Journal | None:
         changed, failed = frozenset(map(str, document.get("changed", ()))), document.get("failed")
         return Journal(
             path, uuid, _holder(document), _alive(path, document), Restore(core, memory, limit), about.st_uid, changed,
-            None if failed is None else str(failed),
+            None if failed is None else str(failed), frozenset(map(str, document.get("kept", ()))),
         )  # fmt: skip
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         vendor = vendor_of_id(path.name)

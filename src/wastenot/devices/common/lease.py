@@ -29,6 +29,7 @@ class Lease:
         restore: what it is restored to.
         undo: restores it, given the kinds that may have been changed and those that are known to have been.
         client: on whose behalf, where that is not this process.
+        kept: kinds that it never changes.
 
     Attributes:
         restore: what the GPU is restored to.
@@ -42,11 +43,12 @@ class Lease:
         restore: Restore,
         undo: Callable[[Restore, set[Kind], set[Kind]], None],
         client: Holder | None = None,
+        kept: frozenset[Kind] = frozenset(),
     ) -> None:
         self.restore, self.touched, self.changed = restore, set[Kind](), set[Kind]()
         self._undo = undo
         self._process = os.getpid()
-        self._path = journal.begin(uuid, restore, client)
+        self._path = journal.begin(uuid, restore, client, kept)
         self._before: dict[int, Any] = {}
         atexit.register(self.end)
         if threading.current_thread() is threading.main_thread():
@@ -63,6 +65,14 @@ class Lease:
         if kind not in self.changed:
             self.changed.add(kind)
             journal.note(self._path, changed=sorted(self.changed))
+
+    def keep(self, kinds: frozenset[Kind]) -> None:
+        """Note in the journal which kinds are not changed from now on; those that have been are undone all the same.
+
+        Raises:
+            DeviceError: the journal cannot be written.
+        """
+        journal.note(self._path, kept=sorted(kinds - self.touched))
 
     def undo(self) -> None:
         """Undo the changes and keep the lease. A forked child does nothing: the lease is its parent's.

@@ -35,7 +35,8 @@ def recover(find: Callable[[str], ClockSetter] = setter_of) -> tuple[Journal, ..
         try:
             setter = find(claimed.uuid)
             claimed = replace(claimed, restore=possible(setter, claimed.restore))
-            restore_all(setter, claimed.restore, {*KINDS}, {kind for kind in KINDS if kind in claimed.changed})
+            kinds = {kind for kind in KINDS if kind not in claimed.kept}
+            restore_all(setter, claimed.restore, kinds, {kind for kind in KINDS if kind in claimed.changed})
         except BaseException as error:
             with suppress(DeviceError):
                 journal.note(claimed.path, failed=str(error))
