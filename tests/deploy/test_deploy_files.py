@@ -78,6 +78,7 @@ def test_the_unit_keeps_leases_while_the_daemon_is_away_and_starts_it_again():
     for line in ("RuntimeDirectory=wastenotd", "RuntimeDirectoryPreserve=yes", "Restart=always", "Type=notify"):
         assert line in lines
     assert "Environment=WASTENOT_STATE=/run/wastenotd" in lines and f"ExecStart={PROGRAM}" in lines
+    assert f"ExecStopPost=-{PROGRAM} --recover" in lines and not any("--check" in line for line in lines)
 
 
 def test_what_containers_mount_holds_the_socket_and_nothing_else(objects):

@@ -211,11 +211,15 @@ def test_looking_does_not_give_up_a_lease():
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"uuid": 3}', "\x00"])
-def test_a_broken_journal_is_named_with_a_way_out(folder, text):
+def test_a_broken_journal_is_named_and_restores_the_defaults_of_its_gpu(folder, text):
     folder.mkdir()
-    (folder / f"{UUID}.json").write_text(text)
-    with pytest.raises(DeviceError, match="nvidia-smi -rgc"):
-        journal.journals()
+    path = folder / f"{UUID}.json"
+    path.write_text(text)
+    (found,) = journal.journals()
+    assert found.uuid == UUID and found.restore == Restore() and found.restorable and str(path) in found.unreadable
+    with pytest.raises(DeviceError, match="run wastenot device reset"):
+        journal.begin(UUID, Restore())
+    journal.begin("GPU-another", Restore())
 
 
 def test_without_a_place_for_the_journal_nothing_may_be_changed(monkeypatch, tmp_path):

@@ -11,6 +11,7 @@ from testbed.stand_in import kill_runs
 from testbed.stand_in.controlled import PROGRAM, controlled, locks
 from wastenot.cli.main import run as run_command
 from wastenot.core.errors import BadInputError, CannotRunError, ClocksRefusedError, DeviceError
+from wastenot.core.processes import boot_id
 from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.common import journal
 from wastenot.devices.common.gpu_driver import DriverError, GpuLostError, ReadOnlyError
@@ -343,7 +344,7 @@ def test_what_an_earlier_version_left_changed_is_put_right(stand_in, tmp_path):
     left = (
         f'{{"schema": "wastenot.clocks/2", "uuid": "{uuid}", "restore": {{"core_mhz": [345.0, 1500.0], "memory_mhz": null, '
         '"power_limit_w": 650.0}, "process": 30763, "user": 0, "started": "5199632", '
-        '"boot": "2593f150-aea7-4b16-964f-4c9e6ab70580", "space": "2593f150-aea7-4b16-964f-4c9e6ab70580 pid:[4026531836]"}'
+        f'"boot": "{boot_id()}", "space": "2593f150-aea7-4b16-964f-4c9e6ab70580 pid:[4026531836]"}}'
     )
     (folder / f"{uuid}.json").write_text(left)
     assert len(journal.stale()) == 1

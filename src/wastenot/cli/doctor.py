@@ -160,6 +160,10 @@ def _about_torch(torch: FoundTorch) -> str:
 def _about_journal(journal: Journal) -> str:
     if journal.owner_alive:
         return f"{journal.holder} controls the clocks of {journal.uuid}"
+    if journal.unreadable is not None:
+        return (
+            f"clocks of {journal.uuid} may be changed; what they were is not known ({journal.unreadable}): {journal.remedy}"
+        )
     return f"clocks of {journal.uuid} were left changed by {journal.holder}, which is dead: {journal.remedy}"
 
 

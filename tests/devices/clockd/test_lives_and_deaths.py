@@ -182,6 +182,21 @@ def test_a_daemon_that_was_killed_gives_back_when_it_starts_again(stand_in, daem
     assert clean(stand_in) and "restored gpu=" in daemon.said()
 
 
+def test_a_mistake_in_the_policy_keeps_nothing_changed(stand_in, daemon, victim):
+    daemon.start()
+    victim()
+    daemon.kill()
+    daemon.start("[[allow]]\nuser = 3", ready=False)
+    assert daemon.process.wait(60.0) == 2 and clean(stand_in) and "restored gpu=" in daemon.said()
+
+
+def test_a_gpu_that_does_not_answer_keeps_its_index_and_no_other_out(stand_in, daemon):
+    stand_in.control.gpu_lost(0)
+    daemon.start(f"[[allow]]\nusers = [{os.getuid()}]\ngpus = [1]")
+    assert "cannot control gpu=nvidia:0" in daemon.said()
+    assert [*daemon.connect(hello=False).ask("hello")["ok"]["gpus"]] == [stand_in.control.state(1).uuid]
+
+
 def test_what_a_killed_daemon_left_is_also_reset_by_the_next_command_of_root(stand_in, daemon, victim):
     daemon.start()
     victim()

@@ -314,9 +314,12 @@ def test_a_journal_that_cannot_be_understood_stops_nobody_but_is_told(daemon, cl
     (daemon.state / "GPU-x.json").write_text("?")
     daemon.pass_time(6.0)
     assert daemon.events[-1][0] == "cannot restore" and "GPU-x.json" in str(daemon.events[-1][1]["error"])
-    assert "nvidia-smi -rgc" in client.ask("acquire", gpu=FIRST)["text"]
-    (daemon.state / "GPU-x.json").unlink()
+    assert "GPU-x.json" in client.ask("status")["ok"]["leases"]["GPU-x"]["why"]
     assert kind(client.ask("acquire", gpu=FIRST)) == "ok"
+    daemon.nvml.core[1] = (300, 600)
+    (daemon.state / f"{SECOND}.json").write_text("?")
+    daemon.pass_time(6.0)
+    assert not daemon.nvml.changed(1) and (daemon.state / f"{SECOND}.unreadable").exists()
 
 
 def test_a_full_disk_changes_nothing(daemon, client, monkeypatch):

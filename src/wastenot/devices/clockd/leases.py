@@ -17,9 +17,9 @@ from wastenot.core.errors import ClocksRefusedError, DeviceError, WastenotError
 from wastenot.core.setting import Setting
 from wastenot.devices.clockd.policy import Bounds, Gpu, Peer, Policy
 from wastenot.devices.common.clocks import Auto, LeasedClocks
-from wastenot.devices.common.gpu_driver import ClockSetter, DriverError, Kind, NoSuchGpuError
+from wastenot.devices.common.gpu_driver import ClockSetter, DriverError, Kind, setter_of
 from wastenot.devices.common.journal import Holder
-from wastenot.devices.common.recovery import recover
+from wastenot.devices.common.recovery import Recovered, recover
 
 _RETRY_S = 1.0  # between attempts to restore a GPU
 _SEARCH_S = 5.0  # between looks for GPUs that a dead command of root left changed
@@ -91,17 +91,19 @@ class Leases:
     """All leases.
 
     Args:
-        setters: of all GPUs, in the order of their indices; they allow changes.
+        setters: of all GPUs, in the order of their indices; they allow changes. ``None`` for one that does not answer.
         policy: who may do what.
         now_s: the clock.
         log: takes what happened, and fields.
     """
 
-    def __init__(self, setters: Sequence[ClockSetter], policy: Policy, now_s: Callable[[], float], log: Log) -> None:
+    def __init__(self, setters: Sequence[ClockSetter | None], policy: Policy, now_s: Callable[[], float], log: Log) -> None:
         self.policy = policy
         self._now_s, self._log = now_s, log
-        self._setters = {setter.unique_id: setter for setter in setters}
-        self.gpus = {setter.unique_id: Gpu(index, setter.unique_id) for index, setter in enumerate(setters)}
+        self._setters = {setter.unique_id: setter for setter in setters if setter is not None}
+        places = {setter.unique_id: index for index, setter in enumerate(setters) if setter is not None}
+        self.gpus = {uuid: Gpu(index, uuid) for uuid, index in places.items()}
+        self._left = dict[str, tuple[str, float]]()  # GPUs that dead processes left changed: why, and when that was logged
         self._held: dict[str, Lease] = {}
         self._unrestored = dict[str, _Unrestored]()
         self._lost: dict[tuple[object, str], str] = {}  # why, until the client has been told
@@ -110,11 +112,15 @@ class Leases:
 
     def recover(self) -> None:
         """Restore the GPUs that dead processes left changed, an earlier daemon among them."""
-        try:
-            for left in recover(self._setter):
-                self._log("restored", gpu=left.uuid, left_by=left.holder)
-        except (DeviceError, OSError) as error:
-            self._log("cannot restore", error=error)
+        done, now_s, before = recover(self._setter), self._now_s(), self._left
+        log_recovered(done, self._log)
+        self._left = {}
+        for uuid, error in done.failed.items():
+            why, at_s = before.get(uuid, ("", -inf))
+            if str(error) != why or now_s - at_s >= _LOGGED_S:
+                self._log("cannot restore", gpu=uuid, error=error)
+                at_s = now_s
+            self._left[uuid] = (str(error), at_s)
 
     def allowed(self, peer: Peer) -> dict[str, Bounds]:
         """By UUID, what a peer may set."""
@@ -133,7 +139,8 @@ class Leases:
                 "user": lease.peer.user, "process": lease.peer.process, "requests": lease.requests,
                 "held_s": round(now_s - lease.since_s, 3), "left_s": round(lease.until_s - now_s, 3),
             }  # fmt: skip
-        return found | {uuid: {"unrestored": True, "why": each.why} for uuid, each in self._unrestored.items()}
+        left = {uuid: {"unrestored": True, "why": why} for uuid, (why, _) in self._left.items() if uuid}
+        return left | found | {uuid: {"unrestored": True, "why": each.why} for uuid, each in self._unrestored.items()}
 
     def acquire(self, owner: object, peer: Peer, uuid: str, claim: bool) -> None:
         """Give a lease.
@@ -271,9 +278,7 @@ class Leases:
         return not self._unrestored
 
     def _setter(self, uuid: str) -> ClockSetter:
-        if uuid not in self._setters:
-            raise NoSuchGpuError(f"this machine has no GPU {uuid}")
-        return self._setters[uuid]
+        return self._setters[uuid] if uuid in self._setters else setter_of(uuid)  # one that did not answer may do so again
 
     def _bounds(self, peer: Peer, uuid: str) -> Bounds:
         bounds = self.policy.bounds(peer, self.gpus[uuid]) if uuid in self.gpus else None
@@ -322,6 +327,13 @@ class Leases:
         if str(error) != waiting.why or now_s - waiting.logged_s >= _LOGGED_S:
             waiting.why, waiting.logged_s = str(error), now_s
             self._log("cannot restore", gpu=uuid, error=error)
+
+
+def log_recovered(done: Recovered, log: Log) -> None:
+    """Log the GPUs that were restored after their processes had died."""
+    for left in done.restored:
+        more = {} if left.unreadable is None else {"journal": left.unreadable}
+        log("restored", gpu=left.uuid, left_by=left.holder, to=left.restore.outcome, **more)
 
 
 def _holder(peer: Peer) -> Holder:

@@ -15,13 +15,14 @@ from pathlib import Path
 
 from wastenot.core.errors import BadInputError, DeviceError, WastenotError
 from wastenot.core.version import own_version
-from wastenot.devices.clockd.leases import Leases
+from wastenot.devices.clockd.leases import Leases, log_recovered
 from wastenot.devices.clockd.policy import Policy, read_policy
 from wastenot.devices.clockd.server import Server
 from wastenot.devices.common import process_lock
 from wastenot.devices.common.daemon_protocol import socket_path
 from wastenot.devices.common.gpu_driver import setters_here
 from wastenot.devices.common.journal import state_folder
+from wastenot.devices.common.recovery import recover
 from wastenot.devices.common.rights import forbidden
 from wastenot.devices.common.state_files import make_private
 
@@ -29,7 +30,12 @@ POLICY = Path("/etc/wastenot/wastenotd.toml")
 JOBS = "policy.d"
 """Folder beside the journals for rules that come and go, such as those of a scheduler for its jobs."""
 
-_LOUD = {"refused": 4, "cannot restore": 3, "policy": 3}  # syslog's priorities, which journald reads; 6 otherwise
+_LOUD = {
+    "refused": 4,
+    "cannot restore": 3,
+    "cannot control": 3,
+    "policy": 3,
+}  # syslog's priorities, which journald reads; 6 otherwise
 _TURN_S = 1.0  # to wait at most, so that a watchdog hears of it
 
 
@@ -42,9 +48,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "the socket in /run/wastenot (change with WASTENOT_STATE and WASTENOTD_SOCKET).",
     )
     parser.add_argument("--policy", type=Path, default=POLICY, metavar="FILE", help=f"the policy (default: {POLICY})")
+    parser.add_argument(
+        "--recover", action="store_true", help="only restore what dead processes left changed, whatever the policy"
+    )
     parser.add_argument("--check", action="store_true", help="only read the policy and check that it is valid")
     parser.add_argument("--version", action="version", version=f"wastenotd {own_version()}")
     options = parser.parse_args(arguments)
+    if not options.check:
+        recovered = _recover()
+        if options.recover:
+            return 0 if recovered else 1
     try:
         policy = read_policy(options.policy, state_folder() / JOBS)
         if options.check:
@@ -54,6 +67,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except WastenotError as error:
         print(f"<3>error: {error}" if _journald() else f"error: {error}", file=sys.stderr)
         return 2 if isinstance(error, BadInputError) else 1
+
+
+def _recover() -> bool:
+    """Restore what dead processes left changed; whether all was restored. It needs no policy, and never raises."""
+    if forbidden() is not None:
+        return True
+    done = recover()
+    log_recovered(done, log)
+    for uuid, error in done.failed.items():
+        log("cannot restore", gpu=uuid, error=error)
+    return not done.failed
 
 
 def _run(file: Path, policy: Policy) -> int:
@@ -73,7 +97,8 @@ def _run(file: Path, policy: Policy) -> int:
     caught: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda number, frame: caught.append(number))
-    leases = Leases(setters_here(), policy, time.monotonic, log)
+    setters = setters_here(lambda name, error: log("cannot control", gpu=name, error=error))
+    leases = Leases(setters, policy, time.monotonic, log)
     leases.recover()
     path = socket_path()
     server = Server(_listen(path, policy.group), leases, time.monotonic, log)

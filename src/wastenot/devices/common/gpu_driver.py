@@ -12,7 +12,7 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal, Protocol, cast
@@ -73,6 +73,9 @@ class ClockSetter(Protocol):
 
     def power_limit_w(self) -> float | None:
         """The power limit in force, to which it is restored; ``None`` where there is none."""
+
+    def default_power_limit_w(self) -> float | None:
+        """The power limit that the card comes with; ``None`` where it is not reported."""
 
     def is_needless(self, kind: Kind, value: float) -> bool:
         """Whether a supported value is better left to the driver, which then does the same."""
@@ -226,18 +229,25 @@ def names_here() -> dict[Vendor, tuple[str, ...]]:
     return found
 
 
-def setters_here() -> tuple[ClockSetter, ...]:
-    """What may change the clocks of all cards of all vendors.
+def setters_here(missed: Callable[[str, WastenotError], None]) -> tuple[ClockSetter | None, ...]:
+    """What may change the clocks of all cards of all vendors, in the order of their indices.
+
+    Args:
+        missed: takes the name of a card that does not answer, and why; it keeps its place, with ``None``.
 
     Raises:
-        WastenotError: no driver answers, or one does not tell of a card.
+        WastenotError: no driver answers.
     """
-    drivers = [(driver_of(vendor), len(names)) for vendor, names in names_here().items()]
-    return tuple(
-        driver.clock_setter(driver.unique_id(index), allow_changes=True)
-        for driver, count in drivers
-        for index in range(count)
-    )
+    found = list[ClockSetter | None]()
+    for vendor, names in names_here().items():
+        driver = driver_of(vendor)
+        for index, name in enumerate(names):
+            try:
+                found.append(driver.clock_setter(driver.unique_id(index), allow_changes=True))
+            except WastenotError as error:
+                found.append(None)
+                missed(name, error)
+    return tuple(found)
 
 
 def refusal(allow_changes: bool) -> str | None:

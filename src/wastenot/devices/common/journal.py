@@ -25,7 +25,6 @@ from pathlib import Path
 
 from wastenot.core.errors import DeviceError
 from wastenot.core.processes import boot_id, process_space, start_of
-from wastenot.core.vendors import vendor_of_id
 from wastenot.devices.common import process_lock
 from wastenot.devices.common.state_files import is_own, opened, read_bytes, write
 
@@ -60,7 +59,7 @@ class Holder:
     """Who controls a GPU's clocks.
 
     Attributes:
-        process: ID of the process, as it is known where the journal was written.
+        process: ID of the process, as it is known where the journal was written; 0 where it is not known.
         user: ID of its user.
         through_daemon: whether wastenotd sets the clocks for it.
         here: whether the process ID means the same process here.
@@ -74,10 +73,11 @@ class Holder:
     def __str__(self) -> str:
         try:
             user = pwd.getpwuid(self.user).pw_name
-        except KeyError:
+        except (KeyError, OverflowError):
             user = str(self.user)
         where = "" if self.here else " in another container"
-        return f"process {self.process}{where} (user {user}{', through wastenotd' if self.through_daemon else ''})"
+        process = f"process {self.process}" if self.process else "an unknown process"
+        return f"{process}{where} (user {user}{', through wastenotd' if self.through_daemon else ''})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +94,8 @@ class Journal:
         changed: kinds of a setting that are known to have been changed.
         failed: why the last attempt to restore it failed; ``None`` where there was none.
         kept: kinds of a setting that its owner may not change, so that they are not restored either.
+        unreadable: why it cannot be understood; the GPU's clocks are then anything, and reset to the driver's defaults.
+        this_boot: whether the machine has run since; else nothing of it can be in force any more.
     """
 
     path: Path
@@ -105,6 +107,8 @@ class Journal:
     changed: frozenset[str] = frozenset()
     failed: str | None = None
     kept: frozenset[str] = frozenset()
+    unreadable: str | None = None
+    this_boot: bool = True
 
     @property
     def owner(self) -> int:
@@ -159,9 +163,10 @@ def begin(uuid: str, restore: Restore, client: Holder | None = None, kept: Itera
     )
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        before = _of(uuid)  # while the lock still says whether its owner lives
         taken = process_lock.take(_lock_of(path))
         try:
-            there = next((journal for journal in journals() if journal.uuid == uuid), None)
+            there = _of(uuid)
             if taken and there is None:
                 _write(path, text)
                 taken = False  # from here on it is the journal's
@@ -171,10 +176,15 @@ def begin(uuid: str, restore: Restore, client: Holder | None = None, kept: Itera
                 process_lock.give_back(_lock_of(path))
     except OSError as error:
         raise DeviceError(f"{path}: cannot be written ({error.strerror}); clocks are not changed without it") from error
+    there = there and (before or there)
     if there is not None and not there.owner_alive:
         raise DeviceError(f"{uuid}: its clocks were left changed by {there.holder}, which is dead: {there.remedy}")
     holder = "another process" if there is None else there.holder
     raise DeviceError(f"{uuid}: {holder} controls the clocks of this GPU; wait for it, or stop it")
+
+
+def _of(uuid: str) -> Journal | None:
+    return next((journal for journal in journals() if journal.uuid == uuid), None)
 
 
 def note(path: Path, **fields: object) -> None:
@@ -198,10 +208,10 @@ def end(path: Path) -> None:
 
 
 def journals() -> tuple[Journal, ...]:
-    """All journals, including those of processes that are restoring a GPU.
+    """All journals, including those of processes that are restoring a GPU, and those that cannot be understood.
 
     Raises:
-        DeviceError: a folder or a journal cannot be read.
+        DeviceError: a folder cannot be read.
     """
     found = (read(path) for folder in folders() for path in _files(folder))
     return tuple(journal for journal in found if journal is not None)
@@ -231,12 +241,16 @@ def disclaim(path: Path) -> None:
     process_lock.give_back(_lock_of(path))
 
 
-def read(path: Path) -> Journal | None:
-    """Read a journal; ``None`` if it has been removed meanwhile, or is none because others can have written it.
+def set_aside(path: Path) -> Path:
+    """Rename a journal that cannot be understood, once its GPU is reset, and give back its lease; its new path."""
+    aside = path.with_name(f"{_uuid_of(path)}.unreadable")
+    path.rename(aside)
+    process_lock.give_back(_lock_of(path))
+    return aside
 
-    Raises:
-        DeviceError: it cannot be read, or is not a journal.
-    """
+
+def read(path: Path) -> Journal | None:
+    """Read a journal; ``None`` if it has been removed meanwhile, or is none because others can have written it."""
     try:
         with opened(path.parent) as folder:
             text, about = read_bytes(folder, path.name)
@@ -245,31 +259,44 @@ def read(path: Path) -> Journal | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise DeviceError(f"{path}: cannot be read: {error.strerror}") from error
+        return _unreadable(path, error.strerror or str(error))
     try:
         document = json.loads(text)
         raw = document["restore"]
         core, memory = (_range(raw[key]) for key in ("core_mhz", "memory_mhz"))
         limit = None if raw["power_limit_w"] is None else float(raw["power_limit_w"])
-        uuid = str(document["uuid"])
-        changed, failed = frozenset(map(str, document.get("changed", ()))), document.get("failed")
+        uuid, failed, boot = str(document["uuid"]), document.get("failed"), boot_id()
+        if uuid != _uuid_of(path):
+            return _unreadable(path, f"it is of another GPU, {uuid}")
         return Journal(
-            path, uuid, _holder(document), _alive(path, document), Restore(core, memory, limit), about.st_uid, changed,
-            None if failed is None else str(failed), frozenset(map(str, document.get("kept", ()))),
+            path, uuid, _holder(document), _alive(path, document), Restore(core, memory, limit), about.st_uid,
+            changed=frozenset(map(str, document.get("changed", ()))), failed=None if failed is None else str(failed),
+            kept=frozenset(map(str, document.get("kept", ()))),
+            this_boot="" in (boot, document["boot"]) or document["boot"] == boot,
         )  # fmt: skip
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-        vendor = vendor_of_id(path.name)
-        how = "" if vendor is None else f" ({vendor.reset_by_hand})"
-        raise DeviceError(
-            f"{path}: is not a journal of changed clocks ({type(error).__name__}: {error}); reset the GPU's clocks by "
-            f"hand{how} and remove the file"
-        ) from error
+    except Exception as error:  # whatever a file holds, it must not keep other GPUs from being restored
+        return _unreadable(path, f"{type(error).__name__}: {error}")
+
+
+def _unreadable(path: Path, why: str) -> Journal | None:
+    """What is known of a journal that cannot be understood: its GPU, and whether its owner lives, from names alone."""
+    try:
+        user = path.lstat().st_uid
+    except OSError:
+        return None
+    alive = bool(process_lock.is_taken(_lock_of(path)))
+    return Journal(path, _uuid_of(path), Holder(0, user), alive, Restore(), user, unreadable=f"{path}: {why}")
+
+
+def _uuid_of(path: Path) -> str:
+    return path.name.split(".json", maxsplit=1)[0]
 
 
 def _holder(document: dict[str, object]) -> Holder:
     client = document.get("client")
     which = document if client is None else client
-    assert isinstance(which, dict)
+    if not isinstance(which, dict):
+        raise TypeError("client: not an object")
     here = document.get("space", process_space()) == process_space()
     return Holder(int(which["process"]), int(which.get("user", os.getuid())), client is not None, here)
 
@@ -291,8 +318,7 @@ def _alive(path: Path, document: dict[str, object]) -> bool:
 
 
 def _lock_of(path: Path) -> Path:
-    base = path.name.split(".json", maxsplit=1)[0]
-    return path.with_name(f".{base}.lock")
+    return path.with_name(f".{_uuid_of(path)}.lock")
 
 
 def _files(folder: Path) -> list[Path]:

@@ -32,5 +32,7 @@ def lease_states() -> dict[str, LeaseState]:
             for uuid, lease in connection.welcome.leases.items():
                 found[uuid] = "unrestored" if lease.get("unrestored") else "held"
     for each in journal.journals():
-        found[each.uuid] = "stale" if not each.owner_alive else "held" if each.failed is None else "unrestored"
+        held: LeaseState = "held" if each.failed is None else "unrestored"
+        left: LeaseState = "stale" if each.unreadable is None else "unreadable"
+        found[each.uuid] = held if each.owner_alive else left
     return found

@@ -52,6 +52,11 @@ class NvidiaSetter:
         limit = self._nvml.try_call("nvmlDeviceGetPowerManagementLimit", self._handle)
         return None if limit is None else 1e-3 * limit
 
+    def default_power_limit_w(self) -> float | None:
+        """The power limit that the GPU comes with; ``None`` where it is not reported."""
+        limit = self._nvml.try_call("nvmlDeviceGetPowerManagementDefaultLimit", self._handle)
+        return None if limit is None else 1e-3 * limit
+
     def is_needless(self, kind: Kind, value: float) -> bool:
         """Whether it is Blackwell's highest memory clock: any upper bound, even this one, slows Blackwell down."""
         if kind != "memory" or value != max(self.supported_clocks()):
