@@ -1,5 +1,6 @@
 """The files of deploy/ for wastenotd, each checked by what will read it, or by a schema of that."""
 
+import configparser
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
+from wastenot.devices.clockd import server
 from wastenot.devices.clockd.main import main
 from wastenot.devices.clockd.policy import read_policy
 from wastenot.devices.common.daemon_protocol import SOCKET
@@ -65,6 +67,22 @@ def test_systemd_understands_the_unit(unit):
     assert done.returncode == 0 and str(unit.name) not in done.stderr, done.stderr
     unit.write_text(unit.read_text().replace("Restart=always", "Restart=sometimes"))
     assert "sometimes" in run("systemd-analyze", "verify", str(unit)).stderr  # it does look
+
+
+def test_systemd_never_gives_the_daemon_up_and_bounds_what_it_takes():
+    unit = configparser.ConfigParser(interpolation=None, strict=False)
+    unit.optionxform = str
+    unit.read([UNIT, UNIT.with_name("wastenotd-254.conf")])  # as systemd reads a unit and then its drop-ins
+    assert unit["Unit"]["StartLimitIntervalSec"] == "0" and unit["Service"]["Restart"] == "always"
+    wanted = {
+        "RestartSec": "2",
+        "RestartSteps": "6",
+        "RestartMaxDelaySec": "1min",
+        "Type": "notify-reload",
+        "ExecReload": "",
+    }
+    assert {name: unit["Service"][name] for name in wanted} == wanted
+    assert {"MemoryMax", "TasksMax"} <= {*unit["Service"]} and int(unit["Service"]["LimitNOFILE"]) > server._CONNECTIONS + 64
 
 
 @pytest.mark.system

@@ -3,11 +3,13 @@
 import json
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -265,6 +267,29 @@ def test_a_policy_is_read_again_and_one_with_a_mistake_is_not_taken(stand_in, da
     daemon.policy.write_text("")
     daemon.signal(signal.SIGHUP)
     assert until(lambda: clean(stand_in)) and "no longer allowed" in daemon.said()
+
+
+def test_systemd_is_told_when_it_is_ready_and_when_a_reload_is_over(daemon, monkeypatch, tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.settimeout(60.0)
+        systemd.bind(str(tmp_path / "notify"))
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+
+        def told():
+            while (said := systemd.recv(4096).decode()) == "WATCHDOG=1":
+                pass
+            return said
+
+        daemon.start()
+        assert told() == "READY=1"
+        for policy in (ROOT, "[[allow]]\nuser = 3"):  # also where the policy is wrong
+            daemon.policy.write_text(policy)
+            asked_us = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
+            daemon.signal(signal.SIGHUP)
+            reloading, at = told().split("\nMONOTONIC_USEC=")
+            assert reloading == "RELOADING=1" and asked_us <= int(at) and told() == "READY=1"
+        daemon.signal(signal.SIGTERM)
+        assert told() == "STOPPING=1"
 
 
 def test_a_gpu_that_root_controls_itself_is_not_given(stand_in, daemon, monkeypatch):

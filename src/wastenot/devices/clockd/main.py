@@ -110,7 +110,9 @@ def _run(file: Path, policy: Policy) -> int:
         _notify("WATCHDOG=1")
         if caught and not {signal.SIGTERM, signal.SIGINT} & set(caught):
             caught.clear()
+            _notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
             _read_again(file, leases)
+            _notify("READY=1")
     _notify("STOPPING=1")
     path.unlink(missing_ok=True)
     server.close()
