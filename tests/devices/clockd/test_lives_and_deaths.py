@@ -269,6 +269,29 @@ def test_a_policy_is_read_again_and_one_with_a_mistake_is_not_taken(stand_in, da
     assert until(lambda: clean(stand_in)) and "no longer allowed" in daemon.said()
 
 
+def test_a_mistake_in_one_file_keeps_no_rule_alive_that_another_has_taken_back(stand_in, daemon, victim):
+    jobs = daemon.state / "policy.d"
+    jobs.mkdir(mode=0o700, parents=True)
+    (jobs / "job-1.toml").write_text(f"[[allow]]\nusers = [{os.getuid()}]\n")
+    daemon.start("heartbeat_s = 30\n")
+    victim()
+    (jobs / "job-1.toml").unlink()
+    (jobs / "job-2.toml").write_text("?")
+    daemon.signal(signal.SIGHUP)
+    assert until(lambda: clean(stand_in)) and "no longer allowed" in daemon.said() and "job-2.toml" in daemon.said()
+
+
+def test_the_sockets_group_is_read_again(daemon):
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a socket to any group")
+    daemon.start(f"group = 4242\n{ROOT}")
+    for group, policy in ((4243, f"group = 4243\n{ROOT}"), (os.getegid(), ROOT)):
+        daemon.policy.write_text(policy)
+        daemon.signal(signal.SIGHUP)
+        assert until(lambda group=group: daemon.socket.stat().st_gid == group)
+    assert stat.S_IMODE(daemon.socket.stat().st_mode) == 0o660
+
+
 def test_systemd_is_told_when_it_is_ready_and_when_a_reload_is_over(daemon, monkeypatch, tmp_path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.settimeout(60.0)
@@ -276,8 +299,9 @@ def test_systemd_is_told_when_it_is_ready_and_when_a_reload_is_over(daemon, monk
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
 
         def told():
+            deadline = time.monotonic() + 60.0
             while (said := systemd.recv(4096).decode()) == "WATCHDOG=1":
-                pass
+                assert time.monotonic() < deadline
             return said
 
         daemon.start()

@@ -344,6 +344,40 @@ def test_another_policy_ends_the_leases_that_it_does_not_allow(daemon, client):
     assert "policy has changed" in client.ask("set", gpu=FIRST, core_mhz=900)["text"]
 
 
+@pytest.mark.parametrize("claim", [True, False])
+def test_what_is_set_is_brought_within_tighter_bounds_at_once(daemon, client, claim):
+    client.ask("acquire", gpu=FIRST, claim=claim)
+    client.ask("set", gpu=FIRST, core_mhz=1200, power_limit_w=600)
+    [rule] = POLICY.rules[:1]
+
+    def take(core, limit):
+        daemon.leases.take_policy(Policy((Rule(rule.users, rule.groups, rule.gpus, Bounds(core, None, limit, 100.0)),)))
+
+    take((600.0, 950.0), (300.0, 500.0))
+    assert daemon.nvml.core[0] == (300, 900) and daemon.nvml.limit_mw[0] == 500_000
+    take((1200.0, 1200.0), (550.0, 600.0))
+    assert daemon.nvml.core[0] == (300, 1200) and daemon.nvml.limit_mw[0] == 550_000
+    take((600.0, 950.0), None)
+    assert daemon.nvml.core[0] == (300, 900) and daemon.nvml.limit_mw[0] == DEFAULT_MW
+    take(None, None)
+    assert not daemon.nvml.changed(0) and daemon.journals() == [FIRST]
+    assert [event for event, _ in daemon.events].count("bounded") == 4
+    client.ask("release", gpu=FIRST)
+    assert not daemon.nvml.changed(0) and daemon.journals() == []
+
+
+def test_auto_is_brought_within_tighter_bounds_too(daemon):
+    client = daemon.connect(user=1001)
+    client.ask("hello")
+    client.ask("acquire", gpu=FIRST, claim=True)
+    client.ask("set", gpu=FIRST)
+    assert not daemon.nvml.changed(0)
+    daemon.leases.take_policy(Policy((Rule(frozenset({1001}), frozenset(), None, Bounds((300.0, 950.0))),)))
+    assert daemon.nvml.core[0] == (300, 900)
+    client.close()
+    assert not daemon.nvml.changed(0)
+
+
 def test_what_a_wider_policy_lets_a_lease_change_is_restored_too(daemon, client, monkeypatch):
     client.ask("acquire", gpu=FIRST)
     assert kind(client.ask("set", gpu=FIRST, memory_mhz=1000)) == "policy"

@@ -14,7 +14,7 @@ from math import inf
 from typing import Any, Literal
 
 from wastenot.core.errors import ClocksRefusedError, DeviceError, WastenotError
-from wastenot.core.setting import Setting
+from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.clockd.policy import Bounds, Gpu, Peer, Policy
 from wastenot.devices.common.clocks import Auto, LeasedClocks
 from wastenot.devices.common.gpu_driver import ClockSetter, DriverError, Kind, setter_of
@@ -74,7 +74,9 @@ class Lease:
         clocks: of the GPU.
         since_s: since when.
         until_s: when it ends at the latest.
+        bounds: of what may be set.
         requests: made so far.
+        setting: that was requested last; ``None`` before the first.
         seen: settings that were logged.
     """
 
@@ -83,7 +85,9 @@ class Lease:
     clocks: LeasedClocks
     since_s: float
     until_s: float
+    bounds: Bounds
     requests: int = 0
+    setting: Setting | None = None
     seen: set[Setting] = field(default_factory=set)
 
 
@@ -174,7 +178,7 @@ class Leases:
                     auto=_widest(bounds, setter.supported_clocks()),
                 )
                 clocks.hold()
-                lease = self._held[uuid] = Lease(owner, peer, clocks, now_s, now_s + bounds.longest_lease_s)
+                lease = self._held[uuid] = Lease(owner, peer, clocks, now_s, now_s + bounds.longest_lease_s, bounds)
                 self._log("lease", gpu=uuid, user=peer.user, process=peer.process, longest_s=bounds.longest_lease_s)
             if claim:
                 lease.clocks.claim()
@@ -202,6 +206,7 @@ class Leases:
             if not lease.clocks.holding:
                 self._forget(uuid, "a request failed")
             raise RefusedError("refused" if isinstance(error, ClocksRefusedError) else "device", str(error)) from error
+        lease.setting = setting
         if not lease.clocks.holding:
             self._forget(uuid, "asked")
 
@@ -252,7 +257,7 @@ class Leases:
         )
 
     def take_policy(self, policy: Policy) -> None:
-        """Hold another policy from now on; leases that it does not allow end."""
+        """Hold another policy from now on: leases that it does not allow end, and what was set comes within its bounds."""
         self.policy = policy
         for uuid, lease in list(self._held.items()):
             bounds = policy.bounds(lease.peer, self.gpus[uuid])
@@ -261,7 +266,7 @@ class Leases:
                 self._end(uuid, "no longer allowed")
                 continue
             try:
-                lease.clocks.mean_by_auto(_widest(bounds, self._setters[uuid].supported_clocks()))
+                self._bound(uuid, lease, bounds)
             except WastenotError as error:
                 self._lost[lease.owner, uuid] = f"the policy has changed, and {error}"
                 self._end(uuid, "no longer allowed")
@@ -276,6 +281,28 @@ class Leases:
             with suppress(Exception):
                 self._restore_again(uuid)
         return not self._unrestored
+
+    def _bound(self, uuid: str, lease: Lease, bounds: Bounds) -> None:
+        """Bring a lease within other bounds.
+
+        Raises:
+            WastenotError: the driver or the disk failed.
+        """
+        if bounds == lease.bounds:
+            return
+        setter = self._setters[uuid]
+        auto = _widest(bounds, setter.supported_clocks())
+        lease.clocks.give_up(auto.kept)
+        lease.clocks.mean_by_auto(auto)
+        lease.bounds = bounds
+        if lease.setting is None:
+            return
+        within = _within(lease.setting, bounds, setter)
+        if within != lease.setting:
+            self._log("bounded", gpu=uuid, user=lease.peer.user, process=lease.peer.process, setting=within)
+        if within != AUTO or lease.setting == AUTO:  # else all of it has just been given up
+            lease.clocks.request(within)
+        lease.setting = within
 
     def _setter(self, uuid: str) -> ClockSetter:
         return self._setters[uuid] if uuid in self._setters else setter_of(uuid)  # one that did not answer may do so again
@@ -359,6 +386,23 @@ def _widest(bounds: Bounds, clocks: Mapping[float, tuple[float, ...]]) -> Auto:
     if bounds.power_limit_w is None:
         kept.add("power")
     return Auto(ceilings, frozenset(kept))
+
+
+def _within(setting: Setting, bounds: Bounds, setter: ClockSetter) -> Setting:
+    """The setting that the bounds allow and that is nearest; auto for what may not be set."""
+    clocks = setter.supported_clocks()
+    memory = _nearest(setting.memory_mhz, bounds.memory_mhz, [*clocks])
+    core = _nearest(setting.core_mhz, bounds.core_mhz, clocks[max(clocks) if memory is None else memory])
+    limits, allowed, limit_w = setter.power_limit_range_w(), bounds.power_limit_w, setting.power_limit_w
+    if limit_w is None or limits is None or allowed is None:
+        return Setting(core, memory)
+    low, high = max(allowed[0], limits[0]), min(allowed[1], limits[1])
+    return Setting(core, memory, min(max(limit_w, low), high) if low <= high else None)
+
+
+def _nearest(value: float | None, allowed: tuple[float, float] | None, have: Sequence[float]) -> float | None:
+    possible = [clock for clock in have if allowed is not None and allowed[0] <= clock <= allowed[1]]
+    return None if value is None or not possible else min(possible, key=lambda clock: abs(clock - value))
 
 
 def _check(uuid: str, name: str, value: float | None, bounds: tuple[float, float] | None) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from wastenot.core.errors import BadInputError, DeviceError, WastenotError
 from wastenot.core.version import own_version
 from wastenot.devices.clockd.leases import Leases, log_recovered
-from wastenot.devices.clockd.policy import Policy, read_policy
+from wastenot.devices.clockd.policy import Parts, policy_of, read_parts
 from wastenot.devices.clockd.server import Server
 from wastenot.devices.common import process_lock
 from wastenot.devices.common.daemon_protocol import socket_path
@@ -59,11 +59,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.recover:
             return 0 if recovered else 1
     try:
-        policy = read_policy(options.policy, state_folder() / JOBS)
+        parts, mistakes = read_parts(options.policy, state_folder() / JOBS)
+        for mistake in mistakes:
+            raise mistake
         if options.check:
-            print(f"{options.policy}: {len(policy.rules)} rules, valid")
+            print(f"{options.policy}: {len(policy_of(options.policy, parts).rules)} rules, valid")
             return 0
-        return _run(options.policy, policy)
+        return _run(options.policy, parts)
     except WastenotError as error:
         print(f"<3>error: {error}" if _journald() else f"error: {error}", file=sys.stderr)
         return 2 if isinstance(error, BadInputError) else 1
@@ -80,7 +82,7 @@ def _recover() -> bool:
     return not done.failed
 
 
-def _run(file: Path, policy: Policy) -> int:
+def _run(file: Path, parts: Parts) -> int:
     reason = forbidden()
     if reason is not None:
         raise BadInputError(f"clocks cannot be set: {reason}")
@@ -98,6 +100,7 @@ def _run(file: Path, policy: Policy) -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda number, frame: caught.append(number))
     setters = setters_here(lambda name, error: log("cannot control", gpu=name, error=error))
+    policy = policy_of(file, parts)
     leases = Leases(setters, policy, time.monotonic, log)
     leases.recover()
     path = socket_path()
@@ -111,7 +114,7 @@ def _run(file: Path, policy: Policy) -> int:
         if caught and not {signal.SIGTERM, signal.SIGINT} & set(caught):
             caught.clear()
             _notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
-            _read_again(file, leases)
+            parts = _read_again(file, parts, leases)
             _notify("READY=1")
     _notify("STOPPING=1")
     path.unlink(missing_ok=True)
@@ -121,13 +124,20 @@ def _run(file: Path, policy: Policy) -> int:
     return 0 if restored else 1
 
 
-def _read_again(file: Path, leases: Leases) -> None:
-    try:
-        leases.take_policy(read_policy(file, state_folder() / JOBS))
-    except BadInputError as error:
-        log("policy", error=error, kept="the previous one")
-        return
-    log("policy read again", rules=len(leases.policy.rules))
+def _read_again(file: Path, parts: Parts, leases: Leases) -> Parts:
+    """Read all files of the policy again. What a file with a mistake said before holds on, what the others say holds."""
+    parts, mistakes = read_parts(file, state_folder() / JOBS, parts)
+    for mistake in mistakes:
+        log("policy", error=mistake, kept="the previous one")
+    policy = policy_of(file, parts)
+    if policy.group != leases.policy.group:
+        try:
+            os.chown(socket_path(), -1, os.getegid() if policy.group is None else policy.group)
+        except OSError as error:
+            log("policy", error=f"{socket_path()}: cannot be given to group {policy.group}: {error.strerror}")
+    leases.take_policy(policy)
+    log("policy read again", rules=len(policy.rules), mistakes=len(mistakes))
+    return parts
 
 
 def _listen(path: Path, group: int | None) -> socket.socket:

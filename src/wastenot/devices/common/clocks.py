@@ -214,6 +214,17 @@ class LeasedClocks(SharedClocks):
         self.hold()
         self._claimed = True
 
+    def give_up(self, kinds: frozenset[Kind]) -> None:
+        """Restore kinds of a setting that may not be changed any more, and keep the lease.
+
+        Raises:
+            DriverError: the driver failed.
+        """
+        if self._held is not None and self._held.touched & kinds:
+            restore_all(self._setter, self._held.restore, self._held.touched & kinds, self._held.changed)
+            self._held.touched -= kinds
+            self._held.changed -= kinds
+
     def mean_by_auto(self, auto: Auto) -> None:
         """Let auto mean something else from the next request on.
 
