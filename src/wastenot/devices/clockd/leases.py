@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from wastenot.core.errors import ClocksRefusedError, DeviceError, WastenotError
 from wastenot.core.setting import AUTO, Setting
+from wastenot.devices.clockd.log_lines import Log
 from wastenot.devices.clockd.policy import Bounds, Gpu, Peer, Policy
 from wastenot.devices.common.clocks import Auto, LeasedClocks
 from wastenot.devices.common.gpu_driver import ClockSetter, DriverError, Kind, setter_of
@@ -28,7 +29,6 @@ _LOGGED_S = 60.0  # between two lines that say the same of a GPU that cannot be 
 _NAMED = 100  # different settings of a lease that are logged
 
 RefusalKind = Literal["busy", "device", "leased", "lost", "message", "policy", "refused", "version"]
-Log = Callable[..., None]
 
 
 class RefusedError(Exception):

@@ -9,13 +9,15 @@ import socket
 import stat
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from io import UnsupportedOperation
 from pathlib import Path
 
 from wastenot.core.errors import BadInputError, DeviceError, WastenotError
 from wastenot.core.version import own_version
 from wastenot.devices.clockd.leases import Leases, log_recovered
+from wastenot.devices.clockd.log_lines import Lines, Log, Shares
 from wastenot.devices.clockd.policy import Parts, policy_of, read_parts
 from wastenot.devices.clockd.server import Server
 from wastenot.devices.common import process_lock
@@ -36,6 +38,7 @@ _LOUD = {
     "cannot control": 3,
     "policy": 3,
 }  # syslog's priorities, which journald reads; 6 otherwise
+_LAST_WORDS_S = 1.0  # for writing what is still to be logged when it ends
 _TURN_S = 1.0  # to wait at most, so that a watchdog hears of it
 
 
@@ -54,8 +57,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="only read the policy and check that it is valid")
     parser.add_argument("--version", action="version", version=f"wastenotd {own_version()}")
     options = parser.parse_args(arguments)
+    lines = Lines(_write)
+    try:
+        return _main(options, lines)
+    finally:
+        lines.close(_LAST_WORDS_S)
+
+
+def _main(options: argparse.Namespace, lines: Lines) -> int:
+    log = Shares(lambda event, **fields: lines.put(_line(event, fields)), time.monotonic)
     if not options.check:
-        recovered = _recover()
+        recovered = _recover(log)
         if options.recover:
             return 0 if recovered else 1
     try:
@@ -65,13 +77,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.check:
             print(f"{options.policy}: {len(policy_of(options.policy, parts).rules)} rules, valid")
             return 0
-        return _run(options.policy, parts)
+        return _run(options.policy, parts, log)
     except WastenotError as error:
-        print(f"<3>error: {error}" if _journald() else f"error: {error}", file=sys.stderr)
+        lines.put(f"<3>error: {error}" if _journald() else f"error: {error}")
         return 2 if isinstance(error, BadInputError) else 1
 
 
-def _recover() -> bool:
+def _recover(log: Log) -> bool:
     """Restore what dead processes left changed; whether all was restored. It needs no policy, and never raises."""
     if forbidden() is not None:
         return True
@@ -82,7 +94,7 @@ def _recover() -> bool:
     return not done.failed
 
 
-def _run(file: Path, parts: Parts) -> int:
+def _run(file: Path, parts: Parts, log: Log) -> int:
     reason = forbidden()
     if reason is not None:
         raise BadInputError(f"clocks cannot be set: {reason}")
@@ -114,7 +126,7 @@ def _run(file: Path, parts: Parts) -> int:
         if caught and not {signal.SIGTERM, signal.SIGINT} & set(caught):
             caught.clear()
             _notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
-            parts = _read_again(file, parts, leases)
+            parts = _read_again(file, parts, leases, log)
             _notify("READY=1")
     _notify("STOPPING=1")
     path.unlink(missing_ok=True)
@@ -124,7 +136,7 @@ def _run(file: Path, parts: Parts) -> int:
     return 0 if restored else 1
 
 
-def _read_again(file: Path, parts: Parts, leases: Leases) -> Parts:
+def _read_again(file: Path, parts: Parts, leases: Leases, log: Log) -> Parts:
     """Read all files of the policy again. What a file with a mistake said before holds on, what the others say holds."""
     parts, mistakes = read_parts(file, state_folder() / JOBS, parts)
     for mistake in mistakes:
@@ -165,12 +177,24 @@ def _drain(told: socket.socket) -> None:
     told.recv(64)
 
 
-def log(event: str, **fields: object) -> None:
-    """Write one line, for journald with a priority; what clients sent never breaks it."""
+def _line(event: str, fields: Mapping[str, object]) -> str:
+    """One line, for journald with a priority; what clients sent never breaks it."""
     texts = (f"{name}={_quoted(str(value))}" for name, value in fields.items())
     line = " ".join([event, *texts])
+    return f"<{_LOUD.get(event, 6)}>{line}" if _journald() else line
+
+
+def _write(line: str) -> None:
+    """Write a line past all buffers, whose locks a write that blocks would hold when the interpreter ends."""
     with suppress(OSError):  # whoever read it may be gone
-        print(f"<{_LOUD.get(event, 6)}>{line}" if _journald() else line, file=sys.stderr, flush=True)
+        try:
+            descriptor = sys.stderr.fileno()
+        except UnsupportedOperation:  # it is no file
+            print(line, file=sys.stderr, flush=True)
+            return
+        data = line.encode(errors="backslashreplace") + b"\n"
+        while data:
+            data = data[os.write(descriptor, data) :]
 
 
 def _quoted(text: str) -> str:

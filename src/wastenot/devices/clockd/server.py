@@ -16,7 +16,8 @@ from math import inf, isfinite
 from typing import Any
 
 from wastenot.core.setting import Setting
-from wastenot.devices.clockd.leases import Leases, Log, RefusedError
+from wastenot.devices.clockd.leases import Leases, RefusedError
+from wastenot.devices.clockd.log_lines import Log
 from wastenot.devices.clockd.policy import Peer
 from wastenot.devices.common.daemon_protocol import LONGEST_LINE, VERSION, MessageError, decode, encode
 
