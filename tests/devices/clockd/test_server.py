@@ -8,6 +8,7 @@ import socket
 import pytest
 
 from testbed.daemon_in_process import DEFAULT_MW, UUIDS, running
+from wastenot.devices.clockd import server as server_module
 from wastenot.devices.clockd.policy import Bounds, Policy, Rule
 from wastenot.devices.common import journal
 from wastenot.devices.common.gpu_driver import NotSupportedError
@@ -530,6 +531,29 @@ def test_a_user_has_so_many_connections_and_others_theirs(daemon, client):
     assert kind(daemon.connect(user=1001).ask("hello")) == "ok"
     more[0].close()
     assert kind(daemon.connect().ask("hello")) == "ok"
+
+
+def test_one_users_connections_do_not_starve_anothers(daemon):
+    """More users than there is room for: all that one may have are served, and who comes late gets his share too."""
+    daemon.leases.take_policy(Policy(POLICY.rules, connections_per_user=32))
+    first = [daemon.connect(user=2000 + user) for _ in range(32) for user in range(16)]
+    assert all(kind(each.ask("hello")) == "ok" for each in first)
+    more = [daemon.connect(user=3000 + user) for _ in range(20) for user in range(16)]
+    assert all(kind(each.ask("hello")) == "ok" for each in more)
+    late = daemon.connect(user=4000)
+    assert kind(late.ask("hello")) == "ok" and not late.hung_up()
+
+
+def test_a_connection_with_a_lease_makes_no_room(daemon, monkeypatch):
+    monkeypatch.setattr(server_module, "_CONNECTIONS", 4)
+    holders = [daemon.connect(user=1001) for _ in range(4)]
+    for each, gpu in zip(holders, (FIRST, SECOND, None, None), strict=True):
+        each.ask("hello")
+        if gpu:
+            each.ask("acquire", gpu=gpu)
+    others = [daemon.connect(user=user) for user in (7, 8, 9)]
+    assert [kind(each.ask("hello")) for each in others] == ["ok", "ok", "busy"]
+    assert daemon.journals() == [FIRST, SECOND]
 
 
 def test_who_asks_too_often_waits_and_others_do_not(daemon, client):

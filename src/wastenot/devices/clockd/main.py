@@ -167,7 +167,7 @@ def _listen(path: Path, group: int | None) -> socket.socket:
         if group is not None:
             os.chown(path, -1, group)
         path.chmod(0o660)
-        listening.listen(64)
+        listening.listen(1024)  # at most what the kernel allows (net.core.somaxconn)
     except OSError as error:
         raise DeviceError(f"{path}: cannot listen there: {error.strerror}") from error
     return listening

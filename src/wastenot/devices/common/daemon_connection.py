@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import grp
 import os
+import random
 import socket
 import threading
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,11 +24,17 @@ from wastenot.devices.common.daemon_protocol import (
 )  # fmt: skip
 
 _PATIENCE_S = 30.0  # for a reply; a driver may take seconds
+_BUSY_S = 15.0  # for a daemon that is busy
+_PAUSES_S = (0.01, 0.5)  # between attempts to connect to it: the first, which doubles, and the longest
 _GOODBYE_S = 10.0  # for the daemon to restore clocks and hang up
 
 
 class NoDaemonError(DeviceError):
     """No wastenotd listens on this machine."""
+
+
+class BusyError(DeviceError):
+    """The daemon has too many connections at the moment."""
 
 
 class LeaseLostError(DeviceError):
@@ -56,14 +64,27 @@ class Connection:
     Raises:
         NoDaemonError: nobody listens.
         ClocksRefusedError: this user may not connect.
+        BusyError: it stayed busy, however often it was tried.
         DeviceError: the daemon does not answer, or speaks another version.
     """
 
     def __init__(self) -> None:
         self._path, self._turn = socket_path(), threading.Lock()
-        self._socket = _connect(self._path)
-        self._rest = b""
         self._process = os.getpid()
+        until_s, pause_s = time.monotonic() + _BUSY_S, _PAUSES_S[0]
+        while True:
+            try:
+                self._begin()
+            except BusyError:
+                if time.monotonic() + pause_s > until_s:
+                    raise
+                time.sleep(pause_s * random.uniform(0.5, 1.0))  # not all at once again
+                pause_s = min(2.0 * pause_s, _PAUSES_S[1])
+            else:
+                return
+
+    def _begin(self) -> None:
+        self._socket, self._rest = _connect(self._path), b""
         try:
             self.welcome = _welcome(self.ask("hello"))
         except BaseException:
@@ -82,7 +103,8 @@ class Connection:
             raise DeviceError("a forked process cannot use the lease of clocks of its parent")
         with self._turn:
             try:
-                self._socket.sendall(encode({"ask": what} | fields))
+                with suppress(BrokenPipeError, ConnectionResetError):  # it may have said why it hung up
+                    self._socket.sendall(encode({"ask": what} | fields))
                 reply = decode(self._line(), deepest=LONGEST_REPLY)
             except (OSError, EOFError, MessageError) as error:
                 self._socket.close()
@@ -132,6 +154,8 @@ class Connection:
         if isinstance(ok, dict):
             return ok
         kind, text = reply.get("error"), str(reply.get("text", "wastenotd refuses"))
+        if kind == "busy":
+            raise BusyError(text)
         if kind == "lost":
             raise LeaseLostError(text)
         if kind in ("policy", "refused"):
@@ -150,6 +174,9 @@ def _connect(path: Path) -> socket.socket:
     except PermissionError as error:
         connection.close()
         raise ClocksRefusedError(_not_in_group(path)) from error
+    except BlockingIOError as error:  # more wait to be accepted than the kernel lets wait
+        connection.close()
+        raise BusyError(f"{path}: wastenotd is busy: too many programs are waiting to connect") from error
     except OSError as error:
         connection.close()
         raise DeviceError(f"{path}: wastenotd does not answer: {error}") from error
