@@ -244,6 +244,62 @@ def test_no_lease_is_for_ever_and_others_get_their_turn(daemon, client):
     assert kind(client.ask("acquire", gpu=FIRST)) == "ok"
 
 
+EVERYBODY = Policy(
+    (Rule(frozenset({1000, 1001, 1002}), frozenset(), None, Bounds(longest_lease_s=100.0)),),
+    heartbeat_s=10.0, requests_per_s=1000.0,
+)  # fmt: skip
+
+
+def both(client, gpu):
+    """Release and acquire in one write."""
+    lines = [json.dumps({"wastenot": 1, "ask": what, "gpu": gpu}).encode() + b"\n" for what in ("release", "acquire")]
+    client.send(b"".join(lines))
+    return kind(client.reply()), kind(client.reply())
+
+
+def test_who_gives_back_and_takes_again_at_once_has_it_no_longer(daemon, client):
+    daemon.leases.take_policy(EVERYBODY)
+    client.ask("acquire", gpu=FIRST)
+    for _ in range(10):
+        daemon.pass_time(9.5)
+        assert both(client, FIRST) == ("ok", "ok")
+    daemon.pass_time(5.1)
+    assert daemon.journals() == [] and "reached the time limit" in client.ask("set", gpu=FIRST, core_mhz=900)["text"]
+    assert kind(client.ask("acquire", gpu=FIRST)) == "policy"
+    daemon.pass_time(10.1)
+    assert kind(client.ask("acquire", gpu=FIRST)) == "ok"
+    for _ in range(10):
+        daemon.pass_time(9.5)
+        client.ask("beat")
+    assert daemon.journals() == [FIRST]  # a hundred seconds more
+
+
+def test_users_take_turns_in_the_order_in_which_they_asked(daemon, client):
+    daemon.leases.take_policy(EVERYBODY)
+    second, third = daemon.connect(user=1001), daemon.connect(user=1002)
+    for each in (second, third):
+        each.ask("hello")
+    client.ask("acquire", gpu=FIRST)
+    assert [kind(each.ask("acquire", gpu=FIRST)) for each in (second, third)] == ["leased", "leased"]
+    daemon.pass_time(5.0)
+    assert both(client, FIRST) == ("ok", "queued")
+    assert kind(third.ask("acquire", gpu=FIRST)) == "queued" and kind(second.ask("acquire", gpu=FIRST)) == "ok"
+    assert both(second, FIRST) == ("ok", "queued")
+    assert kind(client.ask("acquire", gpu=FIRST)) == "queued" and kind(third.ask("acquire", gpu=FIRST)) == "ok"
+    assert kind(client.ask("acquire", gpu=SECOND)) == "ok"  # for which nobody waits
+
+
+def test_who_does_not_ask_any_more_keeps_nobody_waiting(daemon, client):
+    daemon.leases.take_policy(EVERYBODY)
+    other = daemon.connect(user=1001)
+    other.ask("hello")
+    client.ask("acquire", gpu=FIRST)
+    other.ask("acquire", gpu=FIRST)
+    assert both(client, FIRST) == ("ok", "queued")
+    daemon.pass_time(10.1)
+    assert kind(client.ask("acquire", gpu=FIRST)) == "ok"
+
+
 def test_a_gpu_that_cannot_be_restored_is_tried_again_and_given_to_nobody(daemon, client):
     client.ask("acquire", gpu=FIRST)
     client.ask("set", gpu=FIRST, core_mhz=900)

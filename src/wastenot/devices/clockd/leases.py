@@ -2,6 +2,7 @@
 
 What sets clocks, journals them first and undoes them is :class:`LeasedClocks`, as for commands that root runs. A lease
 ends when its client asks, hangs up, misses heartbeats, has had it as long as the policy allows, or may no longer have it.
+Who is refused a GPU that another user has is in a queue for as long as it keeps asking, and comes before who asked later.
 A GPU that cannot be restored at once is tried again each second, and nobody gets it before that.
 """
 
@@ -24,11 +25,14 @@ from wastenot.devices.common.recovery import Recovered, recover
 
 _RETRY_S = 1.0  # between attempts to restore a GPU
 _SEARCH_S = 5.0  # between looks for GPUs that a dead command of root left changed
-_PAUSE_S = 10.0  # for which a user whose lease has lasted as long as it may does not get that GPU again
+_PAUSE_S = (
+    10.0  # for which a user whose lease has lasted as long as it may does not get that GPU again; a shorter one is none
+)
+_WAITS_S = 10.0  # after which a user who was refused a GPU and has not asked again is not waiting for it any more
 _LOGGED_S = 60.0  # between two lines that say the same of a GPU that cannot be restored
 _NAMED = 100  # different settings of a lease that are logged
 
-RefusalKind = Literal["busy", "device", "leased", "lost", "message", "policy", "refused", "version"]
+RefusalKind = Literal["busy", "device", "leased", "lost", "message", "policy", "queued", "refused", "version"]
 
 
 class RefusedError(Exception):
@@ -112,6 +116,8 @@ class Leases:
         self._unrestored = dict[str, _Unrestored]()
         self._lost: dict[tuple[object, str], str] = {}  # why, until the client has been told
         self._searched_s = now_s()
+        self._used_s: dict[tuple[int, str], tuple[float, float]] = {}  # since when, and until when, users have had a GPU
+        self._waiting: dict[str, dict[int, float]] = {}  # by GPU: users in the order of their first request, and their last
         self._barred_s: dict[tuple[int, str], float] = {}  # users who have had a GPU for as long as they may
 
     def recover(self) -> None:
@@ -155,6 +161,7 @@ class Leases:
         bounds = self._bounds(peer, uuid)
         lease = self._held.get(uuid)
         if lease is not None and lease.owner is not owner:
+            self._queue(uuid, peer.user)
             raise RefusedError(
                 "leased", f"{uuid}: {_holder(lease.peer)} controls the clocks of this GPU; wait for it, or stop it"
             )
@@ -165,6 +172,10 @@ class Leases:
                 "policy",
                 f"{uuid}: you have held its clocks for as long as the policy allows; try again in {until_s - now_s:.0f} s",
             )
+        first = self._first(uuid)
+        if lease is None and first not in (None, peer.user):
+            self._queue(uuid, peer.user)
+            raise RefusedError("queued", f"{uuid}: user {first} has waited for this GPU for longer; try again")
         try:
             if lease is None:
                 if uuid in self._unrestored:
@@ -178,7 +189,9 @@ class Leases:
                     auto=_widest(bounds, setter.supported_clocks()),
                 )
                 clocks.hold()
-                lease = self._held[uuid] = Lease(owner, peer, clocks, now_s, now_s + bounds.longest_lease_s, bounds)
+                since_s = self._since_s(peer.user, uuid)
+                lease = self._held[uuid] = Lease(owner, peer, clocks, since_s, since_s + bounds.longest_lease_s, bounds)
+                self._waiting.get(uuid, {}).pop(peer.user, None)
                 self._log("lease", gpu=uuid, user=peer.user, process=peer.process, longest_s=bounds.longest_lease_s)
             if claim:
                 lease.clocks.claim()
@@ -245,12 +258,14 @@ class Leases:
         for uuid in [uuid for uuid, lease in self._held.items() if lease.until_s <= now_s]:
             lease = self._held[uuid]
             self._lost[lease.owner, uuid] = "it reached the time limit of the policy"
-            self._barred_s[lease.peer.user, uuid] = now_s + _PAUSE_S
             self._end(uuid, "reached the time limit of the policy")
+            self._barred_s[lease.peer.user, uuid] = now_s + _PAUSE_S
+            del self._used_s[lease.peer.user, uuid]
         for uuid in [uuid for uuid, each in self._unrestored.items() if each.again_s <= now_s]:
             with suppress(Exception):
                 self._restore_again(uuid)
         self._barred_s = {key: at_s for key, at_s in self._barred_s.items() if at_s > now_s}
+        self._used_s = {key: used for key, used in self._used_s.items() if now_s - used[1] < _PAUSE_S}
         return min(
             [lease.until_s for lease in self._held.values()] + [each.again_s for each in self._unrestored.values()],
             default=None,
@@ -281,6 +296,24 @@ class Leases:
             with suppress(Exception):
                 self._restore_again(uuid)
         return not self._unrestored
+
+    def _since_s(self, user: int, uuid: str) -> float:
+        """Since when a user has a GPU that it acquires now: one that is given back and taken again was never given back."""
+        now_s = self._now_s()
+        since_s, until_s = self._used_s.get((user, uuid), (now_s, now_s))
+        return since_s if now_s - until_s < _PAUSE_S and (user, uuid) not in self._barred_s else now_s
+
+    def _queue(self, uuid: str, user: int) -> None:
+        """Note that a user waits for a GPU, at the end of the queue unless it is in it."""
+        self._waiting.setdefault(uuid, {})[user] = self._now_s()
+
+    def _first(self, uuid: str) -> int | None:
+        """The user who waits for a GPU for longest; ``None`` where nobody does."""
+        now_s = self._now_s()
+        waiting = {user: at_s for user, at_s in self._waiting.pop(uuid, {}).items() if now_s - at_s < _WAITS_S}
+        if waiting:
+            self._waiting[uuid] = waiting
+        return next(iter(waiting), None)
 
     def _bound(self, uuid: str, lease: Lease, bounds: Bounds) -> None:
         """Bring a lease within other bounds.
@@ -335,6 +368,7 @@ class Leases:
 
     def _forget(self, uuid: str, why: str) -> None:
         lease = self._held.pop(uuid)
+        self._used_s[lease.peer.user, uuid] = (lease.since_s, self._now_s())
         fields = {"user": lease.peer.user, "process": lease.peer.process, "requests": lease.requests}
         self._log("end of lease", gpu=uuid, why=why, held_s=f"{self._now_s() - lease.since_s:.1f}", **fields)
 

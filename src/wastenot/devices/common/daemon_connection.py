@@ -37,6 +37,10 @@ class BusyError(DeviceError):
     """The daemon has too many connections at the moment."""
 
 
+class QueuedError(DeviceError):
+    """Another user has waited for the GPU for longer."""
+
+
 class LeaseLostError(DeviceError):
     """The daemon has ended a lease and restored the clocks."""
 
@@ -156,6 +160,8 @@ class Connection:
         kind, text = reply.get("error"), str(reply.get("text", "wastenotd refuses"))
         if kind == "busy":
             raise BusyError(text)
+        if kind == "queued":
+            raise QueuedError(text)
         if kind == "lost":
             raise LeaseLostError(text)
         if kind in ("policy", "refused"):
