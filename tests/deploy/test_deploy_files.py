@@ -131,7 +131,7 @@ def test_systemd_understands_group_and_folders(tmp_path):
 def test_the_recipe_of_the_image_copies_what_exists_and_starts_the_daemon():
     text = re.sub(r"\\\n", " ", (DEPLOY / "container" / "Containerfile").read_text())
     lines = [line.split(maxsplit=1) for line in text.splitlines() if line and not line.startswith("#")]
-    known = {"FROM", "COPY", "RUN", "ENV", "VOLUME", "STOPSIGNAL", "ENTRYPOINT", "CMD"}
+    known = {"FROM", "COPY", "RUN", "ENV", "VOLUME", "STOPSIGNAL", "HEALTHCHECK", "ENTRYPOINT", "CMD"}
     assert {word for word, _ in lines} <= known
     for word, rest in lines:
         if word == "COPY" and "--from" not in rest:
@@ -181,6 +181,7 @@ def test_the_daemon_of_kubernetes_has_what_it_needs_and_no_more(objects, tmp_pat
     policy = tmp_path / "wastenotd.toml"
     policy.write_text(objects["ConfigMap"]["data"][policy.name])
     assert main(["--policy", str(policy), "--check"]) == 0 and "1 rules" in capsys.readouterr().out
+    assert container["livenessProbe"]["exec"]["command"] == ["wastenotd", "--health"]
     assert container["args"] == ["--policy", "/etc/wastenot/wastenotd.toml"]
     labels = objects["DaemonSet"]["spec"]["template"]["metadata"]["labels"]
     assert objects["DaemonSet"]["spec"]["selector"]["matchLabels"].items() <= labels.items()

@@ -91,6 +91,21 @@ def test_whatever_a_daemon_answers_is_told_in_a_line(path, answers, line, said, 
     assert found.way == "none" and said in found.missing and "\n" not in found.missing
 
 
+def test_a_daemon_one_minor_version_back_is_understood_and_no_older_one(path, answers, monkeypatch):
+    monkeypatch.setattr(daemon_protocol, "MINOR", 3)
+    hello = b'{"wastenot": 1, "ok": {"minor": %d, "user": 7, "heartbeat_s": 10, "gpus": {"GPU-x": {}}, "leases": {}}}\n'
+    answers(hello % 1)
+    assert "install the same wastenot on both sides" in control_that_works(USER).missing
+
+
+@pytest.mark.parametrize("minor", [2, 3, 4])
+def test_a_daemon_that_is_not_much_older_is_understood(path, answers, monkeypatch, minor):
+    monkeypatch.setattr(daemon_protocol, "MINOR", 3)
+    hello = b'{"wastenot": 1, "ok": {"minor": %d, "user": 7, "heartbeat_s": 10, "gpus": {"GPU-x": {}}, "leases": {}}}\n'
+    answers(hello % minor)
+    assert control_that_works(USER).allowed == ("GPU-x",)
+
+
 def test_a_socket_that_nobody_listens_on(path):
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listening.bind(str(path))

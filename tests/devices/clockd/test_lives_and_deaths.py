@@ -18,6 +18,8 @@ from testbed.daemon_process import ROOT, Daemon, until
 from testbed.stand_in import apply_kills, kill_runs
 from wastenot.core.errors import ClocksRefusedError, DeviceError, WastenotError
 from wastenot.core.setting import Setting
+from wastenot.devices.clockd import main
+from wastenot.devices.clockd.main import main as wastenotd
 from wastenot.devices.common import journal
 from wastenot.devices.common.clocks import LeasedClocks
 from wastenot.devices.common.control import control_here
@@ -279,6 +281,15 @@ def test_a_mistake_in_one_file_keeps_no_rule_alive_that_another_has_taken_back(s
     (jobs / "job-2.toml").write_text("?")
     daemon.signal(signal.SIGHUP)
     assert until(lambda: clean(stand_in)) and "no longer allowed" in daemon.said() and "job-2.toml" in daemon.said()
+
+
+def test_a_probe_asks_whether_it_answers(stand_in, daemon, monkeypatch, capsys):
+    assert wastenotd(["--health"]) == 1 and "no wastenotd listens" in capsys.readouterr().out
+    daemon.start()
+    assert wastenotd(["--health"]) == 0 and capsys.readouterr().out == "wastenotd answers: 0 leases\n"
+    daemon.signal(signal.SIGSTOP)
+    monkeypatch.setattr(main, "_HEALTH_S", 0.2)
+    assert wastenotd(["--health"]) == 1  # though the socket is there
 
 
 def test_the_sockets_group_is_read_again(daemon):

@@ -10,7 +10,7 @@ import pytest
 from testbed.daemon_in_process import DEFAULT_MW, UUIDS, running
 from wastenot.devices.clockd import server as server_module
 from wastenot.devices.clockd.policy import Bounds, Policy, Rule
-from wastenot.devices.common import journal
+from wastenot.devices.common import daemon_protocol, journal
 from wastenot.devices.common.gpu_driver import NotSupportedError
 
 FIRST, SECOND = UUIDS
@@ -498,6 +498,23 @@ def test_another_version_is_refused_clearly(daemon, client):
     client.send(b'{"wastenot": 2, "ask": "hello", "more": [[[]]]}\n')
     told = client.reply()
     assert kind(told) == "version" and "speaks version 1" in told["text"] and client.hung_up()
+
+
+def test_one_minor_version_back_is_understood(daemon, monkeypatch):
+    assert daemon.connect().ask("hello")["ok"]["minor"] == daemon_protocol.MINOR == 1  # who says none has 0
+    monkeypatch.setattr(daemon_protocol, "MINOR", 2)
+    for minor, answer in (
+        (1, "ok"),
+        (2, "ok"),
+        (7, "ok"),
+        (0, "version"),
+        (None, "version"),
+        (True, "version"),
+        ("2", "version"),
+    ):
+        assert kind(daemon.connect(user=2000 + len(daemon.events)).ask("hello", minor=minor)) == answer
+    old = daemon.connect()
+    assert "install the same wastenot" in old.ask("hello")["text"] and old.hung_up()
 
 
 def test_hello_comes_first_and_soon(daemon):

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from wastenot.core.errors import BadInputError, DeviceError, WastenotError
 from wastenot.core.version import own_version
+from wastenot.devices.clockd.health import health
 from wastenot.devices.clockd.leases import Leases, log_recovered
 from wastenot.devices.clockd.log_lines import Lines, Log, Shares
 from wastenot.devices.clockd.policy import Parts, policy_of, read_parts
@@ -38,6 +39,7 @@ _LOUD = {
     "cannot control": 3,
     "policy": 3,
 }  # syslog's priorities, which journald reads; 6 otherwise
+_HEALTH_S = 5.0  # for an answer to a probe
 _LAST_WORDS_S = 1.0  # for writing what is still to be logged when it ends
 _TURN_S = 1.0  # to wait at most, so that a watchdog hears of it
 
@@ -55,8 +57,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--recover", action="store_true", help="only restore what dead processes left changed, whatever the policy"
     )
     parser.add_argument("--check", action="store_true", help="only read the policy and check that it is valid")
+    parser.add_argument(
+        "--health", action="store_true", help="only ask the daemon that runs whether it is well (0) or not (1)"
+    )
     parser.add_argument("--version", action="version", version=f"wastenotd {own_version()}")
     options = parser.parse_args(arguments)
+    if options.health:
+        well, said = health(_HEALTH_S)
+        print(said)
+        return 0 if well else 1
     lines = Lines(_write)
     try:
         return _main(options, lines)

@@ -19,7 +19,15 @@ from wastenot.core.setting import Setting
 from wastenot.devices.clockd.leases import Leases, RefusedError
 from wastenot.devices.clockd.log_lines import Log
 from wastenot.devices.clockd.policy import Peer
-from wastenot.devices.common.daemon_protocol import LONGEST_LINE, VERSION, MessageError, decode, encode
+from wastenot.devices.common.daemon_protocol import (
+    LONGEST_LINE,
+    MINOR,
+    VERSION,
+    MessageError,
+    decode,
+    encode,
+    is_understood,
+)
 
 _HELLO_S = 5.0  # for the first request, for the rest of a line, and for taking a reply
 _IDLE_S = 60.0  # without a lease
@@ -168,6 +176,11 @@ class Server:
     def _serve(self, connection: Connection, message: dict[str, Any]) -> dict[str, Any]:
         leases, peer, asked = self.leases, connection.peer, message.get("ask")
         if asked == "hello":
+            if not is_understood(message.get("minor", 0)):
+                raise RefusedError(
+                    "version",
+                    f"wastenotd speaks version {VERSION}.{MINOR}, this client an older one; install the same wastenot",
+                )
             connection.greeted = True
             return self._hello(peer)
         if not connection.greeted:
@@ -202,6 +215,7 @@ class Server:
             for uuid, bounds in self.leases.allowed(peer).items()
         }  # fmt: skip
         return {
+            "minor": MINOR,
             "user": peer.user,
             "heartbeat_s": self.leases.policy.heartbeat_s,
             "gpus": gpus,

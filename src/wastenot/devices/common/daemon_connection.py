@@ -16,14 +16,15 @@ from typing import Any
 from wastenot.core.errors import ClocksRefusedError, DeviceError
 from wastenot.devices.common.daemon_protocol import (
     LONGEST_REPLY,
+    MINOR,
     VERSION,
     MessageError,
     decode,
     encode,
+    is_understood,
     socket_path,
 )  # fmt: skip
 
-_PATIENCE_S = 30.0  # for a reply; a driver may take seconds
 _BUSY_S = 15.0  # for a daemon that is busy
 _PAUSES_S = (0.01, 0.5)  # between attempts to connect to it: the first, which doubles, and the longest
 _GOODBYE_S = 10.0  # for the daemon to restore clocks and hang up
@@ -65,6 +66,9 @@ class Welcome:
 class Connection:
     """A connection, which threads may share; a forked child has none.
 
+    Args:
+        patience_s: to wait for a reply at most; a driver may take seconds.
+
     Raises:
         NoDaemonError: nobody listens.
         ClocksRefusedError: this user may not connect.
@@ -72,10 +76,10 @@ class Connection:
         DeviceError: the daemon does not answer, or speaks another version.
     """
 
-    def __init__(self) -> None:
-        self._path, self._turn = socket_path(), threading.Lock()
+    def __init__(self, patience_s: float = 30.0) -> None:
+        self._path, self._turn, self._patience_s = socket_path(), threading.Lock(), patience_s
         self._process = os.getpid()
-        until_s, pause_s = time.monotonic() + _BUSY_S, _PAUSES_S[0]
+        until_s, pause_s = time.monotonic() + min(_BUSY_S, patience_s), _PAUSES_S[0]
         while True:
             try:
                 self._begin()
@@ -88,9 +92,16 @@ class Connection:
                 return
 
     def _begin(self) -> None:
-        self._socket, self._rest = _connect(self._path), b""
+        self._socket, self._rest = _connect(self._path, self._patience_s), b""
         try:
-            self.welcome = _welcome(self.ask("hello"))
+            reply = self.ask("hello", minor=MINOR)
+            minor = reply.get("minor", 0)
+            if not is_understood(minor):
+                raise DeviceError(
+                    f"{self._path}: wastenotd speaks version {VERSION}.{minor} of its protocol, this wastenot version "
+                    f"{VERSION}.{MINOR}: install the same wastenot on both sides"
+                )
+            self.welcome = _welcome(reply)
         except BaseException:
             self._socket.close()
             raise
@@ -169,10 +180,10 @@ class Connection:
         raise DeviceError(text)
 
 
-def _connect(path: Path) -> socket.socket:
+def _connect(path: Path, patience_s: float) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        connection.settimeout(_PATIENCE_S)
+        connection.settimeout(patience_s)
         connection.connect(str(path))
     except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError) as error:
         connection.close()
