@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from queue import Empty, Full, Queue
+from contextlib import suppress
+from queue import Full, Queue
 from typing import Protocol
 
 _QUEUED = 1000  # lines that wait to be written; the rest is dropped
 _A_MINUTE = 300  # lines of one user; a sweep has a hundred settings
 _MINUTE_S = 60.0
-_LOOK_S = 0.2  # between looks whether to end
 
 
 class Log(Protocol):
@@ -36,7 +36,7 @@ class Lines:
     """
 
     def __init__(self, write: Callable[[str], None]) -> None:
-        self._write, self._queue, self._turn = write, Queue[str](_QUEUED), threading.Lock()
+        self._write, self._queue, self._turn = write, Queue[str | None](_QUEUED), threading.Lock()
         self._dropped = 0
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="wastenotd-log", daemon=True)
@@ -51,25 +51,25 @@ class Lines:
                 self._dropped += 1
 
     def close(self, longest_s: float) -> None:
-        """Write what waits, as far as that is possible within so many seconds."""
+        """Write what waits, as far as that is possible in this time."""
         self._over.set()
+        with suppress(Full):  # then the thread sees it after the last line
+            self._queue.put_nowait(None)
         self._thread.join(longest_s)
 
     def _run(self) -> None:
-        while True:
-            try:
-                self._write(self._queue.get(timeout=_LOOK_S if not self._over.is_set() else 0.0))
-            except Empty:
-                if self._over.is_set():
-                    return
+        while (line := self._queue.get()) is not None:
+            self._write(line)
             with self._turn:
                 dropped, self._dropped = self._dropped, 0
             if dropped:
                 self._write(f'log lines={dropped} dropped="nobody read them"')
+            if self._over.is_set() and self._queue.empty():
+                return
 
 
 class Shares:
-    """Passes on what is logged, of each user so many lines a minute.
+    """Passes on what is logged, a limited number of lines of each user a minute.
 
     Args:
         log: takes what is passed on.
