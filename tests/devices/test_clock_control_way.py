@@ -12,6 +12,7 @@ from wastenot.devices.common import control, daemon_connection, daemon_protocol
 from wastenot.devices.common.control import control_here, control_that_works
 from wastenot.devices.common.daemon_clocks import DaemonClocks
 from wastenot.devices.common.daemon_protocol import SOCKET_VARIABLE
+from wastenot.devices.common.journal import Holder
 from wastenot.devices.common.rights import Rights
 
 ROOT = Rights(root=True, sys_admin=True, container=None, forbidden=None)
@@ -104,6 +105,12 @@ def test_a_daemon_that_is_not_much_older_is_understood(path, answers, monkeypatc
     hello = b'{"wastenot": 1, "ok": {"minor": %d, "user": 7, "heartbeat_s": 10, "gpus": {"GPU-x": {}}, "leases": {}}}\n'
     answers(hello % minor)
     assert control_that_works(USER).allowed == ("GPU-x",)
+
+
+def test_who_has_a_gpu_through_the_daemon_is_known_without_its_journals(path, answers):
+    leases = b'{"GPU-x": {"user": 1, "process": 4711}, "GPU-y": {"unrestored": true, "why": "?"}}'
+    answers(b'{"wastenot": 1, "ok": {"user": 7, "heartbeat_s": 10, "gpus": {"GPU-x": {}}, "leases": %s}}\n' % leases)
+    assert control_that_works(USER).held == {"GPU-x": Holder(4711, 1, through_daemon=True)}
 
 
 def test_a_socket_that_nobody_listens_on(path):
