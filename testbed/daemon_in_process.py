@@ -53,6 +53,7 @@ class MemoryNvml:
             "GetSupportedMemoryClocks": lambda: MEMORIES,
             "GetSupportedGraphicsClocks": lambda: CORES,
             "GetPowerManagementLimit": lambda: self.limit_mw[index],
+            "GetPowerManagementDefaultLimit": lambda: DEFAULT_MW,
             "GetPowerManagementLimitConstraints": lambda: LIMITS_MW,
             "GetArchitecture": lambda: 9,
             "SetGpuLockedClocks": lambda: self._put(self.core, index, arguments[1:]),

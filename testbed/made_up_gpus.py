@@ -114,6 +114,9 @@ class Setter:
     def power_limit_w(self):
         return state(self.unique_id)["power"]
 
+    def default_power_limit_w(self):
+        return DEFAULT["power"]
+
     def is_needless(self, kind, value):
         return False
 

@@ -4,7 +4,7 @@
 set -u
 
 [ -n "${SLURM_JOB_ID:-}" ] || exit 0
-rule=${WASTENOT_STATE:-/run/wastenot}/policy.d/job-$SLURM_JOB_ID.toml
+rule=${WASTENOT_STATE:-/run/wastenotd}/policy.d/job-$SLURM_JOB_ID.toml
 if [ -f "$rule" ]; then
   rm -f "$rule"
   systemctl reload wastenotd || true

@@ -3,7 +3,7 @@
 # slurm.conf: Prolog=/etc/slurm/prolog.d/*.sh (or source it from yours). It runs as root on each node of the job.
 set -u
 
-rules=${WASTENOT_STATE:-/run/wastenot}/policy.d
+rules=${WASTENOT_STATE:-/run/wastenotd}/policy.d
 [ -n "${SLURM_JOB_ID:-}" ] && [ -n "${SLURM_JOB_UID:-}" ] || exit 0
 [ -n "${SLURM_JOB_GPUS:-}" ] || exit 0 # the job has no GPU
 
@@ -14,7 +14,8 @@ gpus=$(printf '%s\n' "$SLURM_JOB_GPUS" | tr ',' '\n' | while IFS=- read -r first
 done | paste -sd ',' -)
 [ -n "$gpus" ] || exit 0
 
-mkdir -p "$rules" && chmod 755 "$rules"
+umask 077 # the folder of journals and rules is root's alone
+mkdir -p "$rules" && chmod 700 "$rules"
 new=$rules/.job-$SLURM_JOB_ID
 if printf '[[allow]]\nusers = [%s]\ngpus = [%s]\n' "$SLURM_JOB_UID" "$gpus" >"$new" && chmod 644 "$new"; then
   mv "$new" "$rules/job-$SLURM_JOB_ID.toml"

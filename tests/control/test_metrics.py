@@ -110,6 +110,8 @@ def test_lease_and_journal_of_a_measured_gpu():
     assert leases(scraped(real), "GPU-1") == {"free"}
     path = journal.begin("GPU-1", journal.Restore())
     assert leases(scraped(real), "GPU-1") == {"held"}
+    journal.note(path, failed="the driver refuses")
+    assert leases(scraped(real), "GPU-1") == {"unrestored"}
     journal.end(path)
     assert leases(scraped(real), "GPU-1") == {"free"}
     dies = "import os; from wastenot.devices.common import journal as j; j.begin('GPU-1', j.Restore()); os._exit(1)"

@@ -19,6 +19,7 @@ tests:
     input_series:
       - {{series: 'wastenot_gpu_lease_state{{gpu="GPU-1",state="stale"}}', values: '0 0 1x20'}}
       - {{series: 'wastenot_gpu_lease_state{{gpu="GPU-2",state="held"}}', values: '1x40'}}
+      - {{series: 'wastenot_gpu_lease_state{{gpu="GPU-3",state="unrestored"}}', values: '0 0 1x20'}}
       - {{series: 'wastenot_slowdown_low_ratio{{instance="a"}}', values: '0.03x40'}}
       - {{series: 'wastenot_max_slowdown_ratio{{instance="a"}}', values: '0.02x40'}}
       - {{series: 'wastenot_slowdown_low_ratio{{instance="b"}}', values: '0.03x5 0.01x35'}}
@@ -35,6 +36,12 @@ tests:
           - exp_labels: {{gpu: GPU-1, state: stale}}
             exp_annotations:
               summary: "GPU-1: a process died before it reset the clocks; 'wastenot device reset' does"
+      - eval_time: 5m
+        alertname: WastenotClocksNotRestored
+        exp_alerts:
+          - exp_labels: {{gpu: GPU-3, state: unrestored}}
+            exp_annotations:
+              summary: "GPU-3: the driver refuses to reset the clocks; 'journalctl -u wastenotd' says why"
       - eval_time: 15m
         alertname: WastenotSlowdownExceeded
         exp_alerts:
@@ -61,7 +68,7 @@ def promtool(*arguments):
 @pytest.mark.system
 def test_prometheus_takes_the_rules():
     code, said = promtool("check", "rules", RULES)
-    assert code == 0 and "3 rules found" in said, said
+    assert code == 0 and "4 rules found" in said, said
 
 
 @pytest.mark.system

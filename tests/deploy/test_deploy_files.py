@@ -1,5 +1,6 @@
 """The files of deploy/ for wastenotd, each checked by what will read it, or by a schema of that."""
 
+import configparser
 import json
 import os
 import re
@@ -12,8 +13,11 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
+from wastenot.devices.clockd import server
 from wastenot.devices.clockd.main import main
 from wastenot.devices.clockd.policy import read_policy
+from wastenot.devices.common.daemon_protocol import SOCKET
+from wastenot.devices.common.journal import MACHINE
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -65,6 +69,22 @@ def test_systemd_understands_the_unit(unit):
     assert "sometimes" in run("systemd-analyze", "verify", str(unit)).stderr  # it does look
 
 
+def test_systemd_never_gives_the_daemon_up_and_bounds_what_it_takes():
+    unit = configparser.ConfigParser(interpolation=None, strict=False)
+    unit.optionxform = str
+    unit.read([UNIT, UNIT.with_name("wastenotd-254.conf")])  # as systemd reads a unit and then its drop-ins
+    assert unit["Unit"]["StartLimitIntervalSec"] == "0" and unit["Service"]["Restart"] == "always"
+    wanted = {
+        "RestartSec": "2",
+        "RestartSteps": "6",
+        "RestartMaxDelaySec": "1min",
+        "Type": "notify-reload",
+        "ExecReload": "",
+    }
+    assert {name: unit["Service"][name] for name in wanted} == wanted
+    assert {"MemoryMax", "TasksMax"} <= {*unit["Service"]} and int(unit["Service"]["LimitNOFILE"]) > server._CONNECTIONS + 64
+
+
 @pytest.mark.system
 def test_the_unit_is_hardened(unit):
     done = run(installed("systemd-analyze"), "security", "--offline=true", "--no-pager", str(unit))
@@ -73,9 +93,27 @@ def test_the_unit_is_hardened(unit):
 
 def test_the_unit_keeps_leases_while_the_daemon_is_away_and_starts_it_again():
     lines = UNIT.read_text().splitlines()
-    for line in ("RuntimeDirectory=wastenot", "RuntimeDirectoryPreserve=yes", "Restart=always", "Type=notify"):
+    for line in ("RuntimeDirectory=wastenotd", "RuntimeDirectoryPreserve=yes", "Restart=always", "Type=notify"):
         assert line in lines
-    assert "Environment=WASTENOT_STATE=/run/wastenot" in lines and f"ExecStart={PROGRAM}" in lines
+    assert "Environment=WASTENOT_STATE=/run/wastenotd" in lines and f"ExecStart={PROGRAM}" in lines
+    assert f"ExecStopPost=-{PROGRAM} --recover" in lines and not any("--check" in line for line in lines)
+
+
+def test_what_containers_mount_holds_the_socket_and_nothing_else(objects):
+    """Root of a container that can write where journals or rules are would set clocks past the policy."""
+    assert SOCKET.parent == Path("/run/wastenot") and MACHINE not in (SOCKET.parent, *SOCKET.parents)
+    assert SOCKET.parent not in (MACHINE, *MACHINE.parents)
+    unit, folders = UNIT.read_text().splitlines(), (DEPLOY / "systemd" / "tmpfiles.conf").read_text()
+    assert "RuntimeDirectoryMode=0700" in unit and f"ReadWritePaths={SOCKET.parent}" in unit
+    assert f"d {MACHINE} 0700 root root" in folders and f"d {MACHINE}/policy.d 0700 root root" in folders
+    head = (DEPLOY / "kubernetes" / "wastenotd.yaml").read_text().partition("apiVersion")[0]
+    assert "mountPath: /run/wastenot, readOnly: true" in head
+    volumes = {volume["name"]: volume for volume in objects["DaemonSet"]["spec"]["template"]["spec"]["volumes"]}
+    assert volumes["state"]["hostPath"]["path"] == str(MACHINE)
+    daemon = (ROOT / "docs" / "daemon.md").read_text()
+    assert "-v /run/wastenot:/run/wastenot:ro --group-add" in daemon
+    for script in ("prolog.sh", "epilog.sh"):
+        assert f"${{WASTENOT_STATE:-{MACHINE}}}/policy.d" in (DEPLOY / "slurm" / script).read_text()
 
 
 @pytest.mark.system
@@ -84,7 +122,7 @@ def test_systemd_understands_group_and_folders(tmp_path):
     assert group.returncode == 0 and "'wastenot'" in group.stdout + group.stderr
     folders = run(installed("systemd-tmpfiles"), "--create", f"--root={tmp_path}", str(DEPLOY / "systemd" / "tmpfiles.conf"))
     if os.geteuid() == 0:
-        assert folders.returncode == 0 and (tmp_path / "run" / "wastenot" / "policy.d").is_dir()
+        assert folders.returncode == 0 and (tmp_path / "run" / "wastenotd" / "policy.d").is_dir()
 
 
 # ---- containers ---------------------------------------------------------------------------------------------------
@@ -93,7 +131,7 @@ def test_systemd_understands_group_and_folders(tmp_path):
 def test_the_recipe_of_the_image_copies_what_exists_and_starts_the_daemon():
     text = re.sub(r"\\\n", " ", (DEPLOY / "container" / "Containerfile").read_text())
     lines = [line.split(maxsplit=1) for line in text.splitlines() if line and not line.startswith("#")]
-    known = {"FROM", "COPY", "RUN", "ENV", "VOLUME", "STOPSIGNAL", "ENTRYPOINT", "CMD"}
+    known = {"FROM", "COPY", "RUN", "ENV", "VOLUME", "STOPSIGNAL", "HEALTHCHECK", "ENTRYPOINT", "CMD"}
     assert {word for word, _ in lines} <= known
     for word, rest in lines:
         if word == "COPY" and "--from" not in rest:
@@ -139,9 +177,11 @@ def test_the_daemon_of_kubernetes_has_what_it_needs_and_no_more(objects, tmp_pat
     volumes = {volume["name"]: volume for volume in pod["volumes"]}
     mounts = {mount["mountPath"]: volumes[mount["name"]] for mount in container["volumeMounts"]}
     assert mounts["/run/wastenot"]["hostPath"]["path"] == "/run/wastenot"
+    assert mounts["/run/wastenotd"]["hostPath"]["path"] == "/run/wastenotd"
     policy = tmp_path / "wastenotd.toml"
     policy.write_text(objects["ConfigMap"]["data"][policy.name])
     assert main(["--policy", str(policy), "--check"]) == 0 and "1 rules" in capsys.readouterr().out
+    assert container["livenessProbe"]["exec"]["command"] == ["wastenotd", "--health"]
     assert container["args"] == ["--policy", "/etc/wastenot/wastenotd.toml"]
     labels = objects["DaemonSet"]["spec"]["template"]["metadata"]["labels"]
     assert objects["DaemonSet"]["spec"]["selector"]["matchLabels"].items() <= labels.items()

@@ -1,16 +1,18 @@
 """Which way clocks are set, and what is said where there is none."""
 
 import socket
+from contextlib import suppress
 
 import pytest
 
 from testbed.stand_in.controlled import controlled, locks
 from wastenot.core.errors import ClocksRefusedError, DeviceError
 from wastenot.core.setting import Setting
-from wastenot.devices.common import control, daemon_protocol
+from wastenot.devices.common import control, daemon_connection, daemon_protocol
 from wastenot.devices.common.control import control_here, control_that_works
 from wastenot.devices.common.daemon_clocks import DaemonClocks
 from wastenot.devices.common.daemon_protocol import SOCKET_VARIABLE
+from wastenot.devices.common.journal import Holder
 from wastenot.devices.common.rights import Rights
 
 ROOT = Rights(root=True, sys_admin=True, container=None, forbidden=None)
@@ -37,10 +39,12 @@ def answers(path):
         import threading
 
         def serve():
-            accepted, _ = listening.accept()
-            with accepted:
-                accepted.recv(4096)
-                accepted.sendall(line)
+            with suppress(OSError):  # until the test is over
+                while True:  # who is told that it is busy asks again
+                    accepted, _ = listening.accept()
+                    with accepted:
+                        accepted.recv(4096)
+                        accepted.sendall(line)
 
         threading.Thread(target=serve, daemon=True).start()
 
@@ -81,10 +85,32 @@ def test_root_needs_no_daemon_unless_one_is_named(path, answers, monkeypatch):
         (b"", "wastenotd has stopped"),
     ],
 )
-def test_whatever_a_daemon_answers_is_told_in_a_line(path, answers, line, said):
+def test_whatever_a_daemon_answers_is_told_in_a_line(path, answers, line, said, monkeypatch):
+    monkeypatch.setattr(daemon_connection, "_BUSY_S", 0.1)
     answers(line)
     found = control_that_works(USER)
     assert found.way == "none" and said in found.missing and "\n" not in found.missing
+
+
+def test_a_daemon_one_minor_version_back_is_understood_and_no_older_one(path, answers, monkeypatch):
+    monkeypatch.setattr(daemon_protocol, "MINOR", 3)
+    hello = b'{"wastenot": 1, "ok": {"minor": %d, "user": 7, "heartbeat_s": 10, "gpus": {"GPU-x": {}}, "leases": {}}}\n'
+    answers(hello % 1)
+    assert "install the same wastenot on both sides" in control_that_works(USER).missing
+
+
+@pytest.mark.parametrize("minor", [2, 3, 4])
+def test_a_daemon_that_is_not_much_older_is_understood(path, answers, monkeypatch, minor):
+    monkeypatch.setattr(daemon_protocol, "MINOR", 3)
+    hello = b'{"wastenot": 1, "ok": {"minor": %d, "user": 7, "heartbeat_s": 10, "gpus": {"GPU-x": {}}, "leases": {}}}\n'
+    answers(hello % minor)
+    assert control_that_works(USER).allowed == ("GPU-x",)
+
+
+def test_who_has_a_gpu_through_the_daemon_is_known_without_its_journals(path, answers):
+    leases = b'{"GPU-x": {"user": 1, "process": 4711}, "GPU-y": {"unrestored": true, "why": "?"}}'
+    answers(b'{"wastenot": 1, "ok": {"user": 7, "heartbeat_s": 10, "gpus": {"GPU-x": {}}, "leases": %s}}\n' % leases)
+    assert control_that_works(USER).held == {"GPU-x": Holder(4711, 1, through_daemon=True)}
 
 
 def test_a_socket_that_nobody_listens_on(path):

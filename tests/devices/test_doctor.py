@@ -12,6 +12,8 @@ import torch
 from testbed.stand_in.controlled import PROGRAM
 from wastenot.core.errors import DeviceError
 from wastenot.devices.common import journal, machine
+from wastenot.devices.common.control import Control
+from wastenot.devices.common.journal import Holder
 from wastenot.devices.common.rights import Rights
 
 ROOT = Rights(root=True, sys_admin=True, container=None, forbidden=None)
@@ -153,6 +155,17 @@ def test_a_gpu_that_somebody_holds_is_left_to_them(first_lines, seen_by_torch):
     assert f"process {os.getpid()} (user " in verdict and "are controlled by" in verdict and command.startswith("ps ")
     journal.end(held[1])
     assert first_lines()[1].endswith("--device nvidia:1")
+
+
+def test_a_gpu_that_somebody_holds_through_the_daemon_is_left_to_them_too(first_lines, seen_by_torch, wastenot, monkeypatch):
+    """Journals of the daemon are root's: who may not read them is told by the daemon."""
+    gpus = [f"GPU-{uuid}" for uuid in seen_by_torch]
+    held = {gpus[0]: Holder(4711, 1, through_daemon=True)}
+    monkeypatch.setattr(machine, "control_that_works", lambda rights: Control("daemon", None, tuple(gpus), held))
+    assert "--device nvidia:1 " in first_lines()[1]
+    assert f"process 4711 (user daemon, through wastenotd) controls the clocks of {gpus[0]}" in " ".join(
+        wastenot("doctor", "--seconds", "0.01s").stdout.split()
+    )
 
 
 def test_clocks_that_a_killed_run_left_come_first(first_lines, seen_by_torch, stand_in, monkeypatch):

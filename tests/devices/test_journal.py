@@ -6,14 +6,17 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from types import SimpleNamespace
 
 import pytest
 
+from testbed import made_up_gpus
 from wastenot.core.errors import DeviceError
 from wastenot.core.processes import boot_id, start_of
 from wastenot.devices.common import journal
 from wastenot.devices.common.journal import Restore
+from wastenot.devices.common.recovery import possible
 
 UUID = "GPU-12345678-aaaa"
 BEGIN = "import sys; from wastenot.devices.common.journal import *; begin(sys.argv[1], Restore((345.0, 1980.0)))"
@@ -208,11 +211,15 @@ def test_looking_does_not_give_up_a_lease():
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"uuid": 3}', "\x00"])
-def test_a_broken_journal_is_named_with_a_way_out(folder, text):
+def test_a_broken_journal_is_named_and_restores_the_defaults_of_its_gpu(folder, text):
     folder.mkdir()
-    (folder / f"{UUID}.json").write_text(text)
-    with pytest.raises(DeviceError, match="nvidia-smi -rgc"):
-        journal.journals()
+    path = folder / f"{UUID}.json"
+    path.write_text(text)
+    (found,) = journal.journals()
+    assert found.uuid == UUID and found.restore == Restore() and found.restorable and str(path) in found.unreadable
+    with pytest.raises(DeviceError, match="run wastenot device reset"):
+        journal.begin(UUID, Restore())
+    journal.begin("GPU-another", Restore())
 
 
 def test_without_a_place_for_the_journal_nothing_may_be_changed(monkeypatch, tmp_path):
@@ -220,3 +227,60 @@ def test_without_a_place_for_the_journal_nothing_may_be_changed(monkeypatch, tmp
     monkeypatch.setenv("WASTENOT_STATE", str(tmp_path / "file"))
     with pytest.raises(DeviceError, match="clocks are not changed without it"):
         journal.begin(UUID, Restore())
+
+
+# ---- what others have written ----------------------------------------------------------------------------------
+
+
+def test_a_link_at_the_name_of_a_new_file_overwrites_nothing(folder, tmp_path):
+    folder.mkdir()
+    victim = tmp_path / "shadow"
+    victim.write_text("root:x")
+    (folder / f".{UUID}.json.new").symlink_to(victim)
+    (folder / f"{UUID}.json").symlink_to(victim)
+    with suppress(DeviceError):
+        journal.begin(UUID, Restore())
+    assert victim.read_text() == "root:x" and not victim.stat().st_mode & 0o002
+
+
+def test_a_folder_is_the_owners_alone(folder):
+    journal.begin(UUID, Restore())
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("where", ["file", "folder"])
+@pytest.mark.parametrize("how", ["another's", "writable by all", "writable by the group"])
+def test_what_others_can_have_written_is_no_journal(folder, where, how):
+    left = left_by_a_dead_process()
+    path = left.path if where == "file" else folder
+    if how == "another's" and os.geteuid() != 0:
+        pytest.skip("only root can give a file away")
+    if how == "another's":
+        os.chown(path, 1000, -1)
+    else:
+        path.chmod(path.stat().st_mode | (0o002 if how == "writable by all" else 0o020))
+    assert journal.journals() == () and journal.claim(left) is None
+
+
+def test_nothing_is_changed_where_others_could_write_the_journal(folder):
+    folder.mkdir()
+    folder.chmod(0o777)
+    with pytest.raises(DeviceError, match=r"users other than its owner can write to .*not changed without it"):
+        journal.begin(UUID, Restore())
+
+
+@pytest.mark.parametrize(
+    ("named", "restored"),
+    [
+        (Restore((300.0, 900.0), (2000.0, 2000.0), 200.0), Restore((300.0, 900.0), (2000.0, 2000.0), 200.0)),
+        (Restore((0.0, 900.0)), Restore((0.0, 900.0))),
+        (Restore((901.0, 902.0), (1.0, 2.0), 99.0), Restore()),
+        (Restore((0.0, float("inf")), (float("nan"), 2000.0), 301.0), Restore()),
+        (Restore(power_limit_w=float("nan")), Restore()),
+    ],
+)
+def test_only_what_a_gpu_can_have_had_is_restored(named, restored):
+    setter = SimpleNamespace(supported_clocks=lambda: made_up_gpus.CLOCKS, power_limit_range_w=lambda: (100.0, 300.0))
+    assert possible(setter, named) == restored
+    setter.power_limit_range_w = lambda: None
+    assert possible(setter, named).power_limit_w is None

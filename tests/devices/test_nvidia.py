@@ -11,6 +11,7 @@ from testbed.stand_in import kill_runs
 from testbed.stand_in.controlled import PROGRAM, controlled, locks
 from wastenot.cli.main import run as run_command
 from wastenot.core.errors import BadInputError, CannotRunError, ClocksRefusedError, DeviceError
+from wastenot.core.processes import boot_id
 from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.common import journal
 from wastenot.devices.common.gpu_driver import DriverError, GpuLostError, ReadOnlyError
@@ -238,6 +239,55 @@ def test_a_lost_gpu_keeps_its_journal_until_it_can_be_put_right(stand_in, device
     assert locks(stand_in) == CLEAN and journal.journals() == ()
 
 
+REFUSALS = ("INVALID_ARGUMENT", "FUNCTION_NOT_FOUND", "NOT_SUPPORTED", "UNKNOWN")
+
+
+@pytest.mark.parametrize("error", REFUSALS)
+@pytest.mark.parametrize(
+    ("setting", "undone_by"),
+    [(Setting(1500.0), "ResetGpuLockedClocks"), (Setting(None, 2201.0), "ResetMemoryLockedClocks"),
+     (Setting(power_limit_w=400.0), "SetPowerManagementLimit")],
+)  # fmt: skip
+def test_an_undo_that_is_refused_is_told_and_stays_in_the_journal(stand_in, device, setting, undone_by, error):
+    device.clocks.request(setting)
+    stand_in.control.fault(f"nvmlDevice{undone_by}", error=error)
+    with pytest.raises(DeviceError, match=undone_by):
+        device.clocks.release()
+    (left,) = journal.journals()
+    assert locks(stand_in) != CLEAN and undone_by in left.failed
+    stand_in.control.clear_faults()
+    device.clocks.release()
+    assert locks(stand_in) == CLEAN and journal.journals() == ()
+
+
+@pytest.mark.parametrize("error", REFUSALS)
+def test_what_a_dead_process_changed_is_not_forgotten_where_the_driver_refuses_to_undo_it(stand_in, tmp_path, error):
+    program = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM.format(end="time.sleep(60)")], env=stand_in.environment(), stdout=subprocess.PIPE
+    )
+    assert program.stdout.readline() == b"changed\n"
+    program.kill()
+    program.wait()
+    stand_in.control.fault("nvmlDeviceResetGpuLockedClocks", error=error)
+    with pytest.raises(DeviceError, match="ResetGpuLockedClocks"):
+        open_device("nvidia:0")
+    (left,) = journal.journals()
+    assert locks(stand_in) == ((345, 1500), None, 700.0) and "ResetGpuLockedClocks" in left.failed
+    stand_in.control.clear_faults()
+    open_device("nvidia:0")
+    assert locks(stand_in) == CLEAN and journal.journals() == ()
+
+
+def test_a_power_limit_that_cannot_be_read_is_not_changed(stand_in, device):
+    stand_in.control.fault("nvmlDeviceGetPowerManagementLimit", error="NOT_SUPPORTED")
+    with pytest.raises(ClocksRefusedError, match="power limit cannot be read"):
+        device.clocks.request(Setting(1500.0, None, 400.0))
+    assert stand_in.control.state(0).setters == () and journal.journals() == ()
+    device.clocks.request(Setting(1500.0))
+    device.clocks.release()
+    assert locks(stand_in) == CLEAN
+
+
 # ---- however it ends --------------------------------------------------------------------------------------------
 
 ENDS = {
@@ -294,7 +344,7 @@ def test_what_an_earlier_version_left_changed_is_put_right(stand_in, tmp_path):
     left = (
         f'{{"schema": "wastenot.clocks/2", "uuid": "{uuid}", "restore": {{"core_mhz": [345.0, 1500.0], "memory_mhz": null, '
         '"power_limit_w": 650.0}, "process": 30763, "user": 0, "started": "5199632", '
-        '"boot": "2593f150-aea7-4b16-964f-4c9e6ab70580", "space": "2593f150-aea7-4b16-964f-4c9e6ab70580 pid:[4026531836]"}'
+        f'"boot": "{boot_id()}", "space": "2593f150-aea7-4b16-964f-4c9e6ab70580 pid:[4026531836]"}}'
     )
     (folder / f"{uuid}.json").write_text(left)
     assert len(journal.stale()) == 1

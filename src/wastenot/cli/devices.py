@@ -138,7 +138,7 @@ def reset(as_json: JsonOption = False) -> None:
     """
     from wastenot.core.errors import DeviceError
     from wastenot.devices.common.journal import journals
-    from wastenot.devices.common.recovery import recover
+    from wastenot.devices.common.recovery import Recovered, recover
     from wastenot.devices.common.rights import forbidden
     from wastenot.terminal.output import print_json, say
 
@@ -148,7 +148,9 @@ def reset(as_json: JsonOption = False) -> None:
     reason = forbidden()
     if left and reason is not None:
         raise DeviceError(f"the clocks of {len(left)} GPUs were left changed and cannot be reset: {reason}")
-    done = recover() if left else ()
+    recovered = recover() if left else Recovered()
+    recovered.check()
+    done = recovered.restored
     held = [journal for journal in there if journal.owner_alive]
     if as_json:
         print_json("reset", {"restored": [journal.uuid for journal in done], "held": [journal.uuid for journal in held]})

@@ -130,6 +130,9 @@ def _of_machine(machine: Machine) -> Iterator[tuple[str, str]]:
     yield "PyTorch", _about_torch(machine.torch)
     for journal in machine.journals:
         yield "journal", _about_journal(journal)
+    for uuid, holder in machine.control.held.items():
+        if uuid not in {journal.uuid for journal in machine.journals}:
+            yield "lease", f"{holder} controls the clocks of {uuid}"
 
 
 def _about_control(machine: Machine) -> str:
@@ -158,8 +161,14 @@ def _about_torch(torch: FoundTorch) -> str:
 
 
 def _about_journal(journal: Journal) -> str:
+    if journal.owner_alive and journal.failed is not None:
+        return f"clocks of {journal.uuid} could not be restored yet ({journal.failed}); {journal.holder} had them"
     if journal.owner_alive:
         return f"{journal.holder} controls the clocks of {journal.uuid}"
+    if journal.unreadable is not None:
+        return (
+            f"clocks of {journal.uuid} may be changed; what they were is not known ({journal.unreadable}): {journal.remedy}"
+        )
     return f"clocks of {journal.uuid} were left changed by {journal.holder}, which is dead: {journal.remedy}"
 
 

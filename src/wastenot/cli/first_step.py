@@ -52,7 +52,8 @@ def first_step(machine: Machine) -> FirstStep:
     seen = [gpu for gpu in whole if gpu.torch_index is not None]
     if not seen:
         return _without_torch(machine, here)
-    held = {journal.uuid: journal.holder for journal in machine.journals if journal.owner_alive}
+    journaled = {journal.uuid: journal.holder for journal in machine.journals if journal.owner_alive}
+    held = {**machine.control.held, **journaled}
     free = [gpu for gpu in seen if gpu.uuid not in held]
     if not free:
         owner = held[seen[0].uuid]

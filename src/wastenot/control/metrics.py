@@ -18,7 +18,7 @@ from typing import Any, Literal
 from wastenot.control.status import Estimate, GpuStatus, Status
 from wastenot.core.errors import BadInputError, DeviceError, MissingExtraError
 from wastenot.core.install import install_line
-from wastenot.devices.common import journal
+from wastenot.devices.common.lease_states import LEASE_STATES, LeaseState, lease_states
 
 LOCALHOST = "127.0.0.1"
 _HERTZ_PER_MHZ = 1e6
@@ -26,9 +26,6 @@ _HERTZ_PER_MHZ = 1e6
 Labels = Mapping[str, str]
 Sample = tuple[Labels, float | None]
 """A value with its labels; ``None`` is not known, and left out."""
-
-LeaseState = Literal["free", "held", "stale", "unreadable"]
-LEASE_STATES: tuple[LeaseState, ...] = ("free", "held", "stale", "unreadable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +103,7 @@ def _leases(status: Status) -> Iterable[Sample]:
     known = {gpu.unique_id: _of_gpu(status, gpu) for gpu in status.gpus if status.origin == "measured"}
     states: dict[str, LeaseState] = dict.fromkeys(known, "free")
     try:
-        for each in journal.journals():
-            states[each.uuid] = "held" if each.owner_alive else "stale"
+        states |= lease_states()
     except DeviceError:
         states = dict.fromkeys(known, "unreadable")
     for gpu, present in states.items():
@@ -157,7 +153,7 @@ METRICS: tuple[Metric, ...] = (
            _whole(lambda status: status.rungs)),
     Metric("wastenot_gpu_lease_state", "gauge", "1 for the state of the GPU's lease and journal, else 0. "
            "free: no process sets its clocks; held: a running process does; stale: one died before it reset them; "
-           "unreadable: unknown",
+           "unrestored: the driver refused to reset them, which is tried again; unreadable: unknown",
            _leases),
 )  # fmt: skip
 

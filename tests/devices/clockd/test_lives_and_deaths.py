@@ -3,11 +3,13 @@
 import json
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,8 @@ from testbed.daemon_process import ROOT, Daemon, until
 from testbed.stand_in import apply_kills, kill_runs
 from wastenot.core.errors import ClocksRefusedError, DeviceError, WastenotError
 from wastenot.core.setting import Setting
+from wastenot.devices.clockd import main
+from wastenot.devices.clockd.main import main as wastenotd
 from wastenot.devices.common import journal
 from wastenot.devices.common.clocks import LeasedClocks
 from wastenot.devices.common.control import control_here
@@ -182,6 +186,21 @@ def test_a_daemon_that_was_killed_gives_back_when_it_starts_again(stand_in, daem
     assert clean(stand_in) and "restored gpu=" in daemon.said()
 
 
+def test_a_mistake_in_the_policy_keeps_nothing_changed(stand_in, daemon, victim):
+    daemon.start()
+    victim()
+    daemon.kill()
+    daemon.start("[[allow]]\nuser = 3", ready=False)
+    assert daemon.process.wait(60.0) == 2 and clean(stand_in) and "restored gpu=" in daemon.said()
+
+
+def test_a_gpu_that_does_not_answer_keeps_its_index_and_no_other_out(stand_in, daemon):
+    stand_in.control.gpu_lost(0)
+    daemon.start(f"[[allow]]\nusers = [{os.getuid()}]\ngpus = [1]")
+    assert "cannot control gpu=nvidia:0" in daemon.said()
+    assert [*daemon.connect(hello=False).ask("hello")["ok"]["gpus"]] == [stand_in.control.state(1).uuid]
+
+
 def test_what_a_killed_daemon_left_is_also_reset_by_the_next_command_of_root(stand_in, daemon, victim):
     daemon.start()
     victim()
@@ -228,6 +247,12 @@ def test_there_is_one_daemon(daemon):
     assert daemon.connect().ask("status")["ok"] == {"leases": {}}
 
 
+def test_the_folder_of_journals_is_roots_alone(daemon):
+    daemon.state.mkdir(mode=0o755)
+    daemon.start()
+    assert stat.S_IMODE(daemon.state.stat().st_mode) == 0o700
+
+
 def test_the_socket_is_the_groups(daemon):
     daemon.start(f"group = {os.getgid()}\n{ROOT}")
     about = daemon.socket.stat()
@@ -244,6 +269,62 @@ def test_a_policy_is_read_again_and_one_with_a_mistake_is_not_taken(stand_in, da
     daemon.policy.write_text("")
     daemon.signal(signal.SIGHUP)
     assert until(lambda: clean(stand_in)) and "no longer allowed" in daemon.said()
+
+
+def test_a_mistake_in_one_file_keeps_no_rule_alive_that_another_has_taken_back(stand_in, daemon, victim):
+    jobs = daemon.state / "policy.d"
+    jobs.mkdir(mode=0o700, parents=True)
+    (jobs / "job-1.toml").write_text(f"[[allow]]\nusers = [{os.getuid()}]\n")
+    daemon.start("heartbeat_s = 30\n")
+    victim()
+    (jobs / "job-1.toml").unlink()
+    (jobs / "job-2.toml").write_text("?")
+    daemon.signal(signal.SIGHUP)
+    assert until(lambda: clean(stand_in)) and "no longer allowed" in daemon.said() and "job-2.toml" in daemon.said()
+
+
+def test_a_probe_asks_whether_it_answers(stand_in, daemon, monkeypatch, capsys):
+    assert wastenotd(["--health"]) == 1 and "no wastenotd listens" in capsys.readouterr().out
+    daemon.start()
+    assert wastenotd(["--health"]) == 0 and capsys.readouterr().out == "wastenotd answers: 0 leases\n"
+    daemon.signal(signal.SIGSTOP)
+    monkeypatch.setattr(main, "_HEALTH_S", 0.2)
+    assert wastenotd(["--health"]) == 1  # though the socket is there
+
+
+def test_the_sockets_group_is_read_again(daemon):
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a socket to any group")
+    daemon.start(f"group = 4242\n{ROOT}")
+    for group, policy in ((4243, f"group = 4243\n{ROOT}"), (os.getegid(), ROOT)):
+        daemon.policy.write_text(policy)
+        daemon.signal(signal.SIGHUP)
+        assert until(lambda group=group: daemon.socket.stat().st_gid == group)
+    assert stat.S_IMODE(daemon.socket.stat().st_mode) == 0o660
+
+
+def test_systemd_is_told_when_it_is_ready_and_when_a_reload_is_over(daemon, monkeypatch, tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.settimeout(60.0)
+        systemd.bind(str(tmp_path / "notify"))
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+
+        def told():
+            deadline = time.monotonic() + 60.0
+            while (said := systemd.recv(4096).decode()) == "WATCHDOG=1":
+                assert time.monotonic() < deadline
+            return said
+
+        daemon.start()
+        assert told() == "READY=1"
+        for policy in (ROOT, "[[allow]]\nuser = 3"):  # also where the policy is wrong
+            daemon.policy.write_text(policy)
+            asked_us = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
+            daemon.signal(signal.SIGHUP)
+            reloading, at = told().split("\nMONOTONIC_USEC=")
+            assert reloading == "RELOADING=1" and asked_us <= int(at) and told() == "READY=1"
+        daemon.signal(signal.SIGTERM)
+        assert told() == "STOPPING=1"
 
 
 def test_a_gpu_that_root_controls_itself_is_not_given(stand_in, daemon, monkeypatch):

@@ -6,7 +6,7 @@ import pytest
 
 from wastenot.core.errors import BadInputError
 from wastenot.devices.clockd.main import main
-from wastenot.devices.clockd.policy import Bounds, Gpu, Peer, read_policy
+from wastenot.devices.clockd.policy import Bounds, Gpu, Peer, policy_of, read_parts, read_policy
 from wastenot.devices.common.journal import Restore
 
 GOOD = """
@@ -131,6 +131,51 @@ def test_a_file_that_others_may_write_is_no_policy(write, tmp_path):
             read_policy(path)
     with pytest.raises(BadInputError, match="cannot be read"):
         read_policy(tmp_path / "none")
+
+
+def test_rules_of_jobs_that_others_can_have_put_there_are_none(write, tmp_path):
+    path, job = write(GOOD), write("[[allow]]\nusers = [1002]\ngpus = [1]", "jobs/18.toml")
+    (tmp_path / "jobs" / "19.toml").symlink_to(write("[[allow]]\nusers = [1003]", "elsewhere.toml"))
+    with pytest.raises(BadInputError, match=r"19\.toml: cannot be read"):
+        read_policy(path, tmp_path / "jobs")
+    (tmp_path / "jobs" / "19.toml").unlink()
+    assert len(read_policy(path, tmp_path / "jobs").rules) == 3
+    job.parent.chmod(0o777)
+    with pytest.raises(BadInputError, match="jobs: users other than root can write to it"):
+        read_policy(path, tmp_path / "jobs")
+
+
+def test_what_a_file_said_holds_until_it_can_be_understood_again_and_no_longer_than_it_is_there(write, tmp_path):
+    path, jobs = write(GOOD), tmp_path / "jobs"
+    first, _ = write("[[allow]]\nusers = [2001]", "jobs/17.toml"), write("[[allow]]\nusers = [2002]", "jobs/18.toml")
+    before, mistakes = read_parts(path, jobs)
+    assert mistakes == [] and policy_of(path, before) == read_policy(path, jobs)
+    write("?", "jobs/17.toml"), write("?", "wastenotd.toml"), write("?", "jobs/19.toml"), (jobs / "18.toml").unlink()
+    after, mistakes = read_parts(path, jobs, before)
+    assert len(mistakes) == 3 and after == {path: before[path], first: before[first]}
+    policy = policy_of(path, after)
+    assert policy.bounds(peer(2001), ZERO) == Bounds() and policy.bounds(peer(2002), ZERO) is None
+    assert policy.heartbeat_s == 5.0 and policy.bounds(peer(1000), ZERO) is not None
+    jobs.chmod(0o777)
+    assert read_parts(path, jobs, before)[0] == before
+
+
+def test_the_first_job_by_name_holds(write, tmp_path):
+    path = write(GOOD)
+    write("[[allow]]\nusers = [2001]\ncore_mhz = false", "jobs/17.toml"), write("[[allow]]\nusers = [2001]", "jobs/18.toml")
+    assert read_policy(path, tmp_path / "jobs").bounds(peer(2001), ZERO) == Bounds(core_mhz=None)
+
+
+def test_a_folder_in_which_others_can_replace_the_policy_is_refused(write, capsys, tmp_path):
+    path = write(GOOD, "etc/wastenotd.toml")
+    link = tmp_path / "link.toml"
+    link.symlink_to(path)
+    path.parent.chmod(0o777)
+    for given in (path, link):
+        assert main(["--policy", str(given), "--check"]) == 2
+        assert f"{path.parent}: users other than root can write to it" in capsys.readouterr().err
+    path.parent.chmod(0o755)
+    assert main(["--policy", str(link), "--check"]) == 0
 
 
 def test_check_says_that_it_is_right(write, capsys, monkeypatch, tmp_path):

@@ -8,7 +8,10 @@ import socket
 import pytest
 
 from testbed.daemon_in_process import DEFAULT_MW, UUIDS, running
+from wastenot.devices.clockd import server as server_module
 from wastenot.devices.clockd.policy import Bounds, Policy, Rule
+from wastenot.devices.common import daemon_protocol, journal
+from wastenot.devices.common.gpu_driver import NotSupportedError
 
 FIRST, SECOND = UUIDS
 POLICY = Policy(
@@ -77,15 +80,58 @@ def test_the_journal_is_there_before_anything_changes(daemon, client):
 
 
 def test_auto_in_a_claim_resets_and_keeps_the_lease_and_without_one_ends_it(daemon, client):
-    client.ask("acquire", gpu=FIRST, claim=True)
-    client.ask("set", gpu=FIRST, core_mhz=900)
-    client.ask("set", gpu=FIRST)
+    unbounded = daemon.connect(user=1001)
+    unbounded.ask("hello")
+    unbounded.ask("acquire", gpu=FIRST, claim=True)
+    unbounded.ask("set", gpu=FIRST, core_mhz=900)
+    unbounded.ask("set", gpu=FIRST)
     assert not daemon.nvml.changed(0) and daemon.journals() == [FIRST]
-    client.ask("release", gpu=FIRST)
+    unbounded.ask("release", gpu=FIRST)
     client.ask("acquire", gpu=FIRST)
     client.ask("set", gpu=FIRST, core_mhz=900)
     assert kind(client.ask("set", gpu=FIRST)) == "ok" and daemon.journals() == []
     assert kind(client.ask("set", gpu=FIRST, core_mhz=900)) == "lost"
+
+
+LOCKED, KEPT = (300, 600), (2000, 2000)  # by an administrator, before
+
+
+def test_auto_within_bounds_is_the_widest_that_they_allow(daemon, client):
+    daemon.nvml.core[0], daemon.nvml.memory[0] = LOCKED, KEPT
+    client.ask("acquire", gpu=FIRST, claim=True)
+    assert kind(client.ask("set", gpu=FIRST)) == "ok"
+    assert daemon.nvml.core[0] == (300, 1200) and daemon.nvml.memory[0] == KEPT  # which this user may not set
+    client.ask("set", gpu=FIRST, core_mhz=900)
+    client.ask("set", gpu=FIRST, power_limit_w=400)
+    assert daemon.nvml.core[0] == (300, 1200)
+    client.ask("release", gpu=FIRST)
+    assert daemon.nvml.memory[0] == KEPT and daemon.nvml.core[0] is None and daemon.journals() == []
+
+
+@pytest.mark.parametrize("how", ["release", "close", "silence", "kill"])
+def test_a_lease_leaves_what_it_may_not_set_as_it_found_it(daemon, how, monkeypatch):
+    daemon.nvml.core[1], daemon.nvml.memory[1] = LOCKED, KEPT
+    only_power = Rule(frozenset({7}), frozenset(), None, Bounds(None, None, (300.0, 600.0)))
+    daemon.leases.take_policy(Policy((only_power,), heartbeat_s=10.0))
+    client = daemon.connect(user=7)
+    client.ask("hello")
+    client.ask("acquire", gpu=SECOND, claim=True)
+    for limit_w in (None, 400, None):
+        assert kind(client.ask("set", gpu=SECOND, power_limit_w=limit_w)) == "ok"
+        assert (daemon.nvml.core[1], daemon.nvml.memory[1]) == (LOCKED, KEPT)
+    if how == "release":
+        client.ask("release", gpu=SECOND)
+    elif how == "kill":
+        client.ask("set", gpu=SECOND, power_limit_w=400)
+        monkeypatch.setattr(journal.process_lock, "is_taken", lambda path: False)  # as the next daemon finds it
+        monkeypatch.setattr(journal.process_lock, "take", lambda path: True)
+        daemon.leases.recover()
+    elif how == "close":
+        client.close()
+    else:
+        daemon.pass_time(10.1)
+    assert daemon.journals() == []
+    assert (daemon.nvml.core[1], daemon.nvml.memory[1], daemon.nvml.limit_mw[1]) == (LOCKED, KEPT, DEFAULT_MW)
 
 
 @pytest.mark.parametrize(
@@ -198,12 +244,70 @@ def test_no_lease_is_for_ever_and_others_get_their_turn(daemon, client):
     assert kind(client.ask("acquire", gpu=FIRST)) == "ok"
 
 
+EVERYBODY = Policy(
+    (Rule(frozenset({1000, 1001, 1002}), frozenset(), None, Bounds(longest_lease_s=100.0)),),
+    heartbeat_s=10.0, requests_per_s=1000.0,
+)  # fmt: skip
+
+
+def both(client, gpu):
+    """Release and acquire in one write."""
+    lines = [json.dumps({"wastenot": 1, "ask": what, "gpu": gpu}).encode() + b"\n" for what in ("release", "acquire")]
+    client.send(b"".join(lines))
+    return kind(client.reply()), kind(client.reply())
+
+
+def test_who_gives_back_and_takes_again_at_once_has_it_no_longer(daemon, client):
+    daemon.leases.take_policy(EVERYBODY)
+    client.ask("acquire", gpu=FIRST)
+    for _ in range(10):
+        daemon.pass_time(9.5)
+        assert both(client, FIRST) == ("ok", "ok")
+    daemon.pass_time(5.1)
+    assert daemon.journals() == [] and "reached the time limit" in client.ask("set", gpu=FIRST, core_mhz=900)["text"]
+    assert kind(client.ask("acquire", gpu=FIRST)) == "policy"
+    daemon.pass_time(10.1)
+    assert kind(client.ask("acquire", gpu=FIRST)) == "ok"
+    for _ in range(10):
+        daemon.pass_time(9.5)
+        client.ask("beat")
+    assert daemon.journals() == [FIRST]  # a hundred seconds more
+
+
+def test_users_take_turns_in_the_order_in_which_they_asked(daemon, client):
+    daemon.leases.take_policy(EVERYBODY)
+    second, third = daemon.connect(user=1001), daemon.connect(user=1002)
+    for each in (second, third):
+        each.ask("hello")
+    client.ask("acquire", gpu=FIRST)
+    assert [kind(each.ask("acquire", gpu=FIRST)) for each in (second, third)] == ["leased", "leased"]
+    daemon.pass_time(5.0)
+    assert both(client, FIRST) == ("ok", "queued")
+    assert kind(third.ask("acquire", gpu=FIRST)) == "queued" and kind(second.ask("acquire", gpu=FIRST)) == "ok"
+    assert both(second, FIRST) == ("ok", "queued")
+    assert kind(client.ask("acquire", gpu=FIRST)) == "queued" and kind(third.ask("acquire", gpu=FIRST)) == "ok"
+    assert kind(client.ask("acquire", gpu=SECOND)) == "ok"  # for which nobody waits
+
+
+def test_who_does_not_ask_any_more_keeps_nobody_waiting(daemon, client):
+    daemon.leases.take_policy(EVERYBODY)
+    other = daemon.connect(user=1001)
+    other.ask("hello")
+    client.ask("acquire", gpu=FIRST)
+    other.ask("acquire", gpu=FIRST)
+    assert both(client, FIRST) == ("ok", "queued")
+    daemon.pass_time(10.1)
+    assert kind(client.ask("acquire", gpu=FIRST)) == "ok"
+
+
 def test_a_gpu_that_cannot_be_restored_is_tried_again_and_given_to_nobody(daemon, client):
     client.ask("acquire", gpu=FIRST)
     client.ask("set", gpu=FIRST, core_mhz=900)
     daemon.nvml.failing = True
     assert kind(client.ask("release", gpu=FIRST)) == "device"
-    assert daemon.journals() == [FIRST] and client.ask("status")["ok"]["leases"][FIRST] == {"unrestored": True}
+    assert daemon.journals() == [FIRST] and client.ask("status")["ok"]["leases"][FIRST] == {
+        "unrestored": True, "why": "nvmlDeviceResetGpuLockedClocks: the driver fails"
+    }  # fmt: skip
     other = daemon.connect(user=1001)
     other.ask("hello")
     assert kind(other.ask("acquire", gpu=FIRST)) == "device"
@@ -213,6 +317,35 @@ def test_a_gpu_that_cannot_be_restored_is_tried_again_and_given_to_nobody(daemon
     daemon.pass_time(1.1)
     assert not daemon.nvml.changed(0) and daemon.journals() == []
     assert kind(other.ask("acquire", gpu=FIRST)) == "ok"
+
+
+def test_why_a_gpu_cannot_be_restored_is_told_shown_and_logged_once_a_minute(daemon, client):
+    client.ask("acquire", gpu=FIRST)
+    client.ask("set", gpu=FIRST, core_mhz=900)
+    call = daemon.nvml.call
+
+    def refuses(function, *arguments):
+        if function == "nvmlDeviceResetGpuLockedClocks":
+            raise NotSupportedError(f"{function}: this GPU does not accept the arguments")
+        return call(function, *arguments)
+
+    daemon.nvml.call = refuses
+    daemon.pass_time(10.1)  # of silence
+    why = "does not accept the arguments"
+    told = client.ask("set", gpu=FIRST, core_mhz=900)
+    assert kind(told) == "lost" and "could not be restored yet" in told["text"] and why in told["text"]
+    shown = client.ask("status")["ok"]["leases"][FIRST]
+    assert shown["unrestored"] and why in shown["why"] and daemon.nvml.changed(0)
+    assert why in journal.read(daemon.state / f"{FIRST}.json").failed
+    other = daemon.connect(user=1001)
+    other.ask("hello")
+    assert why in other.ask("acquire", gpu=FIRST)["text"]
+    for _ in range(90):
+        daemon.pass_time(1.0)
+    assert [event for event, _ in daemon.events].count("cannot restore") == 2
+    daemon.nvml.call = call
+    daemon.pass_time(1.1)
+    assert not daemon.nvml.changed(0) and daemon.journals() == []
 
 
 def test_a_folder_that_cannot_be_written_any_more_ends_no_other_lease(daemon, client, monkeypatch):
@@ -238,9 +371,12 @@ def test_a_journal_that_cannot_be_understood_stops_nobody_but_is_told(daemon, cl
     (daemon.state / "GPU-x.json").write_text("?")
     daemon.pass_time(6.0)
     assert daemon.events[-1][0] == "cannot restore" and "GPU-x.json" in str(daemon.events[-1][1]["error"])
-    assert "nvidia-smi -rgc" in client.ask("acquire", gpu=FIRST)["text"]
-    (daemon.state / "GPU-x.json").unlink()
+    assert "GPU-x.json" in client.ask("status")["ok"]["leases"]["GPU-x"]["why"]
     assert kind(client.ask("acquire", gpu=FIRST)) == "ok"
+    daemon.nvml.core[1] = (300, 600)
+    (daemon.state / f"{SECOND}.json").write_text("?")
+    daemon.pass_time(6.0)
+    assert not daemon.nvml.changed(1) and (daemon.state / f"{SECOND}.unreadable").exists()
 
 
 def test_a_full_disk_changes_nothing(daemon, client, monkeypatch):
@@ -263,6 +399,53 @@ def test_another_policy_ends_the_leases_that_it_does_not_allow(daemon, client):
     daemon.leases.take_policy(Policy(POLICY.rules[1:]))
     assert not daemon.nvml.changed(0) and daemon.journals() == [SECOND]
     assert "policy has changed" in client.ask("set", gpu=FIRST, core_mhz=900)["text"]
+
+
+@pytest.mark.parametrize("claim", [True, False])
+def test_what_is_set_is_brought_within_tighter_bounds_at_once(daemon, client, claim):
+    client.ask("acquire", gpu=FIRST, claim=claim)
+    client.ask("set", gpu=FIRST, core_mhz=1200, power_limit_w=600)
+    [rule] = POLICY.rules[:1]
+
+    def take(core, limit):
+        daemon.leases.take_policy(Policy((Rule(rule.users, rule.groups, rule.gpus, Bounds(core, None, limit, 100.0)),)))
+
+    take((600.0, 950.0), (300.0, 500.0))
+    assert daemon.nvml.core[0] == (300, 900) and daemon.nvml.limit_mw[0] == 500_000
+    take((1200.0, 1200.0), (550.0, 600.0))
+    assert daemon.nvml.core[0] == (300, 1200) and daemon.nvml.limit_mw[0] == 550_000
+    take((600.0, 950.0), None)
+    assert daemon.nvml.core[0] == (300, 900) and daemon.nvml.limit_mw[0] == DEFAULT_MW
+    take(None, None)
+    assert not daemon.nvml.changed(0) and daemon.journals() == [FIRST]
+    assert [event for event, _ in daemon.events].count("bounded") == 4
+    client.ask("release", gpu=FIRST)
+    assert not daemon.nvml.changed(0) and daemon.journals() == []
+
+
+def test_auto_is_brought_within_tighter_bounds_too(daemon):
+    client = daemon.connect(user=1001)
+    client.ask("hello")
+    client.ask("acquire", gpu=FIRST, claim=True)
+    client.ask("set", gpu=FIRST)
+    assert not daemon.nvml.changed(0)
+    daemon.leases.take_policy(Policy((Rule(frozenset({1001}), frozenset(), None, Bounds((300.0, 950.0))),)))
+    assert daemon.nvml.core[0] == (300, 900)
+    client.close()
+    assert not daemon.nvml.changed(0)
+
+
+def test_what_a_wider_policy_lets_a_lease_change_is_restored_too(daemon, client, monkeypatch):
+    client.ask("acquire", gpu=FIRST)
+    assert kind(client.ask("set", gpu=FIRST, memory_mhz=1000)) == "policy"
+    [rule] = POLICY.rules[:1]
+    daemon.leases.take_policy(Policy((Rule(rule.users, rule.groups, rule.gpus, Bounds()),)))
+    assert kind(client.ask("set", gpu=FIRST, memory_mhz=1000)) == "ok"
+    assert journal.read(daemon.state / f"{FIRST}.json").kept == frozenset()
+    monkeypatch.setattr(journal.process_lock, "is_taken", lambda path: False)
+    monkeypatch.setattr(journal.process_lock, "take", lambda path: True)
+    daemon.leases.recover()
+    assert not daemon.nvml.changed(0)
 
 
 def test_a_new_bound_holds_at_once(daemon, client):
@@ -315,6 +498,23 @@ def test_another_version_is_refused_clearly(daemon, client):
     client.send(b'{"wastenot": 2, "ask": "hello", "more": [[[]]]}\n')
     told = client.reply()
     assert kind(told) == "version" and "speaks version 1" in told["text"] and client.hung_up()
+
+
+def test_one_minor_version_back_is_understood(daemon, monkeypatch):
+    assert daemon.connect().ask("hello")["ok"]["minor"] == daemon_protocol.MINOR == 1  # who says none has 0
+    monkeypatch.setattr(daemon_protocol, "MINOR", 2)
+    for minor, answer in (
+        (1, "ok"),
+        (2, "ok"),
+        (7, "ok"),
+        (0, "version"),
+        (None, "version"),
+        (True, "version"),
+        ("2", "version"),
+    ):
+        assert kind(daemon.connect(user=2000 + len(daemon.events)).ask("hello", minor=minor)) == answer
+    old = daemon.connect()
+    assert "install the same wastenot" in old.ask("hello")["text"] and old.hung_up()
 
 
 def test_hello_comes_first_and_soon(daemon):
@@ -404,6 +604,29 @@ def test_a_user_has_so_many_connections_and_others_theirs(daemon, client):
     assert kind(daemon.connect(user=1001).ask("hello")) == "ok"
     more[0].close()
     assert kind(daemon.connect().ask("hello")) == "ok"
+
+
+def test_one_users_connections_do_not_starve_anothers(daemon):
+    """More users than there is room for: all that one may have are served, and who comes late gets his share too."""
+    daemon.leases.take_policy(Policy(POLICY.rules, connections_per_user=32))
+    first = [daemon.connect(user=2000 + user) for _ in range(32) for user in range(16)]
+    assert all(kind(each.ask("hello")) == "ok" for each in first)
+    more = [daemon.connect(user=3000 + user) for _ in range(20) for user in range(16)]
+    assert all(kind(each.ask("hello")) == "ok" for each in more)
+    late = daemon.connect(user=4000)
+    assert kind(late.ask("hello")) == "ok" and not late.hung_up()
+
+
+def test_a_connection_with_a_lease_makes_no_room(daemon, monkeypatch):
+    monkeypatch.setattr(server_module, "_CONNECTIONS", 4)
+    holders = [daemon.connect(user=1001) for _ in range(4)]
+    for each, gpu in zip(holders, (FIRST, SECOND, None, None), strict=True):
+        each.ask("hello")
+        if gpu:
+            each.ask("acquire", gpu=gpu)
+    others = [daemon.connect(user=user) for user in (7, 8, 9)]
+    assert [kind(each.ask("hello")) for each in others] == ["ok", "ok", "busy"]
+    assert daemon.journals() == [FIRST, SECOND]
 
 
 def test_who_asks_too_often_waits_and_others_do_not(daemon, client):

@@ -9,26 +9,38 @@ import socket
 import stat
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from io import UnsupportedOperation
 from pathlib import Path
 
 from wastenot.core.errors import BadInputError, DeviceError, WastenotError
 from wastenot.core.version import own_version
-from wastenot.devices.clockd.leases import Leases
-from wastenot.devices.clockd.policy import Policy, read_policy
+from wastenot.devices.clockd.health import health
+from wastenot.devices.clockd.leases import Leases, log_recovered
+from wastenot.devices.clockd.log_lines import Lines, Log, Shares
+from wastenot.devices.clockd.policy import Parts, policy_of, read_parts
 from wastenot.devices.clockd.server import Server
 from wastenot.devices.common import process_lock
 from wastenot.devices.common.daemon_protocol import socket_path
 from wastenot.devices.common.gpu_driver import setters_here
 from wastenot.devices.common.journal import state_folder
+from wastenot.devices.common.recovery import recover
 from wastenot.devices.common.rights import forbidden
+from wastenot.devices.common.state_files import make_private
 
 POLICY = Path("/etc/wastenot/wastenotd.toml")
 JOBS = "policy.d"
 """Folder beside the journals for rules that come and go, such as those of a scheduler for its jobs."""
 
-_LOUD = {"refused": 4, "cannot restore": 3, "policy": 3}  # syslog's priorities, which journald reads; 6 otherwise
+_LOUD = {
+    "refused": 4,
+    "cannot restore": 3,
+    "cannot control": 3,
+    "policy": 3,
+}  # syslog's priorities, which journald reads; 6 otherwise
+_HEALTH_S = 5.0  # for an answer to a probe
+_LAST_WORDS_S = 1.0  # for writing what is still to be logged when it ends
 _TURN_S = 1.0  # to wait at most, so that a watchdog hears of it
 
 
@@ -37,29 +49,68 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="wastenotd",
         description="Set GPU clocks for users without root, within a policy, and always reset them.",
-        epilog="SIGTERM stops it and restores all clocks; SIGHUP reads the policy again. Journals and the socket are in "
-        "/run/wastenot (change with WASTENOT_STATE and WASTENOTD_SOCKET).",
+        epilog="SIGTERM stops it and restores all clocks; SIGHUP reads the policy again. Journals are in /run/wastenotd, "
+        "the socket in /run/wastenot (change with WASTENOT_STATE and WASTENOTD_SOCKET).",
     )
     parser.add_argument("--policy", type=Path, default=POLICY, metavar="FILE", help=f"the policy (default: {POLICY})")
+    parser.add_argument(
+        "--recover", action="store_true", help="only restore what dead processes left changed, whatever the policy"
+    )
     parser.add_argument("--check", action="store_true", help="only read the policy and check that it is valid")
+    parser.add_argument(
+        "--health", action="store_true", help="only ask the daemon that runs whether it is well (0) or not (1)"
+    )
     parser.add_argument("--version", action="version", version=f"wastenotd {own_version()}")
     options = parser.parse_args(arguments)
+    if options.health:
+        well, said = health(_HEALTH_S)
+        print(said)
+        return 0 if well else 1
+    lines = Lines(_write)
     try:
-        policy = read_policy(options.policy, state_folder() / JOBS)
+        return _main(options, lines)
+    finally:
+        lines.close(_LAST_WORDS_S)
+
+
+def _main(options: argparse.Namespace, lines: Lines) -> int:
+    log = Shares(lambda event, **fields: lines.put(_line(event, fields)), time.monotonic)
+    if not options.check:
+        recovered = _recover(log)
+        if options.recover:
+            return 0 if recovered else 1
+    try:
+        parts, mistakes = read_parts(options.policy, state_folder() / JOBS)
+        for mistake in mistakes:
+            raise mistake
         if options.check:
-            print(f"{options.policy}: {len(policy.rules)} rules, valid")
+            print(f"{options.policy}: {len(policy_of(options.policy, parts).rules)} rules, valid")
             return 0
-        return _run(options.policy, policy)
+        return _run(options.policy, parts, log)
     except WastenotError as error:
-        print(f"<3>error: {error}" if _journald() else f"error: {error}", file=sys.stderr)
+        lines.put(f"<3>error: {error}" if _journald() else f"error: {error}")
         return 2 if isinstance(error, BadInputError) else 1
 
 
-def _run(file: Path, policy: Policy) -> int:
+def _recover(log: Log) -> bool:
+    """Restore what dead processes left changed; whether all was restored. It needs no policy, and never raises."""
+    if forbidden() is not None:
+        return True
+    done = recover()
+    log_recovered(done, log)
+    for uuid, error in done.failed.items():
+        log("cannot restore", gpu=uuid, error=error)
+    return not done.failed
+
+
+def _run(file: Path, parts: Parts, log: Log) -> int:
     reason = forbidden()
     if reason is not None:
         raise BadInputError(f"clocks cannot be set: {reason}")
-    state_folder().mkdir(mode=0o755, parents=True, exist_ok=True)
+    try:
+        make_private(state_folder())
+    except OSError as error:
+        raise DeviceError(f"{state_folder()}: cannot keep journals there: {error.strerror}") from error
     if not process_lock.take(state_folder() / ".wastenotd.lock"):
         raise DeviceError(f"another wastenotd is using the journals in {state_folder()}")
     told, tells = socket.socketpair()
@@ -69,7 +120,9 @@ def _run(file: Path, policy: Policy) -> int:
     caught: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda number, frame: caught.append(number))
-    leases = Leases(setters_here(), policy, time.monotonic, log)
+    setters = setters_here(lambda name, error: log("cannot control", gpu=name, error=error))
+    policy = policy_of(file, parts)
+    leases = Leases(setters, policy, time.monotonic, log)
     leases.recover()
     path = socket_path()
     server = Server(_listen(path, policy.group), leases, time.monotonic, log)
@@ -81,7 +134,9 @@ def _run(file: Path, policy: Policy) -> int:
         _notify("WATCHDOG=1")
         if caught and not {signal.SIGTERM, signal.SIGINT} & set(caught):
             caught.clear()
-            _read_again(file, leases)
+            _notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+            parts = _read_again(file, parts, leases, log)
+            _notify("READY=1")
     _notify("STOPPING=1")
     path.unlink(missing_ok=True)
     server.close()
@@ -90,13 +145,20 @@ def _run(file: Path, policy: Policy) -> int:
     return 0 if restored else 1
 
 
-def _read_again(file: Path, leases: Leases) -> None:
-    try:
-        leases.take_policy(read_policy(file, state_folder() / JOBS))
-    except BadInputError as error:
-        log("policy", error=error, kept="the previous one")
-        return
-    log("policy read again", rules=len(leases.policy.rules))
+def _read_again(file: Path, parts: Parts, leases: Leases, log: Log) -> Parts:
+    """Read all files of the policy again. What a file with a mistake said before holds on, what the others say holds."""
+    parts, mistakes = read_parts(file, state_folder() / JOBS, parts)
+    for mistake in mistakes:
+        log("policy", error=mistake, kept="the previous one")
+    policy = policy_of(file, parts)
+    if policy.group != leases.policy.group:
+        try:
+            os.chown(socket_path(), -1, os.getegid() if policy.group is None else policy.group)
+        except OSError as error:
+            log("policy", error=f"{socket_path()}: cannot be given to group {policy.group}: {error.strerror}")
+    leases.take_policy(policy)
+    log("policy read again", rules=len(policy.rules), mistakes=len(mistakes))
+    return parts
 
 
 def _listen(path: Path, group: int | None) -> socket.socket:
@@ -114,7 +176,7 @@ def _listen(path: Path, group: int | None) -> socket.socket:
         if group is not None:
             os.chown(path, -1, group)
         path.chmod(0o660)
-        listening.listen(64)
+        listening.listen(1024)  # at most what the kernel allows (net.core.somaxconn)
     except OSError as error:
         raise DeviceError(f"{path}: cannot listen there: {error.strerror}") from error
     return listening
@@ -124,12 +186,24 @@ def _drain(told: socket.socket) -> None:
     told.recv(64)
 
 
-def log(event: str, **fields: object) -> None:
-    """Write one line, for journald with a priority; what clients sent never breaks it."""
+def _line(event: str, fields: Mapping[str, object]) -> str:
+    """One line, for journald with a priority; what clients sent never breaks it."""
     texts = (f"{name}={_quoted(str(value))}" for name, value in fields.items())
     line = " ".join([event, *texts])
+    return f"<{_LOUD.get(event, 6)}>{line}" if _journald() else line
+
+
+def _write(line: str) -> None:
+    """Write a line past all buffers, whose locks a write that blocks would hold when the interpreter ends."""
     with suppress(OSError):  # whoever read it may be gone
-        print(f"<{_LOUD.get(event, 6)}>{line}" if _journald() else line, file=sys.stderr, flush=True)
+        try:
+            descriptor = sys.stderr.fileno()
+        except UnsupportedOperation:  # it is no file
+            print(line, file=sys.stderr, flush=True)
+            return
+        data = line.encode(errors="backslashreplace") + b"\n"
+        while data:
+            data = data[os.write(descriptor, data) :]
 
 
 def _quoted(text: str) -> str:

@@ -22,10 +22,10 @@ from __future__ import annotations
 import grp
 import os
 import pwd
-import stat
 import tomllib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from math import inf, isfinite
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from typing import Any
 from wastenot.core.errors import BadInputError
 from wastenot.core.vendors import vendor_of_id
 from wastenot.devices.common.journal import Restore
+from wastenot.devices.common.state_files import is_own, opened
 
 Range = tuple[float, float]
 _ANYTHING: Range = (0.0, inf)
@@ -131,6 +132,25 @@ def _fits(gpus: frozenset[int | str] | None, gpu: Gpu) -> bool:
     return gpus is None or gpu.index in gpus or gpu.uuid in gpus
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one file says.
+
+    Attributes:
+        rules: in order.
+        restores: what GPUs are restored to.
+        values: of the policy's other fields, as far as they are given.
+    """
+
+    rules: tuple[Rule, ...]
+    restores: tuple[tuple[frozenset[int | str] | None, Restore], ...] = ()
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+Parts = Mapping[Path, Part]
+"""What the files of a policy say: its own first, then the rules of jobs, in the order in which these are tried."""
+
+
 def read_policy(path: Path, jobs: Path | None = None) -> Policy:
     """Read a policy.
 
@@ -141,20 +161,65 @@ def read_policy(path: Path, jobs: Path | None = None) -> Policy:
     Raises:
         BadInputError: a file cannot be read, others than root may write it, or something in it is wrong.
     """
-    document = _load(path)
-    table = _Table(path, "", document)
-    group = table.one("group", _group)
-    numbers = {name: table.one(name, _positive) for name in ("heartbeat_s", "requests_per_s")}
-    connections = table.one("connections_per_user", _count)
-    rules = [_rule(each) for each in table.tables("allow")]
-    restores = [_restore(each) for each in table.tables("restore")]
+    parts, mistakes = read_parts(path, jobs)
+    for mistake in mistakes:
+        raise mistake
+    return policy_of(path, parts)
+
+
+def read_parts(path: Path, jobs: Path | None, before: Parts | None = None) -> tuple[Parts, list[BadInputError]]:
+    """What the files of a policy say, and the mistakes in them.
+
+    A file that cannot be understood says what it said before, if anything; a file that is gone says nothing any more.
+
+    Args:
+        path: the policy.
+        jobs: folder of the rules of jobs.
+        before: what the files said before.
+    """
+    before, found, mistakes = before or {}, dict[Path, Part](), list[BadInputError]()
+    try:
+        more = _files(jobs)
+    except BadInputError as error:
+        more = [file for file in before if file != path]
+        mistakes.append(error)
+    for file in [path, *more]:
+        try:
+            found[file] = _part(file) if file == path else _part_of_job(file)
+        except BadInputError as error:
+            mistakes.append(error)
+            if file in before:
+                found[file] = before[file]
+    return found, mistakes
+
+
+def policy_of(path: Path, parts: Parts) -> Policy:
+    """The policy that its files make: the rules of jobs come before its own."""
+    own = parts.get(path, Part(()))
+    jobs = [rule for file, part in parts.items() if file != path for rule in part.rules]
+    return Policy((*jobs, *own.rules), own.restores, **own.values)
+
+
+def _part(path: Path) -> Part:
+    for folder in {path.parent, path.resolve().parent}:
+        _check_folder(folder)
+    table = _Table(path, "", _load(path))
+    given = {
+        "group": table.one("group", _group),
+        **{name: table.one(name, _positive) for name in ("heartbeat_s", "requests_per_s")},
+        "connections_per_user": table.one("connections_per_user", _count),
+    }
+    rules = tuple(_rule(each) for each in table.tables("allow"))
+    restores = tuple(_restore(each) for each in table.tables("restore"))
     table.finish()
-    for more in sorted(jobs.glob("*.toml"), reverse=True) if jobs is not None else ():
-        table = _Table(more, "", _load(more))
-        rules[:0] = [_rule(each) for each in table.tables("allow")]
-        table.finish()
-    given = {"connections_per_user": connections, **numbers}
-    return Policy(tuple(rules), tuple(restores), group, **{key: value for key, value in given.items() if value is not None})
+    return Part(rules, restores, {name: value for name, value in given.items() if value is not None})
+
+
+def _part_of_job(path: Path) -> Part:
+    table = _Table(path, "", _load(path, follow=False))
+    rules = tuple(_rule(each) for each in table.tables("allow"))
+    table.finish()
+    return Part(rules)
 
 
 def _rule(table: _Table) -> Rule:
@@ -220,12 +285,40 @@ class _Table:
         return BadInputError(f"{self._path}: {self._name}{field}: {text}")
 
 
-def _load(path: Path) -> dict[str, Any]:
+def _files(jobs: Path | None) -> list[Path]:
+    """The files of the rules of jobs, by name; none where there is no folder."""
+    if jobs is None:
+        return []
     try:
-        with path.open("rb") as stream:
-            about = os.fstat(stream.fileno())
-            if about.st_uid not in (0, os.geteuid()) or stat.S_IMODE(about.st_mode) & 0o022:
-                raise BadInputError(f"{path}: users other than root can write to it; chown root {path}; chmod go-w {path}")
+        with opened(jobs) as folder:
+            _check(jobs, os.fstat(folder))
+            return [jobs / name for name in sorted(os.listdir(folder)) if fnmatch(name, "[!.]*.toml")]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise BadInputError(f"{jobs}: cannot be read: {error.strerror}") from error
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuse a folder in which others can replace a file, unless nobody can, as where a ConfigMap is mounted."""
+    try:
+        if not os.statvfs(folder).f_flag & os.ST_RDONLY:
+            _check(folder, folder.stat())
+    except OSError as error:
+        raise BadInputError(f"{folder}: cannot be read: {error.strerror}") from error
+
+
+def _check(path: Path, about: os.stat_result) -> None:
+    if not is_own(about):
+        raise BadInputError(f"{path}: users other than root can write to it; chown root {path}; chmod go-w {path}")
+
+
+def _load(path: Path, *, follow: bool = True) -> dict[str, Any]:
+    """A file's document. A policy may be a link, as in a ConfigMap of Kubernetes; the rules of a job may not."""
+    try:
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+        with open(os.open(path, flags), "rb") as stream:
+            _check(path, os.fstat(stream.fileno()))
             return tomllib.load(stream)
     except OSError as error:
         raise BadInputError(f"{path}: cannot be read: {error.strerror}") from error

@@ -17,18 +17,22 @@ from typing import Any
 
 from wastenot.core.lines import LineError
 from wastenot.core.setting import Setting
-from wastenot.devices.clockd.leases import Leases, Log, RefusedError
+from wastenot.devices.clockd.leases import Leases, RefusedError
+from wastenot.devices.clockd.log_lines import Log
 from wastenot.devices.clockd.policy import Peer
-from wastenot.devices.common.daemon_protocol import LONGEST_LINE, VERSION, decode, encode
+from wastenot.devices.common.daemon_protocol import LONGEST_LINE, MINOR, VERSION, decode, encode, is_understood
 
 _HELLO_S = 5.0  # for the first request, for the rest of a line, and for taking a reply
 _IDLE_S = 60.0  # without a lease
-_CONNECTIONS = 256  # of all users
+_CONNECTIONS = 768  # of all users; the unit's LimitNOFILE is above it
 _ACCEPTED = 16  # at a time
 _PEERGROUPS = 59  # SO_PEERGROUPS, which Python does not name
 _CREDENTIALS = struct.Struct("iII")
 _GROUP = struct.calcsize("I")
 _LONGEST_OPTION = 1024  # bytes that Python asks the kernel for
+
+
+_BUSY = {"error": "busy", "text": "wastenotd is busy: it has too many connections, of this user or of all; try again later"}
 
 
 class Server:
@@ -90,15 +94,33 @@ class Server:
             except OSError:
                 accepted.close()
                 continue
-            own = Counter(each.peer.user for each in self._connections)[peer.user]
-            if own >= self.leases.policy.connections_per_user or len(self._connections) >= _CONNECTIONS:
+            if not self._has_room(peer.user):
                 with suppress(OSError):
-                    accepted.send(encode({"error": "busy", "text": "wastenotd has too many connections of this user"}))
+                    accepted.send(encode(_BUSY))
                 accepted.close()
                 continue
             self._forget_rates()
             rate = self._rates.setdefault(peer.user, Rate(self._now_s()))
             self._connections.add(Connection(accepted, peer, rate, self))
+
+    def _has_room(self, user: int) -> bool:
+        """Whether a user may have one more connection, for which one of a user with more of them may have to make room."""
+        counts = Counter(each.peer.user for each in self._connections)
+        if counts[user] >= self.leases.policy.connections_per_user:
+            return False
+        if len(self._connections) < _CONNECTIONS:
+            return True
+        for other, count in counts.most_common():
+            if count <= counts[user] + 1:
+                return False
+            idle = [each for each in self._connections if each.peer.user == other and not self.leases.holds_any(each)]
+            if idle:
+                first = min(idle, key=lambda each: each.heard_s)
+                with suppress(OSError):
+                    first.socket.send(encode(_BUSY))
+                first.close("made room for another user")
+                return True
+        return False
 
     def _forget_rates(self) -> None:
         users = {connection.peer.user for connection in self._connections}
@@ -147,6 +169,11 @@ class Server:
     def _serve(self, connection: Connection, message: dict[str, Any]) -> dict[str, Any]:
         leases, peer, asked = self.leases, connection.peer, message.get("ask")
         if asked == "hello":
+            if not is_understood(message.get("minor", 0)):
+                raise RefusedError(
+                    "version",
+                    f"wastenotd speaks version {VERSION}.{MINOR}, this client an older one; install the same wastenot",
+                )
             connection.greeted = True
             return self._hello(peer)
         if not connection.greeted:
@@ -181,6 +208,7 @@ class Server:
             for uuid, bounds in self.leases.allowed(peer).items()
         }  # fmt: skip
         return {
+            "minor": MINOR,
             "user": peer.user,
             "heartbeat_s": self.leases.policy.heartbeat_s,
             "gpus": gpus,
@@ -255,6 +283,11 @@ class Connection:
             self.close(f"connection lost: {error.strerror}")
             return
         self._go_on()
+
+    @property
+    def heard_s(self) -> float:
+        """When a whole request came last, or it connected."""
+        return self._heard_s
 
     def due_s(self) -> float:
         """When to look after it at the latest."""

@@ -8,15 +8,37 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
 
 from wastenot.core.errors import ClocksRefusedError
 from wastenot.core.processes import Terminated
 from wastenot.core.setting import AUTO, Setting
-from wastenot.devices.common.gpu_driver import ClockSetter, Kind, NoPermissionError, NotSupportedError, refusal
+from wastenot.devices.common.gpu_driver import (
+    ClockSetter,
+    Kind,
+    NoPermissionError,
+    NotSupportedError,
+    refusal,
+    restore_all,
+)
 from wastenot.devices.common.journal import Holder, Restore
 from wastenot.devices.common.lease import Lease
 from wastenot.devices.common.rights import forbidden
+
+
+@dataclass(frozen=True, slots=True)
+class Auto:
+    """What auto means while a GPU is claimed; by default the driver's own choice.
+
+    Attributes:
+        ceilings: by kind, what is set instead, for who may not have the driver's own choice.
+        kept: kinds that are left as they were found.
+    """
+
+    ceilings: Mapping[Kind, float] = field(default_factory=dict)
+    kept: frozenset[Kind] = frozenset()
 
 
 class SharedClocks(ABC):
@@ -92,6 +114,7 @@ class LeasedClocks(SharedClocks):
         restore: ranges of locked clocks to restore; by default locks are reset.
         client: on whose behalf they are set, where that is not this process.
         missing: what this process would need to set clocks, where it is known to lack that.
+        auto: what auto means while it is claimed.
     """
 
     def __init__(
@@ -100,8 +123,10 @@ class LeasedClocks(SharedClocks):
         restore: Restore | None = None,
         client: Holder | None = None,
         missing: str | None = None,
+        auto: Auto | None = None,
     ) -> None:
         super().__init__()
+        self._auto = auto or Auto()
         self._setter, self._id = setter, setter.unique_id
         self._restore, self._client, self._missing = restore or Restore(), client, missing
         self._held: Lease | None = None
@@ -178,7 +203,7 @@ class LeasedClocks(SharedClocks):
         if self._held is None:
             self._default = set()
             restore = Restore(self._restore.core_mhz, self._restore.memory_mhz, self._setter.power_limit_w())
-            self._held = Lease(self._id, restore, self._setter.restore, self._client)
+            self._held = Lease(self._id, restore, partial(restore_all, self._setter), self._client, self._auto.kept)
 
     def claim(self) -> None:
         """Begin to hold the lease at the default clocks too, until :meth:`end_claim`.
@@ -189,19 +214,45 @@ class LeasedClocks(SharedClocks):
         self.hold()
         self._claimed = True
 
+    def give_up(self, kinds: frozenset[Kind]) -> None:
+        """Restore kinds of a setting that may not be changed any more, and keep the lease.
+
+        Raises:
+            DriverError: the driver failed.
+        """
+        if self._held is not None and self._held.touched & kinds:
+            restore_all(self._setter, self._held.restore, self._held.touched & kinds, self._held.changed)
+            self._held.touched -= kinds
+            self._held.changed -= kinds
+
+    def mean_by_auto(self, auto: Auto) -> None:
+        """Let auto mean something else from the next request on.
+
+        Raises:
+            DeviceError: the journal cannot be written; nothing has changed then.
+        """
+        if self._held is not None:
+            self._held.keep(auto.kept)
+        self._auto, self._default = auto, set()
+
     def _no_claim(self) -> bool:
         return refusal(self._setter.allow_changes) is not None
 
     def _to_default(self, kinds: set[Kind]) -> None:
-        """Leave some kinds of a setting to the driver, if they are not yet; the lease knows that they were changed."""
+        """Set some kinds of a setting to what auto means, if they are not yet; the lease knows that they were changed."""
         assert self._held is not None
-        kinds = kinds - self._default
+        kinds = kinds - self._default - self._auto.kept
         if not kinds:
             return
         before = set(self._held.touched)
         self._held.touched |= kinds
+        limited = {kind: ceiling for kind, ceiling in self._auto.ceilings.items() if kind in kinds}
         try:
-            self._setter.restore(Restore(power_limit_w=self._held.restore.power_limit_w), kinds)
+            for kind, ceiling in limited.items():
+                with suppress(NotSupportedError):  # then it cannot have been changed either
+                    self._change(kind, ceiling)
+            found = Restore(power_limit_w=self._held.restore.power_limit_w)
+            restore_all(self._setter, found, kinds - {*limited}, self._held.changed)
         except NoPermissionError:
             self._held.touched &= before  # nothing was changed, and what is to be set will say why
             return
@@ -228,6 +279,10 @@ class LeasedClocks(SharedClocks):
     def _apply(self, setting: Setting) -> None:
         assert self._held is not None
         touched = self._held.touched
+        if setting.power_limit_w is not None and self._held.restore.power_limit_w is None:
+            raise ClocksRefusedError(
+                f"{self._id}: its power limit cannot be read, so it could not be restored: it is not set"
+            )
         wanted: list[tuple[Kind, float | None]] = [
             ("memory", setting.memory_mhz), ("core", setting.core_mhz), ("power", setting.power_limit_w)
         ]  # fmt: skip
@@ -240,11 +295,23 @@ class LeasedClocks(SharedClocks):
             before = set(touched)
             touched.add(kind)
             try:
-                self._setter.apply(kind, value)
+                self._change(kind, value)
             except (NotSupportedError, NoPermissionError) as error:
                 touched &= before  # nothing was changed
                 hint = f"; {self._missing}" if self._missing and isinstance(error, NoPermissionError) else ""
                 raise ClocksRefusedError(f"{self._id}: {kind}: {error}{hint}") from error
+
+    def _change(self, kind: Kind, value: float) -> None:
+        """Set one part of a setting, and note that it has been, unless the driver has said that nothing was changed."""
+        assert self._held is not None
+        try:
+            self._setter.apply(kind, value)
+        except (NotSupportedError, NoPermissionError):
+            raise
+        except BaseException:
+            self._held.note_change(kind)  # perhaps
+            raise
+        self._held.note_change(kind)
 
 
 def _nothing() -> None:

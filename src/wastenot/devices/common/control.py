@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from wastenot.core.errors import BadInputError, WastenotError
@@ -12,7 +13,7 @@ from wastenot.devices.common.daemon_clocks import DaemonClocks
 from wastenot.devices.common.daemon_connection import Connection
 from wastenot.devices.common.daemon_protocol import SOCKET_VARIABLE, socket_path
 from wastenot.devices.common.gpu_driver import ClockSetter
-from wastenot.devices.common.journal import Restore
+from wastenot.devices.common.journal import Holder, Restore
 from wastenot.devices.common.rights import Rights, rights_here
 
 Way = Literal["direct", "daemon", "none"]
@@ -26,11 +27,13 @@ class Control:
         way: ``direct``: this process; ``daemon``: wastenotd; ``none``.
         missing: what would be needed where there is none, or what keeps this process from the daemon.
         allowed: UUIDs of the GPUs that the daemon's policy allows.
+        held: by UUID, who has a GPU through the daemon, whose journals only root can read.
     """
 
     way: Way
     missing: str | None = None
     allowed: tuple[str, ...] = ()
+    held: Mapping[str, Holder] = field(default_factory=dict)
 
 
 def control_here(rights: Rights | None = None) -> Control:
@@ -67,7 +70,12 @@ def control_that_works(rights: Rights) -> Control:
         return Control("none", str(error))
     if not connection.welcome.gpus:
         return Control("none", f"the policy of wastenotd allows this user (ID {connection.welcome.user}) no GPUs")
-    return Control("daemon", None, tuple(connection.welcome.gpus))
+    held = {
+        uuid: Holder(int(lease["process"]), int(lease["user"]), through_daemon=True)
+        for uuid, lease in connection.welcome.leases.items()
+        if "process" in lease and "user" in lease
+    }
+    return Control("daemon", None, tuple(connection.welcome.gpus), held)
 
 
 def clocks_of(setter: ClockSetter, restore: Restore | None = None) -> SharedClocks:

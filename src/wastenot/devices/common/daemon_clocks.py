@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -18,11 +19,18 @@ from typing import Any
 from wastenot.core.errors import ClocksRefusedError, DeviceError, WastenotError
 from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.common.clocks import SharedClocks
-from wastenot.devices.common.daemon_connection import Connection, LeaseLostError, Welcome
+from wastenot.devices.common.daemon_connection import (
+    Connection,
+    LeaseLostError,
+    QueuedError,
+    Welcome,
+)
 from wastenot.devices.common.gpu_driver import ClockSetter
 from wastenot.devices.common.journal import Holder
 from wastenot.devices.common.rights import forbidden
 
+_QUEUE_S = 60.0  # for others to take their turn
+_AGAIN_S = 1.0  # between requests meanwhile
 _BEATS = 4  # in the time after which the daemon misses them
 
 
@@ -71,7 +79,10 @@ class DaemonClocks(SharedClocks):
         held = welcome.leases.get(self._uuid)
         if held is not None and self._session is None:
             holder = Holder(int(held.get("process", 0)), int(held.get("user", 0)), through_daemon=True)
-            return "its clocks could not be restored yet" if held.get("unrestored") else f"{holder} controls its clocks"
+            why = f" ({held['why']})" if held.get("why") else ""
+            return (
+                f"its clocks could not be restored yet{why}" if held.get("unrestored") else f"{holder} controls its clocks"
+            )
         return None
 
     def request(self, setting: Setting) -> None:
@@ -117,7 +128,7 @@ class DaemonClocks(SharedClocks):
         Raises:
             DeviceError: somebody else holds it, or the driver failed.
         """
-        self._acquired().connection.ask("acquire", gpu=self._uuid, claim=True)
+        self._ask_for(self._acquired().connection, claim=True)
         self._claimed = True
 
     def _set(self, session: _Session, setting: Setting) -> None:
@@ -134,12 +145,25 @@ class DaemonClocks(SharedClocks):
         if self._session is None:
             connection = Connection()
             try:
-                connection.ask("acquire", gpu=self._uuid, claim=self._claimed)
+                self._ask_for(connection, claim=self._claimed)
             except BaseException:
                 connection.close()
                 raise
             self._session = _Session(connection)
         return self._session
+
+    def _ask_for(self, connection: Connection, *, claim: bool) -> None:
+        """Acquire the lease, after those who have waited for the GPU for longer."""
+        until_s = time.monotonic() + _QUEUE_S
+        while True:
+            try:
+                connection.ask("acquire", gpu=self._uuid, claim=claim)
+            except QueuedError:
+                if time.monotonic() >= until_s:
+                    raise
+                time.sleep(_AGAIN_S)
+            else:
+                return
 
     def _hang_up(self) -> None:
         session, self._session = self._session, None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import grp
 import os
+import random
 import socket
 import threading
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,19 +17,30 @@ from wastenot.core.errors import ClocksRefusedError, DeviceError
 from wastenot.core.lines import LineError
 from wastenot.devices.common.daemon_protocol import (
     LONGEST_REPLY,
+    MINOR,
     VERSION,
     decode,
     encode,
+    is_understood,
     socket_path,
 )  # fmt: skip
 
-_PATIENCE_S = 30.0  # for a reply; a driver may take seconds
+_BUSY_S = 15.0  # for a daemon that is busy
+_PAUSES_S = (0.01, 0.5)  # between attempts to connect to it: the first, which doubles, and the longest
 _DEEPEST = 16  # objects and lists in one another, of a reply
 _GOODBYE_S = 10.0  # for the daemon to restore clocks and hang up
 
 
 class NoDaemonError(DeviceError):
     """No wastenotd listens on this machine."""
+
+
+class BusyError(DeviceError):
+    """The daemon has too many connections at the moment."""
+
+
+class QueuedError(DeviceError):
+    """Another user has waited for the GPU for longer."""
 
 
 class LeaseLostError(DeviceError):
@@ -54,19 +67,42 @@ class Welcome:
 class Connection:
     """A connection, which threads may share; a forked child has none.
 
+    Args:
+        patience_s: to wait for a reply at most; a driver may take seconds.
+
     Raises:
         NoDaemonError: nobody listens.
         ClocksRefusedError: this user may not connect.
+        BusyError: it stayed busy, however often it was tried.
         DeviceError: the daemon does not answer, or speaks another version.
     """
 
-    def __init__(self) -> None:
-        self._path, self._turn = socket_path(), threading.Lock()
-        self._socket = _connect(self._path)
-        self._rest = b""
+    def __init__(self, patience_s: float = 30.0) -> None:
+        self._path, self._turn, self._patience_s = socket_path(), threading.Lock(), patience_s
         self._process = os.getpid()
+        until_s, pause_s = time.monotonic() + min(_BUSY_S, patience_s), _PAUSES_S[0]
+        while True:
+            try:
+                self._begin()
+            except BusyError:
+                if time.monotonic() + pause_s > until_s:
+                    raise
+                time.sleep(pause_s * random.uniform(0.5, 1.0))  # not all at once again
+                pause_s = min(2.0 * pause_s, _PAUSES_S[1])
+            else:
+                return
+
+    def _begin(self) -> None:
+        self._socket, self._rest = _connect(self._path, self._patience_s), b""
         try:
-            self.welcome = _welcome(self.ask("hello"))
+            reply = self.ask("hello", minor=MINOR)
+            minor = reply.get("minor", 0)
+            if not is_understood(minor):
+                raise DeviceError(
+                    f"{self._path}: wastenotd speaks version {VERSION}.{minor} of its protocol, this wastenot version "
+                    f"{VERSION}.{MINOR}: install the same wastenot on both sides"
+                )
+            self.welcome = _welcome(reply)
         except BaseException:
             self._socket.close()
             raise
@@ -83,7 +119,8 @@ class Connection:
             raise DeviceError("a forked process cannot use the lease of clocks of its parent")
         with self._turn:
             try:
-                self._socket.sendall(encode({"ask": what} | fields))
+                with suppress(BrokenPipeError, ConnectionResetError):  # it may have said why it hung up
+                    self._socket.sendall(encode({"ask": what} | fields))
                 reply = decode(self._line(), deepest=_DEEPEST)
             except (OSError, EOFError, LineError) as error:
                 self._socket.close()
@@ -133,6 +170,10 @@ class Connection:
         if isinstance(ok, dict):
             return ok
         kind, text = reply.get("error"), str(reply.get("text", "wastenotd refuses"))
+        if kind == "busy":
+            raise BusyError(text)
+        if kind == "queued":
+            raise QueuedError(text)
         if kind == "lost":
             raise LeaseLostError(text)
         if kind in ("policy", "refused"):
@@ -140,10 +181,10 @@ class Connection:
         raise DeviceError(text)
 
 
-def _connect(path: Path) -> socket.socket:
+def _connect(path: Path, patience_s: float) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        connection.settimeout(_PATIENCE_S)
+        connection.settimeout(patience_s)
         connection.connect(str(path))
     except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError) as error:
         connection.close()
@@ -151,6 +192,9 @@ def _connect(path: Path) -> socket.socket:
     except PermissionError as error:
         connection.close()
         raise ClocksRefusedError(_not_in_group(path)) from error
+    except BlockingIOError as error:  # more wait to be accepted than the kernel lets wait
+        connection.close()
+        raise BusyError(f"{path}: wastenotd is busy: too many programs are waiting to connect") from error
     except OSError as error:
         connection.close()
         raise DeviceError(f"{path}: wastenotd does not answer: {error}") from error

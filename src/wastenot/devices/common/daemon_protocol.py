@@ -3,7 +3,8 @@
     {"wastenot": 1, "ask": "acquire", "gpu": "GPU-...", "claim": true}      {"wastenot": 1, "ok": {...}}
     {"wastenot": 1, "ask": "set", "gpu": "GPU-...", "core_mhz": 1410.0}     {"wastenot": 1, "error": "leased", "text": "..."}
 
-A client asks one thing after another: ``hello`` first, then ``status``, ``acquire``, ``set``, ``release`` and ``beat``.
+A client asks one thing after another: ``hello`` first, in which both say their minor version, then ``status``, ``acquire``,
+``set``, ``release`` and ``beat``.
 """
 
 from __future__ import annotations
@@ -14,11 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from wastenot.core.lines import LineError, object_of
-from wastenot.devices.common.journal import MACHINE
 
 VERSION = 1
+MINOR = 1
+"""Of the version; who says none has 0. Fields and answers are added with it, and none changes its meaning.
+
+Daemon and clients work with who is one behind, so that they need not be upgraded at once: see :func:`is_understood`.
+"""
 SOCKET_VARIABLE = "WASTENOTD_SOCKET"
-SOCKET = MACHINE / "wastenotd.sock"
+SOCKET = Path("/run/wastenot/wastenotd.sock")
+"""Alone in its folder, which containers mount to reach it: journals and rules are elsewhere."""
 LONGEST_LINE = 4096  # bytes of a request
 LONGEST_REPLY = 1 << 20  # bytes
 _DEEPEST = 2  # of a request, whose fields are plain values
@@ -27,6 +33,11 @@ _DEEPEST = 2  # of a request, whose fields are plain values
 def socket_path() -> Path:
     """Where the daemon listens: ``WASTENOTD_SOCKET``, else in ``/run/wastenot``."""
     return Path(os.environ.get(SOCKET_VARIABLE) or SOCKET)
+
+
+def is_understood(minor: object) -> bool:
+    """Whether this side works with a minor version: its own, the one before, or a later one, which decides for itself."""
+    return type(minor) is int and minor >= MINOR - 1
 
 
 def encode(message: dict[str, Any]) -> bytes:

@@ -12,7 +12,7 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal, Protocol, cast
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["core", "memory", "power"]
 """A part of a setting."""
+KINDS: tuple[Kind, ...] = ("core", "memory", "power")
 
 
 class DriverError(DeviceError):
@@ -73,6 +74,9 @@ class ClockSetter(Protocol):
     def power_limit_w(self) -> float | None:
         """The power limit in force, to which it is restored; ``None`` where there is none."""
 
+    def default_power_limit_w(self) -> float | None:
+        """The power limit that the card comes with; ``None`` where it is not reported."""
+
     def is_needless(self, kind: Kind, value: float) -> bool:
         """Whether a supported value is better left to the driver, which then does the same."""
 
@@ -88,6 +92,7 @@ class ClockSetter(Protocol):
         """Restore parts of a setting to what a journal says, trying all before raising. What was never set may be restored.
 
         Raises:
+            NotSupportedError: the card does not support the call; :func:`restore_all` knows whether that matters.
             DriverError: something could not be restored; the first failure.
         """
 
@@ -162,6 +167,31 @@ class GpuDriver(Protocol):
         """
 
 
+def restore_all(setter: ClockSetter, restore: Restore, kinds: set[Kind], changed: frozenset[Kind] | set[Kind]) -> None:
+    """Restore parts of a setting, trying all before raising.
+
+    Args:
+        setter: of the card.
+        restore: what it is restored to.
+        kinds: that may have been changed: what the card does not support of these has not been.
+        changed: those that are known to have been, so that the same answer is a failure.
+
+    Raises:
+        DriverError: something could not be restored; the first failure.
+    """
+    failed: DriverError | None = None
+    for kind in sorted(kinds):
+        try:
+            setter.restore(restore, {kind})
+        except NotSupportedError as error:
+            if kind in changed:
+                failed = failed or error
+        except DriverError as error:
+            failed = failed or error
+    if failed is not None:
+        raise failed
+
+
 def driver_of(vendor: Vendor) -> GpuDriver:
     """The driver of a vendor that has one."""
     assert vendor.driver is not None
@@ -199,18 +229,25 @@ def names_here() -> dict[Vendor, tuple[str, ...]]:
     return found
 
 
-def setters_here() -> tuple[ClockSetter, ...]:
-    """What may change the clocks of all cards of all vendors.
+def setters_here(missed: Callable[[str, WastenotError], None]) -> tuple[ClockSetter | None, ...]:
+    """What may change the clocks of all cards of all vendors, in the order of their indices.
+
+    Args:
+        missed: takes the name of a card that does not answer, and why; it keeps its place, with ``None``.
 
     Raises:
-        WastenotError: no driver answers, or one does not tell of a card.
+        WastenotError: no driver answers.
     """
-    drivers = [(driver_of(vendor), len(names)) for vendor, names in names_here().items()]
-    return tuple(
-        driver.clock_setter(driver.unique_id(index), allow_changes=True)
-        for driver, count in drivers
-        for index in range(count)
-    )
+    found = list[ClockSetter | None]()
+    for vendor, names in names_here().items():
+        driver = driver_of(vendor)
+        for index, name in enumerate(names):
+            try:
+                found.append(driver.clock_setter(driver.unique_id(index), allow_changes=True))
+            except WastenotError as error:
+                found.append(None)
+                missed(name, error)
+    return tuple(found)
 
 
 def refusal(allow_changes: bool) -> str | None:

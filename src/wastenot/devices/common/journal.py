@@ -9,8 +9,9 @@ restores the GPU.
                                ▼
                              stale ──lock──▶ claimed ──restore, remove, unlock──▶ no file
 
-Root's journals are the machine's: they stand in ``/run/wastenot``, where all users, and all containers that mount it, see
-them. Who is not root keeps them in the home folder.
+Root's journals are the machine's: they stand in ``/run/wastenotd``, which only root may enter. Who is not root keeps them
+in the home folder. A journal counts only if nobody else can have written it: its file and its folder belong to root or to
+the user who reads it, and others may write neither.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ from __future__ import annotations
 import json
 import os
 import pwd
-from contextlib import suppress
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from wastenot.core.errors import DeviceError
 from wastenot.core.processes import boot_id, process_space, start_of
-from wastenot.core.vendors import vendor_of_id
 from wastenot.devices.common import process_lock
+from wastenot.devices.common.state_files import is_own, opened, read_bytes, write
 
 SCHEMA = "wastenot.clocks/2"
-MACHINE = Path("/run/wastenot")
-"""Where journals are that all users see, and the daemon's socket."""
+MACHINE = Path("/run/wastenotd")
+"""Where root's journals and a scheduler's rules for its jobs are; no container sees it that is not trusted as root."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class Holder:
     """Who controls a GPU's clocks.
 
     Attributes:
-        process: ID of the process, as it is known where the journal was written.
+        process: ID of the process, as it is known where the journal was written; 0 where it is not known.
         user: ID of its user.
         through_daemon: whether wastenotd sets the clocks for it.
         here: whether the process ID means the same process here.
@@ -72,10 +73,11 @@ class Holder:
     def __str__(self) -> str:
         try:
             user = pwd.getpwuid(self.user).pw_name
-        except KeyError:
+        except (KeyError, OverflowError):
             user = str(self.user)
         where = "" if self.here else " in another container"
-        return f"process {self.process}{where} (user {user}{', through wastenotd' if self.through_daemon else ''})"
+        process = f"process {self.process}" if self.process else "an unknown process"
+        return f"{process}{where} (user {user}{', through wastenotd' if self.through_daemon else ''})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,11 @@ class Journal:
         owner_alive: whether the process that wrote the journal still runs.
         restore: what the GPU is to be restored to.
         user: ID of the user whose file it is.
+        changed: kinds of a setting that are known to have been changed.
+        failed: why the last attempt to restore it failed; ``None`` where there was none.
+        kept: kinds of a setting that its owner may not change, so that they are not restored either.
+        unreadable: why it cannot be understood; the GPU's clocks are then anything, and reset to the driver's defaults.
+        this_boot: whether the machine has run since; else nothing of it can be in force any more.
     """
 
     path: Path
@@ -97,6 +104,11 @@ class Journal:
     owner_alive: bool
     restore: Restore
     user: int
+    changed: frozenset[str] = frozenset()
+    failed: str | None = None
+    kept: frozenset[str] = frozenset()
+    unreadable: str | None = None
+    this_boot: bool = True
 
     @property
     def owner(self) -> int:
@@ -130,13 +142,14 @@ def folders() -> tuple[Path, ...]:
     return (MACHINE, own) if os.geteuid() == 0 else (own, MACHINE)
 
 
-def begin(uuid: str, restore: Restore, client: Holder | None = None) -> Path:
+def begin(uuid: str, restore: Restore, client: Holder | None = None, kept: Iterable[str] = ()) -> Path:
     """Write the journal of a GPU and take its lease; it is on disk when this returns.
 
     Args:
         uuid: UUID of the GPU.
         restore: what it is to be restored to.
         client: on whose behalf the clocks are set, where that is not this process.
+        kept: kinds of a setting that are not changed.
 
     Raises:
         DeviceError: there already is one, or it cannot be written; nothing may be changed then.
@@ -145,12 +158,15 @@ def begin(uuid: str, restore: Restore, client: Holder | None = None) -> Path:
     me = {"process": os.getpid(), "user": os.getuid(), "started": start_of(os.getpid())}
     where = {"boot": boot_id(), "space": process_space()}
     other = {} if client is None else {"client": {"process": client.process, "user": client.user}}
-    text = json.dumps({"schema": SCHEMA, "uuid": uuid, "restore": asdict(restore)} | me | where | other)
+    text = json.dumps(
+        {"schema": SCHEMA, "uuid": uuid, "restore": asdict(restore), "kept": sorted(kept)} | me | where | other
+    )
     try:
-        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        before = _of(uuid)  # while the lock still says whether its owner lives
         taken = process_lock.take(_lock_of(path))
         try:
-            there = next((journal for journal in journals() if journal.uuid == uuid), None)
+            there = _of(uuid)
             if taken and there is None:
                 _write(path, text)
                 taken = False  # from here on it is the journal's
@@ -160,10 +176,29 @@ def begin(uuid: str, restore: Restore, client: Holder | None = None) -> Path:
                 process_lock.give_back(_lock_of(path))
     except OSError as error:
         raise DeviceError(f"{path}: cannot be written ({error.strerror}); clocks are not changed without it") from error
+    there = there and (before or there)
     if there is not None and not there.owner_alive:
         raise DeviceError(f"{uuid}: its clocks were left changed by {there.holder}, which is dead: {there.remedy}")
     holder = "another process" if there is None else there.holder
     raise DeviceError(f"{uuid}: {holder} controls the clocks of this GPU; wait for it, or stop it")
+
+
+def _of(uuid: str) -> Journal | None:
+    return next((journal for journal in journals() if journal.uuid == uuid), None)
+
+
+def note(path: Path, **fields: object) -> None:
+    """Add fields to a journal of this process.
+
+    Raises:
+        DeviceError: it cannot be written.
+    """
+    try:
+        with opened(path.parent) as folder:
+            document = json.loads(read_bytes(folder, path.name)[0])
+        _write(path, json.dumps(document | fields))
+    except (OSError, ValueError) as error:
+        raise DeviceError(f"{path}: cannot be written: {error}") from error
 
 
 def end(path: Path) -> None:
@@ -173,10 +208,10 @@ def end(path: Path) -> None:
 
 
 def journals() -> tuple[Journal, ...]:
-    """All journals, including those of processes that are restoring a GPU.
+    """All journals, including those of processes that are restoring a GPU, and those that cannot be understood.
 
     Raises:
-        DeviceError: a folder or a journal cannot be read.
+        DeviceError: a folder cannot be read.
     """
     found = (read(path) for folder in folders() for path in _files(folder))
     return tuple(journal for journal in found if journal is not None)
@@ -206,38 +241,62 @@ def disclaim(path: Path) -> None:
     process_lock.give_back(_lock_of(path))
 
 
-def read(path: Path) -> Journal | None:
-    """Read a journal; ``None`` if it has been removed meanwhile.
+def set_aside(path: Path) -> Path:
+    """Rename a journal that cannot be understood, once its GPU is reset, and give back its lease; its new path."""
+    aside = path.with_name(f"{_uuid_of(path)}.unreadable")
+    path.rename(aside)
+    process_lock.give_back(_lock_of(path))
+    return aside
 
-    Raises:
-        DeviceError: it cannot be read, or is not a journal.
-    """
+
+def read(path: Path) -> Journal | None:
+    """Read a journal; ``None`` if it has been removed meanwhile, or is none because others can have written it."""
     try:
-        text, user = path.read_text(), path.stat().st_uid
+        with opened(path.parent) as folder:
+            text, about = read_bytes(folder, path.name)
+            if not is_own(about) or not is_own(os.fstat(folder)):
+                return None
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise DeviceError(f"{path}: cannot be read: {error.strerror}") from error
+        return _unreadable(path, error.strerror or str(error))
     try:
         document = json.loads(text)
         raw = document["restore"]
         core, memory = (_range(raw[key]) for key in ("core_mhz", "memory_mhz"))
         limit = None if raw["power_limit_w"] is None else float(raw["power_limit_w"])
-        uuid = str(document["uuid"])
-        return Journal(path, uuid, _holder(document), _alive(path, document), Restore(core, memory, limit), user)
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-        vendor = vendor_of_id(path.name)
-        how = "" if vendor is None else f" ({vendor.reset_by_hand})"
-        raise DeviceError(
-            f"{path}: is not a journal of changed clocks ({type(error).__name__}: {error}); reset the GPU's clocks by "
-            f"hand{how} and remove the file"
-        ) from error
+        uuid, failed, boot = str(document["uuid"]), document.get("failed"), boot_id()
+        if uuid != _uuid_of(path):
+            return _unreadable(path, f"it is of another GPU, {uuid}")
+        return Journal(
+            path, uuid, _holder(document), _alive(path, document), Restore(core, memory, limit), about.st_uid,
+            changed=frozenset(map(str, document.get("changed", ()))), failed=None if failed is None else str(failed),
+            kept=frozenset(map(str, document.get("kept", ()))),
+            this_boot="" in (boot, document["boot"]) or document["boot"] == boot,
+        )  # fmt: skip
+    except Exception as error:  # whatever a file holds, it must not keep other GPUs from being restored
+        return _unreadable(path, f"{type(error).__name__}: {error}")
+
+
+def _unreadable(path: Path, why: str) -> Journal | None:
+    """What is known of a journal that cannot be understood: its GPU, and whether its owner lives, from names alone."""
+    try:
+        user = path.lstat().st_uid
+    except OSError:
+        return None
+    alive = bool(process_lock.is_taken(_lock_of(path)))
+    return Journal(path, _uuid_of(path), Holder(0, user), alive, Restore(), user, unreadable=f"{path}: {why}")
+
+
+def _uuid_of(path: Path) -> str:
+    return path.name.split(".json", maxsplit=1)[0]
 
 
 def _holder(document: dict[str, object]) -> Holder:
     client = document.get("client")
     which = document if client is None else client
-    assert isinstance(which, dict)
+    if not isinstance(which, dict):
+        raise TypeError("client: not an object")
     here = document.get("space", process_space()) == process_space()
     return Holder(int(which["process"]), int(which.get("user", os.getuid())), client is not None, here)
 
@@ -259,8 +318,7 @@ def _alive(path: Path, document: dict[str, object]) -> bool:
 
 
 def _lock_of(path: Path) -> Path:
-    base = path.name.split(".json", maxsplit=1)[0]
-    return path.with_name(f".{base}.lock")
+    return path.with_name(f".{_uuid_of(path)}.lock")
 
 
 def _files(folder: Path) -> list[Path]:
@@ -269,31 +327,17 @@ def _files(folder: Path) -> list[Path]:
     except FileNotFoundError:
         return []
     except OSError as error:
+        if folder == MACHINE and os.geteuid() != 0:  # root's are not for others to see
+            return []
         raise DeviceError(f"{folder}: journals of changed clocks cannot be read: {error.strerror}") from error
 
 
 def _write(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.new")  # nobody else writes one while this process has the lock
-    try:
-        with temporary.open("w") as stream:
-            os.fchmod(stream.fileno(), 0o644)  # others may see who controls a GPU
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.rename(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    _sync_folder(path.parent)
+    with opened(path.parent) as folder:
+        if not is_own(os.fstat(folder)):
+            raise OSError(0, f"users other than its owner can write to {path.parent}")
+        write(folder, path.name, text)
 
 
 def _range(raw: list[float] | None) -> tuple[float, float] | None:
     return None if raw is None else (float(raw[0]), float(raw[1]))
-
-
-def _sync_folder(folder: Path) -> None:
-    with suppress(OSError):  # not all file systems support it
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

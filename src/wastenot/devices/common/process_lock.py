@@ -17,6 +17,8 @@ import struct
 import threading
 from pathlib import Path
 
+from wastenot.devices.common.state_files import opened
+
 _FLOCK = struct.Struct("hhqqi0q")  # struct flock on 64-bit Linux: type, whence, start, length, process
 
 # A lock of the kernel is the process's, and so is this: descriptors by process and file, since a forked child holds nothing.
@@ -37,7 +39,8 @@ def take(path: Path) -> bool:
     with _turn():
         if key in _HELD:
             return False
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        with opened(path.parent) as folder:
+            descriptor = os.open(path.name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600, dir_fd=folder)
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):  # the two ways to say that it is taken
@@ -64,7 +67,8 @@ def is_taken(path: Path) -> bool | None:
         if (os.getpid(), path) in _HELD:
             return True
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            with opened(path.parent) as folder:
+                descriptor = os.open(path.name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=folder)
         except FileNotFoundError:
             return False
         except OSError:

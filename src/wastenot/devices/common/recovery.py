@@ -2,47 +2,105 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from math import isfinite
 
 from wastenot.core.errors import DeviceError, WastenotError
 from wastenot.devices.common import journal
-from wastenot.devices.common.gpu_driver import ClockSetter, setter_of
-from wastenot.devices.common.journal import Journal
+from wastenot.devices.common.gpu_driver import KINDS, ClockSetter, restore_all, setter_of
+from wastenot.devices.common.journal import Journal, Restore
 from wastenot.devices.common.rights import forbidden
 
 
-def recover(find: Callable[[str], ClockSetter] = setter_of) -> tuple[Journal, ...]:
-    """Restore the GPUs whose clocks dead processes left changed.
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What became of the GPUs whose clocks dead processes left changed.
+
+    Attributes:
+        restored: their journals, which are gone; those that could not be understood are kept under another name.
+        failed: by unique ID, why a GPU could not be restored, as for a person; its journal stays. Under no ID, why journals
+            could not be looked for.
+    """
+
+    restored: tuple[Journal, ...] = ()
+    failed: Mapping[str, DeviceError] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Raise the first failure, if any."""
+        for error in self.failed.values():
+            raise error
+
+
+def recover(find: Callable[[str], ClockSetter] = setter_of) -> Recovered:
+    """Restore the GPUs whose clocks dead processes left changed, each on its own: it never raises.
 
     Args:
         find: by unique ID, what may change a GPU's clocks; raises WastenotError where there is none.
-
-    Returns:
-        The journals of the GPUs that were restored.
-
-    Raises:
-        DeviceError: a GPU could not be restored, the others were; its journal stays.
     """
-    restored = []
-    failed: DeviceError | None = None
-    for left in journal.stale():
-        claimed = journal.claim(left)
-        if claimed is None:
-            continue
+    restored, failed = list[Journal](), dict[str, DeviceError]()
+    try:
+        found = journal.stale()
+    except WastenotError as error:
+        return Recovered(failed={"": DeviceError(str(error))})
+    for left in found:
         try:
-            find(claimed.uuid).restore(claimed.restore, {"core", "memory", "power"})
-        except BaseException as error:
-            journal.disclaim(claimed.path)
-            if not isinstance(error, WastenotError):
-                raise
+            done = _recover(left, find)
+        except Exception as error:  # whatever it is, the others are restored
             kind = type(error) if isinstance(error, DeviceError) else DeviceError
-            failed = failed or kind(f"{left.uuid}: clocks were left changed by {left.holder}: {error}")
-            continue
-        journal.end(claimed.path)
-        restored.append(claimed)
-    if failed is not None:
-        raise failed
-    return tuple(restored)
+            how = f": {left.unreadable}" if left.unreadable else ""
+            failed[left.uuid] = kind(f"{left.uuid}: clocks were left changed by {left.holder}{how}: {error}")
+        else:
+            restored += [] if done is None else [done]
+    return Recovered(tuple(restored), failed)
+
+
+def _recover(left: Journal, find: Callable[[str], ClockSetter]) -> Journal | None:
+    """Restore one; ``None`` where another process does."""
+    claimed = journal.claim(left)
+    if claimed is None:
+        return None
+    try:
+        if claimed.this_boot:  # what was set before the machine was started again is not in force any more
+            setter = find(claimed.uuid)
+            readable = claimed.unreadable is None
+            to = possible(setter, claimed.restore) if readable else Restore(power_limit_w=setter.default_power_limit_w())
+            claimed = replace(claimed, restore=to)
+            kinds = {kind for kind in KINDS if kind not in claimed.kept}
+            restore_all(setter, to, kinds, {kind for kind in KINDS if kind in claimed.changed})
+        if claimed.unreadable is None:
+            journal.end(claimed.path)
+        else:
+            journal.set_aside(claimed.path)
+    except BaseException as error:
+        if claimed.unreadable is None:
+            with suppress(DeviceError):
+                journal.note(claimed.path, failed=str(error))
+        journal.disclaim(claimed.path)
+        raise
+    return claimed
+
+
+def possible(setter: ClockSetter, restore: Restore) -> Restore:
+    """What of a journal a GPU can ever have been found at; the rest is reset to the driver's defaults, or left alone.
+
+    A lock includes a clock that the GPU has. A power limit is within the range that the driver reports, and is not set
+    where it reports none.
+    """
+    states = setter.supported_clocks()
+    limits, limit = setter.power_limit_range_w(), restore.power_limit_w
+    return Restore(
+        _if_any(restore.core_mhz, [clock for cores in states.values() for clock in cores]),
+        _if_any(restore.memory_mhz, [*states]),
+        limit if limit is not None and limits is not None and limits[0] <= limit <= limits[1] else None,
+    )
+
+
+def _if_any(locked: tuple[float, float] | None, clocks: list[float]) -> tuple[float, float] | None:
+    if locked is None or not all(map(isfinite, locked)):
+        return None
+    return locked if any(locked[0] <= clock <= locked[1] for clock in clocks) else None
 
 
 def put_right() -> int:
@@ -54,4 +112,8 @@ def put_right() -> int:
     Raises:
         DeviceError: a GPU could not be restored.
     """
-    return len(recover()) if journal.stale() and forbidden() is None else 0
+    if not journal.stale() or forbidden() is not None:
+        return 0
+    done = recover()
+    done.check()
+    return len(done.restored)

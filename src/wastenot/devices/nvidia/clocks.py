@@ -52,6 +52,11 @@ class NvidiaSetter:
         limit = self._nvml.try_call("nvmlDeviceGetPowerManagementLimit", self._handle)
         return None if limit is None else 1e-3 * limit
 
+    def default_power_limit_w(self) -> float | None:
+        """The power limit that the GPU comes with; ``None`` where it is not reported."""
+        limit = self._nvml.try_call("nvmlDeviceGetPowerManagementDefaultLimit", self._handle)
+        return None if limit is None else 1e-3 * limit
+
     def is_needless(self, kind: Kind, value: float) -> bool:
         """Whether it is Blackwell's highest memory clock: any upper bound, even this one, slows Blackwell down."""
         if kind != "memory" or value != max(self.supported_clocks()):
@@ -83,7 +88,7 @@ class NvidiaSetter:
         """Restore parts of a setting to what a journal says, trying all before raising.
 
         Raises:
-            DriverError: something could not be restored; the first failure.
+            NotSupportedError, DriverError: something could not be restored; the first failure.
         """
         failed: DriverError | None = None
         calls: list[tuple[str, tuple[int, ...]]] = []
@@ -97,8 +102,6 @@ class NvidiaSetter:
         for function, arguments in calls:
             try:
                 self._nvml.call(function, self._handle, *arguments)
-            except NotSupportedError:
-                pass  # what cannot be set has not been changed
             except DriverError as error:
                 failed = failed or error
         if failed is not None:

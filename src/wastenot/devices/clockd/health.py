@@ -1,0 +1,25 @@
+"""Whether the daemon of this machine is well, for probes."""
+
+from __future__ import annotations
+
+from wastenot.core.errors import WastenotError
+from wastenot.devices.common.daemon_connection import Connection
+
+
+def health(patience_s: float) -> tuple[bool, str]:
+    """Whether wastenotd answers, and what it says in a line.
+
+    GPUs that it cannot restore are named, but do not make it ill: it tries again, and would after a new start.
+
+    Args:
+        patience_s: to wait for it.
+    """
+    try:
+        connection = Connection(patience_s)
+        connection.close()
+    except WastenotError as error:
+        return False, str(error)
+    leases = connection.welcome.leases
+    unrestored = sorted(uuid for uuid, lease in leases.items() if lease.get("unrestored"))
+    said = f"wastenotd answers: {len(leases) - len(unrestored)} leases"
+    return True, said + (f", not restored yet: {', '.join(unrestored)}" if unrestored else "")
