@@ -27,7 +27,7 @@ SOCKET = Path("/run/wastenot/wastenotd.sock")
 """Alone in its folder, which containers mount to reach it: journals and rules are elsewhere."""
 LONGEST_LINE = 4096  # bytes of a request
 LONGEST_REPLY = 1 << 20  # bytes
-_DEEPEST = 2  # of a request, whose fields are plain values
+_DEEPEST = 4  # of a request, whose fields are plain values; of a later version perhaps lists
 
 
 def socket_path() -> Path:
