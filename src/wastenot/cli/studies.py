@@ -121,7 +121,7 @@ def export(
     energies: EnergiesOption = None,
     granularity: MeasuredGranularityOption = None,
     keep_formulas: Annotated[
-        bool, option("Write names that a spreadsheet would take for formulas as they are, without an apostrophe.")
+        bool, option("Keep names that a spreadsheet would take for formulas as they are, without an apostrophe.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
