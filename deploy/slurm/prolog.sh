@@ -2,7 +2,10 @@
 # Slurm prolog: the user of a job may set the clocks of the job's GPUs, for as long as the job runs.
 # slurm.conf: Prolog=/etc/slurm/prolog.d/*.sh (or source it from yours). It runs as root on each node of the job.
 set -u
+PATH=${PATH:-}:/usr/sbin:/usr/bin:/sbin:/bin # Slurm sets none
+export PATH
 
+bounds=${WASTENOT_JOB_BOUNDS:-/etc/wastenot/job-bounds.toml} # such as core_mhz = [900, 1980]; without it, all of the GPU's
 rules=${WASTENOT_STATE:-/run/wastenotd}/policy.d
 [ -n "${SLURM_JOB_ID:-}" ] && [ -n "${SLURM_JOB_UID:-}" ] || exit 0
 [ -n "${SLURM_JOB_GPUS:-}" ] || exit 0 # the job has no GPU
@@ -17,7 +20,10 @@ done | paste -sd ',' -)
 umask 077 # the folder of journals and rules is root's alone
 mkdir -p "$rules" && chmod 700 "$rules"
 new=$rules/.job-$SLURM_JOB_ID
-if printf '[[allow]]\nusers = [%s]\ngpus = [%s]\n' "$SLURM_JOB_UID" "$gpus" >"$new" && chmod 644 "$new"; then
+if {
+  printf '[[allow]]\nusers = [%s]\ngpus = [%s]\n' "$SLURM_JOB_UID" "$gpus"
+  [ ! -r "$bounds" ] || cat "$bounds"
+} >"$new" && chmod 644 "$new"; then
   mv "$new" "$rules/job-$SLURM_JOB_ID.toml"
   systemctl reload wastenotd || true # a job runs without it, at the default clocks
 fi

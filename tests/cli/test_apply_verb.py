@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -144,3 +145,12 @@ def test_a_folder_that_others_may_enter_is_refused(wastenot, plans):
     runtime_folder().mkdir(mode=0o755)
     runtime_folder().chmod(0o755)
     assert "nobody else can access" in wastenot.refuse("apply", plans("h200"))
+
+
+def test_sockets_in_a_folder_that_others_may_write_are_not_asked(wastenot):
+    runtime_folder().mkdir()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+        listening.bind(str(runtime_folder() / "apply-1.sock"))
+        listening.listen()
+        runtime_folder().chmod(0o777)
+        assert "no plan is being applied" in wastenot("apply", "--status").err

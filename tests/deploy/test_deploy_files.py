@@ -238,3 +238,18 @@ def test_a_job_without_gpus_is_allowed_nothing(slurm, tmp_path, job):
 def test_shellcheck_finds_nothing():
     done = run(installed("shellcheck"), *map(str, sorted((DEPLOY / "slurm").glob("*.sh"))))
     assert done.returncode == 0, done.stdout
+
+
+def test_slurm_gives_no_path_and_jobs_may_have_bounds(tmp_path):
+    bounds = tmp_path / "job-bounds.toml"
+    bounds.write_text("core_mhz = [900, 1980]\nlongest_lease_s = 3600\n")
+    environment = {"WASTENOT_STATE": str(tmp_path / "state"), "WASTENOT_JOB_BOUNDS": str(bounds)}
+    environment |= {"SLURM_JOB_ID": "17", "SLURM_JOB_UID": "1000", "SLURM_JOB_GPUS": "0"}
+    shell = shutil.which("sh")
+    assert run(shell, str(DEPLOY / "slurm" / "prolog.sh"), env=environment).returncode == 0
+    policy = tmp_path / "wastenotd.toml"
+    policy.write_text("")
+    [rule] = read_policy(policy, tmp_path / "state" / "policy.d").rules
+    assert rule.bounds.core_mhz == (900.0, 1980.0) and rule.bounds.longest_lease_s == 3600.0
+    assert run(shell, str(DEPLOY / "slurm" / "epilog.sh"), env=environment).returncode == 0
+    assert not list((tmp_path / "state").rglob("*.toml"))

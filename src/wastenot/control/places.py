@@ -66,7 +66,10 @@ def make_own_socket_path(kind: str) -> Path:
 
 
 def socket_paths() -> tuple[Path, ...]:
-    """Sockets of sessions, those that died included, by name."""
+    """Sockets of sessions, those that died included, by name; none in a folder that others may write."""
     with suppress(OSError):
+        found = runtime_folder().lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+            return ()
         return tuple(sorted(runtime_folder().glob("*.sock")))
     return ()
