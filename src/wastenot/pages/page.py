@@ -76,7 +76,7 @@ class Page:
         tone: how sure it is, as a colour.
         panel_kinds: how prominent each panel is.
         notes: what to know beforehand.
-        about: what the tables are of.
+        about: what the figures and tables are of, said once under the title.
         device: that the numbers are of; of a simulated one is said what its constants rest on.
         made_from: what the numbers come from, as (name, text) pairs.
         numbers: folded away under the headline.
@@ -127,6 +127,8 @@ class Page:
         )
         page: str = environment.get_template("page.html.j2").render(
             page=self,
+            about=self.about.removeprefix(f"{' '.join(self.title)} · "),
+            next_step=self.next_step if self.next_step is None or command is None else self.next_step.filled(command),
             origin_text="; ".join(filter(None, (ORIGIN_TEXT[self.origin], basis_of(self.device)))),
             tables=_for_page(self.tables),
             number_tables=() if self.numbers is None else _for_page(self.numbers.tables),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from dataclasses import dataclass
 from typing import Literal
 
@@ -58,6 +60,25 @@ class Next:
 
     text: str
     commands: tuple[str, ...]
+
+    def filled(self, command: str) -> Next:
+        """The same with the files that the page's own command wrote or reported: ``PLAN.json`` becomes ``tuned.json``.
+
+        Args:
+            command: that made the page. Of two places for files of a kind, the second stays to be filled in.
+        """
+        texts = [self.text, *self.commands]
+        words = shlex.split(command) if command.startswith("wastenot ") else []
+        named = [after for word, after in zip(words, words[1:], strict=False) if word in _FILES or word == "report"]
+        for place in dict.fromkeys(_PLACE.findall(" ".join(self.commands))):
+            files = [shlex.quote(each) for each in named if each.endswith(place[place.index(".") :])]
+            if len(files) == 1 and files[0] not in " ".join(texts):
+                texts = [text.replace(place, files[0]) for text in texts]
+        return Next(texts[0], tuple(texts[1:]))
+
+
+_PLACE = re.compile(r"\b[A-Z]+\.(?:json|db|parquet|csv)\b")
+_FILES = ("--out", "--study")
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,9 @@ def test_what_is_undecided_comes_with_the_iterations_that_settle_it():
 
 def test_a_kept_limit_and_a_dry_run_lead_to_the_same_plan_again():
     again = ("wastenot apply plan.json --device sim:rtx-3080-ti",)
-    assert next_step(of()).commands == next_step(of(dry_run=True)).commands == again
+    assert next_step(of(dry_run=True)).commands == again
+    rehearsal = next_step(of())
+    assert rehearsal.commands == (f"{again[0]} -- python train.py",) and "Rehearse your own program" in rehearsal.text
     assert next_step(of(ended="refused")) is None
 
 
@@ -165,7 +167,7 @@ def test_estimates_are_those_of_their_moments(made, figures):
             assert row[0]["value"] == pytest.approx(100 * moment.time_change.value, abs=1e-3)
             assert row[0]["low"] == pytest.approx(100 * moment.time_change.low, abs=1e-3)
     levels = [rows[0] for rows in figure.specification["datasets"].values() if "what" in rows[0]]
-    assert {(each["what"], each["value"]) for each in levels} == {("bound", 2.0), ("predicted", 0.0), ("predicted", -8.3)}
+    assert {(each["what"], each["value"]) for each in levels} == {("limit", 2.0), ("predicted", 0.0), ("predicted", -8.3)}
 
 
 def test_the_close_up_is_of_the_last_two_whole_iterations_at_the_plans_clocks():
@@ -238,7 +240,8 @@ def test_names_cannot_break_the_page():
 
 def test_gpus_show_a_dash_for_what_is_not_known():
     bare = GPU.model_copy(update={"power_w": None, "energy_j": None, "temperature_c": None, "core_mhz": None})
-    assert gpus_table(of(gpus=(bare,))).rows[0].texts[2:] == ("–", "–", "–", "core –, memory 9501 MHz")
+    assert gpus_table(of(gpus=(bare, bare))).rows[0].texts[2:] == ("–", "–", "–", "core –, memory 9,501 MHz")
+    assert gpus_table(of(gpus=(bare,))) is None
 
 
 def test_figures_are_files_too(tmp_path, svg_only):

@@ -9,7 +9,7 @@ from wastenot.control.page.next_step import next_step
 from wastenot.control.page.page import applied_figures, applied_page
 from wastenot.control.page.story import story_of
 from wastenot.control.page.trials import trials_table
-from wastenot.control.status import Estimate, Trial, Tuning
+from wastenot.control.status import Estimate, Event, Trial, Tuning
 
 
 def estimate(value):
@@ -47,8 +47,16 @@ def plain(text):
 def test_the_setting_stands_in_the_headline_and_in_a_card(tuned):
     _, effect, _, panels = story_of(tuned)
     assert plain(effect).startswith("1,470 MHz saves 8.1 ± 0.5 % of the energy")
-    assert (panels[0].title, plain(panels[0].value)) == ("Setting found", "1,470 MHz")
-    assert "best of 4 settings" in panels[0].text and "memory clock left to the driver" in panels[0].text
+    assert (panels[0].title, plain(panels[0].value)) == ("Energy per iteration", "8.1 % saved")
+    assert (panels[1].title, plain(panels[1].value)) == ("Setting found", "1,470 MHz")
+    assert "best of 4 settings" in panels[1].text and "memory clock left to the driver" in panels[1].text
+
+
+def test_what_was_saved_is_of_the_time_after_the_search(tuned):
+    begun = (*tuned.status.events[:1], Event(at_s=60.0, kind="started", text="tune"), *tuned.status.events[1:])
+    panels = story_of(tuned.model_copy(update={"status": status(tuning=TUNING, events=begun)}))[3]
+    assert "in the 2.0 min after the search" in plain(panels[0].lines[0].text)
+    assert "300 iterations in 60 s" in plain(panels[1].lines[0].text)
 
 
 def test_a_setting_that_the_job_left_is_in_no_headline(tuned):
@@ -72,6 +80,9 @@ def test_the_table_lists_every_setting_by_energy(tuned):
 
 
 def test_the_next_command_applies_the_plan_to_the_same_job(tuned):
+    made = "wastenot tune --workload gpt3-xl --out tuned.json --summary tune.json --page tune.html"
+    filled = next_step(tuned).filled(made)
+    assert filled.commands == ("wastenot apply tuned.json --device sim:rtx-3080-ti",) and "PLAN" not in filled.text
     assert next_step(tuned).commands == ("wastenot apply PLAN.json --device sim:rtx-3080-ti",)
     real = status(tuning=TUNING, workload="python train.py", gpus=(GPU.model_copy(update={"device": "nvidia:0"}),))
     assert next_step(tuned.model_copy(update={"status": real})).commands == ("wastenot apply PLAN.json -- python train.py",)

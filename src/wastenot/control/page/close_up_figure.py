@@ -39,9 +39,8 @@ def close_up_figure(summary: Summary) -> Figure:
         return figure_of(summary, "close-up", title, "The job marks no passes within its iterations.")
     lasts = quantity(window.ends_s - window.begins_s, "s", 3)
     note = (
-        f"The last at the plan's clocks, {lasts} of the first GPU. Above: its passes. "
-        "Below: the clock requested, requested earlier by the time the GPU takes to switch; no line where clocks are left "
-        "to the driver."
+        f"The last two iterations at the plan's clocks, {lasts} of the first GPU. Below its passes: the clocks requested, "
+        "sent early by the time a switch takes (dots); no line where the driver decides."
     )
     return figure_of(summary, "close-up", title, note, _chart(window))
 

@@ -26,9 +26,8 @@ def estimates_figure(summary: Summary) -> Figure:
         return figure_of(summary, "estimates", title, "The run ended before there was an estimate.")
     bound = bound_text(summary.status)
     note = (
-        "Time and energy of an iteration at the clocks in force then, relative to the default clocks, with 95 % "
-        f"intervals as bands. Red: the slowdown bound of {bound}. Dotted: what the plan predicts. Early intervals may "
-        f"extend beyond the figure."
+        f"Bands: 95 % intervals, each from the comparisons so far. Red: the slowdown limit of {bound}. Dotted: what the plan "
+        "predicts."
     )
     return figure_of(summary, "estimates", title, note, _chart(summary.status, known))
 
@@ -43,11 +42,11 @@ def _chart(status: Status, known: Sequence[Moment]) -> Any:
     energy = _rows(known, "energy_change", axis)
     panels = []
     if time:
-        levels = [("bound", status.max_slowdown), ("predicted", status.predicted_time_change)]
-        panels.append(_panel(time, "time, %", _TIME, levels, axis, title=not energy))
+        levels = [("limit", status.max_slowdown), ("predicted", status.predicted_time_change)]
+        panels.append(_panel(time, "change in time per iteration, %", _TIME, levels, axis, title=not energy))
     if energy:
         levels = [("predicted", status.predicted_energy_change)]
-        panels.append(_panel(energy, "energy, %", _ENERGY, levels, axis, title=True))
+        panels.append(_panel(energy, "change in energy per iteration, %", _ENERGY, levels, axis, title=True))
     return alt.vconcat(*(panel.properties(width=WIDTH, height=_HEIGHT) for panel in panels), spacing=16)
 
 

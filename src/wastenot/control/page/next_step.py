@@ -9,6 +9,7 @@ from wastenot.control.page.trials import still_held
 from wastenot.control.status import Status, Summary
 from wastenot.pages.panel import Next
 
+_PROGRAM = "python train.py"  # stands for the reader's own
 _SURELY = 1.3  # times the iterations that would just settle a limit
 _MOST_LONGER = 20.0  # times a run's iterations, beyond which a limit may as well be met exactly
 
@@ -24,7 +25,7 @@ def next_step(summary: Summary) -> Next | None:
 def _after_tuning(summary: Summary) -> Next | None:
     device = summary.status.gpus[0].device
     target = f"--device {device}" if device.startswith("sim:") else f"-- {summary.status.workload}"
-    text = "Start the next job at this setting, from the plan that tune writes with --out PLAN.json"
+    text = "Start the next job at this setting, with the plan that tune writes with --out PLAN.json"
     return None if still_held(summary) is None else Next(text, (f"wastenot apply PLAN.json {target}",))
 
 
@@ -33,9 +34,9 @@ def _after_applying(summary: Summary) -> Next | None:
     device = status.gpus[0].device
     simulated = device.startswith("sim:")
     command = f"wastenot apply {shlex.quote(status.plan)}"
-    again = f"{command} --device {device}" if simulated else f"{command} -- COMMAND"
+    again = f"{command} --device {device}" if simulated else f"{command} -- {_PROGRAM}"
     if status.rehearsal is not None:
-        real = Next("Run the program with this plan on the GPU that it is for", (f"{command} -- COMMAND",))
+        real = Next("Run the program with this plan on the GPU that it is for", (f"{command} -- {_PROGRAM}",))
         return None if status.rehearsal.refusal else real
     if status.dry_run:
         return Next("Set the clocks, too", (again,))
@@ -43,7 +44,10 @@ def _after_applying(summary: Summary) -> Next | None:
     iterations = _to_settle(status)
     saved = status.proof.energy_change
     if tone == "kept" and saved is not None and saved.high < 0.0:
-        return Next("Run the next job under this plan, too", (again,))
+        if simulated:
+            text = f"Rehearse your own program, for which {_PROGRAM} stands, beside the simulated GPU; no real clock is set"
+            return Next(text, (f"{again} -- {_PROGRAM}",))
+        return Next(f"Run the next job under this plan, too; {_PROGRAM} stands for your program", (again,))
     if tone != "undecided" or iterations is None:
         return None
     text = f"About {iterations:,} iterations would settle whether the slowdown limit is kept"

@@ -9,7 +9,7 @@ from wastenot.control.page.estimates_figure import estimates_figure
 from wastenot.control.page.next_step import next_step
 from wastenot.control.page.passes_figure import passes_figure
 from wastenot.control.page.search_figure import search_figure
-from wastenot.control.page.story import story_of
+from wastenot.control.page.story import model_text, story_of
 from wastenot.control.page.tables import events_table, gpus_table
 from wastenot.control.page.time_line_figure import how_run, subtitle, time_line_figure
 from wastenot.control.page.trials import trials_table
@@ -66,11 +66,9 @@ def applied_page(summary: Summary) -> Page:
         made_from=(
             *(() if tuned else (("Plan", f"{status.plan}, digest {status.plan_digest}"),)),
             ("Workload", status.workload),
-            ("GPUs", ", ".join(f"{gpu.device}: {gpu.model}, {gpu.unique_id}" for gpu in status.gpus)),
-            (
-                "Began",
-                f"{begun:%Y-%m-%d %H:%M:%S} UTC, ran {duration(status.elapsed_s)}, controlled by process {status.process}",
-            ),
+            ("GPUs", ", ".join(f"{gpu.device}: {model_text(gpu)}, {gpu.unique_id}" for gpu in status.gpus)),
+            ("Began", f"{begun:%Y-%m-%d %H:%M:%S} UTC, controlled by process {status.process}"),
+            ("Ran", f"{duration(status.elapsed_s)}{' of simulated time' if status.origin == 'simulated' else ''}"),
         ),
     )
 

@@ -18,7 +18,7 @@ _GAP = 70  # between the column of core clocks and that of power limits, with it
 _COLORS = {
     HELD: "#15803d",
     GIVEN_UP: "#b7791f",
-    "may be as good": "#2f6fde",
+    "not decided": "#2f6fde",
     "needs more energy": "#8592a3",
     "too slow": "#d6483b",
 }
@@ -34,10 +34,10 @@ def search_figure(summary: Summary) -> Figure:
     slow, other = gone.count("too slow"), len(gone) - gone.count("too slow")
     early = f" {slow} more were abandoned after a few iterations, as too slow." if slow else ""
     early += f" {other} more could not be compared." if other else ""
-    found = "; of the others, the one of least energy is held" if still_held(summary) is not None else ""
+    found = ". Of those that keep it, the one of least energy is held" if still_held(summary) is not None else ""
     note = (
-        f"Each dot is a setting compared with the default clocks; bars are 95 % intervals. Settings above the red line are "
-        f"slower than the limit of {bound_text(summary.status)}{found}.{early}"
+        f"Each dot is a setting compared with the default clocks; bars are 95 % intervals. Red line: the limit of "
+        f"{bound_text(summary.status)}; where an interval crosses it, the setting is not known to keep it{found}.{early}"
     )
     return figure_of(summary, "search", title, note, _chart(summary, compared))
 
@@ -86,12 +86,14 @@ def _panel(
     y_title = f"{name} per iteration, %"
     y = alt.Y("change:Q", title=y_title, scale=alt.Scale(zero=True, nice=True))
     base = alt.Chart(inline(rows))
+    met = {outcome_words(each, kept=kept) for each in summary.trials if each.energy_change is not None}
+    colors = {outcome: color for outcome, color in _COLORS.items() if outcome in met}
     tooltip = tooltips({"setting:N": "setting", "shown:N": name, "outcome:N": " "})
     bars = base.mark_rule(style="interval", strokeWidth=1.2, opacity=0.7).encode(
         x=x, y=alt.Y("low:Q", title=y_title), y2=alt.Y2("high:Q")
     )
     dots = base.mark_circle(size=80, opacity=1.0, stroke=None).encode(
-        x=x, y=y, tooltip=tooltip, color=series_color("outcome:N", _COLORS, columnPadding=22, symbolSize=70, symbolOpacity=1)
+        x=x, y=y, tooltip=tooltip, color=series_color("outcome:N", colors, columnPadding=22, symbolSize=70, symbolOpacity=1)
     )
     layers = [bars, dots]
     if name == "time":

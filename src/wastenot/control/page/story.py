@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from wastenot.control.page.trials import held_of, still_held, trial_words
 from wastenot.control.rehearsed import missing_text
-from wastenot.control.status import Estimate, Rehearsal, Status, Summary, Trial, Tuning
+from wastenot.control.status import Estimate, GpuStatus, Rehearsal, Status, Summary, Trial, Tuning
 from wastenot.core.origin import Origin
 from wastenot.core.wording import counted
 from wastenot.pages.formatting import SPACE, change, duration, number, percent, quantity
@@ -42,16 +42,23 @@ def story_of(summary: Summary) -> tuple[Tone, str, str, tuple[Panel, ...]]:
     if held is None or status.tuning is None:
         return tone, _effect(summary), verdict, (saved, time, basis)
     time = replace(time, lines=(*time.lines, Line("Compared", basis.text)))
-    return tone, _effect(summary), verdict, (_found(held, status.tuning), saved, time)
+    return tone, _effect(summary), verdict, (saved, _found(held, status.tuning, applied_s(status)[0]), time)
 
 
-def _found(held: Trial, tuning: Tuning) -> Panel:
+def applied_s(status: Status) -> tuple[float, float]:
+    """Since when clocks of a plan have been applied, after a search for them if there was one, and for how long."""
+    since_s = max((event.at_s for event in status.events if event.kind == "started"), default=0.0)
+    return since_s, status.elapsed_s - since_s
+
+
+def _found(held: Trial, tuning: Tuning, search_s: float) -> Panel:
     """The setting that a search found."""
     auto = [name for name, value in (("core clock", held.core_mhz), ("memory clock", held.memory_mhz)) if value is None]
     what = f"the best of {counted(tuning.tried, 'setting')} tried; {' and '.join(auto)} left to the driver."
-    lines = [Line("Search", f"{counted(tuning.iterations, 'iteration')} of the job, {tuning.trials:,} comparisons")]
+    took = f"{counted(tuning.iterations, 'iteration')} in {duration(search_s)}, {tuning.trials:,} comparisons"
+    lines = [Line("Search", f"{took}; it is not counted in what was saved")]
     if tuning.regret is not None:
-        lines.append(Line("Another setting", f"might save {percent(tuning.regret)} more, at most"))
+        lines.append(Line("Other settings", f"would save at most {percent(tuning.regret)} more"))
     return Panel("Setting found", trial_words(held), what, lines=tuple(lines))
 
 
@@ -150,18 +157,21 @@ def _since_the_last_step(status: Status) -> str:
 
 def _saved(status: Status) -> Panel:
     proof = status.proof
+    since_s, lasted_s = applied_s(status)
+    within = f"in {'the ' if since_s else ''}{duration(lasted_s)}{' after the search' if since_s else ''}"
     used = [gpu.energy_j for gpu in status.gpus if gpu.energy_j is not None]
-    lines = [Line("Used", f"{_joules(sum(used))}, {counted(len(used), 'GPU')}")] if used else []
-    if proof.energy_change is not None:
-        lines.append(Line("Energy per iteration", f"{change(proof.energy_change.value)} ({interval(proof.energy_change)})"))
-    lines.append(Line("Predicted", change(status.predicted_energy_change)))
-    if proof.saved_j is None:
-        return Panel("Saved", "unknown", f"in {duration(status.elapsed_s)}.", lines=tuple(lines))
-    saved = proof.saved_j
-    text = f"{_joules(saved.low)} to {_joules(saved.high)} (95{SPACE}%) in {duration(status.elapsed_s)}."
-    if abs(saved.value) >= _SOLD_J:
-        text = f"or {energy_text(saved.value)}; {text}"
-    return Panel("Saved", _joules(saved.value), text, lines=tuple(lines))
+    lines = [Line("Used", f"{_joules(sum(used))} {within}, {counted(len(used), 'GPU')}")] if used else []
+    lines.append(Line("Predicted", f"{percent(-status.predicted_energy_change)} saved"))
+    saved, energy = proof.saved_j, proof.energy_change
+    if saved is not None:
+        sold = f" ({energy_text(saved.value)})" if abs(saved.value) >= _SOLD_J else ""
+        in_all = f"{_joules(saved.value)}{sold} {within}; {_joules(saved.low)} to {_joules(saved.high)} (95{SPACE}%)"
+        lines.insert(0, Line("In all", in_all))
+    if energy is None:
+        return Panel("Saved", "unknown" if saved is None else _joules(saved.value), f"{within}.", lines=tuple(lines))
+    text = f"compared with the default clocks; {interval(energy)} (95{SPACE}%)."
+    value = f"{percent(abs(energy.value), 1)} {'saved' if energy.value <= 0.0 else 'more'}"
+    return Panel("Energy per iteration", value, text, lines=tuple(lines))
 
 
 def saved_text(energy_j: float) -> str:
@@ -177,10 +187,10 @@ def _joules(energy_j: float) -> str:
 def _time(summary: Summary) -> Panel:
     status, time = summary.status, summary.status.proof.time_change
     lines = [
-        Line("Bound", bound_text(status)),
+        Line("Slowdown allowed", bound_text(status) if status.max_slowdown else "none"),
         Line("Predicted", change(status.predicted_time_change)),
     ]
-    if still_held(summary) is None:
+    if summary.ended == "refused" or status.rung:
         final = "the default clocks" if summary.ended == "refused" else rung_text(status.rung, status.rungs)
         lines.append(Line("Final clocks", final))
     if time is None:
@@ -223,6 +233,12 @@ def _rehearsed_panels(summary: Summary, rehearsal: Rehearsal) -> tuple[Panel, ..
     return saved, seen, missing
 
 
+def model_text(gpu: GpuStatus) -> str:
+    """A GPU's model, marked where it is simulated."""
+    simulated = gpu.device.startswith("sim:") and "simulated" not in gpu.model
+    return f"simulated {gpu.model}" if simulated else gpu.model
+
+
 def rung_text(rung: int, rungs: int) -> str:
     """What a rung is, in words."""
     if rung == rungs - 1:
@@ -233,13 +249,14 @@ def rung_text(rung: int, rungs: int) -> str:
 def _basis(summary: Summary) -> Panel:
     status, proof = summary.status, summary.status.proof
     done = status.iteration or 0
-    text = (
-        f"{proof.plan_iterations:,} at the plan's clocks compared with {proof.default_iterations:,} at the default "
-        f"clocks, in {counted(proof.blocks, 'block')} in random order."
-    )
+    counts = f"{proof.plan_iterations:,} at the plan's clocks and {proof.default_iterations:,} at the default clocks"
+    searched = 0 if status.tuning is None else status.tuning.iterations
+    left = done - searched - proof.plan_iterations - proof.default_iterations
+    uncounted = f"; {left:,} more are not counted (warm-up, pauses)" if left > 0 else ""
+    text = f"{counts} were compared, in {counted(proof.blocks, 'block')} in random order{uncounted}."
     code = "" if summary.exit_code is None else f", exit code {summary.exit_code}"
     lines = (
-        Line("GPU", ", ".join(dict.fromkeys(gpu.model for gpu in status.gpus)) or "none"),
+        Line("GPU", ", ".join(dict.fromkeys(map(model_text, status.gpus))) or "none"),
         Line("End", f"{_ENDS[summary.ended]}{code}"),
     )
     return Panel("Basis", counted(done, "iteration"), text, lines=lines)

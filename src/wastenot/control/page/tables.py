@@ -18,8 +18,10 @@ _KINDS = {
 }
 
 
-def events_table(summary: Summary) -> Table:
-    """What happened, in order."""
+def events_table(summary: Summary) -> Table | None:
+    """What happened, in order; ``None`` where nothing did between start and end."""
+    if {event.kind for event in summary.status.events} <= {"started", "ended"}:
+        return None
     rows = []
     for number, event in enumerate(summary.status.events, start=1):
         at = f"{event.at_s:,.1f} s" if event.at_s < 600.0 else duration(event.at_s)
@@ -30,8 +32,10 @@ def events_table(summary: Summary) -> Table:
     return Table("What happened", columns, tuple(rows))
 
 
-def gpus_table(summary: Summary) -> Table:
-    """What each GPU used, and how it stood at the end."""
+def gpus_table(summary: Summary) -> Table | None:
+    """What each GPU used, and how it stood at the end; ``None`` for one alone, of which the rest of the page tells."""
+    if len(summary.status.gpus) < 2:
+        return None
     columns = (
         Column("GPU"), Column("Model"), Column("Energy", numeric=True), Column("Power", numeric=True),
         Column("Temperature", numeric=True), Column("Clocks in effect"),
@@ -55,5 +59,5 @@ def _gpu_row(gpu: GpuStatus) -> Row:
 
 
 def _clocks(core_mhz: float | None, memory_mhz: float | None) -> str:
-    core, memory = ("–" if each is None else f"{each:.0f} MHz" for each in (core_mhz, memory_mhz))
+    core, memory = ("–" if each is None else f"{each:,.0f} MHz" for each in (core_mhz, memory_mhz))
     return f"core {core}, memory {memory}"

@@ -77,17 +77,16 @@ def time_line_figure(summary: Summary) -> Figure:
     events = [(number, each) for number, each in enumerate(status.events, start=1) if each.kind in _SHOWN]
     axis = Axis.of(max(status.elapsed_s, moments[-1].at_s, *(each.at_s for _, each in events), 0.0))
     note = (
-        "Each dot is a reading of the first GPU. Lines in the clock panel: requested clocks, which are ceilings: the card "
-        "runs lower where its power limit demands it; no line while the driver decides. Saved energy is an estimate until "
-        "the comparison with the default clocks ends, so it may fall. "
+        "Each dot is a reading of the first GPU. Black lines: requested clocks, which are ceilings; the power limit may hold "
+        "the GPU lower. "
     )
     if status.rehearsal is not None:
         note = (
             "Each dot is a reading of the first GPU, which is simulated and runs nothing of the program: its power is that "
-            "of an idle GPU. Lines in the panel of clocks: what is requested; none while the driver decides. "
+            "of an idle GPU. Black lines: requested clocks. "
         )
     if status.proof.saved_j is not None:
-        note += "The bar at its end is the 95 % interval, all GPUs together. "
+        note += "Saved energy is an estimate and may fall; the bar at its end is the 95 % interval. "
     if events:
         note += "Numbered lines: events, listed below."
     return figure_of(summary, "time-line", title, note.strip(), _chart(summary, axis, events))

@@ -9,7 +9,7 @@ from wastenot.pages.table import Listed, Table, listing
 HELD, GIVEN_UP = "held to the end", "found, then given up"
 OUTCOMES: dict[Outcome, str] = {
     "held": HELD,
-    "close": "may be as good",
+    "close": "not decided",
     "too slow": "too slow",
     "more energy": "needs more energy",
     "unusable": "could not be compared",
