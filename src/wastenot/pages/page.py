@@ -127,7 +127,7 @@ class Page:
         )
         page: str = environment.get_template("page.html.j2").render(
             page=self,
-            about=self.about.removeprefix(f"{' '.join(self.title)} · "),
+            beyond_title=self._beyond_title(),
             next_step=self.next_step if self.next_step is None or command is None else self.next_step.filled(command),
             origin_text="; ".join(filter(None, (ORIGIN_TEXT[self.origin], basis_of(self.device)))),
             tables=_for_page(self.tables),
@@ -142,6 +142,12 @@ class Page:
             themes=script_json({"light": LIGHT, "dark": DARK}),
         )
         return page
+
+    def _beyond_title(self) -> str:
+        """What the page is of, as far as neither its title nor the badge of its origin says it."""
+        known = set(" ".join(self.title).split())
+        parts = [part for part in self.about.split(" · ") if not set(part.split()) <= known]
+        return " · ".join(part for part in parts if part != f"{self.origin} numbers")
 
     def write(self, path: str | os.PathLike[str], *, command: str | None = None, made_at: datetime | None = None) -> None:
         """Write the page to an HTML file, which is created or replaced; see :meth:`html`.

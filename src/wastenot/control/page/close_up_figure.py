@@ -70,9 +70,10 @@ def _chart(window: _Window) -> Any:
         return alt.X("t:Q", title=f"time, {unit}" if title else None, scale=alt.Scale(domain=domain, nice=False), axis=axis)
 
     strip = _strip(window, factor, x(title=False), unit).properties(width=WIDTH, height=_STRIP)
-    names = [("target_core_mhz", "core, MHz")]
-    if any(each.target_memory_mhz is not None for each in window.instants):
-        names.append(("target_memory_mhz", "memory, MHz"))
+    clocks = (("target_core_mhz", "core, MHz"), ("target_memory_mhz", "memory, MHz"))
+    # A clock that is requested once and for all is a flat line, which is only worth drawing where nothing else is.
+    names = [each for each in clocks if len({getattr(instant, each[0]) for instant in window.instants}) > 1]
+    names = names or [each for each in clocks if getattr(window.instants[0], each[0]) is not None] or [*clocks[:1]]
     panels = [
         _steps(window, name, title, factor, x(title=index == len(names) - 1), unit).properties(
             width=WIDTH, height=_CLOCKS if len({getattr(each, name) for each in window.instants}) > 1 else _ONE_CLOCK

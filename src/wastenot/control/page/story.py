@@ -160,13 +160,13 @@ def _saved(status: Status) -> Panel:
     since_s, lasted_s = applied_s(status)
     within = f"in {'the ' if since_s else ''}{duration(lasted_s)}{' after the search' if since_s else ''}"
     used = [gpu.energy_j for gpu in status.gpus if gpu.energy_j is not None]
-    lines = [Line("Used", f"{_joules(sum(used))} {within}, {counted(len(used), 'GPU')}")] if used else []
+    lines = [Line("Used", f"{_joules(sum(used))}, {counted(len(used), 'GPU')}")] if used else []
     lines.append(Line("Predicted", f"{percent(-status.predicted_energy_change)} saved"))
     saved, energy = proof.saved_j, proof.energy_change
     if saved is not None:
         sold = f" ({energy_text(saved.value)})" if abs(saved.value) >= _SOLD_J else ""
-        in_all = f"{_joules(saved.value)}{sold} {within}; {_joules(saved.low)} to {_joules(saved.high)} (95{SPACE}%)"
-        lines.insert(0, Line("In all", in_all))
+        amount = f"{_joules(saved.value)}{sold} {within}; {_joules(saved.low)} to {_joules(saved.high)} (95{SPACE}%)"
+        lines.insert(0, Line("Saved", amount))
     if energy is None:
         return Panel("Saved", "unknown" if saved is None else _joules(saved.value), f"{within}.", lines=tuple(lines))
     text = f"compared with the default clocks; {interval(energy)} (95{SPACE}%)."

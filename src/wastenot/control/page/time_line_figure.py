@@ -55,7 +55,7 @@ def subtitle(summary: Summary) -> str:
     status = summary.status
     first = next(iter(status.gpus), None)
     comma = "" if status.tuning is None else ","
-    return f"{status.workload} on {first.device if first else 'no GPU'}{comma} {how_run(status)}, {status.origin} numbers"
+    return f"{status.workload} on {first.device if first else 'no GPU'}{comma} {how_run(status)} · {status.origin} numbers"
 
 
 def how_run(status: Status) -> str:
