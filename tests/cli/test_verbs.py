@@ -52,7 +52,7 @@ def test_a_plan_for_people_in_full_says_all_that_it_should(study):
         assert part in text, part
     told = [
         "promise nothing",
-        "How to apply it today",
+        "Applicable today",
         "Upper bound, if switching were instant\n",
         "What faster switching would add",
         "The plan in numbers",

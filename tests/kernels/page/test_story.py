@@ -150,10 +150,9 @@ def test_no_slowdown_is_promised_as_no_slower():
     assert "no slower than the default clocks, promised with 95 % confidence" in plain(story_of(strict, None).verdict)
 
 
-def said(story):
-    """The numbers with a unit that stand large: in the sentence of effect, and as the value of each panel."""
-    large = " | ".join((story.effect, *(panel.value for panel in story.panels)))
-    return re.findall(r"[0-9][0-9.,]* (?:%|[kmµn]?[Js]\b|[nµm]?Wh|kWh)", plain(large))
+def said(*texts):
+    """The numbers with a unit in texts that stand large."""
+    return re.findall(r"[0-9][0-9.,]* (?:%|[kmµn]?[Js]\b|[nµm]?Wh|kWh)", plain(" | ".join(texts)))
 
 
 def test_every_kind_of_plan_has_its_verdict_and_says_no_number_twice(kind):
@@ -162,9 +161,13 @@ def test_every_kind_of_plan_has_its_verdict_and_says_no_number_twice(kind):
     assert story.tone == (tone if made.today.sets_something else "neutral")
     assert words in plain(f"{story.sentence}. {story.bound}.")
     assert (story.bound is None) == made.today.whole
-    numbers = said(story)
-    assert numbers and len(set(numbers)) == len(numbers), numbers
     values = [panel.value for panel in story.panels]
+    headline, numbers = said(story.effect), said(*values)
+    assert (headline or numbers) and len(set(headline)) == len(headline) and len(set(numbers)) == len(numbers), numbers
+    # The first panel begins with what the headline does, and no other has a number of it.
+    assert not set(headline) & set(said(*values[1:])), values
+    if made.today.sets_something and values[0] != "not worth it":
+        assert said(values[0]) == headline[:1], (story.effect, values)
     assert len(set(values)) == 3, values
 
 

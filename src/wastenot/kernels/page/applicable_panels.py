@@ -23,7 +23,7 @@ GRANULARITY_WORDS: dict[Granularity, str] = {
     "pass": "clocks for each pass",
     "iteration": "one setting for the whole iteration",
 }
-_TODAY, _HOW, _REST = "Applicable today", "How to apply it today", "What faster switching would add"
+_TODAY, _REST = "Applicable today", "What faster switching would add"
 _MORE = "What a saving needs"
 _SEEN = 5e-5  # changes below this are shown as none
 
@@ -41,13 +41,13 @@ def today_panel(plan: Plan, files: Files) -> Panel:
         better = "since no single setting for the whole iteration does better than the default clocks."
         return Panel(_TODAY, "nothing to set", better)
     if not today.whole and not _shows(plan, row):
-        return Panel(_HOW, "not worth it", f"which is less than a run can show, with {_way(plan, row)}.")
+        return Panel(_TODAY, "not worth it", f"which is less than a run can show, with {_way(plan, row)}.")
     run = setting_commands(plan, row)
-    how = "the whole plan" if today.whole else GRANULARITY_WORDS[row.granularity]
+    value, besides = gain_words(plan, today.energy_change, today.time_change)
     return Panel(
-        _TODAY if today.whole else _HOW,
-        how,
-        f"{_own_way(row)}." if today.whole else f"{_way(plan, row).removeprefix(how).lstrip(':, ')}.",
+        _TODAY,
+        "the whole plan" if today.whole else value,
+        f"{_own_way(row)}." if today.whole else f"{besides}, with {_way(plan, row)}.",
         commands=run,
         undo=undo_commands(run),
         note=_before_setting(plan, row, run),
@@ -71,12 +71,9 @@ def _scheduled_panel(plan: Plan, rung: Rung, one: ApplicableRow | None, files: F
         run = setting_commands(plan, one)
         commands = "" if not run else f": {'; '.join(run)}"
         lines.append(Line("One setting instead", f"{' '.join(gain_words(plan, *_changes(plan, one, own=False)))}{commands}"))
-    return Panel(
-        _HOW,
-        f"a schedule of {counted(rung.switches, 'switch')}",
-        f"per iteration, at today's switching speed; {_known(plan)}.",
-        lines=tuple(lines),
-    )
+    value, besides = gain_words(plan, plan.today.energy_change, plan.today.time_change)
+    how = f"by a schedule of {counted(rung.switches, 'switch')} per iteration, at today's switching speed"
+    return Panel(_TODAY, value, f"{besides}, {how}; {_known(plan)}.", lines=tuple(lines))
 
 
 def rest_panel(plan: Plan) -> Panel:

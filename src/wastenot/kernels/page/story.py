@@ -29,7 +29,7 @@ def story_of(plan: Plan, price: Price | None, files: Files | None = None) -> Sto
     now, rest = today_panel(plan, files), rest_panel(plan)
     if plan.today.whole:
         return Story(tone, effect, verdict, (_plan_panel(plan, price, files), now, rest))
-    now = replace(now, lines=(*now.lines, *_year(plan, price)))
+    now = replace(now, lines=(*_year(plan, price), *now.lines))
     return Story(tone, effect, verdict, (now, _bound_panel(plan, files), rest), bound_of(plan))
 
 
@@ -64,11 +64,12 @@ def _plan_panel(plan: Plan, price: Price | None, files: Files) -> Panel:
         return Panel(title, quantity(baseline.energy_j, "J"), f"per iteration, in {quantity(baseline.time_s, 's')}.")
     if plan.objective.saves_time:
         saved_s = -plan.headline.time_change * baseline.time_s
-        value = f"{quantity(abs(saved_s), 's')} {'less' if saved_s >= 0.0 else 'more'}"
+        amount = f"{quantity(abs(saved_s), 's')} {'less' if saved_s >= 0.0 else 'more'}"
     else:
-        value = f"{quantity(abs(saved_j), 'J')} {'less' if saved_j >= 0.0 else 'more'}"
-    lines = (*_certainty(plan, files), *_year(plan, price), *_carbon(plan))
-    return Panel(title, value, f"per iteration; {at_default}.", lines=lines)
+        amount = f"{quantity(abs(saved_j), 'J')} {'less' if saved_j >= 0.0 else 'more'}"
+    value, besides = gain_words(plan, plan.headline.energy_change, plan.headline.time_change)
+    lines = (*_year(plan, price), *_certainty(plan, files), *_carbon(plan))
+    return Panel(title, value, f"{besides}: {amount} per iteration; {at_default}.", lines=lines)
 
 
 def _bound_panel(plan: Plan, files: Files) -> Panel:

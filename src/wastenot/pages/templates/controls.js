@@ -1,12 +1,13 @@
 // Buttons that copy commands, commands that break between words only, long tables on phones, and what paper shows.
 (() => {
   "use strict";
+  const LONG = 32; // characters of a word that must break on a phone
   for (const block of document.querySelectorAll(".command")) {
     const code = block.querySelector("code");
     const words = code.textContent.split(/(\s+)/).map((word) => {
       const part = document.createElement("span");
       part.textContent = word;
-      return /\S/.test(word) ? part : word;
+      return /\S/.test(word) && word.length < LONG ? part : word;
     });
     code.replaceChildren(...words);
     const button = document.createElement("button");
