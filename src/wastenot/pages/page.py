@@ -59,6 +59,23 @@ class Numbers:
 
 
 @dataclass(frozen=True, slots=True)
+class Folded:
+    """Figures and tables that most readers do not need, under one heading.
+
+    Attributes:
+        title: of them together.
+        about: which they are.
+        figures: in the order they are shown.
+        tables: (name, table) pairs below them; those without rows are left out.
+    """
+
+    title: str
+    about: str
+    figures: Sequence[Figure] = ()
+    tables: Sequence[tuple[str, Table | None]] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """What a page shows; every page is laid out alike.
 
@@ -81,7 +98,7 @@ class Page:
         made_from: what the numbers come from, as (name, text) pairs.
         numbers: folded away under the headline.
         before_notes: words before the notes of rows of tables.
-        last_figures: shown after the tables.
+        folded: shown after the tables when asked for.
         cannot_tell: what the page cannot tell, at its end.
     """
 
@@ -103,8 +120,13 @@ class Page:
     made_from: Sequence[tuple[str, str]] = ()
     numbers: Numbers | None = None
     before_notes: str = ""
-    last_figures: Sequence[Figure] = ()
+    folded: Folded | None = None
     cannot_tell: Sequence[str] = ()
+
+    @property
+    def all_figures(self) -> tuple[Figure, ...]:
+        """Those in sight, then those folded away."""
+        return (*self.figures, *(() if self.folded is None else self.folded.figures))
 
     def html(self, *, command: str | None = None, made_at: datetime | None = None) -> str:
         """The page as text.
@@ -132,13 +154,14 @@ class Page:
             origin_text="; ".join(filter(None, (ORIGIN_TEXT[self.origin], basis_of(self.device)))),
             tables=_for_page(self.tables),
             number_tables=() if self.numbers is None else _for_page(self.numbers.tables),
+            folded_tables=() if self.folded is None else _for_page(self.folded.tables),
             made_on=f"{made_at:%Y-%m-%d %H:%M} {made_at.tzname() or ''}".rstrip(),
             version=own_version(),
             style="".join(map(_resource, _STYLES)),
             script=_resource("page.js") + _resource("controls.js"),
             command=command,
             bundle=vega_bundle(),
-            specifications=script_json(_drawings((*self.figures, *self.last_figures))),
+            specifications=script_json(_drawings(self.all_figures)),
             themes=script_json({"light": LIGHT, "dark": DARK}),
         )
         return page
@@ -160,7 +183,7 @@ class Page:
 
     def export(self, folder: str | os.PathLike[str]) -> list[Path]:
         """Write the figures; see :func:`wastenot.pages.figure.export_figures`."""
-        return export_figures((*self.figures, *self.last_figures), self.origin, folder)
+        return export_figures(self.all_figures, self.origin, folder)
 
 
 def script_json(value: object) -> str:

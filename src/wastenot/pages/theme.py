@@ -82,7 +82,7 @@ def _config(
                 "stroke": ground,
                 "strokeWidth": 1.5,
                 "shape": "square",
-                "size": 110,
+                "size": 180,
                 "filled": True,
                 "opacity": 1,
             },

@@ -219,7 +219,7 @@ def test_the_fastest_plan_is_in_view_and_labelled(coarse, noisy):
         figure = figures_of(overview)["relaxed-waste"]
         for specification in (figure.specification, figure.narrow):
             rows = [row for row in rows_with(specification, "about") if row["about"].startswith("fastest plan")]
-            assert {row["about"].rpartition(" ")[2] for row in rows} == {"kernel", "pass", "iteration"}
+            assert [row["about"].rpartition(" ")[2] for row in rows] == ["kernel"]  # no coarser plan is faster
             (domain,) = {
                 tuple(part["x"]["scale"]["domain"]) for part in parts(specification) if "scale" in part.get("x", {})
             }

@@ -42,19 +42,14 @@ _STRAIGHT = 5e-5  # change of time that is shown as none
 def curve_figure(overview: PlanOverview) -> Figure:
     """A staircase for each granularity and scope, the plan, what could be applied today, and the fastest plans."""
     goal = overview.plan.objective
-    how = "every plan is an exact optimum for the numbers as measured. "
+    how = "by the numbers as measured"
     if goal.corrected:
-        sure = percent(goal.confidence or DEFAULT_CONFIDENCE, 0)
-        how = f"every plan stays within its slowdown limit with {sure} confidence, and its saving is corrected for noise. "
+        how = f"with {percent(goal.confidence or DEFAULT_CONFIDENCE, 0)} confidence"
     curves = [curve for curve in overview.curves if curve.points]
-    note = f"Each line is the most energy that can be saved within the slowdown limit{_clocks_for(overview)}; {how}"
+    note = f"Lines: the most energy that can be saved within a slowdown limit, {how}{_clocks_for(overview)}. "
     if any(curve.scope == "local" for curve in curves):
-        note += "Dashed (local): each part stays within the limit by itself; otherwise parts compensate for each other. "
-    note += "Lines are steps, since a plan is also within every larger limit. "
-    if any(not curve.exact for curve in curves):
-        note += "Plans were computed at the dots; between two dots, at least the saving of the left one is possible. "
-    note += f"Diamonds: the plan at its slowdown{_what_bars_are(overview)}. Circles: the fastest plans, in the "
-    note += f"colours of the lines, {_kind_of_fastest(overview)}."
+        note += "Dashed (local): each part keeps the limit by itself. "
+    note += f"Diamond: the plan{_what_bars_are(overview)}. Circle: the fastest plan."
     for reason in overview.why_no_curve:
         note += f" No line for the {reason}."
     chart = _chart(overview, curves) if curves else None
@@ -65,16 +60,6 @@ def _clocks_for(overview: PlanOverview) -> str:
     words = {"kernel": "each kernel", "pass": "each pass", "iteration": "the whole iteration"}
     found = list(dict.fromkeys(words[_granularity(curve, overview.plan)] for curve in overview.curves))
     return f", with clocks for {' or '.join([', '.join(found[:-1]), found[-1]] if found[1:] else found)}" if found else ""
-
-
-def _kind_of_fastest(overview: PlanOverview) -> str:
-    """By which numbers a plan is the fastest: the expected ones, not those that are promised."""
-    if not overview.plan.objective.corrected:
-        return "by the numbers as measured"
-    sure = percent(overview.plan.objective.confidence or DEFAULT_CONFIDENCE, 0)
-    return (
-        f"at their expected time; what can be promised with {sure} confidence is slower, so lines begin to the right of them"
-    )
 
 
 def _what_bars_are(overview: PlanOverview) -> str:
@@ -179,10 +164,8 @@ def _marks(overview: PlanOverview) -> list[LabelledPoint]:
     plan, headline = overview.plan, overview.plan.headline
     today = applicable_today(plan).finest
     own = today is not None and today.granularity == plan.granularity
-    marks = [_fastest_mark(curve, overview) for curve in overview.curves if curve.scope == "global"]
-    furthest = min((mark.x for mark in marks), default=0.0)
-    # The finest granularity comes first, and nothing is faster: one label says it for all.
-    marks = [replace(mark, label=NO_LABEL if index or mark.x > furthest else mark.label) for index, mark in enumerate(marks)]
+    # The finest granularity comes first, and nothing is faster.
+    marks = [_fastest_mark(curve, overview) for curve in overview.curves if curve.scope == "global"][:1]
     rung = scheduled_today(plan)
     if rung is not None and not own:
         text = _label("applicable today", ", by its schedule", rung.energy_change)
@@ -298,14 +281,10 @@ def switching_figure(overview: PlanOverview) -> Figure:
             saving = percent(-plan.today.energy_change)
             users = f"while {GRANULARITY_WORDS[row.granularity]}, which is what users get, saves {saving}"
         own = (
-            f"The device's own switches are marked, with their jitter and slower memory clocks: "
-            f"{percent(-curve.own_energy_change)} saved by a schedule, {users}. "
+            f" Diamond: this device, with its jitter and slower memory clocks: {percent(-curve.own_energy_change)} saved by a "
+            f"schedule, {users}."
         )
-    note = (
-        "A schedule changes settings only as often as switches allow, with the lowest energy within the plan's limit. "
-        f"Line: all switches take the time shown below and take effect when planned. {own}Further left, the additional "
-        "saving is what faster switching by vendors would give."
-    )
+    note = f"Saved by a schedule within the plan's limit, if every switch took the time shown below and was on time.{own}"
     return Figure("switching", _SWITCHING_TITLE, subtitle, note, specification_of(_switching_chart(overview)))
 
 
@@ -338,11 +317,14 @@ def _switching_chart(overview: PlanOverview) -> Any:
     line = alt.Chart(inline(rows)).encode(x=x, y=y, tooltip=tooltip)
     layers = [line.mark_line(color=_LINE, strokeWidth=2), line.mark_point(filled=True, size=60, color=_LINE)]
     if curve.own_s is not None and curve.own_energy_change is not None:
+        own_time, applicable = quantity(curve.own_s, "s", 2), overview.plan.applicable
+        if applicable is not None and applicable.switching.memory_s > applicable.switching.core_s:
+            own_time += f", memory clocks {quantity(applicable.switching.memory_s, 's', 2)}"
         own = [{
             "x": max(_LEAST_S, curve.own_s), "y": round(saved(curve.own_energy_change), 6),
             "switch": quantity(curve.own_s, "s", 3) if curve.own_s else "no time",
             "saved_text": percent(-curve.own_energy_change), "time_text": "", "switches": "this device",
-            "label": f"this device, {quantity(curve.own_s, 's', 2)}: {percent(-curve.own_energy_change)} saved",
+            "label": f"this device, {own_time}: {percent(-curve.own_energy_change)} saved",
             "short": f"this device: {percent(-curve.own_energy_change)}",
         }]  # fmt: skip
         beside_it: dict[str, Any] = (

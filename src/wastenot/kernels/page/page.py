@@ -16,7 +16,7 @@ from wastenot.kernels.page.summary import plan_numbers, warnings
 from wastenot.kernels.page.tables import applicable_table, comparison_table, context_table, kernel_table
 from wastenot.kernels.plan.overview import PlanOverview
 from wastenot.pages.figure import Figure
-from wastenot.pages.page import Numbers, Page
+from wastenot.pages.page import Folded, Numbers, Page
 from wastenot.pages.price import Price
 from wastenot.pages.table import Fold, Table
 
@@ -53,26 +53,28 @@ def plan_page(
         verdict=story.verdict,
         panels=story.panels,
         next_step=next_step(plan, files or Files()),
-        figures=figures[:-1],
+        figures=figures[:-2],
         tables=[
             ("kernels", kernel_table(plan, MOST_TABLE_ROWS)),
-            ("comparison", _folded(comparison_table(overview.comparison))),
             *([] if overview.context is None else [("context", context_table(overview.context))]),
         ],
         tone=story.tone,
         panel_kinds=("plan", "today", "rest") if story.bound is None else ("today", "plan", "rest"),
         notes=warnings(plan),
-        about=f"{plan.workload} on {plan.device} · {plan.origin} numbers · changes relative to auto",
+        about=f"{plan.workload} on {plan.device} · {plan.origin} numbers",
         device=plan.device,
         made_from=(*made_from, ("Plan", plan.digest)),
         numbers=Numbers(
             "The plan in numbers",
             "cost, waste, proof, switches, and the plan at each granularity",
             plan_numbers(plan, price),
-            [] if applicable is None else [("applicable", applicable)],
+            [
+                *([] if applicable is None else [("applicable", applicable)]),
+                ("comparison", _folded(comparison_table(overview.comparison))),
+            ],
         ),
         before_notes="No plan: ",
-        last_figures=figures[-1:],
+        folded=Folded("More about settings", "single kernels, and what EDP (energy × delay) prefers", figures[-2:]),
     )
 
 

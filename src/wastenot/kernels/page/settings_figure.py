@@ -34,8 +34,8 @@ def coarse_figure(overview: PlanOverview) -> Figure:
         why = overview.why_no_coarse_maps
         return plan_figure(overview.plan, "settings-coarse", title, f"There is nothing to draw: {why}.", None)
     note = (
-        f"One point for each setting at which all kernels{' of a pass' if by_pass else ''} were measured. The diamond is "
-        f"the plan ({overview.plan.granularity} granularity), by the numbers as measured. {_how_to_read(overview, maps)}"
+        f"One point for each setting at which all kernels{' of a pass' if by_pass else ''} were measured; the diamond is "
+        f"the plan. {_how_to_read(overview, maps)}"
     )
     rest = overview.coarse_maps[len(maps) :]
     if by_pass and rest:
@@ -59,9 +59,8 @@ def kernel_figure(overview: PlanOverview) -> Figure:
         return plan_figure(overview.plan, "settings-kernel", title, only, None)
     fraction = sum(each.energy_fraction for each in maps)
     note = (
-        f"The {len(maps)} kernels where the plan saves the most joules ({percent(fraction, 0)} of the iteration's energy), "
-        "each with its own axes. The diamond is the setting that the plan gives the kernel; a global plan may slow one "
-        f"kernel down and compensate with another. {_how_to_read(overview, maps)}{_others(overview)}"
+        f"The {len(maps)} kernels where the plan saves the most joules ({percent(fraction, 0)} of the energy), each with its "
+        f"own axes; the diamond is the plan's setting. {_how_to_read(overview, maps)}{_others(overview)}"
         if len(maps) > 1
         else f"The diamond is the setting that the plan gives the kernel. {_how_to_read(overview, maps)}"
     )
@@ -76,9 +75,9 @@ def _others(overview: PlanOverview) -> str:
 
 def _how_to_read(overview: PlanOverview, maps: Sequence[SettingMap]) -> str:
     points = [point for each in maps for point in each.points]
-    text = "Settings in the shaded corner save energy without loss of time. "
+    text = ""
     if any(_reach(point) is not None for point in points):
-        text += "Bars: 95 % intervals of the measurement. "
+        text += "Bars: 95 % intervals. "
     joined = "the core clocks of one memory clock"
     if any(point.setting.power_limit_w is not None for point in points):
         joined = "the power limits of one memory clock, or its core clocks under one limit"
@@ -87,7 +86,7 @@ def _how_to_read(overview: PlanOverview, maps: Sequence[SettingMap]) -> str:
     else:
         text += f"Pale lines join {joined}, noise included. "
     if any(window.gather(places) for window, places in map(_placed, maps)):
-        text += "Arrows at the edge point to settings outside the map; hover over one to see which and how far."
+        text += "Arrows: settings outside the map."
     return text.strip()
 
 
@@ -97,10 +96,7 @@ def _warmth(overview: PlanOverview) -> str:
     if levelling is None:
         return ""
     auto, coldest = f"{levelling.auto_c:.0f} °C", f"{levelling.coldest_c:.0f} °C"
-    return (
-        f" and to {auto}, the temperature at auto. Low clocks were measured on a colder GPU (down to {coldest}), which "
-        "leaks less, so lines lie below those points, even outside their bars"
-    )
+    return f" and to {auto}, the temperature at auto; low clocks were measured colder (down to {coldest}), where less leaks"
 
 
 def _placed(each: SettingMap) -> tuple[Window, list[Point]]:
