@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 Tone = Literal["kept", "missed", "undecided", "promised", "as-measured", "neutral"]
@@ -69,7 +70,7 @@ class Next:
         """
         texts = [self.text, *self.commands]
         words = shlex.split(command) if command.startswith("wastenot ") else []
-        named = [after for word, after in zip(words, words[1:], strict=False) if word in _FILES or word == "report"]
+        named = [after for word, after in pairwise(words) if word in _FILES or word == "report"]
         for place in dict.fromkeys(_PLACE.findall(" ".join(self.commands))):
             files = [shlex.quote(each) for each in named if each.endswith(place[place.index(".") :])]
             if len(files) == 1 and files[0] not in " ".join(texts):

@@ -26,8 +26,8 @@ def estimates_figure(summary: Summary) -> Figure:
         return figure_of(summary, "estimates", title, "The run ended before there was an estimate.")
     bound = bound_text(summary.status)
     note = (
-        f"Bands: 95 % intervals from the comparisons so far, at first very few. Red: the slowdown limit of {bound}. Dotted: what the plan "
-        "predicts."
+        f"Bands: 95 % intervals from the comparisons so far, at first very few. Red: the slowdown limit of {bound}. Dotted: "
+        "what the plan predicts."
     )
     return figure_of(summary, "estimates", title, note, _chart(summary.status, known))
 

@@ -77,8 +77,8 @@ def time_line_figure(summary: Summary) -> Figure:
     events = [(number, each) for number, each in enumerate(status.events, start=1) if each.kind in _SHOWN]
     axis = Axis.of(max(status.elapsed_s, moments[-1].at_s, *(each.at_s for _, each in events), 0.0))
     note = (
-        "Each dot is a reading of the first GPU. Black lines: requested clocks, which are ceilings; the power limit may hold "
-        "the GPU lower. "
+        "Each dot is a reading of the first GPU. Black lines: requested clocks, which are ceilings; the power limit may "
+        "hold the GPU lower. "
     )
     if status.rehearsal is not None:
         note = (

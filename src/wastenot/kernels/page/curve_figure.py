@@ -262,7 +262,7 @@ def _rows(curve: Curve, plan: Plan) -> list[dict[str, object]]:
 
 _SWITCHING_TITLE = "Saving that remains at each switching time"
 _SWITCHING_WIDTH, _SWITCHING_HEIGHT = 760, 260
-_FAR_RIGHT_S = 0.05  # beyond which there is no room for words to the right
+_FAR_RIGHT_S = 0.003  # from which on the line, which falls to the right, leaves room for words on the left only
 _LEAST_S = 1e-4  # where switches that take no time are drawn, on an axis of logarithms
 _LINE, _OWN = "#2f6fde", "#e08a00"
 
@@ -281,8 +281,8 @@ def switching_figure(overview: PlanOverview) -> Figure:
             saving = percent(-plan.today.energy_change)
             users = f"while {GRANULARITY_WORDS[row.granularity]}, which is what users get, saves {saving}"
         own = (
-            f" Diamond: this device, with its jitter and slower memory clocks: {percent(-curve.own_energy_change)} saved by a "
-            f"schedule, {users}."
+            f" Diamond: this device, with its jitter and slower memory clocks: {percent(-curve.own_energy_change)} saved by "
+            f"a schedule, {users}."
         )
     note = f"Saved by a schedule within the plan's limit, if every switch took the time shown below and was on time.{own}"
     return Figure("switching", _SWITCHING_TITLE, subtitle, note, specification_of(_switching_chart(overview)))

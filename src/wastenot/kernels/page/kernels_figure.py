@@ -59,16 +59,14 @@ def kernels_figure(overview: PlanOverview) -> Figure:
     bars = _bars(overview.kernels)
     others = bars[-1].members if len(bars[-1].members) > 1 else ()
     note = (
-        "All calls of each kernel in one iteration, most joules saved first, by the numbers as measured. "
-        "Beside each bar: what the plan changes of the kernel's own energy and time. Clocks are core / memory in MHz."
+        "All calls of each kernel in one iteration, by the numbers as measured; beside each bar, the change of the kernel's "
+        "own energy and time."
     )
     if any(kernel.energy_error_j for kernel in overview.kernels):
         note += " Thin lines: 95 % intervals."
     if others:
         share = percent(bars[-1].saved_j / whole_j, 0) if (whole_j := math.fsum(bar.saved_j for bar in bars)) else "none"
-        note += (
-            f" The last bar adds the other {len(others)} kernels together, {share} of the saving; the table has them all."
-        )
+        note += f" The last bar adds up the other {len(others)} kernels, {share} of the saving; the table has them all."
     return plan_figure(
         overview.plan, "kernels", "Where the plan saves energy, and where it takes time", note, _chart(bars, overview)
     )

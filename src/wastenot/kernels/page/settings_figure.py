@@ -59,8 +59,8 @@ def kernel_figure(overview: PlanOverview) -> Figure:
         return plan_figure(overview.plan, "settings-kernel", title, only, None)
     fraction = sum(each.energy_fraction for each in maps)
     note = (
-        f"The {len(maps)} kernels where the plan saves the most joules ({percent(fraction, 0)} of the energy), each with its "
-        f"own axes; the diamond is the plan's setting. {_how_to_read(overview, maps)}{_others(overview)}"
+        f"The {len(maps)} kernels where the plan saves the most joules ({percent(fraction, 0)} of the energy), each with "
+        f"its own axes; the diamond is the plan's setting. {_how_to_read(overview, maps)}{_others(overview)}"
         if len(maps) > 1
         else f"The diamond is the setting that the plan gives the kernel. {_how_to_read(overview, maps)}"
     )

@@ -176,7 +176,7 @@ class StageModel:
         switching = switching_of(planner.sweep, None, None)
         table = KernelTable.of(planner, corrected=corrected)
         waiting = waiting_power(planner.sweep.device, options.waiting_w)
-        notes = [f"waiting power: {waiting.watts:g} W, {waiting.source}"]
+        notes = [f"waiting power: {waiting.watts:.4g} W, {waiting.source}"]
         for what, link in (("inside stages", inside), ("between stages", between)):
             notes.append(f"{what}: {link.name}, {link.source}")
         measured = measured_stages(table.kernels)

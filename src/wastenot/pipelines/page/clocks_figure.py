@@ -16,12 +16,11 @@ _TITLE = "Clocks of each stage"
 _ROW, _MOST_HEIGHT = 26, 460
 
 
-def clocks_figure(overview: PipelineOverview) -> Figure:
-    """A dot for each stage and clock, as large as it is frequent, in one panel for each instruction."""
+def clocks_figure(overview: PipelineOverview) -> Figure | None:
+    """A dot for each stage and clock, as large as it is frequent, by instruction; ``None`` where there is but one clock."""
     known = [each for each in overview.clocks if each.core_mhz is not None]
-    if not known:
-        note = "The plan leaves all core clocks to the GPU."
-        return Figure("pipeline-clocks", _TITLE, about(overview), note, None)
+    if len({each.core_mhz for each in known}) < 2:
+        return None
     left = len(overview.clocks) - len(known)
     note = (
         "Each dot is a core clock of the plan; its area shows how many of the instruction's micro-batches run at "

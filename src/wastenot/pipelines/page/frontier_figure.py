@@ -45,14 +45,11 @@ def frontier_figure(overview: PipelineOverview) -> Figure:
             f"bound, which no plan can go below. "
         )
         if plan.switching is not None:
-            note += (
-                "They assume that switching clocks is free; the diamond is this plan, whose clocks last as long as a switch "
-                "takes. "
-            )
+            note += "They assume instant switching; the diamond is this plan, whose clocks last as long as a switch takes. "
     if overview.stragglers or plan.until_s is not None:
         note += (
-            "When another pipeline is slow, all wait for it. Dashed: waiting at the "
-            f"{before_text(plan)}. Squares: slowed down to finish just in time instead, with the change in energy. "
+            f"Dashed: waiting for another, slower pipeline (a straggler) at the {before_text(plan)}. Squares: finishing "
+            "just in time instead. "
         )
     if overview.others:
         note += "Other solvers' points are recomputed from the same times and energies. "

@@ -25,8 +25,10 @@ def stages_table(overview: PipelineOverview) -> Table:
     before, after = _by_instruction(overview.before.boxes), _by_instruction(overview.after.boxes)
     clocks = {key: [box.core_mhz for box in boxes if box.core_mhz is not None] for key, boxes in after.items()}
 
-    def highest(key: tuple[int, str]) -> float | None:
-        return max(clocks[key], default=None) if len(clocks[key]) == len(after[key]) else None  # the GPU may take any
+    def among(key: tuple[int, str]) -> str:
+        lowest, highest = (mhz_text(choose(clocks[key])) for choose in (min, max))
+        which = lowest if lowest == highest else f"{lowest} to {highest}, mean {mhz_text(fmean(clocks[key]))}"
+        return which if len(clocks[key]) == len(after[key]) else f"{which} for {len(clocks[key])} of {len(after[key])}"
 
     columns: tuple[Listed[tuple[int, str]], ...] = (
         Listed("Instruction", lambda key: f"{instruction_text(key[1])}, stage {key[0]}", numeric=False),
@@ -35,30 +37,12 @@ def stages_table(overview: PipelineOverview) -> Table:
         Listed("Time, mean", lambda key: sum(box.time_s for box in after[key]) / len(after[key]), _seconds),
         Listed("Energy before", lambda key: before[key][0].energy_j, _joules),
         Listed("Energy, mean", lambda key: sum(box.energy_j for box in after[key]) / len(after[key]), _joules),
-        Listed("Mean clock", lambda key: fmean(clocks[key]) if clocks[key] else None, mhz_text, unknown="auto"),
-        Listed("Lowest", lambda key: min(clocks[key], default=None), mhz_text, unknown="auto"),
-        Listed("Highest", highest, mhz_text, unknown="auto"),
+        Listed("Core clock", lambda key: fmean(clocks[key]) if clocks[key] else None, text_of=among, unknown="auto"),
     )
     before_is = f"before is at the {before_text(overview.plan)}"
-    note = f"For one micro-batch on one GPU; {before_is}; the mean clock is over those that are set."
+    note = f"For one micro-batch on one GPU; {before_is}; auto: left to the GPU."
     ordered = sorted(after, key=lambda key: key[0])
     return listing("Instructions of each stage", ordered, columns, note, shown=_SHOWN)
-
-
-def ranks_table(overview: PipelineOverview) -> Table:
-    """Energy of each rank's GPUs, before and after."""
-    before, after = overview.before, overview.after
-    was_j, is_j = ((line.working_j + line.waiting_j).tolist() for line in (before, after))
-    columns: tuple[Listed[int], ...] = (
-        Listed("Rank", lambda rank: rank, "rank {}".format, numeric=False),
-        Listed("Energy before", lambda rank: was_j[rank], joules),
-        Listed("Energy", lambda rank: is_j[rank], joules),
-        Listed("Change", lambda rank: is_j[rank] / was_j[rank] - 1.0, _changed),
-        Listed("Waiting before", lambda rank: float(before.rank_waiting[rank]), _tenths),
-        Listed("Waiting", lambda rank: float(after.rank_waiting[rank]), _tenths),
-    )
-    note = "Energy of all GPUs of a rank in an iteration; waiting: fraction of the iteration time."
-    return listing("Ranks", range(len(overview.plan.ranks)), columns, note, shown=_SHOWN)
 
 
 def frontier_table(overview: PipelineOverview) -> Table | None:
@@ -70,7 +54,9 @@ def frontier_table(overview: PipelineOverview) -> Table | None:
         Listed("Change", lambda row: row.energy_change, change),
         Listed("Above the bound by at most", lambda row: row.gap, percent),
     )
-    return listing("Plans at other deadlines", overview.frontier, columns, shown=10) if overview.frontier else None
+    least = min(range(len(overview.frontier)), key=lambda index: overview.frontier[index].energy_j, default=-1)
+    rows = overview.frontier[: least + 1]  # slower ones need more energy, too
+    return listing("Plans at other deadlines", rows, columns, shown=10) if rows else None
 
 
 def stragglers_table(overview: PipelineOverview) -> Table | None:

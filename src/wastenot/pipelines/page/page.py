@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from wastenot.pages.figure import Figure
-from wastenot.pages.page import Page
+from wastenot.pages.page import Folded, Page
 from wastenot.pipelines.page.clocks_figure import clocks_figure
 from wastenot.pipelines.page.drawing import about
 from wastenot.pipelines.page.energy_figure import energy_figure
 from wastenot.pipelines.page.frontier_figure import frontier_figure
-from wastenot.pipelines.page.listings import frontier_table, ranks_table, stages_table, stragglers_table
+from wastenot.pipelines.page.listings import frontier_table, stages_table, stragglers_table
 from wastenot.pipelines.page.power_figure import power_figure
 from wastenot.pipelines.page.savings_figure import savings_figure
 from wastenot.pipelines.page.schedule_figure import schedule_figure
-from wastenot.pipelines.page.story import next_step, story_of
+from wastenot.pipelines.page.story import next_step, ranks_text, story_of
 from wastenot.pipelines.plan.overview import PipelineOverview, pipeline_overview
 from wastenot.pipelines.plan.plan import PipelinePlan
 from wastenot.pipelines.plan.planner import PlannedPipeline
@@ -25,15 +25,15 @@ def pipeline_figures(overview: PipelineOverview) -> tuple[Figure, ...]:
     Raises:
         MissingExtraError: the ``report`` extra is not installed.
     """
-    savings = savings_figure(overview)
-    return (
+    drawn = (
         schedule_figure(overview),
         power_figure(overview),
         energy_figure(overview),
-        frontier_figure(overview),
         clocks_figure(overview),
-        *([] if savings is None else [savings]),
+        frontier_figure(overview),
+        savings_figure(overview),
     )
+    return tuple(figure for figure in drawn if figure is not None)
 
 
 def pipeline_page(overview: PipelineOverview) -> Page:
@@ -47,6 +47,18 @@ def pipeline_page(overview: PipelineOverview) -> Page:
     """
     plan = overview.plan
     tone, effect, verdict, panels = story_of(overview)
+    figures, instant = (
+        pipeline_figures(overview),
+        [("stragglers", stragglers_table(overview)), ("frontier", frontier_table(overview))],
+    )
+    folded = None
+    if plan.switching is not None:  # what is planned for other times assumes that switching takes none
+        names = ("pipeline-frontier", "pipeline-savings")
+        assuming = [figure for figure in figures if figure.name in names and figure.specification is not None]
+        figures = tuple(figure for figure in figures if figure.name not in names)
+        if assuming or any(table is not None for _, table in instant):
+            folded = Folded(panels[2].title, "plans at other deadlines, stragglers, and other shapes", assuming, instant)
+            instant = []
     return Page(
         verb="pipeline",
         brand="pipeline plan",
@@ -56,18 +68,17 @@ def pipeline_page(overview: PipelineOverview) -> Page:
         verdict=verdict,
         panels=panels,
         next_step=next_step(plan),
-        figures=pipeline_figures(overview),
+        figures=figures,
         tables=[
             ("stages", stages_table(overview)),
-            ("ranks", ranks_table(overview)),
-            ("stragglers", stragglers_table(overview)),
-            ("frontier", frontier_table(overview)),
+            *instant,
         ],
+        folded=folded,
         tone=tone,
         notes=_notes(overview),
         about=about(overview),
         device=plan.device,
-        made_from=(("Plan", plan.digest),),
+        made_from=(("Plan", plan.digest), ("Ranks", ranks_text(plan))),
     )
 
 
@@ -82,7 +93,8 @@ def planned_page(made: PlannedPipeline) -> Page:
 
 
 def _notes(overview: PipelineOverview) -> list[str]:
-    notes = [f"Assumed: {note}{'' if note.endswith('.') else '.'}" for note in overview.plan.notes]
+    assumed = "; ".join(note.removesuffix(".") for note in overview.plan.notes)
+    notes = [f"Assumed: {assumed}."] if assumed else []
     if overview.plan.baseline_clocks == "highest":
         notes.insert(0, "The profile has no numbers at the default clocks: the highest clock stands in for them.")
     return notes

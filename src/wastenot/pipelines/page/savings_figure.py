@@ -15,6 +15,7 @@ from wastenot.pipelines.plan.savings import Saving
 
 _TITLE = "Savings in other shapes"
 _HEIGHT, _GAP = 190, 30
+_FEWEST = 3  # points that make a line
 
 
 def savings_figure(overview: PipelineOverview) -> Figure | None:
@@ -23,13 +24,12 @@ def savings_figure(overview: PipelineOverview) -> Figure | None:
     if savings is None or not (savings.micro_batches or savings.stages or savings.imbalance):
         return None
     at = counted(savings.at_micro_batches, "micro-batch")
-    subtitle = f"{about(overview)} in other shapes, a forecast"
     note = (
-        f"Energy saved without any slowdown against the {before_text(overview.plan)}; diamond: this pipeline. More "
-        f"micro-batches make warm-up and drain matter less. Fewer stages: neighbours merged, {at}. Last stage: all others "
-        f"equal, {at}. Measurement errors are not included."
+        f"Energy saved without any slowdown against the {before_text(overview.plan)}, a forecast for instant switching "
+        f"without measurement errors; diamond: this pipeline. Fewer stages: neighbours merged. Last stage: all others "
+        f"equal; both with {at}."
     )
-    return Figure("pipeline-savings", _TITLE, subtitle, note, specification_of(_chart(overview)))
+    return Figure("pipeline-savings", _TITLE, about(overview), note, specification_of(_chart(overview)))
 
 
 def _chart(overview: PipelineOverview) -> Any:
@@ -41,7 +41,7 @@ def _chart(overview: PipelineOverview) -> Any:
         ("stages", savings.stages, False),
         ("last stage longer than the mean", savings.imbalance, True),
     ]
-    panels = [each for each in panels if each[1]]
+    panels = [each for each in panels if len(each[1]) >= _FEWEST] or [each for each in panels if each[1]]
     every = [each.saved for _, points, _ in panels for each in points]
     domain = [min(0.0, 100.0 * min(every)), 100.0 * max(every) * 1.1 or 1.0]
     width = (WIDE - 50 - _GAP * (len(panels) - 1)) // len(panels)

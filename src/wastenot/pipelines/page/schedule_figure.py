@@ -57,10 +57,8 @@ def schedule_figure(overview: PipelineOverview) -> Figure:
     more = "lower ones gradients of weights, " if "backward_weight" in names else ""
     more += "the lowest recomputations, " if "recomputation" in names else ""
     note = (
-        f"{parts}One row per rank. Low boxes are forwards, high ones backwards, {more}labelled with their micro-batch where "
-        f"there is room; gaps are waiting.{grey} Red underline: the critical path, where any delay slows the iteration "
-        f"down. Where GPUs waited before, "
-        "instructions now run at lower clocks, which takes less energy at no cost in time."
+        f"{parts}One row per rank (the GPUs of a stage). Low boxes are forwards, high ones backwards, {more}labelled with "
+        f"their micro-batch; gaps are waiting.{grey} Red underline: the critical path, where any delay slows the iteration."
     )
     return Figure("pipeline-schedule", _TITLE, about(overview), note, specification_of(_chart(overview, axis)))
 

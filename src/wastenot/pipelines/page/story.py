@@ -23,32 +23,44 @@ _SAME = 5e-6  # slowdown that is none
 def story_of(overview: PipelineOverview) -> tuple[Tone, str, str, tuple[Panel, ...]]:
     """How sure the plan is, the headline, its verdict, and three panels."""
     plan = overview.plan
-    return "promised", _effect(plan), _verdict(plan), (_energy(overview), _time(overview), _basis(overview))
+    return "promised", _effect(plan), _verdict(plan), (_energy(overview), _time(overview), _bound(overview))
 
 
 def _effect(plan: PipelinePlan) -> str:
-    saved = -plan.energy_change
-    what = f"Saves {percent(saved, 1)} of the energy" if saved >= 0.0 else f"Uses {percent(-saved, 1)} more energy"
     if plan.until_s is not None:
         slower = plan.until_s / plan.baseline.time_s - 1.0
-        return f"{what} while another pipeline is {percent(slower, 1)} slower"
+        return f"{_saved(plan, 'Saves')} while another pipeline is {percent(slower, 1)} slower"
+    return f"{_saved(plan, 'Saves')}, {_pace(plan)}"
+
+
+def _saved(plan: PipelinePlan, verb: str) -> str:
+    saved = -plan.energy_change
+    return f"{verb} {percent(saved, 1)} of the energy" if saved >= 0.0 else f"Uses {percent(-saved, 1)} more energy"
+
+
+def _pace(plan: PipelinePlan) -> str:
     slower = plan.predicted.time_s / plan.baseline.time_s - 1.0
     if abs(slower) < _SAME:
-        return f"{what}, no slower"
-    return f"{what}, {percent(abs(slower))} {'slower' if slower > 0.0 else 'faster'}"
+        return "no slower"
+    return f"{percent(abs(slower))} {'slower' if slower > 0.0 else 'faster'}"
 
 
 def _verdict(plan: PipelinePlan) -> str:
-    gap = f"at most {percent(max(plan.gap, 0.0))} above the lowest possible energy"
+    sure = "" if plan.promise is None else f" with {percent(plan.promise.sure, 0)} confidence"
     if plan.until_s is not None:
-        sure = "" if plan.promise is None else f" with {percent(plan.promise.sure, 0)} confidence"
-        return f"finishes when the other does{sure}, {gap}, {_HOW[plan.origin]}"
-    limit = "" if plan.max_slowdown is None else f"the slowdown limit of {100.0 * plan.max_slowdown:.3g}{SPACE}%"
-    if limit and plan.promise is not None:
-        limit = f"{limit} is kept with {percent(plan.promise.sure, 0)} confidence, "
-    elif limit:
-        limit = f"within {limit}, "
-    return f"{limit}{gap}, {_HOW[plan.origin]}"
+        kept = f"finishes when the other does{sure}, "
+    elif plan.max_slowdown is None:
+        kept = ""
+    else:
+        slowest = f"at most {100.0 * plan.max_slowdown:.3g}{SPACE}% slower" if plan.max_slowdown else "no slower"
+        kept = f"{slowest}{sure}, "
+    return f"{kept}{_HOW[plan.origin]}; {_left(plan)}"
+
+
+def _left(plan: PipelinePlan) -> str:
+    """What no plan can save beyond this one, of the energy at the default clocks."""
+    left = max(plan.predicted.energy_j - plan.lower_bound_j, 0.0) / plan.baseline.energy_j
+    return f"at most {percent(left)} more could be saved{'' if plan.switching is None else ' if clocks switched instantly'}"
 
 
 def _energy(overview: PipelineOverview) -> Panel:
@@ -57,38 +69,67 @@ def _energy(overview: PipelineOverview) -> Panel:
     lines = [
         Line("While waiting", f"{joules(float(after.waiting_j.sum()))} instead of {joules(float(before.waiting_j.sum()))}"),
         Line("Mean power", f"{power} instead of {was}"),
-        Line("No plan needs less than", f"{joules(plan.lower_bound_j)}; this one is {percent(max(plan.gap, 0.0))} above"),
     ]
     if plan.promise is not None:
         low, high = plan.promise.energy_change_interval
         interval = f"{change(low)} to {change(high)} ({percent(plan.promise.level, 0)})"
         lines.append(Line("Expected, with all errors", f"{change(plan.promise.energy_change)}; {interval}"))
-    text = f"instead of {joules(before.energy_j)} at the {before_text(plan)}, all {counted(plan.gpus, 'GPU')} of a pipeline."
-    return Panel("Energy of an iteration", joules(after.energy_j), text, lines=tuple(lines))
+    used = f"{joules(after.energy_j)} instead of {joules(before.energy_j)} at the {before_text(plan)}"
+    value = f"{percent(abs(plan.energy_change), 1)} {'saved' if plan.energy_change <= 0.0 else 'more'}"
+    return Panel(
+        "Energy of an iteration", value, f"{used}, all {counted(plan.gpus, 'GPU')} of a pipeline.", lines=tuple(lines)
+    )
 
 
 def _time(overview: PipelineOverview) -> Panel:
     plan, before, after = overview.plan, overview.before, overview.after
     lines = [
         Line("GPUs wait", f"{percent(after.waiting, 1)} of the time instead of {percent(before.waiting, 1)}"),
-        Line("On a critical path", _critical_text(overview)),
+        *_clocks(overview),
     ]
-    free = "" if plan.switching is None else ", if switching were free"
-    lines += [
-        Line(
-            f"If another pipeline is {percent(slowdown, 0)} slower",
-            f"{percent(-each.energy_change, 1)} less than waiting for it{free}",
-        )
-        for slowdown, each in overview.stragglers.items()
-        if slowdown in (0.1, 0.3)
-    ]
+    took = quantity(before.time_s, "s", 4)
     if plan.until_s is not None:
-        own = f"{quantity(after.time_s, 's', 4)} instead of {quantity(before.time_s, 's', 4)} at the {before_text(plan)}"
+        own = f"{quantity(after.time_s, 's', 4)} instead of {took} at the {before_text(plan)}"
         lines.insert(0, Line("Its own work", own))
-    text = f"instead of {quantity(before.lasts_s, 's', 4)} at the {before_text(plan)}."
-    if plan.until_s is not None:
-        text = "until the slower pipeline is done."
-    return Panel("Time of an iteration", quantity(after.lasts_s, "s", 4), text, lines=tuple(lines))
+        return Panel(
+            "Time of an iteration", quantity(after.lasts_s, "s", 4), "until the slower pipeline is done.", lines=tuple(lines)
+        )
+    text = f"{quantity(after.time_s, 's', 4)} instead of {took} at the {before_text(plan)}."
+    return Panel("Time of an iteration", _pace(plan), text, lines=tuple(lines))
+
+
+def _clocks(overview: PipelineOverview) -> list[Line]:
+    """Which core clocks the plan sets, and how often they change."""
+    clocks = [box.core_mhz for box in overview.after.boxes if box.core_mhz is not None]
+    lines = []
+    if clocks:
+        lowest, highest = mhz_text(min(clocks)), mhz_text(max(clocks))
+        among = "" if len(clocks) == len(overview.after.boxes) else ", or left to the GPU"
+        lines.append(Line("Core clocks", f"{lowest if lowest == highest else f'{lowest} to {highest}'}{among}"))
+    switches = _switches(overview)
+    often = "once" if switches == 1.0 else f"{switches:.3g} times"
+    return [*lines, Line("Clocks change", f"{often} per iteration and rank, on average")]
+
+
+def _bound(overview: PipelineOverview) -> Panel:
+    """What faster switching, or nothing more at all, would add."""
+    plan = overview.plan
+    lines = [
+        Line("No plan needs less than", f"{joules(plan.lower_bound_j)}; this one is {percent(max(plan.gap, 0.0))} above"),
+        *(
+            Line(
+                f"If another pipeline is {percent(slowdown, 0)} slower",
+                f"{percent(-each.energy_change, 1)} less than waiting for it",
+            )
+            for slowdown, each in overview.stragglers.items()
+            if slowdown in (0.1, 0.3)
+        ),
+        Line("Switching", switching_text(plan)),
+    ]
+    if plan.switching is not None:
+        value = f"{percent(-plan.free_energy_change, 1)} saved"
+        return Panel("If switching were instant", value, "which no GPU can do today.", lines=tuple(lines))
+    return Panel("Least energy possible", joules(plan.lower_bound_j), "within the same time.", lines=tuple(lines[1:]))
 
 
 def next_step(plan: PipelinePlan) -> Next | None:
@@ -96,35 +137,17 @@ def next_step(plan: PipelinePlan) -> Next | None:
     if plan.until_s is not None:
         return None
     if plan.device.startswith("sim:"):
-        then = "Rehearse it with your training program; on the GPUs that a plan is for, the same command sets their clocks"
+        then = "Rehearse it with your program in place of train.py; on the GPUs that a plan is for, this sets their clocks"
     else:
-        then = "Train with these clocks; a dry run (--dry-run) sets none"
+        then = "Train with these clocks, with your program in place of train.py; a dry run (--dry-run) sets none"
     gpus = " --device nvidia:0,..." if plan.device.startswith("unknown") else ""
-    return Next(then, (f"wastenot apply PIPELINE.json{gpus} -- torchrun ... TRAIN.py",))
+    return Next(then, (f"wastenot apply PIPELINE.json{gpus} -- torchrun ... train.py",))
 
 
-def _critical_text(overview: PipelineOverview) -> str:
-    after, before = ([box for box in line.boxes if box.clocks] for line in (overview.after, overview.before))
-    now, was = (sum(box.critical for box in boxes) for boxes in (after, before))
-    return f"{now:,} of {len(after):,} instructions; {was:,} before"
-
-
-def _basis(overview: PipelineOverview) -> Panel:
-    plan = overview.plan
-    clocks = [box.core_mhz for box in overview.after.boxes if box.core_mhz is not None]
-    text = f"{plan.schedule}, {counted(plan.micro_batches, 'micro-batch')} per iteration"
+def ranks_text(plan: PipelinePlan) -> str:
+    """How many ranks there are, and GPUs in each."""
     on = f"{counted(len(plan.ranks), 'rank')} of {counted(plan.gpus_per_stage, 'GPU')}"
-    lines = [Line("Ranks", on if plan.replicas == 1 else f"{on}, {plan.replicas} replicas")]
-    if clocks:
-        lowest, highest = mhz_text(min(clocks)), mhz_text(max(clocks))
-        among = "" if len(clocks) == len(overview.after.boxes) else ", or left to the GPU"
-        lines.append(Line("Core clocks", f"{lowest if lowest == highest else f'{lowest} to {highest}'}{among}"))
-    switches = _switches(overview)
-    often = "once" if switches == 1.0 else f"{switches:.3g} times"
-    lines.append(Line("Clocks change", f"{often} per iteration and rank, on average"))
-    lines.append(Line("Switching", switching_text(plan)))
-    lines.append(Line("Compared with", f"all instructions at the {before_text(plan)}"))
-    return Panel("What is planned", counted(plan.stages, "stage"), f"{text}.", lines=tuple(lines))
+    return on if plan.replicas == 1 else f"{on}, {plan.replicas} replicas"
 
 
 def _switches(overview: PipelineOverview) -> float:
