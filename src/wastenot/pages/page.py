@@ -168,8 +168,8 @@ class Page:
 
     def _beyond_title(self) -> str:
         """What the page is of, as far as neither its title nor the badge of its origin says it."""
-        known = set(" ".join(self.title).split())
-        parts = [part for part in self.about.split(" · ") if not set(part.split()) <= known]
+        known = set(" ".join(self.title).replace(",", "").split())
+        parts = [part for part in self.about.split(" · ") if not set(part.replace(",", "").split()) <= known]
         return " · ".join(part for part in parts if part != f"{self.origin} numbers")
 
     def write(self, path: str | os.PathLike[str], *, command: str | None = None, made_at: datetime | None = None) -> None:

@@ -71,7 +71,9 @@ def curves_figure(overview: NaturalOverview) -> Figure:
 def _curves_chart(rows: Sequence[dict[str, object]], colors: dict[str, str]) -> Any:
     """Panels of time, power and energy, side by side."""
     alt = load("altair")
-    x = alt.X("ghz:Q", title="SM clock, GHz", scale=alt.Scale(zero=False, nice=False, padding=6), axis=alt.Axis(tickCount=6))
+    x = alt.X(
+        "mhz:Q", title="core clock, MHz", scale=alt.Scale(zero=False, nice=False, padding=6), axis=alt.Axis(tickCount=6)
+    )
     base = alt.Chart(inline(rows)).encode(
         x=x,
         color=series_color("line:N", colors, columns=len(colors)),
@@ -80,7 +82,7 @@ def _curves_chart(rows: Sequence[dict[str, object]], colors: dict[str, str]) -> 
             {
                 "kernel:N": "kernel",
                 "loses:N": "at a lower clock",
-                "ghz_tip:N": "clock",
+                "mhz_tip:N": "clock",
                 "time_tip:N": "time",
                 "power_tip:N": "power",
                 "energy_tip:N": "energy",
@@ -105,11 +107,11 @@ def _curve_rows(curve: KernelCurve, kernel: KernelAtNaturalClocks) -> list[dict[
         {
             "kernel": curve.kernel,
             "loses": LOSS_NAMES[kernel.loses],
-            "ghz": mhz / 1e3,
+            "mhz": mhz,
             "time": 100.0 * t,
             "power": 100.0 * p,
             "energy": 100.0 * t * p,
-            "ghz_tip": f"{mhz:.0f} MHz",
+            "mhz_tip": f"{mhz:,.0f} MHz",
             "time_tip": f"{quantity(seconds, 's')} ({change(t - 1.0, 1)})",
             "power_tip": f"{watts:.0f} W ({change(p - 1.0, 1)})",
             "energy_tip": f"{quantity(seconds * watts, 'J')} ({change(t * p - 1.0, 1)})",
@@ -132,12 +134,11 @@ def loss_figure(overview: NaturalOverview) -> Figure:
     bars = (
         "Bars: 95 % intervals"
         if widest > _VISIBLE
-        else f"95 % intervals are at most ± {percent(widest, 1)}, within the dots"
+        else f"95 % intervals are at most ±{SPACE}{percent(widest, 1)}, within the dots"
     )
     note = (
-        "By how much longer a call takes where the clock is lower, as a fraction of what the clock loses, over the clocks "
-        "seen: at 0 % it takes as long as before, at 100 % half the clock takes twice the time. "
-        f"{bars}. Beside each: energy and time of a call at the lowest clock seen, compared with the default clocks."
+        f"0{SPACE}%: a lower clock costs no time. 100{SPACE}%: half the clock takes twice the time. {bars}. Beside each: "
+        "energy and time of a call at the lowest clock seen, compared with the default clocks."
     )
     return Figure(stem, title, subtitle(overview), note, specification_of(_loss_chart(kernels, _colors_in(overview))))
 
@@ -177,7 +178,7 @@ def _loss_chart(kernels: Sequence[KernelAtNaturalClocks], colors: dict[str, str]
 
 def _loss_row(index: int, kernel: KernelAtNaturalClocks) -> dict[str, object]:
     low, high = kernel.slope_interval
-    seen = f"{kernel.low_mhz:.0f} to {kernel.high_mhz:.0f} MHz"
+    seen = f"{kernel.low_mhz:,.0f} to {kernel.high_mhz:,.0f} MHz"
     return {
         "index": index,
         "kernel": kernel.kernel,
@@ -191,7 +192,7 @@ def _loss_row(index: int, kernel: KernelAtNaturalClocks) -> dict[str, object]:
         "time_tip": change(kernel.time_at_low, 1),
         "energy_tip": change(kernel.energy_at_low, 1),
         "share_tip": percent(kernel.energy_share, 1),
-        "text": f"{change(kernel.energy_at_low, 0)} energy, {change(kernel.time_at_low, 0)} time, {kernel.low_mhz:.0f} MHz",
+        "text": f"{change(kernel.energy_at_low, 0)} energy, {change(kernel.time_at_low, 0)} time, {kernel.low_mhz:,.0f} MHz",
     }
 
 
@@ -233,21 +234,21 @@ def joules_figure(overview: NaturalOverview) -> Figure:
             "cap": "none" if mhz is None else f"{format_mhz(mhz)} MHz",
             "tip": f"{quantity(before, 'J')} → {quantity(used, 'J')} ({change(energy, 1)}), time {change(time, 1)}",
         }
-        text = f"{fraction_of_whole(before / whole)}" + ("" if mhz is None else f", cap {mhz:.0f} MHz: {change(energy, 1)}")
+        text = f"{fraction_of_whole(before / whole)}" + ("" if mhz is None else f", cap {mhz:,.0f} MHz: {change(energy, 1)}")
         short = text.replace("cap ", "")
         kept = {"part": _KEPT, "order": 0, "joules": min(used, before), "end": before, "text": text, "short": short}
         saved = {"part": _SAVED, "order": 1, "joules": max(0.0, before - used), "end": before, "text": "", "short": ""}
         values += [{**tip, **kept}, {**tip, **saved}]
     allowed = plan.objective.max_slowdown or 0.0
     note = (
-        "All calls of each kernel in one iteration at the default clocks, kernel by kernel, and what caps within the clocks "
-        f"seen would save at {percent(allowed, 0)} slowdown: a plan, no clock was set. Beside each bar: its share of the "
-        "energy, its cap, and what that changes."
+        "All calls of each kernel in one iteration at the default clocks, and what caps would save at "
+        f"{percent(allowed, 0)} slowdown if switching were instant: a plan, no clock was set. Beside each bar: its share of "
+        "the energy, its cap, and what that changes."
     )
     names = [shortened(line[0], 36) for line in lines]
     return Figure(
         "natural-joules",
-        "Where the energy goes",
+        "Where the energy goes, and what a cap for each kernel would save",
         subtitle(overview),
         note,
         specification_of(_joules_chart(values, names, lines[0][1])),
@@ -298,14 +299,14 @@ def _wake_chart(wakes: list[Wake]) -> Any:
     colors = colors_of([wake.kernel for wake in wakes])
     color = series_color("kernel:N", colors, columns=_MOST_KERNELS)
     x = alt.X("ms:Q", title="since the matrix products ended, ms", scale=alt.Scale(domain=[0, 1e3 * _LONGEST_S]))
-    y = alt.Y("ghz:Q", title="SM clock, GHz", scale=alt.Scale(zero=False))
+    y = alt.Y("mhz:Q", title="core clock, MHz", scale=alt.Scale(zero=False))
     points = (
         alt.Chart(inline(_wake_points(wakes))).mark_circle(size=14, opacity=0.45, clip=True).encode(x=x, y=y, color=color)
     )
     lines = (
         alt.Chart(inline([row for wake in wakes for row in _medians(wake)]))
         .mark_line(strokeWidth=2.2, clip=True)
-        .encode(x=x, y=y, color=color, tooltip=tooltips({"kernel:N": "kernel", "ms:Q": "ms", "ghz:Q": "GHz"}))
+        .encode(x=x, y=y, color=color, tooltip=tooltips({"kernel:N": "kernel", "ms:Q": "ms", "mhz:Q": "MHz"}))
     )
     return layered(points, lines).properties(width=_WAKE_WIDTH, height=_WAKE_HEIGHT)
 
@@ -313,7 +314,7 @@ def _wake_chart(wakes: list[Wake]) -> Any:
 def _wake_points(wakes: list[Wake]) -> list[dict[str, object]]:
     step = max(1, sum(len(wake.since_s) for wake in wakes) // _MOST_POINTS)
     return [
-        {"kernel": wake.kernel, "ms": 1e3 * since, "ghz": mhz / 1e3}
+        {"kernel": wake.kernel, "ms": 1e3 * since, "mhz": mhz}
         for wake in wakes
         for since, mhz in zip(wake.since_s[::step].tolist(), wake.core_mhz[::step].tolist(), strict=True)
     ]
@@ -325,7 +326,7 @@ def _medians(wake: Wake) -> list[dict[str, object]]:
         {
             "kernel": wake.kernel,
             "ms": 1e3 * _BIN_S * (number + 0.5),
-            "ghz": float(np.median(wake.core_mhz[index == number])) / 1e3,
+            "mhz": float(np.median(wake.core_mhz[index == number])),
         }
         for number in np.unique(index).tolist()
     ]

@@ -9,7 +9,7 @@ from wastenot.kernels.natural.page.figures import curves_figure, joules_figure, 
 from wastenot.kernels.natural.page.summary import forecast_table, kernels_table, plans_table
 from wastenot.pages.figure import Figure
 from wastenot.pages.formatting import SPACE, change, changes, percent, quantity
-from wastenot.pages.page import Page
+from wastenot.pages.page import Folded, Page
 from wastenot.pages.panel import Line, Next, Panel
 
 _SAVES = 5e-5  # of the energy, below which a plan is shown to save nothing
@@ -39,17 +39,19 @@ def _one_cap(overview: NaturalOverview, plans: list[CapPlan]) -> Panel:
     shown = next((plan for plan in plans if plan.cap_mhz is not None and _saves(plan)), None)
     if shown is None or shown.cap_mhz is None:
         return Panel(title, "none helps", "within the clocks seen.")
-    run = commands(overview.device, Setting(core_mhz=shown.cap_mhz))
-    lines = [Line("Expected", f"{_intervals(shown)} (95{SPACE}%)")]
+    simulated = overview.origin == "simulated"  # whose numbers are no reason to set a card's clock
+    run = () if simulated else commands(overview.device, Setting(core_mhz=shown.cap_mhz))
+    lines = [Line("Expected", f"{_intervals(shown)} (95{SPACE}%, by the errors of the curves)")]
     lines += [
         Line(f"At most {percent(plan.max_slowdown, 0)} slower", f"{_mhz(plan.cap_mhz)}, energy {change(plan.energy_change)}")
         for plan in plans
         if plan is not shown and plan.cap_mhz is not None
     ]
-    return Panel(
-        title, _mhz(shown.cap_mhz), f"is at most {percent(shown.max_slowdown, 0)} slower, and root can set it today:",
-        commands=run, undo=undo_commands(run), lines=tuple(lines),
-    )  # fmt: skip
+    how = "on a card like this one, after measuring it" if simulated else "which root can set today:"
+    text = f"with a cap of {_mhz(shown.cap_mhz)}, at most {percent(shown.max_slowdown, 0)} slower, {how}"
+    value = f"{percent(-shown.energy_change)} saved"
+    undo = undo_commands(run) if run else ()
+    return Panel(title, value, text if run else f"{text}.", commands=run, undo=undo, lines=tuple(lines))
 
 
 def _own_caps(plans: list[CapPlan]) -> Panel:
@@ -77,11 +79,7 @@ def _basis(overview: NaturalOverview) -> Panel:
     ]
     if shares["all"] > 0.0:
         lines.append(Line("Kernels that lose nearly all", f"{percent(shares['all'], 0)} of the energy"))
-    predicted = overview.forecast
-    if predicted is not None:
-        text = f"energy {changes(predicted.energy_change.central_95)} (forecast, 95{SPACE}%)"
-        lines.append(Line(f"Any core clock, at most {percent(predicted.max_slowdown, 0)} slower", text))
-    seen = f"of {len(overview.kernels)} kernels at {low:.0f} to {_mhz(high)}; no clock was set."
+    seen = f"of {len(overview.kernels)} kernels at {low:,.0f} to {_mhz(high)}; no clock was set."
     return Panel("Basis", f"{quantity(overview.seconds, 's', 3)} of device time", seen, lines=tuple(lines))
 
 
@@ -90,7 +88,7 @@ def _saves(plan: CapPlan) -> bool:
 
 
 def _mhz(clock: float | None) -> str:
-    return "no cap" if clock is None else f"{clock:.0f}{SPACE}MHz"
+    return "no cap" if clock is None else f"{clock:,.0f}{SPACE}MHz"
 
 
 def _pace(time_change: float) -> str:
@@ -102,13 +100,13 @@ def _intervals(plan: CapPlan) -> str:
     return ", ".join(f"{name} {changes(interval)}" for name, interval in parts if interval is not None)
 
 
-def next_step() -> Next:
-    """Find and prove such a cap on a running job."""
-    limit = f"{100.0 * BOUNDS[1]:.3g}%"
-    return Next(
-        "Try such caps on a running job, with the slowdown guarded and the saving measured",
-        (f"wastenot tune --max-slowdown {limit} -- python train.py",),
+def next_step(workload: str) -> Next:
+    """Find and prove such a cap on a running program: one that serves, where the workload is a phase of serving."""
+    limit, program = f"{100.0 * BOUNDS[1]:.3g}%", "serve.py" if workload.endswith(("-decode", "-prefill")) else "train.py"
+    then = (
+        f"Try such caps on a running program, yours in place of {program}, with the slowdown guarded and the saving measured"
     )
+    return Next(then, (f"wastenot tune --max-slowdown {limit} -- python {program}",))
 
 
 def natural_figures(overview: NaturalOverview) -> tuple[Figure, ...]:
@@ -131,6 +129,7 @@ def natural_page(overview: NaturalOverview) -> Page:
     if overview.temperature_c is not None:
         made_from.append(("Temperature", f"{overview.temperature_c:.0f} °C on average"))
     effect, verdict, panels = story_of(overview)
+    figures = natural_figures(overview)
     return Page(
         verb="natural clocks",
         brand="natural clocks",
@@ -139,12 +138,13 @@ def natural_page(overview: NaturalOverview) -> Page:
         effect=effect,
         verdict=verdict,
         panels=panels,
-        next_step=next_step(),
-        figures=natural_figures(overview),
-        tables=[
-            ("plans", plans_table(overview)), ("forecast", forecast_table(overview.forecast)),
-            ("kernels", kernels_table(overview)),
-        ],
+        next_step=next_step(overview.workload),
+        figures=figures[:-1],
+        tables=[("plans", plans_table(overview)), ("kernels", kernels_table(overview))],
+        folded=Folded(
+            "How this was measured, and a forecast", "the clock after matrix products, and what other clocks may save",
+            figures[-1:], [("forecast", forecast_table(overview.forecast))],
+        ),
         tone="promised",
         panel_kinds=("today", "rest", "rest"),
         notes=overview.notes,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from wastenot.kernels.forecast.forecast import Forecast, Quantiles
 from wastenot.kernels.natural.overview import BOUNDS, CapPlan, KernelAtNaturalClocks, NaturalOverview
-from wastenot.pages.formatting import change, changes, percent
+from wastenot.pages.formatting import change, changes, fraction_of_whole, percent
 from wastenot.pages.table import Listed, Table, listing
+
+_SHOWN_ERROR = 0.005  # of what a kernel loses, below which rounding hides it
 
 
 def forecast_table(predicted: Forecast | None) -> Table | None:
@@ -20,7 +22,7 @@ def forecast_table(predicted: Forecast | None) -> Table | None:
             for each in natural.within_range
         ),
         (f"{clock}, {slower}", predicted.energy_change),
-        (f"{clock}, {slower}, from the default clocks alone: before", natural.without),
+        (f"before this measurement: {clock}, {slower}, from the default clocks alone", natural.without),
     ]
     fields: tuple[Listed[tuple[str, Quantiles]], ...] = (
         Listed("What", lambda row: row[0], numeric=False),
@@ -46,11 +48,12 @@ def plans_table(overview: NaturalOverview) -> Table:
         Listed("95 %", _within, unknown=""),
         Listed("Time", lambda plan: plan.time_change, change),
     )
-    note = (
-        "Expected from measurements at natural clocks; no clock was set, and switching between kernels is assumed "
-        "to be free."
-    )
-    return listing("Plans of caps within the clocks seen", overview.plans, fields, note)
+    note = "Expected from measurements at natural clocks; no clock was set, and switching between kernels is assumed free."
+    plans = [plan for plan in overview.plans if plan.energy_change or plan.cap_mhz is not None]
+    for limit in dict.fromkeys(plan.max_slowdown for plan in overview.plans if plan not in plans):
+        if all(plan.max_slowdown != limit for plan in plans):
+            note += f" At most {percent(limit, 0)} slower, no cap helps." if limit else " Without a slowdown, no cap helps."
+    return listing("Plans of caps within the clocks seen", plans, fields, note)
 
 
 def _within(plan: CapPlan) -> str | None:
@@ -59,7 +62,7 @@ def _within(plan: CapPlan) -> str | None:
 
 def _caps(plan: CapPlan) -> str:
     if plan.granularity == "iteration":
-        return f"one for all: {'none helps' if plan.cap_mhz is None else f'{plan.cap_mhz:.0f} MHz'}"
+        return f"one for all: {'none helps' if plan.cap_mhz is None else f'{plan.cap_mhz:,.0f} MHz'}"
     return f"each {plan.granularity} its own"
 
 
@@ -68,18 +71,18 @@ def kernels_table(overview: NaturalOverview) -> Table:
     fields: tuple[Listed[KernelAtNaturalClocks], ...] = (
         Listed("Kernel", lambda one: one.kernel, numeric=False),
         Listed("Calls", lambda one: one.count, "{:,}".format),
-        Listed("% of energy", lambda one: one.energy_share, text_of=lambda one: percent(one.energy_share, 1)),
-        Listed("Own MHz", lambda one: one.auto_mhz, text_of=lambda one: f"{one.auto_mhz:.0f}{' *' if one.limited else ''}"),
-        Listed("Seen at MHz", lambda one: one.low_mhz, text_of=lambda one: f"{one.low_mhz:.0f} to {one.high_mhz:.0f}"),
+        Listed("% of energy", lambda one: one.energy_share, text_of=lambda one: fraction_of_whole(one.energy_share)),
+        Listed("Own MHz", lambda one: one.auto_mhz, text_of=lambda one: f"{one.auto_mhz:,.0f}{' *' if one.limited else ''}"),
+        Listed("Seen at MHz", lambda one: one.low_mhz, text_of=lambda one: f"{one.low_mhz:,.0f} to {one.high_mhz:,.0f}"),
         Listed("Loses", lambda one: one.slope, text_of=_loss),
         Listed("Time", lambda one: one.time_at_low, text_of=lambda one: change(one.time_at_low, 1)),
         Listed("Energy", lambda one: one.energy_at_low, text_of=lambda one: change(one.energy_at_low, 1)),
-        Listed("Cap MHz", lambda one: one.cap_mhz[1], "{:.0f}".format),
+        Listed("Cap MHz", lambda one: one.cap_mhz[1], "{:,.0f}".format),
     )
     note = (
         "Own: the kernel's clock without a cap, * where the power limit holds it down. Loses: 0 % where a lower clock "
-        "costs no time, 100 % where time is inversely proportional to the clock, with its 95 % error. Time and energy: "
-        "of a call at the lowest clock seen, compared with the default clocks. Cap: in the plan at "
+        "costs no time, 100 % where time is inversely proportional to the clock, with its 95 % error from 0.5 %. Time and "
+        "energy: of a call at the lowest clock seen, compared with the default clocks. Cap: in the plan at "
         f"{percent(BOUNDS[1], 0)} slowdown; – where it has none."
     )
     return listing("Kernels", overview.kernels, fields, note, note_of=lambda one: "; ".join(one.notes) or None)
@@ -88,4 +91,5 @@ def kernels_table(overview: NaturalOverview) -> Table:
 def _loss(kernel: KernelAtNaturalClocks) -> str:
     if kernel.loses == "unknown":
         return "–"
-    return f"{percent(kernel.slope, 0)} ± {percent(kernel.slope_interval[1] - kernel.slope, 1)}"
+    error = kernel.slope_interval[1] - kernel.slope
+    return f"{percent(kernel.slope, 0)}{f' ± {percent(error, 1)}' if error >= _SHOWN_ERROR else ''}"
