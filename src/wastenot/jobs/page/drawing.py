@@ -7,8 +7,8 @@ from typing import Any
 
 from wastenot.core.wording import counted
 from wastenot.jobs.model.objective import in_seconds
+from wastenot.jobs.page.words import is_weighted
 from wastenot.jobs.plan.overview import JobOverview
-from wastenot.jobs.tables.records import JobTerms
 from wastenot.pages.formatting import SPACE
 from wastenot.pages.optional_imports import load
 
@@ -49,9 +49,16 @@ def energy_unit(highest_j: float) -> tuple[str, float]:
     return "J", 1.0
 
 
-def cost_unit(terms: JobTerms, highest: float) -> tuple[str, float]:
-    """A unit for an axis of costs, and how many of it make one."""
-    return time_unit(highest) if in_seconds(terms) else energy_unit(highest)
+def cost_axis(overview: JobOverview, highest: float) -> tuple[str, float]:
+    """What an axis of costs is called, with its unit, and how many of that make one.
+
+    Weighted costs are neither energy nor time: they are shown as per cent of the default's, where that is known.
+    """
+    if is_weighted(overview.terms) and overview.default is not None:
+        return "energy and time of a run, weighted, % of the default", 100.0 / overview.default.cost(overview.terms)
+    what = "time" if in_seconds(overview.terms) else "cost" if is_weighted(overview.terms) else "energy"
+    unit, factor = time_unit(highest) if in_seconds(overview.terms) else energy_unit(highest)
+    return f"{what} of a run, {unit}", factor
 
 
 def scale_of(values: Sequence[float]) -> Any:

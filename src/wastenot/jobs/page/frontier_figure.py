@@ -28,13 +28,11 @@ def frontier_figure(overview: JobOverview) -> Figure:
             lacks = "the time of an epoch is not known yet"
         return Figure("job-frontier", _TITLE, about(overview), f"There is no frontier: {lacks}.", None)
     note = (
-        f"A dot is a batch size at a power limit or clock, {len(known)} in all. A line joins those of a batch size, which "
-        "stands at its left end, and its lowest setting at the right. On the dark line no dot is beaten by another in both "
-        "time and energy."
+        "A dot is a batch size at a power limit or clock; a line joins those of a batch size, named at its left end. On the "
+        "dark line no dot is beaten by another in both time and energy."
     )
     if any(pair.forecast for pair in known):
-        pale = "no run with this batch size has reached the target yet, so its epochs are a forecast"
-        note += f" Pale: {pale}; it is not on the line."
+        note += " Pale: a forecast, as no run with this batch size has reached the target yet."
     return Figure("job-frontier", _TITLE, about(overview), note, specification_of(_chart(overview, known)))
 
 

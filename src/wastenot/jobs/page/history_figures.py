@@ -6,7 +6,7 @@ from typing import Any
 
 from wastenot.jobs.page.drawing import OUTCOME_COLORS, WIDE, about, sizes_axis
 from wastenot.jobs.page.words import cost_text, runs_of, setting_text, time_text
-from wastenot.jobs.plan.overview import JobOverview
+from wastenot.jobs.plan.overview import JobOverview, RunInHistory
 from wastenot.pages.figure import Figure, inline, layered, series_color, specification_of, tooltips
 from wastenot.pages.optional_imports import load
 
@@ -60,48 +60,64 @@ def _history(overview: JobOverview) -> Any:
 
 
 def regret_figure(overview: JobOverview) -> Figure:
-    """Cumulative regret, beside that of always running the default."""
-    title = "Cumulative regret"
+    """What learning cost (cumulative regret), beside what always running the default would have."""
+    title = "What learning cost"
     known = [each for each in overview.history if each.regret is not None and each.run.outcome != "running"]
     cheapest = overview.cheapest
     if not known or cheapest is None:
         note = "Not known before a run has reached the target and its speed was measured."
         return Figure("job-regret", title, about(overview), note, None)
     note = (
-        f"Regret is the cost of learning: what the runs have cost beyond as many {runs_of(cheapest)}, the cheapest choice "
-        "known now. It levels off once the choice is right."
+        f"What the runs used beyond as many {runs_of(cheapest)}, the cheapest choice known now (regret). It levels off once "
+        "the choice is right."
     )
-    if overview.default is not None and not overview.default.forecast and not overview.changed_at:
-        note += " The other line: what always running the default would be expected to have cost, in the same unit."
+    extra = _extra_of_default(overview)
+    if extra is not None:
+        note += " The other line: always the default, as expected."
+        ahead = [each.regret <= of_default for each, of_default in _beside_default(overview, extra)]
+        if ahead[-1] and not all(ahead):
+            last_behind = max(index for index, each in enumerate(ahead) if not each)
+            note += f" Learning had paid for itself after run {known[last_behind + 1].run.number:,}."
     return Figure("job-regret", title, about(overview), note, specification_of(_regret(overview)))
 
 
 def _regret(overview: JobOverview) -> Any:
     alt = load("altair")
     assert overview.cheapest is not None
-    terms, reached = overview.terms, 0
-    extra = None
-    if overview.default is not None and not overview.default.forecast and not overview.changed_at:
-        extra = overview.default.cost(terms) / overview.cheapest.cost(terms) - 1.0
+    extra = _extra_of_default(overview)
     rows: list[dict[str, object]] = []
-    for each in overview.history:
-        if each.run.outcome == "running" or each.regret is None:
-            continue
-        reached += each.run.outcome == "reached"
+    for each, of_default in _beside_default(overview, extra or 0.0):
         rows.append({"run": each.run.number, "regret": each.regret, "series": _OURS, "text": f"{each.regret:.2f}"})
         if extra is not None:
-            of_default = extra * reached
             rows.append({"run": each.run.number, "regret": of_default, "series": _DEFAULT, "text": f"{of_default:.2f}"})
     colors = {_OURS: "#2f6fde"} | ({} if extra is None else {_DEFAULT: "#e08a00"})
     tip = tooltips({"series:N": " ", "run:Q": "run", "text:N": "regret"})
     base = alt.Chart(inline(rows)).encode(
         x=_run_axis(overview),
-        y=alt.Y("regret:Q", title="regret, in runs of the cheapest choice", scale=alt.Scale(zero=True, nice=True)),
+        y=alt.Y("regret:Q", title="in runs of the cheapest choice", scale=alt.Scale(zero=True, nice=True)),
         color=series_color("series:N", colors, symbolType="stroke", symbolStrokeWidth=2.5, labelLimit=300),
     )
     line = base.mark_line(strokeWidth=2)
     points = base.mark_point(size=60, filled=True, opacity=0).encode(tooltip=tip)
     return layered(line, points).properties(width=WIDE, height=_HEIGHT)
+
+
+def _extra_of_default(overview: JobOverview) -> float | None:
+    """What a run of the default costs beyond one of the cheapest pair, in such runs; ``None`` where that is not known."""
+    default, cheapest = overview.default, overview.cheapest
+    if default is None or cheapest is None or default.forecast or overview.changed_at:
+        return None
+    return default.cost(overview.terms) / cheapest.cost(overview.terms) - 1.0
+
+
+def _beside_default(overview: JobOverview, extra: float) -> list[tuple[RunInHistory, float]]:
+    """Each run whose regret is known, and that of the default for as often as the target was reached."""
+    reached, found = 0, []
+    for each in overview.history:
+        if each.run.outcome != "running" and each.regret is not None:
+            reached += each.run.outcome == "reached"
+            found.append((each, extra * reached))
+    return found
 
 
 def _run_axis(overview: JobOverview) -> Any:

@@ -10,10 +10,10 @@ from wastenot.jobs.page.frontier_figure import frontier_figure
 from wastenot.jobs.page.history_figures import history_figure, regret_figure
 from wastenot.jobs.page.listings import frontier_table, runs_table, sizes_table
 from wastenot.jobs.page.sizes_figure import sizes_figure
-from wastenot.jobs.page.story import story_of
+from wastenot.jobs.page.story import objective_text, story_of
 from wastenot.jobs.plan.overview import JobOverview
 from wastenot.pages.figure import Figure
-from wastenot.pages.page import Page
+from wastenot.pages.page import Folded, Page
 from wastenot.pages.panel import Next
 from wastenot.pages.table import Table
 
@@ -39,6 +39,9 @@ def job_page(overview: JobOverview) -> Page:
         MissingExtraError: the ``report`` extra is not installed.
     """
     effect, verdict, panels = story_of(overview)
+    name, page = (shlex.quote(f"{overview.terms.name}{suffix}") for suffix in ("", ".html"))
+    figures = job_figures(overview)
+    folded = [figure for figure in figures if figure.name == "job-history" and figure.specification is not None]
     tables = (
         ("sizes", _noted(sizes_table(overview), _EPOCHS_NOTE)),
         ("frontier", _noted(frontier_table(overview), _COST_NOTE)),
@@ -53,14 +56,16 @@ def job_page(overview: JobOverview) -> Page:
         verdict=verdict,
         panels=panels,
         next_step=Next(
-            "Run the job again in its study, which sets this choice by itself, and look at it again",
-            (f"wastenot job show {shlex.quote(overview.terms.name)} --study JOBS.db --page JOB.html",),
+            "Run the job again, with your program in place of train.py: it takes this choice by itself. Then look again",
+            ("python train.py", f"wastenot job show {name} --study JOBS.db --page {page}"),
         ),
-        figures=job_figures(overview),
+        figures=[figure for figure in figures if figure not in folded],
+        folded=Folded("Batch size by run", "what was tried, in order", folded) if folded else None,
         tables=[(name, table) for name, table in tables if table is not None and table.rows],
         notes=[f"{note[:1].upper()}{note[1:]}." for note in overview.notes],
         about=about(overview),
         device=overview.device,
+        made_from=(("Objective", objective_text(overview)),),
     )
 
 

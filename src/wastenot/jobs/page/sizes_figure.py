@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from wastenot.jobs.page.drawing import OUTCOME_COLORS, WIDE, about, cost_unit, scale_of, sizes_axis
+from wastenot.jobs.page.drawing import OUTCOME_COLORS, WIDE, about, cost_axis, scale_of, sizes_axis
 from wastenot.jobs.page.words import cost_text
 from wastenot.jobs.plan.overview import JobOverview
 from wastenot.pages.figure import Figure, inline, layered, series_color, specification_of, tooltips, words
 from wastenot.pages.formatting import percent
 from wastenot.pages.optional_imports import load
 
-_TITLE = "Cost of each batch size"
+_TITLE = "Energy and time of each batch size"
 _HEIGHT = 300
 
 
@@ -20,13 +20,13 @@ def sizes_figure(overview: JobOverview) -> Figure:
     runs = [each for each in overview.history if each.cost]
     if not runs and not overview.outlook:
         return Figure("job-sizes", _TITLE, about(overview), "Nothing is known yet: the job has not run.", None)
-    note = "A dot is a run; one that did not reach the target cost what it had used until then."
+    note = "A dot is a run; one that did not reach the target counts with what it had used until then."
     if overview.changed_at:
         note += f" Faint: before run {overview.changed_at[-1]:,}, when the number of epochs needed changed."
     if overview.outlook:
         note += (
-            " Lines: 95 % interval of the expected cost of a run that reaches the target; for batch sizes without "
-            "a run, forecast from their neighbours."
+            " Lines: 95 % interval of what is expected of a run that reaches the target; for batch sizes without a run, "
+            "forecast from their neighbours."
         )
     return Figure("job-sizes", _TITLE, about(overview), note, specification_of(_chart(overview)))
 
@@ -40,10 +40,10 @@ def _chart(overview: JobOverview) -> Any:
     middle = [each.cost for each in overview.outlook] + costs
     furthest = max([10.0 * min(middle), *costs])
     shown = [min(max(value, min(middle) / 5.0), furthest) for each in overview.outlook for value in (each.low, each.high)]
-    unit, factor = cost_unit(terms, max(costs or middle))
+    title, factor = cost_axis(overview, max(costs or middle))
     scale = scale_of([factor * value for value in [*costs, *shown, *(min(each, furthest) for each in middle)]])
     x = sizes_axis("size", terms.batch_sizes)
-    y = alt.Y("cost:Q", title=f"cost of a run, {unit}", scale=scale)
+    y = alt.Y("cost:Q", title=title, scale=scale)
     layers: list[Any] = []
     expected: list[dict[str, object]] = [
         {
@@ -98,5 +98,5 @@ def _chart(overview: JobOverview) -> Any:
 
 
 def _label(overview: JobOverview, size: int) -> str:
-    names = ["default"] if size == overview.terms.default else []
+    names = ["default size"] if size == overview.terms.default else []
     return ", ".join([*names, "next"] if overview.next is not None and size == overview.next.batch_size else names)

@@ -7,17 +7,19 @@ from wastenot.jobs.page.words import (
     FEW,
     asked_text,
     choice_text,
-    cost_text,
+    compared_text,
     effect_text,
+    is_weighted,
     next_effect_text,
     outcomes_text,
     pair_text,
     regret_text,
     setting_text,
     target_text,
+    time_text,
 )
 from wastenot.jobs.plan.overview import JobOverview
-from wastenot.pages.formatting import SPACE, percent
+from wastenot.pages.formatting import percent, quantity
 from wastenot.pages.panel import Line, Panel
 
 
@@ -25,8 +27,20 @@ def story_of(overview: JobOverview) -> tuple[str, str, tuple[Panel, ...]]:
     """The headline, what it rests on, and three panels."""
     effect, verdict, choice = effect_text(overview), _verdict(overview), choice_text(overview)
     if choice is not None:  # what was saved so far, trials included, is then the second thing to know
-        effect, verdict = choice, f"so far the job {effect[:1].lower()}{effect[1:]}, {verdict}"
+        effect, verdict = choice, _so_far_text(overview)
     return effect, verdict, (_next(overview), _so_far(overview), _asked(overview))
+
+
+def _so_far_text(overview: JobOverview) -> str:
+    """What all runs have cost, beside the default."""
+    default, against = overview.default, overview.against_default
+    assert default is not None and against is not None
+    less = f"{percent(abs(against.ratio - 1.0), 1)} {'less' if against.ratio <= 1.0 else 'more'}"
+    weighed = ", energy and time weighted," if is_weighted(overview.terms) else ""
+    runs, of_size = counted(len(overview.history), "run"), counted(default.epochs.reached, "run")
+    known = f"estimated from the epochs of {of_size} at its batch size"
+    reached = f"{against.reached:,} of which reached the target"
+    return f"{runs} so far, {reached}, cost {less}{weighed} than {against.reached:,} of the default would have, {known}"
 
 
 def _verdict(overview: JobOverview) -> str:
@@ -34,8 +48,8 @@ def _verdict(overview: JobOverview) -> str:
     if default is None or default.forecast or overview.against_default is None:
         return f"{counted(len(overview.history), 'run')} so far on {overview.device}"
     rough = "roughly, " if default.epochs.reached < FEW else ""
-    at = "" if default.setting.is_auto else f", at {setting_text(default.setting)}"
-    return f"{rough}from the epochs of {counted(default.epochs.reached, 'run')} at the default batch size{at}"
+    at = "" if default.setting.is_auto else f", for {setting_text(default.setting)}"
+    return f"{rough}estimated from the epochs of {counted(default.epochs.reached, 'run')} at the default batch size{at}"
 
 
 def _next(overview: JobOverview) -> Panel:
@@ -44,10 +58,11 @@ def _next(overview: JobOverview) -> Panel:
         return Panel("Next run", "none", "no batch size is left to run with.")
     value = f"batch size {decision.batch_size:,}" if pair is None else pair_text(pair)
     lines = []
+    if pair is not None:
+        energy = "" if pair.energy_j is None else f"{quantity(pair.energy_j, 'J', 3)} in "
+        lines.append(Line("Expected", f"{energy}{time_text(pair.time_s)}"))
     outlook = next((each for each in decision.outlook if each.batch_size == decision.batch_size), None)
     if outlook is not None:
-        low, high = (cost_text(overview.terms, each) for each in (outlook.low, outlook.high))
-        lines.append(Line("Expected to cost", f"{cost_text(overview.terms, outlook.cost)}; {low} to {high} (95{SPACE}%)"))
         lines.append(Line("Chance of the target", percent(outlook.chance, 0)))
         lines.append(Line("Epochs expected", f"{outlook.epochs:.1f}"))
     effect = next_effect_text(overview)
@@ -60,7 +75,7 @@ def _so_far(overview: JobOverview) -> Panel:
     lines = []
     against, regret = overview.against_default, regret_text(overview)
     if regret is not None:
-        lines.append(Line("Cost of learning (regret)", regret))
+        lines.append(Line("What learning cost", regret))
     if against is not None:
         lines.append(Line("Time, compared with the default", percent(against.time_ratio - 1.0, 1, sign=True)))
         if against.energy_ratio is not None:
@@ -68,12 +83,14 @@ def _so_far(overview: JobOverview) -> Panel:
     if overview.elsewhere:
         others = ", ".join(each for each in overview.devices if each != overview.device)
         lines.append(Line("Elsewhere", f"{counted(overview.elsewhere, 'run')} on {others}"))
-    value = cost_text(overview.terms, overview.total_cost) if overview.total_cost > 0.0 else "nothing"
-    return Panel("Cost so far", value, f"{outcomes_text(overview)}.", lines=tuple(lines))
+    runs = [each.run for each in overview.history]
+    time_s, used_j = sum(run.time_s for run in runs), [run.energy_j for run in runs if run.energy_j is not None]
+    value, within = (quantity(sum(used_j), "J", 3), f"in {time_text(time_s)}; ") if used_j else (time_text(time_s), "")
+    return Panel("Used so far", value if time_s else "nothing", f"{within}{outcomes_text(overview)}.", lines=tuple(lines))
 
 
 def _asked(overview: JobOverview) -> Panel:
-    terms = overview.terms
+    terms, pair, default = overview.terms, overview.next_pair, overview.default
     sizes = ", ".join(f"{size:,}" for size in terms.batch_sizes)
     settings = [setting_text(setting) for setting in terms.settings if not setting.is_auto]
     lines = [
@@ -83,13 +100,20 @@ def _asked(overview: JobOverview) -> Panel:
             "Settings", f"{settings[0]} to {settings[-1]}, {len(settings)} settings" if len(settings) > 1 else "none are set"
         ),
     ]
-    if "η ·" in asked_text(terms):
-        lines += [
-            Line("η", "weight of energy, from 0 (only time counts) to 1 (only energy counts)"),
-            Line("P", "the GPU's highest power limit, which makes time comparable with energy"),
-        ]
     if overview.no_memory is not None:
         lines.append(Line("Does not fit into memory", f"{overview.no_memory:,} and more"))
-    text = asked_text(terms)
-    title = "Lowest cost of a run" if "η ·" in text else f"{text[:1].upper()}{text[1:]}"
-    return Panel("Objective", title, f"cost: {text}." if "η ·" in text else "", lines=tuple(lines))
+    objective = "lowest weighted energy and time" if is_weighted(terms) else asked_text(terms)
+    if pair is None or default is None or next_effect_text(overview) is None:
+        return Panel("Objective", f"{objective[:1].upper()}{objective[1:]}", "", lines=tuple(lines))
+    first, _, rest = compared_text(pair, default).partition(" and ")
+    lines.append(Line("Objective", f"{objective} of a run"))
+    usual = pair_text(default).removeprefix("batch size ")
+    return Panel("Per run", first, f"{f'and {rest} ' if rest else ''}than with the default, {usual}.", lines=tuple(lines))
+
+
+def objective_text(overview: JobOverview) -> str:
+    """What is minimised, with its symbols explained."""
+    text = asked_text(overview.terms)
+    if "η ·" not in text:
+        return text
+    return f"{text}; η weighs energy (1) against time (0), P is the GPU's highest power limit"
