@@ -74,7 +74,7 @@ def regret_figure(overview: JobOverview) -> Figure:
     extra = _extra_of_default(overview)
     if extra is not None:
         note += " The other line: always the default, as expected."
-        ahead = [each.regret <= of_default for each, of_default in _beside_default(overview, extra)]
+        ahead = [(each.regret or 0.0) <= of_default for each, of_default in _beside_default(overview, extra)]
         if ahead[-1] and not all(ahead):
             last_behind = max(index for index, each in enumerate(ahead) if not each)
             note += f" Learning had paid for itself after run {known[last_behind + 1].run.number:,}."
