@@ -87,7 +87,6 @@ def _config(
                 "opacity": 1,
             },
             "interval": {"color": ink, "strokeWidth": 1.5, "strokeDash": [1, 0], "opacity": 1},
-            "edge": {"color": faint, "fill": faint, "stroke": ground, "strokeWidth": 0.8, "filled": True, "opacity": 0.9},
             "dot": {"color": ink, "fill": ground, "stroke": ink, "strokeWidth": 1.8, "size": 70, "opacity": 1},
             "good-region": {"color": good, "opacity": 0.13},
             "good-label": {"color": good, "fontSize": 11},

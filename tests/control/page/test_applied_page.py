@@ -10,7 +10,7 @@ from testbed.applied import GPU, NO_PROOF, PROOF, instants, status, summary
 from wastenot.control.page.close_up_figure import last_iterations
 from wastenot.control.page.next_step import next_step
 from wastenot.control.page.page import applied_figures, applied_page
-from wastenot.control.page.passes_figure import means_by_pass
+from wastenot.control.page.passes_table import means_by_pass, passes_table
 from wastenot.control.page.story import plus_minus, story_of
 from wastenot.control.page.tables import events_table, gpus_table
 from wastenot.control.status import Estimate, Event, Summary
@@ -199,6 +199,9 @@ def test_events_are_numbered_as_in_the_table(made, figures):
 def test_means_by_pass_are_those_of_the_readings():
     made = summary(stepped=False)
     rows = means_by_pass(made.time_line, 3)
+    forward = passes_table(made).rows[0].values
+    assert forward[:3] == ("forward", rows[0]["power"], rows[1]["power"])
+    assert forward[3] == pytest.approx(rows[0]["power"] / rows[1]["power"] - 1.0) and forward[4] == rows[0]["core"]
     assert [row["pass"] for row in rows[::2]] == ["forward", "loss", "backward", "optimizer"]
     (row,) = [row for row in rows if row["pass"] == "backward" and row["arm"] == "plan's clocks"]
     own = [moment for moment in made.time_line if moment.marker == "backward" and not moment.at_default]
@@ -246,9 +249,9 @@ def test_gpus_show_a_dash_for_what_is_not_known():
 
 def test_figures_are_files_too(tmp_path, svg_only):
     files = applied_page(summary(points=60)).export(tmp_path / "figures")
-    names = ("time-line", "estimates", "close-up", "passes")
+    names = ("time-line", "estimates", "close-up")
     assert {path.name for path in files} == {f"applied-{name}.{kind}" for name in names for kind in ("svg", "pdf", "png")}
-    assert "simulated" in (tmp_path / "figures" / "applied-passes.svg").read_text()
+    assert "simulated" in (tmp_path / "figures" / "applied-close-up.svg").read_text()
 
 
 def test_the_page_holds_its_data_and_fetches_nothing(page):
@@ -257,6 +260,5 @@ def test_the_page_holds_its_data_and_fetches_nothing(page):
         "applied-time-line",
         "applied-estimates",
         "applied-close-up",
-        "applied-passes",
     }
     assert not re.search(r'(src|href)="http', page)

@@ -23,12 +23,12 @@ def overview():
 
 
 def test_figures_show_every_pair_and_every_run(overview):
-    frontier, sizes, history, regret = job_figures(overview)
+    frontier, sizes, regret = job_figures(overview)
     shown = {(row["size"], row["setting"]) for row in rows_of(frontier)}
     assert len(shown) == len(overview.pairs)
     labels = {row["label"] for row in rows_of(frontier) if "label" in row}
     assert f"{overview.next.batch_size:,} at {setting_text(overview.next_pair.setting)}, next" in labels
-    runs = [row for row in rows_of(history) if "run" in row]
+    runs = [row for row in rows_of(sizes) if "run" in row]
     assert [(row["run"], row["size"]) for row in runs] == [
         (each.run.number, each.run.batch_size) for each in overview.history
     ]
@@ -50,23 +50,22 @@ def test_jobs_of_which_little_is_known_have_pages():
     assert figure.specification is None and "no run has reached the target" in figure.note
     assert "Has not run yet" in job_page(never).html(made_at=datetime(2026, 1, 1, tzinfo=UTC))
     slow = overview_of(replace(job, speeds=()))
-    assert [figure.name for figure in job_figures(slow)] == ["job-sizes", "job-history"]
+    assert [figure.name for figure in job_figures(slow)] == ["job-sizes"]
     assert "1 run reached the target" in job_page(slow).html(made_at=datetime(2026, 1, 1, tzinfo=UTC))
 
 
 def test_a_page_of_time_alone():
     overview = overview_of(recurred(recurrences=5, energy=False, device="cpu:A"))
-    assert [figure.name for figure in job_figures(overview)] == ["job-sizes", "job-history", "job-regret"]
+    assert [figure.name for figure in job_figures(overview)] == ["job-sizes", "job-regret"]
     page = job_page(overview).html(made_at=datetime(2026, 1, 1, tzinfo=UTC))
     assert "shortest time" in page.lower() and "Energy to target" not in page
 
 
 def test_runs_before_a_change_are_faint(overview):
     changed = overview.history[4].run.number
-    sizes, history = job_figures(replace(overview, changed_at=(changed,)))[1:3]
+    sizes = job_figures(replace(overview, changed_at=(changed,)))[1]
     before = [row["run"] for row in rows_of(sizes) if row.get("before")]
     assert before == list(range(1, changed))
-    assert {"run": changed - 0.5} in rows_of(history)
 
 
 def test_names_from_a_study_cannot_end_the_page(overview):

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from wastenot.control.page.close_up_figure import close_up_figure
 from wastenot.control.page.estimates_figure import estimates_figure
 from wastenot.control.page.next_step import next_step
-from wastenot.control.page.passes_figure import passes_figure
+from wastenot.control.page.passes_table import passes_table
 from wastenot.control.page.search_figure import search_figure
 from wastenot.control.page.story import model_text, story_of
 from wastenot.control.page.tables import events_table, gpus_table
@@ -31,7 +31,7 @@ def applied_figures(summary: Summary) -> tuple[Figure, ...]:
     if summary.status.rehearsal is not None:  # whose passes draw nothing
         others: tuple[Figure, ...] = (close_up_figure(summary),)
     else:
-        others = (estimates_figure(summary), close_up_figure(summary), passes_figure(summary))
+        others = (estimates_figure(summary), close_up_figure(summary))
     drawn = (time_line_figure(summary), *(figure for figure in others if figure.specification is not None))
     return (search_figure(summary), *drawn) if summary.trials else drawn
 
@@ -58,7 +58,12 @@ def applied_page(summary: Summary) -> Page:
         panels=panels,
         next_step=next_step(summary),
         figures=applied_figures(summary),
-        tables=[("trials", trials_table(summary)), ("events", events_table(summary)), ("gpus", gpus_table(summary))],
+        tables=[
+            ("trials", trials_table(summary)),
+            *([] if status.rehearsal is not None else [("passes", passes_table(summary))]),
+            ("events", events_table(summary)),
+            ("gpus", gpus_table(summary)),
+        ],
         tone=tone,
         notes=[f"{text[:1].upper()}{text[1:]}." for text in (*_warnings(status), *rehearsal_lines(status))],
         about=subtitle(summary),

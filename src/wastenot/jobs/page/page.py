@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from wastenot.jobs.page.drawing import about
 from wastenot.jobs.page.frontier_figure import frontier_figure
-from wastenot.jobs.page.history_figures import history_figure, regret_figure
 from wastenot.jobs.page.listings import frontier_table, runs_table, sizes_table
+from wastenot.jobs.page.regret_figure import regret_figure
 from wastenot.jobs.page.sizes_figure import sizes_figure
 from wastenot.jobs.page.story import objective_text, story_of
 from wastenot.jobs.plan.overview import JobOverview
 from wastenot.pages.figure import Figure
-from wastenot.pages.page import Folded, Page
+from wastenot.pages.page import Page
 from wastenot.pages.panel import Next
 from wastenot.pages.table import Table
 
@@ -24,7 +24,7 @@ def job_figures(overview: JobOverview) -> tuple[Figure, ...]:
     Raises:
         MissingExtraError: the ``report`` extra is not installed.
     """
-    figures = (frontier_figure(overview), sizes_figure(overview), history_figure(overview), regret_figure(overview))
+    figures = (frontier_figure(overview), sizes_figure(overview), regret_figure(overview))
     drawn = tuple(figure for figure in figures if figure.specification is not None)
     return drawn or figures[:1]
 
@@ -40,8 +40,6 @@ def job_page(overview: JobOverview) -> Page:
     """
     effect, verdict, panels = story_of(overview)
     name, page = (shlex.quote(f"{overview.terms.name}{suffix}") for suffix in ("", ".html"))
-    figures = job_figures(overview)
-    folded = [figure for figure in figures if figure.name == "job-history" and figure.specification is not None]
     tables = (
         ("sizes", _noted(sizes_table(overview), _EPOCHS_NOTE)),
         ("frontier", _noted(frontier_table(overview), _COST_NOTE)),
@@ -59,8 +57,7 @@ def job_page(overview: JobOverview) -> Page:
             "Run the job again, with your program in place of train.py: it takes this choice by itself. Then look again",
             ("python train.py", f"wastenot job show {name} --study JOBS.db --page {page}"),
         ),
-        figures=[figure for figure in figures if figure not in folded],
-        folded=Folded("Batch size by run", "what was tried, in order", folded) if folded else None,
+        figures=job_figures(overview),
         tables=[(name, table) for name, table in tables if table is not None and table.rows],
         notes=[f"{note[:1].upper()}{note[1:]}." for note in overview.notes],
         about=about(overview),

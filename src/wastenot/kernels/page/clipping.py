@@ -1,4 +1,4 @@
-"""The part of a map of settings that is worth drawing: points outside are gathered at its edge, lines are clipped to it.
+"""The part of a map of settings that is worth drawing: points outside are left out, lines are clipped to it.
 
 Clipped here and not by the renderer: files with clipped marks take a minute to rasterise.
 """
@@ -11,27 +11,8 @@ from itertools import pairwise
 
 _LOSS_SHOWN, _COST_SHOWN = 30.0, 20.0  # how far a window extends into slowdown and energy added, if points do
 _LEAST_INSIDE = 5  # points that a window holds at least, if there are that many
-_EDGE_CELLS = 12  # of an edge: points outside that fall into one are gathered
-_APART = 0.6  # of a cell: how far arrows of several kinds at one place are from each other
 
 Point = tuple[float, float]
-
-
-@dataclass(frozen=True, slots=True)
-class Gathered:
-    """Points outside a window that are shown by one arrow at its edge.
-
-    Attributes:
-        at: where on the edge.
-        angle: in degrees, clockwise from up.
-        members: indices of the points.
-        kind: that they have in common.
-    """
-
-    at: Point
-    angle: float
-    members: tuple[int, ...]
-    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,34 +25,6 @@ class Window:
     def holds(self, point: Point) -> bool:
         """Whether a point is inside."""
         return self.x[0] <= point[0] <= self.x[1] and self.y[0] <= point[1] <= self.y[1]
-
-    def gather(self, points: Sequence[Point], kinds: Sequence[str] | None = None) -> list[Gathered]:
-        """The points outside, by where on the edge they are nearest to; those of one kind near each other together.
-
-        Kinds at the same place are moved apart along the edge.
-        """
-        cells: dict[tuple[float, float, float], dict[str, list[int]]] = {}
-        for index, point in enumerate(points):
-            if not self.holds(point):
-                (x, side), (y, height) = (_to_edge(*each) for each in ((point[0], self.x), (point[1], self.y)))
-                angle = {(-1, 0): 270.0, (1, 0): 90.0, (0, 1): 0.0, (0, -1): 180.0, (1, 1): 45.0, (1, -1): 135.0}.get(
-                    (side, height), 225.0 if height < 0 else 315.0
-                )
-                kind = "" if kinds is None else kinds[index]
-                cells.setdefault((x, y, angle), {}).setdefault(kind, []).append(index)
-        return [
-            Gathered(self._beside((x, y), place), angle, tuple(members), kind)
-            for (x, y, angle), by_kind in cells.items()
-            for place, (kind, members) in enumerate(by_kind.items())
-        ]
-
-    def _beside(self, at: Point, place: int) -> Point:
-        """Where the next of several arrows at one place of the edge is, away from the nearer corner."""
-        axis = 1 if at[0] in self.x else 0
-        low, high = (self.x, self.y)[axis]
-        step = _APART * place * (high - low) / _EDGE_CELLS
-        moved = at[axis] + (step if at[axis] < 0.5 * (low + high) else -step)
-        return (moved, at[1]) if axis == 0 else (at[0], moved)
 
     def clip(self, line: Sequence[Point]) -> list[list[Point]]:
         """The pieces of a line that are inside, including the parts between two points."""
@@ -133,14 +86,3 @@ def _span(gains: Sequence[float], floor: float, plan: float) -> tuple[float, flo
     reach = max(highest - lowest, 1.0)
     # Room for the label beside auto, and in the corner even if hardly anything is gained.
     return min(lowest - 0.04 * reach, -0.1 * reach), max(highest + 0.12 * reach, 0.2 * reach)
-
-
-def _to_edge(value: float, span: tuple[float, float]) -> tuple[float, int]:
-    """The nearest place within a span, in the middle of its cell if inside; and on which side the value is outside."""
-    low, high = span
-    if value < low:
-        return low, -1
-    if value > high:
-        return high, 1
-    cell = (high - low) / _EDGE_CELLS
-    return low + cell * (min(int((value - low) / cell), _EDGE_CELLS - 1) + 0.5), 0

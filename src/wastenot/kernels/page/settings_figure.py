@@ -8,7 +8,7 @@ from typing import Any
 
 from wastenot.core.setting import Setting, format_mhz
 from wastenot.core.wording import counted
-from wastenot.kernels.page.clipping import Gathered, Point, Window, window_around
+from wastenot.kernels.page.clipping import Point, Window, window_around
 from wastenot.kernels.page.plan_figure import REACH, SAVED, SLOWDOWN, WIDE, plan_figure, saved, slowdown
 from wastenot.kernels.plan.overview import PlanOverview, SettingMap, SettingPoint
 from wastenot.pages.figure import Figure, inline, layered, tooltips
@@ -20,7 +20,6 @@ _LEAST_FRACTION = 0.005  # of the energy: a pass below it is not worth a map
 _WIDTH_FOR_LABEL = 250  # of a map in pixels, below which its corner cannot hold a label
 _TITLE_WIDTH = 260  # of the legend
 _VAST = 1e3  # per cent, from which an axis has labels such as 2k
-_MOST_NAMED = 4  # settings of an arrow that its tooltip names
 
 
 def coarse_figure(overview: PlanOverview) -> Figure:
@@ -85,8 +84,6 @@ def _how_to_read(overview: PlanOverview, maps: Sequence[SettingMap]) -> str:
         text += f"Lines: {joined}, corrected for noise{_warmth(overview)}. "
     else:
         text += f"Pale lines join {joined}, noise included. "
-    if any(window.gather(places) for window, places in map(_placed, maps)):
-        text += "Arrows: settings outside the map."
     return text.strip()
 
 
@@ -180,58 +177,20 @@ def _map_chart(each: SettingMap, families: list[str], size: tuple[int, int]) -> 
     }
     plan = alt.Chart(inline([diamond])).mark_point(style="plan")
     plan = plan.encode(x=x, y=y, tooltip=tooltips({"who:N": " ", "time_text:N": "time", "energy_text:N": "energy"}))
-    outside = window.gather(places, [_family(point.setting) for point in each.points])
     name = shortened(each.name, max(12, size[0] // 8))
-    subtitle = " · ".join([f"{fraction_of_whole(each.energy_fraction)} of energy", *_outside_text(outside, each.points)])
+    beyond = _outside_text(window, places, each.points)
+    subtitle = " · ".join([f"{fraction_of_whole(each.energy_fraction)} of energy", *beyond])
     title = alt.TitleParams(name, subtitle=subtitle, anchor="start", fontSize=13, subtitleFontSize=11, offset=8)
-    layers = [*_corner(window, size), line, *bars, dots, plan, *_arrows(outside, each.points, x, y, colour)]
+    layers = [*_corner(window, size), line, *bars, dots, plan]
     return layered(*layers).properties(width=size[0], height=size[1], title=title)
 
 
-def _outside_text(outside: Sequence[Gathered], points: Sequence[SettingPoint]) -> list[str]:
+def _outside_text(window: Window, places: Sequence[Point], points: Sequence[SettingPoint]) -> list[str]:
     """How many settings are outside of the map, and how far they go."""
-    members = [points[index] for each in outside for index in each.members]
-    if not members:
-        return []
-    furthest = max(point.time_change for point in members)
+    beyond = [point for point, place in zip(points, places, strict=True) if not window.holds(place)]
+    furthest = max((point.time_change for point in beyond), default=0.0)
     how_far = f", up to {percent(furthest, 0, sign=True)} time" if furthest > 0.0 else ""
-    return [f"{len(members)} of {len(points)} outside{how_far}"]
-
-
-def _arrows(outside: Sequence[Gathered], points: Sequence[SettingPoint], x: Any, y: Any, colour: Any) -> list[Any]:
-    """An arrow at the edge for settings of one colour outside of the map; its tooltip names them."""
-    if not outside:
-        return []
-    alt = load("altair")
-    rows = [
-        {
-            "slower": each.at[0],
-            "saved": each.at[1],
-            "angle": each.angle,
-            "count": len(each.members),
-            "memory": each.kind,
-            "what": _settings_of(each, points),
-            "time_text": _range_of([points[index].time_change for index in each.members]),
-            "energy_text": _range_of([points[index].energy_change for index in each.members]),
-        }
-        for each in outside
-    ]
-    tooltip = tooltips({"what:N": "outside the map", "time_text:N": "time", "energy_text:N": "energy"})
-    arrows = alt.Chart(inline(rows)).mark_point(style="edge", shape="triangle-up")
-    size = alt.Size("count:Q", legend=None, scale=alt.Scale(domain=[1, 30], range=[60, 170], clamp=True))
-    angle = alt.Angle("angle:Q", scale=alt.Scale(domain=[0, 360], range=[0, 360]))
-    return [arrows.encode(x=x, y=y, color=colour, size=size, angle=angle, tooltip=tooltip)]
-
-
-def _settings_of(each: Gathered, points: Sequence[SettingPoint]) -> str:
-    named = [_clocks(points[index]) + _limit(points[index].setting, ", ") for index in each.members[:_MOST_NAMED]]
-    more = len(each.members) - len(named)
-    return "; ".join(named) + (f"; {more} more" if more else "")
-
-
-def _range_of(changes: Sequence[float]) -> str:
-    low, high = change(min(changes), 1), change(max(changes), 1)
-    return low if low == high else f"{low} to {high}"
+    return [f"{len(beyond)} of {len(points)} not shown{how_far}"] if beyond else []
 
 
 def _corner(window: Window, size: tuple[int, int]) -> list[Any]:

@@ -1,62 +1,17 @@
-"""The runs of a job in their order: which batch size each had, and what they have cost beyond the cheapest pair."""
+"""What the runs of a job have used beyond the cheapest pair, in their order."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from wastenot.jobs.page.drawing import OUTCOME_COLORS, WIDE, about, sizes_axis
-from wastenot.jobs.page.words import cost_text, runs_of, setting_text, time_text
+from wastenot.jobs.page.drawing import WIDE, about
+from wastenot.jobs.page.words import runs_of
 from wastenot.jobs.plan.overview import JobOverview, RunInHistory
 from wastenot.pages.figure import Figure, inline, layered, series_color, specification_of, tooltips
 from wastenot.pages.optional_imports import load
 
 _HEIGHT = 230
 _OURS, _DEFAULT = "this job", "always the default (expected)"
-
-
-def history_figure(overview: JobOverview) -> Figure:
-    """The batch size of each run, and what became of it."""
-    title = "Batch size by run"
-    if not overview.history:
-        return Figure("job-history", title, about(overview), "The job has not run on this device yet.", None)
-    note = "In the order in which runs began; the default is the faint line."
-    if overview.changed_at:
-        note += " Vertical lines: from here on, the number of epochs needed has changed."
-    return Figure("job-history", title, about(overview), note, specification_of(_history(overview)))
-
-
-def _history(overview: JobOverview) -> Any:
-    alt = load("altair")
-    rows: list[dict[str, object]] = [
-        {
-            "run": each.run.number,
-            "size": each.run.batch_size,
-            "outcome": each.run.outcome,
-            "epochs": each.run.epochs,
-            "setting": setting_text(each.run.setting),
-            "time": time_text(each.run.time_s) if each.run.time_s > 0.0 else "–",
-            "cost": "–" if each.cost is None else cost_text(overview.terms, each.cost),
-            "why": each.why or "–",
-        }
-        for each in overview.history
-    ]
-    sizes = sorted({*overview.terms.batch_sizes, *(each.run.batch_size for each in overview.history)})
-    x, y = _run_axis(overview), sizes_axis("size", sizes, channel="Y")
-    there = {name: color for name, color in OUTCOME_COLORS.items() if any(row["outcome"] == name for row in rows)}
-    tip = tooltips(
-        {
-            "run:Q": "run", "size:Q": "batch size", "setting:N": "setting", "outcome:N": "outcome", "epochs:Q": "epochs",
-            "time:N": "time", "cost:N": "cost", "why:N": "why",
-        }
-    )  # fmt: skip
-    default = alt.Chart(inline([{"size": overview.terms.default}])).mark_rule(style="rule").encode(y=y)
-    dots = alt.Chart(inline(rows)).mark_circle(size=60, opacity=0.85)
-    color = series_color("outcome:N", there, symbolSize=80)
-    changes: list[dict[str, object]] = [{"run": number - 0.5} for number in overview.changed_at]
-    if changes:
-        default = layered(default, alt.Chart(inline(changes)).mark_rule(style="rule").encode(x=x))
-    drawn = layered(default, dots.encode(x=x, y=y, color=color, tooltip=tip))
-    return drawn.properties(width=WIDE, height=_HEIGHT)
 
 
 def regret_figure(overview: JobOverview) -> Figure:
