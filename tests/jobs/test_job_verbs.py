@@ -79,7 +79,7 @@ def test_a_page_with_its_figures(jobs, svg_only):
     assert done.code == 0, done.err
     page = (jobs.folder / "page.html").read_text()
     assert "wastenot job show nightly --study jobs.db --page page.html" in page
-    assert len(list((jobs.folder / "figures").glob("job-*.svg"))) == 4
+    assert len(list((jobs.folder / "figures").glob("job-*.svg"))) == 3
 
 
 @pytest.mark.parametrize(
