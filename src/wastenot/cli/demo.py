@@ -64,13 +64,16 @@ def demo(
         with shown_progress("validation") as progress:
             plan = api.validate(plan, study, target, repeats=_REPEATS, progress=progress)
         plan.write(out / "plan.json")
-        if with_page:
-            api.report(study, page, plan=out / "plan.json", planner=planner, price=DEFAULT_PRICE, command=command)
         _tell("Apply     the plan to a training job, as far as clocks can switch today, and compare with the default clocks")
-        proof = apply_in_demo(plan, _DEVICE, out, with_page=with_page)
+        applied, verdict = apply_in_demo(plan, _DEVICE, out, with_page=with_page)
+        if with_page:
+            api.report(
+                study, page, plan=out / "plan.json", planner=planner, price=DEFAULT_PRICE, command=command,
+                notes=[f"Applied to a simulated job, it {applied}: {PAGE_OF_THE_JOB}, beside this page."],
+            )  # fmt: skip
     _tell("")
     now, whole = ending(plan, Files(str(study_file), out / "plan.json"))
-    for line in (*now, *proof, *whole):
+    for line in (*now, f"Applied   {applied}", f"          {verdict}", *whole):
         _tell(line)
     if with_page:
         _show_pages(page, out / PAGE_OF_THE_JOB, no_open=no_open)

@@ -20,11 +20,11 @@ _ITERATIONS = 400
 _LOOK_S = 60.0  # of virtual time, between live lines
 
 
-def apply_in_demo(plan: Plan, device: str, out: Path, *, with_page: bool) -> list[str]:
+def apply_in_demo(plan: Plan, device: str, out: Path, *, with_page: bool) -> tuple[str, str]:
     """Run a simulated job under the plan; its summary and page are kept beside the plan.
 
     Returns:
-        What the job showed, as lines like those of :func:`wastenot.kernels.cli.whole_loop.ending`.
+        What it saved, and how sure that is.
     """
     from wastenot.control.page.line import live_text
     from wastenot.control.page.story import story_of
@@ -46,8 +46,7 @@ def apply_in_demo(plan: Plan, device: str, out: Path, *, with_page: bool) -> lis
     if with_page:
         made_by = ["wastenot", "report", str(out / _SUMMARY), "--page", str(out / PAGE_OF_THE_JOB)]
         run.page(out / PAGE_OF_THE_JOB, command=shlex.join(made_by))
-    _, _, verdict, _ = story_of(run)
-    return [f"Applied   {live_text(run.status)}", f"          {verdict}"]
+    return live_text(run.status), story_of(run)[2]
 
 
 @contextmanager

@@ -390,6 +390,7 @@ def report(
     price: Price | None = None,
     planner: Planner | None = None,
     command: str | None = None,
+    notes: Sequence[str] = (),
 ) -> tuple[Path, ...]:
     """Write a plan's report as one page that needs no network, and its figures as files.
 
@@ -406,6 +407,7 @@ def report(
         price: of electricity; without it no costs are shown.
         planner: that made the plan, if it is at hand: what it has estimated is not estimated again.
         command: that makes the page again, shown in its foot; by default this call, without passwords.
+        notes: more to know of the plan, shown above the figures.
 
     Returns:
         The files written.
@@ -434,7 +436,7 @@ def report(
     overview = make_overview(held, made, context, planner)
     called = report_call(source, out, plan=plan, workload=workload, figures=figures, price=price)
     files = Files(None if study is None else str(study), Path(plan) if isinstance(plan, str | os.PathLike) else None)
-    page = plan_page(overview, price=price, made_from=provenance(study, held), files=files)
+    page = plan_page(overview, price=price, made_from=provenance(study, held), files=files, notes=notes)
     page.write(out, command=command or called)
     return (Path(out), *([] if figures is None else page.export(figures)))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from wastenot.control.page.story import negated, plus_minus, saved_text
+from wastenot.control.page.story import applied_s, negated, plus_minus, saved_text
 from wastenot.control.status import Rehearsal, Status, Tuning
 from wastenot.core.wording import counted
 from wastenot.pages.formatting import duration, percent
@@ -31,10 +31,11 @@ def live_text(status: Status) -> str:
 
 
 def _span(status: Status) -> str:
-    """Since when; of a simulated job, whose time is not that of the clock on the wall, how long it has run."""
+    """Since when clocks have been applied; of a simulated job, whose time is not that of the wall, for how long."""
+    since_s, lasted_s = applied_s(status)
     if status.origin == "simulated":
-        return f"in {duration(status.elapsed_s)}"
-    return f"since {datetime.fromtimestamp(status.started_unix_s).astimezone():%H:%M}"
+        return f"in {duration(lasted_s)}"
+    return f"since {datetime.fromtimestamp(status.started_unix_s + since_s).astimezone():%H:%M}"
 
 
 def _effect(status: Status) -> str:

@@ -29,6 +29,7 @@ def plan_page(
     price: Price | None = None,
     made_from: Sequence[tuple[str, str]] = (),
     files: Files | None = None,
+    notes: Sequence[str] = (),
 ) -> Page:
     """The page of a plan.
 
@@ -37,6 +38,7 @@ def plan_page(
         price: of electricity; without it no costs are shown.
         made_from: what the numbers come from, as (name, text) pairs.
         files: to name in commands.
+        notes: more to know, after what the plan itself warns of.
 
     Raises:
         MissingExtraError: the ``report`` extra is not installed.
@@ -60,7 +62,7 @@ def plan_page(
         ],
         tone=story.tone,
         panel_kinds=("plan", "today", "rest") if story.bound is None else ("today", "plan", "rest"),
-        notes=warnings(plan),
+        notes=(*warnings(plan), *notes),
         about=f"{plan.workload} on {plan.device} · {plan.origin} numbers",
         device=plan.device,
         made_from=(*made_from, ("Plan", plan.digest)),

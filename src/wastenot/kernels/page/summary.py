@@ -201,17 +201,10 @@ def _certificate(plan: Plan) -> Card:
         whole = coverage is not None and coverage.complete
         known = "given" if coverage is not None and coverage.kind == "given" else "measured"
         value = "proven optimal" if whole else f"best of those {known}"
-    budget = f"within {quantity(bound.budget_s, 's', 5)}"
-    needs, condition = "uses", "on these numbers"
-    if plan.objective.corrected:
-        budget += "" if confidence is None else f" with {percent(confidence, 1)} confidence"
-        needs, condition = "is expected to use", "after correction for noise"
-    return Card(
-        "Certificate",
-        value,
-        f"among {among(coverage)}, no {plan.granularity}-level plan ({plan.scope} scope) {budget} {needs} less than "
-        f"{quantity(bound.lower_bound_j, 'J', 5)} {condition}; gap {percent(bound.gap, 3)}",
-    )
+    sure = "" if confidence is None or not plan.objective.corrected else f" with {percent(confidence, 1)} confidence"
+    uses = "is expected to use" if plan.objective.corrected else "uses"
+    least = f"no plan that is as fast{sure} {uses} less than {quantity(bound.lower_bound_j, 'J', 5)}"
+    return Card("Certificate", value, f"proved among {among(coverage)}: {least}")
 
 
 def _switches(plan: Plan) -> Card:

@@ -124,7 +124,7 @@ def _bound(overview: PipelineOverview) -> Panel:
             for slowdown, each in overview.stragglers.items()
             if slowdown in (0.1, 0.3)
         ),
-        Line("Switching", switching_text(plan)),
+        Line("Switching", switching_text(plan).partition(";")[0]),
     ]
     if plan.switching is not None:
         value = f"{percent(-plan.free_energy_change, 1)} saved"
@@ -137,7 +137,7 @@ def next_step(plan: PipelinePlan) -> Next | None:
     if plan.until_s is not None:
         return None
     if plan.device.startswith("sim:"):
-        then = "Rehearse it with your program in place of train.py; on the GPUs that a plan is for, this sets their clocks"
+        then = "Rehearse it with your program in place of train.py; on the GPUs that it is for, the plan sets their clocks"
     else:
         then = "Train with these clocks, with your program in place of train.py; a dry run (--dry-run) sets none"
     gpus = " --device nvidia:0,..." if plan.device.startswith("unknown") else ""
