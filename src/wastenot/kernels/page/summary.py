@@ -203,7 +203,7 @@ def _certificate(plan: Plan) -> Card:
         value = "proven optimal" if whole else f"best of those {known}"
     sure = "" if confidence is None or not plan.objective.corrected else f" with {percent(confidence, 1)} confidence"
     uses = "is expected to use" if plan.objective.corrected else "uses"
-    least = f"no plan that is as fast{sure} {uses} less than {quantity(bound.lower_bound_j, 'J', 5)}"
+    least = f"no plan within the time allowed{sure} {uses} less than {quantity(bound.lower_bound_j, 'J', 5)}"
     return Card("Certificate", value, f"proved among {among(coverage)}: {least}")
 
 
