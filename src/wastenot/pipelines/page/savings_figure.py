@@ -26,9 +26,12 @@ def savings_figure(overview: PipelineOverview) -> Figure | None:
     at = counted(savings.at_micro_batches, "micro-batch")
     note = (
         f"Energy saved without any slowdown against the {before_text(overview.plan)}, a forecast for instant switching "
-        f"without measurement errors; diamond: this pipeline. Fewer stages: neighbours merged. Last stage: all others "
-        f"equal; both with {at}."
+        "without measurement errors; diamond: this pipeline."
     )
+    if len(savings.stages) >= _FEWEST:
+        note += f" Fewer stages: neighbours merged, {at}."
+    if savings.imbalance:
+        note += f" Last stage: all others equal, {at}."
     return Figure("pipeline-savings", _TITLE, about(overview), note, specification_of(_chart(overview)))
 
 
