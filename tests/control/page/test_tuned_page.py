@@ -8,6 +8,7 @@ from testbed.applied import GPU, status, summary
 from wastenot.control.page.next_step import next_step
 from wastenot.control.page.page import applied_figures, applied_page
 from wastenot.control.page.story import story_of
+from wastenot.control.page.tables import events_table
 from wastenot.control.page.trials import trials_table
 from wastenot.control.status import Estimate, Event, Trial, Tuning
 
@@ -55,6 +56,9 @@ def test_the_setting_stands_in_the_headline_and_in_a_card(tuned):
 def test_what_was_saved_is_of_the_time_after_the_search(tuned):
     begun = (*tuned.status.events[:1], Event(at_s=60.0, kind="started", text="tune"), *tuned.status.events[1:])
     panels = story_of(tuned.model_copy(update={"status": status(tuning=TUNING, events=begun)}))[3]
+    events = [(60.0, "note", "search finished"), (60.0, "started", "tune")]
+    ended = status(events=tuple(Event(at_s=at_s, kind=kind, text=text) for at_s, kind, text in events))
+    assert [row.texts[0] for row in events_table(tuned.model_copy(update={"status": ended})).rows] == ["1"]
     assert "in the 2.0 min after the search" in plain(panels[0].lines[0].text)
     assert "300 iterations in 60 s" in plain(panels[1].lines[0].text)
 

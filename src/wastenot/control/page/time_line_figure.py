@@ -74,7 +74,7 @@ def time_line_figure(summary: Summary) -> Figure:
     title = "The run over time"
     if not moments:
         return figure_of(summary, "time-line", title, "The run ended before there was anything to draw.")
-    events = [(number, each) for number, each in enumerate(status.events, start=1) if each.kind in _SHOWN]
+    events = [(number, each) for number, each in numbered(status.events) if each.kind in _SHOWN]
     axis = Axis.of(max(status.elapsed_s, moments[-1].at_s, *(each.at_s for _, each in events), 0.0))
     note = (
         "Each dot is a reading of the first GPU. Black lines: requested clocks, which are ceilings; the power limit may "
@@ -90,6 +90,13 @@ def time_line_figure(summary: Summary) -> Figure:
     if events:
         note += "Numbered lines: events, listed below."
     return figure_of(summary, "time-line", title, note.strip(), _chart(summary, axis, events))
+
+
+def numbered(events: Sequence[Event]) -> list[tuple[int, Event]]:
+    """Events with their numbers, without the start at a setting right when the search for it ends: they are one."""
+    pairs = zip((None, *events), events, strict=False)
+    told = [each for before, each in pairs if before is None or each.kind != "started" or each.at_s > before.at_s]
+    return list(enumerate(told, start=1))
 
 
 def _chart(summary: Summary, axis: Axis, events: Sequence[tuple[int, Event]]) -> Any:
