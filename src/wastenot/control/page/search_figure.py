@@ -32,12 +32,12 @@ def search_figure(summary: Summary) -> Figure:
         return figure_of(summary, "search", title, "No setting was compared with the default clocks.")
     gone = [each.outcome for each in summary.trials if each.energy_change is None]
     slow, other = gone.count("too slow"), len(gone) - gone.count("too slow")
-    early = f" {slow} more were abandoned after a few iterations, as too slow." if slow else ""
+    early = f" {slow} more were abandoned early, as too slow." if slow else ""
     early += f" {other} more could not be compared." if other else ""
-    found = ". Of those that keep it, the one of least energy is held" if still_held(summary) is not None else ""
+    found = ". Of the others, the one of least energy is held" if still_held(summary) is not None else ""
     note = (
-        f"Each dot is a setting compared with the default clocks; bars are 95 % intervals. Red line: the limit of "
-        f"{bound_text(summary.status)}; where an interval crosses it, the setting is not known to keep it{found}.{early}"
+        f"Dots: settings; bars: 95 % intervals. Red line: the limit of {bound_text(summary.status)}; a setting whose "
+        f"interval crosses it is not known to keep it{found}.{early}"
     )
     return figure_of(summary, "search", title, note, _chart(summary, compared))
 
