@@ -45,4 +45,7 @@ def pdblend() -> Engine:
 
 def engines() -> dict[str, Engine]:
     """The engines that policies are judged on, by name, at clocks that were measured or fitted."""
-    return {"sim:h200": read_engine(PROFILES / "llama-8b-sim-h200.json").engine().within_known_clocks(), "pdblend": pdblend()}
+    return {
+        "sim:h200": read_engine(PROFILES / "llama-8b-sim-h200.json").engine().within_known_clocks(),
+        "pdblend": pdblend(),
+    }

@@ -135,9 +135,7 @@ def export(
 
     if as_json and str(file) == STANDARD:
         raise BadInputError("--json, export -: both would write to standard output; name a file")
-    sweep = export_sweep(
-        study, file, workload, state=energies, granularity=granularity, keep_formulas=keep_formulas
-    )
+    sweep = export_sweep(study, file, workload, state=energies, granularity=granularity, keep_formulas=keep_formulas)
     if as_json:
         print_json(
             "export", {"file": str(file), "workload": sweep.workload, "rows": len(sweep), "kernels": len(sweep.kernels)}
