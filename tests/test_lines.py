@@ -1,6 +1,7 @@
 """Lines that others send: whatever they are, they end as a message or as one known error, in bounded memory."""
 
 import json
+import time
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -74,3 +75,12 @@ def test_a_line_that_does_not_end_is_not_kept():
         list(reader.taken(b"["))
     with pytest.raises(LineError, match="longer than 4 bytes"):
         list(LineReader(4).taken(b'{"a": 1}\n'))
+
+
+def test_how_long_a_line_takes_grows_as_its_length():
+    """Strings that do not end, of escapes and quotes: looked at once, not again from each of them."""
+    began_s = time.process_time()
+    for mark in (b'\\"', b'"', b'"\\', b"\\", b'"a'):
+        with pytest.raises(LineError):
+            object_of(b"[" * 17 + mark * 300_000)
+    assert time.process_time() - began_s < 10.0, "more than a second for a quarter of this, where it grew as the square"

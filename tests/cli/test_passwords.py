@@ -51,6 +51,11 @@ def test_no_output_holds_the_password(wastenot, postgresql, tmp_path):
     [
         ("postgresql://me:pw@host:5432/x is busy", "postgresql://me:***@host:5432/x is busy"),
         ("http://host:8000/metrics, me@example.org", "http://host:8000/metrics, me@example.org"),
+        ("postgresql://me:p@ss@host/x", "postgresql://me:***@host/x"),
+        (
+            "postgresql://host/x?user=me&password=pw&sslmode=require",
+            "postgresql://host/x?user=me&password=***&sslmode=require",
+        ),
         ("postgresql+psycopg://:pw@host", "postgresql+psycopg://:***@host"),
     ],
 )

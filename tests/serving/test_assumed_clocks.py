@@ -106,7 +106,10 @@ def test_where_all_clocks_are_assumed_they_have_to_be_asked_for(three_clocks):
     given = {"step_tokens": 512, "policies": (), "deadlines": DEADLINES}
     with pytest.raises(wn.BadInputError, match="give assumed_clocks"):
         steer(assumed, TRACE, **given)
+    profile = EngineProfile((assumed,))
+    assert all(each.assumed for each in operating_points(profile) if each.setting.core_mhz) and prefill_points(profile)
     found = steer(assumed, TRACE, assumed_clocks=True, **given)
+    assert found.document()["assumed_clocks"] is True
     assert found.with_assumed is None and steer_page(found).notes[0].startswith("All clocks are below")
 
 

@@ -335,4 +335,4 @@ def test_names_that_a_spreadsheet_would_compute_are_guarded_and_read_back(tmp_pa
     assert not any(cell.startswith(("=", "+", "@", "-", "\t")) for cell in cells)
     assert read_sweep(tmp_path / "s.csv").kernels[0].name == name
     write_sweep(sweep, tmp_path / "raw.csv", keep_formulas=True)
-    assert name in (tmp_path / "raw.csv").read_text()
+    assert name in (tmp_path / "raw.csv").read_text() and read_sweep(tmp_path / "raw.csv").kernels[0].name == name

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*(?:"|\\?\Z)', re.DOTALL)  # one that does not end takes the rest: in one pass
 _BRACKET = re.compile(rb"[\[{\]}]")
 _LARGEST = 1 << 63  # of whole numbers
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
+from wastenot.core.errors import StudyError
 from wastenot.core.wording import counted
 from wastenot.terminal import quantities
 from wastenot.terminal.option import argument, option
@@ -106,7 +108,9 @@ def _deliver(study: Study) -> None:
     from wastenot.jobs.tables.store import JobStore
     from wastenot.terminal.output import say
 
-    delivered = JobStore(study).deliver()
+    delivered = 0
+    with suppress(StudyError):
+        delivered = JobStore(study).deliver()
     if delivered:
         say(f"{study}: {counted(delivered, 'run')} stored that ended while the study did not answer")
 

@@ -34,7 +34,7 @@ def steering_document(found: Steering) -> dict[str, Any]:
         "step_tokens": found.engine.most_step_tokens,
         "switch_s": found.engine.switch_s,
         "assumed_below_mhz": found.engine.assumed_below_mhz,
-        "assumed_clocks": found.with_assumed is not None,
+        "assumed_clocks": found.with_assumed is not None or not found.engine.known_settings,
         "trace": found.trace,
         "requests": len(found.requests),
         "duration_s": found.duration_s,
@@ -80,7 +80,8 @@ def scenario_document(found: SimulatedScenario) -> dict[str, Any]:
         "attain": scenario.parts.run.attain,
         "router": scenario.parts.run.router,
         "assumed_below_mhz": cluster.layouts[0].assumed_below_mhz,
-        "assumed_clocks": any(each.with_assumed is not None for each in found.comparisons),
+        "assumed_clocks": any(each.with_assumed is not None for each in found.comparisons)
+        or not all(each.known_settings for each in cluster.layouts),
         "objective": as_values(scenario.parts.objective.model_dump(mode="json")),
         "classes": list(NAMES),
         "traffic": [

@@ -203,7 +203,8 @@ def simulate_scenario(
         read = read_scenario(scenario, tuple(POLICIES), assumed_clocks=assumed_clocks)
     else:
         read = scenario
-        if assumed_clocks and read.with_assumed is None:
+        cut = any(each.assumed_below_mhz is not None for each in read.cluster.layouts)
+        if assumed_clocks and cut and read.with_assumed is None:
             raise BadInputError("`assumed_clocks`: applies to a scenario's file; pass it to `read_scenario` instead")
     known = read.parts.run.policies
     for each in policies or ():

@@ -91,7 +91,7 @@ def render_csv(sweep: Sweep, *, keep_formulas: bool = False) -> Iterator[bytes]:
     Yields:
         UTF-8, the header first.
     """
-    shown = _escaped if keep_formulas else _guarded
+    shown = _read_back if keep_formulas else _guarded
     kernel_texts = {
         "kernel": [shown(kernel.name) for kernel in sweep.kernels],
         "count": [str(kernel.count) for kernel in sweep.kernels],
@@ -221,6 +221,11 @@ def _whole(text: str, value: float) -> bool:
 def _guarded(text: str) -> str:
     # What begins so is computed by the spreadsheet that opens the file, and may run programs.
     return _escaped(f"'{text}" if _FORMULA.match(text) else text)
+
+
+def _read_back(text: str) -> str:
+    # As it is, unless reading would take an apostrophe away.
+    return _guarded(text) if text.startswith("'") else _escaped(text)
 
 
 def unguarded(text: str) -> str:

@@ -144,7 +144,14 @@ def study_errors(address: Address) -> Iterator[None]:
         raise StudyError(f"{address.label}: {_first_line(error, address)}") from error
 
 
-_FOR_A_WHILE = ("starting up", "shutting down", "in recovery", "too many clients", "remaining connection slots")
+_FOR_A_WHILE = (
+    "starting up",
+    "terminating connection",
+    "shutting down",
+    "in recovery",
+    "too many clients",
+    "remaining connection slots",
+)
 
 
 def _is_outage(error: BaseException) -> bool:
@@ -155,7 +162,7 @@ def _is_outage(error: BaseException) -> bool:
     said = str(error).lower()
     if "fatal" in said:  # the server answers, and refuses
         return any(words in said for words in _FOR_A_WHILE)
-    return not isinstance(error, sqlite3.Error) and "connect" in said
+    return type(error).__name__ == "OperationalError" and not isinstance(error, sqlite3.Error) and "certificate" not in said
 
 
 def _database_error(error: BaseException, address: Address) -> str:

@@ -58,7 +58,7 @@ def unpack(content: bytes) -> Packed:
             if size > _MOST_BYTES:
                 raise ValueError(f"packed arrays of {size / 1e9:.1f} GB: more than any measurement has")
             arrays = {name: archive[name] for name in archive.files}
-    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, KeyError) as error:
+    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, KeyError, MemoryError) as error:
         raise ValueError(f"packed arrays that cannot be unpacked: {error}") from error
     if _HEADER not in arrays:
         raise ValueError("packed arrays without a header")

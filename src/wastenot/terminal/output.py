@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 _PIPE_COLUMNS = 120
 _LEAST_COLUMNS = 40
 _COMMAND = re.compile(r"(?<=: )wastenot [a-z]+ .*$")
-_PASSWORD = re.compile(r"(://[^\s/:@'\"]*):[^\s/@'\"]+@")
+_PASSWORD = re.compile(r"(://[^\s/:@'\"]*):[^\s/'\"]+@")
+_IN_A_QUERY = re.compile(r"([?&][^=&\s]*password=)[^&\s'\"]+", re.IGNORECASE)
 _BLANKS = re.compile(r"(?: |\x1b\[[0-9;]*m)+(?=\n)")
 
 
@@ -49,7 +50,7 @@ def say(message: str) -> None:
 
 def without_passwords(text: str) -> str:
     """A text in which passwords in addresses, such as those of databases, are hidden."""
-    return _PASSWORD.sub(r"\1:***@", text) if "://" in text else text
+    return _IN_A_QUERY.sub(r"\1***", _PASSWORD.sub(r"\1:***@", text)) if "://" in text else text
 
 
 def wrapped(message: str, stream: TextIO, hanging: int = 2) -> str:

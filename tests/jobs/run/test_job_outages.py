@@ -1,21 +1,25 @@
 """Jobs beside a database server that restarts: nothing is lost, and no job fails for it."""
 
 import threading
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 import wastenot as wn
 from testbed.postgresql import postgresql_server, programs
 from wastenot.core.errors import StudyUnreachableError
+from wastenot.jobs.run.seats import follow
 from wastenot.jobs.tables import outbox
 from wastenot.jobs.tables.store import JobStore
+from wastenot.study.database import _is_outage
 from wastenot.study.store import open_study
 
 
 @pytest.fixture(autouse=True)
 def own_state(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr("wastenot.jobs.run.job._FIRST_WAIT_S", 0.1)
+    monkeypatch.setattr("wastenot.jobs.run.outages._FIRST_WAIT_S", 0.1)
 
 
 @pytest.fixture
@@ -65,7 +69,7 @@ def test_a_run_that_begins_in_an_outage_waits_for_the_server(server, capsys):
 
 
 def test_where_the_server_does_not_come_back_training_begins_without_it(server, capsys, monkeypatch):
-    monkeypatch.setattr("wastenot.jobs.run.job._OUTAGE_S", 0.3)
+    monkeypatch.setattr("wastenot.jobs.run.outages.OUTAGE_S", 0.3)
     server.stop()
     with job(server.url) as run:
         assert run.batch_size == 8
@@ -83,6 +87,60 @@ def test_an_outage_is_told_from_a_refusal(server):
     with pytest.raises(StudyUnreachableError, match="does not answer"):
         JobStore(open_study(server.url)).names()
     server.start()
+
+
+@pytest.mark.parametrize(
+    ("said", "outage"),
+    [
+        ("connection failed: Connection refused", True),
+        ("failed to resolve host 'db': Temporary failure in name resolution", True),
+        ("SSL SYSCALL error: EOF detected", True),
+        ("could not send data to server: Broken pipe", True),
+        ("FATAL:  terminating connection due to administrator command", True),
+        ("FATAL:  the database system is starting up", True),
+        ('FATAL:  password authentication failed for user "me"', False),
+        ('FATAL:  database "none" does not exist', False),
+        ('root certificate file "/none" does not exist', False),
+    ],
+)
+def test_what_a_server_says_of_itself(said, outage):
+    psycopg = pytest.importorskip("psycopg")
+    assert _is_outage(psycopg.OperationalError(said)) is outage
+
+
+def test_another_rank_waits_for_the_server_too(monkeypatch):
+    found, asked = (SimpleNamespace(number=3), "why"), []
+
+    def find(name, seats, **more):
+        asked.append(name)
+        if len(asked) < 4:
+            raise StudyUnreachableError("the server does not answer")
+        return found
+
+    store, seats = SimpleNamespace(find=find, study="db"), SimpleNamespace(key="seats", since_unix_s=0.0)
+    assert follow(store, "nightly", seats) == found and len(asked) == 4
+    asked.clear()
+    for name in ("_FIRST_RANK_S", "OUTAGE_S"):
+        monkeypatch.setattr(f"wastenot.jobs.run.seats.{name}", 0.0)
+    with pytest.raises(StudyUnreachableError):
+        follow(store, "nightly", seats)
+
+
+def test_ends_of_other_runs_and_of_other_studies_are_put_aside(tmp_path):
+    study = tmp_path / "jobs.db"
+    with job(str(study)) as run:
+        run.epoch(0.1)
+        label, number = str(open_study(study)), run.number
+        other = replace(JobStore(open_study(study)).run("nightly", number), outcome="missed", epochs=99)
+        files = [
+            outbox.keep(label, 1, "another token", other, ()),
+            outbox.keep(label, 77, "of a job that is not", other, ()),
+        ]
+        assert JobStore(open_study(study)).deliver() == 0
+        assert [each[:2] for each in runs_of(study)] == [(number, "running")]
+        run.epoch(0.9)
+    assert runs_of(study) == [(number, "reached", 2)]
+    assert [each.with_suffix(".bad").exists() for each in files] == [True, True]
 
 
 def test_what_is_no_end_of_a_run_is_put_aside(tmp_path):

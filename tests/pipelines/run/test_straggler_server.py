@@ -284,6 +284,7 @@ def test_whatever_strangers_send_ranks_are_served(rungs):
 
 def test_strangers_who_say_nothing_lock_nobody_out_and_take_no_memory(rungs, monkeypatch):
     monkeypatch.setattr("wastenot.pipelines.run.straggler_server._MOST_UNTRUSTED_OF_ONE", 8)
+    monkeypatch.setattr("wastenot.pipelines.run.straggler_server._UNTRUSTED_LEAST_S", 0.0)
     with serving(rungs, "127.0.0.1:0", token=TOKEN) as server:
         strangers = [connected(server.address) for _ in range(60)]
         for each in strangers:
@@ -315,3 +316,15 @@ def test_a_server_that_fails_says_so(rungs, tmp_path, monkeypatch):
     with serving(rungs, tmp_path / "s.sock") as server:
         wait_for(lambda: not server.wait(0.01))
         assert server.problem == "ZeroDivisionError: division by zero"
+
+
+def test_ranks_that_all_come_at_once_are_all_served(rungs):
+    hello = {"hello": "rank", "schema": "wastenot.straggler/1", "token": TOKEN, "replica": 0, "rank": 0}
+    with serving(rungs, "127.0.0.1:0", token=TOKEN) as server:
+        ranks = [connected(server.address) for _ in range(200)]
+        for each in ranks:
+            each.sendall(json.dumps(hello).encode() + b"\n")
+        answers = [each.recv(1 << 16) for each in ranks]
+        assert all(answer.startswith((b'{"welcome":true', b'{"refused"')) for answer in answers)
+        for each in ranks:
+            each.close()

@@ -31,7 +31,7 @@ def test_energy_stands_beside_attainment_and_what_was_kept_is_not_run_again(simu
     ran = simulated("serve", "simulate", "mine.toml", "--processes", "1")
     assert ran.code == 0, ran.err
     assert "llama-8b on 1 host of 4 GPUs" in ran.out and "simulated, steps estimated from simulated kernels" in ran.out
-    assert all(text in ran.out for text in ("single-pool", "scale-clocks", "Saved", "Worst class", "No policy can use less"))
+    assert all(text in ran.out for text in ("single-pool", "scale-clocks", "Saved", "Worst", "No policy can use less"))
     assert (tmp_path / "mine.db").exists()
     monkeypatch.setattr("wastenot.serving.cluster.runs.simulated", None)
     shown = simulated("show", "mine.db")

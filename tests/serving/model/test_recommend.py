@@ -111,6 +111,14 @@ def test_unstable_points_and_points_without_energy_are_not_chosen():
         recommend([], Bounds())
 
 
+def test_where_no_energy_was_measured_latency_alone_is_told():
+    ways = [replace(point(ms, 0.5, batch=batch), energy_per_token_j=None) for ms, batch in ((10, 8), (40, 64), (60, 128))]
+    (), (unmet,) = recommend(ways, Bounds(itl_s=0.050))
+    assert "measure again with serve bench --meter" in unmet.why and "2 of 3 configurations meet the bound" in unmet.why
+    (), (unmet,) = recommend(ways, Bounds(itl_s=0.001))
+    assert unmet.why.endswith("measure again with serve bench --meter")
+
+
 def test_money_counts_gpus_by_the_hour():
     slow, fast = point(20, 0.5, batch=2), point(30, 0.4, batch=4)
     (chosen,), _ = recommend([slow, fast], Bounds(), unit="money", prices=Prices(per_kwh=0.36, per_gpu_hour=3.6))

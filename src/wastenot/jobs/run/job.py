@@ -17,13 +17,12 @@ from __future__ import annotations
 import math
 import os
 import tempfile
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from operator import index
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 from wastenot.core.errors import BadInputError, DeviceError, StudyError, StudyUnreachableError
 from wastenot.jobs.model.goal import JobGoal
@@ -32,6 +31,7 @@ from wastenot.jobs.plan.remembered import catch_up, fitting_terms, in_vain
 from wastenot.jobs.run.control import JobControl, Knobs, Settings, knobs_of
 from wastenot.jobs.run.following_run import FollowingRun
 from wastenot.jobs.run.meter import JobMeter
+from wastenot.jobs.run.outages import through_outage
 from wastenot.jobs.run.place import no_energy, place_of, terms_at
 from wastenot.jobs.run.seats import Seats, seats_of_this_process
 from wastenot.jobs.run.training_run import TrainingRun, learned, say
@@ -43,11 +43,7 @@ from wastenot.study.store import Study, open_study
 
 _PATIENCE_S = 60.0
 """How long a run waits for others who are writing to the study."""
-_OUTAGE_S = 600.0
-"""How long a run that begins waits for the server of its study."""
-_FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 30.0
 _SCALINGS = ("square root", "linear", "none")
-_Found = TypeVar("_Found")
 
 
 class job:  # noqa: N801 - reads as a verb, as apply does
@@ -132,6 +128,8 @@ class job:  # noqa: N801 - reads as a verb, as apply does
         try:
             self._run = self._begin(store, seats)
         except StudyUnreachableError as error:
+            if seats is not None:  # the other ranks would not find it elsewhere
+                raise
             say(self._terms.name, f"{error}; training begins, and the job learns nothing of this run")
             self._run = self._begin(self._beside(), seats)
         return self._run
@@ -194,25 +192,6 @@ def _known(store: JobStore, name: str, device: str) -> StoredJob | None:
     with suppress(StudyError):
         store.deliver()
     return store.read(name, device)
-
-
-def through_outage(name: str, do: Callable[[], _Found]) -> _Found:
-    """Do something with a study, again and again while its server does not answer, for ten minutes at most.
-
-    Raises:
-        StudyUnreachableError: it did not answer in all this time.
-    """
-    end_s, wait_s = time.monotonic() + _OUTAGE_S, _FIRST_WAIT_S
-    while True:
-        try:
-            return do()
-        except StudyUnreachableError as error:
-            if time.monotonic() + wait_s > end_s:
-                raise
-            if wait_s == _FIRST_WAIT_S:
-                say(name, f"{error}; trying again for up to {_OUTAGE_S / 60:g} min")
-        time.sleep(wait_s)
-        wait_s = min(2.0 * wait_s, _LONGEST_WAIT_S)
 
 
 def _controlled(knobs: Knobs, terms: JobTerms, flight: RunInFlight) -> JobControl | None:

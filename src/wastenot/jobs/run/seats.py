@@ -11,8 +11,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from wastenot.core.errors import BadInputError
+from wastenot.core.errors import BadInputError, StudyUnreachableError
 from wastenot.core.processes import process_space, start_of, started_unix_s
+from wastenot.jobs.run.outages import OUTAGE_S
 from wastenot.jobs.tables.records import JobRun
 from wastenot.jobs.tables.store import JobStore
 
@@ -73,14 +74,19 @@ def follow(store: JobStore, name: str, seats: Seats) -> tuple[JobRun, str]:
     Raises:
         BadInputError: there is none for too long.
     """
-    end_s = time.monotonic() + _FIRST_RANK_S
+    patience_s, began_s = _FIRST_RANK_S, time.monotonic()
     for _ in polls():
         last = _followed.get(f"{store.study} {name}", 0)
-        found = store.find(name, seats.key, after=last, since_unix_s=seats.since_unix_s)
+        try:
+            found = store.find(name, seats.key, after=last, since_unix_s=seats.since_unix_s)
+        except StudyUnreachableError:  # the first rank waits for the server, too
+            found, patience_s = None, _FIRST_RANK_S + OUTAGE_S
+            if time.monotonic() - began_s >= patience_s:
+                raise
         if found is not None:
             _followed[f"{store.study} {name}"] = found[0].number
             return found
-        if time.monotonic() >= end_s:
+        if time.monotonic() - began_s >= patience_s:
             break
     raise BadInputError(
         f"{store.study}: `name` '{name}': the first rank has not started a run within {_FIRST_RANK_S:.0f} s; ranks on "

@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
@@ -38,13 +38,38 @@ def keep(study: str, job_id: int, token: str, run: JobRun, speeds: Sequence[Spee
     folder = _folder()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder / f"{_name(study)}-{token}.json"
-    content = {"schema": SCHEMA, "job_id": job_id, "run": asdict(run), "speeds": [asdict(each) for each in speeds]}
+    content = {
+        "schema": SCHEMA,
+        "job_id": job_id,
+        "token": token,
+        "run": asdict(run),
+        "speeds": [asdict(each) for each in speeds],
+    }
     write_text(path, json.dumps(content) + "\n")
     return path
 
 
-def kept(study: str) -> Iterator[tuple[Path, int, JobRun, tuple[Speed, ...]]]:
-    """What is kept for a study: its file, the job, the run and the speeds. A file that makes no sense is put aside.
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The end of a run that waits to be stored.
+
+    Attributes:
+        path: of its file.
+        job_id: of its job in the study.
+        token: that it began with.
+        run: as it ended.
+        speeds: to store with it.
+    """
+
+    path: Path
+    job_id: int
+    token: str
+    run: JobRun
+    speeds: tuple[Speed, ...]
+
+
+def kept(study: str) -> Iterator[Kept]:
+    """What is kept for a study. A file that makes no sense is put aside.
 
     Args:
         study: by its label.
@@ -58,14 +83,19 @@ def kept(study: str) -> Iterator[tuple[Path, int, JobRun, tuple[Speed, ...]]]:
                 raise ValueError("of another version")
             run = JobRun(**content["run"] | {"setting": Setting(**content["run"]["setting"])})
             speeds = tuple(Speed(**each | {"setting": Setting(**each["setting"])}) for each in content["speeds"])
-            job_id = int(content["job_id"])
+            found = Kept(path, int(content["job_id"]), str(content["token"]), run, speeds)
         except FileNotFoundError:  # another process was faster
             continue
         except (OSError, ValueError, TypeError, KeyError, RecursionError):
-            with suppress(OSError):
-                path.rename(path.with_suffix(".bad"))
+            put_aside(path)
             continue
-        yield path, job_id, run, speeds
+        yield found
+
+
+def put_aside(path: Path) -> None:
+    """Keep a file that cannot be stored, where it is not tried again."""
+    with suppress(OSError):
+        path.rename(path.with_suffix(".bad"))
 
 
 def _folder() -> Path:

@@ -177,13 +177,14 @@ class RunInFlight:
             return self.run.time_s, self.run.energy_j
 
     def _write(self, connection: Connection, run: JobRun, held: tuple[Outcome, ...]) -> bool:
-        return keep_run(connection, self._key.job_id, run, held)
+        return keep_run(connection, self._key.job_id, run, held, token=self._key.token)
 
 
-def keep_run(connection: Connection, job_id: int, run: JobRun, held: tuple[Outcome, ...] = OPEN) -> bool:
+def keep_run(connection: Connection, job_id: int, run: JobRun, held: tuple[Outcome, ...] = OPEN, *, token: str) -> bool:
     """Store how a run stands, if it stood at one of some outcomes; whether it did."""
     table = schema.job_runs
-    mine = (table.c.job_id == job_id) & (table.c.number == run.number) & table.c.outcome.in_(held)
+    mine = (table.c.job_id == job_id) & (table.c.number == run.number) & (table.c.token == token)
+    mine &= table.c.outcome.in_(held)
     values = {name: getattr(run, name) for name in ("outcome", "epochs", "time_s", "energy_j", "metric")}
     values |= setting_values(run.setting) | {"heard_at": moment(connection)}
     return connection.execute(update(table).where(mine).values(**values)).rowcount == 1

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from sqlalchemy import ColumnElement, Connection, Row, insert, select, update
 
-from wastenot.core.errors import BadInputError, StudyError
+from wastenot.core.errors import BadInputError, StudyError, StudyUnreachableError
 from wastenot.core.setting import AUTO, Setting
 from wastenot.core.suggest import suggestion
 from wastenot.jobs.tables import outbox, schema
@@ -208,16 +208,27 @@ class JobStore:
     def deliver(self) -> int:
         """Store what this machine has kept of runs that ended while the study did not answer; how many those were.
 
+        One that the study does not know, or cannot take, is put aside.
+
         Raises:
-            StudyError: the study cannot be written; what is not stored stays.
+            StudyUnreachableError: it still does not answer; what is not stored stays.
         """
         number = 0
-        for path, job_id, run, speeds in outbox.kept(str(self.study)):
-            with self.again() as connection:
-                keep_run(connection, job_id, run)
-                keep_speeds(connection, job_id, speeds)
-            path.unlink(missing_ok=True)
-            number += 1
+        for each in outbox.kept(str(self.study)):
+            try:
+                with self.again() as connection:
+                    known = keep_run(connection, each.job_id, each.run, token=each.token)
+                    if known:
+                        keep_speeds(connection, each.job_id, each.speeds)
+            except StudyUnreachableError:
+                raise
+            except StudyError:
+                known = False
+            if known:
+                each.path.unlink(missing_ok=True)
+                number += 1
+            else:
+                outbox.put_aside(each.path)
         return number
 
     def forget_memory(self, name: str, device: str | None = None) -> tuple[int, ...]:

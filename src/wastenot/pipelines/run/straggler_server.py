@@ -26,6 +26,7 @@ _BACKLOG = 1024
 _PIECE = 1 << 16  # bytes read at once
 _LONGEST = 1 << 16  # bytes of a line; no rank has more to say
 _LONGEST_UNTRUSTED, _UNTRUSTED_S = 4096, 5.0  # of those who have not shown the token, and how long they may take
+_UNTRUSTED_LEAST_S = 1.0  # in which what they have sent already is read, however many come at once
 _MOST_UNTRUSTED_OF_ONE, _MOST_UNTRUSTED = 64, 512  # of one address, and of all; beyond, the oldest has to go
 _LONGEST_SLEEP_S = 0.5
 _MOST_UNREAD = LONGEST + (1 << 16)  # bytes that wait for a rank that does not read
@@ -35,7 +36,7 @@ class _Client:
     """Somebody at the other end; nothing that is sent to it blocks."""
 
     def __init__(self, writer: asyncio.StreamWriter, trusted: bool) -> None:
-        self.writer = writer
+        self.writer, self.came_s = writer, time.monotonic()
         self.reader = LineReader(_LONGEST if trusted else _LONGEST_UNTRUSTED)
         self.trusted = trusted
         self.seat: tuple[int, int] | None = None
@@ -169,9 +170,9 @@ class StragglerServer:
             return
         client = _Client(writer, trusted=self._path is not None)
         self._clients[client] = None
-        self._make_room(client)
         try:
             async with asyncio.timeout(_UNTRUSTED_S) as patience:
+                self._make_room(client)
                 while data := await reader.read(_PIECE):
                     for message in client.reader.taken(data):
                         self._take(client, message)
@@ -185,7 +186,8 @@ class StragglerServer:
 
     def _make_room(self, came: _Client) -> None:
         """Disconnect those who have not shown the token for longest, where there are too many of them."""
-        untrusted = [] if came.trusted else [each for each in self._clients if not each.trusted]
+        late_s = time.monotonic() - _UNTRUSTED_LEAST_S
+        untrusted = [] if came.trusted else [each for each in self._clients if not each.trusted and each.came_s < late_s]
         of_one = [each for each in untrusted if each.host == came.host]
         for each in {*of_one[:-_MOST_UNTRUSTED_OF_ONE], *untrusted[:-_MOST_UNTRUSTED]}:
             each.writer.transport.abort()

@@ -87,7 +87,7 @@ def operating_points(
         OutsideProfileError: none of the batches is covered at this context.
     """
     context = usual_context(profile) if context is None else context
-    profile = profile if assumed_clocks else profile.within_known_clocks()
+    profile = _shown(profile, assumed_clocks=assumed_clocks)
     points = [
         point
         for engine in profile.engines
@@ -121,7 +121,7 @@ def operating_points(
 def prefill_points(profile: EngineProfile, *, assumed_clocks: bool = False) -> tuple[PrefillPoint, ...]:
     """Prompts at each setting, by parallel degree and length: powers of four from 128 that the profile covers."""
     points: list[PrefillPoint] = []
-    for engine in (profile if assumed_clocks else profile.within_known_clocks()).engines:
+    for engine in _shown(profile, assumed_clocks=assumed_clocks).engines:
         knots = engine.tables.prefill_tokens
         for length in (128.0, 512.0, 2048.0, 8192.0):
             if not knots[0] <= length <= knots[-1]:
@@ -136,6 +136,12 @@ def prefill_points(profile: EngineProfile, *, assumed_clocks: bool = False) -> t
             least = min((each.energy_j for each in found), default=0.0)
             points += [replace(each, is_least=each.energy_j == least) for each in found]
     return tuple(points)
+
+
+def _shown(profile: EngineProfile, *, assumed_clocks: bool) -> EngineProfile:
+    """At the clocks that are shown: the known ones, or all where none is known."""
+    known = all(each.known_settings for each in profile.engines)
+    return profile.within_known_clocks() if known and not assumed_clocks else profile
 
 
 def usual_context(profile: EngineProfile) -> float:

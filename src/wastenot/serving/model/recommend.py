@@ -279,6 +279,23 @@ def _scaled(latency: Percentiles, usual: float, rare: float) -> Percentiles:
     return Percentiles(*usually, *rarely)
 
 
+def _without_energy(points: Sequence[ServingPoint], bounds: Bounds, first: str, within_s: float) -> str:
+    """Why nothing can be chosen where no configuration has both a latency and an energy; what its latencies alone say."""
+    name = f"{called(bounds.percentile)} {LATENCY_NAMES[first]}"
+    timed = [(latency, each) for each in points if (latency := bounds.latency_of(each, first)) is not None]
+    if not timed:
+        return f"no configuration has a {name} and an energy on record"
+    kept = [(latency, each) for latency, each in timed if latency <= within_s]
+    said = "no energy was measured, so the cheapest cannot be chosen: measure again with serve bench --meter"
+    if not kept:
+        return said
+    latency_s, most = max(kept, key=lambda pair: pair[1].tokens_per_s)
+    return (
+        f"{said}; by latency alone {len(kept)} of {counted(len(timed), 'configuration')} meet the bound, the fastest in tokens "
+        f"per second: {configuration_text(most)} ({name} {1e3 * latency_s:.3g} ms)"
+    )
+
+
 def _recommend_one(
     model: str, points: list[ServingPoint], bounds: Bounds, cost_of: Callable[[ServingPoint], float | None]
 ) -> Recommendation | Unmet:
@@ -292,9 +309,7 @@ def _recommend_one(
         if (latency := bounds.latency_of(point, first)) is not None and (cost := cost_of(point)) is not None
     ]
     if not known:
-        return Unmet(
-            model, f"no configuration has a {called(bounds.percentile)} {LATENCY_NAMES[first]} and an energy on record"
-        )
+        return Unmet(model, _without_energy(points, bounds, first, within_s))
     kept = [
         way
         for way in known

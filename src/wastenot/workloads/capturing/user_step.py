@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -38,6 +39,8 @@ def load_step(target: str) -> Callable[[], object]:
     path = Path(name)
     if not path.is_file():
         raise BadInputError(f"{name}: no such file; give one: train.py:step")
+    if path.suffix == ".py":
+        _check_named(name, path, function)
     with user_code(target, path, "importing it"):
         module = _import(path)
     found = getattr(module, function, None)
@@ -50,6 +53,19 @@ def load_step(target: str) -> Callable[[], object]:
             return found()
 
     return step
+
+
+def _check_named(name: str, path: Path, function: str) -> None:
+    """Refuse a function whose name is nowhere in the file, before the file runs: it may be a whole training."""
+    source = path.read_text(encoding="utf-8", errors="replace")
+    if "import *" in source or re.search(rf"\b{re.escape(function)}\b", source):
+        return
+    known = re.findall(r"^def (\w+)", source, re.MULTILINE)
+    listed = suggestion(function, known) if known else "it defines none"
+    raise BadInputError(
+        f"{name}: has no function '{function}'; {listed}. Put one training step into a function without arguments, and what "
+        "prepares it above"
+    )
 
 
 @contextlib.contextmanager
