@@ -161,9 +161,11 @@ def test_a_program_under_apply_follows_the_server(tmp_path, monkeypatch):
                     applied.instruction(step.instruction.name, step.instruction.micro_batch)
                 time.sleep(step.time_s)
 
-            for _ in range(2):
+            def reported():
                 iterate()
-            wait_for(lambda: ask(server.address, {"ask": "status"})["status"]["iteration"] == 1)
+                return (ask(server.address, {"ask": "status"})["status"]["iteration"] or 0) >= 1
+
+            wait_for(reported)
             ask(server.address, {"ask": "tell", "replica": 1, "slower": 0.4})
 
             def told():
