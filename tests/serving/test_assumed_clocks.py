@@ -94,7 +94,7 @@ def test_policies_stay_within_known_clocks_and_what_others_would_save_is_told_be
     price = everywhere.runs[2]
     assert everywhere.saved(price) > default.saved(default.runs[2]) > 0.0
     saved = f"{100 * everywhere.saved(price):.1f}\xa0%"
-    assert verdict_text(more).endswith(f"; with assumed clocks {saved}")
+    assert verdict_text(more).endswith(f"; with assumed clocks the price policy would save {saved}")
     table = policies_table(more)
     assert table.columns[2].title == "With assumed clocks" and table.rows[2].texts[2] == saved
     assert "what is marked as assumed".capitalize() in steer_page(more).notes[0]

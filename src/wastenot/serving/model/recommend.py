@@ -291,8 +291,8 @@ def _without_energy(points: Sequence[ServingPoint], bounds: Bounds, first: str, 
         return said
     latency_s, most = max(kept, key=lambda pair: pair[1].tokens_per_s)
     return (
-        f"{said}; by latency alone {len(kept)} of {counted(len(timed), 'configuration')} meet the bound, with most tokens per "
-        f"second {configuration_text(most)} ({name} {1e3 * latency_s:.3g} ms)"
+        f"{said}; by latency alone {len(kept)} of {counted(len(timed), 'configuration')} meet the bound, with most tokens "
+        f"per second {configuration_text(most)} ({name} {1e3 * latency_s:.3g} ms)"
     )
 
 

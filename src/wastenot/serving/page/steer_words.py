@@ -41,8 +41,25 @@ def effect_text(found: Steering) -> str:
         return f"Even at the maximum clock only {kept} of the requests meet their deadlines"
     if best is found.runs[0]:
         return "No policy saves energy and meets the deadlines as the maximum clock does"
-    saved, kept = percent(found.saved(best), 1), percent(best.result.attainment, 2)
-    return f"{sentence_name(best)} saves {saved} of the energy; {kept} of requests met their deadlines"
+    cap = cap_of(found)
+    told, name = (best, sentence_name(best)) if cap is None else (cap, f"A cap of {_lowest(found):,.0f}{SPACE}MHz")
+    saved, kept = percent(found.saved(told), 1), percent(told.result.attainment, 2)
+    return f"{name} saves {saved} of the energy; {kept} of requests met their deadlines"
+
+
+def cap_of(found: Steering) -> Steered | None:
+    """The run at the lowest clock throughout, where the best policy hardly leaves it: nothing else is needed then."""
+    best, fixed = best_of(found), next((run for run in found.runs if run.name == "fixed"), None)
+    lowest = _lowest(found)
+    if best is found.runs[0] or fixed is None or lowest is None or not found.attains(fixed):
+        return None
+    stays = [run.result.mean_core_mhz is not None and run.result.mean_core_mhz <= 1.01 * lowest for run in (best, fixed)]
+    return fixed if all(stays) else None
+
+
+def _lowest(found: Steering) -> float | None:
+    clocks = core_clocks_mhz(found.engine)
+    return None if clocks is None else float(clocks.min())
 
 
 def clocks_text(found: Steering) -> str | None:
@@ -78,29 +95,28 @@ def load_text(found: Steering) -> str:
 
 
 def _as_a_cap(found: Steering) -> str | None:
-    """Whether one clock would have done: the policy hardly leaves the lowest that it may choose."""
-    best, clocks = best_of(found), core_clocks_mhz(found.engine)
-    mean = best.result.mean_core_mhz
-    if best is found.runs[0] or clocks is None or mean is None or mean > 1.01 * float(clocks.min()):
+    """What policies add to one clock throughout, where that is nothing."""
+    if cap_of(found) is None:
         return None
-    return f"it stays at {clocks.min():,.0f}{SPACE}MHz, the lowest clock here: one cap at that clock does the same"
+    best = best_of(found)
+    return f"no policy adds to that: {_in_sentence(best)}, the best of them, saves {percent(found.saved(best), 1)}"
 
 
 def _in_hindsight(found: Steering) -> str | None:
     """What those save who know the requests to come."""
     known = [run for run in found.runs if run.name in _HINDSIGHT and found.attains(run)]
-    if not known:
+    if not known or cap_of(found) is not None:
         return None
     most = max(known, key=found.saved)
     return f"{most.result.policy}: {percent(found.saved(most), 1)}"
 
 
 def _assumed_text(found: Steering) -> str | None:
-    assumed = found.run_with_assumed(best_of(found))
-    if found.with_assumed is None or assumed is None:
+    """What the best policy would save with assumed clocks."""
+    if found.with_assumed is None:
         return None
-    saved = percent(found.with_assumed.saved(assumed), 1)
-    return f"with assumed clocks {saved}" if found.with_assumed.attains(assumed) else "with assumed clocks it fails"
+    best = best_of(found.with_assumed)
+    return f"with assumed clocks {_in_sentence(best)} would save {percent(found.with_assumed.saved(best), 1)}"
 
 
 def panels(found: Steering) -> tuple[Panel, Panel, Panel]:
@@ -109,8 +125,12 @@ def panels(found: Steering) -> tuple[Panel, Panel, Panel]:
     title = "Lowest energy that meets the deadlines"
     if best is greatest:
         return _run_panel(title, best), _run_panel("Maximum clock", greatest), _asked(found)
-    saved = f"{percent(found.saved(best), 1)} saved"
-    return _run_panel(title, best, saved), _run_panel("Maximum clock", greatest), _asked(found)
+    told = cap_of(found) or best
+    return (
+        _run_panel(title, told, f"{percent(found.saved(told), 1)} saved"),
+        _run_panel("Maximum clock", greatest),
+        _asked(found),
+    )
 
 
 def _run_panel(title: str, run: Steered, value: str | None = None) -> Panel:
@@ -126,6 +146,8 @@ def _run_panel(title: str, run: Steered, value: str | None = None) -> Panel:
         lines.append(Line("Mean clock", f"{result.mean_core_mhz:,.0f}{SPACE}MHz"))
     lines.append(Line("Clock changes", f"{result.switches:,}"))
     text = f"{_ABOUT[run.name]}." if value is None else f"with {_in_sentence(run)}: {_ABOUT[run.name]}."
+    if value is not None and run.name == "fixed":
+        text = "with one clock throughout, the lowest here."
     return Panel(title, value or per_token, text, lines=tuple(lines))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from wastenot.core.setting import Setting
 from wastenot.core.vendors import commands, undo_commands
 from wastenot.kernels.natural.overview import BOUNDS, CapPlan, Loss, NaturalOverview
@@ -100,13 +102,14 @@ def _intervals(plan: CapPlan) -> str:
     return ", ".join(f"{name} {changes(interval)}" for name, interval in parts if interval is not None)
 
 
-def next_step(workload: str) -> Next:
+def next_step(workload: str, device: str) -> Next:
     """Find and prove such a cap on a running program: one that serves, where the workload is a phase of serving."""
     limit, program = f"{100.0 * BOUNDS[1]:.3g}%", "serve.py" if workload.endswith(("-decode", "-prefill")) else "train.py"
     then = (
         f"Try such caps on a running program, yours in place of {program}, with the slowdown guarded and the saving measured"
     )
-    return Next(then, (f"wastenot tune --max-slowdown {limit} -- python {program}",))
+    on = f" --device {shlex.quote(device)}" if device.startswith("sim:") else ""
+    return Next(then, (f"wastenot tune{on} --max-slowdown {limit} -- python {program}",))
 
 
 def natural_figures(overview: NaturalOverview) -> tuple[Figure, ...]:
@@ -138,7 +141,7 @@ def natural_page(overview: NaturalOverview) -> Page:
         effect=effect,
         verdict=verdict,
         panels=panels,
-        next_step=next_step(overview.workload),
+        next_step=next_step(overview.workload, overview.device),
         figures=figures[:-1],
         tables=[("plans", plans_table(overview)), ("kernels", kernels_table(overview))],
         folded=Folded(
