@@ -423,6 +423,29 @@ def test_what_is_set_is_brought_within_tighter_bounds_at_once(daemon, client, cl
     assert not daemon.nvml.changed(0) and daemon.journals() == []
 
 
+@pytest.mark.parametrize("claim", [True, False])
+@pytest.mark.parametrize(
+    ("setting", "bounds"),
+    [
+        ({"power_limit_w": 600}, Bounds(None, None, (100.0, 150.0))),
+        ({"core_mhz": 900}, Bounds((100.0, 250.0))),
+        ({"core_mhz": 900, "power_limit_w": 600}, Bounds((100.0, 250.0), None, (100.0, 150.0))),
+    ],
+)
+def test_what_no_bound_can_hold_is_restored_at_once(daemon, setting, bounds, claim):
+    daemon.nvml.clocks = {1000: (200,), 2000: (300, 900)}  # the lowest core clock is only there with the other memory clock
+    client = daemon.connect(user=1001)
+    client.ask("hello")
+    client.ask("acquire", gpu=FIRST, claim=claim)
+    assert kind(client.ask("set", gpu=FIRST, **setting)) == "ok"
+    daemon.leases.take_policy(Policy((Rule(frozenset({1001}), frozenset(), None, bounds),)))
+    ceiling = (200, 200) if claim and bounds.core_mhz else None  # of auto in a claim
+    assert (daemon.nvml.core[0], daemon.nvml.limit_mw[0]) == (ceiling, DEFAULT_MW) and daemon.journals() == [FIRST]
+    assert kind(client.ask("set", gpu=FIRST, **setting)) == "policy"
+    client.ask("release", gpu=FIRST)
+    assert not daemon.nvml.changed(0) and daemon.journals() == []
+
+
 def test_auto_is_brought_within_tighter_bounds_too(daemon):
     client = daemon.connect(user=1001)
     client.ask("hello")

@@ -19,7 +19,7 @@ from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.clockd.log_lines import Log
 from wastenot.devices.clockd.policy import Bounds, Gpu, Peer, Policy
 from wastenot.devices.common.clocks import Auto, LeasedClocks
-from wastenot.devices.common.gpu_driver import ClockSetter, DriverError, Kind, setter_of
+from wastenot.devices.common.gpu_driver import KINDS, ClockSetter, DriverError, Kind, setter_of
 from wastenot.devices.common.journal import Holder
 from wastenot.devices.common.recovery import Recovered, recover
 
@@ -79,6 +79,7 @@ class Lease:
         since_s: since when.
         until_s: when it ends at the latest.
         bounds: of what may be set.
+        claimed: whether it is held at auto too.
         requests: made so far.
         setting: that was requested last; ``None`` before the first.
         seen: settings that were logged.
@@ -90,6 +91,7 @@ class Lease:
     since_s: float
     until_s: float
     bounds: Bounds
+    claimed: bool = False
     requests: int = 0
     setting: Setting | None = None
     seen: set[Setting] = field(default_factory=set)
@@ -195,6 +197,7 @@ class Leases:
                 self._log("lease", gpu=uuid, user=peer.user, process=peer.process, longest_s=bounds.longest_lease_s)
             if claim:
                 lease.clocks.claim()
+                lease.claimed = True
         except WastenotError as error:
             raise RefusedError("device" if isinstance(error, DriverError) else "leased", str(error)) from error
         self._lost.pop((owner, uuid), None)
@@ -333,7 +336,9 @@ class Leases:
         within = _within(lease.setting, bounds, setter)
         if within != lease.setting:
             self._log("bounded", gpu=uuid, user=lease.peer.user, process=lease.peer.process, setting=within)
-        if within != AUTO or lease.setting == AUTO:  # else all of it has just been given up
+        if within == AUTO and not lease.claimed:  # a request of auto would end the lease
+            lease.clocks.give_up(frozenset(KINDS))
+        else:
             lease.clocks.request(within)
         lease.setting = within
 
