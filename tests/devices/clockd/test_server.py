@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from testbed.daemon_in_process import DEFAULT_MW, UUIDS, running
-from wastenot.devices.clockd import server as server_module
+from wastenot.devices.clockd import leases as leases_module, server as server_module
 from wastenot.devices.clockd.policy import Bounds, Policy, Rule
 from wastenot.devices.common import daemon_protocol, journal
 from wastenot.devices.common.gpu_driver import NotSupportedError
@@ -444,6 +444,41 @@ def test_what_no_bound_can_hold_is_restored_at_once(daemon, setting, bounds, cla
     assert kind(client.ask("set", gpu=FIRST, **setting)) == "policy"
     client.ask("release", gpu=FIRST)
     assert not daemon.nvml.changed(0) and daemon.journals() == []
+
+
+def test_a_gpu_that_lists_no_clocks_is_brought_within_tighter_bounds_too(daemon):
+    daemon.nvml.clocks = {}
+    client = daemon.connect(user=1001)
+    client.ask("hello")
+    client.ask("acquire", gpu=FIRST)
+    assert kind(client.ask("set", gpu=FIRST, power_limit_w=600)) == "ok"
+    bounds = Bounds(power_limit_w=(300.0, 500.0))
+    daemon.leases.take_policy(Policy((Rule(frozenset({1001}), frozenset(), None, bounds),)))
+    assert daemon.nvml.limit_mw[0] == 500_000 and daemon.journals() == [FIRST]
+
+
+def test_a_lease_that_cannot_be_brought_within_bounds_ends_and_no_other_does(daemon, client, monkeypatch):
+    other = daemon.connect(user=1001)
+    other.ask("hello")
+    for each, gpu in ((client, FIRST), (other, SECOND)):
+        each.ask("acquire", gpu=gpu)
+        each.ask("set", gpu=gpu, core_mhz=900)
+    rules = [
+        Rule(frozenset({user}), frozenset(), None, Bounds((600.0, high))) for user, high in ((1000, 950.0), (1001, 800.0))
+    ]
+    within = leases_module._within
+
+    def fail(setting, bounds, setter):
+        if setter.unique_id == FIRST:
+            raise ValueError("no clocks")
+        return within(setting, bounds, setter)
+
+    monkeypatch.setattr(leases_module, "_within", fail)
+    daemon.leases.take_policy(Policy(tuple(rules)))
+    assert not daemon.nvml.changed(0) and daemon.nvml.core[1] == (300, 600) and daemon.journals() == [SECOND]
+    ((_, ended),) = [event for event in daemon.events if event[0] == "end of lease"]
+    assert ended["gpu"] == FIRST and "no clocks" in ended["why"]
+    assert "the policy has changed, and no clocks" in client.ask("set", gpu=FIRST, core_mhz=900)["text"]
 
 
 def test_auto_is_brought_within_tighter_bounds_too(daemon):

@@ -285,9 +285,9 @@ class Leases:
                 continue
             try:
                 self._bound(uuid, lease, bounds)
-            except WastenotError as error:
+            except Exception as error:  # whatever it is, this lease ends, and the others go on
                 self._lost[lease.owner, uuid] = f"the policy has changed, and {error}"
-                self._end(uuid, "no longer allowed")
+                self._end(uuid, f"cannot be brought within the policy: {type(error).__name__}: {error}")
             else:
                 lease.until_s = min(lease.until_s, lease.since_s + bounds.longest_lease_s)
 
@@ -431,7 +431,8 @@ def _within(setting: Setting, bounds: Bounds, setter: ClockSetter) -> Setting:
     """The setting that the bounds allow and that is nearest; auto for what may not be set."""
     clocks = setter.supported_clocks()
     memory = _nearest(setting.memory_mhz, bounds.memory_mhz, [*clocks])
-    core = _nearest(setting.core_mhz, bounds.core_mhz, clocks[max(clocks) if memory is None else memory])
+    cores = clocks.get(max(clocks, default=0.0) if memory is None else memory, ())
+    core = _nearest(setting.core_mhz, bounds.core_mhz, cores)
     limits, allowed, limit_w = setter.power_limit_range_w(), bounds.power_limit_w, setting.power_limit_w
     if limit_w is None or limits is None or allowed is None:
         return Setting(core, memory)
