@@ -292,6 +292,15 @@ def test_a_probe_asks_whether_it_answers(stand_in, daemon, monkeypatch, capsys):
     assert wastenotd(["--health"]) == 1  # though the socket is there
 
 
+def test_a_daemon_whose_connections_are_all_taken_is_well(daemon, monkeypatch, capsys):
+    daemon.start(f"connections_per_user = 2\n{ROOT}")
+    taken = [daemon.connect() for _ in range(2)]
+    monkeypatch.setattr(main, "_HEALTH_S", 0.2)
+    assert wastenotd(["--health"]) == 0 and "wastenotd is busy" in capsys.readouterr().out
+    for each in taken:
+        each.close()
+
+
 def test_the_sockets_group_is_read_again(daemon):
     if os.geteuid() != 0:
         pytest.skip("only root can give a socket to any group")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from wastenot.core.errors import WastenotError
-from wastenot.devices.common.daemon_connection import Connection
+from wastenot.devices.common.daemon_connection import BusyError, Connection
 
 
 def health(patience_s: float) -> tuple[bool, str]:
     """Whether wastenotd answers, and what it says in a line.
 
-    GPUs that it cannot restore are named, but do not make it ill: it tries again, and would after a new start.
+    GPUs that it cannot restore are named, but do not make it ill: it tries again, and would after a new start. Nor does
+    being busy: otherwise whoever takes all connections of root could have it restarted.
 
     Args:
         patience_s: to wait for it.
@@ -17,6 +18,8 @@ def health(patience_s: float) -> tuple[bool, str]:
     try:
         connection = Connection(patience_s)
         connection.close()
+    except BusyError as error:
+        return True, str(error)
     except WastenotError as error:
         return False, str(error)
     leases = connection.welcome.leases
