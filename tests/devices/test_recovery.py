@@ -6,6 +6,7 @@ import pytest
 
 from testbed.stand_in.controlled import locks
 from wastenot.core.processes import boot_id
+from wastenot.devices.clockd import main
 from wastenot.devices.clockd.main import main as wastenotd
 from wastenot.devices.common import journal
 from wastenot.devices.common.recovery import recover
@@ -114,3 +115,20 @@ def test_wastenotd_recovers_without_a_policy(stand_in, left, tmp_path, capsys):
     stand_in.control.gpu_lost(0)
     assert wastenotd(["--policy", str(policy), "--recover"]) == 1
     assert f"cannot restore gpu={lost.stem}" in capsys.readouterr().err.replace('"', "")
+
+
+@pytest.mark.parametrize("what", ["a journal", "rules"])
+def test_what_an_earlier_version_left_elsewhere_is_told_and_not_trusted(stand_in, left, monkeypatch, tmp_path, capsys, what):
+    earlier = tmp_path / "earlier"
+    monkeypatch.setattr(main, "_EARLIER", earlier)
+    earlier.mkdir()
+    (earlier / "wastenotd.sock").touch()
+    assert wastenotd(["--recover"]) == 0 and capsys.readouterr().err == ""
+    path = left(0)
+    elsewhere = earlier / ("policy.d" if what == "rules" else path.name)
+    path.rename(elsewhere)
+    assert wastenotd(["--recover"]) == 0 and locks(stand_in, 0) == CHANGED and elsewhere.exists()
+    assert f"WASTENOT_STATE={earlier} wastenotd --recover" in capsys.readouterr().err
+    monkeypatch.setenv("WASTENOT_STATE", str(earlier))
+    assert wastenotd(["--recover"]) == 0 and "WASTENOT_STATE" not in capsys.readouterr().err
+    assert locks(stand_in, 0) == (CHANGED if what == "rules" else CLEAN)
