@@ -274,6 +274,21 @@ def test_who_gives_back_and_takes_again_at_once_has_it_no_longer(daemon, client)
     assert daemon.journals() == [FIRST]  # a hundred seconds more
 
 
+def test_no_lease_is_given_that_is_already_over(daemon, client):
+    daemon.leases.take_policy(EVERYBODY)
+    client.ask("acquire", gpu=FIRST)
+    for _ in range(10):
+        daemon.pass_time(9.7)
+        client.ask("beat")
+    assert kind(client.ask("release", gpu=FIRST)) == "ok"
+    daemon.pass_time(5.0)
+    again = client.ask("acquire", gpu=FIRST)
+    assert kind(again) == "policy" and "try again in 10 s" in again["text"] and daemon.journals() == []
+    daemon.pass_time(10.1)
+    assert kind(client.ask("acquire", gpu=FIRST)) == "ok"
+    assert client.ask("status")["ok"]["leases"][FIRST]["left_s"] == 100.0
+
+
 def test_users_take_turns_in_the_order_in_which_they_asked(daemon, client):
     daemon.leases.take_policy(EVERYBODY)
     second, third = daemon.connect(user=1001), daemon.connect(user=1002)

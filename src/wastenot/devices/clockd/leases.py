@@ -168,6 +168,8 @@ class Leases:
                 "leased", f"{uuid}: {_holder(lease.peer)} controls the clocks of this GPU; wait for it, or stop it"
             )
         now_s = self._now_s()
+        if lease is None and self._since_s(peer.user, uuid) + bounds.longest_lease_s <= now_s:
+            self._bar(peer.user, uuid)  # it would be over at once
         until_s = self._barred_s.get((peer.user, uuid), now_s)
         if until_s > now_s:
             raise RefusedError(
@@ -262,8 +264,7 @@ class Leases:
             lease = self._held[uuid]
             self._lost[lease.owner, uuid] = "it reached the time limit of the policy"
             self._end(uuid, "reached the time limit of the policy")
-            self._barred_s[lease.peer.user, uuid] = now_s + _PAUSE_S
-            del self._used_s[lease.peer.user, uuid]
+            self._bar(lease.peer.user, uuid)
         for uuid in [uuid for uuid, each in self._unrestored.items() if each.again_s <= now_s]:
             with suppress(Exception):
                 self._restore_again(uuid)
@@ -305,6 +306,11 @@ class Leases:
         now_s = self._now_s()
         since_s, until_s = self._used_s.get((user, uuid), (now_s, now_s))
         return since_s if now_s - until_s < _PAUSE_S and (user, uuid) not in self._barred_s else now_s
+
+    def _bar(self, user: int, uuid: str) -> None:
+        """Let a user who has had a GPU for as long as the policy allows wait before it gets that GPU again."""
+        self._barred_s[user, uuid] = self._now_s() + _PAUSE_S
+        del self._used_s[user, uuid]
 
     def _queue(self, uuid: str, user: int) -> None:
         """Note that a user waits for a GPU, at the end of the queue unless it is in it."""
