@@ -194,10 +194,11 @@ def test_a_mistake_in_the_policy_keeps_nothing_changed(stand_in, daemon, victim)
     assert daemon.process.wait(60.0) == 2 and clean(stand_in) and "restored gpu=" in daemon.said()
 
 
-def test_a_gpu_that_does_not_answer_keeps_its_index_and_no_other_out(stand_in, daemon):
+def test_a_gpu_that_does_not_answer_keeps_its_index_and_no_other_out(stand_in, daemon, capsys):
     stand_in.control.gpu_lost(0)
     daemon.start(f"[[allow]]\nusers = [{os.getuid()}]\ngpus = [1]")
     assert "cannot control gpu=nvidia:0" in daemon.said()
+    assert wastenotd(["--health"]) == 0 and "not answering: nvidia:0" in capsys.readouterr().out
     assert [*daemon.connect(hello=False).ask("hello")["ok"]["gpus"]] == [stand_in.control.state(1).uuid]
 
 

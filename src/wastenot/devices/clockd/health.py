@@ -9,8 +9,8 @@ from wastenot.devices.common.daemon_connection import BusyError, Connection
 def health(patience_s: float) -> tuple[bool, str]:
     """Whether wastenotd answers, and what it says in a line.
 
-    GPUs that it cannot restore are named, but do not make it ill: it tries again, and would after a new start. Nor does
-    being busy: otherwise whoever takes all connections of root could have it restarted.
+    GPUs that it cannot restore, or that do not answer, are named, but do not make it ill: it tries again, and would after a
+    new start. Nor does being busy: otherwise whoever takes all connections of root could have it restarted.
 
     Args:
         patience_s: to wait for it.
@@ -25,4 +25,5 @@ def health(patience_s: float) -> tuple[bool, str]:
     leases = connection.welcome.leases
     unrestored = sorted(uuid for uuid, lease in leases.items() if lease.get("unrestored"))
     said = f"wastenotd answers: {len(leases) - len(unrestored)} leases"
-    return True, said + (f", not restored yet: {', '.join(unrestored)}" if unrestored else "")
+    named = {"not restored yet": unrestored, "not answering": connection.welcome.missing}
+    return True, said + "".join(f", {what}: {', '.join(gpus)}" for what, gpus in named.items() if gpus)

@@ -19,7 +19,7 @@ from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.clockd.log_lines import Log
 from wastenot.devices.clockd.policy import Bounds, Gpu, Peer, Policy
 from wastenot.devices.common.clocks import Auto, LeasedClocks
-from wastenot.devices.common.gpu_driver import KINDS, ClockSetter, DriverError, Kind, setter_of
+from wastenot.devices.common.gpu_driver import KINDS, ClockSetter, DriverError, Kind, Missing, setter_of
 from wastenot.devices.common.journal import Holder
 from wastenot.devices.common.recovery import Recovered, recover
 
@@ -101,18 +101,25 @@ class Leases:
     """All leases.
 
     Args:
-        setters: of all GPUs, in the order of their indices; they allow changes. ``None`` for one that does not answer.
+        setters: of all GPUs, in the order of their indices; they allow changes. One that does not answer is asked again.
         policy: who may do what.
         now_s: the clock.
         log: takes what happened, and fields.
     """
 
-    def __init__(self, setters: Sequence[ClockSetter | None], policy: Policy, now_s: Callable[[], float], log: Log) -> None:
+    def __init__(
+        self, setters: Sequence[ClockSetter | Missing], policy: Policy, now_s: Callable[[], float], log: Log
+    ) -> None:
         self.policy = policy
         self._now_s, self._log = now_s, log
-        self._setters = {setter.unique_id: setter for setter in setters if setter is not None}
-        places = {setter.unique_id: index for index, setter in enumerate(setters) if setter is not None}
-        self.gpus = {uuid: Gpu(index, uuid) for uuid, index in places.items()}
+        self._setters: dict[str, ClockSetter] = {}
+        self.gpus: dict[str, Gpu] = {}
+        self._missing: dict[int, Missing] = {}
+        for index, setter in enumerate(setters):
+            if isinstance(setter, Missing):
+                self._missing[index] = setter
+            else:
+                self._add(index, setter)
         self._left = dict[str, tuple[str, float]]()  # GPUs that dead processes left changed: why, and when that was logged
         self._held: dict[str, Lease] = {}
         self._unrestored = dict[str, _Unrestored]()
@@ -138,6 +145,10 @@ class Leases:
         """By UUID, what a peer may set."""
         found = {uuid: self.policy.bounds(peer, gpu) for uuid, gpu in self.gpus.items()}
         return {uuid: bounds for uuid, bounds in found.items() if bounds is not None}
+
+    def missing(self) -> list[str]:
+        """Names of the GPUs that do not answer."""
+        return [each.name for each in self._missing.values()]
 
     def holds_any(self, owner: object) -> bool:
         """Whether a connection has a lease."""
@@ -259,6 +270,7 @@ class Leases:
         now_s = self._now_s()
         if now_s - self._searched_s >= _SEARCH_S:
             self._searched_s = now_s
+            self._ask_missing()
             self.recover()
         for uuid in [uuid for uuid, lease in self._held.items() if lease.until_s <= now_s]:
             lease = self._held[uuid]
@@ -300,6 +312,20 @@ class Leases:
             with suppress(Exception):
                 self._restore_again(uuid)
         return not self._unrestored
+
+    def _add(self, index: int, setter: ClockSetter) -> None:
+        self._setters[setter.unique_id] = setter
+        self.gpus[setter.unique_id] = Gpu(index, setter.unique_id)
+
+    def _ask_missing(self) -> None:
+        """Add the GPUs that answer by now, at the places that they have in the policy."""
+        for index, each in list(self._missing.items()):
+            with suppress(Exception):  # it still does not, which has been logged
+                setter = each.ask_again()
+                if setter.unique_id not in self.gpus:  # else another is in its place
+                    self._add(index, setter)
+                    del self._missing[index]
+                    self._log("answers again", gpu=setter.unique_id)
 
     def _since_s(self, user: int, uuid: str) -> float:
         """Since when a user has a GPU that it acquires now: one that is given back and taken again was never given back."""
