@@ -28,6 +28,7 @@ class MemoryNvml:
         self.core = [None] * len(UUIDS)
         self.memory = [None] * len(UUIDS)
         self.limit_mw = [DEFAULT_MW] * len(UUIDS)
+        self.clocks = dict.fromkeys(MEMORIES, CORES)
         self.failing = False
         self.on_change = lambda: None
 
@@ -50,8 +51,8 @@ class MemoryNvml:
             "GetCount": lambda: len(UUIDS),
             "GetHandleByIndex": lambda: index,
             "GetUUID": lambda: UUIDS[index],
-            "GetSupportedMemoryClocks": lambda: MEMORIES,
-            "GetSupportedGraphicsClocks": lambda: CORES,
+            "GetSupportedMemoryClocks": lambda: [*self.clocks],
+            "GetSupportedGraphicsClocks": lambda: self.clocks[arguments[1]],
             "GetPowerManagementLimit": lambda: self.limit_mw[index],
             "GetPowerManagementDefaultLimit": lambda: DEFAULT_MW,
             "GetPowerManagementLimitConstraints": lambda: LIMITS_MW,

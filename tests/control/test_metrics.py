@@ -1,6 +1,8 @@
 """What Prometheus reads: the values of a status, in base units, and no more than is known."""
 
+import os
 import re
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -11,8 +13,9 @@ import pytest
 
 from testbed.applied import GPU, NO_PROOF, status
 from wastenot.control.metrics import LEASE_STATES, METRICS, metrics_registry, serve_metrics
-from wastenot.core.errors import BadInputError
-from wastenot.devices.common import journal
+from wastenot.core.errors import BadInputError, ClocksRefusedError
+from wastenot.devices.common import journal, lease_states
+from wastenot.devices.common.daemon_protocol import SOCKET_VARIABLE
 
 prometheus_client = pytest.importorskip("prometheus_client")
 parser = pytest.importorskip("prometheus_client.parser")
@@ -127,6 +130,35 @@ def test_a_gpu_that_another_set_shows_up():
     journal.end(path)
     assert leases(text, "GPU-2") == {"held"}
     assert leases(text, GPU.unique_id) == set()  # a simulated one has no journal
+
+
+@pytest.fixture
+def daemon(tmp_path, monkeypatch):
+    """The socket of a daemon that does not answer, for a user other than root."""
+    path = tmp_path / "wastenotd.sock"
+    monkeypatch.setenv(SOCKET_VARIABLE, str(path))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+        listening.bind(str(path))
+        listening.listen(1)
+        yield listening
+
+
+def test_a_scrape_does_not_wait_long_for_a_daemon_that_hangs(daemon, monkeypatch):
+    assert lease_states._PATIENCE_S <= 2.0
+    monkeypatch.setattr(lease_states, "_PATIENCE_S", 0.05)
+    real = status(origin="measured", gpus=(GPU.model_copy(update={"unique_id": "GPU-1"}),))
+    assert leases(scraped(real), "GPU-1") == {"unreadable"}
+
+
+def test_who_may_not_ask_the_daemon_has_no_series_of_leases(daemon, monkeypatch):
+    def refuse(patience_s):
+        raise ClocksRefusedError("wastenotd is for members of the group 'wastenot'")
+
+    monkeypatch.setattr(lease_states, "Connection", refuse)
+    real = status(origin="measured", gpus=(GPU.model_copy(update={"unique_id": "GPU-1"}),))
+    text = scraped(real)
+    assert leases(text, "GPU-1") == set() and value(text, "wastenot_plan_info") == 1.0
 
 
 def test_only_this_machine_is_served_unless_asked(monkeypatch):

@@ -19,7 +19,7 @@ from wastenot.core.vendors import commands, undo_commands
 from wastenot.devices.clockd.leases import Leases, RefusedError
 from wastenot.devices.clockd.policy import Bounds, Peer, Policy, Rule
 from wastenot.devices.common import journal, machine
-from wastenot.devices.common.gpu_driver import setters_here
+from wastenot.devices.common.gpu_driver import DriverError, setters_here
 from wastenot.devices.common.journal import Restore
 from wastenot.devices.common.rights import Rights
 from wastenot.devices.open import device_of_study, open_device
@@ -175,3 +175,26 @@ def test_the_daemon_gives_them_to_users():
             refused()
     leases.release(mine, FIRST)
     assert state(FIRST) == DEFAULT and journal.journals() == ()
+
+
+def test_the_daemon_asks_a_card_that_did_not_answer_again(monkeypatch):
+    def lost(index):
+        raise DriverError("the card is lost")
+
+    missed, events, now = [], [], [0.0]
+    policy = Policy((Rule(frozenset({1000}), frozenset(), frozenset({0}), Bounds()),))
+    with monkeypatch.context() as context:
+        context.setattr(made_up_gpus, "unique_id", lambda index: lost(index) if index == 0 else IDS[index])
+        setters = setters_here(lambda name, error: missed.append((name, str(error))))
+        leases = Leases(setters, policy, lambda: now[0], lambda event, **fields: events.append((event, fields)))
+        now[0] = 5.0
+        leases.look_after()
+        assert missed == [("acme:0", "the card is lost")] and leases.missing() == ["acme:0"] and [*leases.gpus] == [SECOND]
+    now[0] = 9.9
+    leases.look_after()
+    assert leases.missing() == ["acme:0"]
+    now[0] = 10.0
+    leases.look_after()
+    assert leases.missing() == [] and ("answers again", {"gpu": FIRST}) in events
+    leases.acquire(object(), Peer(1000, frozenset(), 4711), FIRST, claim=False)  # which the rule names by its place
+    assert leases.end_all()

@@ -6,6 +6,7 @@ import pytest
 
 from testbed.stand_in.controlled import locks
 from wastenot.core.processes import boot_id
+from wastenot.devices.clockd import main
 from wastenot.devices.clockd.main import main as wastenotd
 from wastenot.devices.common import journal
 from wastenot.devices.common.recovery import recover
@@ -70,6 +71,27 @@ def test_a_lost_gpu_keeps_no_other_changed(stand_in, left):
     assert len(recover().restored) == 1 and locks(stand_in, 0) == CLEAN
 
 
+@pytest.mark.parametrize("found_w", [700.0, 99.0, None])
+def test_a_power_limit_that_was_changed_is_reset_where_it_cannot_be_what_was_found(stand_in, left, found_w):
+    restore = {"core_mhz": None, "memory_mhz": None, "power_limit_w": found_w}
+    if found_w == 700.0:
+        stand_in.control.fault("nvmlDeviceGetPowerManagementLimitConstraints", "NOT_SUPPORTED")
+    path = left(0, changed=["power"], restore=restore)
+    done = recover()
+    assert done.failed == {} and locks(stand_in, 0) == CLEAN and not path.exists()
+
+
+def test_a_power_limit_that_was_changed_is_not_called_restored_where_it_was_not(stand_in, left):
+    path = left(0, changed=["power"])
+    for what in ("LimitConstraints", "DefaultLimit"):
+        stand_in.control.fault(f"nvmlDeviceGetPowerManagement{what}", "NOT_SUPPORTED")
+    done = recover()
+    assert done.restored == () and "power limit" in str(done.failed[path.stem]) and path.exists()
+    assert locks(stand_in, 0) == (None, None, 400.0)
+    stand_in.control.clear_faults()
+    assert len(recover().restored) == 1 and locks(stand_in, 0) == CLEAN
+
+
 def test_what_was_set_before_the_machine_was_started_again_sets_nothing(stand_in, left):
     path = left(0, boot="2593f150-aea7-4b16-964f-4c9e6ab70580")  # what is locked now, an administrator has locked since
     assert len(recover().restored) == 1
@@ -93,3 +115,20 @@ def test_wastenotd_recovers_without_a_policy(stand_in, left, tmp_path, capsys):
     stand_in.control.gpu_lost(0)
     assert wastenotd(["--policy", str(policy), "--recover"]) == 1
     assert f"cannot restore gpu={lost.stem}" in capsys.readouterr().err.replace('"', "")
+
+
+@pytest.mark.parametrize("what", ["a journal", "rules"])
+def test_what_an_earlier_version_left_elsewhere_is_told_and_not_trusted(stand_in, left, monkeypatch, tmp_path, capsys, what):
+    earlier = tmp_path / "earlier"
+    monkeypatch.setattr(main, "_EARLIER", earlier)
+    earlier.mkdir()
+    (earlier / "wastenotd.sock").touch()
+    assert wastenotd(["--recover"]) == 0 and capsys.readouterr().err == ""
+    path = left(0)
+    elsewhere = earlier / ("policy.d" if what == "rules" else path.name)
+    path.rename(elsewhere)
+    assert wastenotd(["--recover"]) == 0 and locks(stand_in, 0) == CHANGED and elsewhere.exists()
+    assert f"WASTENOT_STATE={earlier} wastenotd --recover" in capsys.readouterr().err
+    monkeypatch.setenv("WASTENOT_STATE", str(earlier))
+    assert wastenotd(["--recover"]) == 0 and "WASTENOT_STATE" not in capsys.readouterr().err
+    assert locks(stand_in, 0) == (CHANGED if what == "rules" else CLEAN)

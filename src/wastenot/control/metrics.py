@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Literal
 
 from wastenot.control.status import Estimate, GpuStatus, Status
-from wastenot.core.errors import BadInputError, DeviceError, MissingExtraError
+from wastenot.core.errors import BadInputError, ClocksRefusedError, DeviceError, MissingExtraError
 from wastenot.core.install import install_line
 from wastenot.devices.common.lease_states import LEASE_STATES, LeaseState, lease_states
 
@@ -104,6 +104,8 @@ def _leases(status: Status) -> Iterable[Sample]:
     states: dict[str, LeaseState] = dict.fromkeys(known, "free")
     try:
         states |= lease_states()
+    except ClocksRefusedError:  # who sets clocks is not for this user to know
+        return
     except DeviceError:
         states = dict.fromkeys(known, "unreadable")
     for gpu, present in states.items():
@@ -153,7 +155,8 @@ METRICS: tuple[Metric, ...] = (
            _whole(lambda status: status.rungs)),
     Metric("wastenot_gpu_lease_state", "gauge", "1 for the state of the GPU's lease and journal, else 0. "
            "free: no process sets its clocks; held: a running process does; stale: one died before it reset them; "
-           "unrestored: the driver refused to reset them, which is tried again; unreadable: unknown",
+           "unrestored: the driver refused to reset them, which is tried again; unreadable: unknown. "
+           "No series where wastenotd is not for this user",
            _leases),
 )  # fmt: skip
 

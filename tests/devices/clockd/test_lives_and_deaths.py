@@ -194,10 +194,11 @@ def test_a_mistake_in_the_policy_keeps_nothing_changed(stand_in, daemon, victim)
     assert daemon.process.wait(60.0) == 2 and clean(stand_in) and "restored gpu=" in daemon.said()
 
 
-def test_a_gpu_that_does_not_answer_keeps_its_index_and_no_other_out(stand_in, daemon):
+def test_a_gpu_that_does_not_answer_keeps_its_index_and_no_other_out(stand_in, daemon, capsys):
     stand_in.control.gpu_lost(0)
     daemon.start(f"[[allow]]\nusers = [{os.getuid()}]\ngpus = [1]")
     assert "cannot control gpu=nvidia:0" in daemon.said()
+    assert wastenotd(["--health"]) == 0 and "not answering: nvidia:0" in capsys.readouterr().out
     assert [*daemon.connect(hello=False).ask("hello")["ok"]["gpus"]] == [stand_in.control.state(1).uuid]
 
 
@@ -290,6 +291,15 @@ def test_a_probe_asks_whether_it_answers(stand_in, daemon, monkeypatch, capsys):
     daemon.signal(signal.SIGSTOP)
     monkeypatch.setattr(main, "_HEALTH_S", 0.2)
     assert wastenotd(["--health"]) == 1  # though the socket is there
+
+
+def test_a_daemon_whose_connections_are_all_taken_is_well(daemon, monkeypatch, capsys):
+    daemon.start(f"connections_per_user = 2\n{ROOT}")
+    taken = [daemon.connect() for _ in range(2)]
+    monkeypatch.setattr(main, "_HEALTH_S", 0.2)
+    assert wastenotd(["--health"]) == 0 and "wastenotd is busy" in capsys.readouterr().out
+    for each in taken:
+        each.close()
 
 
 def test_the_sockets_group_is_read_again(daemon):

@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from testbed.daemon_in_process import DEFAULT_MW, UUIDS, running
-from wastenot.devices.clockd import server as server_module
+from wastenot.devices.clockd import leases as leases_module, server as server_module
 from wastenot.devices.clockd.policy import Bounds, Policy, Rule
 from wastenot.devices.common import daemon_protocol, journal
 from wastenot.devices.common.gpu_driver import NotSupportedError
@@ -274,6 +274,21 @@ def test_who_gives_back_and_takes_again_at_once_has_it_no_longer(daemon, client)
     assert daemon.journals() == [FIRST]  # a hundred seconds more
 
 
+def test_no_lease_is_given_that_is_already_over(daemon, client):
+    daemon.leases.take_policy(EVERYBODY)
+    client.ask("acquire", gpu=FIRST)
+    for _ in range(10):
+        daemon.pass_time(9.7)
+        client.ask("beat")
+    assert kind(client.ask("release", gpu=FIRST)) == "ok"
+    daemon.pass_time(5.0)
+    again = client.ask("acquire", gpu=FIRST)
+    assert kind(again) == "policy" and "try again in 10 s" in again["text"] and daemon.journals() == []
+    daemon.pass_time(10.1)
+    assert kind(client.ask("acquire", gpu=FIRST)) == "ok"
+    assert client.ask("status")["ok"]["leases"][FIRST]["left_s"] == 100.0
+
+
 def test_users_take_turns_in_the_order_in_which_they_asked(daemon, client):
     daemon.leases.take_policy(EVERYBODY)
     second, third = daemon.connect(user=1001), daemon.connect(user=1002)
@@ -421,6 +436,64 @@ def test_what_is_set_is_brought_within_tighter_bounds_at_once(daemon, client, cl
     assert [event for event, _ in daemon.events].count("bounded") == 4
     client.ask("release", gpu=FIRST)
     assert not daemon.nvml.changed(0) and daemon.journals() == []
+
+
+@pytest.mark.parametrize("claim", [True, False])
+@pytest.mark.parametrize(
+    ("setting", "bounds"),
+    [
+        ({"power_limit_w": 600}, Bounds(None, None, (100.0, 150.0))),
+        ({"core_mhz": 900}, Bounds((100.0, 250.0))),
+        ({"core_mhz": 900, "power_limit_w": 600}, Bounds((100.0, 250.0), None, (100.0, 150.0))),
+    ],
+)
+def test_what_no_bound_can_hold_is_restored_at_once(daemon, setting, bounds, claim):
+    daemon.nvml.clocks = {1000: (200,), 2000: (300, 900)}  # the lowest core clock is only there with the other memory clock
+    client = daemon.connect(user=1001)
+    client.ask("hello")
+    client.ask("acquire", gpu=FIRST, claim=claim)
+    assert kind(client.ask("set", gpu=FIRST, **setting)) == "ok"
+    daemon.leases.take_policy(Policy((Rule(frozenset({1001}), frozenset(), None, bounds),)))
+    ceiling = (200, 200) if claim and bounds.core_mhz else None  # of auto in a claim
+    assert (daemon.nvml.core[0], daemon.nvml.limit_mw[0]) == (ceiling, DEFAULT_MW) and daemon.journals() == [FIRST]
+    assert kind(client.ask("set", gpu=FIRST, **setting)) == "policy"
+    client.ask("release", gpu=FIRST)
+    assert not daemon.nvml.changed(0) and daemon.journals() == []
+
+
+def test_a_gpu_that_lists_no_clocks_is_brought_within_tighter_bounds_too(daemon):
+    daemon.nvml.clocks = {}
+    client = daemon.connect(user=1001)
+    client.ask("hello")
+    client.ask("acquire", gpu=FIRST)
+    assert kind(client.ask("set", gpu=FIRST, power_limit_w=600)) == "ok"
+    bounds = Bounds(power_limit_w=(300.0, 500.0))
+    daemon.leases.take_policy(Policy((Rule(frozenset({1001}), frozenset(), None, bounds),)))
+    assert daemon.nvml.limit_mw[0] == 500_000 and daemon.journals() == [FIRST]
+
+
+def test_a_lease_that_cannot_be_brought_within_bounds_ends_and_no_other_does(daemon, client, monkeypatch):
+    other = daemon.connect(user=1001)
+    other.ask("hello")
+    for each, gpu in ((client, FIRST), (other, SECOND)):
+        each.ask("acquire", gpu=gpu)
+        each.ask("set", gpu=gpu, core_mhz=900)
+    rules = [
+        Rule(frozenset({user}), frozenset(), None, Bounds((600.0, high))) for user, high in ((1000, 950.0), (1001, 800.0))
+    ]
+    within = leases_module._within
+
+    def fail(setting, bounds, setter):
+        if setter.unique_id == FIRST:
+            raise ValueError("no clocks")
+        return within(setting, bounds, setter)
+
+    monkeypatch.setattr(leases_module, "_within", fail)
+    daemon.leases.take_policy(Policy(tuple(rules)))
+    assert not daemon.nvml.changed(0) and daemon.nvml.core[1] == (300, 600) and daemon.journals() == [SECOND]
+    ((_, ended),) = [event for event in daemon.events if event[0] == "end of lease"]
+    assert ended["gpu"] == FIRST and "no clocks" in ended["why"]
+    assert "the policy has changed, and no clocks" in client.ask("set", gpu=FIRST, core_mhz=900)["text"]
 
 
 def test_auto_is_brought_within_tighter_bounds_too(daemon):

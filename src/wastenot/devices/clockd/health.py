@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from wastenot.core.errors import WastenotError
-from wastenot.devices.common.daemon_connection import Connection
+from wastenot.devices.common.daemon_connection import BusyError, Connection
 
 
 def health(patience_s: float) -> tuple[bool, str]:
     """Whether wastenotd answers, and what it says in a line.
 
-    GPUs that it cannot restore are named, but do not make it ill: it tries again, and would after a new start.
+    GPUs that it cannot restore, or that do not answer, are named, but do not make it ill: it tries again, and would after a
+    new start. Nor does being busy: otherwise whoever takes all connections of root could have it restarted.
 
     Args:
         patience_s: to wait for it.
@@ -17,9 +18,12 @@ def health(patience_s: float) -> tuple[bool, str]:
     try:
         connection = Connection(patience_s)
         connection.close()
+    except BusyError as error:
+        return True, str(error)
     except WastenotError as error:
         return False, str(error)
     leases = connection.welcome.leases
     unrestored = sorted(uuid for uuid, lease in leases.items() if lease.get("unrestored"))
     said = f"wastenotd answers: {len(leases) - len(unrestored)} leases"
-    return True, said + (f", not restored yet: {', '.join(unrestored)}" if unrestored else "")
+    named = {"not restored yet": unrestored, "not answering": connection.welcome.missing}
+    return True, said + "".join(f", {what}: {', '.join(gpus)}" for what, gpus in named.items() if gpus)

@@ -19,7 +19,7 @@ from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.clockd.log_lines import Log
 from wastenot.devices.clockd.policy import Bounds, Gpu, Peer, Policy
 from wastenot.devices.common.clocks import Auto, LeasedClocks
-from wastenot.devices.common.gpu_driver import ClockSetter, DriverError, Kind, setter_of
+from wastenot.devices.common.gpu_driver import KINDS, ClockSetter, DriverError, Kind, Missing, setter_of
 from wastenot.devices.common.journal import Holder
 from wastenot.devices.common.recovery import Recovered, recover
 
@@ -79,6 +79,7 @@ class Lease:
         since_s: since when.
         until_s: when it ends at the latest.
         bounds: of what may be set.
+        claimed: whether it is held at auto too.
         requests: made so far.
         setting: that was requested last; ``None`` before the first.
         seen: settings that were logged.
@@ -90,6 +91,7 @@ class Lease:
     since_s: float
     until_s: float
     bounds: Bounds
+    claimed: bool = False
     requests: int = 0
     setting: Setting | None = None
     seen: set[Setting] = field(default_factory=set)
@@ -99,18 +101,25 @@ class Leases:
     """All leases.
 
     Args:
-        setters: of all GPUs, in the order of their indices; they allow changes. ``None`` for one that does not answer.
+        setters: of all GPUs, in the order of their indices; they allow changes. One that does not answer is asked again.
         policy: who may do what.
         now_s: the clock.
         log: takes what happened, and fields.
     """
 
-    def __init__(self, setters: Sequence[ClockSetter | None], policy: Policy, now_s: Callable[[], float], log: Log) -> None:
+    def __init__(
+        self, setters: Sequence[ClockSetter | Missing], policy: Policy, now_s: Callable[[], float], log: Log
+    ) -> None:
         self.policy = policy
         self._now_s, self._log = now_s, log
-        self._setters = {setter.unique_id: setter for setter in setters if setter is not None}
-        places = {setter.unique_id: index for index, setter in enumerate(setters) if setter is not None}
-        self.gpus = {uuid: Gpu(index, uuid) for uuid, index in places.items()}
+        self._setters: dict[str, ClockSetter] = {}
+        self.gpus: dict[str, Gpu] = {}
+        self._missing: dict[int, Missing] = {}
+        for index, setter in enumerate(setters):
+            if isinstance(setter, Missing):
+                self._missing[index] = setter
+            else:
+                self._add(index, setter)
         self._left = dict[str, tuple[str, float]]()  # GPUs that dead processes left changed: why, and when that was logged
         self._held: dict[str, Lease] = {}
         self._unrestored = dict[str, _Unrestored]()
@@ -136,6 +145,10 @@ class Leases:
         """By UUID, what a peer may set."""
         found = {uuid: self.policy.bounds(peer, gpu) for uuid, gpu in self.gpus.items()}
         return {uuid: bounds for uuid, bounds in found.items() if bounds is not None}
+
+    def missing(self) -> list[str]:
+        """Names of the GPUs that do not answer."""
+        return [each.name for each in self._missing.values()]
 
     def holds_any(self, owner: object) -> bool:
         """Whether a connection has a lease."""
@@ -166,6 +179,8 @@ class Leases:
                 "leased", f"{uuid}: {_holder(lease.peer)} controls the clocks of this GPU; wait for it, or stop it"
             )
         now_s = self._now_s()
+        if lease is None and self._since_s(peer.user, uuid) + bounds.longest_lease_s <= now_s:
+            self._bar(peer.user, uuid)  # it would be over at once
         until_s = self._barred_s.get((peer.user, uuid), now_s)
         if until_s > now_s:
             raise RefusedError(
@@ -195,6 +210,7 @@ class Leases:
                 self._log("lease", gpu=uuid, user=peer.user, process=peer.process, longest_s=bounds.longest_lease_s)
             if claim:
                 lease.clocks.claim()
+                lease.claimed = True
         except WastenotError as error:
             raise RefusedError("device" if isinstance(error, DriverError) else "leased", str(error)) from error
         self._lost.pop((owner, uuid), None)
@@ -254,13 +270,13 @@ class Leases:
         now_s = self._now_s()
         if now_s - self._searched_s >= _SEARCH_S:
             self._searched_s = now_s
+            self._ask_missing()
             self.recover()
         for uuid in [uuid for uuid, lease in self._held.items() if lease.until_s <= now_s]:
             lease = self._held[uuid]
             self._lost[lease.owner, uuid] = "it reached the time limit of the policy"
             self._end(uuid, "reached the time limit of the policy")
-            self._barred_s[lease.peer.user, uuid] = now_s + _PAUSE_S
-            del self._used_s[lease.peer.user, uuid]
+            self._bar(lease.peer.user, uuid)
         for uuid in [uuid for uuid, each in self._unrestored.items() if each.again_s <= now_s]:
             with suppress(Exception):
                 self._restore_again(uuid)
@@ -282,9 +298,9 @@ class Leases:
                 continue
             try:
                 self._bound(uuid, lease, bounds)
-            except WastenotError as error:
+            except Exception as error:  # whatever it is, this lease ends, and the others go on
                 self._lost[lease.owner, uuid] = f"the policy has changed, and {error}"
-                self._end(uuid, "no longer allowed")
+                self._end(uuid, f"cannot be brought within the policy: {type(error).__name__}: {error}")
             else:
                 lease.until_s = min(lease.until_s, lease.since_s + bounds.longest_lease_s)
 
@@ -297,11 +313,30 @@ class Leases:
                 self._restore_again(uuid)
         return not self._unrestored
 
+    def _add(self, index: int, setter: ClockSetter) -> None:
+        self._setters[setter.unique_id] = setter
+        self.gpus[setter.unique_id] = Gpu(index, setter.unique_id)
+
+    def _ask_missing(self) -> None:
+        """Add the GPUs that answer by now, at the places that they have in the policy."""
+        for index, each in list(self._missing.items()):
+            with suppress(Exception):  # it still does not, which has been logged
+                setter = each.ask_again()
+                if setter.unique_id not in self.gpus:  # else another is in its place
+                    self._add(index, setter)
+                    del self._missing[index]
+                    self._log("answers again", gpu=setter.unique_id)
+
     def _since_s(self, user: int, uuid: str) -> float:
         """Since when a user has a GPU that it acquires now: one that is given back and taken again was never given back."""
         now_s = self._now_s()
         since_s, until_s = self._used_s.get((user, uuid), (now_s, now_s))
         return since_s if now_s - until_s < _PAUSE_S and (user, uuid) not in self._barred_s else now_s
+
+    def _bar(self, user: int, uuid: str) -> None:
+        """Let a user who has had a GPU for as long as the policy allows wait before it gets that GPU again."""
+        self._barred_s[user, uuid] = self._now_s() + _PAUSE_S
+        del self._used_s[user, uuid]
 
     def _queue(self, uuid: str, user: int) -> None:
         """Note that a user waits for a GPU, at the end of the queue unless it is in it."""
@@ -333,7 +368,9 @@ class Leases:
         within = _within(lease.setting, bounds, setter)
         if within != lease.setting:
             self._log("bounded", gpu=uuid, user=lease.peer.user, process=lease.peer.process, setting=within)
-        if within != AUTO or lease.setting == AUTO:  # else all of it has just been given up
+        if within == AUTO and not lease.claimed:  # a request of auto would end the lease
+            lease.clocks.give_up(frozenset(KINDS))
+        else:
             lease.clocks.request(within)
         lease.setting = within
 
@@ -426,7 +463,8 @@ def _within(setting: Setting, bounds: Bounds, setter: ClockSetter) -> Setting:
     """The setting that the bounds allow and that is nearest; auto for what may not be set."""
     clocks = setter.supported_clocks()
     memory = _nearest(setting.memory_mhz, bounds.memory_mhz, [*clocks])
-    core = _nearest(setting.core_mhz, bounds.core_mhz, clocks[max(clocks) if memory is None else memory])
+    cores = clocks.get(max(clocks, default=0.0) if memory is None else memory, ())
+    core = _nearest(setting.core_mhz, bounds.core_mhz, cores)
     limits, allowed, limit_w = setter.power_limit_range_w(), bounds.power_limit_w, setting.power_limit_w
     if limit_w is None or limits is None or allowed is None:
         return Setting(core, memory)

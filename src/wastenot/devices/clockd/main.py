@@ -33,7 +33,10 @@ POLICY = Path("/etc/wastenot/wastenotd.toml")
 JOBS = "policy.d"
 """Folder beside the journals for rules that come and go, such as those of a scheduler for its jobs."""
 
+_EARLIER = Path("/run/wastenot")
+"""Where journals and the rules of jobs were before containers mounted that folder: what it holds now is not trusted."""
 _LOUD = {
+    "left by an earlier version": 4,
     "refused": 4,
     "cannot restore": 3,
     "cannot control": 3,
@@ -76,6 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _main(options: argparse.Namespace, lines: Lines) -> int:
     log = Shares(lambda event, **fields: lines.put(_line(event, fields)), time.monotonic)
     if not options.check:
+        _warn_of_earlier(log)
         recovered = _recover(log)
         if options.recover:
             return 0 if recovered else 1
@@ -90,6 +94,19 @@ def _main(options: argparse.Namespace, lines: Lines) -> int:
     except WastenotError as error:
         lines.put(f"<3>error: {error}" if _journald() else f"error: {error}")
         return 2 if isinstance(error, BadInputError) else 1
+
+
+def _warn_of_earlier(log: Log) -> None:
+    """Say that journals or rules are where an earlier version kept them, and what to do, without reading them."""
+    if state_folder() == _EARLIER:
+        return
+    with suppress(OSError):
+        if any(name == JOBS or (".json" in name and not name.startswith(".")) for name in os.listdir(_EARLIER)):
+            log(
+                "left by an earlier version", folder=_EARLIER,
+                text=f"its journals and rules are not read: run WASTENOT_STATE={_EARLIER} wastenotd --recover, then "
+                f"remove them; the rules of jobs belong in {state_folder() / JOBS}",
+            )  # fmt: skip
 
 
 def _recover(log: Log) -> bool:

@@ -170,7 +170,8 @@ def read_policy(path: Path, jobs: Path | None = None) -> Policy:
 def read_parts(path: Path, jobs: Path | None, before: Parts | None = None) -> tuple[Parts, list[BadInputError]]:
     """What the files of a policy say, and the mistakes in them.
 
-    A file that cannot be understood says what it said before, if anything; a file that is gone says nothing any more.
+    A file that cannot be understood says what it said before, if anything, and so do all of a folder that is refused; the
+    rules of a job whose file is gone say nothing any more.
 
     Args:
         path: the policy.
@@ -178,19 +179,22 @@ def read_parts(path: Path, jobs: Path | None, before: Parts | None = None) -> tu
         before: what the files said before.
     """
     before, found, mistakes = before or {}, dict[Path, Part](), list[BadInputError]()
+    kept: Parts = {}
     try:
         more = _files(jobs)
-    except BadInputError as error:
-        more = [file for file in before if file != path]
+    except BadInputError as error:  # whoever can write to the folder can have written any file of it
+        more, kept = [], {file: part for file, part in before.items() if file != path}
         mistakes.append(error)
     for file in [path, *more]:
         try:
             found[file] = _part(file) if file == path else _part_of_job(file)
         except BadInputError as error:
+            if file != path and isinstance(error.__cause__, FileNotFoundError):
+                continue  # its job has ended since the folder was listed
             mistakes.append(error)
             if file in before:
                 found[file] = before[file]
-    return found, mistakes
+    return {**found, **kept}, mistakes
 
 
 def policy_of(path: Path, parts: Parts) -> Policy:

@@ -213,6 +213,7 @@ class Server:
             "heartbeat_s": self.leases.policy.heartbeat_s,
             "gpus": gpus,
             "leases": self.leases.status(),
+            "missing": self.leases.missing(),
         }
 
 

@@ -56,12 +56,14 @@ class Welcome:
         heartbeat_s: of silence, after which leases end.
         gpus: by UUID, what the policy allows.
         leases: by UUID, who has a lease.
+        missing: names of the GPUs that do not answer it.
     """
 
     user: int
     heartbeat_s: float
     gpus: dict[str, dict[str, Any]]
     leases: dict[str, dict[str, Any]]
+    missing: tuple[str, ...] = ()
 
 
 class Connection:
@@ -218,6 +220,9 @@ def _not_in_group(path: Path) -> str:
 
 def _welcome(reply: dict[str, Any]) -> Welcome:
     try:
-        return Welcome(int(reply["user"]), float(reply["heartbeat_s"]), dict(reply["gpus"]), dict(reply["leases"]))
+        return Welcome(
+            int(reply["user"]), float(reply["heartbeat_s"]), dict(reply["gpus"]), dict(reply["leases"]),
+            tuple(map(str, reply.get("missing", ()))),
+        )  # fmt: skip
     except (KeyError, TypeError, ValueError) as error:
         raise DeviceError(f"wastenotd sent an invalid reply: {error}") from error

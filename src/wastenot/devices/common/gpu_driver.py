@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal, Protocol, cast
 
@@ -95,6 +96,19 @@ class ClockSetter(Protocol):
             NotSupportedError: the card does not support the call; :func:`restore_all` knows whether that matters.
             DriverError: something could not be restored; the first failure.
         """
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A card that did not answer.
+
+    Attributes:
+        name: its name in wastenot.
+        ask_again: what sets its clocks, if it answers now; raises as :func:`setter_of` does.
+    """
+
+    name: str
+    ask_again: Callable[[], ClockSetter]
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,25 +243,30 @@ def names_here() -> dict[Vendor, tuple[str, ...]]:
     return found
 
 
-def setters_here(missed: Callable[[str, WastenotError], None]) -> tuple[ClockSetter | None, ...]:
+def setters_here(missed: Callable[[str, WastenotError], None]) -> tuple[ClockSetter | Missing, ...]:
     """What may change the clocks of all cards of all vendors, in the order of their indices.
 
     Args:
-        missed: takes the name of a card that does not answer, and why; it keeps its place, with ``None``.
+        missed: takes the name of a card that does not answer, and why; it keeps its place.
 
     Raises:
         WastenotError: no driver answers.
     """
-    found = list[ClockSetter | None]()
+    found = list[ClockSetter | Missing]()
     for vendor, names in names_here().items():
         driver = driver_of(vendor)
         for index, name in enumerate(names):
+            ask = partial(_setter_at, driver, index)
             try:
-                found.append(driver.clock_setter(driver.unique_id(index), allow_changes=True))
+                found.append(ask())
             except WastenotError as error:
-                found.append(None)
+                found.append(Missing(name, ask))
                 missed(name, error)
     return tuple(found)
+
+
+def _setter_at(driver: GpuDriver, index: int) -> ClockSetter:
+    return driver.clock_setter(driver.unique_id(index), allow_changes=True)
 
 
 def refusal(allow_changes: bool) -> str | None:

@@ -9,7 +9,7 @@ from math import isfinite
 
 from wastenot.core.errors import DeviceError, WastenotError
 from wastenot.devices.common import journal
-from wastenot.devices.common.gpu_driver import KINDS, ClockSetter, restore_all, setter_of
+from wastenot.devices.common.gpu_driver import KINDS, ClockSetter, DriverError, restore_all, setter_of
 from wastenot.devices.common.journal import Journal, Restore
 from wastenot.devices.common.rights import forbidden
 
@@ -66,9 +66,15 @@ def _recover(left: Journal, find: Callable[[str], ClockSetter]) -> Journal | Non
             setter = find(claimed.uuid)
             readable = claimed.unreadable is None
             to = possible(setter, claimed.restore) if readable else Restore(power_limit_w=setter.default_power_limit_w())
-            claimed = replace(claimed, restore=to)
             kinds = {kind for kind in KINDS if kind not in claimed.kept}
-            restore_all(setter, to, kinds, {kind for kind in KINDS if kind in claimed.changed})
+            changed = {kind for kind in KINDS if kind in claimed.changed}
+            limited = "power" in kinds & changed  # known to differ from what was found, so it is not left alone
+            if limited and to.power_limit_w is None:
+                to = replace(to, power_limit_w=setter.default_power_limit_w())
+            claimed = replace(claimed, restore=to)
+            restore_all(setter, to, kinds, changed)
+            if limited and to.power_limit_w is None:
+                raise DriverError("its power limit was changed, and the driver reports neither its range nor its default")
         if claimed.unreadable is None:
             journal.end(claimed.path)
         else:
