@@ -89,6 +89,18 @@ def test_whatever_one_client_sends_the_others_are_heard(tmp_path):
         assert session.end() == "job ended"
 
 
+@pytest.mark.parametrize("local_rank", [-1, -(10**18), 1])
+def test_a_local_rank_that_there_is_no_gpu_for_marks_nothing(tmp_path, local_rank):
+    driver = HeardMarkers()
+    with Session(driver, tmp_path / "s.sock", lease=False) as session:
+        rank = Line.to(str(session.path))
+        rank.ask({"hello": "rank", "schema": SCHEMA, "process": 1, "local_rank": local_rank, "program": "test"})
+        rank.send({"markers": ["iteration"], "at_s": 1.0})
+        assert "status" in rank.ask({"ask": "status"})
+        assert driver.names() == [] and session.problem is None
+        rank.close()
+
+
 def test_a_client_that_reads_nothing_is_dropped(tmp_path, monkeypatch):
     monkeypatch.setattr("wastenot.control.session._HEARS_S", 0.2)
     with Session(HeardMarkers(), tmp_path / "s.sock", lease=False) as session:

@@ -321,7 +321,7 @@ class Session:
             return
         local_rank = int(message["local_rank"])
         local_rank = 0 if self._one_program else local_rank
-        client.rank, client.gpu = True, local_rank if local_rank < len(self._driver.gpus) else None
+        client.rank, client.gpu = True, local_rank if 0 <= local_rank < len(self._driver.gpus) else None
         self.ranks += 1
         client.line.send(self._welcome)
 

@@ -12,6 +12,7 @@ import pytest
 
 import wastenot as wn
 from testbed.straggling import planned_frontier
+from wastenot.control.wire import Line
 from wastenot.core.errors import BadInputError
 from wastenot.pipelines.plan.rank_steps import PlanGraph
 from wastenot.pipelines.plan.straggler import Rungs
@@ -19,7 +20,7 @@ from wastenot.pipelines.run.rung_follower import plan_at
 from wastenot.pipelines.run.straggler_seat import seat_of
 from wastenot.pipelines.run.straggler_server import StragglerServer
 from wastenot.pipelines.run.straggler_source import StragglerSource
-from wastenot.pipelines.run.straggler_wire import ask, parse_address, read_token
+from wastenot.pipelines.run.straggler_wire import SCHEMA, ask, parse_address, read_token
 from wastenot.pipelines.run.stragglers import HOLD, LEAD, Stragglers
 
 TOKEN = "0123456789abcdef"
@@ -110,6 +111,16 @@ def test_a_rank_that_does_not_read_holds_nobody_up(rungs, tmp_path):
                 break
         assert ask(server.address, {"ask": "status"})["status"]
         deaf.close()
+
+
+def test_a_server_that_ends_while_ranks_are_connected_prints_no_traceback(rungs, tmp_path, caplog):
+    with serving(rungs, tmp_path / "s.sock") as server:
+        connected = [Line.to(server.address) for _ in range(8)]
+        for rank, line in enumerate(connected):
+            line.ask({"hello": "rank", "schema": SCHEMA, "replica": rank // 2 % 2, "rank": rank % 2, "digest": ""})
+    assert not caplog.records
+    for line in connected:
+        line.close()
 
 
 def test_addresses_and_tokens(rungs, tmp_path):

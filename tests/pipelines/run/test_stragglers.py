@@ -142,6 +142,17 @@ def test_a_job_that_begins_again_is_counted_anew(stragglers, rungs):
     assert again.rung(0) > rungs.own
 
 
+def test_what_a_rank_counted_wrong_postpones_orders_only_until_the_next_report(stragglers, rungs):
+    job = Job(stragglers, 3)
+    job.run(20)
+    assert stragglers.report(0, 0, 10**18, 1.0, 20.0) == {} and stragglers.status()["iteration"] == 19
+    stragglers.report(0, 0, 10**11, 1.0, 20.0)
+    job.take(stragglers.tell(1, 0.3, 20.0))
+    assert job.orders[0][-1].begin > 10**11
+    job.run(LEAD + 1)
+    assert job.rung(0) > rungs.own and job.rung(2) > rungs.own
+
+
 def test_no_false_alarms_in_noise():
     for seed in range(20):
         rng, level = random.Random(seed), Level()

@@ -179,6 +179,8 @@ class StragglerServer:
                         self._woken.set()  # it may be due earlier now
                     if client.trusted:
                         patience.reschedule(None)
+        except asyncio.CancelledError:  # the server's end, of which asyncio would print a traceback
+            pass
         except Exception:  # whatever one of them sends, the others do not suffer for it
             pass
         finally:

@@ -31,6 +31,7 @@ _DIFFERS = 0.05
 _EVENTS = 200
 _BELIEVED = 5  # iterations after a GPU says that it is throttled, for which one slow iteration is enough
 _MOST_SLOWER = 100.0
+_MOST_ITERATIONS = 10**12  # of a training; who reports more counts wrong
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +155,10 @@ class Stragglers:
             Orders for the ranks of replicas, by replica, where there are new ones.
         """
         one = self._of(replica)
-        if not (math.isfinite(factor) and 1.0 / _MOST_SLOWER < factor < _MOST_SLOWER) or iteration < 0:
+        if not (1.0 / _MOST_SLOWER < factor < _MOST_SLOWER and 0 <= iteration < _MOST_ITERATIONS):
             return {}
-        if iteration < self._iteration - HOLD:  # begun anew, as from a checkpoint
+        changed = iteration < self._iteration - HOLD  # begun anew, as from a checkpoint, or a rank counted wrong before
+        if changed:
             self._iteration = -1
             for each in self._replicas:
                 each.reports.clear()
@@ -168,15 +170,15 @@ class Stragglers:
             one.throttled[rank], one.throttled_from = throttled, iteration
         of_iteration = one.reports.setdefault(iteration, {})
         of_iteration[rank] = math.log(factor)
-        changed = False
         if len(of_iteration) >= max(len(one.ranks), 1):
             del one.reports[iteration]
             for old in [each for each in one.reports if each < iteration]:
                 del one.reports[old]
             mean = math.exp(math.fsum(of_iteration.values()) / len(of_iteration))
-            changed = one.level.learn(mean, throttled=bool(one.throttled) and iteration < one.throttled_from + _BELIEVED)
-            changed |= self._doubt(replica, one, mean, now_s)
-            if changed:
+            learned = one.level.learn(mean, throttled=bool(one.throttled) and iteration < one.throttled_from + _BELIEVED)
+            learned |= self._doubt(replica, one, mean, now_s)
+            changed |= learned
+            if learned:
                 self._tell(now_s, "measured", replica, f"takes {one.level.factor:.3f} times as long as planned")
         changed |= self._expire(now_s)
         if changed:
@@ -287,7 +289,7 @@ class Stragglers:
         begin = self._iteration + LEAD if self._iteration >= 0 else 0
         new: dict[int, Order] = {}
         for index, (one, rung) in enumerate(zip(self._replicas, answer.rungs, strict=True)):
-            if rung != one.rung:
+            if rung != one.rung or self._orders[index].begin > begin:  # of iterations that are far away again
                 one.rung = rung
                 new[index] = self._orders[index] = Order(rung, begin, begin + HOLD)
         if new:
