@@ -1,0 +1,142 @@
+"""What several clients of different users do to a daemon in this process, drawn from whatever draws: chance, or a fuzzer.
+
+They send bytes and requests with random fields and hang up, while time passes and drivers fail. None of it must be able to
+crash the daemon, to set anything that the policy forbids, or to leave anything changed.
+"""
+
+# ruff: noqa: D102, N802
+
+from __future__ import annotations
+
+import json
+import random
+from typing import TypeVar
+
+from testbed.daemon_in_process import UUIDS, Daemon, running
+from wastenot.devices.clockd.policy import Bounds, Policy, Rule
+
+USERS = (1000, 1001, 1002)  # the last may do nothing
+POLICY = Policy(
+    (
+        Rule(frozenset({1000}), frozenset(), frozenset({0}), Bounds((600.0, 1200.0), None, (300.0, 600.0), 60.0)),
+        Rule(frozenset({1001}), frozenset(), frozenset({1}), Bounds((900.0, 900.0), (1000.0, 1000.0), None, 60.0)),
+    ),
+    requests_per_s=1e6,
+    connections_per_user=4,
+)
+ALLOWED = (
+    ({None, (300, 600), (300, 900), (300, 1200)}, {None}, range(300_000, 600_001)),
+    ({None, (300, 900)}, {None, (1000, 1000)}, range(0)),
+)
+ASKS = ("hello", "status", "acquire", "set", "release", "beat")
+FIELDS = ("ask", "gpu", "claim", "core_mhz", "memory_mhz", "power_limit_w", "wastenot", "more")
+
+
+T = TypeVar("T")
+
+
+class Drawn:
+    """Draws by chance, under the names of ``atheris.FuzzedDataProvider``, which a fuzzer puts in its place.
+
+    Args:
+        rng: the chance.
+    """
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+
+    def remaining_bytes(self) -> int:
+        return 1
+
+    def ConsumeBool(self) -> bool:
+        return self._rng.random() < 0.5
+
+    def ConsumeBytes(self, count: int) -> bytes:
+        return self._rng.randbytes(count)
+
+    def ConsumeFloat(self) -> float:
+        return self._rng.choice([self._rng.uniform(-1e4, 1e4), 1e308, -0.0, float("inf"), float("nan")])
+
+    def ConsumeInt(self, size: int) -> int:
+        return self._rng.randrange(-(1 << (8 * size - 1)), 1 << (8 * size - 1))
+
+    def ConsumeIntInRange(self, low: int, high: int) -> int:
+        return self._rng.randint(low, high)
+
+    def ConsumeUnicodeNoSurrogates(self, count: int) -> str:
+        return "".join(chr(self._rng.choice([self._rng.randrange(128), self._rng.randrange(0xD800)])) for _ in range(count))
+
+    def PickValueInList(self, values: list[T]) -> T:
+        return self._rng.choice(values)
+
+
+def value(data: Drawn) -> object:
+    match data.ConsumeIntInRange(0, 6):
+        case 0:
+            return data.PickValueInList([*UUIDS, *ASKS])
+        case 1:
+            return data.PickValueInList([300, 600, 900, 1200, 1500, 1000, 2000, 450, 700])
+        case 2:
+            return data.ConsumeFloat()
+        case 3:
+            return data.ConsumeUnicodeNoSurrogates(8)
+        case 4:
+            return data.PickValueInList([None, True, False, [], {}])
+        case _:
+            return data.ConsumeInt(8)
+
+
+def request(data: Drawn) -> bytes:
+    message: dict[str, object] = {"wastenot": 1, "ask": data.PickValueInList([*ASKS]), "gpu": data.PickValueInList([*UUIDS])}
+    for _ in range(data.ConsumeIntInRange(0, 3)):
+        message[data.PickValueInList([*FIELDS])] = value(data)
+    return json.dumps(message).encode() + b"\n"
+
+
+def play(data: Drawn, steps: int = 40) -> int:
+    """Do so many things at most; returns how many of them were messages."""
+    messages = 0
+    with running(POLICY) as daemon:
+        clients = [daemon.connect(user) for user in USERS]
+        for client in clients:
+            client.ask("hello")
+        for _ in range(steps):
+            if not data.remaining_bytes():
+                break
+            place = data.ConsumeIntInRange(0, len(clients) - 1)
+            match data.ConsumeIntInRange(0, 7):
+                case 0:
+                    clients[place].send(data.ConsumeBytes(data.ConsumeIntInRange(0, 64)))
+                    messages += 1
+                case 1:
+                    clients[place].close()
+                    clients[place] = daemon.connect(USERS[place])
+                case 2:
+                    daemon.pass_time(data.ConsumeIntInRange(0, 150) / 10)
+                case 3:
+                    daemon.nvml.failing = data.ConsumeBool()
+                case 4:
+                    clients[place].ask("hello")
+                    messages += 1
+                case _:
+                    clients[place].send(request(data))
+                    messages += 1
+            clients[place].reply()
+            check(daemon)
+        daemon.nvml.failing = False
+        for client in clients:
+            client.close()
+        daemon.pass_time(2.0)
+        assert daemon.journals() == [] and not any(map(daemon.nvml.changed, range(2)))
+        assert daemon.connect(USERS[0]).ask("hello")["ok"]["user"] == USERS[0]
+    return messages
+
+
+def check(daemon: Daemon) -> None:
+    nvml = daemon.nvml
+    assert daemon.mistakes() == []
+    for gpu, (cores, memories, limits) in enumerate(ALLOWED):
+        if nvml.changed(gpu):
+            assert UUIDS[gpu] in daemon.journals()
+        assert nvml.core[gpu] in cores and nvml.memory[gpu] in memories
+        assert nvml.limit_mw[gpu] == 700_000 or nvml.limit_mw[gpu] in limits
