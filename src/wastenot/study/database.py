@@ -144,14 +144,8 @@ def study_errors(address: Address) -> Iterator[None]:
         raise StudyError(f"{address.label}: {_first_line(error, address)}") from error
 
 
-_FOR_A_WHILE = (
-    "starting up",
-    "terminating connection",
-    "shutting down",
-    "in recovery",
-    "too many clients",
-    "remaining connection slots",
-)
+# "The database system is" starting up, shutting down, in recovery mode or not yet accepting connections.
+_FOR_A_WHILE = ("the database system is", "terminating connection", "too many clients", "remaining connection slots")
 
 
 def _is_outage(error: BaseException) -> bool:

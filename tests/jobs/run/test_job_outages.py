@@ -98,6 +98,10 @@ def test_an_outage_is_told_from_a_refusal(server):
         ("could not send data to server: Broken pipe", True),
         ("FATAL:  terminating connection due to administrator command", True),
         ("FATAL:  the database system is starting up", True),
+        ("FATAL:  the database system is shutting down", True),
+        ("FATAL:  the database system is in recovery mode", True),
+        ("FATAL:  the database system is not yet accepting connections", True),  # after a crash
+        ('FATAL:  database "runs" is not currently accepting connections', False),
         ('FATAL:  password authentication failed for user "me"', False),
         ('FATAL:  database "none" does not exist', False),
         ('root certificate file "/none" does not exist', False),
