@@ -181,7 +181,12 @@ def test_locked_clocks_that_were_named_come_back(stand_in):
 
 @pytest.mark.parametrize(
     ("error", "text"),
-    [("NO_PERMISSION", "CAP_SYS_ADMIN|SYS_ADMIN"), ("NOT_SUPPORTED", "does not support"), ("UNKNOWN", "Unknown")],
+    [
+        ("NO_PERMISSION", "CAP_SYS_ADMIN|SYS_ADMIN"),
+        ("NOT_SUPPORTED", "does not support"),
+        ("UNKNOWN", "Unknown"),
+        ("LIBRARY_NOT_FOUND", "no NVIDIA driver"),
+    ],
 )
 @pytest.mark.parametrize("function", ["nvmlDeviceSetGpuLockedClocks", "nvmlDeviceSetMemoryLockedClocks"])
 def test_a_refusal_leaves_nothing_behind(stand_in, device, function, error, text):

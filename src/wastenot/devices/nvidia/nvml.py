@@ -111,8 +111,9 @@ def _library() -> ModuleType:
 
 
 def _typed(library: Any, function: str, error: Exception) -> WastenotError:
+    absent = MissingExtraError if function == "nvmlInit" else DriverError  # a driver that was there has failed
     by_code: dict[int, tuple[type[WastenotError], str]] = {
-        library.NVML_ERROR_LIBRARY_NOT_FOUND: (MissingExtraError, f"no NVIDIA driver is installed here; {_ELSEWHERE}"),
+        library.NVML_ERROR_LIBRARY_NOT_FOUND: (absent, f"no NVIDIA driver is installed here; {_ELSEWHERE}"),
         library.NVML_ERROR_DRIVER_NOT_LOADED: (DriverError, f"the NVIDIA driver is not loaded; {_ELSEWHERE}"),
         library.NVML_ERROR_NO_PERMISSION: (NoPermissionError, f"{function}: no permission; {_NEEDED_FOR_CLOCKS}"),
         library.NVML_ERROR_NOT_SUPPORTED: (NotSupportedError, f"{function}: this GPU or driver does not support it"),
