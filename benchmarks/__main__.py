@@ -12,7 +12,7 @@ NAMES = (
     "latency", "h200", "h200-fit", "regulator", "forecast", "pipeline-measured", "pipeline-run", "natural-forecast",
     "iteration", "kills", "straggler", "tune", "serving-fits", "jobs", "jobs-overlap", "jobs-changes", "job-limits",
     "serving-client", "serving-kernels", "serving-policies", "serve-control", "serving-attack", "cluster-speed",
-    "serving-speed", "cluster-forecast", "cluster-policies", "cluster-emergencies", "cluster-routers",
+    "serving-speed", "cluster-forecast", "cluster-policies", "cluster-emergencies", "cluster-routers", "safety",
 )  # fmt: skip
 
 

@@ -16,12 +16,13 @@ import sys
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib import import_module
+from typing import Final
 
 from benchmarks.kept import DATA, keep
 from benchmarks.verdict import Verdict
 
 SAFETY = DATA / "safety.json"
-NAMES = ("flood", "container", "listeners", "driver-faults", "kills", "outages", "full-disk")
+NAMES: Final = ("flood", "container", "listeners", "driver-faults", "kills", "outages", "full-disk")
 
 
 def main(verdict: Verdict, names: tuple[str, ...] = NAMES) -> None:
@@ -31,14 +32,13 @@ def main(verdict: Verdict, names: tuple[str, ...] = NAMES) -> None:
             print(f"  {line}", flush=True)
         numbers = ", ".join(f"{key} {value:g}" for key, value in found.numbers.items())
         verdict.at_most(f"{name}: failures in {found.count:,} attempts ({numbers})", len(found.failed), 0)
-        before = json.loads(SAFETY.read_text(encoding="utf-8")) if SAFETY.exists() else {}
-        made = {
+        made = asdict(found) | {
+            "failed": len(found.failed),
             "date": f"{datetime.now(UTC):%Y-%m-%d}",
             "machine": f"{os.cpu_count()} cores, {platform.system()}",
         }
-        keep(
-            SAFETY, {each: before[each] for each in NAMES if each in before and each != name} | {name: made | asdict(found)}
-        )
+        before = json.loads(SAFETY.read_text(encoding="utf-8")) if SAFETY.exists() else {}
+        keep(SAFETY, {each: made if each == name else before[each] for each in NAMES if each in before or each == name})
 
 
 if __name__ == "__main__":

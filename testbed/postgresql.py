@@ -36,11 +36,13 @@ class Server:
     Attributes:
         url: of it.
         start, stop: have it answer, or not; what it holds stays.
+        kill: have its processes end at once, in the middle of whatever they do.
     """
 
     url: str
     start: Callable[[], None]
     stop: Callable[[], None]
+    kill: Callable[[], None]
 
 
 @contextmanager
@@ -79,6 +81,7 @@ def postgresql_server(bin_folder: Path) -> Iterator[Server]:
         start()
         try:
             stop = partial(run, "pg_ctl", "-m", "fast", "-w", "stop")
-            yield Server(f"postgresql://wastenot@127.0.0.1:{port}/postgres", start, stop)
+            kill = partial(run, "pg_ctl", "-m", "immediate", "-w", "stop")
+            yield Server(f"postgresql://wastenot@127.0.0.1:{port}/postgres", start, stop, kill)
         finally:
             run("pg_ctl", "-m", "immediate", "-w", "stop")

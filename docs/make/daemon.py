@@ -1,11 +1,15 @@
-"""What was left when processes that change clocks were killed, from data/kills.csv, which a benchmark adds to (bench_kills)."""
+"""What was left when processes were killed, drivers failed and clients attacked, from data/kills.csv and data/safety.json.
+
+Benchmarks add to these: bench_kills and bench_safety.
+"""
 
 from __future__ import annotations
 
 import csv
 
 from benchmarks.bench_kills import KILLS
-from docs.make.page import Page, table
+from benchmarks.bench_safety import SAFETY
+from docs.make.page import Page, read_json, table
 from testbed.stand_in import kill_runs, serve_kills
 
 WORDS = {
@@ -26,6 +30,41 @@ WORDS = {
     ),
     "serve-control and server": ("`wastenot serve control` and its server", "the daemon, or its keeper"),
 }
+TRIALS = {
+    "flood": (
+        "`set` with {clients:.0f} clients connected, beside a user who floods the daemon",
+        "99 % take at most {p99_ms:.0f} ms, with the stand-in",
+    ),
+    "container": ("attacks of root in a container with the documented mount", "it can connect, and is allowed nothing"),
+    "listeners": (
+        "messages without sense, to the daemon, a session and the straggler server (Unix and TCP)",
+        "at least {least:,.0f} to each",
+    ),
+    "driver-faults": (
+        "calls of the driver that fail, in setting and in undoing, with each of NVML's {error_codes:.0f} error codes",
+        "{left_changed_and_told_until_repaired:.0f} times a GPU stayed changed until the driver worked, and that was told",
+    ),
+    "kills": ("kills, as in the table below", "{changed_when_killed:.0f} GPUs were changed at that moment"),
+    "outages": (
+        "kills of the PostgreSQL server of running jobs",
+        "{runs:.0f} runs, of which {ends_kept_until_it_answered:.0f} were kept on this machine until it answered",
+    ),
+    "full-disk": (
+        "writes to a full disk: of an import, a sweep and a job",
+        "{import_full:.0f}, {sweep_full:.0f} and {job_full:.0f}",
+    ),
+}
+
+
+def safety() -> str:
+    """What was tried, how often it failed, and what was measured besides."""
+    lines = []
+    for name, found in read_json(SAFETY).items():
+        tried, besides = TRIALS[name]
+        numbers = dict(found["numbers"])
+        numbers |= {"least": min(numbers.values()), "p99_ms": 1e3 * numbers.get("p99_s", 0.0)}
+        lines.append([tried.format(**numbers), f"{found['count']:,}", f"**{found['failed']}**", besides.format(**numbers)])
+    return table("tried | how often | failed | besides", lines)
 
 
 def kills() -> str:
@@ -43,4 +82,4 @@ def kills() -> str:
     return table("killed | restored by | kills | changed at that moment | left changed | median, longest", lines)
 
 
-PAGES = (Page("daemon", {"kills": kills}),)
+PAGES = (Page("daemon", {"safety": safety, "kills": kills}),)
