@@ -100,7 +100,7 @@ class StragglerServer:
         except OSError as error:
             raise BadInputError(f"{address}: cannot listen there: {error.strerror or error}") from error
         self.address = address if isinstance(where, str) else f"{where[0]}:{self._listening.getsockname()[1]}"
-        self._over = threading.Event()
+        self._over, self._hanging_up = threading.Event(), False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name="wastenot-straggler-server", daemon=True)
 
@@ -156,7 +156,7 @@ class StragglerServer:
                     self._woken.clear()
                 self._pass_on(self.stragglers.act(time.monotonic()))
         finally:
-            self._over.set()
+            self._hanging_up = True  # and over only once it is known why
             server.close()
             for client in self._clients:
                 with suppress(OSError):
@@ -197,7 +197,7 @@ class StragglerServer:
     def _drop(self, client: _Client) -> None:
         client.writer.close()
         self._clients.pop(client, None)
-        if client.seat is not None and self._seats.get(client.seat) is client and not self._over.is_set():
+        if client.seat is not None and self._seats.get(client.seat) is client and not self._hanging_up:
             del self._seats[client.seat]
             self._pass_on(self.stragglers.leave(*client.seat, time.monotonic()))
 
