@@ -68,7 +68,7 @@ def test_a_complete_grid_is_proven(at):
     assert (made.coverage.kind, made.coverage.measured, made.coverage.of) == ("grid", at.points, at.points)
     assert made.coverage.complete and made.coverage.finished and made.coverage.command is None
     assert certificate(made).value == "proven optimal"
-    assert certificate(made).detail.startswith(f"among all {at.points:,} points of the grid, no kernel-level plan")
+    assert certificate(made).detail.startswith(f"proved among all {at.points:,} points of the grid: no plan")
     assert not any("ncomplete" in warning for warning in warnings(made))
 
 
@@ -80,7 +80,7 @@ def test_a_sweep_out_of_time_is_incomplete_until_it_is_resumed(at):
     assert (here.kind, here.of, here.complete, here.finished) == ("grid", at.points, False, False)
     assert here.measured == len({(row.kernel, row.setting) for row in at.study.measurements()}) < at.points
     assert certificate(made).value == "best of those measured"
-    assert f"among the {here.measured:,} of {at.points:,} points measured, no" in certificate(made).detail
+    assert f"among the {here.measured:,} of {at.points:,} points measured: no" in certificate(made).detail
     note = warnings(made)[0]
     assert note.startswith("Incomplete: the sweep was interrupted or is still running") and note.endswith(
         "Resume it: wastenot kernel sweep again"
