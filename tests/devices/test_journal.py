@@ -284,3 +284,10 @@ def test_only_what_a_gpu_can_have_had_is_restored(named, restored):
     assert possible(setter, named) == restored
     setter.power_limit_range_w = lambda: None
     assert possible(setter, named).power_limit_w is None
+
+
+def test_what_a_process_left_that_was_killed_while_it_wrote_ends_with_the_journal(folder):
+    path = journal.begin(UUID, Restore((345.0, 1980.0)))
+    (folder / f".{path.name}.new").write_text("{half")
+    journal.end(path)
+    assert not [each.name for each in folder.iterdir() if ".json" in each.name]

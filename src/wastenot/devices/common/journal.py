@@ -26,7 +26,7 @@ from pathlib import Path
 from wastenot.core.errors import DeviceError
 from wastenot.core.processes import boot_id, process_space, start_of
 from wastenot.devices.common import process_lock
-from wastenot.devices.common.state_files import is_own, opened, read_bytes, write
+from wastenot.devices.common.state_files import is_own, opened, read_bytes, temporary_of, write
 
 SCHEMA = "wastenot.clocks/2"
 MACHINE = Path("/run/wastenotd")
@@ -204,6 +204,7 @@ def note(path: Path, **fields: object) -> None:
 def end(path: Path) -> None:
     """Remove a journal once everything is undone, and give back its lease."""
     path.unlink(missing_ok=True)
+    temporary_of(path).unlink(missing_ok=True)  # of a process that was killed while it wrote
     process_lock.give_back(_lock_of(path))
 
 

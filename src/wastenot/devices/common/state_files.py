@@ -67,6 +67,11 @@ def read_bytes(folder: int, name: str) -> tuple[bytes, os.stat_result]:
     return data, about
 
 
+def temporary_of(path: Path) -> Path:
+    """Where a file stands while it is written."""
+    return path.with_name(f".{path.name}.new")
+
+
 def write(folder: int, name: str, text: str) -> None:
     """Write a file, which is on disk and complete when it appears under its name.
 
@@ -78,7 +83,7 @@ def write(folder: int, name: str, text: str) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    temporary = f".{name}.new"
+    temporary = temporary_of(Path(name)).name
     with suppress(FileNotFoundError):
         os.unlink(temporary, dir_fd=folder)  # of a process that died while it wrote
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
