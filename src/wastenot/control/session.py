@@ -38,6 +38,7 @@ PATIENCE_S = 120.0
 _LONGEST_SLEEP_S = 0.5
 _FINE_S = 1e-3  # which the system's own wait rounds to
 _END_S = 10.0
+_END_HEARS_S = 0.5  # for what ranks have sent when it ends
 _HEARS_S = 5.0  # within which a client takes what it is sent, or is dropped
 
 
@@ -115,7 +116,7 @@ class Session:
         self._lock = threading.Lock()
         self._offset_s = 0.0
         self._summary: Summary | None = None
-        self._over = threading.Event()
+        self._over, self._ending, self._all_heard = threading.Event(), False, threading.Event()
         self._leases = ExitStack()
         self._clients: dict[int, _Client] = {}
         self._wake_read, self._wake_write = os.pipe()
@@ -168,6 +169,7 @@ class Session:
             ended: why; a plan that ended before keeps its reason.
             exit_code: of the job.
         """
+        self._hear_the_rest()
         with self._lock:
             self._finish(ended, exit_code)
         if not self._over.is_set():
@@ -181,6 +183,14 @@ class Session:
             self._leases.close()
         assert self._summary is not None
         return self._summary.model_copy(update={"exit_code": exit_code})
+
+    def _hear_the_rest(self) -> None:
+        """Wait until the thread has taken in what ranks have sent already: what they marked last counts, too."""
+        if self._over.is_set() or self._thread is threading.current_thread() or not self._thread.is_alive():
+            return
+        self._ending = True
+        os.write(self._wake_write, b".")
+        self._all_heard.wait(_END_HEARS_S)
 
     # ---- the thread ------------------------------------------------------------------------------------------
 
@@ -211,7 +221,10 @@ class Session:
         """Until the driver wants to act, or somebody says something, which is taken in."""
         sleep_s = self._until_due_s()
         fine = 0.0 < sleep_s < _FINE_S
-        for key, _ in selector.select(0.0 if fine else min(sleep_s - sleep_s % _FINE_S, _LONGEST_SLEEP_S)):
+        ready = selector.select(0.0 if fine else min(sleep_s - sleep_s % _FINE_S, _LONGEST_SLEEP_S))
+        if self._ending and not any(isinstance(key.data, _Client) for key, _ in ready):
+            self._all_heard.set()
+        for key, _ in ready:
             if key.fileobj is self._listening:
                 self._accept(selector)
             elif isinstance(key.data, _Client):
