@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -201,6 +200,4 @@ def test_ranks_that_apply_it_themselves(plan, tmp_path):
     (tmp_path / "train.py").write_text(SCRIPT)
     done = run(tmp_path, *TORCHRUN, plan)
     assert done.stdout.count("trained 2\n") == 2
-    seen = re.search(r"the hooks saw 19 and (\d+) iterations", done.stderr)
-    assert seen is not None and "does not answer" not in done.stderr, done.stderr
-    assert 0 < int(seen[1]) <= 19, "the session is the first rank's, and ends with it, however far the other is"
+    assert "the hooks saw 19 and 19 iterations" in done.stderr and "does not answer" not in done.stderr, done.stderr

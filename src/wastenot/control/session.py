@@ -38,7 +38,7 @@ PATIENCE_S = 120.0
 _LONGEST_SLEEP_S = 0.5
 _FINE_S = 1e-3  # which the system's own wait rounds to
 _END_S = 10.0
-_END_HEARS_S = 0.5  # for what ranks have sent when it ends
+_LOOK_S = 0.005
 _HEARS_S = 5.0  # within which a client takes what it is sent, or is dropped
 
 
@@ -116,7 +116,7 @@ class Session:
         self._lock = threading.Lock()
         self._offset_s = 0.0
         self._summary: Summary | None = None
-        self._over, self._ending, self._all_heard = threading.Event(), False, threading.Event()
+        self._over = threading.Event()
         self._leases = ExitStack()
         self._clients: dict[int, _Client] = {}
         self._wake_read, self._wake_write = os.pipe()
@@ -162,6 +162,12 @@ class Session:
         with self._lock:
             return self._driver.status() if self._summary is None else self._summary.status
 
+    def let_ranks_leave(self, longest_s: float) -> None:
+        """Wait until all ranks have disconnected, so that what they marked last has been heard, or for so long."""
+        until_s = time.monotonic() + longest_s
+        while any(client.rank for client in tuple(self._clients.values())) and time.monotonic() < until_s:
+            time.sleep(_LOOK_S)
+
     def end(self, ended: Ended = "job ended", exit_code: int | None = None) -> Summary:
         """Give the clocks back and stop listening; returns what became of it.
 
@@ -169,7 +175,6 @@ class Session:
             ended: why; a plan that ended before keeps its reason.
             exit_code: of the job.
         """
-        self._hear_the_rest()
         with self._lock:
             self._finish(ended, exit_code)
         if not self._over.is_set():
@@ -183,14 +188,6 @@ class Session:
             self._leases.close()
         assert self._summary is not None
         return self._summary.model_copy(update={"exit_code": exit_code})
-
-    def _hear_the_rest(self) -> None:
-        """Wait until the thread has taken in what ranks have sent already: what they marked last counts, too."""
-        if self._over.is_set() or self._thread is threading.current_thread() or not self._thread.is_alive():
-            return
-        self._ending = True
-        os.write(self._wake_write, b".")
-        self._all_heard.wait(_END_HEARS_S)
 
     # ---- the thread ------------------------------------------------------------------------------------------
 
@@ -221,10 +218,7 @@ class Session:
         """Until the driver wants to act, or somebody says something, which is taken in."""
         sleep_s = self._until_due_s()
         fine = 0.0 < sleep_s < _FINE_S
-        ready = selector.select(0.0 if fine else min(sleep_s - sleep_s % _FINE_S, _LONGEST_SLEEP_S))
-        if self._ending and not any(isinstance(key.data, _Client) for key, _ in ready):
-            self._all_heard.set()
-        for key, _ in ready:
+        for key, _ in selector.select(0.0 if fine else min(sleep_s - sleep_s % _FINE_S, _LONGEST_SLEEP_S)):
             if key.fileobj is self._listening:
                 self._accept(selector)
             elif isinstance(key.data, _Client):

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from wastenot.planning.plan import Plan
 
 _FIRST_RANK_S = 60.0  # for which the other ranks wait until the first listens
+_OTHERS_S = 2.0  # for which the first waits at its end until the others have ended
 
 
 class Applied:
@@ -179,6 +180,8 @@ class Applied:
             for undo in self._unwatch:
                 undo()
             self._rank.close()
+            if session is not None and ended == "job ended":
+                session.let_ranks_leave(_OTHERS_S)
         finally:
             try:
                 self.summary = None if session is None else session.end(ended)
