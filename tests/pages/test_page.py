@@ -39,8 +39,10 @@ def test_what_to_do_next_names_the_files_that_the_pages_command_wrote(made, comm
     assert Next("Do", (command,)).filled(made).commands == (filled,)
 
 
-def test_what_a_page_is_of_is_said_once():
+def test_what_a_page_is_of_is_said_once_and_every_card_says_which_numbers_it_shows():
     own, other = (Figure(name, name, about, "How to read it.", None) for name, about in (("a", ABOUT), ("b", "a forecast")))
     html = shown(about=ABOUT, folded=Folded("More", "the rest", [own, other]))
     body = html[html.index("<main>") : html.index("<footer>")]
-    assert body.count("64 layers") == 1 and "measured numbers" not in body and body.count("a forecast") == 1
+    cards = body[body.index("<figure") :]
+    assert body.count("64 layers") == 1 and "64 layers" not in cards
+    assert cards.count('<p class="origin">measured numbers</p>') == 1 and cards.count("a forecast") == 1
