@@ -120,7 +120,7 @@ def _report_of_a_file(kind: str, known: Kind, path: Path, page: Path, figures: P
     from wastenot.terminal.output import print_json, typed_command
     from wastenot.terminal.written_page import write_page
 
-    if known.read is None:
+    if known.reader is None:
         raise BadInputError(f"{path}: {known.what}, which has no page; 'wastenot show {path}' shows it")
     files = write_page(known.read(path).drawn(), page, figures, command=typed_command(str(path)))
     if as_json:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wastenot.core.errors import BadInputError
-from wastenot.core.result import HasPage
+from wastenot.core.result import HasPage, by_name
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -25,12 +25,19 @@ class Kind:
     Attributes:
         what: it is, in words.
         text: for a terminal, of a file; whether in full.
-        read: a file; ``None`` where such a result has no page, or none without more than the file.
+        reader: of a file, as ``package.module:function``; ``None`` where such a result has no page, or none without more
+            than the file.
     """
 
     what: str
     text: Callable[[Path, bool], RenderableType]
-    read: Callable[[Path], HasPage] | None = None
+    reader: str | None = None
+
+    def read(self, path: Path) -> HasPage:
+        """A file, as something that has a page."""
+        assert self.reader is not None
+        found: HasPage = by_name(self.reader)(path)
+        return found
 
 
 def kind_of(path: Path) -> str:
@@ -73,72 +80,15 @@ def _plan(path: Path, in_full: bool) -> RenderableType:
     return plan_text(read_plan(path), PriceOptions().price(), Files(plan=path), in_full=in_full)
 
 
-def _read_pipeline(path: Path) -> HasPage:
-    from wastenot.pipelines.plan.plan_file import read_pipeline_plan
-
-    return read_pipeline_plan(path)
-
-
-def _read_run(path: Path) -> HasPage:
-    from wastenot.control.status import read_summary
-
-    return read_summary(path)
-
-
 def _engine(path: Path, _: bool) -> RenderableType:
     from wastenot.serving.cli.engine import engine_text
-    from wastenot.serving.model.operating_points import decode_points, prefill_points, usual_context
+    from wastenot.serving.model.operating_points import operating_points, prefill_points, usual_context
     from wastenot.serving.model.profile_file import read_engine
 
     profile = read_engine(path)
     context = usual_context(profile)
-    points = decode_points(profile, context=context)
+    points = operating_points(profile, context=context)
     return engine_text(profile, points, prefill_points(profile), context)
-
-
-def _read_engine(path: Path) -> HasPage:
-    from wastenot.serving.model.profile_file import read_engine
-
-    return read_engine(path)
-
-
-def _profile(path: Path, _: bool) -> RenderableType:
-    from wastenot.profiles.cli import profile_text
-    from wastenot.profiles.profile_file import read_profile
-
-    return profile_text(read_profile(path))
-
-
-def _read_profile(path: Path) -> HasPage:
-    from wastenot.profiles.profile_file import read_profile
-
-    return read_profile(path)
-
-
-def _latency(path: Path, _: bool) -> RenderableType:
-    from wastenot.kernels.cli.latency import latency_text
-    from wastenot.planning.latency import read_latency
-
-    return latency_text(read_latency(path))
-
-
-def _read_latency(path: Path) -> HasPage:
-    from wastenot.planning.latency import read_latency
-
-    return read_latency(path)
-
-
-def _forecast(path: Path, _: bool) -> RenderableType:
-    from wastenot.kernels.cli.forecast import forecast_text
-    from wastenot.kernels.forecast.forecast_file import read_forecast
-
-    return forecast_text(read_forecast(path))
-
-
-def _read_forecast(path: Path) -> HasPage:
-    from wastenot.kernels.forecast.forecast_file import read_forecast
-
-    return read_forecast(path)
 
 
 def _sensors(path: Path, _: bool) -> RenderableType:
@@ -158,25 +108,41 @@ def _workload(path: Path, _: bool) -> RenderableType:
     return workload_text(find_workload(str(path)))
 
 
-def _in_words(read: Callable[[Path], HasPage]) -> Callable[[Path, bool], RenderableType]:
+def _in_words(reader: str) -> Callable[[Path, bool], RenderableType]:
     """What a page says before its figures, as text."""
 
     def text(path: Path, _: bool) -> RenderableType:
         from wastenot.terminal.panels import page_text
 
-        return page_text(read(path).drawn())
+        return page_text(by_name(reader)(path).drawn())
 
     return text
 
 
+def _told(reader: str, teller: str) -> Callable[[Path, bool], RenderableType]:
+    """A file as text, by the functions of these names."""
+
+    def text(path: Path, _: bool) -> RenderableType:
+        told: RenderableType = by_name(teller)(by_name(reader)(path))
+        return told
+
+    return text
+
+
+_PIPELINE = "wastenot.pipelines.plan.plan_file:read_pipeline_plan"
+_RUN = "wastenot.control.status:read_summary"
+_PROFILE = "wastenot.profiles.profile_file:read_profile"
+_FORECAST = "wastenot.kernels.forecast.forecast_file:read_forecast"
+_LATENCY = "wastenot.planning.latency:read_latency"
+
 KINDS = {
     "plan": Kind("a plan", _plan),
-    "pipeline": Kind("a pipeline's plan", _in_words(_read_pipeline), _read_pipeline),
-    "apply": Kind("a run under a plan", _in_words(_read_run), _read_run),
-    "profile": Kind("a power profile", _profile, _read_profile),
-    "engine": Kind("an engine's profile", _engine, _read_engine),
-    "forecast": Kind("a forecast", _forecast, _read_forecast),
-    "latency": Kind("switching latencies", _latency, _read_latency),
+    "pipeline": Kind("a pipeline's plan", _in_words(_PIPELINE), _PIPELINE),
+    "apply": Kind("a run under a plan", _in_words(_RUN), _RUN),
+    "profile": Kind("a power profile", _told(_PROFILE, "wastenot.profiles.cli:profile_text"), _PROFILE),
+    "engine": Kind("an engine's profile", _engine, "wastenot.serving.model.profile_file:read_engine"),
+    "forecast": Kind("a forecast", _told(_FORECAST, "wastenot.kernels.cli.forecast:forecast_text"), _FORECAST),
+    "latency": Kind("switching latencies", _told(_LATENCY, "wastenot.kernels.cli.latency:latency_text"), _LATENCY),
     "sensors": Kind("sensor properties", _sensors),
     "workload": Kind("a captured workload", _workload),
 }

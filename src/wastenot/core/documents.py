@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Generic, TypeVar, get_args
 
@@ -21,6 +21,7 @@ Count = Annotated[int, Field(ge=0)]
 Name = Annotated[str, Field(min_length=1)]
 
 Model = TypeVar("Model", bound=BaseModel)
+Content = TypeVar("Content")
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder()
@@ -72,6 +73,26 @@ def read_document(path: str | os.PathLike[str], model: type[Model], remedy: str)
 
 def parse_document(text: str, model: type[Model], remedy: str, where: str) -> Document[Model]:
     """As :func:`read_document`, from a text; ``where`` is how errors name it."""
+    (schema,) = get_args(model.model_fields["schema_"].annotation)
+    values, content = validated(text, model.model_validate_json, schema, remedy, where)
+    return Document(where, remedy, text, values, content)
+
+
+def validated(
+    text: str, validate: Callable[[str], Content], schema: str, remedy: str, where: str
+) -> tuple[dict[str, Any], Content]:
+    """A JSON document of a schema: its values, and what they are as something else.
+
+    Args:
+        text: of the document.
+        validate: makes something of it; raises ValidationError where it breaks a rule.
+        schema: that it must have.
+        remedy: as for :func:`read_document`.
+        where: how errors name it.
+
+    Raises:
+        BadInputError: it breaks a rule; names file, line and field.
+    """
     constants: list[str] = []
 
     def not_a_number(name: str) -> float:
@@ -84,18 +105,17 @@ def parse_document(text: str, model: type[Model], remedy: str, where: str) -> Do
         raise BadInputError(f"{where}:{getattr(error, 'lineno', 1)}: document: is not JSON ({error}); {remedy}") from error
     if not isinstance(values, dict):
         raise _error(where, text, (), "is not a JSON object", remedy)
-    (schema,) = get_args(model.model_fields["schema_"].annotation)
     if values.get("schema") != schema:
         problem = f"is {values.get('schema')!r}, where this version reads {schema!r}"
         raise _error(where, text, ("schema",), problem, remedy)
     try:
-        content = model.model_validate_json(text)
+        content = validate(text)
     except ValidationError as error:
         field, problem = first_problem(error)
         raise _error(where, text, field, problem, remedy) from error
     if constants:
         raise _error(where, text, (), f"{constants[0]} is not a number that JSON can hold", remedy)
-    return Document(where, remedy, text, values, content)
+    return values, content
 
 
 def first_problem(error: ValidationError) -> tuple[tuple[int | str, ...], str]:

@@ -12,6 +12,12 @@ from pathlib import Path
 from wastenot.core.errors import BadInputError
 
 
+def user_state_folder() -> Path:
+    """Where this user's programs keep what is to outlive them: ``XDG_STATE_HOME``, or ``~/.local/state``."""
+    base = os.environ.get("XDG_STATE_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "state") / "wastenot"
+
+
 def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], None]) -> None:
     """Let ``write`` fill a temporary file beside ``path``, then replace ``path`` with it in one step.
 

@@ -1,7 +1,8 @@
 """JSON objects that others send, one a line, read within bounds: how long, how deep, and finite numbers only.
 
-The one reader of what comes over sockets: of sessions, straggler servers, the clock daemon, and their clients. Loaded into
-other people's programs, so it imports nothing but the standard library.
+What sessions, straggler servers and all clients read with :class:`LineReader`; the clock daemon takes its lines one by one,
+each when its client may be served, and reads them with :func:`object_of`. Loaded into other people's programs, so it imports
+nothing but the standard library.
 """
 
 from __future__ import annotations

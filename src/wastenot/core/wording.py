@@ -12,3 +12,8 @@ def counted(number: int, noun: str) -> str:
     """
     ending = "" if number == 1 else "es" if noun.endswith(("s", "x", "ch", "sh")) else "s"
     return f"{number:,} {noun}{ending}"
+
+
+def sentence(clause: str) -> str:
+    """A clause with a capital at its beginning and a full stop at its end."""
+    return f"{clause[:1].upper()}{clause[1:]}."

@@ -136,6 +136,15 @@ def tooltips(titles: Mapping[str, str]) -> list[Any]:
     return [load("altair").Tooltip(field, title=title) for field, title in titles.items()]
 
 
+def energy_axis(most_j: float) -> tuple[str, dict[str, str]]:
+    """The unit in which an axis of energies in J is read, and the options of the axis that say them in it.
+
+    Args:
+        most_j: that the axis shows.
+    """
+    return ("mJ", {"labelExpr": "format(1000 * datum.value, '~g')"}) if most_j < 1.0 else ("J", {})
+
+
 def words(chart: Any, style: str = "label", **place: object) -> list[Any]:
     """The text of a chart, readable over lines; ``place`` is where it stands beside its point."""
     return [chart.mark_text(style=each, tooltip=None, **place) for each in ("halo", style)]

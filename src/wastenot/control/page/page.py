@@ -15,6 +15,7 @@ from wastenot.control.page.time_line_figure import how_run, subtitle, time_line_
 from wastenot.control.page.trials import trials_table
 from wastenot.control.rehearsed import rehearsal_lines
 from wastenot.control.status import Status, Summary
+from wastenot.core.wording import sentence
 from wastenot.pages.figure import Figure
 from wastenot.pages.formatting import duration
 from wastenot.pages.page import Page
@@ -65,7 +66,7 @@ def applied_page(summary: Summary) -> Page:
             ("gpus", gpus_table(summary)),
         ],
         tone=tone,
-        notes=[f"{text[:1].upper()}{text[1:]}." for text in (*_warnings(status), *rehearsal_lines(status))],
+        notes=[sentence(text) for text in (*_warnings(status), *rehearsal_lines(status))],
         about=subtitle(summary),
         device=device,
         made_from=(

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from wastenot.core.errors import ClocksRefusedError, DeviceError
-from wastenot.core.lines import LineError
+from wastenot.core.lines import LineError, LineReader
 from wastenot.devices.common.daemon_protocol import (
     LONGEST_REPLY,
     MINOR,
     VERSION,
-    decode,
+    checked,
     encode,
     is_understood,
     socket_path,
@@ -27,7 +27,6 @@ from wastenot.devices.common.daemon_protocol import (
 
 _BUSY_S = 15.0  # for a daemon that is busy
 _PAUSES_S = (0.01, 0.5)  # between attempts to connect to it: the first, which doubles, and the longest
-_DEEPEST = 16  # objects and lists in one another, of a reply
 _GOODBYE_S = 10.0  # for the daemon to restore clocks and hang up
 
 
@@ -95,7 +94,7 @@ class Connection:
                 return
 
     def _begin(self) -> None:
-        self._socket, self._rest = _connect(self._path, self._patience_s), b""
+        self._socket, self._reader = _connect(self._path, self._patience_s), LineReader(LONGEST_REPLY)
         try:
             reply = self.ask("hello", minor=MINOR)
             minor = reply.get("minor", 0)
@@ -123,7 +122,7 @@ class Connection:
             try:
                 with suppress(BrokenPipeError, ConnectionResetError):  # it may have said why it hung up
                     self._socket.sendall(encode({"ask": what} | fields))
-                reply = decode(self._line(), deepest=_DEEPEST)
+                reply = self._reply()
             except (OSError, EOFError, LineError) as error:
                 self._socket.close()
                 raise LeaseLostError(
@@ -151,16 +150,13 @@ class Connection:
                 pass
         self._socket.close()
 
-    def _line(self) -> bytes:
-        while b"\n" not in self._rest:
+    def _reply(self) -> dict[str, Any]:
+        while True:
             more = self._socket.recv(65536)
             if not more:
                 raise EOFError("it disconnected")
-            self._rest += more
-            if len(self._rest) > LONGEST_REPLY:
-                raise LineError("its reply is too long")
-        line, _, self._rest = self._rest.partition(b"\n")
-        return line
+            for message in self._reader.taken(more):  # one at a time, as it was asked
+                return checked(message)
 
     def _understood(self, reply: dict[str, Any]) -> dict[str, Any]:
         ok = reply.get("ok")

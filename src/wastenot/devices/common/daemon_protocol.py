@@ -45,17 +45,21 @@ def encode(message: dict[str, Any]) -> bytes:
     return json.dumps({"wastenot": VERSION} | message, allow_nan=False).encode() + b"\n"
 
 
-def decode(line: bytes, *, deepest: int = _DEEPEST) -> dict[str, Any]:
-    """The message of a line.
-
-    Args:
-        line: without the newline.
-        deepest: objects and lists in one another.
+def decode(line: bytes) -> dict[str, Any]:
+    """The request of a line, which comes without its end.
 
     Raises:
         LineError: it is not a JSON object of this protocol, of whatever version.
     """
-    message = object_of(line, deepest=deepest)
+    return checked(object_of(line, deepest=_DEEPEST))
+
+
+def checked(message: dict[str, Any]) -> dict[str, Any]:
+    """A message, if it is of this protocol, of whatever version.
+
+    Raises:
+        LineError: it is not.
+    """
     if type(message.get("wastenot")) is not int:
         raise LineError('not an object with a version ("wastenot")')
     return message

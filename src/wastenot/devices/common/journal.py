@@ -24,6 +24,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from wastenot.core.errors import DeviceError
+from wastenot.core.files import user_state_folder
 from wastenot.core.processes import boot_id, process_space, start_of
 from wastenot.devices.common import process_lock
 from wastenot.devices.common.state_files import is_own, opened, read_bytes, temporary_of, write
@@ -137,8 +138,7 @@ def folders() -> tuple[Path, ...]:
     named = os.environ.get("WASTENOT_STATE")
     if named:
         return (Path(named),)
-    base = os.environ.get("XDG_STATE_HOME")
-    own = (Path(base) if base else Path.home() / ".local" / "state") / "wastenot"
+    own = user_state_folder()
     return (MACHINE, own) if os.geteuid() == 0 else (own, MACHINE)
 
 

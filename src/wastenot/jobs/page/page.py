@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import replace
 
+from wastenot.core.wording import sentence
 from wastenot.jobs.page.drawing import about
 from wastenot.jobs.page.frontier_figure import frontier_figure
 from wastenot.jobs.page.listings import frontier_table, runs_table, sizes_table
@@ -59,7 +60,7 @@ def job_page(overview: JobOverview) -> Page:
         ),
         figures=job_figures(overview),
         tables=[(name, table) for name, table in tables if table is not None and table.rows],
-        notes=[f"{note[:1].upper()}{note[1:]}." for note in overview.notes],
+        notes=[sentence(note) for note in overview.notes],
         about=about(overview),
         device=overview.device,
         made_from=(("Objective", objective_text(overview)),),

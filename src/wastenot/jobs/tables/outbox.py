@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from wastenot.core.files import write_text
+from wastenot.core.files import user_state_folder, write_text
 from wastenot.core.setting import Setting
 from wastenot.jobs.tables.records import JobRun, Speed
 
@@ -99,8 +98,7 @@ def put_aside(path: Path) -> None:
 
 
 def _folder() -> Path:
-    base = os.environ.get("XDG_STATE_HOME")
-    return (Path(base) if base else Path.home() / ".local" / "state") / "wastenot" / "outbox"
+    return user_state_folder() / "outbox"
 
 
 def _name(study: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from wastenot.core.setting import format_mhz
+from wastenot.core.wording import sentence
 from wastenot.kernels.forecast.forecast import Forecast, KernelForecast, Quantiles, UncertaintySource
 from wastenot.kernels.natural.page.summary import forecast_table
 from wastenot.pages.figure import Figure, inline, layered, name_axis, specification_of, tooltips
@@ -216,7 +217,7 @@ def forecast_page(predicted: Forecast) -> Page:
                 listing("Forecast by kernel", predicted.kernels, KERNEL_FIELDS, _KERNELS_NOTE, shown=0, rest="kernels"),
             ),
         ],
-        notes=[f"{note[:1].upper()}{note[1:]}." for note in predicted.notes],
+        notes=[sentence(note) for note in predicted.notes],
         about=_about(predicted),
         device=predicted.device,
         made_from=[

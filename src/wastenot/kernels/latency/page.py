@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from wastenot.core.wording import sentence
 from wastenot.kernels.latency.design import NAMES, UNITS
 from wastenot.pages.figure import Figure, inline, layered, specification_of, tooltips
 from wastenot.pages.formatting import SPACE, duration, quantity
@@ -175,7 +176,7 @@ def latency_page(found: Latency) -> Page:
         ),
         figures=latency_figures(found),
         tables=[("targets", targets_table(found))],
-        notes=[f"{line[:1].upper()}{line[1:]}." for line in indistinct],
+        notes=[sentence(line) for line in indistinct],
         about=_subtitle(found),
         device=found.device,
         made_from=[("Measured", found.measured_at), ("Device time", duration(found.seconds))],

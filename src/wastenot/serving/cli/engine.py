@@ -152,7 +152,7 @@ def engine(
     that clocks, batches and contexts in between are known, with errors on held-out steps. Shows energy per
     token against latency, and the lowest-energy clock.
     """
-    from wastenot.serving.model.operating_points import decode_points, prefill_points, usual_context
+    from wastenot.serving.model.operating_points import operating_points, prefill_points, usual_context
     from wastenot.serving.model.profile_file import read_engine
     from wastenot.terminal.option_rules import check_output
     from wastenot.terminal.output import console, print_json, say, typed_command
@@ -172,7 +172,7 @@ def engine(
         )
     asked = usual_context(profile) if context is None else float(context)
     batches = None if batch is None else parse_counts("--batch", batch)
-    points = decode_points(profile, context=asked, batches=batches, assumed_clocks=assumed_clocks)
+    points = operating_points(profile, context=asked, batches=batches, assumed_clocks=assumed_clocks)
     prefills = prefill_points(profile, assumed_clocks=assumed_clocks)
     command, files = typed_command(what[0]), []
     if out is not None:

@@ -173,7 +173,7 @@ def steering_text(found: Steering) -> RenderableType:
             f"note: even at the maximum clock only {percent(greatest, 1)} of the requests meet their deadlines: reduce "
             "the load (--rate, --load) or allow more time (--ttft, --tbt)"
         )
-    elif any(run.result.attainment < found.share for run in found.runs):
+    elif not all(found.attains(run) for run in found.runs):
         lost = "a request" if found.share == 1 else f"more than {percent(1 - found.share, 0)} of the requests"
         notes.append(f"policies that miss the deadlines of {lost} count as saving nothing")
     return Group(head, "", table, "", *(Text(note, style="yellow" if note.startswith("note") else "") for note in notes))

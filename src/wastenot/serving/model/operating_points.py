@@ -83,9 +83,14 @@ def operating_points(
         batches: by default the powers of two that the profile covers, and its greatest batch.
         assumed_clocks: also clocks that were neither measured nor fitted.
 
+    Returns:
+        The points; none for a profile without decode steps.
+
     Raises:
         OutsideProfileError: none of the batches is covered at this context.
     """
+    if not any(np.isfinite(each.tables.decode_time_s).any() for each in profile.engines):
+        return ()
     context = usual_context(profile) if context is None else context
     profile = _shown(profile, assumed_clocks=assumed_clocks)
     points = [
@@ -155,19 +160,6 @@ def usual_context(profile: EngineProfile) -> float:
     if low > high:
         raise BadInputError("the engines of this profile have no context length in common; choose one with `gpus`")
     return min(max(_CONTEXT, low), high)
-
-
-def decode_points(
-    profile: EngineProfile,
-    *,
-    context: float | None = None,
-    batches: Sequence[float] | None = None,
-    assumed_clocks: bool = False,
-) -> tuple[OperatingPoint, ...]:
-    """As :func:`operating_points`; none where the profile has no decode steps."""
-    if not any(np.isfinite(each.tables.decode_time_s).any() for each in profile.engines):
-        return ()
-    return operating_points(profile, context=context, batches=batches, assumed_clocks=assumed_clocks)
 
 
 def usual_batches(engine: Engine) -> tuple[float, ...]:

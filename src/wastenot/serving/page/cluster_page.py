@@ -11,6 +11,7 @@ import numpy as np
 
 from wastenot.pages.figure import (
     Figure,
+    energy_axis,
     inline,
     layered,
     series_color,
@@ -96,9 +97,8 @@ def _energy_chart(found: Comparison) -> Any:
     names = [each.policy for each in found.outcomes]
     most = max(each.over(lambda run: run.energy_per_token_j).most for each in found.outcomes)
     scale = alt.Scale(domain=[0.0, _ROOM_FOR_LABELS * most], nice=False)
-    small = {"labelExpr": "format(1000 * datum.value, '~g')"} if most < 1.0 else {}
-    title = f"energy per token, {'mJ' if small else 'J'}"
-    x = alt.X("energy:Q", title=title, scale=scale, axis=alt.Axis(tickCount=5, **small))
+    unit, in_unit = energy_axis(most)
+    x = alt.X("energy:Q", title=f"energy per token, {unit}", scale=scale, axis=alt.Axis(tickCount=5, **in_unit))
     y = alt.Y("policy:N", title=None, sort=names, axis=alt.Axis(labelLimit=110, labelFontSize=12, ticks=False))
     color = series_color("policy:N", policy_colors(found))
     color.legend = None

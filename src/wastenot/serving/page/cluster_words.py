@@ -6,7 +6,7 @@ import math
 import shlex
 from collections.abc import Callable, Sequence
 
-from wastenot.core.wording import counted
+from wastenot.core.wording import counted, sentence
 from wastenot.pages.formatting import SPACE, duration, number, percent, quantity
 from wastenot.pages.panel import Line, Next, Panel
 from wastenot.pages.table import Column, Listed, Row, Table, listing
@@ -104,7 +104,7 @@ def notes_on(scenario: Scenario, found: Comparison) -> list[str]:
         notes.append(f"Chosen in hindsight, with full knowledge of these requests: {_listed(hindsight)}.")
     clocks = clocks_note(scenario.cluster.layouts, used=found.with_assumed is not None)
     if clocks is not None:
-        notes.append(f"{clocks[:1].upper()}{clocks[1:]}.")
+        notes.append(sentence(clocks))
     bound = found.bound_per_token_j
     if bound is not None:
         notes.append(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from wastenot.core.setting import Setting
-from wastenot.core.wording import counted
+from wastenot.core.wording import counted, sentence
 from wastenot.pages.figure import Figure, inline, layered, specification_of, tooltips, words
 from wastenot.pages.formatting import SPACE, percent, quantity
 from wastenot.pages.optional_imports import load
@@ -19,7 +19,7 @@ from wastenot.pages.theme import CATEGORIES
 from wastenot.serving.model.operating_points import (
     OperatingPoint,
     PrefillPoint,
-    decode_points,
+    operating_points,
     prefill_points,
     usual_context,
 )
@@ -257,7 +257,7 @@ def engine_page(profile: EngineProfile, *, context: float | None = None, assumed
         MissingExtraError: the ``report`` extra is not installed.
     """
     context = usual_context(profile) if context is None else context
-    points = decode_points(profile, context=context, assumed_clocks=assumed_clocks)
+    points = operating_points(profile, context=context, assumed_clocks=assumed_clocks)
     prefills = prefill_points(profile, assumed_clocks=assumed_clocks)
     model, device = name_of(profile)
     return Page(
@@ -280,7 +280,7 @@ def engine_page(profile: EngineProfile, *, context: float | None = None, assumed
             ("prompts", prefill_table(prefills)),
             ("errors", errors_table(profile)),
         ],
-        notes=[f"{note[:1].upper()}{note[1:]}." for note in profile_notes(profile, assumed_clocks=assumed_clocks)],
+        notes=[sentence(note) for note in profile_notes(profile, assumed_clocks=assumed_clocks)],
         about=about(profile, context),
         device=device,
         made_from=[(each.label, each.text) for each in engine_lines(profile)],

@@ -139,7 +139,7 @@ def clocks_table(points: Sequence[OperatingPoint], gpus: int, most: int | None =
             Row(
                 None,
                 (
-                    f"{setting_text(setting)}, assumed" if setting in assumed else setting_text(setting),
+                    _clock_text(setting, assumed=setting in assumed),
                     *("" if each is None else _energy(each) for each in cells),
                 ),
                 (setting.core_mhz, *(None if each is None else each.energy_per_token_j for each in cells)),
@@ -206,7 +206,11 @@ def prefill_table(points: Sequence[PrefillPoint]) -> Table | None:
 
 
 def _clock(point: OperatingPoint) -> str:
-    return f"{setting_text(point.setting)}, assumed" if point.assumed else setting_text(point.setting)
+    return _clock_text(point.setting, assumed=point.assumed)
+
+
+def _clock_text(setting: Setting, *, assumed: bool) -> str:
+    return f"{setting_text(setting)}, assumed" if assumed else setting_text(setting)
 
 
 def _least_clock(pair: tuple[PrefillPoint, PrefillPoint]) -> str:

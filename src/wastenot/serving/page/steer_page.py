@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from wastenot.core.arrays import FloatArray
-from wastenot.pages.figure import Figure, inline, layered, series_color, specification_of, tooltips
+from wastenot.core.wording import sentence
+from wastenot.pages.figure import Figure, energy_axis, inline, layered, series_color, specification_of, tooltips
 from wastenot.pages.formatting import percent, quantity
 from wastenot.pages.optional_imports import load
 from wastenot.pages.page import Page
@@ -72,12 +73,12 @@ def _policies_chart(found: Steering) -> Any:
             values=[each for each in (0, 0.1, 0.3, 1, 3, 10, 30, 100) if each <= most], labelExpr="'' + datum.value"
         ),
     )
-    small = max(energies) < 1.0
+    unit, in_unit = energy_axis(max(energies))
     y = alt.Y(
         "energy:Q",
-        title=f"energy per token, {'mJ' if small else 'J'}",
+        title=f"energy per token, {unit}",
         scale=alt.Scale(domain=[low, high], nice=False, zero=False),
-        axis=alt.Axis(labelExpr="format(1000 * datum.value, '~g')") if small else alt.Axis(),
+        axis=alt.Axis(**in_unit),
     )
     color = series_color("policy:N", policy_colors(found))
     color.legend = None
@@ -296,7 +297,7 @@ def steer_page(found: Steering) -> Page:
         next_step=next_step(found),
         figures=steer_figures(found),
         tables=[("policies", policies_table(found)), ("meanings", about_table(found))],
-        notes=[f"{note[:1].upper()}{note[1:]}." for note in (clocks_text(found),) if note is not None],
+        notes=[sentence(note) for note in (clocks_text(found),) if note is not None],
         about=about(found),
         device=engine.device,
         made_from=(("trace", found.trace),) if found.trace else (),
