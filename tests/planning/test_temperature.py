@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.optimize import nnls
 
-from wastenot.planning.noise.temperature import at_one_temperature
+from wastenot.planning.noise.temperature import _not_negative, at_one_temperature
 from wastenot.study.sweep import Kernel, Sweep
 
 HOT_C = 75.0
@@ -91,3 +92,15 @@ def test_what_repeats_leave_open_is_stated(limit_w):
         error = np.log(found.sweep.energy_j / wanted.energy_j)[free].mean()
         deviation.append(error / np.hypot(*found.power_errors[free, :2].mean(axis=0)))
     assert 0.5 < np.sqrt(np.mean(np.square(deviation))) < 1.4
+
+
+def test_two_coefficients_that_are_not_negative_are_those_of_scipy():
+    rng = np.random.default_rng(0)
+    for trial in range(200):
+        columns = rng.normal(size=(rng.integers(3, 40), 2))
+        columns[:, 1] = rng.normal() * columns[:, 0] + 10 ** rng.uniform(-3, 0.5) * columns[:, 1]
+        columns[:, 0] *= trial % 7 > 0
+        values = rng.normal(size=len(columns))
+        found = _not_negative(columns, values)
+        assert found.min() >= 0.0
+        assert np.linalg.norm(values - columns @ found) == pytest.approx(nnls(columns, values)[1], rel=1e-9)
