@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import tempfile
 import uuid
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -64,6 +65,22 @@ def wastenot(tmp_path: Path) -> Program:
     """The program, in a folder of its own with a sweep."""
     (tmp_path / "sweep.csv").write_text(SWEEP)
     return Program(tmp_path)
+
+
+@pytest.fixture
+def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where sessions make a folder of their sockets, whose paths have to be short wherever those of tests lie."""
+    with tempfile.TemporaryDirectory(prefix="wn-", dir="/tmp") as folder:
+        monkeypatch.setenv("WASTENOT_RUNTIME", f"{folder}/run")
+        yield Path(folder, "run")
+
+
+@pytest.fixture(autouse=True)
+def own_gpus(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the user's shell says of their GPUs is not about simulated ones and stand-ins."""
+    if request.node.get_closest_marker("gpu") is None:
+        for name in ("WASTENOT_READ_ONLY", "CUDA_VISIBLE_DEVICES"):
+            monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture(scope="session")

@@ -13,10 +13,7 @@ import wastenot as wn
 from wastenot.control.places import runtime_folder
 from wastenot.devices.simulated.basis import preset_names
 
-
-@pytest.fixture(autouse=True)
-def own_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("WASTENOT_RUNTIME", str(tmp_path / "run"))
+pytestmark = pytest.mark.usefixtures("runtime")
 
 
 @pytest.fixture(scope="module")

@@ -90,8 +90,7 @@ def test_a_command_that_is_not_there_ends_as_in_a_shell(capsys):
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
-def test_a_program_beside_a_simulated_gpu_is_rehearsed(tmp_path, monkeypatch, capfd, dry_run):
-    monkeypatch.setenv("WASTENOT_RUNTIME", str(tmp_path / "run"))
+def test_a_program_beside_a_simulated_gpu_is_rehearsed(tmp_path, capfd, dry_run, runtime):
     (tmp_path / "job.py").write_text(PROGRAM.replace("0.05", "0.002").replace("+ 300.0", "+ 0.5"))
     tune = ["tune", "--device", "sim:rtx-a4000", "--quiet", *(["--dry-run"] if dry_run else [])]
     assert run_command([*tune, "--json", "--", sys.executable, str(tmp_path / "job.py"), str(tmp_path / "never")]) == 7
@@ -116,12 +115,10 @@ def end_when_one_was_tried(enough):
         time.sleep(0.1)
 
 
-def test_a_program_on_a_gpu_is_tuned_and_the_gpu_left_as_it_was(tmp_path, monkeypatch, capfd):
+def test_a_program_on_a_gpu_is_tuned_and_the_gpu_left_as_it_was(tmp_path, monkeypatch, capfd, runtime):
     with start_stand_in("h200", gpus=1, memory_lock=True) as server:
         server.use(monkeypatch)
         monkeypatch.setenv("WASTENOT_STATE", str(tmp_path / "state"))
-        monkeypatch.setenv("WASTENOT_RUNTIME", str(tmp_path / "run"))
-        monkeypatch.delenv("WASTENOT_READ_ONLY", raising=False)
         enough = tmp_path / "enough"
         threading.Thread(target=end_when_one_was_tried, args=(enough,), daemon=True).start()
         (tmp_path / "job.py").write_text(PROGRAM)

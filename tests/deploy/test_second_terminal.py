@@ -4,7 +4,6 @@ import json
 import re
 import subprocess
 import sys
-import tempfile
 
 import pytest
 
@@ -22,14 +21,8 @@ def wastenot(folder, words):
 
 
 @pytest.fixture
-def job(tmp_path, monkeypatch):
+def job(tmp_path, runtime):
     """A simulated job in real time under a plan, and the port of its metrics."""
-    with tempfile.TemporaryDirectory(prefix="wn") as sockets:  # their paths must be short
-        monkeypatch.setenv("WASTENOT_RUNTIME", sockets)
-        yield from _run_job(tmp_path)
-
-
-def _run_job(tmp_path):
     pytest.importorskip("prometheus_client")
     wastenot(tmp_path, SWEEP)
     wastenot(tmp_path, "kernel plan --study s.db --granularity pass --max-slowdown 2% --out plan.json")

@@ -20,7 +20,6 @@ def stand_in(server, monkeypatch, tmp_path):
     server.control.clear_faults()
     server.use(monkeypatch)
     monkeypatch.setenv("WASTENOT_STATE", str(tmp_path / "state"))
-    monkeypatch.delenv("WASTENOT_READ_ONLY", raising=False)
     return server
 
 

@@ -27,7 +27,6 @@ def first_lines(stand_in, wastenot, monkeypatch, tmp_path):
     """What doctor says first, as text and as a document: the verdict, and the next command."""
     monkeypatch.setattr(machine, "_PCI", tmp_path / "pci")
     monkeypatch.setattr(machine, "rights_here", lambda: USER)
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
     def run():
         text = wastenot("doctor", "--seconds", "0.01s").stdout

@@ -454,5 +454,5 @@ def test_a_sweep_of_settings_is_refused_at_once_without_permission(wastenot, tmp
 
 def test_a_task_without_a_gpu_for_it_is_one_clear_line(wastenot):
     done = wastenot("kernel", "sweep", "gpt3-xl", "--device", "nvidia:0", "--clocks", "auto", "--study", "s.db")
-    assert done.returncode == 2 and done.stderr.startswith("error:") and "torch" in done.stderr.lower()
+    assert done.returncode in (1, 2) and done.stderr.startswith("error:") and "torch" in done.stderr.lower()
     assert issubclass(CannotRunError, DeviceError)

@@ -344,7 +344,6 @@ def test_what_cannot_be_measured_is_refused():
 )
 def test_all_devices_are_those_that_cuda_leaves_visible(said, visible, monkeypatch):
     monkeypatch.setattr("wastenot.devices.nvidia.driver.count", lambda: 3)
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if said is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", said)
     if visible is None:

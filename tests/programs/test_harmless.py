@@ -44,8 +44,7 @@ def broken(*_, **__):
 
 
 @pytest.fixture(autouse=True)
-def alone(tmp_path, monkeypatch):
-    monkeypatch.setenv("WASTENOT_RUNTIME", str(tmp_path / "run"))
+def alone(monkeypatch, runtime):
     for variable in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", VARIABLE):
         monkeypatch.delenv(variable, raising=False)
 

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 
 import pytest
 
@@ -44,12 +43,9 @@ torch.distributed.destroy_process_group()
 
 
 @pytest.fixture(autouse=True)
-def alone(monkeypatch):
+def alone(monkeypatch, runtime):
     for variable in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", VARIABLE):
         monkeypatch.delenv(variable, raising=False)
-    with tempfile.TemporaryDirectory(prefix="wn-") as short:  # as names of sockets must be
-        monkeypatch.setenv("WASTENOT_RUNTIME", short)
-        yield
 
 
 @pytest.fixture(scope="module")

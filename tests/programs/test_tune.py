@@ -3,9 +3,7 @@
 import signal
 import subprocess
 import sys
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -32,8 +30,7 @@ def test_what_cannot_be_tuned_is_refused(what, device, more, says):
         wn.tune(what, device, **more)
 
 
-def test_a_program_beside_a_simulated_gpu_is_rehearsed(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("WASTENOT_RUNTIME", str(tmp_path / "run"))
+def test_a_program_beside_a_simulated_gpu_is_rehearsed(tmp_path, capsys, runtime):
     found = wn.tune([sys.executable, "-c", "raise SystemExit(7)"], "sim:h200")
     assert found.exit_code == 7 and found.plan is None and found.summary.status.rehearsal.iterations == (0,)
     assert "wastenot: no iterations were seen" in capsys.readouterr().err
@@ -55,13 +52,6 @@ def test_a_job_that_ends_before_anything_was_measured_has_no_plan(tmp_path):
         found.write(tmp_path / "plan.json")
 
 
-@pytest.fixture
-def short_runtime(monkeypatch):
-    with tempfile.TemporaryDirectory(prefix="wn-") as short:  # as names of sockets must be
-        monkeypatch.setenv("WASTENOT_RUNTIME", short)
-        yield Path(short)
-
-
 @pytest.mark.parametrize(
     ("what", "more", "says"),
     [
@@ -76,14 +66,14 @@ def test_arguments_that_make_no_sense_are_named(what, more, says):
         wn.tune(what, "sim:h200", **more)
 
 
-def test_threads_tune_programs_side_by_side(short_runtime):
+def test_threads_tune_programs_side_by_side(runtime):
     """Each program reports to a session of its own, and signals stay with the main thread."""
-    job = f"import os, time; print(os.environ[{VARIABLE!r}], file=open({str(short_runtime)!r} + f'/{{os.getpid()}}', 'w'))"
+    job = f"import os, time; print(os.environ[{VARIABLE!r}], file=open({str(runtime)!r} + f'/{{os.getpid()}}', 'w'))"
     job += "; time.sleep(0.5); raise SystemExit(7)"
     with ThreadPoolExecutor(2) as pool:
         running = [pool.submit(wn.tune, [sys.executable, "-c", job], f"sim:{name}") for name in ("h200", "v100")]
         assert [each.result().exit_code for each in running] == [7, 7]
-    assert len({path.read_text() for path in short_runtime.iterdir()}) == 2 and not socket_paths()
+    assert len({path.read_text() for path in runtime.iterdir()}) == 2 and not socket_paths()
 
 
 def test_a_program_ends_where_its_signals_cannot_be_passed_on(monkeypatch):
@@ -100,7 +90,7 @@ def test_a_program_ends_where_its_signals_cannot_be_passed_on(monkeypatch):
     assert started[0].returncode == -signal.SIGTERM
 
 
-def test_why_a_search_ended_early_is_told(short_runtime, tmp_path, monkeypatch, capsys):
+def test_why_a_search_ended_early_is_told(runtime, tmp_path, monkeypatch, capsys):
     def lost(tuner, now_s):
         raise wn.DeviceError("the GPU has fallen off the bus")
 

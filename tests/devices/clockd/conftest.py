@@ -24,7 +24,6 @@ def stand_in(gpus, monkeypatch, tmp_path):
     gpus.use(monkeypatch)
     monkeypatch.setenv("WASTENOT_STATE", str(tmp_path / "state"))
     monkeypatch.setenv(SOCKET_VARIABLE, str(tmp_path / "run" / "wastenotd.sock"))
-    monkeypatch.delenv("WASTENOT_READ_ONLY", raising=False)
     return gpus
 
 

@@ -267,8 +267,7 @@ def test_energy_is_that_of_all_gpus_of_the_job(study):
     assert alone_w > 10.0
 
 
-def test_limits_are_set_while_the_job_runs_and_given_back(study, monkeypatch, tmp_path):
-    monkeypatch.setenv("WASTENOT_RUNTIME", str(tmp_path / "runtime"))
+def test_limits_are_set_while_the_job_runs_and_given_back(study, monkeypatch, runtime):
     asked = []
     clocks = type(PROCESS_SAMPLER.get().device("sim:h200").clocks)
     request = clocks.request
@@ -286,8 +285,7 @@ def test_limits_are_set_while_the_job_runs_and_given_back(study, monkeypatch, tm
 
 
 @pytest.mark.parametrize("error", [None, ZeroDivisionError, KeyboardInterrupt])
-def test_limits_are_given_back_however_the_program_ends(study, monkeypatch, tmp_path, error):
-    monkeypatch.setenv("WASTENOT_RUNTIME", str(tmp_path / "runtime"))
+def test_limits_are_given_back_however_the_program_ends(study, error, runtime):
     with pytest.raises(error) if error else nullcontext(), job(study, device="sim:h200", eta=0.5):
         time.sleep(0.2)
         assert PROCESS_SAMPLER.get().device("sim:h200").engine.requested != AUTO

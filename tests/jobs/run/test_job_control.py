@@ -12,10 +12,7 @@ from wastenot.jobs.run.control import JobControl, Knobs
 from wastenot.jobs.tables.records import JobTerms
 from wastenot.jobs.tables.store import StoredJob
 
-
-@pytest.fixture(autouse=True)
-def runtime(tmp_path, monkeypatch):
-    monkeypatch.setenv("WASTENOT_RUNTIME", str(tmp_path / "run"))
+pytestmark = pytest.mark.usefixtures("runtime")
 
 
 def test_a_run_measures_its_limits_in_real_time_and_gives_them_back():

@@ -88,8 +88,7 @@ def test_a_fault_while_the_end_is_kept_does_not_keep_it_from_the_other_ranks(stu
 
 
 @pytest.mark.parametrize("method", ["iteration", "epoch"])
-def test_a_fault_in_setting_clocks_costs_the_settings_and_not_what_is_learned(study, monkeypatch, tmp_path, capsys, method):
-    monkeypatch.setenv("WASTENOT_RUNTIME", str(tmp_path / "runtime"))
+def test_a_fault_in_setting_clocks_costs_the_settings_and_not_what_is_learned(study, monkeypatch, capsys, method, runtime):
     ended = []
     end = JobControl.end
     monkeypatch.setattr(JobControl, "end", lambda self: (ended.append(1), end(self))[1])

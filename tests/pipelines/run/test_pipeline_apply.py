@@ -21,8 +21,7 @@ from wastenot.pipelines.run.plan_kind import is_pipeline_plan, ranks_of
 
 
 @pytest.fixture(autouse=True)
-def alone(tmp_path, monkeypatch):
-    monkeypatch.setenv("WASTENOT_RUNTIME", str(tmp_path / "run"))
+def alone(monkeypatch, runtime):
     for variable in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "WASTENOT_APPLY"):
         monkeypatch.delenv(variable, raising=False)
 

@@ -13,8 +13,7 @@ from testbed.straggling import planned_frontier
 
 
 @pytest.fixture
-def served(wastenot, tmp_path, monkeypatch):
-    monkeypatch.setenv("WASTENOT_RUNTIME", str(tmp_path / "run"))
+def served(wastenot, runtime):
     planned_frontier().write(wastenot.folder / "pipeline.json")
     process = subprocess.Popen(
         [sys.executable, "-m", "wastenot", "pipeline", "straggler", "pipeline.json", "--replicas", "2"],
@@ -97,8 +96,7 @@ def test_a_server_that_was_killed_can_be_started_again_at_the_same_place(wasteno
         (("--status", "--at", "a:b"), "'a:b' is neither a path nor HOST:PORT"),
     ],
 )
-def test_bad_input_is_one_line(wastenot, tmp_path, monkeypatch, arguments, said):
-    monkeypatch.setenv("WASTENOT_RUNTIME", str(tmp_path / "run"))
+def test_bad_input_is_one_line(wastenot, arguments, said, runtime):
     plan = planned_frontier()
     plan.write(wastenot.folder / "pipeline.json")
     plan.model_copy(update={"rungs": ()}).sealed().write(wastenot.folder / "bare.json")

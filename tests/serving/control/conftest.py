@@ -18,7 +18,6 @@ def stand_in(gpus, monkeypatch, tmp_path):
     gpus.use(monkeypatch)
     monkeypatch.setenv("WASTENOT_STATE", str(tmp_path / "state"))
     monkeypatch.delenv("WASTENOTD_SOCKET", raising=False)
-    monkeypatch.delenv("WASTENOT_READ_ONLY", raising=False)
     return gpus
 
 

@@ -174,7 +174,8 @@ def _fill_random(tensor: torch.Tensor, like: str, generator: torch.Generator) ->
         powers = torch.randint(-3, 4, tuple(tensor.shape), generator=generator, device=tensor.device)
         tensor.copy_(torch.exp2(powers.to(torch.float32)).to(tensor.dtype))
         return
-    direct = tensor.dtype in _FILLED_DIRECTLY
+    # Of normal numbers that a CPU draws in half precision some are 0, in some versions of PyTorch.
+    direct = tensor.dtype in _FILLED_DIRECTLY and (tensor.itemsize > 2 or tensor.is_cuda)
     target = tensor if direct else torch.empty(tuple(tensor.shape), dtype=torch.float32, device=tensor.device)
     if like == "normal":
         target.normal_(generator=generator)
