@@ -8,10 +8,9 @@ import struct
 import subprocess
 import sys
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
-import lazy_loader
-import pynvml
 import pytest
 
 from testbed.daemon_process import Client, until
@@ -62,9 +61,9 @@ def install(root):
     home = root / "opt" / "wastenot"
     for name in ("bin", "lib", "python", "stand-in"):
         (home / name).mkdir(parents=True)
-    for package in (ROOT / "src" / "wastenot", ROOT / "testbed", Path(lazy_loader.__file__).parent):
+    for package in (ROOT / "src" / "wastenot", ROOT / "testbed", Path(find_spec("lazy_loader").origin).parent):
         shutil.copytree(package, home / "lib" / package.name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(pynvml.__file__, home / "lib")
+    shutil.copy(find_spec("pynvml").origin, home / "lib")
     (home / "bin" / "wastenotd").write_text(PROGRAM)
     (home / "bin" / "wastenotd").chmod(0o755)
 
