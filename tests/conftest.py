@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import subprocess
 import uuid
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -64,6 +65,23 @@ def wastenot(tmp_path: Path) -> Program:
     """The program, in a folder of its own with a sweep."""
     (tmp_path / "sweep.csv").write_text(SWEEP)
     return Program(tmp_path)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of a megabyte."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    try:
+        mounted = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], check=False, capture_output=True
+        )
+    except FileNotFoundError:
+        pytest.skip("there is no mount command here")
+    if mounted.returncode:
+        pytest.skip("mounting a small disk needs root")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
 
 
 @pytest.fixture(scope="session")
