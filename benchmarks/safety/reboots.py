@@ -44,10 +44,12 @@ _LONGEST_WAIT_S = 0.004  # after that
 _LONGEST_START_S = 0.1  # of a daemon, and a little more
 
 
-def main() -> Trial:
-    """Start the machine again as often as :data:`REBOOTS` says; needs root, which may mount."""
-    command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-m", __name__]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+def main(reboots: int = REBOOTS) -> Trial:
+    """Start the machine again so often; needs root, which may mount."""
+    alone = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    done = subprocess.run(
+        [*alone, sys.executable, "-m", __name__, str(reboots)], stdout=subprocess.PIPE, text=True, check=True
+    )
     return Trial(**json.loads(done.stdout.splitlines()[-1]))
 
 
@@ -182,7 +184,7 @@ def _administrate(locked: bool, limit_w: int | None) -> None:
             nvml.call("nvmlDeviceSetPowerManagementLimit", handle, 1000 * limit_w)
 
 
-def _inside() -> Trial:
+def _inside(reboots: int) -> Trial:
     with (
         start_stand_in("h200", gpus=_GPUS, memory_lock=True) as stand_in, tempfile.TemporaryDirectory() as name,
         pytest.MonkeyPatch.context() as patch,
@@ -196,12 +198,12 @@ def _inside() -> Trial:
         patch.delenv("WASTENOT_READ_ONLY", raising=False)
         patch.delenv(SOCKET_VARIABLE, raising=False)
         machine = Machine(folder, boot)
-        for turn in range(REBOOTS):
+        for turn in range(reboots):
             machine.start_again(turn)
         machine.end()
         subprocess.run(["umount", _BOOT_ID], check=True)
-    return Trial(REBOOTS, machine.failed, machine.numbers)
+    return Trial(reboots, machine.failed, machine.numbers)
 
 
 if __name__ == "__main__":
-    print(json.dumps(asdict(_inside())))
+    print(json.dumps(asdict(_inside(int(sys.argv[1])))))

@@ -1,10 +1,12 @@
 """The machine is started again: what was left before sets nothing, and what an administrator has set at boot stays."""
 
 import shutil
+import subprocess
 import sys
 
 import pytest
 
+from benchmarks.safety import reboots
 from testbed.daemon_process import Daemon
 from testbed.stand_in.controlled import locks
 from wastenot.core.setting import Setting
@@ -77,3 +79,11 @@ def test_a_client_that_lived_through_it_is_told_that_its_lease_is_gone(stand_in,
     with pytest.raises(LeaseLostError):
         clocks.request(Setting(1305.0))
     assert locks(stand_in, 1) == (None, None, 700.0)
+
+
+@pytest.mark.slow
+def test_reboots_at_random_moments_leave_nothing_behind():
+    if subprocess.run(["unshare", "--mount", "--pid", "--fork", "true"], check=False, capture_output=True).returncode:
+        pytest.skip("mount namespaces are not allowed here")
+    found = reboots.main(25)
+    assert found.failed == [] and found.numbers["journals_found"] > 0 and found.numbers["changed_when_killed"] > 10
