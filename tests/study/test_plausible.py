@@ -57,4 +57,4 @@ def test_tables_that_others_measured_pass(shared_data, name):
 
 
 def test_a_total_of_nothing_measured_is_no_doubt():
-    assert implausible_power(0.0, 0.0) is None
+    assert implausible_power(0.0, 0.0) is None and implausible_power(1.0, 0.0) is None
