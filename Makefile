@@ -19,7 +19,7 @@ READY := $(VENV)/.ready
 # make docs-serve PORT=8123
 PORT ?= 8000
 
-.PHONY: demo test test-all test-lowest test-python check docs docs-serve bench format clean
+.PHONY: demo test test-all test-lowest test-python check docs docs-serve bench lock format clean
 
 demo: $(REPORT_READY)
 	$(BIN)/wastenot demo
@@ -70,6 +70,13 @@ docs-serve: docs
 bench: $(READY)
 	$(BIN)/python -m benchmarks
 
+# What root's daemon runs on and what builds the wheel, each in exact versions with hashes; needs uv (pip install uv).
+LOCK := uv pip compile - --quiet --upgrade --universal --python-version 3.11 --only-binary :all: --emit-build-options \
+  --generate-hashes --constraint constraints.txt --no-annotate --custom-compile-command "make lock"
+lock:
+	printf '%s\n' lazy-loader nvidia-ml-py | $(LOCK) --output-file deploy/requirements/daemon.txt
+	echo setuptools | $(LOCK) --output-file deploy/requirements/build.txt
+
 format: $(READY)
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
@@ -88,4 +95,4 @@ $(READY): $(REPORT_READY)
 	@touch $(READY)
 
 clean:
-	rm -rf $(VENV) .venv-lowest .venv-python wastenot-demo site .cache
+	rm -rf $(VENV) .venv-lowest .venv-python .venv-wheel wastenot-demo site .cache

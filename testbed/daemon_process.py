@@ -14,10 +14,10 @@ users = ["root"]
 
 
 class Daemon:
-    """A daemon that can be killed and started again."""
+    """A daemon that can be killed and started again, by default of this Python and its packages."""
 
-    def __init__(self, stand_in, folder):
-        self.stand_in, self.folder = stand_in, folder
+    def __init__(self, stand_in, folder, command=(sys.executable, "-m", "wastenot.devices.clockd.main"), **environment):
+        self.stand_in, self.folder, self.command, self.environment = stand_in, folder, command, environment
         self.policy, self.socket = folder / "wastenotd.toml", folder / "run" / "wastenotd.sock"
         self.state, self.log = folder / "state", folder / "log"
         self.process = None
@@ -29,8 +29,9 @@ class Daemon:
         before = self.said().count("ready ")
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "wastenot.devices.clockd.main", "--policy", str(self.policy)],
-                env=self.stand_in.environment(WASTENOT_STATE=str(self.state), WASTENOTD_SOCKET=str(self.socket)),
+                [*self.command, "--policy", str(self.policy)],
+                env=self.stand_in.environment(WASTENOT_STATE=str(self.state), WASTENOTD_SOCKET=str(self.socket))
+                | self.environment,
                 stderr=log,
             )
         if ready:

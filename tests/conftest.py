@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import subprocess
 import tempfile
 import uuid
 from collections.abc import Generator, Iterator
@@ -81,6 +82,23 @@ def own_gpus(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     if request.node.get_closest_marker("gpu") is None:
         for name in ("WASTENOT_READ_ONLY", "CUDA_VISIBLE_DEVICES"):
             monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of a megabyte."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    try:
+        mounted = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], check=False, capture_output=True
+        )
+    except FileNotFoundError:
+        pytest.skip("there is no mount command here")
+    if mounted.returncode:
+        pytest.skip("mounting a small disk needs root")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
 
 
 @pytest.fixture(scope="session")

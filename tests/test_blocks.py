@@ -29,7 +29,7 @@ LEFT_OUT = {
     "needs a second terminal": 4,
     "needs root": 6,
     "needs the network": 2,
-    "installs": 8,
+    "installs": 9,
     "takes minutes": 1,
     "compared by a test of its own": 2,
 }

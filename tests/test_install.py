@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from testbed.daemon_process import Daemon
+from testbed.stand_in.fixtures import start_stand_in
 from wastenot.core.install import install_line, installer
 
 ROOT = Path(__file__).parents[1]
@@ -64,6 +66,48 @@ def test_a_wheel_in_a_clean_environment_works_and_says_how_to_install_the_rest(c
     assert code == 0, said
     code, said = shell("wastenot report s.db --page r.html")
     assert code == 0 and (tmp_path / "r.html").stat().st_size > 100_000, said
+
+
+@pytest.mark.slow
+def test_roots_install_of_the_daemon_is_checked_by_hashes_and_works(clone, tmp_path):
+    """As its page says, with nothing from elsewhere; the daemon then sets and restores clocks of the stand-in."""
+    requirements = ROOT / "deploy" / "requirements"
+    by_hash = ("install", "--quiet", "--require-hashes", "--requirement")
+    for name in ("build", "daemon"):
+        assert run(sys.executable, "-m", "venv", str(tmp_path / name), folder=tmp_path)[0] == 0
+        code, said = run(str(tmp_path / name / "bin" / "pip"), *by_hash, str(requirements / f"{name}.txt"), folder=tmp_path)
+        assert code == 0, said
+    wheel = (str(tmp_path / "build" / "bin" / "pip"), "wheel", "--no-deps", "--no-build-isolation", "--no-index")
+    code, said = run(*wheel, "--wheel-dir", str(tmp_path / "dist"), str(clone), folder=tmp_path)
+    assert code == 0, said
+    [made] = (tmp_path / "dist").iterdir()
+    programs = tmp_path / "daemon" / "bin"
+    code, said = run(str(programs / "pip"), "install", "--quiet", "--no-deps", "--no-index", str(made), folder=tmp_path)
+    assert code == 0, said
+    assert run(str(programs / "wastenotd"), "--help", folder=tmp_path)[0] == 0
+    (tmp_path / "policy.toml").write_text("[[allow]]\nusers = [1000]\n")
+    code, said = run(str(programs / "wastenotd"), "--check", "--policy", str(tmp_path / "policy.toml"), folder=tmp_path)
+    assert code == 0 and "1 rules, valid" in said, said
+    with start_stand_in("h200", gpus=1) as stand_in:
+        path = f"{ROOT / 'testbed' / 'stand_in' / 'shim'}{os.pathsep}{ROOT}"  # the driver alone, not this source tree
+        daemon = Daemon(stand_in, tmp_path, (str(programs / "wastenotd"),), PYTHONPATH=path).start()
+        client, gpu = daemon.connect(), stand_in.control.state().uuid
+        assert "ok" in client.ask("acquire", gpu=gpu) and "ok" in client.ask("set", gpu=gpu, core_mhz=1200.0)
+        assert not stand_in.control.state().untouched
+        assert daemon.stop() == 0 and stand_in.control.state().untouched
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_each_python_and_machine_has_wheels_of_these_hashes(machine, tmp_path):
+    for python in ("3.11", "3.12", "3.13"):
+        for name in ("build", "daemon"):
+            file = ROOT / "deploy" / "requirements" / f"{name}.txt"
+            kind = ("--python-version", python, "--platform", f"manylinux2014_{machine}", "--implementation", "cp")
+            code, said = run(
+                *PIP, "download", "--require-hashes", "--no-deps", *kind, "--requirement", str(file), folder=tmp_path
+            )
+            assert code == 0, said
 
 
 def test_the_line_that_installs_an_extra_is_for_this_environment(monkeypatch):

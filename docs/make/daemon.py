@@ -45,6 +45,10 @@ TRIALS = {
         "{left_changed_and_told_until_repaired:.0f} times a GPU stayed changed until the driver worked, and that was told",
     ),
     "kills": ("kills, as in the table below", "{changed_when_killed:.0f} GPUs were changed at that moment"),
+    "reboots": (
+        "reboots at random moments, of which {run_kept:.0f} leave journals where they are",
+        "{changed_when_killed:.0f} with clocks changed; what an administrator sets at boot stays, and no lease does",
+    ),
     "outages": (
         "kills of the PostgreSQL server of running jobs",
         "{runs:.0f} runs, of which {ends_kept_until_it_answered:.0f} were kept on this machine until it answered",

@@ -85,11 +85,7 @@ class Runs:
         self.control = Control(os.environ[SOCKET_VARIABLE])
         self.folder, self._kind, self._seed, self._rng = folder, kind, seed, random.Random(f"{kind} {seed}")
         self._policy, self._socket = folder / "wastenotd.toml", folder / "wastenotd.sock"
-        self._policy.write_text(
-            f"heartbeat_s = {HEARTBEAT_S}\nrequests_per_s = 100000\n[[allow]]\nusers = [{os.getuid()}]\n"
-        )
-        self._policy.chmod(0o644)
-        self._daemon = 0
+        self.daemon = 0
         if kind != "root":
             os.environ[DAEMON_SOCKET] = str(self._socket)
             self.start_daemon()
@@ -107,7 +103,7 @@ class Runs:
             os.kill(victim, signal.SIGSTOP)
         changed = self._kind in ("client", "hang") and bool(journals())  # the daemon may be faster than a look afterwards
         began = time.monotonic()
-        dead = {"root": [victim], "client": [victim], "hang": [], "daemon": [self._daemon], "both": [victim, self._daemon]}
+        dead = {"root": [victim], "client": [victim], "hang": [], "daemon": [self.daemon], "both": [victim, self.daemon]}
         self._rng.shuffle(dead[self._kind])
         for process in dead[self._kind]:
             try:
@@ -131,23 +127,31 @@ class Runs:
             open_gpu("nvidia:0")  # the next command, which is not allowed to change clocks itself
         found["left"] = self.changed() or bool(journals())
         if self._kind == "both":
-            if not runs(self._daemon):
+            if not runs(self.daemon):
                 self.start_daemon()
         elif self._kind == "hang":
             kill(victim)
         os.close(completed)
         return found
 
-    def start_daemon(self) -> None:
+    def begin_daemon(self, more: str = "") -> int:
+        """Start a daemon with a policy that allows everything, and says more; its process."""
+        allowed = f"heartbeat_s = {HEARTBEAT_S}\nrequests_per_s = 100000\n[[allow]]\nusers = [{os.getuid()}]\n"
+        self._policy.write_text(allowed + more)
+        self._policy.chmod(0o644)
+        self.daemon = self.fork(lambda: wastenotd(["--policy", str(self._policy)]))
+        return self.daemon
+
+    def start_daemon(self, more: str = "") -> None:
         """Start a daemon, and wait until it answers."""
-        self._daemon = self.fork(lambda: wastenotd(["--policy", str(self._policy)]))
+        self.begin_daemon(more)
         deadline = time.monotonic() + _PATIENCE_S
         while time.monotonic() < deadline:
             try:
                 Connection().close()
                 return
             except WastenotError:
-                if not runs(self._daemon):
+                if not runs(self.daemon):
                     break
                 time.sleep(0.001)
         raise RuntimeError(f"the daemon did not start: {(self.folder / 'log').read_text()[-1000:]}")
@@ -161,9 +165,9 @@ class Runs:
 
     def end(self) -> None:
         """Stop the daemon, if there is one."""
-        if self._daemon:
-            os.kill(self._daemon, signal.SIGTERM)
-            os.waitpid(self._daemon, 0)
+        if self.daemon:
+            os.kill(self.daemon, signal.SIGTERM)
+            os.waitpid(self.daemon, 0)
 
     def fork(self, do: Callable[[], object]) -> int:
         """A process that does something, and writes what it says into the log."""

@@ -12,6 +12,7 @@ from wastenot.devices.common import journal
 from wastenot.devices.common.recovery import recover
 from wastenot.devices.nvidia.nvml import Nvml
 
+ANOTHER_BOOT = "2593f150-aea7-4b16-964f-4c9e6ab70580"
 CLEAN, CHANGED = (None, None, 700.0), ((345, 1200), (2201, 2201), 400.0)
 
 
@@ -93,9 +94,41 @@ def test_a_power_limit_that_was_changed_is_not_called_restored_where_it_was_not(
 
 
 def test_what_was_set_before_the_machine_was_started_again_sets_nothing(stand_in, left):
-    path = left(0, boot="2593f150-aea7-4b16-964f-4c9e6ab70580")  # what is locked now, an administrator has locked since
+    path = left(0, boot=ANOTHER_BOOT)  # what is locked now, an administrator has locked since
     assert len(recover().restored) == 1
     assert locks(stand_in, 0) == CHANGED and not path.exists()
+
+
+@pytest.mark.parametrize("how", ["endless", "no client", "no lock", "changed", "another GPU"])
+def test_a_journal_of_another_boot_sets_nothing_even_where_it_cannot_be_understood(stand_in, left, how):
+    path = left(0, boot=ANOTHER_BOOT, **BROKEN[how])
+    assert len(recover().restored) == 1 and locks(stand_in, 0) == CHANGED
+    assert path.with_suffix(".unreadable").exists() and not path.exists()
+
+
+@pytest.mark.parametrize("boot", ["", None, 5])
+def test_a_journal_that_names_no_boot_may_be_of_this_one(stand_in, left, boot):
+    left(0, boot=boot)
+    assert len(recover().restored) == 1 and locks(stand_in, 0) == CLEAN
+
+
+def test_where_the_system_names_no_boot_a_journal_may_be_of_this_one(stand_in, left, monkeypatch):
+    left(0, boot=ANOTHER_BOOT)
+    monkeypatch.setattr(journal, "boot_id", lambda: "")
+    assert len(recover().restored) == 1 and locks(stand_in, 0) == CLEAN
+
+
+def test_a_gpu_that_is_gone_keeps_no_journal_of_another_boot(stand_in, left):
+    path = left(0, boot=ANOTHER_BOOT)
+    stand_in.control.gpu_lost(0)
+    assert recover().failed == {} and not path.exists()
+
+
+def test_the_log_does_not_call_restored_what_another_boot_has_changed(left, capsys):
+    left(0, boot=ANOTHER_BOOT)
+    assert wastenotd(["--recover"]) == 0
+    said = capsys.readouterr().err
+    assert said.startswith("forgotten gpu=") and "started again" in said and "restored" not in said
 
 
 def test_a_folder_that_cannot_be_listed_is_a_failure_and_no_exception(monkeypatch, tmp_path):

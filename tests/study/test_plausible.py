@@ -54,3 +54,7 @@ def test_some_rows_among_many():
 )
 def test_tables_that_others_measured_pass(shared_data, name):
     assert implausible_rows(read_sweep(shared_data / name)) is None
+
+
+def test_a_total_of_nothing_measured_is_no_doubt():
+    assert implausible_power(0.0, 0.0) is None and implausible_power(1.0, 0.0) is None

@@ -186,22 +186,6 @@ def test_a_file_that_may_not_grow_is_said_and_left_as_it_was(request, path, exis
         assert list(path.parent.iterdir()) == []
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    try:
-        mounted = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], check=False, capture_output=True
-        )
-    except FileNotFoundError:
-        pytest.skip("there is no mount command here")
-    if mounted.returncode:
-        pytest.skip("mounting a small disk needs root")
-    yield folder
-    subprocess.run(["umount", folder], check=True)
-
-
 def test_a_full_disk_is_said_and_the_study_is_as_it_was(small_disk):
     with pytest.raises(StudyError, match="the disk is full; make room and try again"):
         open_study(small_disk / "new.db", create=True).add(large_sweep(), source="x")

@@ -156,7 +156,7 @@ def reset(as_json: JsonOption = False) -> None:
         print_json("reset", {"restored": [journal.uuid for journal in done], "held": [journal.uuid for journal in held]})
         return
     for journal in done:
-        say(f"{journal.uuid}: {journal.holder} is dead; its clocks are {journal.restore.outcome}")
+        say(f"{journal.uuid}: {journal.holder} is dead; its clocks are {journal.outcome}")
     for journal in held:
         say(f"{journal.uuid}: {journal.holder} is running and controls its clocks; it resets them itself")
     for journal in others:

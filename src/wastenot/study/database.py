@@ -25,6 +25,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlch
 
 from wastenot.core.errors import StudyError, StudyUnreachableError
 from wastenot.core.install import install_line, installer
+from wastenot.study.columns import DamagedValueError
 from wastenot.study.migration import check_unused, is_old, migrate
 from wastenot.study.schema import SCHEMA_VERSION
 from wastenot.study.sqlite_copy import keep_copy, passing_copy
@@ -136,6 +137,8 @@ def study_errors(address: Address) -> Iterator[None]:
         elif address.url is not None and "postgresql" in address.url.drivername:
             line = install_line("postgresql")
         raise StudyError(f"{address.label}: {missing} is not installed: {line}") from error
+    except (DamagedValueError, UnicodeDecodeError) as error:  # the latter where SQLite quotes what it cannot understand
+        raise StudyError(f"{address.label}: {DAMAGED}") from error
     except (DBAPIError, sqlite3.Error) as error:
         cause = getattr(error, "orig", None) or error
         kind = StudyUnreachableError if _is_outage(cause) else StudyError

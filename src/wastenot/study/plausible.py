@@ -64,7 +64,9 @@ def implausible_rows(sweep: Sweep) -> Implausible | None:
 
 
 def implausible_power(time_s: float, energy_j: float) -> str | None:
-    """What to say of a total whose mean power no card draws; ``None`` where that is possible."""
+    """What to say of a total whose mean power no card draws; ``None`` where that is possible, or nothing was measured."""
+    if 0.0 in (time_s, energy_j):
+        return None
     power_w = energy_j / time_s
     if LEAST_W <= power_w <= MOST_W:
         return None

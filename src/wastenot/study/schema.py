@@ -5,22 +5,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Final, Protocol
 
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
-    Connection,
-    Double,
-    ForeignKey,
-    Integer,
-    LargeBinary,
-    MetaData,
-    String,
-    Table,
-    Text,
-    UniqueConstraint,
-)
+from sqlalchemy import Boolean, Column, Connection, ForeignKey, LargeBinary, MetaData, Table, UniqueConstraint
 
+from wastenot.study.columns import BigInteger, Double, Integer, String, Text
 from wastenot.study.sweep import NUMBERS
 
 SCHEMA_VERSION = 9

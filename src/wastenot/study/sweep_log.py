@@ -62,6 +62,8 @@ def recorded_sweeps(connection: Connection, workload_id: int) -> tuple[RecordedS
     for row in connection.execute(select(table).where(table.c.workload_id == workload_id).order_by(table.c.id)):
         if row.kind not in get_args(SweepKind):
             raise ValueError(f"a sweep of kind {row.kind!r}")
+        if row.share is not None and row.max_slowdown is None:
+            raise ValueError("a search without its slowdown limit")
         settings = _settings(row.settings)
         intent = Intent(row.kind, settings, _points(row.excluded, settings), row.share, row.max_slowdown, row.command)
         ended = None if row.finished_at is None else datetime.fromisoformat(row.finished_at)

@@ -23,3 +23,4 @@ def test_no_trial_failed():
     assert found["flood"]["numbers"]["clients"] == 500 and found["flood"]["numbers"]["p99_s"] <= 0.05
     assert min(found["listeners"]["numbers"].values()) >= 10_000
     assert found["driver-faults"]["count"] >= 500 and found["kills"]["count"] >= 1000
+    assert found["reboots"]["count"] >= 200 and found["reboots"]["numbers"]["journals_found"] > 0

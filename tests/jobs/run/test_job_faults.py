@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -158,3 +158,29 @@ def test_a_first_rank_whose_epochs_are_not_heard_of_is_not_waited_for_forever(st
         assert capsys.readouterr().err.count("continues without waiting for it") == 1
         assert first.epoch(0.1) and first.epoch(0.2) and first.epoch(0.3) and other.epoch()
         assert not first.epoch(0.95) and not other.epoch()
+
+
+def fill(disk):
+    """Leave no room on a disk; the file that takes it."""
+    filler = disk / "filler"
+    with suppress(OSError), filler.open("wb", buffering=0) as stream:
+        while stream.write(b"x" * 4096):
+            pass
+    return filler
+
+
+def test_training_continues_on_a_full_disk_and_that_is_told_once(small_disk, capsys):
+    study = small_disk / "jobs.db"
+    with job(study, batch_sizes=[32]) as run:
+        run.epoch(0.1)
+        filler = fill(small_disk)
+        for metric in (0.2, 0.3, 0.95):
+            run.epoch(metric)
+    said = capsys.readouterr().err
+    assert said.count("the disk is full; make room") == 1 and "Traceback" not in said
+    with pytest.raises(StudyError, match="the disk is full; make room and try again"), job(study, batch_sizes=[32]):
+        pass
+    filler.unlink()
+    with job(study, batch_sizes=[32]) as after:
+        after.epoch(0.95)
+    assert kept(study)[-1].outcome == "reached"

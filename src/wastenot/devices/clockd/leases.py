@@ -431,7 +431,8 @@ def log_recovered(done: Recovered, log: Log) -> None:
     """Log the GPUs that were restored after their processes had died."""
     for left in done.restored:
         more = {} if left.unreadable is None else {"journal": left.unreadable}
-        log("restored", gpu=left.uuid, left_by=left.holder, to=left.restore.outcome, **more)
+        what = "restored" if left.this_boot else "forgotten"
+        log(what, gpu=left.uuid, left_by=left.holder, to=left.outcome, **more)
 
 
 def _holder(peer: Peer) -> Holder:

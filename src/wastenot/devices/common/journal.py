@@ -123,6 +123,11 @@ class Journal:
         return "run wastenot device reset" if mine else "ask an administrator to run wastenot device reset as root"
 
     @property
+    def outcome(self) -> str:
+        """What becomes of the clocks when the GPU is recovered, in words."""
+        return self.restore.outcome if self.this_boot else "left as they are: the machine has been started again since"
+
+    @property
     def restorable(self) -> bool:
         """Whether its owner is dead and this user may restore the GPU: the file is its own."""
         return not self.owner_alive and self.user == os.geteuid()
@@ -261,32 +266,39 @@ def read(path: Path) -> Journal | None:
         return None
     except OSError as error:
         return _unreadable(path, error.strerror or str(error))
+    this_boot = True
     try:
         document = json.loads(text)
+        this_boot = _is_this_boot(document["boot"])
         raw = document["restore"]
         core, memory = (_range(raw[key]) for key in ("core_mhz", "memory_mhz"))
         limit = None if raw["power_limit_w"] is None else float(raw["power_limit_w"])
-        uuid, failed, boot = str(document["uuid"]), document.get("failed"), boot_id()
+        uuid, failed = str(document["uuid"]), document.get("failed")
         if uuid != _uuid_of(path):
-            return _unreadable(path, f"it is of another GPU, {uuid}")
+            return _unreadable(path, f"it is of another GPU, {uuid}", this_boot)
         return Journal(
             path, uuid, _holder(document), _alive(path, document), Restore(core, memory, limit), about.st_uid,
             changed=frozenset(map(str, document.get("changed", ()))), failed=None if failed is None else str(failed),
-            kept=frozenset(map(str, document.get("kept", ()))),
-            this_boot="" in (boot, document["boot"]) or document["boot"] == boot,
+            kept=frozenset(map(str, document.get("kept", ()))), this_boot=this_boot,
         )  # fmt: skip
     except Exception as error:  # whatever a file holds, it must not keep other GPUs from being restored
-        return _unreadable(path, f"{type(error).__name__}: {error}")
+        return _unreadable(path, f"{type(error).__name__}: {error}", this_boot)
 
 
-def _unreadable(path: Path, why: str) -> Journal | None:
+def _unreadable(path: Path, why: str, this_boot: bool = True) -> Journal | None:
     """What is known of a journal that cannot be understood: its GPU, and whether its owner lives, from names alone."""
     try:
         user = path.lstat().st_uid
     except OSError:
         return None
     alive = bool(process_lock.is_taken(_lock_of(path)))
-    return Journal(path, _uuid_of(path), Holder(0, user), alive, Restore(), user, unreadable=f"{path}: {why}")
+    why = f"{path}: {why}"
+    return Journal(path, _uuid_of(path), Holder(0, user), alive, Restore(), user, unreadable=why, this_boot=this_boot)
+
+
+def _is_this_boot(boot: object) -> bool:
+    """Whether a journal is of the machine's present run; also where that is not known, as clocks may be changed then."""
+    return not isinstance(boot, str) or boot in ("", boot_id()) or not boot_id()
 
 
 def _uuid_of(path: Path) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Boolean, Column, Double, ForeignKey, Integer, String, Table, Text
+from sqlalchemy import Boolean, Column, ForeignKey, Table
 
+from wastenot.study.columns import BigInteger, Double, Integer, String, Text
 from wastenot.study.schema import metadata
 
 # Training jobs that come back; see store.py. What decides how many epochs a run needs identifies a job.

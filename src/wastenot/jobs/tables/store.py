@@ -324,7 +324,7 @@ class JobStore:
                 devices,
                 tuple(row.why for row in rows),
             )
-        except (ValueError, TypeError, AttributeError) as error:
+        except (BadInputError, ValueError, TypeError, AttributeError) as error:
             raise StudyError(f"{self.study}: {DAMAGED} ({error})") from error
 
     def _run(self, row: Row[Any], now: str, elsewhere_j: float = 0.0) -> JobRun:

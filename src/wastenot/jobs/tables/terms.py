@@ -100,9 +100,9 @@ def terms_of(row: Any, name: str, target: float | None, higher_is_better: bool) 
     """The terms that a row of the tables holds.
 
     Raises:
-        ValueError: what is stored cannot be.
+        BadInputError, ValueError: what is stored cannot be.
     """
-    return JobTerms(
+    terms = JobTerms(
         name=name,
         batch_sizes=tuple(json.loads(row.batch_sizes)),
         default=row.default_batch_size,
@@ -111,3 +111,5 @@ def terms_of(row: Any, name: str, target: float | None, higher_is_better: bool) 
         settings=tuple(Setting(*each) for each in json.loads(row.settings)),
         **{each: getattr(row, each) for each in _AS_THEY_ARE},
     )
+    check_terms(terms)
+    return terms

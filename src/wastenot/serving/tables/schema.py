@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from sqlalchemy import BigInteger, Column, Double, ForeignKey, Integer, String, Table, Text
+from sqlalchemy import Column, ForeignKey, Table
 
 from wastenot.serving.tables.records import LATENCIES, Percentiles
+from wastenot.study.columns import BigInteger, Double, Integer, String, Text
 from wastenot.study.schema import metadata
 
 # What was measured of servers, or imported, together; see store.py. Points wanted are a JSON list of batch size
