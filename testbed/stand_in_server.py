@@ -37,6 +37,7 @@ class Behaviour:
         words_per_token: of prompts.
         template_tokens: beside a prompt's words.
         others_per_s: tokens a second that others were answered with, in the metrics.
+        cached_share: of prompts' tokens that come from its prefix cache, in the metrics.
         moved: address that it sends requests on to.
     """
 
@@ -59,6 +60,7 @@ class Behaviour:
     words_per_token: float = 0.8
     template_tokens: int = 3
     others_per_s: float = 0.0
+    cached_share: float = 0.0
     moved: str | None = None
 
 
@@ -188,11 +190,15 @@ async def _started(server: StandIn) -> web.AppRunner:
         if not how.metrics:
             raise web.HTTPNotFound
         others = how.others_per_s * (time.perf_counter() - begun_s)
-        lines = (
-            f'vllm:num_requests_running{{model_name="stand-in"}} {server.running}',
-            f'vllm:num_requests_waiting{{model_name="stand-in"}} {server.waiting}',
-            f'vllm:generation_tokens_total{{model_name="stand-in"}} {server.made + others}',
-        )
+        looked_up = 100.0 * len(server.requests)
+        values = {
+            "num_requests_running": server.running,
+            "num_requests_waiting": server.waiting,
+            "generation_tokens_total": server.made + others,
+            "prefix_cache_queries_total": looked_up,
+            "prefix_cache_hits_total": how.cached_share * looked_up,
+        }
+        lines = (f'vllm:{name}{{model_name="stand-in"}} {value}' for name, value in values.items())
         return web.Response(text="\n".join(lines))
 
     async def completions(request: web.Request) -> web.StreamResponse:

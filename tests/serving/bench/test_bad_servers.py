@@ -213,7 +213,7 @@ def test_a_server_that_runs_fewer_than_wanted_is_unstable(monkeypatch: pytest.Mo
     with virtual_server(Behaviour(most_running=3)) as server:
         point = measure_point(Target(server.url), load, 6, steady=Steady(least_s=2.5))
         assert point.mean_running == pytest.approx(3.0, abs=0.3)
-        assert "of the 6 wanted; its own limit may be lower" in point.why_unstable
+        assert "of the 6 wanted; 3.0 waited in its queue" in point.why_unstable
         assert dict(point.metrics)["vllm:num_requests_waiting"] == pytest.approx(3.0, abs=0.5)
 
 
@@ -228,8 +228,34 @@ def test_a_server_without_metrics_is_seen_from_outside(most: int, wanted: int, r
 
 def test_others_who_use_the_server_are_noticed() -> None:
     with virtual_server(Behaviour(others_per_s=1000.0)) as server:
-        point = measure_point(Target(server.url), load, 4, steady=Steady(least_s=4.0))
-        assert any("the server has other users" in note for note in point.notes)
+        point = measure_point(Target(server.url), load, 4, steady=Steady(least_s=20.0))
+        assert point.why_unstable.startswith("the server has other users")
+        assert point.others_tokens == pytest.approx(1000.0 * point.steady_s, rel=0.1)
+
+
+def test_whoever_is_alone_on_a_server_is_told_of_no_others() -> None:
+    with virtual_server(Behaviour()) as server:
+        point = measure_point(Target(server.url), load, 4, steady=Steady(least_s=20.0))
+        assert point.others_tokens == 0.0 and point.why_unstable == "" and point.cached_share == 0.0
+
+
+@pytest.mark.parametrize(("share", "stable"), [(0.009, True), (0.02, False)])
+def test_prompts_that_the_server_has_kept_are_noticed(share: float, stable: bool) -> None:
+    with virtual_server(Behaviour(cached_share=share)) as server:
+        point = measure_point(Target(server.url), load, 4, steady=Steady(least_s=20.0))
+        assert point.cached_share == pytest.approx(share)
+        assert dict(point.metrics)["prefix_cache_hit_rate"] == pytest.approx(share)
+        assert ("2.0 % of the prompts' tokens came from the server's prefix cache" in point.why_unstable) is not stable
+        assert (point.why_unstable == "") is stable
+
+
+def test_no_prompt_begins_like_one_of_an_earlier_point() -> None:
+    with virtual_server(Behaviour()) as server:
+        found = find(Target(server.url))
+        for _ in range(2):
+            measure_point(found, load, 4, steady=Steady(least_s=2.0))
+        begins = [request["prompt"][:16] for request in server.requests]
+        assert len(begins) > 50 and len(set(begins)) == len(begins)
 
 
 def test_requests_that_run_out_end_the_steady_state(server: StandIn) -> None:

@@ -44,17 +44,17 @@ def test_a_page_without_them_has_none(page: str) -> None:
     assert read_metrics(page) == {}
 
 
-def test_means_and_rates_are_of_the_window() -> None:
+def test_means_and_rises_are_of_the_window() -> None:
     scraped = Scraped(
         [0.0, 1.0, 2.0, 3.0, 4.0],
         [{"running": float(i * i), "output_tokens": 100.0 * i} for i in range(5)],
     )
     assert scraped.mean("running", 0.5, 3.5) == pytest.approx(14.0 / 3.0)
-    assert scraped.rate("output_tokens", 0.5, 3.5) == pytest.approx(100.0)
+    assert scraped.rise("output_tokens", 0.5, 3.5) == (1.0, 3.0, 200.0)
     assert scraped.mean("waiting", 0.0, 4.0) is None
-    assert scraped.rate("output_tokens", 2.5, 3.5) is None  # one sample tells no rate
+    assert scraped.rise("output_tokens", 2.5, 3.5) is None  # one sample tells no rise
 
 
-def test_a_counter_that_began_anew_tells_no_rate() -> None:
+def test_a_counter_that_began_anew_tells_no_rise() -> None:
     scraped = Scraped([0.0, 1.0, 2.0], [{"output_tokens": 5.0}, {"output_tokens": 9.0}, {"output_tokens": 1.0}])
-    assert scraped.rate("output_tokens", 0.0, 2.0) is None
+    assert scraped.rise("output_tokens", 0.0, 2.0) is None

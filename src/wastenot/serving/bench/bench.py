@@ -48,7 +48,6 @@ class ServerBench:
         devices: whose clocks are set.
         steady_s: least length of each steady state.
         store: to keep points in.
-        seed: of made-up prompts.
     """
 
     found: Found
@@ -60,7 +59,6 @@ class ServerBench:
     devices: tuple[Device, ...]
     steady_s: float
     store: ServingStore | None
-    seed: int = 0
 
     @property
     def least_s(self) -> float:
@@ -83,10 +81,8 @@ class ServerBench:
     def _measure(self, wanted: WantedPoint) -> MeasuredPoint:
         steady = Steady(self.steady_s, max(_MOST_S, self.steady_s))
         if wanted.rate_per_s is None:
-            return measure_point(self.found, self.load.closed, wanted.max_running, steady=steady, seed=self.seed)
-        return measure_point(
-            self.found, lambda prompts: self.load.opened(prompts, wanted.rate_per_s), None, steady=steady, seed=self.seed
-        )
+            return measure_point(self.found, self.load.closed, wanted.max_running, steady=steady)
+        return measure_point(self.found, lambda prompts: self.load.opened(prompts, wanted.rate_per_s), None, steady=steady)
 
 
 def serve_bench(
@@ -136,7 +132,7 @@ def serve_bench(
         gpus: number of GPUs the engine runs on, if no meter reports it.
         tensor_parallel: degree; by default the number of GPUs.
         precision: of the weights, to be kept with the points.
-        seed: of made-up prompts, lengths and arrivals.
+        seed: of lengths and arrivals; the words of prompts are others each time.
         progress: receives each point.
 
     Returns:
@@ -216,7 +212,7 @@ def prepare_bench(
     )
     wanted = wanted_points(batches, rates_per_s, settings)
     todo = tuple(left_to_measure(wanted, served, evidence, store))
-    return ServerBench(found, served, load, wanted, todo, meter, devices, steady_s, store, seed)
+    return ServerBench(found, served, load, wanted, todo, meter, devices, steady_s, store)
 
 
 def _check_clocks(devices: Sequence[Device], settings: Sequence[Setting]) -> None:

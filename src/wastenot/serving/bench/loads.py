@@ -1,7 +1,7 @@
 """Loads to keep on a server: lengths that are drawn, a trace, or a file of requests; with the name that a study keeps.
 
 How many tokens a word of a made-up prompt has is asked of the server, whose tokenizer is not known here. Words are drawn at
-random and no two prompts begin alike, so that a server's prefix cache saves nothing.
+random and no two prompts begin alike, not those of two runs either, so that a server's prefix cache saves nothing.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class Prompts:
     Args:
         tokens_per_word: of the server's tokenizer, on average.
         tokens_beside: of each prompt that are not of its words, such as a chat's template.
-        seed: of the words.
+        seed: of the words; by default others each time.
     """
 
-    def __init__(self, tokens_per_word: float = 1.0, tokens_beside: float = 0.0, *, seed: int = 0) -> None:
+    def __init__(self, tokens_per_word: float = 1.0, tokens_beside: float = 0.0, *, seed: int | None = None) -> None:
         self.tokens_per_word = tokens_per_word
         self.tokens_beside = tokens_beside
-        self._rng = np.random.default_rng([seed, 0x70726F])
+        self._rng = np.random.default_rng(seed)
         self._pool = [_WORDS[index] for index in self._rng.integers(0, len(_WORDS), _POOL)]
 
     def of_words(self, words: int) -> str:

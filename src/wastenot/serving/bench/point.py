@@ -62,7 +62,6 @@ def measure_point(
     wanted: int | None,
     *,
     steady: Steady | None = None,
-    seed: int = 0,
 ) -> MeasuredPoint:
     """Keep a load on a server and measure its steady state.
 
@@ -71,24 +70,21 @@ def measure_point(
         load: makes the requests; with arrivals, if ``wanted`` is ``None``.
         wanted: requests to keep running; ``None`` to send each when it arrives.
         steady: how long to watch.
-        seed: of made-up prompts.
 
     Raises:
         BadInputError: nothing answers there, it does not serve the model, or it refuses any request.
         ServerError: it answered nothing.
         MissingExtraError: aiohttp is not installed.
     """
-    return asyncio.run(_measured(target, load, wanted, steady, seed))
+    return asyncio.run(_measured(target, load, wanted, steady))
 
 
-async def _measured(
-    target: Target | Found, load: Load, wanted: int | None, steady: Steady | None, seed: int
-) -> MeasuredPoint:
+async def _measured(target: Target | Found, load: Load, wanted: int | None, steady: Steady | None) -> MeasuredPoint:
     async with _session() as session, AsyncExitStack() as stack:
         found = target if isinstance(target, Found) else await _found(session, target)
         server, scraped = found.server, Scraped()
         others = await busy_before(session, server.url, dict(server.headers), _PATIENCE_S)
-        asks = load(Prompts(found.tokens_per_word, found.tokens_beside, seed=seed))
+        asks = load(Prompts(found.tokens_per_word, found.tokens_beside))
         pool = Pool(server.url)
         scraper = asyncio.create_task(scrape(session, server.url, dict(server.headers), scraped))
         try:

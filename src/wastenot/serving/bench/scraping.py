@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,14 @@ from wastenot.serving.bench.server_metrics import METRIC_NAMES, METRIC_PATHS, NA
 
 _EVERY_S = 1.0
 _MEAN_OVER_LABELS = frozenset({"cache_used"})
+
+
+class Rise(NamedTuple):
+    """Of a counter, between two moments by the clock of ``time.perf_counter``."""
+
+    begin_s: float
+    end_s: float
+    by: float
 
 
 @dataclass(slots=True)
@@ -40,12 +48,17 @@ class Scraped:
         _, values = self._within(quantity, begin_s, end_s)
         return float(values.mean()) if len(values) else None
 
-    def rate(self, quantity: Quantity, begin_s: float, end_s: float) -> float | None:
-        """How fast a counter rose in a window; ``None`` where that is not known."""
+    def rise(self, quantity: Quantity, begin_s: float = -np.inf, end_s: float = np.inf) -> Rise | None:
+        """By how much a counter rose between the first and the last sample of a window; ``None`` where that is not known."""
         times, values = self._within(quantity, begin_s, end_s)
-        if len(times) < 3 or np.any(np.diff(values) < 0.0):
+        if len(times) < 2 or np.any(np.diff(values) < 0.0):
             return None
-        return float((values[-1] - values[0]) / (times[-1] - times[0]))
+        return Rise(float(times[0]), float(times[-1]), float(values[-1] - values[0]))
+
+    def cached_share(self) -> float | None:
+        """Of all prompts' tokens so far, those that came from the server's prefix cache; ``None`` where it does not say."""
+        cached, looked_up = self.rise("cached_tokens"), self.rise("looked_up_tokens") or self.rise("prompt_tokens")
+        return None if cached is None or looked_up is None or not looked_up.by else cached.by / looked_up.by
 
     def _within(self, quantity: Quantity, begin_s: float, end_s: float) -> tuple[FloatArray, FloatArray]:
         found = [

@@ -166,7 +166,7 @@ async def token_counts(session: Any, server: Server) -> tuple[float, float, bool
 
     The last value is whether it counts them at all; where it does not, a word is taken for a token.
     """
-    plain = Prompts()
+    plain = Prompts(seed=0)
     few, many = [await _prompt_tokens(session, server, plain.of_words(words)) for words in _PROBE_WORDS]
     if few is None:
         return 1.0, 0.0, False

@@ -116,7 +116,9 @@ def counts_of(samples: Iterable[Sample]) -> LatencyCounts | None:
     return LatencyCounts(edges, counts) if all(low <= high for low, high in pairwise(counts)) else None
 
 
-Quantity = Literal["running", "waiting", "cache_used", "prompt_tokens", "output_tokens", "preemptions"]
+Quantity = Literal[
+    "running", "waiting", "cache_used", "prompt_tokens", "output_tokens", "preemptions", "cached_tokens", "looked_up_tokens"
+]
 
 NAMES: Mapping[Quantity, tuple[str, ...]] = {
     "running": (
@@ -133,7 +135,11 @@ NAMES: Mapping[Quantity, tuple[str, ...]] = {
     ),
     "prompt_tokens": ("vllm:prompt_tokens_total", "sglang:prompt_tokens_total", "trtllm_prompt_tokens_total"),
     "output_tokens": ("vllm:generation_tokens_total", "sglang:generation_tokens_total", "trtllm_generation_tokens_total"),
-    "preemptions": ("vllm:num_preemptions_total", "sglang:num_retracted_reqs"),
+    "preemptions": (
+        "vllm:num_preemptions_total", "sglang:num_retracted_requests_total", "sglang:num_retracted_reqs",
+    ),
+    "cached_tokens": ("vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total", "sglang:cached_tokens_total"),
+    "looked_up_tokens": ("vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total"),
 }  # fmt: skip
 """By what names servers have a quantity; the first that is there counts."""
 

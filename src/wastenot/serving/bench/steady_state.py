@@ -46,6 +46,8 @@ class MeasuredPoint:
         gaps_s: all times between tokens in the steady state, as they came.
         ttfts_s: of each request sent in the steady state.
         metrics: means over the steady state of what the server says of itself, by the names it uses.
+        cached_share: of the prompts' tokens, those from the server's prefix cache; ``None`` where it does not say.
+        others_tokens: that the server made meanwhile and that were not ours, beyond what may have been on its way.
         client_late_s: 99th percentile of how late the client itself was.
         why_unstable: why this is no steady state to rely on; empty where it is one.
         fault: why the load ended before its time; empty where it did not.
@@ -73,6 +75,8 @@ class MeasuredPoint:
     gaps_s: FloatArray = field(repr=False)
     ttfts_s: FloatArray = field(repr=False)
     metrics: tuple[tuple[str, float], ...]
+    cached_share: float | None
+    others_tokens: float
     client_late_s: float
     why_unstable: str
     fault: str
@@ -116,21 +120,21 @@ LEAST_FILL = 0.85
 """Of the requests that were to run; fewer are unstable, as ML.ENERGY has it."""
 
 _SHORT_ANSWERS = 0.98
-_OTHERS_SHARE = 1.05
+_MOST_CACHED = 0.01  # of prompts' tokens
+_OTHERS_SHARE = 0.01  # of ours, made beside them
+_ON_THEIR_WAY = 4.0  # tokens of each running request that may be counted at one end of a window and come after it
+_FULL = 0.95  # of the key-value cache
 _LATE_SHARE = 0.05
 _SIGMAS = 4.0
 _LATE_S = 3e-3  # an idle machine's timer is up to 1 ms late
 
 
-def notes_on(
-    point: MeasuredPoint, run: Run, made_per_s: float | None, *, counts: bool, busy_before: float = 0.0
-) -> tuple[str, ...]:
+def notes_on(point: MeasuredPoint, run: Run, *, counts: bool, busy_before: float = 0.0) -> tuple[str, ...]:
     """What a reader should know, one line each.
 
     Args:
         point: measured.
         run: it comes from.
-        made_per_s: tokens that the server made in the steady state, for whomever; ``None`` where it does not say.
         counts: whether it counts the tokens of prompts.
         busy_before: requests that it ran before the first was sent.
     """
@@ -155,11 +159,6 @@ def notes_on(
             "cut off": "broke off", "unreachable": "did not reach the server",
         }[outcome]  # fmt: skip
         notes.append(f"{number:,} of {counted(point.sent, 'request')} {words} ({why})")
-    if made_per_s is not None and point.tokens_per_s > 0.0 and made_per_s > _OTHERS_SHARE * point.tokens_per_s:
-        notes.append(
-            f"the server has other users: it generated {made_per_s:,.0f} tokens/s, of which {point.tokens_per_s:,.0f} "
-            "were ours; the energy per token is overestimated"
-        )
     if point.itl.p50_s is not None and point.client_late_s > max(_LATE_SHARE * point.itl.p50_s, _LATE_S):
         notes.append(
             f"this client was up to {1e3 * point.client_late_s:.1f} ms late (99th percentile): its machine is busy, "
@@ -170,7 +169,7 @@ def notes_on(
     return tuple(notes)
 
 
-def why_unstable(point: MeasuredPoint, run: Run) -> str:
+def why_unstable(point: MeasuredPoint, run: Run, scraped: Scraped) -> str:  # noqa: PLR0911
     """Why a steady state cannot be relied on; empty where it can."""
     if run.begin_s is None:
         reached = f"only {run.started:,} of {run.wanted:,} requests had a first token" if run.wanted else "too few ended"
@@ -183,11 +182,49 @@ def why_unstable(point: MeasuredPoint, run: Run) -> str:
     if run.wanted and point.mean_running is not None and point.mean_running < LEAST_FILL * run.wanted:
         share = point.mean_running / run.wanted
         who = "ran" if point.running_by_server else "were being answered"
-        limit = "; its own limit may be lower (vLLM: --max-num-seqs)" if point.running_by_server else ""
-        return f"{point.mean_running:.1f} requests {who} on average, {100 * share:.0f} % of the {run.wanted:,} wanted{limit}"
+        seen = _why_few_ran(point, scraped)
+        return f"{point.mean_running:.1f} requests {who} on average, {100 * share:.0f} % of the {run.wanted:,} wanted{seen}"
+    if point.others_tokens:
+        return (
+            f"the server has other users: {point.others_tokens:,.0f} tokens were theirs while {point.tokens:,} were ours, "
+            "and their energy cannot be told from ours"
+        )
+    if point.cached_share is not None and point.cached_share > _MOST_CACHED:
+        return (
+            f"{100 * point.cached_share:.1f} % of the prompts' tokens came from the server's prefix cache, and cost less "
+            "than new ones: restart it without (vLLM: --no-enable-prefix-caching, SGLang: --disable-radix-cache), or send "
+            "prompts that begin differently"
+        )
     if not run.wanted and _falls_behind(run, point.begin_s, point.end_s):
         return "requests arrive faster than they are answered: the queue keeps growing"
     return ""
+
+
+def _why_few_ran(point: MeasuredPoint, scraped: Scraped) -> str:
+    """What the server's metrics say of why fewer requests ran than were sent; empty where they say nothing."""
+    window = point.begin_s, point.end_s
+    waiting, used = scraped.mean("waiting", *window), scraped.mean("cache_used", *window)
+    preempted = scraped.rise("preemptions", *window)
+    if not point.running_by_server or waiting is None:
+        return ""
+    if preempted is not None and preempted.by:
+        return f": its key-value cache was full, and it preempted {counted(round(preempted.by), 'request')}"
+    if waiting < 0.5:
+        return "; none waited in its queue: answers ended faster than new requests came to it"
+    full = "" if used is None else f" with its key-value cache {100 * used:.0f} % full"
+    why = "" if used is None or used >= _FULL else ": it runs no more at once (vLLM: --max-num-seqs)"
+    return f"; {waiting:.1f} waited in its queue{full}{why}"
+
+
+def _made_for_others(run: Run, scraped: Scraped, begin_s: float, end_s: float) -> float:
+    """Tokens beyond ours and those that were on their way at either end, between two samples of the server's counter."""
+    made = scraped.rise("output_tokens", begin_s, end_s)
+    if made is None or made.end_s <= made.begin_s:
+        return 0.0
+    ours = sum(stream.tokens().within(made.begin_s, made.end_s)[0] for stream in run.streams)
+    running = mean_answered(run.streams, made.begin_s, made.end_s)
+    excess = made.by - ours
+    return excess if excess > _OTHERS_SHARE * ours + _ON_THEIR_WAY * max(running, 1.0) else 0.0
 
 
 def _falls_behind(run: Run, begin_s: float, end_s: float) -> bool:
@@ -243,13 +280,14 @@ def point_of(run: Run, server: Server, scraped: Scraped, *, counts: bool, busy_b
         prompt_tokens=float(np.mean(counted_prompts)) if counted_prompts else None,
         output_tokens=_output_tokens(run.streams), ttft=percentiles(ttfts), itl=percentiles(gaps_s),
         end_to_end=_end_to_end(run, begin_s, end_s), gaps_s=gaps_s, ttfts_s=ttfts,
-        metrics=_metrics(scraped, begin_s, end_s), client_late_s=late_s, why_unstable="", fault=run.fault, notes=(),
+        metrics=_metrics(scraped, begin_s, end_s), cached_share=scraped.cached_share(),
+        others_tokens=_made_for_others(run, scraped, begin_s, end_s), client_late_s=late_s, why_unstable="", fault=run.fault,
+        notes=(),
     )  # fmt: skip
-    others = scraped.rate("output_tokens", begin_s, end_s)
     return replace(
         point,
-        notes=notes_on(point, run, others, counts=counts, busy_before=busy_before),
-        why_unstable=why_unstable(point, run),
+        notes=notes_on(point, run, counts=counts, busy_before=busy_before),
+        why_unstable=why_unstable(point, run, scraped),
     )
 
 
@@ -285,4 +323,5 @@ def _output_tokens(streams: list[Stream]) -> float | None:
 
 def _metrics(scraped: Scraped, begin_s: float, end_s: float) -> tuple[tuple[str, float], ...]:
     found = [(scraped.names.get(name), scraped.mean(name, begin_s, end_s)) for name in _KEPT_METRICS]
+    found.append(("prefix_cache_hit_rate", scraped.cached_share()))
     return tuple((name, value) for name, value in found if name is not None and value is not None)

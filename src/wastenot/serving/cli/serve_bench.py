@@ -65,7 +65,7 @@ def serve_bench(
     tensor_parallel: Annotated[int | None, option("Tensor-parallel degree; default: the number of GPUs.", "N")] = None,
     precision: Annotated[str, option("Precision of the weights, such as bfloat16; kept with the points.", "NAME")] = "",
     task: Annotated[str | None, option("Name of the load in the study; default: its lengths.", "NAME")] = None,
-    seed: Annotated[int, option("Seed of made-up prompts, lengths and arrivals.", "N", min=0)] = 0,
+    seed: Annotated[int, option("Seed of lengths and arrivals.", "N", min=0)] = 0,
     dry_run: DryRunOption = False,
     clock_control: ClockControlOptions,
     as_json: JsonOption = False,
