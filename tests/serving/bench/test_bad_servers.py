@@ -249,6 +249,23 @@ def test_prompts_that_the_server_has_kept_are_noticed(share: float, stable: bool
         assert (point.why_unstable == "") is stable
 
 
+def test_a_steady_state_lasts_until_prompts_and_answers_are_those_of_the_load() -> None:
+    with virtual_server(Behaviour(gap_s=0.5)) as server:  # all requests run in step, and their prompts come every 10 s
+        point = measure_point(Target(server.url), load, 8, steady=Steady(least_s=24.0))
+        assert point.why_unstable == "" and point.first_tokens == 32 and point.balance == pytest.approx(1.0, abs=0.05)
+        assert point.steady_s > 36.0 and point.ttft.p50_s is not None
+
+
+def test_how_long_a_steady_state_would_have_to_last_is_told() -> None:
+    with virtual_server(Behaviour(gap_s=1.0)) as server:
+        point = measure_point(Target(server.url), load, 1, steady=Steady(least_s=20.0, most_s=100.0))
+        assert point.first_tokens == 5 and point.steady_s == pytest.approx(100.0, abs=1.0)
+        assert point.why_unstable.startswith("too short: 5 first tokens came in the 100 s of the steady state, and 30 take")
+    with virtual_server(Behaviour(gap_s=1.0)) as server:
+        point = measure_point(Target(server.url), load, 60, steady=Steady(least_s=10.0, most_s=10.0))
+        assert point.first_tokens == 0 and "TTFT is unknown" in " ".join(point.notes)
+
+
 def test_no_prompt_begins_like_one_of_an_earlier_point() -> None:
     with virtual_server(Behaviour()) as server:
         found = find(Target(server.url))

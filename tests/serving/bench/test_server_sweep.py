@@ -28,7 +28,8 @@ def measured(batch, **more):
     values = MeasuredPoint(
         server=Server(URL, "tiny"), wanted=batch or 0, most_in_flight=batch or 7, begin_s=0.0, end_s=20.0, sent=100,
         sent_per_s=2.0, ended=100, failed={},
-        tokens=1000 * (batch or 1), tokens_per_s=50.0 * (batch or 1), mean_running=float(batch or 3), running_by_server=True,
+        first_tokens=50 * (batch or 1), tokens=1000 * (batch or 1), tokens_per_s=50.0 * (batch or 1),
+        mean_running=float(batch or 3), running_by_server=True,
         prompt_tokens=10.0, output_tokens=20.0, ttft=Percentiles(0.1), itl=Percentiles(0.02, 0.02), end_to_end=Percentiles(),
         gaps_s=np.zeros(0), ttfts_s=np.zeros(0), metrics=(("vllm:num_requests_running", 3.0),), client_late_s=0.0,
         cached_share=None, others_tokens=0.0,

@@ -32,6 +32,10 @@ _FILLINGS = 3.0  # of the least steady state, before an open loop is watched alt
 _WARM_LIVES = 2.0  # longest lives of requests that pass before an open loop is watched
 _WARM_SHARE = 0.25  # of the least steady state that passes before
 _FIRST = 100  # requests that tell how long one takes
+LEAST_FIRST_TOKENS = 30
+"""Of a steady state, for percentiles that say something."""
+LARGEST_IMBALANCE = 0.05
+"""By which the prompts in a steady state may be more or fewer than go with the tokens of its answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,7 @@ class Steady:
 
     Attributes:
         least_s: at least; ML.ENERGY holds one below 20 s to be unstable.
-        most_s: at most, even if fewer requests than run at once have ended in it.
+        most_s: at most, even if fewer requests than run at once have ended in it, or prompts and answers are not balanced.
     """
 
     least_s: float = 20.0
@@ -74,6 +78,10 @@ class Run:
     started: int = 0
     ended: int = 0
     ended_before: int = 0
+    started_before: int = 0
+    tokens_before: int = 0
+    tokens_ended: int = 0
+    asked_tokens: int = 0
     phase: Phase = "filling"
     failed_in_a_row: int = 0
     good_s: float = 0.0
@@ -100,11 +108,13 @@ class _Loop:
         self.run = Run(wanted)
         self.run.started_s = self.run.good_s = time.perf_counter()
         self.tasks: set[asyncio.Task[None]] = set()
+        self.live: set[Stream] = set()
 
     def begin(self) -> None:
         run = self.run
         if run.begin_s is None and run.phase == "filling":
             run.phase, run.begin_s, run.ended_before = "steady", time.perf_counter(), run.ended
+            run.started_before, run.tokens_before = run.started, self.tokens()
 
     def end(self) -> None:
         run = self.run
@@ -118,10 +128,14 @@ class _Loop:
         run = self.run
         stream = Stream(ask)
         run.streams.append(stream)
+        run.asked_tokens += ask.output_tokens or 0
+        self.live.add(stream)
         try:
             await answer(self.pool, self.server, ask, began=self.began, stream=stream)
         finally:
             run.ended += 1
+            run.tokens_ended += stream.answer_tokens
+            self.live.discard(stream)
         if stream.outcome == "done":
             run.failed_in_a_row, run.good_s = 0, time.perf_counter()
         elif stream.outcome != "stopped":
@@ -134,11 +148,26 @@ class _Loop:
         self.run.started += 1
         self.run.good_s = time.perf_counter()
 
+    def tokens(self) -> int:
+        """Of all answers so far."""
+        return self.run.tokens_ended + sum(stream.answer_tokens for stream in self.live)
+
     def enough(self) -> bool:
         """Whether the steady state was watched for long enough: each place in the batch was taken again, on average."""
         run = self.run
-        turned = run.ended - run.ended_before >= max(run.wanted, 1)
-        return run.steady_s >= (self.steady.least_s if turned else self.steady.most_s)
+        if run.steady_s < self.steady.least_s or run.steady_s >= self.steady.most_s:
+            return run.steady_s >= self.steady.most_s
+        return run.ended - run.ended_before >= max(run.wanted, 1) and self.balanced()
+
+    def balanced(self) -> bool:
+        """Whether as many prompts were read as go with the tokens that were made, and enough to tell of."""
+        run = self.run
+        first, made = run.started - run.started_before, self.tokens() - run.tokens_before
+        if first < LEAST_FIRST_TOKENS or made <= 0:
+            return False
+        exact = all(stream.ask.exact for stream in run.streams[-first:])
+        mean = run.asked_tokens / len(run.streams) if exact else run.tokens_ended / max(run.ended, 1)
+        return abs(first * mean / made - 1.0) <= LARGEST_IMBALANCE
 
     def broken(self) -> bool:
         """Whether there is no point in going on."""

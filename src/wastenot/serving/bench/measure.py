@@ -258,7 +258,7 @@ def _kept(
 def _speaks_against_larger(point: ServingPoint) -> bool:
     """Whether a point is unstable for a reason that larger loads would share."""
     short = 0.0 < (point.steady_s or 0.0) < steady_state.LEAST_STEADY_S
-    return not point.is_stable and not short and not point.why_unstable.startswith(NO_ENERGY)
+    return not point.is_stable and not short and not point.why_unstable.startswith((NO_ENERGY, steady_state.TOO_SHORT))
 
 
 def _measured(

@@ -6,6 +6,7 @@ A server that has none of these is measured without.
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -81,15 +82,18 @@ def read_metrics(text: str) -> dict[Quantity, tuple[str, float]]:
 
 
 async def scrape(session: Any, url: str, headers: Mapping[str, str], into: Scraped) -> None:
-    """Read a server's metrics once a second until cancelled; end at once where it has none."""
+    """Read a server's metrics about once a second until cancelled; end at once where it has none.
+
+    Not at even intervals, with which requests that take the same time would be seen in the same phase each time.
+    """
     for path in METRIC_PATHS:
         if await _once(session, url + path, headers, into):
             break
     else:
         return
-    due = time.perf_counter()
+    due, phase = time.perf_counter(), random.Random(0)
     while True:
-        due = max(due + _EVERY_S, time.perf_counter())
+        due = max(due + _EVERY_S * phase.uniform(0.5, 1.5), time.perf_counter())
         await asyncio.sleep(due - time.perf_counter())
         await _once(session, url + path, headers, into)
 

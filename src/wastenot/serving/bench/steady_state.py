@@ -12,7 +12,7 @@ from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import ServerError
 from wastenot.core.wording import counted
 from wastenot.serving.bench.lifetimes import lifetimes, percentiles
-from wastenot.serving.bench.loops import Run
+from wastenot.serving.bench.loops import LARGEST_IMBALANCE, LEAST_FIRST_TOKENS, Run
 from wastenot.serving.bench.scraping import Scraped
 from wastenot.serving.bench.server import Server
 from wastenot.serving.bench.server_metrics import Quantity
@@ -34,6 +34,7 @@ class MeasuredPoint:
         sent_per_s: in the steady state.
         ended: of these, answered to the end.
         failed: of these, not answered to the end, by what happened.
+        first_tokens: that came in the steady state.
         tokens: of answers that came in the steady state.
         tokens_per_s: in the steady state.
         mean_running: requests on average, by the server's own metrics, or else as far as that is seen from outside.
@@ -63,6 +64,7 @@ class MeasuredPoint:
     sent_per_s: float
     ended: int
     failed: dict[str, int]
+    first_tokens: int
     tokens: int
     tokens_per_s: float
     mean_running: float | None
@@ -81,6 +83,13 @@ class MeasuredPoint:
     why_unstable: str
     fault: str
     notes: tuple[str, ...]
+
+    @property
+    def balance(self) -> float | None:
+        """Prompts in the steady state for each that goes with the tokens of its answers; ``None`` where that is unknown."""
+        return (
+            None if not self.tokens or self.output_tokens is None else self.first_tokens * self.output_tokens / self.tokens
+        )
 
     @property
     def steady_s(self) -> float:
@@ -114,6 +123,8 @@ def _overlap(begins: Sequence[float], ends: Sequence[float], begin_s: float, end
     return float(np.clip(inside, 0.0, None).sum() / (end_s - begin_s))
 
 
+TOO_SHORT = "too short: "
+"""How the reasons begin why a point is unstable that would be stable if it had been watched for longer."""
 LEAST_STEADY_S = 20.0
 """A shorter steady state is unstable, as ML.ENERGY has it."""
 LEAST_FILL = 0.85
@@ -164,6 +175,8 @@ def notes_on(point: MeasuredPoint, run: Run, *, counts: bool, busy_before: float
             f"this client was up to {1e3 * point.client_late_s:.1f} ms late (99th percentile): its machine is busy, "
             "and latencies are overestimated by as much"
         )
+    if point.ttft.p50_s is None and point.tokens > 0:
+        notes.append("TTFT is unknown: no request that was sent in the steady state had its first token in it")
     if point.itl.p50_s is None and point.tokens > 0:
         notes.append("each answer came in one piece, so the time between tokens is unknown")
     return tuple(notes)
@@ -179,6 +192,15 @@ def why_unstable(point: MeasuredPoint, run: Run, scraped: Scraped) -> str:  # no
     if point.steady_s < LEAST_STEADY_S:
         lasted = f"the steady state lasted {point.steady_s:.1f} s of at least {LEAST_STEADY_S:g}"
         return f"{lasted}: measure for longer, or give more requests"
+    if point.first_tokens < LEAST_FIRST_TOKENS:
+        least_s = point.steady_s * LEAST_FIRST_TOKENS / max(point.first_tokens, 1)
+        came = (
+            f"{TOO_SHORT}{counted(point.first_tokens, 'first token')} came in the {point.steady_s:.0f} s of the steady state"
+        )
+        return f"{came}, and {LEAST_FIRST_TOKENS} take about {least_s:,.0f} s (--steady)"
+    if point.balance is not None and abs(point.balance - 1.0) > LARGEST_IMBALANCE:
+        held = f"{TOO_SHORT}the {point.steady_s:.0f} s of the steady state held {100 * point.balance:.0f} % of the prompts"
+        return f"{held} that go with its answers: measure for longer (--steady)"
     if run.wanted and point.mean_running is not None and point.mean_running < LEAST_FILL * run.wanted:
         share = point.mean_running / run.wanted
         who = "ran" if point.running_by_server else "were being answered"
@@ -275,7 +297,9 @@ def point_of(run: Run, server: Server, scraped: Scraped, *, counts: bool, busy_b
         server=server, wanted=run.wanted, begin_s=begin_s, end_s=end_s,
         most_in_flight=most_in_flight(run.streams, run.over_s),
         sent=len(run.streams),
-        sent_per_s=len(sent) / steady_s if steady_s > 0.0 else 0.0, ended=outcomes["done"], failed=failed, tokens=tokens,
+        sent_per_s=len(sent) / steady_s if steady_s > 0.0 else 0.0, ended=outcomes["done"], failed=failed,
+        first_tokens=sum(bool(stream.arrival_s) and begin_s < stream.arrival_s[0] <= end_s for stream in run.streams),
+        tokens=tokens,
         tokens_per_s=tokens / steady_s if steady_s > 0.0 else 0.0, mean_running=running, running_by_server=by_server,
         prompt_tokens=float(np.mean(counted_prompts)) if counted_prompts else None,
         output_tokens=_output_tokens(run.streams), ttft=percentiles(ttfts), itl=percentiles(gaps_s),
