@@ -22,7 +22,7 @@ from benchmarks.kept import DATA, keep
 from benchmarks.verdict import Verdict
 
 SAFETY = DATA / "safety.json"
-NAMES: Final = ("flood", "container", "listeners", "driver-faults", "kills", "outages", "full-disk")
+NAMES: Final = ("flood", "hung-gpu", "container", "listeners", "driver-faults", "kills", "outages", "full-disk")
 
 
 def main(verdict: Verdict, names: tuple[str, ...] = NAMES) -> None:

@@ -145,6 +145,18 @@ def test_a_policy_holds_for_a_gpu_that_hung_when_it_answers(daemon_here, holder)
     assert kind(holder.ask("set", gpu=FIRST, core_mhz=300)) == "ok"  # the lease has not ended
 
 
+def test_nothing_more_waits_for_a_gpu_that_hangs_however_often_it_is_asked(daemon_here, holder):
+    holder.ask("set", gpu=FIRST, core_mhz=1200)
+    daemon_here.pass_time(5.1)
+    holder.reply()
+    for _ in range(50):
+        other = greeted(daemon_here, 1001)
+        assert {kind(each.ask(ask, gpu=FIRST)) for each in (holder, other) for ask in ("acquire", "release")} == {"device"}
+        other.close()
+    assert daemon_here.leases.numbers()[FIRST][0] < 10
+    daemon_here.nvml.answer(0)
+
+
 def test_only_so_much_waits_for_a_gpu(daemon_here, holder, monkeypatch):
     monkeypatch.setattr(leases_module, "_QUEUED", 3)
     holder.ask("set", gpu=FIRST, core_mhz=1200)
@@ -232,6 +244,20 @@ def test_what_a_killed_daemon_left_is_restored_but_for_the_gpu_that_hangs(stand_
     assert locks(stand_in, 1) == CLEAN and [each.uuid for each in journal.journals()] == [first.gpu]
     stand_in.control.clear_faults()
     assert until(lambda: wastenotd(["--recover"]) == 0 and journal.journals() == ()) and locks(stand_in, 0) == CLEAN
+
+
+def test_what_hangs_while_the_next_daemon_restores_it_is_named_and_restored_when_it_answers(
+    stand_in, daemon, hanging, capsys
+):
+    first, _ = hanging
+    daemon.kill()
+    stand_in.control.fault(UNDO, index=0, hangs=True)
+    daemon.start(ROOT)
+    assert locks(stand_in, 1) == CLEAN and [each.uuid for each in journal.journals()] == [first.gpu]
+    assert wastenotd(["--health"]) == 0 and f"not answering: GPU 0 ({first.gpu})" in capsys.readouterr().out
+    assert "GPU 0 does not answer" in daemon.connect().ask("acquire", gpu=first.gpu)["text"]
+    stand_in.control.clear_faults()
+    assert until(lambda: locks(stand_in, 0) == CLEAN and journal.journals() == ())
 
 
 def test_a_gpu_that_hangs_when_the_daemon_starts_keeps_no_other_out(stand_in, daemon):

@@ -7,6 +7,7 @@ behind the call that hangs. Nothing is begun for who has been told so or has gon
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -82,6 +83,16 @@ class Leases:
         self._searched_s = now_s()
         self._elsewhere = Recoveries(now_s, log, setter_of, lambda uuid: uuid not in self._served)
 
+    def recover(self) -> None:
+        """Restore what dead processes left changed, an earlier daemon among them, as far as drivers answer."""
+        self.search()
+        until_s = self._now_s() + 2.0 * PATIENCE_S
+        while self.searching() or any(each.worker.jobs and not each.worker.hung for each in self._served.values()):
+            time.sleep(1e-3)
+            self.look_after()
+            if self._now_s() > until_s:  # what is unknown to it, or does not answer at all
+                return
+
     def search(self) -> None:
         """Look for GPUs that dead processes left changed, and restore them; and for those that did not answer."""
         self._searched_s = self._now_s()
@@ -147,8 +158,8 @@ class Leases:
         Raises:
             RefusedError: too much is asked of the GPU, or it does not answer; else that is an answer.
         """
-        self._asked.setdefault(owner, set()).add(self._served[uuid])
         self._ask(uuid, owner, lambda leases: leases.acquire(owner, peer, claim), answer)
+        self._asked.setdefault(owner, set()).add(self._served[uuid])
 
     def set(self, owner: object, uuid: str, setting: Setting, answer: Answer) -> None:
         """Have a setting requested; raises as :meth:`acquire` does."""
@@ -157,9 +168,11 @@ class Leases:
     def release(self, owner: object, uuid: str, answer: Answer) -> None:
         """Have a lease ended, whatever else is asked of the GPU; raises as :meth:`acquire` does."""
         served = self._served[uuid]
-        served.worker.put(Job(lambda: served.leases.release(owner), answer, answered=served.worker.hung))
         if served.worker.hung:
+            if served.leases.holder() is owner:
+                self._take_back(served, owner, "it asked for that", "asked")
             raise self._no_answer(served)
+        served.worker.put(Job(lambda: served.leases.release(owner), answer))
 
     def hung_up(self, owner: object, why: str, then: Callable[[], None]) -> None:
         """End the leases of a connection that is no more, then do something; at once where a GPU does not answer."""

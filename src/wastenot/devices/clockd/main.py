@@ -104,9 +104,8 @@ def _main(options: argparse.Namespace, lines: Lines[str]) -> int:
     log = Shares(lambda event, **fields: lines.put(_line(event, fields)), time.monotonic)
     if not options.check:
         _warn_of_earlier(log)
-        recovered = _recover(log)
         if options.recover:
-            return 0 if recovered else 1
+            return 0 if _recover(log) else 1
     try:
         parts, mistakes = read_parts(options.policy, state_folder() / JOBS)
         for mistake in mistakes:
@@ -120,6 +119,8 @@ def _main(options: argparse.Namespace, lines: Lines[str]) -> int:
         metrics.read("log_lines_dropped_total", lambda: lines.dropped + log.dropped)
         return _run(options.policy, parts, log, options.audit, metrics)
     except WastenotError as error:
+        if not options.check:
+            _recover(log)  # whatever keeps the daemon from running
         lines.put(f"<3>error: {error}" if _journald() else f"error: {error}")
         return 2 if isinstance(error, BadInputError) else 1
 
@@ -169,6 +170,7 @@ def _run(file: Path, parts: Parts, log: Log, audited: str | None, metrics: Metri
     setters = setters_here(lambda name, error: log("cannot control", gpu=name, error=error))
     policy = policy_of(file, parts)
     leases = Leases(setters, policy, time.monotonic, note, lambda: _wake(tells))
+    leases.recover()
     path = socket_path()
     server = Server(_listen(path, policy.group), leases, time.monotonic, log, audit or _nothing, metrics)
     server.watch(told, lambda: _drain(told))
