@@ -1,6 +1,7 @@
 """What Prometheus reads of the daemon."""
 
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -83,6 +84,11 @@ def test_the_daemon_prints_all_of_its_metrics(stand_in, daemon, capsys):
     assert {name for name in METRICS if f"# TYPE wastenotd_{name} " in text} == {*METRICS}
     assert [found["wastenotd_policy_reloads_total", ("result", each)] for each in ("ok", "failed")] == [1, 1]
     assert found["wastenotd_log_lines_dropped_total",] == found["wastenotd_audit_records_dropped_total",] == 0
+
+
+def test_the_page_has_all_of_them():
+    page = (Path(__file__).parents[3] / "docs" / "daemon.md").read_text()
+    assert {name for name in METRICS if f"`{name}`" in page} == {*METRICS}
 
 
 def test_labels_are_not_what_clients_say():
