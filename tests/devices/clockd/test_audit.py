@@ -86,7 +86,7 @@ def test_records_have_a_time_and_a_name_and_the_file_is_roots_alone(folder):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600 and audit.dropped() == 0
 
 
-def test_the_file_is_turned_over_by_size_and_its_bound_holds(folder, monkeypatch):
+def test_the_file_is_rotated_by_size_and_its_bound_holds(folder, monkeypatch):
     monkeypatch.setattr(audit_module, "_LARGEST", 1000)
     monkeypatch.setattr(audit_module, "_KEPT", 2)
     path = folder / "audit.jsonl"

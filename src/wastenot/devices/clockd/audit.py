@@ -3,7 +3,7 @@
     {"time": "2026-03-01T09:30:00.123+00:00", "event": "set", "user": 1000, "name": "anna", "process": 4711,
      "gpu": "GPU-...", "core_mhz": 1410.0, "result": "granted"}
 
-It is a file of root's, or journald. The daemon turns the file over itself by size, so that its bound holds wherever it runs,
+It is a file of root's, or journald. The daemon rotates the file itself by size, so that its bound holds wherever it runs,
 also in a container, where no logrotate does. The file is opened for each record, so that logrotate may move it away too,
 without telling. Records that cannot be written are counted, and the daemon goes ahead without them.
 """
@@ -33,7 +33,7 @@ JOURNALD = "journald"
 _JOURNAL = "/run/systemd/journal/socket"
 _LARGEST = 16 << 20  # bytes of a file
 _KEPT = 7  # files that are full, beside the one that is written
-_A_MINUTE = 600  # records of one user: 10 MB an hour, so that no user soon turns over what was recorded of others
+_A_MINUTE = 600  # records of one user: 10 MB an hour, so that no user soon pushes out what was recorded of others
 _TOLD_S = 60.0  # between two lines of the log that say that records cannot be written
 
 Record = dict[str, Any]

@@ -159,7 +159,6 @@ class Leases:
             RefusedError: too much is asked of the GPU, or it does not answer; else that is an answer.
         """
         self._ask(uuid, owner, lambda leases: leases.acquire(owner, peer, claim), answer)
-        self._asked.setdefault(owner, set()).add(self._served[uuid])
 
     def set(self, owner: object, uuid: str, setting: Setting, answer: Answer) -> None:
         """Have a setting requested; raises as :meth:`acquire` does."""
@@ -260,6 +259,7 @@ class Leases:
             raise self._no_answer(served)
         if len(served.worker.jobs) >= _QUEUED:
             raise RefusedError("busy", f"{served}: {_QUEUED} requests wait for it already; try again later")
+        self._asked.setdefault(owner, set()).add(served)
         served.worker.put(Job(lambda: do(served.leases), answer, owner=owner))
 
     def _once(self, served: _Served, name: str, do: Callable[[], None]) -> None:
@@ -287,10 +287,11 @@ class Leases:
             self._take_back(served, owner, f"the driver did not answer for {PATIENCE_S:g} s", "the driver did not answer")
 
     def _no_answer(self, served: _Served) -> RefusedError:
+        gpu = served.leases.gpu
         return RefusedError(
             "device",
-            f"GPU {served.leases.gpu.index} does not answer: a call of its driver has not returned for "
-            f"{served.worker.busy_s():.0f} s; its clocks are restored when it does ({served.leases.gpu.uuid})",
+            f"GPU {gpu.index} does not answer: a call of its driver has taken more than {PATIENCE_S:g} s; its clocks are "
+            f"restored when it returns ({gpu.uuid})",
         )
 
 

@@ -169,10 +169,11 @@ def _run(file: Path, parts: Parts, log: Log, audited: str | None, metrics: Metri
 
     setters = setters_here(lambda name, error: log("cannot control", gpu=name, error=error))
     policy = policy_of(file, parts)
+    path = socket_path()
+    listening = _listen(path, policy.group)  # before there are threads that write files, since it changes the umask
     leases = Leases(setters, policy, time.monotonic, note, lambda: _wake(tells))
     leases.recover()
-    path = socket_path()
-    server = Server(_listen(path, policy.group), leases, time.monotonic, log, audit or _nothing, metrics)
+    server = Server(listening, leases, time.monotonic, log, audit or _nothing, metrics)
     server.watch(told, lambda: _drain(told))
     metrics.read("audit_records_dropped_total", lambda: 0 if audit is None else audit.dropped())
     _notify("READY=1")
@@ -182,7 +183,8 @@ def _run(file: Path, parts: Parts, log: Log, audited: str | None, metrics: Metri
         server.turn(_TURN_S)
         _notify("WATCHDOG=1")
         if signal.SIGHUP in caught:
-            caught.remove(signal.SIGHUP)
+            while signal.SIGHUP in caught:
+                caught.remove(signal.SIGHUP)
             _notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
             reloading_s = time.monotonic()
             parts = _read_again(file, parts, leases, note, metrics)
