@@ -1,6 +1,7 @@
 """A GPU whose driver does not return from a call keeps nobody waiting who uses another, and is consistent when it does."""
 
 import signal
+import socket
 import time
 
 import pytest
@@ -258,6 +259,27 @@ def test_what_hangs_while_the_next_daemon_restores_it_is_named_and_restored_when
     assert "GPU 0 does not answer" in daemon.connect().ask("acquire", gpu=first.gpu)["text"]
     stand_in.control.clear_faults()
     assert until(lambda: locks(stand_in, 0) == CLEAN and journal.journals() == ())
+
+
+def test_systemd_hears_of_the_daemon_and_of_its_reloads_while_a_gpu_hangs(stand_in, daemon, monkeypatch, tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.settimeout(60.0)
+        systemd.bind(str(tmp_path / "notify"))
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        daemon.start(ROOT.replace("1.0", "60"))
+        client, uuid = daemon.connect(), stand_in.control.state().uuid
+        client.ask("acquire", gpu=uuid), client.ask("set", gpu=uuid, core_mhz=1500)
+        stand_in.control.fault(SET, index=0, hangs=True)
+        daemon.policy.write_text(ROOT.replace("1.0", "60") + "core_mhz = [900, 1200]\n")
+        daemon.signal(signal.SIGHUP)
+        said = []
+        while "READY=1" not in said[1:]:  # the first is of the start
+            said.append(systemd.recv(4096).decode().partition("\n")[0])
+        assert said[0] == "READY=1" and said.index("RELOADING=1") < len(said) - 3 and "WATCHDOG=1" in said[-4:]
+        assert locks(stand_in, 0)[0] == (345, 1500)
+        stand_in.control.clear_faults()
+        assert until(lambda: locks(stand_in, 0)[0] == (345, 1200)) and len(journal.journals()) == 1
+        assert "ok" in client.ask("set", gpu=uuid, core_mhz=1005)  # the lease goes on
 
 
 def test_a_gpu_that_hangs_when_the_daemon_starts_keeps_no_other_out(stand_in, daemon):

@@ -21,11 +21,10 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 from wastenot.core.errors import BadInputError
-from wastenot.devices.clockd.log_lines import Lines, Log, Shares
+from wastenot.devices.clockd.log_lines import Lines, Log, Repeats, Shares
 from wastenot.devices.common.state_files import is_own, opened
 
 JOURNALD = "journald"
@@ -34,7 +33,6 @@ _JOURNAL = "/run/systemd/journal/socket"
 _LARGEST = 16 << 20  # bytes of a file
 _KEPT = 7  # files that are full, beside the one that is written
 _A_MINUTE = 600  # records of one user: 10 MB an hour, so that no user soon pushes out what was recorded of others
-_TOLD_S = 60.0  # between two lines of the log that say that records cannot be written
 
 Record = dict[str, Any]
 
@@ -53,7 +51,7 @@ class Audit:
 
     def __init__(self, where: str, now_s: Callable[[], float], log: Log) -> None:
         check_audit(where)
-        self._where, self._log, self._told_s = where, log, -_TOLD_S
+        self._where, self._log, self._repeats = where, log, Repeats(now_s)
         self._lines = Lines[Record](self._write, lambda count: _record("audit", dropped=count))
         self._shares = Shares(lambda event, **fields: self._lines.put(_record(event, **fields)), now_s, _A_MINUTE)
 
@@ -76,14 +74,14 @@ class Audit:
         try:
             (_send if self._where == JOURNALD else _append)(self._where, json.dumps(record).encode())
         except OSError as error:
-            if monotonic() - self._told_s >= _TOLD_S:
-                self._told_s = monotonic()
-                self._log("audit", error=f"{self._where}: records are lost: {error.strerror}")
+            why = f"{self._where}: records are lost: {error.strerror}"
+            if self._repeats.is_news("", why):
+                self._log("audit", error=why)
             raise
 
 
 def check_audit(where: str) -> None:
-    """Check that records may be written somewhere.
+    """Check that records may be written somewhere; a file is made where there is none.
 
     Raises:
         BadInputError: others than root could write the file, or it is none.
@@ -91,10 +89,7 @@ def check_audit(where: str) -> None:
     if where == JOURNALD:
         return
     try:
-        os.close(_open(Path(where), create=False))
-    except FileNotFoundError as error:
-        if not Path(where).parent.is_dir():
-            raise BadInputError(f"{where}: cannot be written: there is no such folder") from error
+        os.close(_open(Path(where)))
     except OSError as error:
         raise BadInputError(f"{where}: cannot be written: {error.strerror}") from error
 
@@ -113,9 +108,9 @@ def _name_of(user: int) -> str:
         return str(user)
 
 
-def _open(path: Path, *, create: bool = True) -> int:
+def _open(path: Path) -> int:
     """A descriptor of a file that nobody else can have written, nor have put a link in its place."""
-    flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_CREAT
     with opened(path.parent) as folder:
         if not is_own(os.fstat(folder)):
             raise OSError(0, f"users other than root can write to {path.parent}")
@@ -124,6 +119,7 @@ def _open(path: Path, *, create: bool = True) -> int:
     if not stat.S_ISREG(about.st_mode) or not is_own(about):
         os.close(descriptor)
         raise OSError(0, "not a regular file, or users other than root can write to it")
+    os.fchmod(descriptor, 0o600)
     return descriptor
 
 
@@ -137,7 +133,6 @@ def _append(where: str, line: bytes) -> None:
             path.rename(f"{path}.1")
     descriptor = _open(path)
     try:
-        os.fchmod(descriptor, 0o600)
         size = os.fstat(descriptor).st_size
         if os.write(descriptor, data) < len(data):
             os.ftruncate(descriptor, size)  # no half a line, to which the next would be added

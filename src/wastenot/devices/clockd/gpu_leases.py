@@ -18,10 +18,11 @@ from typing import Any
 
 from wastenot.core.errors import ClocksRefusedError, DeviceError, WastenotError
 from wastenot.core.setting import AUTO, Setting
-from wastenot.devices.clockd.log_lines import Log
+from wastenot.devices.clockd.log_lines import Log, Repeats
 from wastenot.devices.clockd.policy import Bounds, Gpu, Peer, Policy
 from wastenot.devices.clockd.recoveries import Recoveries
 from wastenot.devices.clockd.refused import RefusedError
+from wastenot.devices.clockd.worker import Worker
 from wastenot.devices.common.clocks import Auto, LeasedClocks
 from wastenot.devices.common.gpu_driver import KINDS, ClockSetter, DriverError, Kind
 from wastenot.devices.common.journal import Holder
@@ -31,7 +32,6 @@ _PAUSE_S = (
     10.0  # for which a user whose lease has lasted as long as it may does not get that GPU again; a shorter one is none
 )
 _WAITS_S = 10.0  # after which a user who was refused a GPU and has not asked again is not waiting for it any more
-_LOGGED_S = 60.0  # between two lines that say the same of a GPU that cannot be restored
 _NAMED = 100  # different settings of a lease that are logged
 
 
@@ -43,13 +43,11 @@ class Unrestored:
         clocks: that know what to restore.
         again_s: when to try again.
         why: what the driver said last.
-        logged_s: when that was logged.
     """
 
     clocks: LeasedClocks
     again_s: float = 0.0
     why: str = ""
-    logged_s: float = -inf
 
     def __str__(self) -> str:
         return f"its clocks could not be restored yet ({self.why}); wastenotd tries again each second"
@@ -92,6 +90,7 @@ class GpuLeases:
     Args:
         gpu: by its names.
         setter: of its clocks; it allows changes.
+        worker: the thread in which alone what follows :meth:`status` is called.
         policy: who may do what.
         now_s: the clock.
         log: takes what happened, and fields.
@@ -103,16 +102,21 @@ class GpuLeases:
         undo_failures: attempts to restore it that failed.
     """
 
-    def __init__(self, gpu: Gpu, setter: ClockSetter, policy: Policy, now_s: Callable[[], float], log: Log) -> None:
-        self.gpu, self.undo_failures = gpu, 0
+    def __init__(
+        self, gpu: Gpu, setter: ClockSetter, worker: Worker, policy: Policy, now_s: Callable[[], float], log: Log
+    ) -> None:
+        self.gpu, self.worker, self.undo_failures = gpu, worker, 0
         self.lease: Lease | None = None
         self.unrestored: Unrestored | None = None
         self.recoveries = Recoveries(now_s, log, lambda uuid: setter, lambda uuid: uuid == gpu.uuid)
-        self._setter, self._policy, self._now_s, self._log = setter, policy, now_s, log
+        self._setter, self._policy, self._now_s, self._log, self._repeats = setter, policy, now_s, log, Repeats(now_s)
         self._lost: dict[object, str] = {}  # why, until the client has been told
         self._used_s: dict[int, tuple[float, float]] = {}  # since when, and until when, users have had it
         self._waiting: dict[int, float] = {}  # users in the order of their first request, and their last
         self._barred_s: dict[int, float] = {}  # users who have had it for as long as they may
+
+    def __str__(self) -> str:
+        return f"GPU {self.gpu.index} ({self.gpu.uuid})"
 
     def holder(self) -> object:
         """The connection that has the lease; ``None`` where none has it, or it is to end."""
@@ -353,11 +357,10 @@ class GpuLeases:
 
     def _failed(self, unrestored: Unrestored, error: Exception) -> None:
         """Note why the GPU could not be restored, and log it, but the same reason once a minute only."""
-        now_s, self.unrestored = self._now_s(), unrestored
+        self.unrestored = unrestored
         self.undo_failures += 1
-        unrestored.again_s = now_s + _RETRY_S
-        if str(error) != unrestored.why or now_s - unrestored.logged_s >= _LOGGED_S:
-            unrestored.why, unrestored.logged_s = str(error), now_s
+        unrestored.again_s, unrestored.why = self._now_s() + _RETRY_S, str(error)
+        if self._repeats.is_news(self.gpu.uuid, unrestored.why):
             self._log("cannot restore", gpu=self.gpu.uuid, error=error)
 
 

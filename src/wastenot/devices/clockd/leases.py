@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from math import inf
 from typing import Any
@@ -29,22 +28,6 @@ from wastenot.devices.common.patience import PATIENCE_S
 
 _SEARCH_S = 5.0  # between looks for GPUs that a dead command of root left changed
 _QUEUED = 64  # requests that wait for one GPU
-
-
-@dataclass(slots=True, eq=False)
-class _Served:
-    """A GPU, and what the event loop knows of it.
-
-    Attributes:
-        leases: of the GPU.
-        worker: in which alone they are changed.
-    """
-
-    leases: GpuLeases
-    worker: Worker
-
-    def __str__(self) -> str:
-        return f"GPU {self.leases.gpu.index} ({self.leases.gpu.uuid})"
 
 
 class Leases:
@@ -72,8 +55,8 @@ class Leases:
     ) -> None:
         self.policy, self.gpus = policy, dict[str, Gpu]()
         self._now_s, self._log, self._wake = now_s, log, wake
-        self._served, self._missing = dict[str, _Served](), dict[int, Missing]()
-        self._asked: dict[object, set[_Served]] = {}  # by connection: GPUs that it has asked for
+        self._served, self._missing = dict[str, GpuLeases](), dict[int, Missing]()
+        self._asked: dict[object, set[GpuLeases]] = {}  # by connection: GPUs that it has asked for
         for index, setter in enumerate(setters):
             if isinstance(setter, Missing):
                 self._missing[index] = setter
@@ -113,8 +96,8 @@ class Leases:
                     del self._missing[index]
                     self._log("answers again", gpu=setter.unique_id)
             for uuid, served in self._served.items():
-                if uuid in stale or uuid in served.leases.recoveries.status():
-                    self._once(served, "recover", served.leases.recoveries.recover)
+                if uuid in stale or uuid in served.recoveries.status():
+                    self._once(served, "recover", served.recoveries.recover)
 
         if not self._searcher.has("search"):
             self._searcher.put(Job(look, take, "search"))
@@ -134,17 +117,17 @@ class Leases:
 
     def holds_any(self, owner: object) -> bool:
         """Whether a connection has a lease."""
-        return any(served.leases.holder() is owner for served in self._asked.get(owner, ()))
+        return any(served.holder() is owner for served in self._asked.get(owner, ()))
 
     def status(self) -> dict[str, Any]:
         """By UUID, who has a lease, for how long and for how much longer, and whether the GPU waits to be restored."""
-        known = {uuid: served.leases.status() for uuid, served in self._served.items()}
+        known = {uuid: served.status() for uuid, served in self._served.items()}
         return self._elsewhere.status() | {uuid: status for uuid, status in known.items() if status is not None}
 
     def numbers(self) -> Mapping[str, tuple[int, bool, int]]:
         """By UUID, how many requests wait, whether the GPU does not answer, and how often it could not be restored."""
         return {
-            uuid: (len(served.worker.jobs), served.worker.hung, served.leases.undo_failures)
+            uuid: (len(served.worker.jobs), served.worker.hung, served.undo_failures)
             for uuid, served in self._served.items()
         }
 
@@ -168,21 +151,21 @@ class Leases:
         """Have a lease ended, whatever else is asked of the GPU; raises as :meth:`acquire` does."""
         served = self._served[uuid]
         if served.worker.hung:
-            if served.leases.holder() is owner:
+            if served.holder() is owner:
                 self._take_back(served, owner, "it asked for that", "asked")
             raise self._no_answer(served)
-        served.worker.put(Job(lambda: served.leases.release(owner), answer))
+        served.worker.put(Job(lambda: served.release(owner), answer))
 
     def hung_up(self, owner: object, why: str, then: Callable[[], None]) -> None:
         """End the leases of a connection that is no more, then do something; at once where a GPU does not answer."""
 
-        def ended(served: _Served, _: RefusedError | None) -> None:
+        def ended(served: GpuLeases, _: RefusedError | None) -> None:
             waits.discard(served)
             if not waits:
                 then()
 
         waits = self._asked.pop(owner, set())
-        ends = [(served, Job(partial(served.leases.hung_up, owner, why), partial(ended, served))) for served in waits]
+        ends = [(served, Job(partial(served.hung_up, owner, why), partial(ended, served))) for served in waits]
         for served, end in ends:
             for job in served.worker.jobs:
                 if job.owner is owner:
@@ -196,7 +179,7 @@ class Leases:
     def silent(self, owner: object) -> None:
         """End the leases of a connection that has missed its heartbeats; it is told when it speaks again."""
         for served in self._asked.get(owner, ()):
-            if served.leases.holder() is owner:
+            if served.holder() is owner:
                 self._take_back(served, owner, f"no heartbeat for {self.policy.heartbeat_s:g} s", "missed heartbeats")
 
     def finish(self) -> None:
@@ -205,7 +188,7 @@ class Leases:
         for served in tuple(self._served.values()):
             if served.worker.finish() and served.worker.hung:
                 served.worker.hung = False
-                self._log("answers again", gpu=served.leases.gpu.uuid)
+                self._log("answers again", gpu=served.gpu.uuid)
 
     def look_after(self) -> float:
         """Look after each GPU whose time has come, and tell who waits for one that does not answer; when to look again."""
@@ -216,10 +199,10 @@ class Leases:
         for served in self._served.values():
             if served.worker.busy_s() >= PATIENCE_S and not served.worker.hung:
                 self._give_up(served)
-            if served.leases.due_s() <= now_s:
-                self._once(served, "look", served.leases.look_after)
+            if served.due_s() <= now_s:
+                self._once(served, "look", served.look_after)
             elif not served.worker.jobs:
-                due_s = min(due_s, served.leases.due_s())
+                due_s = min(due_s, served.due_s())
         return due_s
 
     def take_policy(self, policy: Policy) -> None:
@@ -227,7 +210,7 @@ class Leases:
         self.policy = policy
         for served in self._served.values():
             if not any(job.name == "policy" for job in list(served.worker.jobs)[1:]):  # the first may have begun
-                served.worker.put(Job(partial(self._hold_policy, served.leases), _nobody, "policy"))
+                served.worker.put(Job(partial(self._hold_policy, served), _nobody, "policy"))
 
     def has_taken_policy(self) -> bool:
         """Whether the policy holds for all GPUs, but for those that do not answer, for which it will when they do."""
@@ -241,17 +224,17 @@ class Leases:
         """
         until_s = self._now_s() + longest_s
         for served in self._served.values():
-            served.worker.put(Job(served.leases.end_all, _nobody))
+            served.worker.put(Job(served.end_all, _nobody))
             served.worker.stop()
         self._searcher.stop()
         hung = [each for each in self._served.values() if not each.worker.has_ended(max(0.0, until_s - self._now_s()))]
         self.finish()
-        return not hung and not any(each.leases.unrestored for each in self._served.values()), [str(each) for each in hung]
+        return not hung and not any(each.unrestored for each in self._served.values()), [str(each) for each in hung]
 
     def _add(self, index: int, setter: ClockSetter) -> None:
         gpu = self.gpus[setter.unique_id] = Gpu(index, setter.unique_id)
-        leases = GpuLeases(gpu, setter, self.policy, self._now_s, self._log)
-        self._served[gpu.uuid] = _Served(leases, Worker(f"wastenotd-gpu-{index}", self._now_s, self._wake))
+        worker = Worker(f"wastenotd-gpu-{index}", self._now_s, self._wake)
+        self._served[gpu.uuid] = GpuLeases(gpu, setter, worker, self.policy, self._now_s, self._log)
 
     def _ask(self, uuid: str, owner: object, do: Callable[[GpuLeases], None], answer: Answer) -> None:
         served = self._served[uuid]
@@ -260,24 +243,24 @@ class Leases:
         if len(served.worker.jobs) >= _QUEUED:
             raise RefusedError("busy", f"{served}: {_QUEUED} requests wait for it already; try again later")
         self._asked.setdefault(owner, set()).add(served)
-        served.worker.put(Job(lambda: do(served.leases), answer, owner=owner))
+        served.worker.put(Job(lambda: do(served), answer, owner=owner))
 
-    def _once(self, served: _Served, name: str, do: Callable[[], None]) -> None:
+    def _once(self, served: GpuLeases, name: str, do: Callable[[], None]) -> None:
         if not served.worker.has(name):
             served.worker.put(Job(do, _nobody, name))
 
     def _hold_policy(self, leases: GpuLeases) -> None:
         leases.take_policy(self.policy)  # the latest
 
-    def _take_back(self, served: _Served, owner: object, told: str, why: str) -> None:
-        lease = served.leases.lease
+    def _take_back(self, served: GpuLeases, owner: object, told: str, why: str) -> None:
+        lease = served.lease
         if lease is not None and lease.owner is owner:
             lease.ending = True
-        served.worker.put(Job(lambda: served.leases.take_back(owner, told, why), _nobody))
+        served.worker.put(Job(lambda: served.take_back(owner, told, why), _nobody))
 
-    def _give_up(self, served: _Served) -> None:
+    def _give_up(self, served: GpuLeases) -> None:
         """Tell who waits for a GPU that it does not answer; who may get something all the same does not keep it."""
-        self._log("does not answer", gpu=served.leases.gpu.uuid, index=served.leases.gpu.index)
+        self._log("does not answer", gpu=served.gpu.uuid, index=served.gpu.index)
         served.worker.hung = True
         waiting = tuple(served.worker.jobs)
         owners = {job.owner for job in waiting if job.owner is not None and not job.answered}
@@ -286,8 +269,8 @@ class Leases:
         for owner in owners:
             self._take_back(served, owner, f"the driver did not answer for {PATIENCE_S:g} s", "the driver did not answer")
 
-    def _no_answer(self, served: _Served) -> RefusedError:
-        gpu = served.leases.gpu
+    def _no_answer(self, served: GpuLeases) -> RefusedError:
+        gpu = served.gpu
         return RefusedError(
             "device",
             f"GPU {gpu.index} does not answer: a call of its driver has taken more than {PATIENCE_S:g} s; its clocks are "

@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from math import inf
 from queue import Full, Queue
 from typing import Generic, Protocol, TypeVar
 
@@ -80,6 +81,25 @@ class Lines(Generic[T]):
     def _drop(self) -> None:
         with self._turn:
             self.dropped += 1
+
+
+class Repeats:
+    """What was said of what, so that the same is said once a minute only.
+
+    Args:
+        now_s: the clock.
+    """
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s, self._said = now_s, dict[str, tuple[str, float]]()
+
+    def is_news(self, of: str, text: str) -> bool:
+        """Whether to say something of something now."""
+        before, at_s = self._said.get(of, ("", -inf))
+        if text == before and self._now_s() - at_s < _MINUTE_S:
+            return False
+        self._said[of] = (text, self._now_s())
+        return True
 
 
 class Shares:

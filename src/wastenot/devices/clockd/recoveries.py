@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf
 from typing import Any
 
-from wastenot.devices.clockd.log_lines import Log
+from wastenot.devices.clockd.log_lines import Log, Repeats
 from wastenot.devices.common.gpu_driver import ClockSetter
 from wastenot.devices.common.recovery import Recovered, recover
-
-_LOGGED_S = 60.0  # between two lines that say the same of a GPU that cannot be restored
 
 
 class Recoveries:
@@ -26,24 +23,21 @@ class Recoveries:
     def __init__(
         self, now_s: Callable[[], float], log: Log, find: Callable[[str], ClockSetter], which: Callable[[str], bool]
     ) -> None:
-        self._now_s, self._log, self._find, self._which = now_s, log, find, which
-        self._left = dict[str, tuple[str, float]]()  # those that stay changed: why, and when that was logged
+        self._log, self._find, self._which, self._repeats = log, find, which, Repeats(now_s)
+        self._left: dict[str, str] = {}  # why those that stay changed do
 
     def recover(self) -> None:
         """Restore them, in this thread."""
-        done, now_s, left = recover(self._find, self._which, patience_s=None), self._now_s(), dict[str, tuple[str, float]]()
+        done = recover(self._find, self._which, patience_s=None)
         log_recovered(done, self._log)
-        for uuid, error in done.failed.items():
-            why, at_s = self._left.get(uuid, ("", -inf))
-            if str(error) != why or now_s - at_s >= _LOGGED_S:
-                self._log("cannot restore", gpu=uuid, error=error)
-                at_s = now_s
-            left[uuid] = (str(error), at_s)
-        self._left = left
+        self._left = {uuid: str(error) for uuid, error in done.failed.items()}
+        for uuid, why in self._left.items():
+            if self._repeats.is_news(uuid, why):
+                self._log("cannot restore", gpu=uuid, error=why)
 
     def status(self) -> dict[str, Any]:
         """By UUID, why GPUs stay changed."""
-        return {uuid: {"unrestored": True, "why": why} for uuid, (why, _) in self._left.items() if uuid}
+        return {uuid: {"unrestored": True, "why": why} for uuid, why in self._left.items() if uuid}
 
 
 def log_recovered(done: Recovered, log: Log) -> None:
