@@ -82,9 +82,9 @@ class Server:
         """
         ready = self._selector.select(max(0.0, min(longest_s, self._due_s() - self._now_s())))
         now_s = self._now_s()
+        self.leases.finish()
         for key, _ in ready:
             key.data()
-        self.leases.finish()
         for connection in tuple(self._connections):
             connection.look_after(now_s)
 
