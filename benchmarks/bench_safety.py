@@ -22,7 +22,17 @@ from benchmarks.kept import DATA, keep
 from benchmarks.verdict import Verdict
 
 SAFETY = DATA / "safety.json"
-NAMES: Final = ("flood", "container", "listeners", "driver-faults", "kills", "reboots", "outages", "full-disk")
+NAMES: Final = (
+    "flood",
+    "hung-gpu",
+    "container",
+    "listeners",
+    "driver-faults",
+    "kills",
+    "reboots",
+    "outages",
+    "full-disk",
+)
 
 
 def main(verdict: Verdict, names: tuple[str, ...] = NAMES) -> None:

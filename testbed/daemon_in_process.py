@@ -4,12 +4,15 @@ import json
 import os
 import socket
 import tempfile
+import threading
+import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from unittest import mock
 
 from wastenot.devices.clockd import server as server_module
 from wastenot.devices.clockd.leases import Leases
+from wastenot.devices.clockd.metrics import Metrics
 from wastenot.devices.clockd.policy import Peer, Policy
 from wastenot.devices.clockd.server import Server
 from wastenot.devices.common.gpu_driver import DriverError
@@ -31,6 +34,15 @@ class MemoryNvml:
         self.clocks = dict.fromkeys(MEMORIES, CORES)
         self.failing = False
         self.on_change = lambda: None
+        self.hangs: set[int] = set()  # GPUs whose clocks, when they are set, are not set until :meth:`answer`
+        self.hanging: set[int] = set()
+        self._answers = threading.Condition()
+
+    def answer(self, index):
+        with self._answers:
+            self.hangs.discard(index)
+            self.hanging.discard(index)
+            self._answers.notify_all()
 
     def changed(self, index):
         return (self.core[index], self.memory[index], self.limit_mw[index]) != (None, None, DEFAULT_MW)
@@ -44,6 +56,10 @@ class MemoryNvml:
             if self.failing:
                 raise DriverError(f"{function}: the driver fails")
             self.on_change()
+            with self._answers:
+                while arguments[0] in self.hangs:
+                    self.hanging.add(arguments[0])
+                    self._answers.wait()
         index = arguments[0] if arguments else None
         if name == "GetHandleByUUID":
             return UUIDS.index(index)
@@ -73,20 +89,25 @@ class Daemon:
     """A server that does something only in :meth:`go`."""
 
     def __init__(self, folder: Path, policy: Policy):
-        self.nvml, self.now, self.events = MemoryNvml(), 1000.0, []
+        self.nvml, self.now, self.events, self.records = MemoryNvml(), 1000.0, [], []
         self.state = folder / "state"
         self._path = str(folder / "sock")
         self._peers: list[Peer] = []
         self.leases = Leases(
-            [NvidiaSetter(self.nvml, index, uuid) for index, uuid in enumerate(UUIDS)], policy, lambda: self.now, self._note
-        )
+            [NvidiaSetter(self.nvml, index, uuid) for index, uuid in enumerate(UUIDS)], policy, lambda: self.now,
+            self._note, lambda: None,
+        )  # fmt: skip
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listening.bind(self._path)
         listening.listen(64)
-        self.server = Server(listening, self.leases, lambda: self.now, self._note)
+        self.metrics = Metrics()
+        self.server = Server(listening, self.leases, lambda: self.now, self._note, self._record, self.metrics)
 
     def _note(self, event, **fields):
         self.events.append((event, fields))
+
+    def _record(self, event, **fields):
+        self.records.append({"event": event, **fields})
 
     def next_peer(self, connection):
         return self._peers.pop(0)
@@ -100,6 +121,27 @@ class Daemon:
     def go(self, turns=6):
         for _ in range(turns):
             self.server.turn(0.0)
+            self.settle()
+
+    def settle(self):
+        """Let GPUs' threads finish what they do, but for those that hang."""
+        until_s = time.monotonic() + 60.0
+        while any(busy for index, (busy, *_) in self.busy() if index not in self.nvml.hanging):
+            assert time.monotonic() < until_s
+            time.sleep(1e-4)
+            self.leases.finish()
+
+    def busy(self):
+        workers = [(UUIDS.index(uuid), numbers) for uuid, numbers in self.leases.numbers().items()]
+        return [*workers, (None, (self.leases.searching(),))]
+
+    def take_policy(self, policy):
+        self.leases.take_policy(policy)
+        self.go()
+
+    def search(self):
+        self.leases.search()
+        self.go()
 
     def pass_time(self, seconds):
         self.now += seconds
@@ -174,5 +216,7 @@ def running(policy):
                     yield daemon
                 finally:
                     daemon.nvml.failing = False
+                    for index in range(len(UUIDS)):
+                        daemon.nvml.answer(index)
                     daemon.server.close()
-                    daemon.leases.end_all()
+                    daemon.leases.end_all(60.0)

@@ -22,14 +22,14 @@ class Daemon:
         self.state, self.log = folder / "state", folder / "log"
         self.process = None
 
-    def start(self, policy=ROOT, *, ready=True):
+    def start(self, policy=ROOT, *, ready=True, arguments=()):
         self.policy.write_text(policy)
         self.policy.chmod(0o644)
         self.log.touch()
         before = self.said().count("ready ")
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*self.command, "--policy", str(self.policy)],
+                [*self.command, "--policy", str(self.policy), *arguments],
                 env=self.stand_in.environment(WASTENOT_STATE=str(self.state), WASTENOTD_SOCKET=str(self.socket))
                 | self.environment,
                 stderr=log,

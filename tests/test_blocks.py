@@ -27,7 +27,7 @@ LEFT_OUT = {
     "needs a program of yours": 10,
     "needs a running server": 3,
     "needs a second terminal": 4,
-    "needs root": 6,
+    "needs root": 7,
     "needs the network": 2,
     "installs": 9,
     "takes minutes": 1,

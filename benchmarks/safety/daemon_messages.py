@@ -28,7 +28,7 @@ ALLOWED = (
     ({None, (300, 600), (300, 900), (300, 1200)}, {None}, range(300_000, 600_001)),
     ({None, (300, 900)}, {None, (1000, 1000)}, range(0)),
 )
-ASKS = ("hello", "status", "acquire", "set", "release", "beat")
+ASKS = ("hello", "status", "metrics", "acquire", "set", "release", "beat")
 FIELDS = ("ask", "gpu", "claim", "core_mhz", "memory_mhz", "power_limit_w", "wastenot", "more")
 
 
@@ -104,7 +104,7 @@ def play(data: Drawn, steps: int = 40) -> int:
             if not data.remaining_bytes():
                 break
             place = data.ConsumeIntInRange(0, len(clients) - 1)
-            match data.ConsumeIntInRange(0, 7):
+            match data.ConsumeIntInRange(0, 9):
                 case 0:
                     clients[place].send(data.ConsumeBytes(data.ConsumeIntInRange(0, 64)))
                     messages += 1
@@ -116,6 +116,10 @@ def play(data: Drawn, steps: int = 40) -> int:
                 case 3:
                     daemon.nvml.failing = data.ConsumeBool()
                 case 4:
+                    daemon.nvml.hangs.add(data.ConsumeIntInRange(0, 1))
+                case 5:
+                    daemon.nvml.answer(data.ConsumeIntInRange(0, 1))
+                case 6:
                     clients[place].ask("hello")
                     messages += 1
                 case _:
@@ -124,6 +128,8 @@ def play(data: Drawn, steps: int = 40) -> int:
             clients[place].reply()
             check(daemon)
         daemon.nvml.failing = False
+        for gpu in range(len(UUIDS)):
+            daemon.nvml.answer(gpu)
         for client in clients:
             client.close()
         daemon.pass_time(2.0)

@@ -26,10 +26,10 @@ from testbed.stand_in.fixtures import start_stand_in
 
 GPUS, CLIENTS, OF_ONE_USER = 8, 500, 10
 LONGEST_P99_S = 0.05
-_FIRST_USER, _FLOODER, _GROUP = 20_000, 29_999, 4242
+FIRST_USER, _FLOODER, GROUP = 20_000, 29_999, 4242
 _CONNECTIONS = 32  # of the flooder: as many as the default policy allows
 _CORES_MHZ = (1200, 1305, 1410, 1500)
-_EVERY_S, _BEAT_S, _LASTS_S = 0.1, 5.0, 30.0
+_EVERY_S, _BEAT_S, LASTS_S = 0.1, 5.0, 30.0
 
 
 def main() -> Trial:
@@ -38,9 +38,9 @@ def main() -> Trial:
         folder = Path(name)
         folder.chmod(0o755)
         daemon = Daemon(stand_in, folder)
-        users = [_FIRST_USER + number for number in range(CLIENTS // OF_ONE_USER)]
+        users = [FIRST_USER + number for number in range(CLIENTS // OF_ONE_USER)]
         daemon.start(
-            f"group = {_GROUP}\n[[allow]]\nusers = {users}\ngpus = {[*range(GPUS)]}\n"
+            f"group = {GROUP}\n[[allow]]\nusers = {users}\ngpus = {[*range(GPUS)]}\n"
             f"[[allow]]\nusers = [{_FLOODER}]\ngpus = [{GPUS}]\n"
         )
         try:
@@ -50,13 +50,13 @@ def main() -> Trial:
 
 
 def _measured(daemon: Daemon, users: list[int]) -> Trial:
-    clients = [_connected_as(daemon, users[number % len(users)]) for number in range(CLIENTS)]
+    clients = [connected_as(daemon, users[number % len(users)]) for number in range(CLIENTS)]
     gpus = list(clients[0].ask("hello")["ok"]["gpus"])
     failed: list[str] = []
-    quiet_s = _set_all(clients, gpus, failed, _LASTS_S / 3.0)
+    quiet_s = set_all(clients, gpus, failed, LASTS_S / 3.0)
     flooder, counted = _flooder(daemon, daemon.stand_in.control.state(GPUS).uuid)
     try:
-        took_s = _set_all(clients, gpus, failed, _LASTS_S)
+        took_s = set_all(clients, gpus, failed, LASTS_S)
     finally:
         os.kill(flooder, signal.SIGTERM)
         os.waitpid(flooder, 0)
@@ -64,17 +64,17 @@ def _measured(daemon: Daemon, users: list[int]) -> Trial:
         flood = int(stream.read() or 0)
     for client in clients:
         client.close()
-    p99_s = _p99(took_s)
+    p99_s = p99_of(took_s)
     if p99_s > LONGEST_P99_S:
         failed.append(f"the 99th percentile of a set is {p99_s * 1e3:.1f} ms, more than {LONGEST_P99_S * 1e3:g} ms")
     numbers = {
         "clients": CLIENTS, "flooding_requests": flood, "p99_s": round(p99_s, 4), "longest_s": round(max(took_s), 4),
-        "median_s": round(statistics.median(took_s), 4), "p99_without_flood_s": round(_p99(quiet_s), 4),
+        "median_s": round(statistics.median(took_s), 4), "p99_without_flood_s": round(p99_of(quiet_s), 4),
     }  # fmt: skip
     return Trial(len(took_s), failed, numbers)
 
 
-def _set_all(clients: list[Client], gpus: list[str], failed: list[str], seconds: float) -> list[float]:
+def set_all(clients: list[Client], gpus: list[str], failed: list[str], seconds: float) -> list[float]:
     """How long each ``set`` took that the first clients asked for, while the others send heartbeats."""
     took_s: list[float] = []
     until_s = time.monotonic() + seconds
@@ -112,7 +112,7 @@ def _set_all(clients: list[Client], gpus: list[str], failed: list[str], seconds:
     return took_s
 
 
-def _connected_as(daemon: Daemon, user: int) -> Client:
+def connected_as(daemon: Daemon, user: int) -> Client:
     """A client that the kernel says is another user's."""
     os.seteuid(user)
     try:
@@ -129,7 +129,7 @@ class _in_group:  # noqa: N801 - reads as a verb
         user = os.geteuid()
         os.seteuid(0)
         self._before = os.getgroups()
-        os.setgroups([_GROUP])
+        os.setgroups([GROUP])
         os.seteuid(user)
 
     def __exit__(self, *_: object) -> None:
@@ -147,7 +147,7 @@ def _flooder(daemon: Daemon, gpu: str) -> tuple[int, int]:
     over: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: over.append(number))
     try:
-        os.setgroups([_GROUP])
+        os.setgroups([GROUP])
         os.setuid(_FLOODER)
         os.write(writing, str(_flood(str(daemon.socket), gpu, over)).encode())
     finally:
@@ -184,5 +184,5 @@ def _flood(path: str, gpu: str, over: list[int]) -> int:
     return count
 
 
-def _p99(took_s: list[float]) -> float:
+def p99_of(took_s: list[float]) -> float:
     return statistics.quantiles(took_s, n=100)[98]

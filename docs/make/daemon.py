@@ -35,6 +35,10 @@ TRIALS = {
         "`set` with {clients:.0f} clients connected, beside a user who floods the daemon",
         "99 % take at most {p99_ms:.0f} ms, with the stand-in",
     ),
+    "hung-gpu": (
+        "`set` of {gpus:.0f} GPUs while the driver of one more does not return from a call",
+        "99 % take at most {p99_ms:.0f} ms; the user of that one is told after {told_after_s:.0f} s",
+    ),
     "container": ("attacks of root in a container with the documented mount", "it can connect, and is allowed nothing"),
     "listeners": (
         "messages without sense, to the daemon, a session and the straggler server (Unix and TCP)",

@@ -46,6 +46,7 @@ class Control:
         after: int = 0,
         index: int | None = None,
         takes_effect: bool = False,
+        hangs: bool = False,
     ) -> None:
         """Let calls fail, or be slow.
 
@@ -57,9 +58,10 @@ class Control:
             after: so many calls still go well first.
             index: of the GPU; ``None`` for all.
             takes_effect: the call does what it does, and yet returns the error.
+            hangs: calls are not served until :meth:`clear_faults`; then they are.
         """
         code = None if error is None else Code[error.removeprefix("NVML_ERROR_")]
-        self._client.request("fault", Fault(function, code, times, delay_s, after, index, takes_effect))
+        self._client.request("fault", Fault(function, code, times, delay_s, after, index, takes_effect, hangs))
 
     def clear_faults(self) -> None:
         """Everything works again, what was lost is found, and clocks arrive."""

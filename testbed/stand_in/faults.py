@@ -21,6 +21,7 @@ class Fault:
         after: calls that still go well.
         index: of the GPU; ``None`` for all.
         takes_effect: the call does what it does and yet returns the error.
+        hangs: the call is not served until faults are cleared.
     """
 
     pattern: str
@@ -30,6 +31,7 @@ class Fault:
     after: int = 0
     index: int | None = None
     takes_effect: bool = False
+    hangs: bool = False
 
 
 class Faults:
@@ -37,6 +39,7 @@ class Faults:
 
     def __init__(self) -> None:
         self._all: list[Fault] = []
+        self._cleared = threading.Event()
         self._turn = threading.Lock()
 
     def add(self, fault: Fault) -> None:
@@ -45,9 +48,15 @@ class Faults:
             self._all.append(fault)
 
     def clear(self) -> None:
-        """None any more."""
+        """None any more: what hangs is served."""
         with self._turn:
             self._all.clear()
+            self._cleared.set()
+            self._cleared = threading.Event()
+
+    def hang(self) -> None:
+        """Wait until they are cleared."""
+        self._cleared.wait()
 
     def take(self, name: str, index: int | None) -> Fault | None:
         """The fault of a call that is made now."""

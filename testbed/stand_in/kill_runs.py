@@ -27,6 +27,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from testbed.stand_in.control import Control
@@ -157,10 +158,16 @@ class Runs:
         raise RuntimeError(f"the daemon did not start: {(self.folder / 'log').read_text()[-1000:]}")
 
     def let_the_daemon_read(self) -> None:
-        """Wait until it has read what a victim sent before: it looks at all connections before it answers one again."""
+        """Wait until it has read and done what a victim sent before.
+
+        It looks at all connections before it answers one again, and a GPU's requests are done one after another.
+        """
         connection = Connection()
         for _ in range(4):
             connection.ask("status")
+        for gpu in connection.welcome.gpus:
+            with suppress(WastenotError):  # it could not be restored yet
+                connection.ask("release", gpu=gpu)
         connection.close()
 
     def end(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -57,7 +58,8 @@ class Library:
     """The functions as attributes, as ctypes has those of a shared library."""
 
     def __init__(self) -> None:
-        self._client: Client | None = None
+        self._path = ""
+        self._clients = threading.local()  # a connection for each thread, whose calls do not wait for one another
         self._users = 0
         self._functions: dict[str, Function] = {
             "nvmlInitWithFlags": self._start,
@@ -90,8 +92,8 @@ class Library:
         path = os.environ.get(SOCKET_VARIABLE)
         if not path:
             return Code.LIBRARY_NOT_FOUND
-        if self._client is None or (self._client.path != path and not self._users):
-            self._client = Client(path)
+        if not self._users:
+            self._path = path
         code, _ = self._request("nvmlInit", None)
         self._users += code == Code.SUCCESS
         return code
@@ -116,9 +118,11 @@ class Library:
         return self._request(name, None, *arguments)
 
     def _request(self, name: str, index: int | None, *arguments: Any) -> tuple[int, Any]:
-        assert self._client is not None
+        client: Client | None = getattr(self._clients, "client", None)
+        if client is None or client.path != self._path:
+            client = self._clients.client = Client(self._path)
         try:
-            code, value = self._client.request("nvml", name, index, arguments)
+            code, value = client.request("nvml", name, index, arguments)
         except (OSError, EOFError):
             return Code.DRIVER_NOT_LOADED, None
         return code, value

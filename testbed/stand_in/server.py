@@ -77,6 +77,8 @@ class Server:
             return Code.INVALID_ARGUMENT, None
         with self._setting[index] if changes and index is not None else contextlib.nullcontext():
             fault = self._faults.take(name, index)
+            if fault is not None and fault.hangs:
+                self._faults.hang()
             if fault is not None and fault.delay_s:
                 self._timing.spend(fault.delay_s)
             code, value = self._faulty(fault, name, index, arguments)
@@ -138,10 +140,10 @@ class Server:
 
     def reset(self, caller: Caller) -> None:
         """Fresh GPUs, no faults."""
+        self._faults.clear()
         with contextlib.ExitStack() as held:
             for lock in (*self._setting, self._lock):
                 held.enter_context(lock)
-            self._faults.clear()
             self._make()
 
     def connected(self, caller: Caller, process: int) -> bool:

@@ -8,6 +8,7 @@ from shutil import which
 import pytest
 
 from wastenot.control.metrics import METRICS
+from wastenot.devices.clockd.metrics import METRICS as DAEMON
 
 RULES = Path(__file__).parents[2] / "deploy" / "prometheus" / "wastenot.rules.yml"
 
@@ -20,6 +21,7 @@ tests:
       - {{series: 'wastenot_gpu_lease_state{{gpu="GPU-1",state="stale"}}', values: '0 0 1x20'}}
       - {{series: 'wastenot_gpu_lease_state{{gpu="GPU-2",state="held"}}', values: '1x40'}}
       - {{series: 'wastenot_gpu_lease_state{{gpu="GPU-3",state="unrestored"}}', values: '0 0 1x20'}}
+      - {{series: 'wastenotd_gpu_hung{{gpu="GPU-4"}}', values: '0 0 1x20'}}
       - {{series: 'wastenot_slowdown_low_ratio{{instance="a"}}', values: '0.03x40'}}
       - {{series: 'wastenot_max_slowdown_ratio{{instance="a"}}', values: '0.02x40'}}
       - {{series: 'wastenot_slowdown_low_ratio{{instance="b"}}', values: '0.03x5 0.01x35'}}
@@ -42,6 +44,12 @@ tests:
           - exp_labels: {{gpu: GPU-3, state: unrestored}}
             exp_annotations:
               summary: "GPU-3: the driver refuses to reset the clocks; 'journalctl -u wastenotd' says why"
+      - eval_time: 5m
+        alertname: WastenotGpuDoesNotAnswer
+        exp_alerts:
+          - exp_labels: {{gpu: GPU-4}}
+            exp_annotations:
+              summary: "GPU-4: its driver does not return from a call; 'dmesg' may say why"
       - eval_time: 15m
         alertname: WastenotSlowdownExceeded
         exp_alerts:
@@ -68,7 +76,7 @@ def promtool(*arguments):
 @pytest.mark.system
 def test_prometheus_takes_the_rules():
     code, said = promtool("check", "rules", RULES)
-    assert code == 0 and "4 rules found" in said, said
+    assert code == 0 and "5 rules found" in said, said
 
 
 @pytest.mark.system
@@ -79,5 +87,5 @@ def test_alerts_are_raised_when_they_should_and_no_earlier(tmp_path):
 
 
 def test_alerts_name_metrics_that_exist():
-    named = set(re.findall(r"wastenot_\w+", " ".join(re.findall(r"expr: (.*)", RULES.read_text()))))
-    assert named and named <= {metric.name for metric in METRICS}
+    named = set(re.findall(r"wastenotd?_\w+", " ".join(re.findall(r"expr: (.*)", RULES.read_text()))))
+    assert len(named) > 4 and named <= {metric.name for metric in METRICS} | {f"wastenotd_{name}" for name in DAEMON}

@@ -95,7 +95,9 @@ def test_the_unit_keeps_leases_while_the_daemon_is_away_and_starts_it_again():
     lines = UNIT.read_text().splitlines()
     for line in ("RuntimeDirectory=wastenotd", "RuntimeDirectoryPreserve=yes", "Restart=always", "Type=notify"):
         assert line in lines
-    assert "Environment=WASTENOT_STATE=/run/wastenotd" in lines and f"ExecStart={PROGRAM}" in lines
+    assert "Environment=WASTENOT_STATE=/run/wastenotd" in lines
+    assert f"ExecStart={PROGRAM} --audit /var/log/wastenot/audit.jsonl" in lines
+    assert "LogsDirectory=wastenot" in lines and "LogsDirectoryMode=0700" in lines
     assert f"ExecStopPost=-{PROGRAM} --recover" in lines and not any("--check" in line for line in lines)
 
 

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from wastenot.core import vendors
 from wastenot.core.errors import BadInputError, ClocksRefusedError, DeviceError
 from wastenot.core.setting import Setting
 from wastenot.core.vendors import commands, undo_commands
-from wastenot.devices.clockd.leases import Leases, RefusedError
+from wastenot.devices.clockd.leases import Leases
 from wastenot.devices.clockd.policy import Bounds, Peer, Policy, Rule
 from wastenot.devices.common import journal, machine
 from wastenot.devices.common.gpu_driver import DriverError, setters_here
@@ -160,20 +161,33 @@ def test_plans_name_the_command_of_its_tool():
     assert undo_commands(wanted) == (f"acme-smi --card {FIRST} --no-ceiling",)
 
 
+def finished(leases):
+    """Let the threads of leases finish what they do."""
+    deadline = time.monotonic() + 60.0
+    while leases.searching() or any(waiting for waiting, *_ in leases.numbers().values()):
+        assert time.monotonic() < deadline
+        time.sleep(1e-3)
+        leases.finish()
+
+
+def asked(leases, what, *arguments):
+    """The kind of refusal of a request; ``None`` where it is granted."""
+    said = []
+    getattr(leases, what)(*arguments, said.append)
+    finished(leases)
+    return said[0] and said[0].kind
+
+
 def test_the_daemon_gives_them_to_users():
     policy = Policy((Rule(frozenset({1000}), frozenset(), None, Bounds(core_mhz=(300.0, 900.0))),))
-    leases = Leases(setters_here(pytest.fail), policy, lambda: 0.0, lambda *_, **__: None)
+    leases = Leases(setters_here(pytest.fail), policy, lambda: 0.0, lambda *_, **__: None, lambda: None)
     mine, others, peer = object(), object(), Peer(1000, frozenset(), 4711)
-    leases.acquire(mine, peer, FIRST, claim=False)
-    leases.set(mine, FIRST, Setting(900.0))
+    assert asked(leases, "acquire", mine, peer, FIRST, False) is None
+    assert asked(leases, "set", mine, FIRST, Setting(900.0)) is None
     assert state(FIRST)["core"] == 900.0 and journal.journals()[0].holder.through_daemon
-    for refused in (
-        lambda: leases.acquire(others, peer, FIRST, claim=False),
-        lambda: leases.set(mine, FIRST, Setting(1500.0)),
-    ):
-        with pytest.raises(RefusedError):
-            refused()
-    leases.release(mine, FIRST)
+    assert asked(leases, "acquire", others, peer, FIRST, False) == "leased"
+    assert asked(leases, "set", mine, FIRST, Setting(1500.0)) == "policy"
+    assert asked(leases, "release", mine, FIRST) is None
     assert state(FIRST) == DEFAULT and journal.journals() == ()
 
 
@@ -186,15 +200,21 @@ def test_the_daemon_asks_a_card_that_did_not_answer_again(monkeypatch):
     with monkeypatch.context() as context:
         context.setattr(made_up_gpus, "unique_id", lambda index: lost(index) if index == 0 else IDS[index])
         setters = setters_here(lambda name, error: missed.append((name, str(error))))
-        leases = Leases(setters, policy, lambda: now[0], lambda event, **fields: events.append((event, fields)))
+        leases = Leases(
+            setters, policy, lambda: now[0], lambda event, **fields: events.append((event, fields)), lambda: None
+        )
         now[0] = 5.0
         leases.look_after()
+        finished(leases)
         assert missed == [("acme:0", "the card is lost")] and leases.missing() == ["acme:0"] and [*leases.gpus] == [SECOND]
     now[0] = 9.9
     leases.look_after()
+    finished(leases)
     assert leases.missing() == ["acme:0"]
     now[0] = 10.0
     leases.look_after()
+    finished(leases)
     assert leases.missing() == [] and ("answers again", {"gpu": FIRST}) in events
-    leases.acquire(object(), Peer(1000, frozenset(), 4711), FIRST, claim=False)  # which the rule names by its place
-    assert leases.end_all()
+    peer = Peer(1000, frozenset(), 4711)
+    assert asked(leases, "acquire", object(), peer, FIRST, False) is None  # which the rule names by its place
+    assert leases.end_all(60.0) == (True, [])

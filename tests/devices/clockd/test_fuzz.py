@@ -175,10 +175,8 @@ class Clients(RuleBasedStateMachine):
 
     @rule(rules=st.lists(st.sampled_from(POLICY.rules), max_size=3, unique=True))
     def other_policy(self, rules):
-        self.daemon.leases.take_policy(
-            Policy(tuple(rules), heartbeat_s=HEARTBEAT_S, requests_per_s=1e6, connections_per_user=8)
-        )
-        self.daemon.leases.take_policy(POLICY)
+        self.daemon.take_policy(Policy(tuple(rules), heartbeat_s=HEARTBEAT_S, requests_per_s=1e6, connections_per_user=8))
+        self.daemon.take_policy(POLICY)
 
     def _holder(self, gpu):
         """The number of the process that has a GPU's lease."""

@@ -21,7 +21,7 @@ def test_a_write_that_blocks_makes_nobody_wait_and_what_is_lost_is_counted(monke
         reads.wait(60.0)
         written.append(line)
 
-    lines = Lines(write)
+    lines = Lines(write, lambda count: f"lines={count} lost")
     for number in range(100):
         lines.put(str(number))
     reads.set()
@@ -34,7 +34,7 @@ def test_a_write_that_blocks_makes_nobody_wait_and_what_is_lost_is_counted(monke
 
 def test_who_never_reads_does_not_keep_it_from_ending():
     never = threading.Event()
-    lines = Lines(lambda line: never.wait(60.0))
+    lines = Lines(lambda line: never.wait(60.0), str)
     lines.put("x")
     lines.close(0.1)
     never.set()

@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from testbed.daemon_in_process import DEFAULT_MW, UUIDS, running
-from wastenot.devices.clockd import leases as leases_module, server as server_module
+from wastenot.devices.clockd import gpu_leases as leases_module, server as server_module
 from wastenot.devices.clockd.policy import Bounds, Policy, Rule
 from wastenot.devices.common import daemon_protocol, journal
 from wastenot.devices.common.gpu_driver import NotSupportedError
@@ -112,7 +112,7 @@ def test_auto_within_bounds_is_the_widest_that_they_allow(daemon, client):
 def test_a_lease_leaves_what_it_may_not_set_as_it_found_it(daemon, how, monkeypatch):
     daemon.nvml.core[1], daemon.nvml.memory[1] = LOCKED, KEPT
     only_power = Rule(frozenset({7}), frozenset(), None, Bounds(None, None, (300.0, 600.0)))
-    daemon.leases.take_policy(Policy((only_power,), heartbeat_s=10.0))
+    daemon.take_policy(Policy((only_power,), heartbeat_s=10.0))
     client = daemon.connect(user=7)
     client.ask("hello")
     client.ask("acquire", gpu=SECOND, claim=True)
@@ -125,7 +125,7 @@ def test_a_lease_leaves_what_it_may_not_set_as_it_found_it(daemon, how, monkeypa
         client.ask("set", gpu=SECOND, power_limit_w=400)
         monkeypatch.setattr(journal.process_lock, "is_taken", lambda path: False)  # as the next daemon finds it
         monkeypatch.setattr(journal.process_lock, "take", lambda path: True)
-        daemon.leases.recover()
+        daemon.search()
     elif how == "close":
         client.close()
     else:
@@ -258,7 +258,7 @@ def both(client, gpu):
 
 
 def test_who_gives_back_and_takes_again_at_once_has_it_no_longer(daemon, client):
-    daemon.leases.take_policy(EVERYBODY)
+    daemon.take_policy(EVERYBODY)
     client.ask("acquire", gpu=FIRST)
     for _ in range(10):
         daemon.pass_time(9.5)
@@ -275,7 +275,7 @@ def test_who_gives_back_and_takes_again_at_once_has_it_no_longer(daemon, client)
 
 
 def test_no_lease_is_given_that_is_already_over(daemon, client):
-    daemon.leases.take_policy(EVERYBODY)
+    daemon.take_policy(EVERYBODY)
     client.ask("acquire", gpu=FIRST)
     for _ in range(10):
         daemon.pass_time(9.7)
@@ -290,7 +290,7 @@ def test_no_lease_is_given_that_is_already_over(daemon, client):
 
 
 def test_users_take_turns_in_the_order_in_which_they_asked(daemon, client):
-    daemon.leases.take_policy(EVERYBODY)
+    daemon.take_policy(EVERYBODY)
     second, third = daemon.connect(user=1001), daemon.connect(user=1002)
     for each in (second, third):
         each.ask("hello")
@@ -305,7 +305,7 @@ def test_users_take_turns_in_the_order_in_which_they_asked(daemon, client):
 
 
 def test_who_does_not_ask_any_more_keeps_nobody_waiting(daemon, client):
-    daemon.leases.take_policy(EVERYBODY)
+    daemon.take_policy(EVERYBODY)
     other = daemon.connect(user=1001)
     other.ask("hello")
     client.ask("acquire", gpu=FIRST)
@@ -411,7 +411,7 @@ def test_another_policy_ends_the_leases_that_it_does_not_allow(daemon, client):
     other = daemon.connect(user=1001)
     other.ask("hello")
     other.ask("acquire", gpu=SECOND)
-    daemon.leases.take_policy(Policy(POLICY.rules[1:]))
+    daemon.take_policy(Policy(POLICY.rules[1:]))
     assert not daemon.nvml.changed(0) and daemon.journals() == [SECOND]
     assert "policy has changed" in client.ask("set", gpu=FIRST, core_mhz=900)["text"]
 
@@ -423,7 +423,7 @@ def test_what_is_set_is_brought_within_tighter_bounds_at_once(daemon, client, cl
     [rule] = POLICY.rules[:1]
 
     def take(core, limit):
-        daemon.leases.take_policy(Policy((Rule(rule.users, rule.groups, rule.gpus, Bounds(core, None, limit, 100.0)),)))
+        daemon.take_policy(Policy((Rule(rule.users, rule.groups, rule.gpus, Bounds(core, None, limit, 100.0)),)))
 
     take((600.0, 950.0), (300.0, 500.0))
     assert daemon.nvml.core[0] == (300, 900) and daemon.nvml.limit_mw[0] == 500_000
@@ -453,7 +453,7 @@ def test_what_no_bound_can_hold_is_restored_at_once(daemon, setting, bounds, cla
     client.ask("hello")
     client.ask("acquire", gpu=FIRST, claim=claim)
     assert kind(client.ask("set", gpu=FIRST, **setting)) == "ok"
-    daemon.leases.take_policy(Policy((Rule(frozenset({1001}), frozenset(), None, bounds),)))
+    daemon.take_policy(Policy((Rule(frozenset({1001}), frozenset(), None, bounds),)))
     ceiling = (200, 200) if claim and bounds.core_mhz else None  # of auto in a claim
     assert (daemon.nvml.core[0], daemon.nvml.limit_mw[0]) == (ceiling, DEFAULT_MW) and daemon.journals() == [FIRST]
     assert kind(client.ask("set", gpu=FIRST, **setting)) == "policy"
@@ -468,7 +468,7 @@ def test_a_gpu_that_lists_no_clocks_is_brought_within_tighter_bounds_too(daemon)
     client.ask("acquire", gpu=FIRST)
     assert kind(client.ask("set", gpu=FIRST, power_limit_w=600)) == "ok"
     bounds = Bounds(power_limit_w=(300.0, 500.0))
-    daemon.leases.take_policy(Policy((Rule(frozenset({1001}), frozenset(), None, bounds),)))
+    daemon.take_policy(Policy((Rule(frozenset({1001}), frozenset(), None, bounds),)))
     assert daemon.nvml.limit_mw[0] == 500_000 and daemon.journals() == [FIRST]
 
 
@@ -489,7 +489,7 @@ def test_a_lease_that_cannot_be_brought_within_bounds_ends_and_no_other_does(dae
         return within(setting, bounds, setter)
 
     monkeypatch.setattr(leases_module, "_within", fail)
-    daemon.leases.take_policy(Policy(tuple(rules)))
+    daemon.take_policy(Policy(tuple(rules)))
     assert not daemon.nvml.changed(0) and daemon.nvml.core[1] == (300, 600) and daemon.journals() == [SECOND]
     ((_, ended),) = [event for event in daemon.events if event[0] == "end of lease"]
     assert ended["gpu"] == FIRST and "no clocks" in ended["why"]
@@ -502,7 +502,7 @@ def test_auto_is_brought_within_tighter_bounds_too(daemon):
     client.ask("acquire", gpu=FIRST, claim=True)
     client.ask("set", gpu=FIRST)
     assert not daemon.nvml.changed(0)
-    daemon.leases.take_policy(Policy((Rule(frozenset({1001}), frozenset(), None, Bounds((300.0, 950.0))),)))
+    daemon.take_policy(Policy((Rule(frozenset({1001}), frozenset(), None, Bounds((300.0, 950.0))),)))
     assert daemon.nvml.core[0] == (300, 900)
     client.close()
     assert not daemon.nvml.changed(0)
@@ -512,12 +512,12 @@ def test_what_a_wider_policy_lets_a_lease_change_is_restored_too(daemon, client,
     client.ask("acquire", gpu=FIRST)
     assert kind(client.ask("set", gpu=FIRST, memory_mhz=1000)) == "policy"
     [rule] = POLICY.rules[:1]
-    daemon.leases.take_policy(Policy((Rule(rule.users, rule.groups, rule.gpus, Bounds()),)))
+    daemon.take_policy(Policy((Rule(rule.users, rule.groups, rule.gpus, Bounds()),)))
     assert kind(client.ask("set", gpu=FIRST, memory_mhz=1000)) == "ok"
     assert journal.read(daemon.state / f"{FIRST}.json").kept == frozenset()
     monkeypatch.setattr(journal.process_lock, "is_taken", lambda path: False)
     monkeypatch.setattr(journal.process_lock, "take", lambda path: True)
-    daemon.leases.recover()
+    daemon.search()
     assert not daemon.nvml.changed(0)
 
 
@@ -525,7 +525,7 @@ def test_a_new_bound_holds_at_once(daemon, client):
     client.ask("acquire", gpu=FIRST)
     [rule] = POLICY.rules[:1]
     tight = Rule(rule.users, rule.groups, rule.gpus, Bounds((600.0, 800.0), longest_lease_s=5.0))
-    daemon.leases.take_policy(Policy((tight,)))
+    daemon.take_policy(Policy((tight,)))
     assert kind(client.ask("set", gpu=FIRST, core_mhz=900)) == "policy"
     daemon.pass_time(5.1)
     assert daemon.journals() == []
@@ -681,7 +681,7 @@ def test_a_user_has_so_many_connections_and_others_theirs(daemon, client):
 
 def test_one_users_connections_do_not_starve_anothers(daemon):
     """More users than there is room for: all that one may have are served, and who comes late gets his share too."""
-    daemon.leases.take_policy(Policy(POLICY.rules, connections_per_user=32))
+    daemon.take_policy(Policy(POLICY.rules, connections_per_user=32))
     first = [daemon.connect(user=2000 + user) for _ in range(32) for user in range(16)]
     assert all(kind(each.ask("hello")) == "ok" for each in first)
     more = [daemon.connect(user=3000 + user) for _ in range(20) for user in range(16)]

@@ -1,4 +1,4 @@
-"""Whether the daemon of this machine is well, for probes."""
+"""Whether the daemon of this machine is well, for probes, and what it counts, for Prometheus."""
 
 from __future__ import annotations
 
@@ -27,3 +27,18 @@ def health(patience_s: float) -> tuple[bool, str]:
     said = f"wastenotd answers: {len(leases) - len(unrestored)} leases"
     named = {"not restored yet": unrestored, "not answering": connection.welcome.missing}
     return True, said + "".join(f", {what}: {', '.join(gpus)}" for what, gpus in named.items() if gpus)
+
+
+def metrics_text(patience_s: float) -> tuple[bool, str]:
+    """Whether wastenotd told its metrics, and these in Prometheus' text format; else a comment that says why not.
+
+    Args:
+        patience_s: to wait for it.
+    """
+    try:
+        connection = Connection(patience_s)
+        text = str(connection.ask("metrics").get("text", ""))
+        connection.close()
+    except WastenotError as error:
+        return False, f"# {error}"
+    return True, text.rstrip("\n")

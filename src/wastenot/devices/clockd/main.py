@@ -11,15 +11,19 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from io import UnsupportedOperation
 from pathlib import Path
 
 from wastenot.core.errors import BadInputError, DeviceError, WastenotError
 from wastenot.core.version import own_version
-from wastenot.devices.clockd.health import health
-from wastenot.devices.clockd.leases import Leases, log_recovered
+from wastenot.devices.clockd.audit import JOURNALD, Audit, check_audit
+from wastenot.devices.clockd.health import health, metrics_text
+from wastenot.devices.clockd.leases import Leases
 from wastenot.devices.clockd.log_lines import Lines, Log, Shares
+from wastenot.devices.clockd.metrics import Metrics
 from wastenot.devices.clockd.policy import Parts, policy_of, read_parts
+from wastenot.devices.clockd.recoveries import log_recovered
 from wastenot.devices.clockd.server import Server
 from wastenot.devices.common import process_lock
 from wastenot.devices.common.daemon_protocol import socket_path
@@ -40,10 +44,19 @@ _LOUD = {
     "refused": 4,
     "cannot restore": 3,
     "cannot control": 3,
+    "does not answer": 3,
+    "audit": 3,
     "policy": 3,
 }  # syslog's priorities, which journald reads; 6 otherwise
+_RECORDED = frozenset({
+    "end of lease", "restored", "cannot restore", "bounded", "does not answer", "answers again", "policy",
+    "policy read again", "ready", "stopped",
+})  # fmt: skip
+"""Events that are not requests, and are in the audit log too."""
+_LAST_S = 10.0  # to restore all GPUs when it ends; the unit's TimeoutStopSec is above it
 _HEALTH_S = 5.0  # for an answer to a probe
 _LAST_WORDS_S = 1.0  # for writing what is still to be logged when it ends
+_HUNG = -1  # instead of an exit code: a GPU's driver has not returned from a call
 _TURN_S = 1.0  # to wait at most, so that a watchdog hears of it
 
 
@@ -59,39 +72,55 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--recover", action="store_true", help="only restore what dead processes left changed, whatever the policy"
     )
-    parser.add_argument("--check", action="store_true", help="only read the policy and check that it is valid")
+    parser.add_argument(
+        "--audit", metavar="FILE", help=f"record who asked for what in this file, or in the system's journal ({JOURNALD})"
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="only read the policy and check that it and the file of --audit are valid"
+    )
     parser.add_argument(
         "--health", action="store_true", help="only ask the daemon that runs whether it is well (0) or not (1)"
     )
+    parser.add_argument(
+        "--metrics", action="store_true", help="only print the metrics of the daemon that runs, for Prometheus"
+    )
     parser.add_argument("--version", action="version", version=f"wastenotd {own_version()}")
     options = parser.parse_args(arguments)
-    if options.health:
-        well, said = health(_HEALTH_S)
+    if options.health or options.metrics:
+        well, said = (health if options.health else metrics_text)(_HEALTH_S)
         print(said)
         return 0 if well else 1
-    lines = Lines(_write)
+    lines = Lines[str](_write, lambda count: _line("log", {"lines": count, "dropped": "nobody read them"}))
     try:
-        return _main(options, lines)
+        code = _main(options, lines)
     finally:
         lines.close(_LAST_WORDS_S)
+    if code == _HUNG:
+        os._exit(1)  # what would restore that GPU at exit would wait for its driver for ever
+    return code
 
 
-def _main(options: argparse.Namespace, lines: Lines) -> int:
+def _main(options: argparse.Namespace, lines: Lines[str]) -> int:
     log = Shares(lambda event, **fields: lines.put(_line(event, fields)), time.monotonic)
     if not options.check:
         _warn_of_earlier(log)
-        recovered = _recover(log)
         if options.recover:
-            return 0 if recovered else 1
+            return 0 if _recover(log) else 1
     try:
         parts, mistakes = read_parts(options.policy, state_folder() / JOBS)
         for mistake in mistakes:
             raise mistake
+        if options.audit is not None:
+            check_audit(options.audit)
         if options.check:
             print(f"{options.policy}: {len(policy_of(options.policy, parts).rules)} rules, valid")
             return 0
-        return _run(options.policy, parts, log)
+        metrics = Metrics()
+        metrics.read("log_lines_dropped_total", lambda: lines.dropped + log.dropped)
+        return _run(options.policy, parts, log, options.audit, metrics)
     except WastenotError as error:
+        if not options.check:
+            _recover(log)  # whatever keeps the daemon from running
         lines.put(f"<3>error: {error}" if _journald() else f"error: {error}")
         return 2 if isinstance(error, BadInputError) else 1
 
@@ -120,7 +149,7 @@ def _recover(log: Log) -> bool:
     return not done.failed
 
 
-def _run(file: Path, parts: Parts, log: Log) -> int:
+def _run(file: Path, parts: Parts, log: Log, audited: str | None, metrics: Metrics) -> int:
     reason = forbidden()
     if reason is not None:
         raise BadInputError(f"clocks cannot be set: {reason}")
@@ -130,6 +159,52 @@ def _run(file: Path, parts: Parts, log: Log) -> int:
         raise DeviceError(f"{state_folder()}: cannot keep journals there: {error.strerror}") from error
     if not process_lock.take(state_folder() / ".wastenotd.lock"):
         raise DeviceError(f"another wastenotd is using the journals in {state_folder()}")
+    told, tells, caught = _signals()
+    audit = None if audited is None else Audit(audited, time.monotonic, log)
+
+    def note(event: str, **fields: object) -> None:
+        log(event, **fields)
+        if audit is not None and event in _RECORDED:
+            audit(event, **fields)
+
+    setters = setters_here(lambda name, error: log("cannot control", gpu=name, error=error))
+    policy = policy_of(file, parts)
+    path = socket_path()
+    listening = _listen(path, policy.group)  # before there are threads that write files, since it changes the umask
+    leases = Leases(setters, policy, time.monotonic, note, lambda: _wake(tells))
+    leases.recover()
+    server = Server(listening, leases, time.monotonic, log, audit or _nothing, metrics)
+    server.watch(told, lambda: _drain(told))
+    metrics.read("audit_records_dropped_total", lambda: 0 if audit is None else audit.dropped())
+    _notify("READY=1")
+    note("ready", socket=path, gpus=len(leases.gpus), rules=len(policy.rules), version=own_version())
+    reloading_s: float | None = None
+    while signal.SIGTERM not in caught and signal.SIGINT not in caught:
+        server.turn(_TURN_S)
+        _notify("WATCHDOG=1")
+        if signal.SIGHUP in caught:
+            while signal.SIGHUP in caught:
+                caught.remove(signal.SIGHUP)
+            _notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+            reloading_s = time.monotonic()
+            parts = _read_again(file, parts, leases, note, metrics)
+        if reloading_s is not None and leases.has_taken_policy():
+            took_s, reloading_s = time.monotonic() - reloading_s, None
+            metrics.read("policy_reload_seconds", partial(float, took_s))
+            _notify("READY=1")
+    _notify("STOPPING=1")
+    path.unlink(missing_ok=True)
+    server.close()
+    restored, hung = leases.end_all(_LAST_S)
+    note("stopped", restored=restored, **({"hung": ", ".join(hung)} if hung else {}))
+    if audit is not None:
+        audit.close(_LAST_WORDS_S)
+    process_lock.give_back(state_folder() / ".wastenotd.lock")  # the kernel may not let the process end before its driver
+    return _HUNG if hung else 0 if restored else 1
+
+
+def _signals() -> tuple[socket.socket, socket.socket, list[int]]:
+    """A socket that can be read when a signal has come, or when something is sent to the second; and the signals."""
     told, tells = socket.socketpair()
     tells.setblocking(False)
     told.setblocking(False)
@@ -137,32 +212,10 @@ def _run(file: Path, parts: Parts, log: Log) -> int:
     caught: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda number, frame: caught.append(number))
-    setters = setters_here(lambda name, error: log("cannot control", gpu=name, error=error))
-    policy = policy_of(file, parts)
-    leases = Leases(setters, policy, time.monotonic, log)
-    leases.recover()
-    path = socket_path()
-    server = Server(_listen(path, policy.group), leases, time.monotonic, log)
-    server.watch(told, lambda: _drain(told))
-    _notify("READY=1")
-    log("ready", socket=path, gpus=len(leases.gpus), rules=len(policy.rules), version=own_version())
-    while signal.SIGTERM not in caught and signal.SIGINT not in caught:
-        server.turn(_TURN_S)
-        _notify("WATCHDOG=1")
-        if caught and not {signal.SIGTERM, signal.SIGINT} & set(caught):
-            caught.clear()
-            _notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
-            parts = _read_again(file, parts, leases, log)
-            _notify("READY=1")
-    _notify("STOPPING=1")
-    path.unlink(missing_ok=True)
-    server.close()
-    restored = leases.end_all()
-    log("stopped", restored=restored)
-    return 0 if restored else 1
+    return told, tells, caught
 
 
-def _read_again(file: Path, parts: Parts, leases: Leases, log: Log) -> Parts:
+def _read_again(file: Path, parts: Parts, leases: Leases, log: Log, metrics: Metrics) -> Parts:
     """Read all files of the policy again. What a file with a mistake said before holds on, what the others say holds."""
     parts, mistakes = read_parts(file, state_folder() / JOBS, parts)
     for mistake in mistakes:
@@ -174,6 +227,7 @@ def _read_again(file: Path, parts: Parts, leases: Leases, log: Log) -> Parts:
         except OSError as error:
             log("policy", error=f"{socket_path()}: cannot be given to group {policy.group}: {error.strerror}")
     leases.take_policy(policy)
+    metrics.count("policy_reloads_total", result="failed" if mistakes else "ok")
     log("policy read again", rules=len(policy.rules), mistakes=len(mistakes))
     return parts
 
@@ -200,7 +254,16 @@ def _listen(path: Path, group: int | None) -> socket.socket:
 
 
 def _drain(told: socket.socket) -> None:
-    told.recv(64)
+    told.recv(4096)
+
+
+def _wake(tells: socket.socket) -> None:
+    with suppress(OSError):  # it is to wake up already
+        tells.send(b"\0")
+
+
+def _nothing(event: str, **fields: object) -> None:
+    """Records nothing."""
 
 
 def _line(event: str, fields: Mapping[str, object]) -> str:

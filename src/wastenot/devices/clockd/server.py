@@ -1,4 +1,4 @@
-"""The socket of wastenotd: one thread, many connections, none of which can make it wait.
+"""The socket of wastenotd: one thread, many connections, none of which can make it wait; nor can a GPU, see `worker`.
 
 What a client may cost is bounded: lines by length, connections by number and by how long they may be silent, unread replies
 to one at a time, requests by rate. Who asks faster than that is not read until it is its turn again.
@@ -12,14 +12,18 @@ import struct
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from math import inf, isfinite
 from typing import Any
 
 from wastenot.core.lines import LineError
 from wastenot.core.setting import Setting
-from wastenot.devices.clockd.leases import Leases, RefusedError
+from wastenot.devices.clockd.leases import Leases
 from wastenot.devices.clockd.log_lines import Log
+from wastenot.devices.clockd.metrics import Labels, Metrics
 from wastenot.devices.clockd.policy import Peer
+from wastenot.devices.clockd.refused import RefusedError
+from wastenot.devices.clockd.worker import Answer
 from wastenot.devices.common.daemon_protocol import LONGEST_LINE, MINOR, VERSION, decode, encode, is_understood
 
 _HELLO_S = 5.0  # for the first request, for the rest of a line, and for taking a reply
@@ -32,6 +36,9 @@ _GROUP = struct.calcsize("I")
 _LONGEST_OPTION = 1024  # bytes that Python asks the kernel for
 
 
+_ASKS = frozenset({"hello", "status", "metrics", "beat", "acquire", "set", "release"})
+_OF_CLOCKS = ("acquire", "set", "release")
+_RECORDED = ("gpu", "claim", "core_mhz", "memory_mhz", "power_limit_w")
 _BUSY = {"error": "busy", "text": "wastenotd is busy: it has too many connections, of this user or of all; try again later"}
 
 
@@ -43,16 +50,26 @@ class Server:
         leases: that are given.
         now_s: the clock.
         log: takes what happened, and fields.
+        audit: takes each request that concerns clocks or is refused, and fields.
+        metrics: counts requests.
     """
 
-    def __init__(self, listening: socket.socket, leases: Leases, now_s: Callable[[], float], log: Log) -> None:
-        self.leases = leases
-        self._listening, self._now_s, self._log = listening, now_s, log
+    def __init__(
+        self, listening: socket.socket, leases: Leases, now_s: Callable[[], float], log: Log, audit: Log, metrics: Metrics
+    ) -> None:
+        self.leases, self.metrics = leases, metrics
+        self._listening, self._now_s, self._log, self._audit = listening, now_s, log, audit
         self._selector = selectors.DefaultSelector()
         self._connections: set[Connection] = set()
         self._rates: dict[int, Rate] = {}
         listening.setblocking(False)
         self._selector.register(listening, selectors.EVENT_READ, self._accept)
+        metrics.read("connections", lambda: len(self._connections))
+        for place, name in enumerate(("gpu_queue_length", "gpu_hung", "gpu_undo_failures_total")):
+            metrics.read(name, partial(self._of_gpus, place))
+
+    def _of_gpus(self, place: int) -> dict[Labels, float]:
+        return {(("gpu", uuid),): float(numbers[place]) for uuid, numbers in self.leases.numbers().items()}
 
     def watch(self, descriptor: socket.socket, notice: Callable[[], None]) -> None:
         """Call something whenever another socket can be read."""
@@ -65,6 +82,7 @@ class Server:
         """
         ready = self._selector.select(max(0.0, min(longest_s, self._due_s() - self._now_s())))
         now_s = self._now_s()
+        self.leases.finish()
         for key, _ in ready:
             key.data()
         for connection in tuple(self._connections):
@@ -78,9 +96,7 @@ class Server:
         self._listening.close()
 
     def _due_s(self) -> float:
-        moments = [connection.due_s() for connection in self._connections]
-        kept_s = self.leases.look_after()
-        return min(moments + ([] if kept_s is None else [kept_s]), default=inf)
+        return min([self.leases.look_after(), *(connection.due_s() for connection in self._connections)])
 
     def _accept(self) -> None:
         for _ in range(_ACCEPTED):
@@ -95,6 +111,7 @@ class Server:
                 accepted.close()
                 continue
             if not self._has_room(peer.user):
+                self.metrics.count("connections_refused_total")
                 with suppress(OSError):
                     accepted.send(encode(_BUSY))
                 accepted.close()
@@ -113,7 +130,10 @@ class Server:
         for other, count in counts.most_common():
             if count <= counts[user] + 1:
                 return False
-            idle = [each for each in self._connections if each.peer.user == other and not self.leases.holds_any(each)]
+            idle = [
+                each for each in self._connections
+                if each.peer.user == other and not each.is_closed and not self.leases.holds_any(each)
+            ]  # fmt: skip
             if idle:
                 first = min(idle, key=lambda each: each.heard_s)
                 with suppress(OSError):
@@ -142,31 +162,60 @@ class Server:
             self._selector.unregister(connection.socket)
 
     def forget(self, connection: Connection, why: str) -> None:
-        """A connection is no more: its leases end."""
-        self._connections.discard(connection)
-        self.leases.hung_up(connection, why)
+        """A connection is no more: its leases end, and then its socket is closed."""
 
-    def answer(self, connection: Connection, line: bytes) -> tuple[dict[str, Any], bool]:
-        """The reply to a line, and whether the connection stays open."""
+        def close() -> None:
+            self._connections.discard(connection)
+            connection.socket.close()
+
+        self.leases.hung_up(connection, why, close)
+
+    def answer(self, connection: Connection, line: bytes) -> None:
+        """Answer a line, at once or when a GPU's thread has done what it asks for."""
+        message, began_s = dict[str, Any](), self._now_s()
+
+        def answered(refusal: RefusedError | None, ok: dict[str, Any] | None = None) -> None:
+            self._note(connection, message, refusal, self._now_s() - began_s)
+            if refusal is None:
+                connection.reply({"ok": ok or {}}, True)
+            else:
+                goes_on = refusal.kind not in ("message", "version")
+                connection.reply({"error": refusal.kind, "text": refusal.text}, goes_on)
+
         try:
             message = decode(line)
             if message["wastenot"] != VERSION:
                 raise RefusedError(
                     "version", f"wastenotd speaks version {VERSION}, this client another version; install the same wastenot"
                 )
-            return {"ok": self._serve(connection, message)}, True
+            ok = self._serve(connection, message, answered)
         except LineError as error:
-            refusal = RefusedError("message", f"not a request: {error}")
-        except RefusedError as error:
-            refusal = error
+            answered(RefusedError("message", f"not a request: {error}"))
+        except RefusedError as refusal:
+            answered(refusal)
         except Exception as error:  # a mistake in this program is no reason to let go of the other connections
-            refusal = RefusedError("message", f"wastenotd failed: {type(error).__name__}: {error}")
-        if self._rates[connection.peer.user].may_log(self._now_s()):
-            who = {"user": connection.peer.user, "process": connection.peer.process}
-            self._log("refused", **who, kind=refusal.kind, text=refusal.text)
-        return {"error": refusal.kind, "text": refusal.text}, refusal.kind not in ("message", "version")
+            answered(RefusedError("message", f"wastenotd failed: {type(error).__name__}: {error}"))
+        else:
+            if ok is not None:
+                answered(None, ok)
 
-    def _serve(self, connection: Connection, message: dict[str, Any]) -> dict[str, Any]:
+    def _note(self, connection: Connection, message: dict[str, Any], refusal: RefusedError | None, took_s: float) -> None:
+        """Count a request, record it where clocks are concerned or it is refused, and log that now and then."""
+        asked, peer = message.get("ask"), connection.peer
+        ask = asked if isinstance(asked, str) and asked in _ASKS else "other"
+        self.metrics.count("requests_total", ask=ask, result="ok" if refusal is None else refusal.kind)
+        if ask == "set" and refusal is None:
+            self.metrics.took(took_s)
+        if refusal is None and ask not in _OF_CLOCKS:
+            return
+        who = {"user": peer.user, "process": peer.process}
+        why = {"result": "granted"} if refusal is None else {"result": "refused", "kind": refusal.kind, "text": refusal.text}
+        self._audit(ask, **who, **{name: message[name] for name in _RECORDED if _is_plain(message.get(name))}, **why)
+        if refusal is not None and self._rates[peer.user].may_log(self._now_s()):
+            self._log("refused", **who, kind=refusal.kind, text=refusal.text)
+
+    def _serve(self, connection: Connection, message: dict[str, Any], answered: Answer) -> dict[str, Any] | None:
+        """What is said to a request; ``None`` where it is answered later."""
         leases, peer, asked = self.leases, connection.peer, message.get("ask")
         if asked == "hello":
             if not is_understood(message.get("minor", 0)):
@@ -180,6 +229,8 @@ class Server:
             raise RefusedError("message", "say hello first")
         if asked == "status":
             return {"leases": leases.status()}
+        if asked == "metrics":
+            return {"text": self.metrics.text()}
         if asked == "beat":
             return {"held": leases.holds_any(connection)}
         uuid = message.get("gpu")
@@ -189,14 +240,14 @@ class Server:
             claim = message.get("claim", False)
             if not isinstance(claim, bool):
                 raise RefusedError("message", "claim: neither true nor false")
-            leases.acquire(connection, peer, uuid, claim)
+            leases.acquire(connection, peer, uuid, claim, answered)
         elif asked == "set":
-            leases.set(connection, uuid, _setting(message))
+            leases.set(connection, uuid, _setting(message), answered)
         elif asked == "release":
-            leases.release(connection, uuid)
+            leases.release(connection, uuid, answered)
         else:
             raise RefusedError("message", "ask: there is no such request")
-        return {}
+        return None
 
     def _hello(self, peer: Peer) -> dict[str, Any]:
         gpus = {
@@ -260,6 +311,7 @@ class Connection:
         self._since_s = self._heard_s = server.now_s()  # when it began to wait for the peer; when a whole request came
         self._wait_until_s = 0.0
         self._last_words = self._closed = False
+        self._asking = self._serving = False  # whether a reply is still to come, and whether it may come at once
         self._events = 0
         self._watch()
 
@@ -286,13 +338,18 @@ class Connection:
         self._go_on()
 
     @property
+    def is_closed(self) -> bool:
+        """Whether it only waits for its leases to end."""
+        return self._closed
+
+    @property
     def heard_s(self) -> float:
         """When a whole request came last, or it connected."""
         return self._heard_s
 
     def due_s(self) -> float:
         """When to look after it at the latest."""
-        return min(self._wait_until_s or inf, self._deadline()[0])
+        return inf if self._closed else min(self._wait_until_s or inf, self._deadline()[0])
 
     def look_after(self, now_s: float) -> None:
         """Go on where it was made to wait, and disconnect or end its leases where it has been silent for too long."""
@@ -311,16 +368,29 @@ class Connection:
             self.close(why)
 
     def close(self, why: str) -> None:
-        """End its leases, then disconnect: who reads the end of the connection knows that clocks are restored."""
+        """End its leases, then disconnect: who reads the end of the connection knows that clocks are restored.
+
+        Unless their GPU does not answer.
+        """
         if self._closed:
             return
         self._closed = True
         self._server.interest(self, self._events, 0)
         self._server.forget(self, why)
-        self.socket.close()
+
+    def reply(self, reply: dict[str, Any], goes_on: bool) -> None:
+        """Answer the line that was served last, and serve the next."""
+        self._asking = False
+        self._heard_s = self._since_s = self._server.now_s()
+        if not self._closed:
+            self._say(reply, goes_on)
+        if not self._closed and not self._serving:
+            self._go_on()
 
     def _deadline(self) -> tuple[float, str | None]:
         """When its patience ends, and why it is disconnected then; ``None`` where only its leases end."""
+        if self._asking:
+            return inf, None
         if self._out:
             return self._since_s + _HELLO_S, "does not read replies"
         if not self.greeted:
@@ -333,19 +403,19 @@ class Connection:
 
     def _go_on(self) -> None:
         """Serve the lines that are there, as far as replies are taken and the rate allows."""
-        while b"\n" in self._in and not self._out:
+        while b"\n" in self._in and not self._out and not self._asking:
             now_s = self._server.now_s()
             wait_s = self._rate.wait_s(now_s, self._server.leases.policy.requests_per_s)
             if wait_s > 0.0:
                 self._wait_until_s = now_s + wait_s
                 break
             line, _, self._in = self._in.partition(b"\n")
-            reply, goes_on = self._server.answer(self, line)
-            self._heard_s = self._since_s = self._server.now_s()
-            self._say(reply, goes_on)
+            self._asking = self._serving = True
+            self._server.answer(self, line)
+            self._serving = False
             if self._closed:
                 return
-        if len(self._in) > LONGEST_LINE and b"\n" not in self._in and not self._out:
+        if len(self._in) > LONGEST_LINE and b"\n" not in self._in and not self._out and not self._asking:
             self._say({"error": "message", "text": f"a line is longer than {LONGEST_LINE} bytes"}, False)
         if not self._closed:
             self._watch()
@@ -366,7 +436,8 @@ class Connection:
             self.close("sent an invalid request")
 
     def _watch(self) -> None:
-        events = selectors.EVENT_WRITE if self._out else 0 if self._wait_until_s else selectors.EVENT_READ
+        waits = self._wait_until_s or (self._asking and len(self._in) > LONGEST_LINE)
+        events = selectors.EVENT_WRITE if self._out else 0 if waits else selectors.EVENT_READ
         if events != self._events:
             self._server.interest(self, self._events, events)
             self._events = events
@@ -394,6 +465,10 @@ def _setting(message: dict[str, Any]) -> Setting:
             raise RefusedError("message", f"{name}: neither null nor a plausible number")
         values.append(None if value is None else float(value))
     return Setting(*values)
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, int | float) or (isinstance(value, str) and len(value) < 64)
 
 
 def _open(bounds: tuple[float, float] | None) -> list[float | None] | None:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, cast
 from wastenot.core.errors import DeviceError, WastenotError
 from wastenot.core.vendors import Vendor, vendor_of_id, with_drivers
 from wastenot.devices.common.journal import Restore
+from wastenot.devices.common.patience import answers
 from wastenot.devices.common.rights import forbidden
 
 if TYPE_CHECKING:
@@ -247,22 +248,24 @@ def setters_here(missed: Callable[[str, WastenotError], None]) -> tuple[ClockSet
     """What may change the clocks of all cards of all vendors, in the order of their indices.
 
     Args:
-        missed: takes the name of a card that does not answer, and why; it keeps its place.
+        missed: takes the name of a card that does not answer, in time or at all, and why; it keeps its place.
 
     Raises:
         WastenotError: no driver answers.
     """
-    found = list[ClockSetter | Missing]()
-    for vendor, names in names_here().items():
-        driver = driver_of(vendor)
-        for index, name in enumerate(names):
-            ask = partial(_setter_at, driver, index)
-            try:
-                found.append(ask())
-            except WastenotError as error:
-                found.append(Missing(name, ask))
-                missed(name, error)
-    return tuple(found)
+    asks = {
+        name: partial(_setter_at, driver_of(vendor), index)
+        for vendor, names in names_here().items()
+        for index, name in enumerate(names)
+    }
+    found = dict[str, ClockSetter | Missing]()
+    for (name, ask), answer in zip(asks.items(), answers([*asks.values()]), strict=True):
+        if isinstance(answer, WastenotError):
+            missed(name, answer)
+        elif isinstance(answer, Exception):
+            raise answer
+        found[name] = Missing(name, ask) if isinstance(answer, WastenotError) else answer
+    return tuple(found.values())
 
 
 def _setter_at(driver: GpuDriver, index: int) -> ClockSetter:

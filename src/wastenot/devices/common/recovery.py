@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import isfinite
 
 from wastenot.core.errors import DeviceError, WastenotError
 from wastenot.devices.common import journal
 from wastenot.devices.common.gpu_driver import KINDS, ClockSetter, DriverError, restore_all, setter_of
 from wastenot.devices.common.journal import Journal, Restore
+from wastenot.devices.common.patience import PATIENCE_S, answers
 from wastenot.devices.common.rights import forbidden
 
 
@@ -33,26 +35,31 @@ class Recovered:
             raise error
 
 
-def recover(find: Callable[[str], ClockSetter] = setter_of) -> Recovered:
+def recover(
+    find: Callable[[str], ClockSetter] = setter_of,
+    which: Callable[[str], bool] = lambda uuid: True,
+    patience_s: float | None = PATIENCE_S,
+) -> Recovered:
     """Restore the GPUs whose clocks dead processes left changed, each on its own: it never raises.
 
     Args:
         find: by unique ID, what may change a GPU's clocks; raises WastenotError where there is none.
+        which: whether to restore a GPU, by unique ID.
+        patience_s: to wait for drivers, in threads; ``None`` to restore one GPU after another in this thread, however long
+            that takes.
     """
     restored, failed = list[Journal](), dict[str, DeviceError]()
     try:
-        found = journal.stale()
+        found = [left for left in journal.stale() if which(left.uuid)]
     except WastenotError as error:
         return Recovered(failed={"": DeviceError(str(error))})
-    for left in found:
-        try:
-            done = _recover(left, find)
-        except Exception as error:  # whatever it is, the others are restored
-            kind = type(error) if isinstance(error, DeviceError) else DeviceError
+    for left, done in zip(found, answers([partial(_recover, left, find) for left in found], patience_s), strict=True):
+        if isinstance(done, Exception):  # whatever it is, the others are restored
+            kind = type(done) if isinstance(done, DeviceError) else DeviceError
             how = f": {left.unreadable}" if left.unreadable else ""
-            failed[left.uuid] = kind(f"{left.uuid}: clocks were left changed by {left.holder}{how}: {error}")
-        else:
-            restored += [] if done is None else [done]
+            failed[left.uuid] = kind(f"{left.uuid}: clocks were left changed by {left.holder}{how}: {done}")
+        elif done is not None:
+            restored.append(done)
     return Recovered(tuple(restored), failed)
 
 

@@ -1,0 +1,419 @@
+"""The leases of one GPU, one after another: each is the right of one connection to set its clocks, within the policy.
+
+What sets clocks, journals them first and undoes them is :class:`LeasedClocks`, as for commands that root runs. A lease
+ends when its client asks, hangs up, misses heartbeats, has had it as long as the policy allows, or may no longer have it.
+Who is refused a GPU that another user has is in a queue for as long as it keeps asking, and comes before who asked later.
+A GPU that cannot be restored at once is tried again each second, and nobody gets it before that.
+
+All of it happens in the GPU's thread, since each method may call the driver; other threads only look at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any
+
+from wastenot.core.errors import ClocksRefusedError, DeviceError, WastenotError
+from wastenot.core.setting import AUTO, Setting
+from wastenot.devices.clockd.log_lines import Log, Repeats
+from wastenot.devices.clockd.policy import Bounds, Gpu, Peer, Policy
+from wastenot.devices.clockd.recoveries import Recoveries
+from wastenot.devices.clockd.refused import RefusedError
+from wastenot.devices.clockd.worker import Worker
+from wastenot.devices.common.clocks import Auto, LeasedClocks
+from wastenot.devices.common.gpu_driver import KINDS, ClockSetter, DriverError, Kind
+from wastenot.devices.common.journal import Holder
+
+_RETRY_S = 1.0  # between attempts to restore a GPU
+_PAUSE_S = (
+    10.0  # for which a user whose lease has lasted as long as it may does not get that GPU again; a shorter one is none
+)
+_WAITS_S = 10.0  # after which a user who was refused a GPU and has not asked again is not waiting for it any more
+_NAMED = 100  # different settings of a lease that are logged
+
+
+@dataclass(slots=True)
+class Unrestored:
+    """A GPU that could not be restored yet.
+
+    Attributes:
+        clocks: that know what to restore.
+        again_s: when to try again.
+        why: what the driver said last.
+    """
+
+    clocks: LeasedClocks
+    again_s: float = 0.0
+    why: str = ""
+
+    def __str__(self) -> str:
+        return f"its clocks could not be restored yet ({self.why}); wastenotd tries again each second"
+
+
+@dataclass(slots=True)
+class Lease:
+    """A lease.
+
+    Attributes:
+        owner: the connection that has it.
+        peer: its other end.
+        clocks: of the GPU.
+        since_s: since when.
+        until_s: when it ends at the latest.
+        bounds: of what may be set.
+        claimed: whether it is held at auto too.
+        requests: made so far.
+        setting: that was requested last; ``None`` before the first.
+        seen: settings that were logged.
+        ending: whether it is to end, so that it is nobody's any more; the event loop says so.
+    """
+
+    owner: object
+    peer: Peer
+    clocks: LeasedClocks
+    since_s: float
+    until_s: float
+    bounds: Bounds
+    claimed: bool = False
+    requests: int = 0
+    setting: Setting | None = None
+    seen: set[Setting] = field(default_factory=set)
+    ending: bool = False
+
+
+class GpuLeases:
+    """The leases of a GPU.
+
+    Args:
+        gpu: by its names.
+        setter: of its clocks; it allows changes.
+        worker: the thread in which alone what follows :meth:`status` is called.
+        policy: who may do what.
+        now_s: the clock.
+        log: takes what happened, and fields.
+
+    Attributes:
+        lease: the present one.
+        unrestored: what keeps the GPU from being given to anybody.
+        recoveries: of what dead processes left changed.
+        undo_failures: attempts to restore it that failed.
+    """
+
+    def __init__(
+        self, gpu: Gpu, setter: ClockSetter, worker: Worker, policy: Policy, now_s: Callable[[], float], log: Log
+    ) -> None:
+        self.gpu, self.worker, self.undo_failures = gpu, worker, 0
+        self.lease: Lease | None = None
+        self.unrestored: Unrestored | None = None
+        self.recoveries = Recoveries(now_s, log, lambda uuid: setter, lambda uuid: uuid == gpu.uuid)
+        self._setter, self._policy, self._now_s, self._log, self._repeats = setter, policy, now_s, log, Repeats(now_s)
+        self._lost: dict[object, str] = {}  # why, until the client has been told
+        self._used_s: dict[int, tuple[float, float]] = {}  # since when, and until when, users have had it
+        self._waiting: dict[int, float] = {}  # users in the order of their first request, and their last
+        self._barred_s: dict[int, float] = {}  # users who have had it for as long as they may
+
+    def __str__(self) -> str:
+        return f"GPU {self.gpu.index} ({self.gpu.uuid})"
+
+    def holder(self) -> object:
+        """The connection that has the lease; ``None`` where none has it, or it is to end."""
+        lease = self.lease
+        return None if lease is None or lease.ending else lease.owner
+
+    def due_s(self) -> float:
+        """When to look after it."""
+        lease, unrestored = self.lease, self.unrestored
+        return min(inf if lease is None else lease.until_s, inf if unrestored is None else unrestored.again_s)
+
+    def status(self) -> dict[str, Any] | None:
+        """Who has the lease, for how long and for how much longer, or why the GPU waits to be restored; if anything."""
+        now_s, lease, unrestored = self._now_s(), self.lease, self.unrestored
+        if unrestored is not None:
+            return {"unrestored": True, "why": unrestored.why}
+        if lease is not None:
+            return {
+                "user": lease.peer.user, "process": lease.peer.process, "requests": lease.requests,
+                "held_s": round(now_s - lease.since_s, 3), "left_s": round(lease.until_s - now_s, 3),
+            }  # fmt: skip
+        return self.recoveries.status().get(self.gpu.uuid)
+
+    def acquire(self, owner: object, peer: Peer, claim: bool) -> None:
+        """Give the lease.
+
+        Raises:
+            RefusedError: the policy forbids it, somebody has it, or the GPU cannot be controlled.
+        """
+        uuid, lease, bounds = self.gpu.uuid, self.lease, self._bounds(peer)
+        if lease is not None and lease.owner is not owner:
+            self._queue(peer.user)
+            raise RefusedError(
+                "leased", f"{uuid}: {_holder(lease.peer)} controls the clocks of this GPU; wait for it, or stop it"
+            )
+        now_s = self._now_s()
+        if lease is None and self._since_s(peer.user) + bounds.longest_lease_s <= now_s:
+            self._bar(peer.user)  # it would be over at once
+        until_s = self._barred_s.get(peer.user, now_s)
+        if until_s > now_s:
+            raise RefusedError(
+                "policy",
+                f"{uuid}: you have held its clocks for as long as the policy allows; try again in {until_s - now_s:.0f} s",
+            )
+        first = self._first()
+        if lease is None and first not in (None, peer.user):
+            self._queue(peer.user)
+            raise RefusedError("queued", f"{uuid}: user {first} has waited for this GPU for longer; try again")
+        try:
+            if lease is None:
+                if self.unrestored is not None:
+                    self._restore_again(self.unrestored)
+                self.recoveries.recover()
+                auto = _widest(bounds, self._setter.supported_clocks())
+                clocks = LeasedClocks(self._setter, self._policy.restore(self.gpu), _holder(peer), auto=auto)
+                clocks.hold()
+                since_s = self._since_s(peer.user)
+                lease = self.lease = Lease(owner, peer, clocks, since_s, since_s + bounds.longest_lease_s, bounds)
+                self._waiting.pop(peer.user, None)
+                self._log("lease", gpu=uuid, user=peer.user, process=peer.process, longest_s=bounds.longest_lease_s)
+            if claim:
+                lease.clocks.claim()
+                lease.claimed = True
+        except WastenotError as error:
+            raise RefusedError("device" if isinstance(error, DriverError) else "leased", str(error)) from error
+        self._lost.pop(owner, None)
+
+    def set(self, owner: object, setting: Setting) -> None:
+        """Request a setting.
+
+        Raises:
+            RefusedError: without a lease, beyond the policy, or the driver refuses.
+        """
+        lease, uuid = self._owned(owner), self.gpu.uuid
+        bounds = self._bounds(lease.peer)
+        for name in ("core_mhz", "memory_mhz", "power_limit_w"):
+            _check(uuid, name, getattr(setting, name), getattr(bounds, name))
+        lease.requests += 1
+        if setting not in lease.seen and len(lease.seen) < _NAMED:
+            lease.seen.add(setting)
+            self._log("set", gpu=uuid, user=lease.peer.user, process=lease.peer.process, setting=setting)
+        try:
+            lease.clocks.request(setting)
+        except DeviceError as error:
+            if not lease.clocks.holding:
+                self._forget(lease, "a request failed")
+            raise RefusedError("refused" if isinstance(error, ClocksRefusedError) else "device", str(error)) from error
+        lease.setting = setting
+        if not lease.clocks.holding:
+            self._forget(lease, "asked")
+
+    def release(self, owner: object) -> None:
+        """End the lease; nothing happens where somebody else or nobody has it.
+
+        Raises:
+            RefusedError: the GPU could not be restored yet.
+        """
+        if self.lease is not None and self.lease.owner is owner:
+            self._end(self.lease, "asked")
+        self._lost.pop(owner, None)
+        if self.unrestored is not None:
+            raise RefusedError("device", f"{self.gpu.uuid}: {self.unrestored}")
+
+    def hung_up(self, owner: object, why: str) -> None:
+        """End the lease of a connection that is no more."""
+        if self.lease is not None and self.lease.owner is owner:
+            self._end(self.lease, why)
+        self._lost.pop(owner, None)
+
+    def take_back(self, owner: object, told: str, why: str) -> None:
+        """End the lease of a connection without its asking, which is told why when it speaks again."""
+        if self.lease is not None and self.lease.owner is owner:
+            self._lost[owner] = told
+            self._end(self.lease, why)
+
+    def look_after(self) -> None:
+        """End a lease that has lasted as long as it may, and try again to restore the GPU."""
+        now_s, lease, unrestored = self._now_s(), self.lease, self.unrestored
+        if lease is not None and lease.until_s <= now_s:
+            why = "reached the time limit of the policy"
+            self.take_back(lease.owner, f"it {why}", why)
+            self._bar(lease.peer.user)
+        if unrestored is not None and unrestored.again_s <= now_s:
+            with suppress(Exception):
+                self._restore_again(unrestored)
+        self._barred_s = {user: at_s for user, at_s in self._barred_s.items() if at_s > now_s}
+        self._used_s = {user: used for user, used in self._used_s.items() if now_s - used[1] < _PAUSE_S}
+
+    def take_policy(self, policy: Policy) -> None:
+        """Hold another policy from now on: a lease that it does not allow ends, and what was set comes within its bounds."""
+        self._policy, lease = policy, self.lease
+        if lease is None:
+            return
+        bounds = policy.bounds(lease.peer, self.gpu)
+        if bounds is None:
+            self.take_back(lease.owner, "the policy has changed and no longer allows it", "no longer allowed")
+            return
+        try:
+            self._bound(lease, bounds)
+        except Exception as error:  # whatever it is, the lease ends
+            why = f"cannot be brought within the policy: {type(error).__name__}: {error}"
+            self.take_back(lease.owner, f"the policy has changed, and {error}", why)
+        else:
+            lease.until_s = min(lease.until_s, lease.since_s + bounds.longest_lease_s)
+
+    def end_all(self) -> None:
+        """End the lease, and try to restore the GPU once more where that failed."""
+        if self.lease is not None:
+            self._end(self.lease, "wastenotd is stopping")
+        if self.unrestored is not None:
+            with suppress(Exception):
+                self._restore_again(self.unrestored)
+
+    def _since_s(self, user: int) -> float:
+        """Since when a user has the GPU if it acquires it now: one that is given back and taken again never was."""
+        now_s = self._now_s()
+        since_s, until_s = self._used_s.get(user, (now_s, now_s))
+        return since_s if now_s - until_s < _PAUSE_S and user not in self._barred_s else now_s
+
+    def _bar(self, user: int) -> None:
+        """Let a user who has had the GPU for as long as the policy allows wait before it gets it again."""
+        self._barred_s[user] = self._now_s() + _PAUSE_S
+        del self._used_s[user]
+
+    def _queue(self, user: int) -> None:
+        """Note that a user waits for the GPU, at the end of the queue unless it is in it."""
+        self._waiting[user] = self._now_s()
+
+    def _first(self) -> int | None:
+        """The user who waits for the GPU for longest; ``None`` where nobody does."""
+        now_s = self._now_s()
+        self._waiting = {user: at_s for user, at_s in self._waiting.items() if now_s - at_s < _WAITS_S}
+        return next(iter(self._waiting), None)
+
+    def _bound(self, lease: Lease, bounds: Bounds) -> None:
+        """Bring the lease within other bounds.
+
+        Raises:
+            WastenotError: the driver or the disk failed.
+        """
+        if bounds == lease.bounds:
+            return
+        auto = _widest(bounds, self._setter.supported_clocks())
+        lease.clocks.give_up(auto.kept)
+        lease.clocks.mean_by_auto(auto)
+        lease.bounds = bounds
+        if lease.setting is None:
+            return
+        within = _within(lease.setting, bounds, self._setter)
+        if within != lease.setting:
+            self._log("bounded", gpu=self.gpu.uuid, user=lease.peer.user, process=lease.peer.process, setting=within)
+        if within == AUTO and not lease.claimed:  # a request of auto would end the lease
+            lease.clocks.give_up(frozenset(KINDS))
+        else:
+            lease.clocks.request(within)
+        lease.setting = within
+
+    def _bounds(self, peer: Peer) -> Bounds:
+        bounds = self._policy.bounds(peer, self.gpu)
+        if bounds is None:
+            raise RefusedError("policy", f"the policy of wastenotd does not let user {peer.user} set clocks of this GPU")
+        return bounds
+
+    def _owned(self, owner: object) -> Lease:
+        if self.lease is not None and self.lease.owner is owner:
+            return self.lease
+        uuid, why = self.gpu.uuid, self._lost.get(owner)
+        if why is not None and self.unrestored is not None:
+            raise RefusedError("lost", f"{uuid}: wastenotd ended the lease of its clocks: {why}; {self.unrestored}")
+        if why is not None:
+            raise RefusedError("lost", f"{uuid}: wastenotd ended the lease of its clocks and restored them: {why}")
+        raise RefusedError("lost", f"{uuid}: acquire its lease first")
+
+    def _end(self, lease: Lease, why: str) -> None:
+        try:
+            lease.clocks.end_claim()
+        except Exception as error:  # whatever it is, the GPU is tried again
+            self._failed(Unrestored(lease.clocks), error)
+            self._forget(lease, why, restored=False)
+        else:
+            self._forget(lease, why)
+
+    def _forget(self, lease: Lease, why: str, *, restored: bool = True) -> None:
+        self.lease = None
+        self._used_s[lease.peer.user] = (lease.since_s, self._now_s())
+        who = {"user": lease.peer.user, "process": lease.peer.process, "requests": lease.requests}
+        held_s = f"{self._now_s() - lease.since_s:.1f}"
+        self._log("end of lease", gpu=self.gpu.uuid, why=why, held_s=held_s, restored=restored, **who)
+
+    def _restore_again(self, unrestored: Unrestored) -> None:
+        try:
+            unrestored.clocks.end_claim()
+        except Exception as error:
+            self._failed(unrestored, error)
+            raise
+        self.unrestored = None
+        self._log("restored", gpu=self.gpu.uuid)
+
+    def _failed(self, unrestored: Unrestored, error: Exception) -> None:
+        """Note why the GPU could not be restored, and log it, but the same reason once a minute only."""
+        self.unrestored = unrestored
+        self.undo_failures += 1
+        unrestored.again_s, unrestored.why = self._now_s() + _RETRY_S, str(error)
+        if self._repeats.is_news(self.gpu.uuid, unrestored.why):
+            self._log("cannot restore", gpu=self.gpu.uuid, error=error)
+
+
+def _holder(peer: Peer) -> Holder:
+    return Holder(peer.process, peer.user, through_daemon=True)
+
+
+def _widest(bounds: Bounds, clocks: Mapping[float, tuple[float, ...]]) -> Auto:
+    """What auto means within bounds: the driver's own choice where they include the highest clock, else the highest of them.
+
+    What may not be set is left as it was found: an administrator's lock stays.
+    """
+    ceilings, kept = dict[Kind, float](), set[Kind]()
+    cores = {core for each in clocks.values() for core in each}
+    within: list[tuple[Kind, tuple[float, float] | None, set[float]]] = [
+        ("core", bounds.core_mhz, cores), ("memory", bounds.memory_mhz, {*clocks})
+    ]  # fmt: skip
+    for kind, allowed, have in within:
+        possible = {clock for clock in have if allowed is not None and allowed[0] <= clock <= allowed[1]}
+        if not possible:
+            kept.add(kind)
+        elif max(possible) < max(have):
+            ceilings[kind] = max(possible)
+    if bounds.power_limit_w is None:
+        kept.add("power")
+    return Auto(ceilings, frozenset(kept))
+
+
+def _within(setting: Setting, bounds: Bounds, setter: ClockSetter) -> Setting:
+    """The setting that the bounds allow and that is nearest; auto for what may not be set."""
+    clocks = setter.supported_clocks()
+    memory = _nearest(setting.memory_mhz, bounds.memory_mhz, [*clocks])
+    cores = clocks.get(max(clocks, default=0.0) if memory is None else memory, ())
+    core = _nearest(setting.core_mhz, bounds.core_mhz, cores)
+    limits, allowed, limit_w = setter.power_limit_range_w(), bounds.power_limit_w, setting.power_limit_w
+    if limit_w is None or limits is None or allowed is None:
+        return Setting(core, memory)
+    low, high = max(allowed[0], limits[0]), min(allowed[1], limits[1])
+    return Setting(core, memory, min(max(limit_w, low), high) if low <= high else None)
+
+
+def _nearest(value: float | None, allowed: tuple[float, float] | None, have: Sequence[float]) -> float | None:
+    possible = [clock for clock in have if allowed is not None and allowed[0] <= clock <= allowed[1]]
+    return None if value is None or not possible else min(possible, key=lambda clock: abs(clock - value))
+
+
+def _check(uuid: str, name: str, value: float | None, bounds: tuple[float, float] | None) -> None:
+    if value is None:
+        return
+    what = {"core_mhz": "core clock", "memory_mhz": "memory clock", "power_limit_w": "power limit"}[name]
+    if bounds is None:
+        raise RefusedError("policy", f"{uuid}: the policy of wastenotd does not let you set its {what}")
+    low, high = bounds
+    if not low <= value <= high:
+        unit = "W" if name == "power_limit_w" else "MHz"
+        raise RefusedError("policy", f"{uuid}: the policy of wastenotd allows a {what} of {low:g} to {high:g} {unit}")
