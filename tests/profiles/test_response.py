@@ -59,6 +59,7 @@ def test_the_delay_is_found_and_runs_of_another_delay_are_left_out() -> None:
     assert len(kept) > 70
 
 
+@pytest.mark.slow
 def test_slower_runs_do_not_move_the_delay() -> None:
     """Runs that take longer end later, as if readings were: they are not fitted, and get the delay of the others."""
     runs, instrument = _short_runs(_lagging(5, 0.012), 5, 30)

@@ -51,7 +51,7 @@ def test_a_server_is_told_shows_what_it_knows_and_is_ended(wastenot, served):
     assert done.code == 1 and "no straggler server answers" in done.err and done.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_server_that_is_signalled_removes_its_socket(wastenot, served, number):
     path = status(wastenot)["at"]
     served.send_signal(number)
