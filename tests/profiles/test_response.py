@@ -104,6 +104,7 @@ def test_a_power_below_rest_is_not_believed() -> None:
     assert band.error_w[0] > surface.idle_w - band.power_w[0]
 
 
+@pytest.mark.slow
 def test_delays_that_drift_and_jump_are_followed() -> None:
     """A sensor that samples every 20 ms by a clock of its own: runs before and after a jump are told apart."""
     runs, instrument = _short_runs(h200_with(3, sample_drift=5e-4, noise_w=1.0), 3, 60)

@@ -46,6 +46,7 @@ def test_every_run_of_zeus_is_in_the_account(zeus_jobs, jobs) -> None:
     assert made.regret[-1] == pytest.approx(made.costs.sum() / job.trace.best_cost() - 112)
 
 
+@pytest.mark.slow
 def test_ours_loses_less_where_zeus_must_try_every_batch_size(zeus_jobs, jobs) -> None:
     job = jobs["cifar100"]
     zeus = _regrets(zeus_jobs.zeus_recurrences(job, 0.5, seed) for seed in range(2))

@@ -405,6 +405,7 @@ with wn.job("nightly", study=sys.argv[1], batch_sizes=[16, 32], default=32, targ
 """
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_on_another_rank_is_remembered_too(study):
     path = {"PYTHONPATH": os.pathsep.join(["", *sys.path])}
     programs = [

@@ -15,7 +15,7 @@ def read(where):
     return JobStore(open_study(where)).read("nightly")
 
 
-@pytest.mark.parametrize("where", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True)
+@pytest.mark.slow
 def test_two_programs_recur_at_once_and_learn_of_each_other(where):
     programs = [program("recur", where, 8, "wait") for _ in range(2)]
     assert [each.stdout.readline() for each in programs] == ["begun\n"] * 2
