@@ -64,6 +64,7 @@ def test_examples_that_need_no_study_run(function):
     run_example(function)
 
 
+@pytest.mark.slow
 def test_the_example_of_a_capture_runs():
     pytest.importorskip("torch")
     run_example(wn.capture)

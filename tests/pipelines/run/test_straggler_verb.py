@@ -58,6 +58,7 @@ def test_a_server_that_is_signalled_removes_its_socket(wastenot, served, number)
     assert served.wait(60) != 1 and not os.path.exists(path)
 
 
+@pytest.mark.slow
 def test_a_server_that_was_killed_can_be_started_again_at_the_same_place(wastenot, served):
     path = status(wastenot)["at"]
     served.kill()
