@@ -2,18 +2,26 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-INSTALL := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
+PIP := -m pip install --quiet --disable-pip-version-check
+INSTALL := $(BIN)/python $(PIP) --constraint constraints.txt
 # The tests start hundreds of interpreters: what they import is compiled once, whatever the shell says.
 export PYTHONDONTWRITEBYTECODE :=
-# One process more than cores: some tests wait for others' processes.
-WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# Each process collects all tests and imports what they import, so that more of them than cores cost more than they gain.
+WORKERS := $(shell getconf _NPROCESSORS_ONLN)
 XDIST := -n $(WORKERS) --dist worksteal
 PYTEST := $(BIN)/pytest $(XDIST)
 FAST := not slow and not system and not gpu
-# What runs without PyTorch, for other Pythons and other versions of what wastenot depends on.
-PORTABLE := tests/kernels/model tests/frontiers tests/kernels/natural tests/planning tests/study tests/workloads tests/cli/test_verbs.py \
-  tests/cli/test_help.py tests/cli/test_completion.py tests/kernels/page/test_plan_page.py tests/serving/model/test_compiled.py \
-  tests/serving/simulation/test_serving_simulation.py
+# What runs without PyTorch, for other Pythons and other versions of what wastenot depends on: each of them is called by some.
+PORTABLE := $(addprefix tests/, \
+  cli/test_help.py cli/test_verbs.py \
+  control/test_metrics.py serving/bench/test_http_streams.py \
+  kernels/cli/test_calibrate_verb.py planning/test_plan_file.py \
+  frontiers/test_knapsack.py frontiers/test_schedule.py test_blas.py \
+  planning/test_confidence.py planning/test_shrinkage.py planning/test_surfaces.py \
+  kernels/page/test_plan_page.py \
+  serving/model/test_compiled.py serving/simulation/test_serving_simulation.py \
+  study/test_database_address.py study/test_migration.py study/test_store.py study/test_sweep_csv.py study/test_sweep_parquet.py)
+OTHER := .venv-$(notdir $(PYTHON))
 REPORT_READY := $(VENV)/.ready-report
 READY := $(VENV)/.ready
 # make docs-serve PORT=8123
@@ -32,23 +40,25 @@ test: $(READY)
 test-all: $(READY)
 	$(PYTEST) -m "not gpu"
 
-# $(1): name of an environment of its own; $(2): what its dependencies are held to.
-define test_portable
-	@.venv-$(1)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(2) \
-	  --editable '.[report,postgresql,nvidia,serve,test]'
-	.venv-$(1)/bin/python -m pytest $(XDIST) -m "$(FAST)" $(PORTABLE)
-endef
-
 # With each dependency at the lowest version that pyproject.toml admits.
-test-lowest:
-	@$(PYTHON) -m venv .venv-lowest
-	@$(PYTHON) .ci/lowest.py > .venv-lowest/constraints.txt
-	$(call test_portable,lowest,.venv-lowest/constraints.txt)
+test-lowest: .venv-lowest/.ready
+	.venv-lowest/bin/python -m pytest $(XDIST) -m "$(FAST)" $(PORTABLE)
 
 # With another Python: make test-python PYTHON=python3.13
-test-python:
-	@$(PYTHON) -m venv .venv-python
-	$(call test_portable,python,constraints.txt)
+test-python: $(OTHER)/.ready
+	$(OTHER)/bin/python -m pytest $(XDIST) -m "$(FAST)" $(PORTABLE)
+
+.venv-lowest/constraints.txt: pyproject.toml .ci/lowest.py
+	@$(PYTHON) -m venv .venv-lowest
+	@$(PYTHON) .ci/lowest.py > $@
+
+$(OTHER)/constraints.txt: constraints.txt pyproject.toml
+	@$(PYTHON) -m venv $(OTHER)
+	@cp constraints.txt $@
+
+.venv-%/.ready: .venv-%/constraints.txt
+	@.venv-$*/bin/python $(PIP) --no-compile --constraint $< --editable '.[report,postgresql,nvidia,serve,test]'
+	@touch $@
 
 check: $(READY)
 	$(BIN)/ruff check
@@ -86,13 +96,14 @@ $(REPORT_READY): pyproject.toml constraints.txt
 	  f"wastenot needs Python 3.11 to 3.13, this is {sys.version.split()[0]}; name another: make PYTHON=python3.12")'
 	@echo "Installing wastenot into $(VENV), 0.8 GB ..."
 	@$(PYTHON) -m venv $(VENV)
-	@$(INSTALL) '.[report,serve]'
+	@$(INSTALL) --editable '.[report,serve]'
 	@touch $(REPORT_READY)
 
+# Not compiled: Python does that when it imports a file, and nine in ten of these it never does.
 $(READY): $(REPORT_READY)
 	@echo "Installing what tests and documentation need, 1.5 GB with PyTorch ..."
-	@$(INSTALL) '.[report,postgresql,nvidia,torch,serve,cluster,test,dev,docs]'
+	@$(INSTALL) --no-compile --editable '.[report,postgresql,nvidia,torch,serve,cluster,test,dev,docs]'
 	@touch $(READY)
 
 clean:
-	rm -rf $(VENV) .venv-lowest .venv-python .venv-wheel wastenot-demo site .cache
+	rm -rf $(VENV) .venv-lowest .venv-python* .venv-wheel wastenot-demo site .cache

@@ -56,11 +56,15 @@ def test_the_example_of_a_report_runs(tmp_path, monkeypatch):
     run_example(wn.report)
 
 
-@pytest.mark.parametrize("function", [wn.open_device, wn.measure, wn.profile, wn.measure_latency, wn.tune])
+@pytest.mark.parametrize(
+    "function",
+    [wn.open_device, wn.measure, pytest.param(wn.profile, marks=pytest.mark.slow), wn.measure_latency, wn.tune],
+)
 def test_examples_that_need_no_study_run(function):
     run_example(function)
 
 
+@pytest.mark.slow
 def test_the_example_of_a_capture_runs():
     pytest.importorskip("torch")
     run_example(wn.capture)

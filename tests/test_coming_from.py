@@ -41,6 +41,7 @@ def converted(folder, *arguments):
     return list(csv.DictReader(done.stdout.splitlines()))
 
 
+@pytest.mark.slow  # it imports Zeus
 def test_windows_that_zeus_logged(scripts):
     if find_spec("zeus") is None:
         pytest.skip("no zeus")

@@ -277,6 +277,8 @@ class _Machine:
         own = {
             "COLUMNS": str(COLUMNS),
             "HOME": str(self._folder),
+            # Scripts of pages take seconds to put together.
+            "XDG_CACHE_HOME": os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache"),
             "WASTENOT_STATE": str(self._folder / "state"),
             "OPENBLAS_NUM_THREADS": "1",
             "OMP_NUM_THREADS": "1",

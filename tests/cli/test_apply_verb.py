@@ -36,7 +36,13 @@ def plans(tmp_path_factory):
     return plan_of
 
 
-@pytest.mark.parametrize("preset", preset_names())
+# A card whose clocks follow the plan's at once, one that regulates, and one of another vendor.
+QUICK = ("h200", "mi300x", "v100")
+
+
+@pytest.mark.parametrize(
+    "preset", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in preset_names() if name not in QUICK)]
+)
 def test_on_every_preset(wastenot, plans, preset):
     # As long as a run is by itself only on the slowest card: 600 iterations prove a saving on the others.
     enough = () if preset == "v100" else ("--iterations", "600")

@@ -97,12 +97,13 @@ def test_bash(bash_answers, asked):
 
 
 @needs["fish"]
-@pytest.mark.parametrize(("asked", "offered"), ASKED)
 @pytest.mark.system
-def test_fish(around, asked, offered):
-    script = "wastenot --show-completion fish | source; complete -C $argv[1]"
-    found = {line.partition("\t")[0] for line in run_in(around, "fish", "--no-config", "-c", script, asked).splitlines()}
-    assert found == offered
+def test_fish(around):
+    script = "wastenot --show-completion fish | source; for asked in $argv; complete -C $asked; echo ----; end"
+    *answers, rest = run_in(around, "fish", "--no-config", "-c", script, *(asked for asked, _ in ASKED)).split("----\n")
+    assert rest == ""
+    found = [{line.partition("\t")[0] for line in answer.splitlines()} for answer in answers]
+    assert found == [offered for _, offered in ASKED]
 
 
 @needs["zsh"]

@@ -123,6 +123,7 @@ def test_a_driver_that_refuses_on_the_way_is_named_and_nothing_stays_set(stand_i
     assert stand_in.control.state(0).locked_core_mhz is None
 
 
+@pytest.mark.slow
 def test_a_memory_clock_that_the_driver_does_not_lock_is_left_out(monkeypatch, tmp_path):
     with start_stand_in("h200", seed=4) as server:  # as the real board
         server.use(monkeypatch)

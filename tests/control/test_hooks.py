@@ -229,7 +229,7 @@ class TestCompiled:
     @pytest.mark.parametrize(
         ("by", "from_outside"),
         [
-            ("torch.compile", False),
+            pytest.param("torch.compile", False, marks=pytest.mark.slow),
             ("model.compile", True),
             pytest.param("torch.compile", True, marks=pytest.mark.slow),
             pytest.param("model.compile", False, marks=pytest.mark.slow),

@@ -357,11 +357,11 @@ def test_what_an_earlier_version_left_changed_is_put_right(stand_in, tmp_path):
     assert locks(stand_in) == ((345, 1500), None, 650.0) and journal.journals() == ()
 
 
-@pytest.mark.parametrize("kills", [30, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [15, pytest.param(100, marks=pytest.mark.slow)])
 def test_kills_leave_nothing_behind(kills):
     counts = kill_runs.main("root", kills)
     assert counts["kills"] == kills and counts["left"] == 0
-    assert counts["clocks_changed"] > 5  # or nothing was tried
+    assert counts["clocks_changed"] > 2  # or nothing was tried
 
 
 # ---- verbs ------------------------------------------------------------------------------------------------------

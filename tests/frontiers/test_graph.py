@@ -59,7 +59,7 @@ def small_graphs(draw: st.DrawFn, most_plans: int = 300) -> SmallGraph:
 def test_against_all_plans_and_most_are_the_best() -> None:
     gaps: list[float] = []
 
-    @settings(max_examples=100)
+    @settings(max_examples=60)
     @given(small_graphs(), st.floats(0.0, 1.2), st.sampled_from([None, 0.5, 1.0, 1.5]), st.booleans())
     def against_all_plans(small: SmallGraph, part: float, held: float | None, limited: bool) -> None:
         graph = small.graph()

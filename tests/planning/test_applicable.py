@@ -22,7 +22,7 @@ from wastenot.planning.planner import Planner, plan
 @pytest.mark.parametrize("scope", ["global", "local"])
 @pytest.mark.parametrize("objective", [Objective("waste", 0.1), Objective("edp"), Objective("energy")], ids=str)
 def test_rows_are_the_plans_of_each_granularity(rng, objective, scope):
-    for _ in range(5):
+    for _ in range(3):
         sweep = random_sweep(rng, kernels=6, settings=5, passes=2)
         rows = plan(sweep, objective, scope=scope).applicable.rows
         assert [row.granularity for row in rows] == ["kernel", "pass", "iteration"]

@@ -123,6 +123,7 @@ def test_a_run_that_would_reach_into_dirty_hours_is_slowed_down_less_and_one_bef
     assert clocks == {"15:58": 1500, "19:58": 900}
 
 
+@pytest.mark.slow
 def test_the_interval_of_emissions_holds_however_errors_go_together(rng):
     grid = CarbonIntensity(at_s=(0.0, 3600.0), g_per_kwh=(100.0, 300.0), start_s=0.0, run_s=3500.0)
     for together in (-1.0, 0.0, 1.0):

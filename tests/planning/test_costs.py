@@ -29,6 +29,7 @@ def test_stated_errors_are_kept_where_they_are_the_larger():
     assert single.time_se_s[0] == 0.3
 
 
+@pytest.mark.slow
 def test_the_uncertainty_of_a_prediction_is_that_of_repeated_experiments():
     rng = np.random.default_rng(4)
     truth = [("a", None, None, 2.0, 9.0), ("a", 900, None, 2.0, 6.0), ("b", None, None, 1.0, 5.0)]

@@ -111,6 +111,7 @@ def test_rows_from_a_file_count_as_independent():
     assert own.shape == (1 + 35, 1 + 35) and np.linalg.eigvalsh(own).min() > -1e-15
 
 
+@pytest.mark.slow
 def test_promises_hold_over_many_noisy_studies():
     """Expected changes of plans are within their 95 % intervals as often as they should be, by the true curves."""
     studies, rng, held, over = 100, np.random.default_rng(3), [], []

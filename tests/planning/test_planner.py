@@ -121,7 +121,7 @@ REAL = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", REAL)
+@pytest.mark.parametrize("name", ["sweep", pytest.param("sweep-share", marks=pytest.mark.slow)])
 def test_optima_of_a_real_sweep(shared_data, name):
     """Found before by two independent exact methods."""
     from wastenot.study.sweep_file import read_sweep

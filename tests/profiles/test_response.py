@@ -59,6 +59,7 @@ def test_the_delay_is_found_and_runs_of_another_delay_are_left_out() -> None:
     assert len(kept) > 70
 
 
+@pytest.mark.slow
 def test_slower_runs_do_not_move_the_delay() -> None:
     """Runs that take longer end later, as if readings were: they are not fitted, and get the delay of the others."""
     runs, instrument = _short_runs(_lagging(5, 0.012), 5, 30)
@@ -103,6 +104,7 @@ def test_a_power_below_rest_is_not_believed() -> None:
     assert band.error_w[0] > surface.idle_w - band.power_w[0]
 
 
+@pytest.mark.slow
 def test_delays_that_drift_and_jump_are_followed() -> None:
     """A sensor that samples every 20 ms by a clock of its own: runs before and after a jump are told apart."""
     runs, instrument = _short_runs(h200_with(3, sample_drift=5e-4, noise_w=1.0), 3, 60)

@@ -131,7 +131,7 @@ def test_too_few_readings_are_kept_and_marked() -> None:
     [
         ("mi300x", 6, "executions in a run: 6, too few"),
         ("mi300x", 12, "power was still changing after 12 executions"),
-        ("mi300x", 60, ""),
+        pytest.param("mi300x", 60, "", marks=pytest.mark.slow),
         pytest.param("h200", 1, "executions in a run: 1, too few", marks=pytest.mark.slow),
     ],
 )

@@ -238,6 +238,7 @@ def test_another_workload_is_refused_and_runs_on(machine):
     assert not machine.server.control.state(0).setters
 
 
+@pytest.mark.slow
 def test_a_python_without_wastenot_is_instrumented_when_it_imports_pytorch(machine, plan):
     """A stub stands for PyTorch; ``TestTraining`` has the real one."""
     theirs = machine.folder / "theirs"

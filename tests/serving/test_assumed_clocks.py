@@ -132,6 +132,7 @@ def test_a_scenario_of_measured_engines_has_none(half_known, tmp_path):
     assert one.digest == other.digest and other.with_assumed is None
 
 
+@pytest.mark.slow
 def test_a_scenario_is_run_with_assumed_clocks_beside(tmp_path):
     (tmp_path / "mine.toml").write_text(SCENARIO)
     given = {"policies": ["single-pool", "scale-clocks"]}

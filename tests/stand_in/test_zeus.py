@@ -48,6 +48,7 @@ def environment(stand_in):
     return found
 
 
+@pytest.mark.slow  # it imports Zeus
 def test_zeus_measures_the_energy_that_the_simulated_gpu_used(wall, cool_task):
     with wall.launcher().start(cool_task):
         wall.time().sleep(0.5)

@@ -51,6 +51,7 @@ def begin(where):
         process.program.communicate()
 
 
+@pytest.mark.parametrize("where", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True)
 def test_a_second_process_is_told_who_measures(begin, study):
     first = begin()
     with pytest.raises(StudyError) as caught, measuring(study):

@@ -213,7 +213,7 @@ def migrating_until(where, step):
     return work
 
 
-@pytest.mark.parametrize("where", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True)
+@pytest.mark.slow  # a process for each statement of a migration
 def test_killed_at_any_moment_a_study_is_old_or_migrated_and_whole(where, raw, tmp_path):
     put(7, where)
     whole, step, outcomes = rows_of(raw), 0, set()

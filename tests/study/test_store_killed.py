@@ -28,8 +28,8 @@ open_study(sys.argv[2], create=True).add(sweep, source="x")
 signal.setitimer(signal.ITIMER_PROF, 0.0)
 print(time.process_time() - began_s)
 """
-_ROWS = 30_000
-_TRIALS = 8
+_ROWS = 10_000
+_TRIALS = 6
 
 
 def run_import(path, ends_after_s=0.0):

@@ -39,6 +39,7 @@ def test_energy_is_that_of_the_first_execution_at_full_speed(name, setting):
     assert found.how == "SSE is execution 4 of a run"
 
 
+@pytest.mark.slow
 def test_a_sweep_keeps_it_as_a_state_of_its_own(tmp_path):
     device = open_device(DEVICE, seed=4)
     index = NAMES.index("qkv_gemm")

@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -139,15 +140,7 @@ class Page:
             MissingExtraError: the ``report`` extra is not installed.
         """
         made_at = made_at or datetime.now(UTC)
-        jinja = load("jinja2")
-        environment = jinja.Environment(
-            loader=jinja.DictLoader({name: _resource(name) for name in _TEMPLATES}),
-            autoescape=True,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            undefined=jinja.StrictUndefined,
-        )
-        page: str = environment.get_template("page.html.j2").render(
+        page: str = _template().render(
             page=self,
             beyond_title=self._beyond_title(),
             next_step=self.next_step if self.next_step is None or command is None else self.next_step.filled(command),
@@ -233,5 +226,20 @@ def _groups(rows: Sequence[Row]) -> list[tuple[str | None, list[Row]]]:
     return groups
 
 
+@cache
+def _template() -> Any:
+    """The template of all pages, compiled once."""
+    jinja = load("jinja2")
+    environment = jinja.Environment(
+        loader=jinja.DictLoader({name: _resource(name) for name in _TEMPLATES}),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja.StrictUndefined,
+    )
+    return environment.get_template("page.html.j2")
+
+
+@cache
 def _resource(name: str) -> str:
     return files("wastenot.pages").joinpath("templates", name).read_text(encoding="utf-8")

@@ -24,7 +24,7 @@ def _regrets(made) -> np.ndarray:
     return np.array([each.regret[-1] for each in made])
 
 
-@pytest.mark.parametrize("dataset", ["sentiment140", "imagenet"])
+@pytest.mark.parametrize("dataset", ["sentiment140", pytest.param("imagenet", marks=pytest.mark.slow)])
 def test_zeus_loses_as_much_in_our_simulator_as_in_its_own(zeus_jobs, jobs, dataset) -> None:
     job, seeds = jobs[dataset], range(4)
     own = _regrets(zeus_jobs.zeus_recurrences(job, 0.5, seed) for seed in seeds)
@@ -46,6 +46,7 @@ def test_every_run_of_zeus_is_in_the_account(zeus_jobs, jobs) -> None:
     assert made.regret[-1] == pytest.approx(made.costs.sum() / job.trace.best_cost() - 112)
 
 
+@pytest.mark.slow
 def test_ours_loses_less_where_zeus_must_try_every_batch_size(zeus_jobs, jobs) -> None:
     job = jobs["cifar100"]
     zeus = _regrets(zeus_jobs.zeus_recurrences(job, 0.5, seed) for seed in range(2))

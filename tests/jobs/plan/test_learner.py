@@ -94,7 +94,7 @@ def test_regret_ends_far_below_that_of_the_default(family: str) -> None:
         return float(job.mean_cost().min(axis=1)[place] / job.best_cost() - 1.0)
 
     jobs = [made_job(family, seed) for seed in range(300, 340)]
-    jobs = [job for job in jobs if default_costs(job) > 0.5][:3]
+    jobs = [job for job in jobs if default_costs(job) > 0.5][:2]
     for job in jobs:
         regret = simulate(job, lambda trace: Learner(trace.terms, trace.device), 40, 0).regret
         assert regret[-1] < 0.6 * 40 * default_costs(job)

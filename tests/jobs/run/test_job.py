@@ -359,6 +359,7 @@ print(run.outcome)
 """
 
 
+@pytest.mark.slow
 def test_a_run_on_several_machines_counts_the_energy_of_all(study):
     ranks = [{"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"} for rank in (0, 1)]
     path = {"PYTHONPATH": os.pathsep.join(["", *sys.path]), "MASTER_ADDR": "here", "MASTER_PORT": "1"}
@@ -403,6 +404,7 @@ with wn.job("nightly", study=sys.argv[1], batch_sizes=[16, 32], default=32, targ
 """
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_on_another_rank_is_remembered_too(study):
     path = {"PYTHONPATH": os.pathsep.join(["", *sys.path])}
     programs = [

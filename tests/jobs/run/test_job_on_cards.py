@@ -75,6 +75,7 @@ def test_limits_of_all_gpus_are_set_and_given_back(machine):
         assert state.power_limit_w == state.default_power_limit_w
 
 
+@pytest.mark.slow
 def test_nothing_is_set_where_nothing_is_to_be_set(machine):
     for settings, more in (("none", {}), ("limits", {"WASTENOT_READ_ONLY": "1"})):
         program = start(machine, "nvidia:0", settings, **more)
@@ -88,6 +89,7 @@ def test_nothing_is_set_where_nothing_is_to_be_set(machine):
     assert stored.speeds and all(speed.setting == AUTO and speed.power_w > 10.0 for speed in stored.speeds)
 
 
+@pytest.mark.slow
 def test_a_killed_job_leaves_no_limit_behind(machine):
     program = start(machine, "nvidia:0", "limits", "wait")
     assert program.stdout.readline() == "training\n", program.stderr.read()

@@ -15,7 +15,7 @@ def read(where):
     return JobStore(open_study(where)).read("nightly")
 
 
-@pytest.mark.parametrize("where", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True)
+@pytest.mark.slow
 def test_two_programs_recur_at_once_and_learn_of_each_other(where):
     programs = [program("recur", where, 8, "wait") for _ in range(2)]
     assert [each.stdout.readline() for each in programs] == ["begun\n"] * 2
@@ -33,7 +33,9 @@ def test_two_programs_recur_at_once_and_learn_of_each_other(where):
     assert {run.batch_size for run in runs[8:]} == {16}, "both have found the cheapest"
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGKILL, *(pytest.param(each, marks=pytest.mark.slow) for each in (signal.SIGTERM, signal.SIGINT))]
+)
 @pytest.mark.parametrize("where", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True)
 def test_a_run_that_is_killed_is_lost_and_the_next_goes_on(where, number):
     killed = program("never_end", where)

@@ -65,6 +65,7 @@ def test_the_preset_file_round_trips(twin):
     assert parse_preset(preset_toml(read_preset(TOY)).encode(), "toy.toml") == read_preset(TOY)
 
 
+@pytest.mark.slow
 def test_outliers_hardly_matter(twin):
     sweep = true_sweep(toy_gpu())
     energy = sweep.energy_j.copy()

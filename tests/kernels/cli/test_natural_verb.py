@@ -115,6 +115,7 @@ def test_a_budget_ends_it_and_the_next_run_goes_on(tmp_path, capsys):
     assert open_study(tmp_path / "s.db").summary().workloads[0].coverage.complete
 
 
+@pytest.mark.slow
 def test_a_kill_loses_at_most_the_run_in_flight(tmp_path):
     study = tmp_path / "s.db"
     few = str(write_few_kernels(tmp_path / "few.json", each=20))

@@ -71,6 +71,7 @@ def test_draws_of_a_curve_spread_as_its_errors_say(study):
     assert np.std(drawn.log_power[:, 0]) == pytest.approx(stated, rel=0.06)
 
 
+@pytest.mark.slow
 def test_errors_of_curves_and_of_locked_power_both_widen_it(tmp_path, monkeypatch):
     few = str(write_few_kernels(tmp_path / "few.json", "llama-1b", each=3))
     good = natural_study(tmp_path / "good.db", few, errors=Errors(1e-3, 4e-3))

@@ -98,7 +98,7 @@ def test_outliers_are_reported_apart():
         assert each.jitter == pytest.approx(0.1, abs=0.03)
 
 
-@pytest.mark.parametrize("stall_s", [0.0, 5e-4, 4e-3])
+@pytest.mark.parametrize("stall_s", [0.0, pytest.param(5e-4, marks=pytest.mark.slow), 4e-3])
 def test_what_a_switch_costs_is_measured(stall_s):
     switching = Switching.of(0.02, 0.2, stall_s)
     device = with_switching(switching, seed=7)

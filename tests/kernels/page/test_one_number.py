@@ -31,7 +31,7 @@ def sweep() -> Sweep:
     return make_sweep(rows)
 
 
-@pytest.mark.parametrize("slowdown", [0.01, 0.05])
+@pytest.mark.parametrize("slowdown", [0.01, pytest.param(0.05, marks=pytest.mark.slow)])
 def test_one_number_in_every_place(sweep, slowdown):
     made = plan(sweep, max_slowdown=slowdown)
     assert made.headline.source == "promise"

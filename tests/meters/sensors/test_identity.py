@@ -104,6 +104,7 @@ def test_a_small_budget_is_kept_and_what_is_not_known_is_said():
             found.as_channel()
 
 
+@pytest.mark.slow
 def test_a_slow_channel_beside_a_fast_one_is_not_guessed_at():
     preset = find_preset("h200")
     memory = GaugeModel(period_s=0.1, window_s=1.0, noise_w=1.0)

@@ -37,6 +37,7 @@ def test_the_h200(seed):
     assert found.noise_idle_w == pytest.approx(2.5, rel=0.5)
 
 
+@pytest.mark.slow
 def test_a_jump_is_told():
     found = check("h200", 30)  # one of the few in whose minutes the delay jumps
     assert found.drifts and found.sample_s == pytest.approx(0.02, abs=1e-3)

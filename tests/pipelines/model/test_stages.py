@@ -67,7 +67,7 @@ def test_bad_input_is_named(planner):
     ("schedule", "options"),
     [
         ("1f1b", {}),
-        ("gpipe", {"recomputation": "full"}),
+        pytest.param("gpipe", {"recomputation": "full"}, marks=pytest.mark.slow),
         ("early-recomputation", {"recomputation": "early"}),
         ("zb-h1", {"split_backward": True}),
     ],

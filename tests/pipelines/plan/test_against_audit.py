@@ -27,7 +27,9 @@ def graph(profile) -> Graph:
     return pipeline_graph(one_forward_one_backward(8, MICRO_BATCHES), read_perseus_csv(profile, waiting_w=WAITING_W))
 
 
-@pytest.mark.parametrize(("slower", "held"), [("0", False), ("0.013", False), ("0.07", True), ("0.6", True)])
+@pytest.mark.parametrize(
+    ("slower", "held"), [("0", False), pytest.param("0.013", False, marks=pytest.mark.slow), ("0.07", True), ("0.6", True)]
+)
 def test_a_plan_is_what_it_says(profile, graph, slower, held):
     rows, pipeline = rows_of(profile), Pipeline(8, MICRO_BATCHES)
     fastest = pipeline.recompute(rows, pipeline.fastest(rows), WAITING_W)

@@ -104,6 +104,7 @@ def test_draws_are_longest_paths():
     assert len(keys) == 6
 
 
+@pytest.mark.slow
 def test_a_straggler_leaves_room_for_errors():
     profile = _profile(0.004)
     usual_s = PipelineDraws.of(SCHEDULE, profile, pipeline_graph(SCHEDULE, profile)).baseline.time_s

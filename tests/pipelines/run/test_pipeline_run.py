@@ -45,7 +45,7 @@ def test_without_faults_a_run_is_the_plan():
         assert sum(each.energy_j) == pytest.approx(plan.predicted.energy_j, rel=1e-6)
 
 
-@pytest.mark.parametrize("schedule", [one_forward_one_backward, gpipe])
+@pytest.mark.parametrize("schedule", [one_forward_one_backward, pytest.param(gpipe, marks=pytest.mark.slow)])
 def test_every_instruction_ran_at_its_own_clock_where_switches_are_on_time(schedule):
     profile = made_profile(3, forward_s=0.2)
     plan = planned(profile, 6, slower=0.1, schedule=schedule(3, 6))
@@ -60,6 +60,7 @@ def test_every_instruction_ran_at_its_own_clock_where_switches_are_on_time(sched
     assert settings == {(r, i): [step.stays[0].setting] for r, rank in enumerate(steps) for i, step in enumerate(rank)}
 
 
+@pytest.mark.slow
 def test_with_the_faults_of_real_cards_a_run_takes_what_its_plan_says():
     profile = made_profile(4, forward_s=0.08, transfer_s=0.0005, iteration_s=0.05, iteration_j=10.0, seed=3)
     plan = planned(profile, 8, slower=0.05)

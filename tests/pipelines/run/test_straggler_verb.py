@@ -50,13 +50,14 @@ def test_a_server_is_told_shows_what_it_knows_and_is_ended(wastenot, served):
     assert done.code == 1 and "no straggler server answers" in done.err and done.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_server_that_is_signalled_removes_its_socket(wastenot, served, number):
     path = status(wastenot)["at"]
     served.send_signal(number)
     assert served.wait(60) != 1 and not os.path.exists(path)
 
 
+@pytest.mark.slow
 def test_a_server_that_was_killed_can_be_started_again_at_the_same_place(wastenot, served):
     path = status(wastenot)["at"]
     served.kill()

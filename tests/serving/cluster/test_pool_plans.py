@@ -118,6 +118,7 @@ def test_the_bound_rises_with_tighter_deadlines_and_more_load(small_cluster: Clu
     assert step_bound(Work.of(load.part(0.0, 0.0)), small_cluster) == 0.0
 
 
+@pytest.mark.slow
 def test_the_estimate_is_of_the_cheapest_rate_in_each_slot(profiles: Profiles, rate: FloatArray) -> None:
     some = PARTITIONS[:2]  # classes in one pool, and long prompts in a pool of their own
     once = slot_estimate(profiles, 60 * rate[None], partitions=some)

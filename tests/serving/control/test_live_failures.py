@@ -3,6 +3,8 @@
 import signal
 import time
 
+import pytest
+
 from testbed.live_control import ask, clean, server_under_load, until
 
 
@@ -18,6 +20,7 @@ def freeze_at_work(port):
         ask(port, "say")
 
 
+@pytest.mark.slow  # it waits for readings to grow old
 def test_servers_that_die_or_freeze_or_talk_nonsense_are_left_to_the_driver(stand_in, controller):
     with server_under_load(stand_in, 0) as (process, first), server_under_load(stand_in, 1) as (_, second):
         servers = {f"http://127.0.0.1:{port}": gpu for gpu, port in enumerate((first, second))}

@@ -5,14 +5,8 @@ import pytest
 from testbed.stand_in import serve_kills
 
 
-@pytest.mark.parametrize(
-    ("kind", "kills"),
-    [
-        (serve_kills.KINDS[0], 2), pytest.param(serve_kills.KINDS[1], 3, marks=pytest.mark.slow),
-        pytest.param(serve_kills.KINDS[2], 2, marks=pytest.mark.slow),
-        pytest.param(serve_kills.KINDS[3], 2, marks=pytest.mark.slow),
-    ],
-)  # fmt: skip
+@pytest.mark.slow  # test_live_control.py kills one once
+@pytest.mark.parametrize(("kind", "kills"), [(kind, 2) for kind in serve_kills.KINDS])
 def test_nothing_is_left_changed(kind, kills):
     journals_there = 0
     for seed in range(7, 12):  # more rounds where every kill happened to fall between two clocks

@@ -21,7 +21,7 @@ from wastenot.serving.simulation.policy import Choice, Fixed, View
 from wastenot.serving.simulation.simulate import simulate
 
 
-@pytest.mark.parametrize("tens", [*range(12), *(pytest.param(more, marks=pytest.mark.slow) for more in range(12, 50))])
+@pytest.mark.parametrize("tens", [*range(6), *(pytest.param(more, marks=pytest.mark.slow) for more in range(6, 25))])
 def test_the_simulator_is_equal_to_a_plain_one_step_by_step_with_all_that_its_policy_sees(tens: int) -> None:
     for seed in range(10 * tens, 10 * tens + 10):
         case = drawn(seed)

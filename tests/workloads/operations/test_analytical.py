@@ -393,6 +393,7 @@ def test_what_takes_several_operations_says_so():
     assert hows["residual_1"].startswith("eager, about 2") and hows["up_dbias"] == "eager, 2 operations"
 
 
+@pytest.mark.slow
 def test_what_takes_several_operations_is_compiled_whole(monkeypatch):
     compiled = torch.compile
     monkeypatch.setattr(torch, "compile", lambda function, **options: compiled(function, backend="aot_eager", **options))

@@ -81,7 +81,8 @@ class ModelPhysics:
     def __init__(self, preset: Preset) -> None:
         self.preset = preset
         clocks = preset.clocks
-        self._core = np.array([clock for clock in clocks.core_mhz if clock <= clocks.boost_mhz] or [clocks.boost_mhz])
+        self._supported_mhz = clocks.core_mhz
+        self._core = np.array([clock for clock in self._supported_mhz if clock <= clocks.boost_mhz] or [clocks.boost_mhz])
         voltage = model.voltage(preset.parameters, self._core)
         self._leakage_w: list[float] = (preset.parameters.leakage_w * voltage**model.LEAKAGE_VOLTAGE_EXPONENT).tolist()
         self._core_mhz: list[float] = self._core.tolist()
@@ -99,8 +100,7 @@ class ModelPhysics:
 
     def supported_clocks(self) -> Mapping[float, tuple[float, ...]]:
         """The same core clocks may be requested with every memory clock; not all take effect."""
-        clocks = self.preset.clocks
-        return dict.fromkeys(clocks.memory_mhz, clocks.core_mhz)
+        return dict.fromkeys(self.preset.clocks.memory_mhz, self._supported_mhz)
 
     def power_limits_w(self) -> tuple[float, float] | None:
         """Lowest and highest power limit."""
@@ -112,7 +112,7 @@ class ModelPhysics:
         if setting.memory_mhz is not None and setting.memory_mhz not in clocks.memory_mhz:
             have = ", ".join(f"{clock:g}" for clock in clocks.memory_mhz)
             raise ClocksRefusedError(f"{self.preset.name}: no memory clock of {setting.memory_mhz:g} MHz; it has {have}")
-        if setting.core_mhz is not None and setting.core_mhz not in clocks.core_mhz:
+        if setting.core_mhz is not None and setting.core_mhz not in self._supported_mhz:
             raise ClocksRefusedError(
                 f"{self.preset.name}: no core clock of {setting.core_mhz:g} MHz; it has {clocks.core_from_mhz:g} to "
                 f"{clocks.core_to_mhz:g} in steps of {clocks.core_step_mhz:g}"

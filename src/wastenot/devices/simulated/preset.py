@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import tomllib
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -267,5 +268,10 @@ def find_preset(name: str) -> Preset:
         return read_preset(name)
     if name not in preset_names():
         raise BadInputError(f"device 'sim:{name}': there is no such simulated GPU; {suggestion(name, preset_names())}")
+    return _packaged(name)
+
+
+@cache
+def _packaged(name: str) -> Preset:
     entry = resources.files("wastenot.devices.simulated") / "presets" / f"{name}.toml"
     return parse_preset(entry.read_bytes(), f"sim:{name}")
