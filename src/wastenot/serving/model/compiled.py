@@ -14,6 +14,7 @@ they need, and what an operator makes of numbers is looked up once rather than a
 # mypy: disable-error-code="no-untyped-call, override, misc, untyped-decorator, unused-ignore"
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -186,7 +187,9 @@ if COMPILED:
 
     @contextmanager
     def _faster() -> Iterator[None]:
-        """Numba without what it would do again and again for such functions."""
+        """Numba without what it would do again and again for such functions, and without looking for garbage meanwhile."""
+        collects = gc.isenabled()
+        gc.disable()  # a tenth of the time
         before = [getattr(owner, name) for owner, name, _ in _FASTER]
         for owner, name, ours in _FASTER:
             setattr(owner, name, ours)
@@ -195,6 +198,8 @@ if COMPILED:
         finally:
             for (owner, name, _), theirs in zip(_FASTER, before, strict=True):
                 setattr(owner, name, theirs)
+            if collects:
+                gc.enable()
 
     def _as_lowered(library: Any, module: Any) -> None:
         """Numba simplifies each function by itself first, which is done again once all are together."""
