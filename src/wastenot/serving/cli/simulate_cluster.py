@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -35,7 +34,9 @@ class ScenarioOptions:
         option("Keep runs in this study, and resume from it; by default SCENARIO.db, beside the scenario.", "FILE|URL"),
     ] = None
     seeds: Annotated[int | None, option("Use seeds 0 to N - 1, not the scenario's.", "N", min=1)] = None
-    processes: Annotated[int | None, option("Processes that share the work; by default one per core.", "N", min=1)] = None
+    processes: Annotated[
+        int | None, option("Processes that share the work; by default one per core, fewer for short runs.", "N", min=1)
+    ] = None
     ray: Annotated[str | None, option("Share the work over this Ray cluster instead; auto: this machine's.", "ADDRESS")] = (
         None
     )
@@ -81,7 +82,7 @@ def _shared(processes: int | None, ray: str | None) -> Share:
         return over_machines(ray)
     from wastenot.serving.cluster.runs import over_processes
 
-    return over_processes(processes or os.cpu_count() or 1)
+    return over_processes(processes)
 
 
 def scenario_text(found: SimulatedScenario) -> RenderableType:

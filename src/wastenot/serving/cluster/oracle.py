@@ -11,7 +11,6 @@ much.
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import linprog
 
 from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
@@ -33,6 +32,8 @@ def step_bound(work: Work, cluster: Cluster) -> float:
     Raises:
         BadInputError: no step of any layout is short enough for the deadlines.
     """
+    from scipy.optimize import linprog  # takes half a second to import
+
     if not work.requests:
         return 0.0
     prompts, answers, context = work.prompts, work.answers, work.contexts / max(work.answers, 1.0)

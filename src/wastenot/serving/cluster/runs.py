@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -25,7 +26,7 @@ from wastenot.serving.cluster.oracle import step_bound
 from wastenot.serving.cluster.policies import POLICIES, Given
 from wastenot.serving.cluster.profiles import Profiles
 from wastenot.serving.cluster.results import Tally, gpu_hours, power_percentiles_w, tbt_p99_s
-from wastenot.serving.cluster.scenario import Scenario, digest_of
+from wastenot.serving.cluster.scenario import PoissonPart, Scenario, digest_of
 from wastenot.serving.cluster.scenario_load import LoadParts, load_parts_of
 from wastenot.serving.cluster.simulation.simulate import make_ready, simulate_cluster_in_parts
 from wastenot.serving.model.requests import Requests
@@ -33,6 +34,8 @@ from wastenot.serving.model.requests import Requests
 BINS = 240
 """Of a timeline, or a little more."""
 _BINS_S = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0, 1800.0, 3600.0)
+_FEW = 100_000
+"""Requests that are simulated in about the time that a process takes to start."""
 _AT_WORK = (InstanceState.SERVING, InstanceState.DRAINING)
 _MEANS = "wastenot.cluster-run/1"
 """Part of the digest of a run: another where the same run would be recorded otherwise."""
@@ -255,17 +258,34 @@ def _alone(scenario: Scenario, runs: Sequence[Run]) -> Iterator[tuple[Run, str]]
         yield run, simulated(scenario, run)
 
 
-def over_processes(processes: int) -> Share:
-    """Runs shared over several processes of this machine."""
+def over_processes(processes: int | None = None) -> Share:
+    """Runs shared over several processes of this machine.
+
+    Args:
+        processes: at most; by default one per core, but only this one where runs are so few and short that the others would
+            take as long to start, and to plan for the same traffic once more, as they save.
+    """
 
     def share(scenario: Scenario, runs: Sequence[Run]) -> Iterator[tuple[Run, str]]:
-        if min(processes, len(runs)) <= 1:
+        if processes is None and _are_short(scenario, runs):
+            yield from _alone(scenario, runs)
+            return
+        most = min(processes or os.cpu_count() or 1, len(runs))
+        if most <= 1:
             yield from _alone(scenario, runs)
             return
         make_ready(scenario.cluster)
-        yield from shared_out(min(processes, len(runs)), simulated, ((run, (scenario, run)) for run in runs))
+        yield from shared_out(most, simulated, ((run, (scenario, run)) for run in runs))
 
     return share
+
+
+def _are_short(scenario: Scenario, runs: Sequence[Run]) -> bool:
+    """Whether all are of few requests of one traffic with one seed, of which policies share what they plan by."""
+    if len({run.load_digest for run in runs}) > 1:
+        return False
+    traffic = [scenario.parts.traffic[run.traffic] for run in runs]
+    return all(isinstance(each, PoissonPart) and each.rate_per_s * each.duration_s <= _FEW for each in traffic)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from wastenot.serving.cluster.results import kept
 from wastenot.serving.cluster.simulation.simulate import simulate_cluster
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
+from wastenot.serving.model.requests import Requests
 
 REQUESTS = 3000
 """Of a trial."""
@@ -22,6 +24,12 @@ LEAST_S = 160.0
 _SEED = 20_240_510
 _FEWEST = 100
 """Requests of a class that say enough of it."""
+
+
+@lru_cache(maxsize=8)
+def _drawn(mix: Mix, rate_per_s: float, lasts_s: float) -> Requests:
+    """Of a trial: many rules are tried at one rate."""
+    return mix.draw(rate_per_s, lasts_s, _SEED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +89,7 @@ class Trial:
     def run(self, rule: ClockRule, rate_per_s: float) -> tuple[bool, float]:
         """Whether the deadlines are kept at a rate of each instance, and the power of each."""
         rate = rate_per_s * self.together
-        requests = self.mix.draw(rate, max(self.requests / rate, LEAST_S if self.by_deadline else 0.0), _SEED)
+        requests = _drawn(self.mix, rate, max(self.requests / rate, LEAST_S if self.by_deadline else 0.0))
         if not len(requests):
             return True, 0.0
         cluster = Cluster((self.engine,), self.together, ChangeTimes((0.0,)), self.engine.gpus, deadlines=self.deadlines)

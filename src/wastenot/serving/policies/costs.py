@@ -89,4 +89,4 @@ def _interpolated(
             energies[point, setting] = bilinear(second, at, width * settings, settings, along, across)
 
 
-_interpolate = compiled(_interpolated, uses=USES, allocates=False)
+_interpolate = compiled(_interpolated, uses=USES)

@@ -24,7 +24,7 @@ import numpy as np
 from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.core.errors import BadInputError
 from wastenot.serving.cluster.simulation.compiling import compiled, inside
-from wastenot.serving.cluster.simulation.core import run
+from wastenot.serving.cluster.simulation.core import run_until
 from wastenot.serving.cluster.simulation.instances import cut
 from wastenot.serving.cluster.simulation.records import BACKLOGS, LOW, OUTSIDE, SLOTS, State
 from wastenot.serving.cluster.simulation.requests import ttft_s_of
@@ -292,7 +292,7 @@ def _go_on(one: State, idle: int, decode: int, prefill: int, until_s: float) -> 
     for at in range(len(one.rules)):
         one.rules[at] = decode if at < prompts else prefill
     one.rules[0] = idle
-    why = run(one, until_s)
+    why = run_until(one, until_s)
     cut(one, 0, until_s)
     return why
 
@@ -306,7 +306,7 @@ def _score(one: State, worth: _Worth, until_s: float) -> float:
     """
     numbers, instance = one.numbers[0], one.instances[0]
     spent_j, tokens, begin_s = _spent(numbers), instance.tokens_left - instance.waiting_tokens, instance.now_s
-    run(one, np.nextafter(instance.end_s, np.inf))
+    run_until(one, np.nextafter(instance.end_s, np.inf))
     ahead = (instance.now_s - until_s) / (instance.now_s - begin_s) if instance.now_s > until_s else 0.0
     spent_j = ahead * spent_j + (1 - ahead) * _spent(numbers)
     tokens = ahead * tokens + (1 - ahead) * (instance.tokens_left - instance.waiting_tokens)

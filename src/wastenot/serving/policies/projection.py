@@ -80,7 +80,7 @@ def keeps(view: View, table: StepTable, setting: int, limits: Limits, deadlines:
     )
 
 
-@partial(compiled, uses=USES, allocates=False, error_model="numpy")
+@partial(compiled, uses=USES, error_model="numpy")
 def _keeps(  # noqa: PLR0912, PLR0915 - one loop over the steps, as the engine makes them
     table: StepTable,
     setting: int,

@@ -17,7 +17,7 @@ _USES = (*USES, __file__, *(str(Path(__file__).with_name(f"{name}.py")) for name
 
 def compiled(function: Function) -> Function:
     """The function, by Numba where it is installed, for those who are not compiled."""
-    return cast("Function", by_numba(function, uses=_USES, allocates=False, nogil=True, error_model="numpy"))
+    return cast("Function", by_numba(function, uses=_USES, nogil=True, error_model="numpy"))
 
 
 def inside(function: Function) -> Function:

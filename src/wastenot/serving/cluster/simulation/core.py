@@ -19,14 +19,14 @@ An instance that only decodes makes many steps in one event, so that a long answ
 Requests that are in the cluster lie in *slots*, which are used again; the arrays over all requests are read once at their
 arrival and written once at their end. Lists of requests are chains of slot numbers through ``after``, ended by −1.
 
-:func:`run` continues until a time at which something else is due (a controller's visit, a host that fails: :mod:`simulate
-<wastenot.serving.cluster.simulation.simulate>` does these), or until something rare happens that is not decided here. It
-then returns why, leaves all state where it is, and is called again. Without Numba the same code runs on lists, slower.
+:func:`run_until` continues until a time at which something else is due (a controller's visit, a host that fails:
+:mod:`simulate <wastenot.serving.cluster.simulation.simulate>` does these), or until something rare happens that is not
+decided here. It then returns why, leaves all state where it is, and is called again. Without Numba the same code runs on
+lists, slower.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -71,10 +71,12 @@ from wastenot.serving.cluster.simulation.trees import grow_tree, least_leaf, put
 from wastenot.serving.model.compiled import compile_ahead
 from wastenot.serving.model.step_table import Column, inlined
 
+RUN, PLACE, GIVE_UP, BEGIN, LEAVE, SETTLE, HEED, FAIL, LOOK_INTO = range(9)
+
 
 @inside
 def advance(state: State, number: int) -> int:
-    """What an instance did until now has taken place; what it does next. ``DONE``, or else what :func:`run` returns for."""
+    """What an instance did until now has taken place; what it does next. ``DONE``, or why :func:`run_until` returns."""
     numbers = state.numbers[0]
     instance = state.instances[number]
     numbers.which = number
@@ -118,7 +120,7 @@ def go_on(state: State, number: int, instance: Any, layout: Any, changed: bool) 
 
 @inside
 def heed_answer(state: State) -> int:
-    """Do what the policy of an instance answered; then as :func:`run` returns."""
+    """Do what the policy of an instance answered; then as :func:`run_until` returns."""
     numbers = state.numbers[0]
     instance = state.instances[numbers.which]
     layout = state.layouts[instance.layout]
@@ -128,8 +130,8 @@ def heed_answer(state: State) -> int:
     return go_on(state, numbers.which, instance, layout, True)
 
 
-@compiled
-def run(state: State, until_s: float) -> int:  # noqa: PLR0911 - all that it returns for
+@inside
+def run_until(state: State, until_s: float) -> int:  # noqa: PLR0911 - all that it returns for
     """Go on until all requests are answered (``DONE``), a time has come (``UNTIL``), or something is not decided here.
 
     ``ASK``: a policy is to be asked, and what it is to see is told; its answer is heeded at the next call. ``EMPTY``: an
@@ -168,7 +170,7 @@ def run(state: State, until_s: float) -> int:  # noqa: PLR0911 - all that it ret
     return DONE
 
 
-@compiled
+@inside
 def begin(state: State, number: int, now_s: float) -> None:
     """An instance serves from now on, with nothing to do."""
     numbers = state.numbers[0]
@@ -189,7 +191,7 @@ def begin(state: State, number: int, now_s: float) -> None:
     put_leaf(state.events, 0, numbers.leaves, number, instance.end_s)
 
 
-@compiled
+@inside
 def leave(state: State, number: int, now_s: float, until_s: float) -> None:
     """An instance that has nothing to do is away from now on, until a time."""
     instance = state.instances[number]
@@ -199,7 +201,7 @@ def leave(state: State, number: int, now_s: float, until_s: float) -> None:
     put_leaf(state.events, 0, state.numbers[0].leaves, number, until_s)
 
 
-@compiled
+@inside
 def settle(state: State, number: int, now_s: float) -> None:
     """The energy that an idle instance used until now."""
     instance = state.instances[number]
@@ -207,7 +209,7 @@ def settle(state: State, number: int, now_s: float) -> None:
         rest(state, instance, state.layouts[instance.layout], now_s)
 
 
-@compiled
+@inside
 def heed(state: State, number: int, now_s: float) -> None:
     """An instance has another rule for its clock, which it heeds at its next boundary: a stretch of steps ends there."""
     instance = state.instances[number]
@@ -216,7 +218,7 @@ def heed(state: State, number: int, now_s: float) -> None:
         cut(state, number, now_s)
 
 
-@compiled
+@inside
 def progress(state: State, number: int, now_s: float) -> int:
     """Steps of its stretch that an instance has made by now."""
     instance = state.instances[number]
@@ -229,7 +231,7 @@ def progress(state: State, number: int, now_s: float) -> int:
     return steps
 
 
-@compiled
+@inside
 def fail(state: State, number: int, now_s: float) -> int:
     """An instance is no more; what it had comes to the router again. Returns how many requests that were.
 
@@ -274,6 +276,38 @@ def fail(state: State, number: int, now_s: float) -> int:
 
 
 @compiled
+def act(what: int, state: State, number: int, now_s: float, until_s: float) -> int:
+    """One of all that Python asks for, by its name in capitals.
+
+    Each function that Python calls has machine code of its own of all that it calls. With one for all it is compiled once.
+    """
+    if what == RUN:
+        return run_until(state, until_s)
+    if what == FAIL:
+        return fail(state, number, now_s)
+    if what == PLACE:
+        place(state, now_s)
+    elif what == GIVE_UP:
+        give_up(state, now_s)
+    elif what == BEGIN:
+        begin(state, number, now_s)
+    elif what == LEAVE:
+        leave(state, number, now_s, until_s)
+    elif what == SETTLE:
+        settle(state, number, now_s)
+    elif what == HEED:
+        heed(state, number, now_s)
+    elif what == LOOK_INTO:
+        look_into(state, number)
+    return 0
+
+
+def run(state: State, until_s: float) -> int:
+    """As :func:`run_until`."""
+    return act(RUN, state, 0, 0.0, until_s)
+
+
+@compiled
 def look(
     state: State, now_s: float, running: Column, waiting: Column, waiting_tokens: Column, context: Column, setting: Column
 ) -> None:
@@ -291,14 +325,7 @@ def look(
 
 def make_ready(state: State) -> None:
     """Have all that is called from without compiled: what this process compiles, others find kept."""
-    of_an_instance: tuple[Callable[..., object], ...] = (begin, settle, heed, progress, fail)
-    for function in of_an_instance:
-        compile_ahead(function, state, 0, 0.0)
-    of_all: tuple[Callable[..., object], ...] = (run, place, give_up)
-    for function in of_all:
-        compile_ahead(function, state, 0.0)
-    compile_ahead(leave, state, 0, 0.0, 0.0)
-    compile_ahead(look_into, state, 0)
+    compile_ahead(act, RUN, state, 0, 0.0, 0.0)
     compile_ahead(grow_tree, state.loads, 0, 0)
     compile_ahead(look, state, 0.0, *[state.ends] * 5)
     compile_ahead(look_held, state, 0.0, *[state.ends] * 3)

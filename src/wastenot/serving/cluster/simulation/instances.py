@@ -35,7 +35,7 @@ from typing import Any
 
 import numpy as np
 
-from wastenot.serving.cluster.simulation.compiling import compiled, inside
+from wastenot.serving.cluster.simulation.compiling import inside
 from wastenot.serving.cluster.simulation.costs import decode_cost, decode_cost_alone, prompts_cost
 from wastenot.serving.cluster.simulation.counting import (
     count_step,
@@ -466,7 +466,7 @@ def by_joining(state: State, instance: Any) -> None:
         state.scratch[at] = slot
 
 
-@compiled
+@inside
 def look_into(state: State, number: int) -> None:
     """Tell what the policy of an instance is to see."""
     instance = state.instances[number]

@@ -394,7 +394,7 @@ def release(state: State, now_s: float) -> None:
         send(state, slot, number, now_s)
 
 
-@compiled
+@inside
 def give_up(state: State, now_s: float) -> None:
     """Those that are held and have been late for so long that nobody waits for them any more."""
     numbers = state.numbers[0]
@@ -414,7 +414,7 @@ def give_up(state: State, now_s: float) -> None:
             numbers.spare = slot
 
 
-@compiled
+@inside
 def place(state: State, now_s: float) -> None:
     """Send those that wait at the router to instances, in their order, as far as there are some now."""
     numbers = state.numbers[0]

@@ -60,8 +60,9 @@ from wastenot.serving.cluster.model import (
     Stop,
     Wake,
 )
-from wastenot.serving.cluster.simulation import core, instances, records, router, trees
+from wastenot.serving.cluster.simulation import core, records, router, trees
 from wastenot.serving.model.compiled import COMPILED
+from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.interpolation import bilinear, fraction, interval_of
 from wastenot.serving.model.requests import Requests
@@ -283,14 +284,14 @@ def _places(knots: FloatArray) -> IndexArray:
     return np.where(known, places, -1)
 
 
-def _layouts(cluster: Cluster, alone: bool) -> tuple[np.ndarray, FloatArray, IndexArray]:
+@lru_cache(maxsize=16)
+def _layouts(engines: tuple[Engine, ...], deadlines: Deadlines, alone: bool) -> tuple[np.ndarray, FloatArray, IndexArray]:
     """The layouts' records, and the tables and intervals that they point to; a single engine needs no rows."""
     tables, places = _Tables(), _Tables()
-    deadlines = cluster.deadlines
     tables.add(np.asarray(deadlines.ttft_s, dtype=np.float64))
     places.add(np.asarray(deadlines.prompt_below, dtype=np.int64))
-    layouts = np.zeros(len(cluster.layouts), dtype=records.LAYOUT)
-    for lay, engine in zip(layouts, cluster.layouts, strict=True):
+    layouts = np.zeros(len(engines), dtype=records.LAYOUT)
+    for lay, engine in zip(layouts, engines, strict=True):
         of = engine.tables
         for name in ("overhead_s", "switch_s", "gpus", "cache_blocks", "block_tokens", "most_running", "most_step_tokens"):
             lay[name] = getattr(engine, name)
@@ -434,7 +435,7 @@ class ClusterRun:
 
     def _state(self, seed: int) -> records.State:
         cluster = self.cluster
-        layouts, tables, places = _layouts(cluster, self.alone)
+        layouts, tables, places = _layouts(cluster.layouts, cluster.deadlines, self.alone)
         deadlines = cluster.deadlines
         numbers = self._first_numbers(seed)
         calendar_room = int(numbers["calendar_room"][0])
@@ -586,7 +587,7 @@ class ClusterRun:
         number, now_s, setting, asked, made, free, runs, waits = map(float, arrays.told)
         if 4 * waits > len(arrays.waiting):
             self.arrays = arrays = arrays._replace(waiting=column_of(np.zeros(8 * int(waits))))
-            instances.look_into(arrays, int(number))
+            core.act(core.LOOK_INTO, arrays, int(number), 0.0, 0.0)
         running, waiting = (
             np.array(values[: rows * int(count)], dtype=np.float64).reshape(rows, -1)
             for values, rows, count in ((arrays.running, 6, runs), (arrays.waiting, 4, waits))
@@ -711,7 +712,7 @@ class ClusterRun:
         running, waiting, waiting_tokens, context, setting = (np.asarray(each, dtype=np.intp) for each in seen)
         at_router = [column_of(np.zeros(classes.COUNT, dtype=np.int64)) for _ in range(3)]
         if numbers.unplaced_count:
-            router.give_up(arrays, now_s)
+            core.act(core.GIVE_UP, arrays, 0, now_s, 0.0)
             router.look_held(arrays, now_s, *at_router)
         held, held_tokens, held_late = (np.asarray(each, dtype=np.intp) for each in at_router)
         state, layout, pool, host = self.known[:, :count].copy()
@@ -786,7 +787,7 @@ class ClusterRun:
             members=column_of(members.astype(np.int64)),
             routes=column_of(routes.ravel()),
         )
-        router.place(self.arrays, now_s)
+        core.act(core.PLACE, self.arrays, 0, now_s, 0.0)
 
     # ---- instances come, change and go
 
@@ -896,11 +897,11 @@ class ClusterRun:
     def _begin(self, number: int, now_s: float) -> None:
         """An instance serves from now on."""
         self._turn(number, _SERVING, now_s)
-        core.begin(self.arrays, number, now_s)
+        core.act(core.BEGIN, self.arrays, number, now_s, 0.0)
 
     def _away(self, number: int, state: InstanceState, now_s: float, until_s: float = math.inf) -> None:
         """An instance that has nothing to do is in a state in which it serves nobody, until a time."""
-        core.leave(self.arrays, number, now_s, until_s)
+        core.act(core.LEAVE, self.arrays, number, now_s, until_s)
         self._turn(number, state, now_s)
 
     def _emptied(self, number: int, now_s: float) -> None:
@@ -921,7 +922,7 @@ class ClusterRun:
             self._away(number, _OFF, now_s)
         for layout in action.layouts:
             number = self._new(layout, action.pool, host, None, _RESHARDING, now_s)
-            core.leave(self.arrays, number, now_s, now_s + self.cluster.changes.reshard_s)
+            core.act(core.LEAVE, self.arrays, number, now_s, now_s + self.cluster.changes.reshard_s)
 
     def _drain(self, number: int, after: InstanceState | _Resharding | None, now_s: float) -> None:
         self.instances[number].after = after
@@ -945,7 +946,7 @@ class ClusterRun:
         for number, each in enumerate(self.instances):
             if each.host != host or each.state not in _IN_USE:
                 continue
-            rerouted += core.fail(self.arrays, number, now_s)
+            rerouted += core.act(core.FAIL, self.arrays, number, now_s, 0.0)
             self._turn(number, _FAILED, now_s)
         self.log.append(LoggedAction(now_s, failure, rerouted=rerouted))
         self.stale = True
@@ -998,7 +999,7 @@ class ClusterRun:
                 each = self._of(action.instance, *_IN_USE)
                 self._check_rule(action.clock, each.layout)
                 self._set_clock(action.instance, action.clock)
-                core.heed(self.arrays, action.instance, now_s)
+                core.act(core.HEED, self.arrays, action.instance, now_s, 0.0)
             case Route():
                 self._set_route(action)
 
@@ -1066,7 +1067,7 @@ class ClusterRun:
         if begins:
             self._begin(number, now_s)
         else:
-            core.leave(self.arrays, number, now_s, now_s + self.cluster.changes.start_s[action.layout])
+            core.act(core.LEAVE, self.arrays, number, now_s, now_s + self.cluster.changes.start_s[action.layout])
 
     def _begin_reshard(self, action: Reshard, now_s: float) -> None:
         self._check_pool(action.pool)
@@ -1089,7 +1090,7 @@ class ClusterRun:
         self._cover(end_s)
         arrays, numbers, changes = self.arrays, self.numbers, self.cluster.changes
         for number, each in enumerate(self.instances):
-            core.settle(arrays, number, end_s)
+            core.act(core.SETTLE, arrays, number, end_s, 0.0)
             if each.state in _IN_USE:
                 self._span(each, end_s)
         for since_s in self.failed.values():
