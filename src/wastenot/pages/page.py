@@ -151,7 +151,7 @@ class Page:
             page=self,
             beyond_title=self._beyond_title(),
             next_step=self.next_step if self.next_step is None or command is None else self.next_step.filled(command),
-            origin_text="; ".join(filter(None, (ORIGIN_TEXT[self.origin], basis_of(self.device)))),
+            origin_text=self._origin_text(),
             tables=_for_page(self.tables),
             number_tables=() if self.numbers is None else _for_page(self.numbers.tables),
             folded_tables=() if self.folded is None else _for_page(self.folded.tables),
@@ -165,6 +165,12 @@ class Page:
             themes=script_json({"light": LIGHT, "dark": DARK}),
         )
         return page
+
+    def _origin_text(self) -> str:
+        """Where the numbers come from, and what a simulated device rests on."""
+        basis = basis_of(self.device)
+        text = "from a simulated GPU, not measured" if basis and self.origin == "forecast" else ORIGIN_TEXT[self.origin]
+        return "; ".join(filter(None, (text, basis)))
 
     def _beyond_title(self) -> str:
         """What the page is of, as far as neither its title nor the badge of its origin says it."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from wastenot.core.origin import Origin
 from wastenot.core.setting import Setting
 from wastenot.core.wording import counted
-from wastenot.pages.formatting import SPACE, number, percent, quantity
+from wastenot.pages.formatting import SPACE, megahertz, number, percent, quantity
 from wastenot.pages.panel import Line, Panel
 from wastenot.pages.table import Column, Listed, Row, Table, listing
 from wastenot.serving.model.engine import Engine
@@ -61,7 +61,7 @@ def clocks_note(engines: Sequence[Engine], *, used: bool) -> str | None:
     if not any(each.known_settings for each in engines):
         return f"all clocks are below {at}, at which the simulated GPU is assumed"
     if used:
-        return f"what is marked as assumed rests on clocks below {at}, at which the simulated GPU is assumed"
+        return f"what is called assumed rests on clocks below {at}, at which the simulated GPU itself is assumed"
     return f"only clocks from {at} up are used; below, the simulated GPU is assumed (--assumed-clocks adds those)"
 
 
@@ -96,9 +96,9 @@ def setting_text(setting: Setting) -> str:
     """A setting in few words."""
     if setting.is_auto:
         return "auto"
-    parts = [] if setting.core_mhz is None else [f"{setting.core_mhz:g}{SPACE}MHz"]
+    parts = [] if setting.core_mhz is None else [f"{megahertz(setting.core_mhz)}{SPACE}MHz"]
     if setting.memory_mhz is not None:
-        parts.append(f"memory {setting.memory_mhz:g}{SPACE}MHz")
+        parts.append(f"memory {megahertz(setting.memory_mhz)}{SPACE}MHz")
     if setting.power_limit_w is not None:
         parts.append(f"{setting.power_limit_w:g}{SPACE}W")
     return ", ".join(parts)

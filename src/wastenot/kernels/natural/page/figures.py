@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from wastenot.core.setting import format_mhz
 from wastenot.core.wording import counted
 from wastenot.kernels.natural.curves import KernelCurve
 from wastenot.kernels.natural.overview import KernelAtNaturalClocks, Loss, NaturalOverview, Wake
@@ -20,7 +19,7 @@ from wastenot.pages.figure import (
     specification_of,
     tooltips,
 )
-from wastenot.pages.formatting import SPACE, change, fraction_of_whole, percent, quantity, shortened
+from wastenot.pages.formatting import SPACE, change, fraction_of_whole, megahertz, percent, quantity, shortened
 from wastenot.pages.optional_imports import load
 
 LOSS_NAMES: dict[Loss, str] = {
@@ -231,7 +230,7 @@ def joules_figure(overview: NaturalOverview) -> Figure:
         tip = {
             "index": index,
             "kernel": name,
-            "cap": "none" if mhz is None else f"{format_mhz(mhz)} MHz",
+            "cap": "none" if mhz is None else f"{megahertz(mhz)} MHz",
             "tip": f"{quantity(before, 'J')} → {quantity(used, 'J')} ({change(energy, 1)}), time {change(time, 1)}",
         }
         text = f"{fraction_of_whole(before / whole)}" + ("" if mhz is None else f", cap {mhz:,.0f} MHz: {change(energy, 1)}")

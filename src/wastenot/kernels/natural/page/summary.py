@@ -18,11 +18,12 @@ def forecast_table(predicted: Forecast | None) -> Table | None:
     clock = "any core clock" if predicted.core_only else "any clock"
     rows = [
         *(
-            (f"caps within the clocks seen, {percent(each.max_slowdown, 0)} slower", each.energy_change)
-            for each in natural.within_range
+            (f"{caps} within the clocks seen, {percent(each.max_slowdown, 0)} slower", each.energy_change)
+            for caps, rows in (("one cap", natural.one_cap), ("a cap for each kernel", natural.within_range))
+            for each in rows
         ),
         (f"{clock}, {slower}", predicted.energy_change),
-        (f"before this measurement: {clock}, {slower}, from the default clocks alone", natural.without),
+        (f"{clock}, {slower}, from the default clocks alone", natural.without),
     ]
     fields: tuple[Listed[tuple[str, Quantiles]], ...] = (
         Listed("What", lambda row: row[0], numeric=False),
