@@ -183,9 +183,7 @@ def _saving_note(found: Comparison) -> str:
     if any(each.failed for each in found.outcomes):
         notes.append("Misses deadlines: more requests of a class than are allowed to.")
     if seeds > 1:
-        notes.append(
-            f"Means over {seeds} runs, each with a seed of its own, in brackets the range of savings; deadlines met: the minimum."
-        )
+        notes.append(f"Means over {seeds} runs (seeds), in brackets the range of savings; deadlines met: the minimum.")
     if found.objective != "energy":
         notes.append(f"Savings are in {OBJECTIVES[found.objective].noun}.")
     notes.append("Classes: length of the prompt, then of the answer: short (S), medium (M), long (L).")
