@@ -40,7 +40,7 @@ def sizes_table(overview: JobOverview) -> Table:
         return ", ".join(name for name, holds in said if holds)
 
     def interval(size: int) -> str:
-        return f"{costs(outlooks[size].low)} to {costs(outlooks[size].high)}"
+        return f"{costs(outlooks[size].low)} to {costs(outlooks[size].high)}".replace(" of default to", " to")
 
     def expected(field: str, size: int) -> float | None:
         return getattr(outlooks[size], field) if size in outlooks else None

@@ -61,9 +61,8 @@ def _next(overview: JobOverview) -> Panel:
     lines = []
     if pair is not None and default is not None and saves_beside_default(overview):
         first, _, rest = compared_text(pair, default).partition(" and ")
-        than = f"{f'and {rest} ' if rest else ''}per run than with the default, {pair_text(default)}".replace(
-            "batch size ", ""
-        )
+        usual = pair_text(default).removeprefix("batch size ")
+        than = f"{f'and {rest} ' if rest else ''}per run than with the default, {usual}"
         value, text = first, f"{than}, with {value}{f': {decision.why}' if decision.why else ''}."
     if pair is not None:
         energy = "" if pair.energy_j is None else f"{quantity(pair.energy_j, 'J', 3)} in "
