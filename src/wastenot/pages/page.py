@@ -94,6 +94,7 @@ class Page:
         panel_kinds: how prominent each panel is.
         notes: what to know beforehand.
         about: what the figures and tables are of, said once under the title.
+        source: where the numbers come from, where it is not what the origin says by itself.
         device: that the numbers are of; of a simulated one is said what its constants rest on.
         made_from: what the numbers come from, as (name, text) pairs.
         numbers: folded away under the headline.
@@ -116,6 +117,7 @@ class Page:
     panel_kinds: tuple[str, ...] = ("plan", "rest", "rest")
     notes: Sequence[str] = ()
     about: str = ""
+    source: str = ""
     device: str = ""
     made_from: Sequence[tuple[str, str]] = ()
     numbers: Numbers | None = None
@@ -170,7 +172,7 @@ class Page:
         """Where the numbers come from, and what a simulated device rests on."""
         basis = basis_of(self.device)
         text = "from a simulated GPU, not measured" if basis and self.origin == "forecast" else ORIGIN_TEXT[self.origin]
-        return "; ".join(filter(None, (text, basis)))
+        return "; ".join(filter(None, (self.source or text, basis)))
 
     def _beyond_title(self) -> str:
         """What the page is of, as far as neither its title nor the badge of its origin says it."""

@@ -86,7 +86,7 @@ def test_what_others_published_is_marked_and_served_with_the_flags_it_was_measur
     points = [replace(each, model="org/a", source="ML.ENERGY: t.csv", tensor_parallel=2, gpus=2) for each in MEASURED[:3]]
     page = recommend_page(recommended(points))
     assert page.notes[0].startswith("Measured by others: read from t.csv")
-    assert "all measured by others" in page.verdict
+    assert "all measured by others" in page.verdict and "by others, see below" in page.html(made_at=AT)
     assert page.next_step.commands[0] == "vllm serve org/a --tensor-parallel-size 2 --max-num-seqs 2"
     assert not any("others" in each for each in recommend_page(recommended(MEASURED)).notes)
 

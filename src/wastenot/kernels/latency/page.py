@@ -9,9 +9,9 @@ from typing import Any
 from wastenot.core.wording import sentence
 from wastenot.kernels.latency.design import NAMES, UNITS
 from wastenot.pages.figure import Figure, inline, layered, name_axis, series_color, specification_of, tooltips
-from wastenot.pages.formatting import SPACE, duration, number, quantity
+from wastenot.pages.formatting import SPACE, duration, quantity
 from wastenot.pages.optional_imports import load
-from wastenot.pages.page import Page
+from wastenot.pages.page import Folded, Page
 from wastenot.pages.panel import Line, Next, Panel
 from wastenot.pages.table import Column, Listed, Row, Table, listing
 from wastenot.pages.theme import CATEGORIES
@@ -92,8 +92,6 @@ def indistinct_line(each: Indistinct) -> str:
     return f"{NAMES[each.what]}: {each.reason}; switches between such values are not timed"
 
 
-_CELL = 58
-_DARK = 0.5  # fraction of the range of colours from which on text is white
 _WIDTH, _NAME_WIDTH, _STEP = 700, 170, 22
 _KERNEL_S = 1e-3
 """Few kernels take longer: a switch that does cannot give each kernel its own clock."""
@@ -101,23 +99,12 @@ _COLORS: dict[What, str] = dict(zip(NAMES, CATEGORIES, strict=False))
 
 
 def latency_figures(found: Latency) -> list[Figure]:
-    """The times by target, and by start and target for what has at least two of these."""
+    """The times by target, from what kernels take up to the longest switch."""
     note = (
         f"Dots: typical; lines: two of three switches; ticks: the longest; the time axis is logarithmic. Green: up to "
         f"{quantity(_KERNEL_S, 's', 1)}, what most kernels take; passes of training or serving take tens of milliseconds."
     )
-    figures = [
-        Figure("latency-targets", "Switching time by target", _subtitle(found), note, specification_of(_times(found)))
-    ]
-    maps = [(what, pairs) for what in NAMES if len(pairs := [each for each in found.pairs if each.what == what]) > 2]
-    if maps:
-        note = "Typical time in milliseconds. Where columns differ, the target matters; where rows differ, the start does."
-        if found.indistinct:
-            note += " Pairs without a colour cannot be distinguished."
-        charts = [_chart(what, pairs).properties(title=NAMES[what].capitalize()) for what, pairs in maps]
-        chart = load("altair").hconcat(*charts, spacing=40).resolve_scale(color="independent")
-        figures.append(Figure("latency-pairs", "By start and target", _subtitle(found), note, specification_of(chart)))
-    return figures
+    return [Figure("latency-targets", "Switching time by target", _subtitle(found), note, specification_of(_times(found)))]
 
 
 def _times(found: Latency) -> Any:
@@ -166,45 +153,6 @@ def _usual_s(one: TargetLatency) -> tuple[float, float]:
     return one.seconds * math.exp(-one.jitter), one.seconds * math.exp(one.jitter)
 
 
-def _chart(what: What, pairs: list[TargetLatency]) -> Any:
-    alt = load("altair")
-    values = sorted({value for each in pairs for value in (each.start, each.target) if value is not None})
-    high = max(each.seconds for each in pairs)
-    rows = [
-        {
-            "start": f"{each.start:,g}",
-            "target": f"{each.target:,g}",
-            "ms": 1e3 * each.seconds,
-            "text": number(1e3 * each.seconds, 3),
-            "error": 1e3 * each.error_s,
-            "switches": each.switches,
-            "outliers": each.outliers,
-            "dark": each.seconds > _DARK * high,
-        }
-        for each in pairs
-    ]
-    order = [f"{value:,g}" for value in values]
-    side = _CELL * len(order)
-    x = alt.X("target:O", title=f"to, {UNITS[what]}", sort=order, scale=alt.Scale(domain=order), axis=alt.Axis(labelAngle=0))
-    y = alt.Y("start:O", title=f"from, {UNITS[what]}", sort=order[::-1], scale=alt.Scale(domain=order[::-1]))
-    color = alt.Color("ms:Q", title="ms", scale=alt.Scale(scheme="blues", domain=[0.0, 1e3 * high]), legend=None)
-    tips = tooltips(
-        {
-            "start:O": "from",
-            "target:O": "to",
-            "ms:Q": "ms",
-            "error:Q": "± ms",
-            "switches:Q": "switches",
-            "outliers:Q": "outliers",
-        }
-    )
-    chart = alt.Chart(inline(rows))
-    cells = chart.mark_rect(stroke="white", strokeWidth=2).encode(x=x, y=y, color=color, tooltip=tips)
-    ink = alt.condition("datum.dark", alt.value("white"), alt.value("#222222"))
-    texts = chart.mark_text(fontSize=12).encode(x=x, y=y, text=alt.Text("text:N"), color=ink)
-    return layered(cells, texts).properties(width=side, height=side)
-
-
 def _subtitle(found: Latency) -> str:
     return f"{found.device} · {found.origin} numbers"
 
@@ -235,6 +183,7 @@ def latency_page(found: Latency) -> Page:
         ),
         figures=latency_figures(found),
         tables=[("targets", targets_table(found))],
+        folded=Folded("By start and target", "typical times", tables=[(what, starts_table(found, what)) for what in kinds]),
         notes=[sentence(line) for line in indistinct],
         about=_subtitle(found),
         device=found.device,

@@ -155,7 +155,7 @@ def _argument(profile: Profile) -> str:
 def _state_panel(profile: Profile, state: State) -> Panel:
     names = [other.name for other in profile.states if other.unit == state.unit]
     inside, word = state.channels.get(TOTAL), unit_word(profile)
-    title = label_of(names[0]).capitalize()
+    title = label_of(names[0])[:1].upper() + label_of(names[0])[1:]
     title = title if len(names) == 1 else f"At full speed and steady power ({' = '.join(names)})"
     text = f"{quantity(state.time_s, 's')} per {word}, number {state.unit} of a run."
     if inside is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,7 +11,6 @@ import numpy as np
 from wastenot.pages.figure import (
     Figure,
     inline,
-    layered,
     series_color,
     specification_of,
     tooltips,
@@ -22,7 +20,6 @@ from wastenot.pages.optional_imports import load
 from wastenot.pages.page import Folded, Page
 from wastenot.pages.table import Table
 from wastenot.pages.theme import CATEGORIES
-from wastenot.serving.cluster.classes import NAMES
 from wastenot.serving.cluster.outcome import Comparison, Outcome
 from wastenot.serving.cluster.runs import RunRecord
 from wastenot.serving.cluster.scenario import Scenario
@@ -31,7 +28,6 @@ from wastenot.serving.page.cluster_words import (
     about,
     about_cluster,
     about_table,
-    class_text,
     classes_table,
     effect_text,
     next_step,
@@ -62,7 +58,6 @@ def cluster_figures(scenario: Scenario, found: Sequence[Comparison]) -> tuple[Fi
         title = f": {each.traffic}" if len(found) > 1 else ""
         figures += [
             _energy_figure(scenario, each, suffix, title),
-            _classes_figure(scenario, each, suffix, title),
             _timeline_figure(scenario, each, suffix, title),
         ]
     return tuple(figures)
@@ -99,48 +94,8 @@ def _bar(outcome: Outcome, color: str) -> PolicyBar:
     return PolicyBar(outcome.policy, color, energy.mean, energy.least, energy.most, saved, late, not outcome.failed)
 
 
-# ---- classes -------------------------------------------------------------------------------------------------------------
-
-
-def _classes_figure(scenario: Scenario, found: Comparison, suffix: str, title: str) -> Figure:
-    note = (
-        f"Requests that missed a deadline, by class and policy{_worst_of(found)}. Right of the dotted line a policy fails: "
-        "more requests of a class are late than may be. The axis is stretched near 0."
-    )
-    chart = specification_of(_classes_chart(scenario, found))
-    return Figure(f"cluster-classes{suffix}", f"Late requests by class{title}", about(scenario, found), note, chart)
-
-
 def _worst_of(found: Comparison) -> str:
     return ", the maximum over seeds" if len(found.outcomes[0].records) > 1 else ""
-
-
-def _classes_chart(scenario: Scenario, found: Comparison) -> Any:
-    alt = load("altair")
-    rows = [
-        {"policy": each.policy, "class": name, "late": 100.0 * (1.0 - kept), "kept": percent(kept, 2)}
-        for each in found.outcomes
-        for name, kept in zip(NAMES, each.by_class(), strict=True)
-        if kept is not None
-    ]
-    there = [name for name in NAMES if any(row["class"] == name for row in rows)]
-    x = alt.X(
-        "late:Q", title="late requests, %", scale=alt.Scale(type="sqrt", nice=False, padding=10), axis=alt.Axis(tickCount=6)
-    )
-    lengths = {name: class_text(name).replace(" prompt", "").removesuffix(" answer") for name in there}
-    axis = alt.Axis(
-        labelExpr=f"({json.dumps(lengths)})[datum.value]", labelFontSize=12, ticks=False, domain=False, offset=8,
-        minExtent=_NAMES,
-    )  # fmt: skip
-    y = alt.Y("class:N", title="prompt, answer", sort=there, axis=axis)
-    color = series_color("policy:N", policy_colors(found), symbolSize=90, labelLimit=300)
-    offset = alt.YOffset("policy:N", sort=[each.policy for each in found.outcomes])
-    tip = tooltips({"policy:N": "policy", "class:N": "class", "kept:N": "deadlines met"})
-    limit = alt.Chart(inline([{"late": 100.0 * (1.0 - scenario.parts.run.attain)}])).mark_rule(style="rule").encode(x=x)
-    points = alt.Chart(inline(rows)).mark_circle(size=60, opacity=0.95).encode(
-        x=x, y=y, yOffset=offset, color=color, tooltip=tip
-    )  # fmt: skip
-    return layered(limit, points).properties(width=_WIDE - _NAMES, height=(_ROW + 6) * len(there))
 
 
 # ---- over time -----------------------------------------------------------------------------------------------------------
@@ -231,7 +186,6 @@ def cluster_page(scenario: Scenario, found: Sequence[Comparison]) -> Page:
     """
     name, rest = about_cluster(scenario)
     first = found[0]
-    figures = cluster_figures(scenario, found)
     tables = [table for place, each in enumerate(found) for table in _tables(scenario, each, place, several=len(found) > 1)]
     return Page(
         verb="serving",
@@ -242,13 +196,12 @@ def cluster_page(scenario: Scenario, found: Sequence[Comparison]) -> Page:
         verdict=verdict_text(scenario, first),
         panels=panels(scenario, first),
         next_step=next_step(scenario, first),
-        figures=[figure for figure in figures if "classes" not in figure.name],
+        figures=cluster_figures(scenario, found),
         tables=[table for table in tables if not table[0].startswith(_DETAILS)],
         folded=Folded(
             "Classes of requests, latency and actions",
             "which requests were late, and what the policies did",
-            [figure for figure in figures if "classes" in figure.name],
-            [table for table in tables if table[0].startswith(_DETAILS)],
+            tables=[table for table in tables if table[0].startswith(_DETAILS)],
         ),
         notes=[f"{each.traffic}: {note}" if len(found) > 1 else note for each in found for note in notes_on(scenario, each)],
         about=about(scenario, first),
