@@ -53,7 +53,7 @@ def test_the_figures_in_order(overview):
 
 
 def test_curves_are_those_of_the_study(overview, page):
-    (rows,) = [each for each in values(specifications(page)["natural-curves"]) if "mhz" in each[0]][:1]
+    rows = max((each for each in values(specifications(page)["natural-curves"]) if "mhz" in each[0]), key=len)
     curve = overview.curves["softmax"]
     own = [row for row in rows if row["kernel"] == "softmax"]
     clocks = np.array([row["mhz"] for row in own])
@@ -140,7 +140,7 @@ def test_tables_agree_with_the_plans(overview):
     assert plans_table(overview).rows[0].values[2] == two.energy_change
     assert [row.values[0] for row in kernels_table(overview).rows] == [each.kernel for each in overview.kernels]
     table = forecast_table(overview.forecast)
-    assert table is not None and len(table.rows) == 5 and "before" in table.rows[-1].texts[0]
+    assert table is not None and len(table.rows) == 8 and "from the default" in table.rows[-1].texts[0]
 
 
 def test_names_cannot_break_out_of_the_page(overview):
