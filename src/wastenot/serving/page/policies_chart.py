@@ -16,7 +16,7 @@ from wastenot.pages.optional_imports import load
 
 _WIDE, _LATE, _STEP = 800, 210, 26  # of names and both panels; of the second; of a row
 _LETTER, _MOST_NAME = 6.4, 240  # pixels
-_ROOM_FOR_LABELS = 1.75  # beside bars
+_ROOM_FOR_LABELS = 1.55  # beside bars
 _ROOM_FOR_LATE = 1.5
 _LINEAR = 0.1  # per cent of late requests up to which the axis is about linear
 

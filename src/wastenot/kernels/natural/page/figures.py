@@ -31,7 +31,6 @@ LOSS_NAMES: dict[Loss, str] = {
 LOSS_COLORS = dict(zip(LOSS_NAMES.values(), ("#0f9b8e", "#e08a00", "#d6483b", "#7a8699"), strict=True))
 _WIDTH, _HEIGHT, _NAME_WIDTH, _LOSS_WIDTH, _STEP = 285, 270, 250, 560, 17
 _POINTS = 24
-_LIMIT = (0.0, 1.0)
 _VISIBLE = 0.01  # of the change of the clock, below which an interval is hidden by its dot
 _MOST_NAMED = 5  # kernels with colours of their own
 _OTHERS, _OTHERS_COLOR = "other kernels", "#aab4c0"
@@ -201,11 +200,10 @@ def _loss_chart(kernels: Sequence[KernelAtNaturalClocks], colors: dict[str, str]
         x=alt.X("low:Q", title=lost, scale=scale), x2=alt.X2("high:Q"), y=y, color=color, tooltip=tooltip
     )
     dots = chart.mark_circle(size=64, opacity=1.0, clip=True).encode(x=x, y=y, color=color, tooltip=tooltip)
-    limits = alt.Chart(inline([{"at": limit} for limit in _LIMIT])).mark_rule(style="rule").encode(x=alt.X("at:Q"))
     text = chart.mark_text(style="small-label", align="left").encode(
         x=alt.XValue(_LOSS_WIDTH + 8), y=y, text=alt.Text("text:N")
     )
-    return layered(limits, bars, dots, text).properties(width=_LOSS_WIDTH, height=alt.Step(_STEP))
+    return layered(bars, dots, text).properties(width=_LOSS_WIDTH, height=alt.Step(_STEP))
 
 
 def _loss_row(index: int, kernel: KernelAtNaturalClocks) -> dict[str, object]:
