@@ -199,7 +199,7 @@ def forecast_figures(predicted: Forecast) -> tuple[Figure, ...]:
     if natural is not None:
         kinds = (("one cap", natural.one_cap), ("a cap for each kernel", natural.within_range))
         seen = [(f"{kind}, {_limit(row.max_slowdown)}", row.energy_change) for kind, each in kinds for row in each]
-        rows = [*seen, *rows, (f"from the default clocks alone, {limit}", natural.without)]
+        rows = [*seen, *rows, (f"known from default clocks, {limit}", natural.without)]
     kernels = [
         (f"{row.kernel}{'' if row.energy_share is None else f' ({fraction_of_whole(row.energy_share)} of energy)'}",
          row.energy_change)

@@ -125,7 +125,7 @@ def _times(found: Latency) -> Any:
     ends = [0.1 * _KERNEL_S, *(each.longest_s for each in targets)]
     scale = alt.Scale(type="log", domain=[1e3 * min(ends), 1.3e3 * max(ends)], nice=False)
     title = "from the request until it is in effect, ms"
-    axis = alt.Axis(values=[10.0**power for power in range(-1, 6)], format="~g")
+    axis = alt.Axis(values=[10.0**power for power in range(-1, 6)], format=",")
     x = alt.X("ms:Q", title=title, scale=scale, axis=axis)
     y = alt.Y("index:O", title=None, axis=name_axis(names, _NAME_WIDTH))
     color = series_color("what:N", {NAMES[what]: _COLORS[what] for what in NAMES if found.of(what)})

@@ -8,7 +8,7 @@ from typing import Any
 
 from wastenot.core.setting import Setting
 from wastenot.core.wording import sentence
-from wastenot.pages.figure import Figure, beside, inline, layered, specification_of, tooltips, words
+from wastenot.pages.figure import Figure, inline, layered, specification_of, tooltips, words
 from wastenot.pages.formatting import SPACE, megahertz, percent, quantity
 from wastenot.pages.optional_imports import load
 from wastenot.pages.page import Folded, Page
@@ -241,7 +241,10 @@ def _curves(
     layers = [lines, dots, least]
     if chosen:
         named = {**chosen[0], "label": f"{chosen[0]['setting']}: {chosen[0]['change']}", "short": chosen[0]["change"]}
-        layers += beside("plan", alt.Chart(inline([named])).encode(x=x, y=y), "label:N", tip)
+        point = alt.Chart(inline([named])).encode(x=x, y=y)
+        # Curves rise to the right: below and to the right of the point there is room.
+        layers += words(point.encode(text=alt.Text("label:N")), align="left", baseline="top", dx=5, dy=8)
+        layers.append(point.mark_point(style="plan").encode(tooltip=tip))
     return layered(*layers).properties(width=_WIDE, height=300)
 
 

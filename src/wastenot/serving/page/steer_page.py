@@ -226,6 +226,6 @@ def steer_page(found: Steering) -> Page:
         device=engine.device,
         made_from=[
             *([("Trace", found.trace)] if found.trace else []),
-            ("Engine", f"{found.source} {steps_text((engine,))}".strip()),
+            ("Engine", ", ".join(filter(None, (found.source, steps_text((engine,)))))),
         ],
     )
