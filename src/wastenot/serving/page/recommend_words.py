@@ -187,7 +187,7 @@ def tail_text(found: Recommended) -> str:
     low, high = (quantity(choose(values), "s", 3) for choose in (min, max))
     beyond = min(values) > found.bounds.latencies.get(found.latency, math.inf)
     tail = (found.also, found.latency) == ("p99", "itl")
-    which = "one token in a hundred takes (P99)" if tail else f"{called(found.also)} is"
+    which = "one token in a hundred takes longer than (P99)" if tail else f"{called(found.also)} is"
     return f"{which} {low if low == high else f'{low} to {high}'}{', above the bound' if beyond else ''}"
 
 
