@@ -36,8 +36,8 @@ def recommend_figure(found: Recommended) -> Figure:
     one = len({each.model for each in found.points}) == 1
     note = (
         "Each line joins a model's best configurations: none of its others is both faster and cheaper. Rings mark what is "
-        f"recommended, the cheapest{' within the bound' if found.bounds.latencies else ''}; dots off the lines are beaten. Both "
-        "axes are logarithmic."
+        f"recommended, the cheapest{' within the bound' if found.bounds.latencies else ''}; dots off the lines are beaten. "
+        "Both axes are logarithmic."
         + (" Numbers are batch sizes." if one else "")
         + (" Thin lines are forecasts of a measured configuration at other clocks." if forecasts else "")
     )
