@@ -107,7 +107,7 @@ def _groups(sweep: MeasuredSweep) -> Iterator[Sweep]:
 def _cases(sweep: Sweep, gpu: Preset, bounds: tuple[float, ...], folder: Path) -> Iterator[Case]:
     study = _seen(sweep, gpu, folder)
     for bound, change in zip(bounds, best_changes(sweep, bounds), strict=True):
-        yield Case(bound, change, forecast(study, gpu=gpu, max_slowdown=bound).energy_change)
+        yield Case(bound, change, forecast(study, gpu=gpu, max_slowdown=bound, core_only=False).energy_change)
 
 
 def _seen(sweep: Sweep, gpu: Preset, folder: Path) -> Study:
@@ -129,7 +129,7 @@ def _simulated(verdict: Verdict, folder: Path) -> None:
                 for knowledge in KNOWLEDGES:
                     for bound, change in zip(BOUNDS, changes, strict=True):
                         began = time.perf_counter()
-                        result = forecast(study, max_slowdown=bound, knowledge=knowledge, seed=seed)
+                        result = forecast(study, max_slowdown=bound, knowledge=knowledge, core_only=False, seed=seed)
                         slowest_s = max(slowest_s, time.perf_counter() - began)
                         quantiles = result.energy_change
                         held[knowledge, "95 %"].append(contains(quantiles.central_95, change))

@@ -20,7 +20,7 @@ from wastenot.serving.model.profile_file import EngineProfile, read_engine, writ
 from wastenot.serving.model.steering import steer
 from wastenot.serving.page.engine_words import effect_text as profile_text
 from wastenot.serving.page.steer_page import steer_page
-from wastenot.serving.page.steer_words import effect_text, policies_table, verdict_text
+from wastenot.serving.page.steer_words import effect_text, panels, policies_table, verdict_text
 
 ENGINE = Path(__file__).parents[2] / "data" / "serving" / "llama-8b-sim-h200.json"
 DEADLINES = Deadlines(ttft_s=(0.3,), prompt_below=())
@@ -72,7 +72,7 @@ def test_points_of_a_profile(half_known):
     assert {each.setting.core_mhz for each in points} == {1500.0, 2000.0} and not any(each.assumed for each in points)
     assert {each.setting.core_mhz for each in all_points if each.assumed} == {1000.0}
     assert profile_text(points) == profile_text(all_points), "the headline stays where it is known"
-    assert "at 1500\xa0MHz" in profile_text(points)
+    assert "1,500\xa0MHz saves" in profile_text(points)
     assert len(prefill_points(profile, assumed_clocks=True)) == 1.5 * len(prefill_points(profile))
 
 
@@ -94,10 +94,14 @@ def test_policies_stay_within_known_clocks_and_what_others_would_save_is_told_be
     price = everywhere.runs[2]
     assert everywhere.saved(price) > default.saved(default.runs[2]) > 0.0
     saved = f"{100 * everywhere.saved(price):.1f}\xa0%"
-    assert verdict_text(more).endswith(f"; with assumed clocks the price policy would save {saved}")
+    (_, assumed, _) = panels(more)
+    assert (
+        assumed.title == "With assumed clocks too" and assumed.value == f"{saved} saved" and "price policy" in assumed.text
+    )
+    assert verdict_text(more) == verdict_text(default)
     table = policies_table(more)
     assert table.columns[2].title == "With assumed clocks" and table.rows[2].texts[2] == saved
-    assert "what is marked as assumed".capitalize() in steer_page(more).notes[0]
+    assert "what is called assumed".capitalize() in steer_page(more).notes[0]
     assert more.document()["policies"][2]["with_assumed_clocks"]["saved"] == everywhere.saved(price)
 
 

@@ -13,7 +13,7 @@ ORIGIN_TEXT: dict[Origin, str] = {
     "measured": "on the device named here",
     "simulated": "from a simulated GPU, not a real one",
     "synthetic": "synthetic, for a demonstration, not measured",
-    "forecast": "forecast from other measurements, not measured itself",
+    "forecast": "from other measurements, not measured itself",
 }
 
 _PREFIXES = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
@@ -64,6 +64,11 @@ def number(value: float, digits: int = 4) -> str:
         return f"{value:.{digits - 1}e}".replace("-", MINUS)
     decimals = max(0, digits - 1 - math.floor(math.log10(size)))
     return f"{value:,.{decimals}f}".replace("-", MINUS)
+
+
+def megahertz(clock_mhz: float | None) -> str:
+    """A clock: ``auto``, or the number without needless digits, thousands separated."""
+    return "auto" if clock_mhz is None else f"{clock_mhz:,.6g}"
 
 
 def duration(seconds: float) -> str:

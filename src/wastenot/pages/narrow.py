@@ -152,7 +152,8 @@ def _name_above(panel: _Part, units: list[_Part], datasets: _Part, width: int) -
     for unit in units:
         encoding, mark = unit["encoding"], unit["mark"]
         if "y" not in encoding:
-            mark["opacity"] = _BEHIND_NAMES
+            if mark["type"] == "rule":
+                mark["opacity"] = _BEHIND_NAMES
         elif mark["type"] == "text":
             rows = _rows(unit, datasets)
             longest = max(longest, *(_text_width(str(row.get(encoding["text"]["field"], "")), 11) for row in rows))

@@ -95,6 +95,7 @@ class Page:
         panel_kinds: how prominent each panel is.
         notes: what to know beforehand.
         about: what the figures and tables are of, said once under the title.
+        source: where the numbers come from, where it is not what the origin says by itself.
         device: that the numbers are of; of a simulated one is said what its constants rest on.
         made_from: what the numbers come from, as (name, text) pairs.
         numbers: folded away under the headline.
@@ -117,6 +118,7 @@ class Page:
     panel_kinds: tuple[str, ...] = ("plan", "rest", "rest")
     notes: Sequence[str] = ()
     about: str = ""
+    source: str = ""
     device: str = ""
     made_from: Sequence[tuple[str, str]] = ()
     numbers: Numbers | None = None
@@ -144,7 +146,7 @@ class Page:
             page=self,
             beyond_title=self._beyond_title(),
             next_step=self.next_step if self.next_step is None or command is None else self.next_step.filled(command),
-            origin_text="; ".join(filter(None, (ORIGIN_TEXT[self.origin], basis_of(self.device)))),
+            origin_text=self._origin_text(),
             tables=_for_page(self.tables),
             number_tables=() if self.numbers is None else _for_page(self.numbers.tables),
             folded_tables=() if self.folded is None else _for_page(self.folded.tables),
@@ -158,6 +160,12 @@ class Page:
             themes=script_json({"light": LIGHT, "dark": DARK}),
         )
         return page
+
+    def _origin_text(self) -> str:
+        """Where the numbers come from, and what a simulated device rests on."""
+        basis = basis_of(self.device)
+        text = "from a simulated GPU, not measured" if basis and self.origin == "forecast" else ORIGIN_TEXT[self.origin]
+        return "; ".join(filter(None, (self.source or text, basis)))
 
     def _beyond_title(self) -> str:
         """What the page is of, as far as neither its title nor the badge of its origin says it."""

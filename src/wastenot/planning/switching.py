@@ -31,6 +31,9 @@ _SIMULATED: dict[str, tuple[tuple[tuple[float, float], ...], float]] = {
 }
 _SIMULATED_JITTER = 0.3
 
+SLOW_SWITCH_S = 0.5
+"""A clock that takes this long to change is set once for a run, not from kernel to kernel or pass to pass."""
+
 _PAPER = "Velička et al., IPDPSW 2025"
 _UNKNOWN_S = 0.1  # between an A100's and a Quadro RTX 6000's
 

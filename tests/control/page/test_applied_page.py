@@ -47,7 +47,7 @@ def plain(text):
 
 def test_the_headline_is_the_saving_and_the_time_with_their_errors():
     tone, effect, verdict, _ = story_of(of())
-    assert plain(effect) == "Saved 8.1 ± 0.5 % of the energy, time +0.1 ± 0.2 %"
+    assert plain(effect) == "Saved 8.1 ± 0.5 % of the energy, 0.1 ± 0.2 % slower"
     assert tone == "kept"
     assert plain(verdict) == "within the slowdown limit of 2 %, with 95 % confidence, on a simulated GPU"
 

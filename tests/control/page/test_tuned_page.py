@@ -73,7 +73,7 @@ def test_the_search_comes_first_and_shows_what_was_compared(tuned):
     assert figure.name == "applied-search" and "1 more" in figure.note
     rows = [row for rows in figure.specification["datasets"].values() for row in rows if "outcome" in row]
     shown = {(row["at"], row["change"], row["outcome"]) for row in rows}
-    assert (1470.0, -8.0, "held to the end") in shown and (250.0, 1.2, "needs more energy") in shown
+    assert (1470.0, -8.0, "held to the end") in shown and (250.0, 1.2, "saves less") in shown
     assert not any(row["at"] == 1000.0 for row in rows)
 
 

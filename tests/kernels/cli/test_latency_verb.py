@@ -30,7 +30,7 @@ def test_it_announces_measures_and_writes_a_file_that_plans_take(folder, capsys)
     assert run([*QUICK, "--study", "s.db"]) == 0
     printed = capsys.readouterr()
     assert "about" in printed.err and "a simulated device's time is virtual" in printed.err
-    for words in ("By target", "1380 MHz", "Core clock, by start and target", "Cost of a switch", "does not cover"):
+    for words in ("By target", "1,380 MHz", "Core clock, by start and target", "Cost of a switch", "does not cover"):
         assert words in printed.out.replace("\xa0", " "), words
     found = read_latency("latency-sim-v100.json")
     assert [each.target for each in found.targets] == [802.5, 1380.0]
@@ -70,11 +70,13 @@ def test_a_page_and_figures_are_written(folder, capsys, svg_only):
     assert run([*QUICK, "--out", "l.json", "--page", "l.html", "--figures", "figures"]) == 0
     page = (folder / "l.html").read_text()
     slowest_s = max(each.seconds for each in read_latency("l.json").targets)
-    assert f"{1e3 * slowest_s:.3g}" in page.partition("for the core clock")[0] and "Next" in page
+    assert f"{1e3 * slowest_s:.3g}" in page.partition("too slow for single kernels")[0] and "Next" in page
     assert run(["report", "l.json", "--page", "again.html"]) == 0
-    assert "for the core clock" in (folder / "again.html").read_text()
-    assert sorted(os.listdir("figures")) == ["latency-core.pdf", "latency-core.png", "latency-core.svg"]
-    assert "802.5" in (folder / "figures" / "latency-core.svg").read_text()
+    assert "The core clock switches in" in (folder / "again.html").read_text()
+    assert sorted(os.listdir("figures")) == [f"latency-targets.{suffix}" for suffix in ("pdf", "png", "svg")]
+    assert "802.5" in (folder / "figures" / "latency-targets.svg").read_text()
+    assert run([*QUICK, "--page", "l.html"]) == 0  # the file of that is named by default, and so is the next command
+    assert "--latency latency-sim-v100.json" in (folder / "l.html").read_text()
 
 
 def test_a_dry_run_says_what_would_be_done_and_changes_nothing(folder, capsys):

@@ -40,12 +40,12 @@ def h200(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def found(h200):
-    return forecast(h200, draws=FEW)
+    return forecast(h200, core_only=False, draws=FEW)
 
 
 @pytest.fixture(scope="module")
 def relaxed(h200):
-    return forecast(h200, max_slowdown=0.05, draws=FEW)
+    return forecast(h200, core_only=False, max_slowdown=0.05, draws=FEW)
 
 
 def width(forecast_):
@@ -104,7 +104,7 @@ def test_measured_sweeps_seen_at_default_clocks_only(shared_data, tmp_path, file
     study = open_study(tmp_path / "auto.db", create=True)
     study.add(default_clock_rows(read_sweep(shared_data / file), gpu), source=file)
     for bound, change in changes.items():
-        made = forecast(study, max_slowdown=bound, draws=2 * FEW)
+        made = forecast(study, core_only=False, max_slowdown=bound, draws=2 * FEW)
         assert contains(made.energy_change.central_95, change), (bound, made.energy_change)
         assert any("FLOPs and bytes" in note for note in made.notes)
         assert any("clocks in effect are not recorded" in note for note in made.notes)
@@ -121,7 +121,7 @@ def test_sweeps_that_did_not_shape_the_prior(shared_data, tmp_path):
             study = open_study(tmp_path / f"{len(in_95)}.db", create=True)
             study.add(default_clock_rows(sweep, gpu.model), source=measured.file)
             for bound, change in zip((0.0, 0.02, 0.05, 0.1), best_changes(sweep, (0.0, 0.02, 0.05, 0.1)), strict=True):
-                made = forecast(study, gpu=gpu, max_slowdown=bound, draws=2 * FEW).energy_change
+                made = forecast(study, gpu=gpu, core_only=False, max_slowdown=bound, draws=2 * FEW).energy_change
                 in_95.append(contains(made.central_95, change))
                 in_80.append(contains(made.central_80, change))
     assert len(in_95) >= 16
@@ -201,8 +201,10 @@ def test_any_gpu_ignores_the_voltage_and_power_of_the_preset(h200, found):
     gpu = find_preset("h200")
     other = replace(gpu.parameters, voltage_ratio=(1.0, 1.0, 1.0, 1.0, 1.0, 1.01), base_w=(10.0, 11.0), leakage_w=0.1)
     wrong = gpu.model_copy(update={"parameters": other})
-    assert forecast(h200, gpu=wrong, draws=FEW).energy_change == found.energy_change
-    flat, steep = (forecast(h200, gpu=card, draws=FEW, knowledge="preset", max_slowdown=0.05) for card in (wrong, gpu))
+    assert forecast(h200, core_only=False, gpu=wrong, draws=FEW).energy_change == found.energy_change
+    flat, steep = (
+        forecast(h200, core_only=False, gpu=card, draws=FEW, knowledge="preset", max_slowdown=0.05) for card in (wrong, gpu)
+    )
     assert steep.energy_change.median < flat.energy_change.median - 0.02
 
 
@@ -236,7 +238,7 @@ def test_a_memory_power_sensor_is_used(h200, tmp_path):
             large = np.array([kernel.name.endswith("gemm") for kernel in units.kernels])
             assert memory_w[large] == pytest.approx((observed.memory_power_w - idle_w)[large], rel=0.2)
     (change,) = true_changes("h200", "gpt3-small", (0.05,))
-    before, after = (forecast(each, max_slowdown=0.05) for each in (h200, informed))
+    before, after = (forecast(each, core_only=False, max_slowdown=0.05) for each in (h200, informed))
     assert contains(after.energy_change.central_95, change)
     share_before, share_after = (
         next(unknown.share for unknown in made.unknowns if unknown.what == "memory power") for made in (before, after)
@@ -245,19 +247,25 @@ def test_a_memory_power_sensor_is_used(h200, tmp_path):
 
 
 def test_more_slowdown_saves_more_and_fewer_clocks_save_less(h200, found, relaxed):
-    core_only = forecast(h200, draws=FEW, core_only=True)
+    core_only = forecast(h200, core_only=True, draws=FEW)
     assert relaxed.energy_change.median < found.energy_change.median < core_only.energy_change.median <= 0.0
     assert all(row.memory_mhz == 3201.0 for row in core_only.kernels)
-    assert any("--core-only" in note for note in found.notes) and not core_only.notes
+    assert not core_only.notes and not found.notes
+
+
+def test_a_memory_clock_that_takes_long_to_change_is_left_alone_by_default(h200):
+    made, core_only = forecast(h200, draws=FEW), forecast(h200, core_only=True, draws=FEW)
+    assert made.core_only and made.energy_change == core_only.energy_change
+    assert any("takes about 1 s to change its memory clock" in note for note in made.notes)
 
 
 def test_the_same_seed_gives_the_same_forecast(h200, found):
-    assert forecast(h200, draws=FEW) == found
+    assert forecast(h200, core_only=False, draws=FEW) == found
 
 
 @pytest.mark.slow
 def test_another_seed_gives_nearly_the_same_forecast(h200):
-    whole, other = forecast(h200), forecast(h200, seed=7)
+    whole, other = forecast(h200, core_only=False), forecast(h200, core_only=False, seed=7)
     assert other != whole
     assert other.energy_change.median == pytest.approx(whole.energy_change.median, abs=0.02)
     assert other.energy_change.central_80 == pytest.approx(whole.energy_change.central_80, abs=0.03)
@@ -360,7 +368,7 @@ def test_a_device_that_is_none_of_the_presets(label):
 def test_a_custom_preset(h200, tmp_path, found):
     file = tmp_path / "mine.toml"
     file.write_text(preset_toml(find_preset("h200").model_copy(update={"name": "mine"})))
-    made = forecast(h200, gpu=find_preset(str(file)), draws=FEW)
+    made = forecast(h200, core_only=False, gpu=find_preset(str(file)), draws=FEW)
     assert made.gpu == "mine"
     assert made.energy_change.median == pytest.approx(found.energy_change.median, abs=0.03)
 
@@ -378,7 +386,7 @@ def test_a_custom_preset(h200, tmp_path, found):
 )
 def test_bad_arguments(h200, arguments, says):
     with pytest.raises(BadInputError, match=says) as refusal:
-        forecast(h200, **arguments)
+        forecast(h200, core_only=False, **arguments)
     assert "\n" not in str(refusal.value)
 
 
@@ -413,7 +421,7 @@ def test_rows_at_other_clocks_change_nothing(h200, tmp_path, found):
             recorder.append(
                 replace(sample, kernel=task.name, setting=slow, time_s=point.time_s, energy_j=point.time_s * point.power_w)
             )
-    assert forecast(both, draws=FEW).energy_change == found.energy_change
+    assert forecast(both, core_only=False, draws=FEW).energy_change == found.energy_change
 
 
 def test_a_file_is_read_again(found, tmp_path):
@@ -442,7 +450,11 @@ def test_the_headline_says_whether_clocks_are_worth_trying(found, interval, medi
     )
     known = replace(found, max_slowdown=0.02, energy_change=change, natural=seen).drawn()
     assert known.effect.startswith("Worth trying: 10.00") and "within the clocks seen" in known.verdict
-    assert known.panels[0].title.startswith("Within the clocks seen, 1200 to 1900")
+    assert known.panels[0].title == "A cap for each kernel" and "1,200 to 1,900" in known.panels[0].text
+    one = replace(seen, one_cap=(replace(seen.within_range[0], cap_mhz=1500.0),))
+    simple = replace(found, max_slowdown=0.02, natural=one).drawn()
+    assert "by one cap of 1,500" in simple.effect
+    assert [panel.title for panel in simple.panels[:2]] == ["One cap for all kernels", "A cap for each kernel"]
 
 
 class TestVerb:
@@ -461,7 +473,7 @@ class TestVerb:
         assert "95 %:" in text and "what would reduce it" in text and "qkv_gemm" in text
 
     def test_json_and_file_are_the_same_document(self, run, capsys, tmp_path, found):
-        run("--json", "--out", str(tmp_path / "f.json"))
+        run("--memory-too", "--json", "--out", str(tmp_path / "f.json"))
         shown = json.loads(capsys.readouterr().out)
         assert shown == json.loads((tmp_path / "f.json").read_text())
         assert shown["schema"] == "wastenot.forecast/1" and shown["origin"] == "forecast"

@@ -47,6 +47,11 @@ def test_savings_within_the_range_seen_are_stated_by_slowdown(predicted):
         assert row.time_change.central_95[1] <= row.max_slowdown + 1e-6  # times this close count as the same
     medians = [row.energy_change.median for row in rows]
     assert medians == sorted(medians, reverse=True)
+    for one, each in zip(predicted.natural.one_cap, rows, strict=True):  # what one cap does, caps for each kernel do too
+        assert each.energy_change.median - 1e-9 <= one.energy_change.median <= 0.0
+        assert one.time_change.central_95[1] <= one.max_slowdown + 2e-6
+        assert one.cap_mhz is None or predicted.natural.low_mhz <= one.cap_mhz <= predicted.natural.high_mhz
+    assert predicted.natural.one_cap[1].cap_mhz is not None
     assert 1350 < predicted.natural.low_mhz < 1440 and predicted.natural.high_mhz == 1980.0
 
 

@@ -57,7 +57,7 @@ def test_the_papers_table_is_by_pass_in_order_of_execution(demo_plan):
         "embedding_backward",
     ]
     first, assigned = table.rows[0], demo_plan.assignments[0]
-    assert [plain(text) for text in first.texts] == ["wte_wpe", "1", "840", "9501", "+0.43 %", "−49.09 %", "<0.1 %"]
+    assert [plain(text) for text in first.texts] == ["wte_wpe", "1", "840", "9,501", "+0.43 %", "−49.09 %", "<0.1 %"]
     assert first.values[2:6] == (assigned.core_mhz, assigned.memory_mhz, assigned.time_change, assigned.energy_change)
     assert sum(row.values[-1] for row in table.rows) == pytest.approx(1.0)
 
@@ -150,7 +150,7 @@ def test_what_can_be_applied_is_stated_beside_the_potential(demo_sweep, coarse_s
     assert plain(by_kernel.texts[-1]) == f"as a schedule: energy {plain(scheduled.texts[1])}"
     assert plain(by_pass.texts[-1]).startswith("as a schedule: energy ")
     setting = made.applicable.rows[-1].setting
-    words = f"core {setting.core_mhz:g} / memory {setting.memory_mhz:g} MHz"
+    words = f"core {setting.core_mhz:,g} / memory {setting.memory_mhz:,g} MHz"
     assert plain(whole.texts[-1]) == f"yes: {words}"
     assert "assumed until you measure it and pass --switch-time" in table.note
     story = story_of(made, None)

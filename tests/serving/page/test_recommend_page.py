@@ -73,7 +73,7 @@ def test_the_bound_is_on_one_statistic_and_the_page_shows_another_beside_it():
     points = [replace(each, itl=replace(each.itl, p99_s=3 * each.itl.p50_s)) for each in MEASURED]
     found = recommended(points)
     assert "median time between tokens within 50.0\N{NO-BREAK SPACE}ms" in verdict_text(found)
-    assert "P99 is 60.0\N{NO-BREAK SPACE}ms, above that" in verdict_text(found)
+    assert "one token in a hundred takes longer than (P99) 60.0\N{NO-BREAK SPACE}ms, above the bound" in verdict_text(found)
     lines = {each.label: each.text for each in recommend_page(found).panels[0].lines}
     assert lines["P99 time between tokens"] == "60.0\N{NO-BREAK SPACE}ms instead of 30.0\N{NO-BREAK SPACE}ms"
     assert chosen_table(found).rows[0].values[2:5] == (0.5, 0.020, 0.060)
@@ -86,7 +86,7 @@ def test_what_others_published_is_marked_and_served_with_the_flags_it_was_measur
     points = [replace(each, model="org/a", source="ML.ENERGY: t.csv", tensor_parallel=2, gpus=2) for each in MEASURED[:3]]
     page = recommend_page(recommended(points))
     assert page.notes[0].startswith("Measured by others: read from t.csv")
-    assert "all measured by others" in page.verdict
+    assert "all measured by others" in page.verdict and "by others, see below" in page.html(made_at=AT)
     assert page.next_step.commands[0] == "vllm serve org/a --tensor-parallel-size 2 --max-num-seqs 2"
     assert not any("others" in each for each in recommend_page(recommended(MEASURED)).notes)
 

@@ -40,10 +40,11 @@ def found():
 
 def test_each_policy_is_a_point_and_a_row(found):
     figure = steer_figures(found)[0]
-    points = [row for rows in figure.specification["datasets"].values() for row in rows if "policy" in row]
-    assert [(row["policy"], row["energy"]) for row in points] == [
-        (run.result.policy, run.result.energy_per_token_j) for run in found.runs
+    bars = next(rows for rows in figure.specification["datasets"].values() if "failed" in rows[0])
+    assert [(row["policy"], row["energy"], row["late"]) for row in bars] == [
+        (run.result.policy, run.result.energy_per_token_j, 100.0 * (1.0 - run.result.attainment)) for run in found.runs
     ]
+    assert [row["failed"] for row in bars] == [not found.attains(run) for run in found.runs]
     assert [row.values[1] for row in policies_table(found).rows[1:]] == [found.saved(run) for run in found.runs[1:]]
 
 
@@ -87,5 +88,20 @@ def test_the_page_says_that_it_is_simulated_and_on_what(found):
 def test_the_first_figure_can_be_drawn_and_the_page_names_the_next_command(found, tmp_path):
     pytest.importorskip("vl_convert")
     assert export_figures(steer_figures(found)[:1], "simulated", tmp_path)
-    page = steer_page(replace(found, source="my engine.json"))
-    assert page.next_step.commands == ("wastenot serve control 'my engine.json' --instance http://HOST:PORT=DEVICE",)
+    (command,) = steer_page(replace(found, source="my engine.json")).next_step.commands
+    assert command.startswith("wastenot serve bench ") and "--core 1000" in command  # policies do no more than this clock
+    late = replace(found, runs=tuple(run for run in found.runs if run.name != "fixed"), source="my engine.json")
+    (command,) = steer_page(late).next_step.commands
+    assert command == "wastenot serve control 'my engine.json' --instance http://HOST:PORT=DEVICE"
+    (command,) = steer_page(replace(late, trace="my.csv")).next_step.commands
+    assert command.startswith("wastenot serve simulate 'my engine.json' --trace my.csv") and "by-metrics" in command
+
+
+def test_runs_with_assumed_clocks_have_bars_and_a_panel(found):
+    failed = replace(found, runs=tuple(replace(run, result=replace(run.result, attainment=0.5)) for run in found.runs[1:]))
+    more = replace(found, runs=(found.runs[0], *failed.runs))
+    page = steer_page(replace(found, with_assumed=more))
+    rows = next(rows for rows in page.figures[0].specification["datasets"].values() if "failed" in rows[0])
+    assert len(rows) == 2 * len(found.runs) - 1 and all(row["failed"] for row in rows if row["policy"].endswith("assumed"))
+    assert page.panels[1].title == "With assumed clocks too" and "50.0" in page.panels[1].lines[-1].text
+    assert "misses deadlines (" in policies_table(replace(found, with_assumed=more)).rows[1].texts[2]

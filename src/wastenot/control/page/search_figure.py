@@ -19,7 +19,7 @@ _COLORS = {
     HELD: "#15803d",
     GIVEN_UP: "#b7791f",
     "not decided": "#2f6fde",
-    "needs more energy": "#8592a3",
+    "saves less": "#8592a3",
     "too slow": "#d6483b",
 }
 

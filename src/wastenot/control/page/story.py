@@ -62,10 +62,10 @@ def _found(held: Trial, tuning: Tuning, search_s: float) -> Panel:
     return Panel("Setting found", trial_words(held), what, lines=tuple(lines))
 
 
-def plus_minus(estimate: Estimate, *, sign: bool = True) -> str:
-    """An estimate with half its interval, such as ``+0.1 ± 0.2 %``, to the digits that its error leaves."""
+def plus_minus(estimate: Estimate, *, sign: bool = True, tight: float = 5e-4) -> str:
+    """An estimate with half its interval, such as ``+0.1 ± 0.2 %``, to two digits where that is less than ``tight``."""
     half = 0.5 * (estimate.high - estimate.low)
-    shown = 1 if half >= 5e-4 else 2
+    shown = 1 if half >= tight else 2
     value = percent(estimate.value, shown, sign=sign).removesuffix(f"{SPACE}%")
     return f"{value}{SPACE}±{SPACE}{percent(half, shown)}"
 
@@ -89,7 +89,9 @@ def _effect(summary: Summary) -> str:
         return f"Ran for {duration(status.elapsed_s)}, too short to estimate the saving"
     if _went_back(status) and proof.saved_j is not None:
         return f"Saved {_joules(proof.saved_j.value)}, then returned to the default clocks"
-    return f"{_saving(summary, proof.energy_change)}, time {plus_minus(proof.time_change)}"
+    slower = proof.time_change.value >= 0.0
+    pace = plus_minus(proof.time_change if slower else negated(proof.time_change), sign=False, tight=2e-3)
+    return f"{_saving(summary, proof.energy_change)}, {pace} {'slower' if slower else 'faster'}"
 
 
 def _saving(summary: Summary, energy_change: Estimate) -> str:
@@ -249,11 +251,12 @@ def rung_text(rung: int, rungs: int) -> str:
 def _basis(summary: Summary) -> Panel:
     status, proof = summary.status, summary.status.proof
     done = status.iteration or 0
-    counts = f"{proof.plan_iterations:,} at the plan's clocks and {proof.default_iterations:,} at the default clocks"
+    where = "the plan's clocks" if status.tuning is None else "this setting"
+    counts = f"{proof.plan_iterations:,} iterations at {where} against {proof.default_iterations:,} at the default clocks"
     searched = 0 if status.tuning is None else status.tuning.iterations
     left = done - searched - proof.plan_iterations - proof.default_iterations
     uncounted = f"; {left:,} more are not counted (warm-up, pauses)" if left > 0 else ""
-    text = f"{counts} were compared, in {counted(proof.blocks, 'block')} in random order{uncounted}."
+    text = f"{counts}, in {counted(proof.blocks, 'block')} in random order{uncounted}."
     code = "" if summary.exit_code is None else f", exit code {summary.exit_code}"
     lines = (
         Line("GPU", ", ".join(dict.fromkeys(map(model_text, status.gpus))) or "none"),

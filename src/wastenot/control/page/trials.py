@@ -11,7 +11,7 @@ OUTCOMES: dict[Outcome, str] = {
     "held": HELD,
     "close": "not decided",
     "too slow": "too slow",
-    "more energy": "needs more energy",
+    "more energy": "saves less",
     "unusable": "could not be compared",
 }
 

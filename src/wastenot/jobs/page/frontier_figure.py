@@ -7,7 +7,7 @@ from typing import Any
 from wastenot.core.wording import counted
 from wastenot.jobs.model.frontier import Pair
 from wastenot.jobs.page.drawing import WIDE, about, energy_unit, scale_of, time_unit
-from wastenot.jobs.page.words import cost_text, setting_text, time_text
+from wastenot.jobs.page.words import cost_beside_default, setting_text, time_text
 from wastenot.jobs.plan.overview import JobOverview
 from wastenot.pages.figure import Figure, beside, inline, layered, specification_of, tooltips, words
 from wastenot.pages.formatting import quantity
@@ -51,7 +51,7 @@ def _chart(overview: JobOverview, pairs: list[Pair]) -> Any:
             "setting": setting_text(pair.setting),
             "time": time_text(pair.time_s),
             "energy": quantity(pair.energy_j or 0.0, "J", 4),
-            "cost": cost_text(overview.terms, pair.cost(overview.terms), 4),
+            "cost": cost_beside_default(overview, pair.cost(overview.terms), 4),
             "epochs": runs,
             "forecast": pair.forecast,
             "label": label,

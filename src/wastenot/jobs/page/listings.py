@@ -6,7 +6,7 @@ from functools import partial
 
 from wastenot.core.wording import counted
 from wastenot.jobs.model.frontier import Pair, epochs_to_target
-from wastenot.jobs.page.words import cost_text, setting_text, time_text
+from wastenot.jobs.page.words import cost_beside_default, setting_text, time_text
 from wastenot.jobs.plan.decision import Outlook
 from wastenot.jobs.plan.overview import JobOverview, RunInHistory
 from wastenot.pages.formatting import percent, quantity
@@ -20,7 +20,7 @@ _UNFIT = "does not fit into memory"
 def sizes_table(overview: JobOverview) -> Table:
     """Each batch size: what its runs were like, and what is expected of it."""
     terms = overview.terms
-    costs = partial(cost_text, terms)
+    costs = partial(cost_beside_default, overview)
     outlooks: dict[int, Outlook] = {each.batch_size: each for each in overview.outlook}
     runs = {size: [each.run for each in overview.history if each.run.batch_size == size] for size in terms.batch_sizes}
     known = {size: found for size in runs if (found := epochs_to_target(runs[size]).get(size)) is not None}
@@ -40,7 +40,7 @@ def sizes_table(overview: JobOverview) -> Table:
         return ", ".join(name for name, holds in said if holds)
 
     def interval(size: int) -> str:
-        return f"{costs(outlooks[size].low)} to {costs(outlooks[size].high)}"
+        return f"{costs(outlooks[size].low)} to {costs(outlooks[size].high)}".replace(" of default to", " to")
 
     def expected(field: str, size: int) -> float | None:
         return getattr(outlooks[size], field) if size in outlooks else None
@@ -85,7 +85,7 @@ def frontier_table(overview: JobOverview) -> Table | None:
         Listed("Time to target", lambda pair: pair.time_s, time_text),
         Listed("Energy to target", lambda pair: pair.energy_j, _joules, optional=True),
         Listed("Mean power", lambda pair: pair.power_w, _watts, optional=True),
-        Listed("Cost", lambda pair: pair.cost(overview.terms), partial(cost_text, overview.terms)),
+        Listed("Cost", lambda pair: pair.cost(overview.terms), partial(cost_beside_default, overview)),
         Listed(
             "Epochs from", lambda pair: "forecast" if pair.forecast else counted(pair.epochs.reached, "run"), numeric=False
         ),
@@ -93,7 +93,7 @@ def frontier_table(overview: JobOverview) -> Table | None:
     )
     note = "No measured pair beats those on the frontier in both time and energy."
     ordered = sorted(pairs, key=lambda pair: pair.time_s)
-    return listing("Frontier: time and energy to the target", ordered, columns, note) if pairs else None
+    return listing("Time and energy to the target: frontier, default and next", ordered, columns, note) if pairs else None
 
 
 def runs_table(overview: JobOverview, *, most: int | None = None) -> Table:
@@ -112,7 +112,7 @@ def runs_table(overview: JobOverview, *, most: int | None = None) -> Table:
         Listed("Epochs", lambda each: each.run.epochs, "{:,}".format),
         Listed("Time", lambda each: each.run.time_s or None, time_text),
         Listed("Energy", lambda each: each.run.energy_j, _joules, optional=unknown_j),
-        Listed("Cost", lambda each: each.cost or None, partial(cost_text, overview.terms)),
+        Listed("Cost", lambda each: each.cost or None, partial(cost_beside_default, overview)),
         Listed("Why this batch size", lambda each: each.why or None, numeric=False),
     )
     latest = overview.history[::-1][:most]

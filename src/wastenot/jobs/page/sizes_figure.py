@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wastenot.jobs.page.drawing import OUTCOME_COLORS, WIDE, about, cost_axis, scale_of, sizes_axis
-from wastenot.jobs.page.words import cost_text
+from wastenot.jobs.page.words import cost_beside_default
 from wastenot.jobs.plan.overview import JobOverview
 from wastenot.pages.figure import Figure, inline, layered, series_color, specification_of, tooltips, words
 from wastenot.pages.formatting import percent
@@ -43,7 +43,7 @@ def _chart(overview: JobOverview) -> Any:
     title, factor = cost_axis(overview, max(costs or middle))
     scale = scale_of([factor * value for value in [*costs, *shown, *(min(each, furthest) for each in middle)]])
     x = sizes_axis("size", terms.batch_sizes)
-    y = alt.Y("cost:Q", title=title, scale=scale)
+    y = alt.Y("cost:Q", title=[title, "(logarithmic)"] if scale.type == "log" else title, scale=scale)
     layers: list[Any] = []
     expected: list[dict[str, object]] = [
         {
@@ -51,8 +51,8 @@ def _chart(overview: JobOverview) -> Any:
             "cost": factor * each.cost,
             "low": factor * each.low,
             "high": factor * each.high,
-            "expected": cost_text(terms, each.cost),
-            "interval": f"{cost_text(terms, each.low)} to {cost_text(terms, each.high)}",
+            "expected": cost_beside_default(overview, each.cost),
+            "interval": f"{cost_beside_default(overview, each.low)} to {cost_beside_default(overview, each.high)}",
             "chance": percent(each.chance, 0),
             "label": _label(overview, each.batch_size),
         }
@@ -66,7 +66,7 @@ def _chart(overview: JobOverview) -> Any:
                 "cost": factor * (each.cost or 0.0),
                 "outcome": each.run.outcome,
                 "run": each.run.number,
-                "text": cost_text(terms, each.cost or 0.0),
+                "text": cost_beside_default(overview, each.cost or 0.0),
                 "epochs": each.run.epochs,
                 "before": each.run.number < changed,
             }
@@ -98,5 +98,5 @@ def _chart(overview: JobOverview) -> Any:
 
 
 def _label(overview: JobOverview, size: int) -> str:
-    names = ["default size"] if size == overview.terms.default else []
+    names = ["default"] if size == overview.terms.default else []
     return ", ".join([*names, "next"] if overview.next is not None and size == overview.next.batch_size else names)

@@ -10,10 +10,10 @@ from wastenot.jobs.page.words import (
     compared_text,
     effect_text,
     is_weighted,
-    next_effect_text,
     outcomes_text,
     pair_text,
-    regret_text,
+    runs_of,
+    saves_beside_default,
     setting_text,
     target_text,
     time_text,
@@ -38,7 +38,7 @@ def _so_far_text(overview: JobOverview) -> str:
     less = f"{percent(abs(against.ratio - 1.0), 1)} {'less' if against.ratio <= 1.0 else 'more'}"
     weighed = ", energy and time weighted," if is_weighted(overview.terms) else ""
     runs, of_size = counted(len(overview.history), "run"), counted(default.epochs.reached, "run")
-    known = f"estimated from the epochs of {of_size} at its batch size"
+    known = f"estimated from the epochs of {of_size} at its batch size and the speed measured at each setting"
     reached = f"{against.reached:,} of which reached the target"
     return f"{runs} so far, {reached}, cost {less}{weighed} than {against.reached:,} of the default would have, {known}"
 
@@ -53,11 +53,17 @@ def _verdict(overview: JobOverview) -> str:
 
 
 def _next(overview: JobOverview) -> Panel:
-    decision, pair = overview.next, overview.next_pair
+    decision, pair, default = overview.next, overview.next_pair, overview.default
     if decision is None:
         return Panel("Next run", "none", "no batch size is left to run with.")
     value = f"batch size {decision.batch_size:,}" if pair is None else pair_text(pair)
+    text = f"{decision.why}." if decision.why else ""
     lines = []
+    if pair is not None and default is not None and saves_beside_default(overview):
+        first, _, rest = compared_text(pair, default).partition(" and ")
+        usual = pair_text(default).removeprefix("batch size ")
+        than = f"{f'and {rest} ' if rest else ''}per run than with the default, {usual}"
+        value, text = first, f"{than}, with {value}{f': {decision.why}' if decision.why else ''}."
     if pair is not None:
         energy = "" if pair.energy_j is None else f"{quantity(pair.energy_j, 'J', 3)} in "
         lines.append(Line("Expected", f"{energy}{time_text(pair.time_s)}"))
@@ -65,21 +71,11 @@ def _next(overview: JobOverview) -> Panel:
     if outlook is not None:
         lines.append(Line("Chance of the target", percent(outlook.chance, 0)))
         lines.append(Line("Epochs expected", f"{outlook.epochs:.1f}"))
-    effect = next_effect_text(overview)
-    if effect is not None:
-        lines.append(Line("Against the default", effect))
-    return Panel("Next run", value, f"{decision.why}." if decision.why else "", lines=tuple(lines))
+    return Panel("Next run", value, text, lines=tuple(lines))
 
 
 def _so_far(overview: JobOverview) -> Panel:
     lines = []
-    against, regret = overview.against_default, regret_text(overview)
-    if regret is not None:
-        lines.append(Line("What learning cost", regret))
-    if against is not None:
-        lines.append(Line("Time, compared with the default", percent(against.time_ratio - 1.0, 1, sign=True)))
-        if against.energy_ratio is not None:
-            lines.append(Line("Energy, compared with the default", percent(against.energy_ratio - 1.0, 1, sign=True)))
     if overview.elsewhere:
         others = ", ".join(each for each in overview.devices if each != overview.device)
         lines.append(Line("Elsewhere", f"{counted(overview.elsewhere, 'run')} on {others}"))
@@ -90,7 +86,8 @@ def _so_far(overview: JobOverview) -> Panel:
 
 
 def _asked(overview: JobOverview) -> Panel:
-    terms, pair, default = overview.terms, overview.next_pair, overview.default
+    """What learning cost, and what is asked."""
+    terms, regret, cheapest = overview.terms, overview.regret, overview.cheapest
     sizes = ", ".join(f"{size:,}" for size in terms.batch_sizes)
     settings = [setting_text(setting) for setting in terms.settings if not setting.is_auto]
     lines = [
@@ -103,12 +100,11 @@ def _asked(overview: JobOverview) -> Panel:
     if overview.no_memory is not None:
         lines.append(Line("Does not fit into memory", f"{overview.no_memory:,} and more"))
     objective = "lowest weighted energy and time" if is_weighted(terms) else asked_text(terms)
-    if pair is None or default is None or next_effect_text(overview) is None:
+    if regret is None or cheapest is None or regret <= 0.0:
         return Panel("Objective", f"{objective[:1].upper()}{objective[1:]}", "", lines=tuple(lines))
-    first, _, rest = compared_text(pair, default).partition(" and ")
     lines.append(Line("Objective", f"{objective} of a run"))
-    usual = pair_text(default).removeprefix("batch size ")
-    return Panel("Per run", first, f"{f'and {rest} ' if rest else ''}than with the default, {usual}.", lines=tuple(lines))
+    text = f"of runs beyond the cheapest choice, as many as {regret:.2f} {runs_of(cheapest)} take (regret)."
+    return Panel("What learning cost", time_text(regret * cheapest.time_s), text, lines=tuple(lines))
 
 
 def objective_text(overview: JobOverview) -> str:

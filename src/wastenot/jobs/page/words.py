@@ -46,6 +46,13 @@ def cost_text(terms: JobTerms, cost: float, digits: int = 3) -> str:
     return time_text(cost) if cost < 1e7 else quantity(cost, "s", digits)
 
 
+def cost_beside_default(overview: JobOverview, cost: float, digits: int = 3) -> str:
+    """A cost as people read it: weighted ones, which are neither energy nor time, in per cent of the default's."""
+    if is_weighted(overview.terms) and overview.default is not None:
+        return f"{percent(cost / overview.default.cost(overview.terms), 0)} of default"
+    return cost_text(overview.terms, cost, digits)
+
+
 def time_text(time_s: float) -> str:
     """A time as people say it, to three digits: ``12.3 s``, ``47.1 min``, ``7.85 h``."""
     for least_s, unit_s, unit in ((48 * 3600.0, 24 * 3600.0, "days"), (5400.0, 3600.0, "h"), (90.0, 60.0, "min")):
@@ -159,20 +166,25 @@ def next_effect_text(overview: JobOverview) -> str | None:
     return f"{', '.join(parts)} ({known})"
 
 
-def choice_text(overview: JobOverview) -> str | None:
-    """What to run next and how much cheaper it is than the default; ``None`` where that is not known, or it is not."""
+def saves_beside_default(overview: JobOverview) -> bool:
+    """Whether enough runs say that the next pair is cheaper than the default."""
     pair, default, terms, against = overview.next_pair, overview.default, overview.terms, overview.against_default
     if pair is None or default is None or next_effect_text(overview) is None or against is None or against.reached < FEW:
-        return None
-    ratio = pair.cost(terms) / default.cost(terms) - 1.0
+        return False
     few = pair.forecast or default.forecast or min(pair.epochs.reached, default.epochs.reached) < FEW
-    if few or ratio > -_SAME:
+    return not few and pair.cost(terms) / default.cost(terms) - 1.0 <= -_SAME
+
+
+def choice_text(overview: JobOverview) -> str | None:
+    """What to run next and how much cheaper it is than the default; ``None`` where that is not known, or it is not."""
+    pair, default = overview.next_pair, overview.default
+    if pair is None or default is None or not saves_beside_default(overview):
         return None
     limit = pair.setting.power_limit_w
     power_alone = limit is not None and pair.setting == Setting(power_limit_w=limit)
     what = f"batch size {pair.batch_size:,} with a power limit of {limit:,.0f}{SPACE}W" if power_alone else pair_text(pair)
     usual = pair_text(default).removeprefix("batch size ")
-    return f"Use {what}: {compared_text(pair, default)} per run than with the default, {usual}"
+    return f"Use {what}: an estimated {compared_text(pair, default)} per run than with the default, {usual}"
 
 
 def compared_text(pair: Pair, default: Pair) -> str:

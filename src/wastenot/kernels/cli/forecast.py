@@ -51,7 +51,14 @@ def forecast(
             help="Step between core clocks; by default about 32 clocks.",
         ),
     ] = None,
-    core_only: Annotated[bool, typer.Option("--core-only", help="Do not change the memory clock.")] = False,
+    core_only: Annotated[
+        bool | None,
+        typer.Option(
+            "--core-only/--memory-too",
+            help="Leave the memory clock alone; by default where it takes too long to change between kernels.",
+            show_default=False,
+        ),
+    ] = None,
     draws: Annotated[int, typer.Option("--draws", metavar="N", help="Number of possible GPUs to plan for.")] = 200,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the draws.")] = 0,
     ignore_natural: Annotated[
@@ -101,9 +108,9 @@ def forecast(
 
 def forecast_text(predicted: Forecast) -> RenderableType:
     """The forecast as text: marked as a forecast, intervals first, clocks last."""
-    from wastenot.kernels.forecast.page import KERNEL_FIELDS, effect_text
+    from wastenot.kernels.forecast.page import effect_text, kernels_listing
     from wastenot.pages.formatting import change, percent, quantity
-    from wastenot.terminal.tables import Group, Text, listed
+    from wastenot.terminal.tables import Group, Text, rich_table
 
     effect = effect_text(predicted)
     lines = [
@@ -127,7 +134,7 @@ def forecast_text(predicted: Forecast) -> RenderableType:
         *(f"  {percent(unknown.share, 0):>5}  {unknown.what}: {unknown.narrowed_by}" for unknown in predicted.unknowns),
         *(f"note: {note}" for note in predicted.notes),
     ]
-    return Group(*map(Text, lines), "", listed(predicted.kernels, KERNEL_FIELDS, "forecast by kernel"))
+    return Group(*map(Text, lines), "", rich_table(kernels_listing(predicted, "forecast by kernel")))
 
 
 def _within_range(natural: NaturalForecast | None) -> list[str]:
@@ -137,9 +144,13 @@ def _within_range(natural: NaturalForecast | None) -> list[str]:
     if natural is None:
         return []
     return [
-        f"caps on core clocks within the range seen ({natural.low_mhz:.0f} to {natural.high_mhz:.0f} MHz, no kernel "
+        f"caps on core clocks within the range seen ({natural.low_mhz:,.0f} to {natural.high_mhz:,.0f} MHz, no kernel "
         "below the clocks it was seen at), energy by slowdown limit:",
-        *(f"{percent(row.max_slowdown, 1):>6}  {_interval(row.energy_change)}" for row in natural.within_range),
+        *(
+            f"{percent(row.max_slowdown, 1):>6}  {_interval(row.energy_change)}, {caps}"
+            for caps, rows in (("one cap", natural.one_cap), ("a cap for each kernel", natural.within_range))
+            for row in rows
+        ),
         f"uncertainties there: errors of the curves, and {percent(natural.locked_power_sd, 1)} (assumed) of power, since a "
         "locked clock may draw a different power than the same clock under the regulator",
         "",

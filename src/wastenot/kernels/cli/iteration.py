@@ -97,8 +97,7 @@ def _document(sweep: Sweep, predicted: PredictedIteration) -> dict[str, object]:
 
 def _text(sweep: Sweep, predicted: PredictedIteration, temperature: float | None) -> RenderableType:
     """The iteration, the two plans, and each kernel in it."""
-    from wastenot.core.setting import format_mhz
-    from wastenot.pages.formatting import change, fraction_of_whole, quantity
+    from wastenot.pages.formatting import change, fraction_of_whole, megahertz, quantity
     from wastenot.terminal.tables import Group, RichTable, Text, headline, plain_table
     from wastenot.workloads.identity import STATE_DESCRIPTIONS
 
@@ -111,8 +110,8 @@ def _text(sweep: Sweep, predicted: PredictedIteration, temperature: float | None
             fraction_of_whole(kernel.count * float(default.kernel_s[row]) / default.time_s),
             quantity(float(default.kernel_s[row]), "s", 4),
             quantity(float(default.kernel_w[row]), "W", 3),
-            format_mhz(predicted.fastest.plan.ceiling_mhz[row]),
-            format_mhz(predicted.saving.plan.ceiling_mhz[row]),
+            megahertz(predicted.fastest.plan.ceiling_mhz[row]),
+            megahertz(predicted.saving.plan.ceiling_mhz[row]),
         )
     summary = RichTable.grid(padding=(0, 2))
     summary.add_column(style="bold", no_wrap=True)

@@ -120,7 +120,8 @@ def latency(
     if page is not None or figures is not None:
         made = found.drawn()
         if page is not None:
-            made.write(page, command=typed_command(str(path)))
+            command = typed_command(str(path)) + ("" if out is not None else f" --out {path}")
+            made.write(page, command=command)
             files.append(str(page))
         files += [] if figures is None else map(str, made.export(figures))
     if as_json:

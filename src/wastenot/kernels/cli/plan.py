@@ -280,8 +280,7 @@ def _validated_text(a: Plan, b: Plan, first: Path, second: Path) -> str | None:
 
 def _difference_text(difference: PlanDifference, made: Plan, first: str, second: str) -> RenderableType:
     """What the second plan does differently from the first, which was ``made`` before."""
-    from wastenot.core.setting import format_mhz
-    from wastenot.pages.formatting import change, quantity
+    from wastenot.pages.formatting import change, megahertz, quantity
     from wastenot.terminal.tables import Group, Paragraph, Text, plain_table
 
     def signed(value: float, unit: str) -> str:
@@ -291,7 +290,7 @@ def _difference_text(difference: PlanDifference, made: Plan, first: str, second:
         if setting is None or setting.is_auto:
             return Text("absent" if setting is None else "auto")
         limit = "" if setting.power_limit_w is None else f", {setting.power_limit_w:g} W"
-        return Text(f"{format_mhz(setting.core_mhz)} / {format_mhz(setting.memory_mhz)}{limit}")
+        return Text(f"{megahertz(setting.core_mhz)} / {megahertz(setting.memory_mhz)}{limit}")
 
     names = (Path(first).name, Path(second).name)
     table = plain_table(("kernel", *(names if names[0] != names[1] else (first, second))), ("time", "energy"))

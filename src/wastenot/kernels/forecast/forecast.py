@@ -34,6 +34,7 @@ from wastenot.kernels.forecast.natural import (
     LOCKED_POWER_SD,
     NaturalKnowledge,
     cap_costs,
+    caps_in_range,
     fit_kernels,
     know,
     matched,
@@ -42,6 +43,7 @@ from wastenot.kernels.forecast.natural import (
 from wastenot.kernels.forecast.observed import Observation, natural_curves, observe
 from wastenot.kernels.forecast.prior import GROUPS, KNOWLEDGES, RANGES, GpuDraw, Knowledge, draw_gpus
 from wastenot.kernels.natural.curves import NaturalCurves
+from wastenot.planning.switching import SLOW_SWITCH_S
 from wastenot.study.store import Study, open_study
 
 SCHEMA: Final = "wastenot.forecast/1"
@@ -73,6 +75,7 @@ class KernelForecast:
         core_mhz: core clock in effect over the draws.
         memory_mhz: memory clock that most draws choose; ``memory_share`` is their fraction.
         energy_change, time_change: of one call, against the default clocks.
+        energy_share: of the iteration at the default clocks, all calls together; ``None`` in older files.
     """
 
     kernel: str
@@ -84,6 +87,7 @@ class KernelForecast:
     memory_share: float
     energy_change: Quantiles
     time_change: Quantiles
+    energy_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +112,13 @@ class RangeForecast:
     Attributes:
         max_slowdown: slowdown allowed to the whole iteration.
         energy_change, time_change: of a plan, against the default clocks.
+        cap_mhz: the cap of all kernels in the median draw; ``None`` where each has its own, or no cap saves anything.
     """
 
     max_slowdown: float
     energy_change: Quantiles
     time_change: Quantiles
+    cap_mhz: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +129,9 @@ class NaturalForecast:
         low_mhz, high_mhz: the range of clocks seen, over all kernels.
         seconds: device time that it took to see them.
         locked_power_sd: assumed uncertainty of power at a locked clock, see :mod:`wastenot.kernels.forecast.natural`.
-        within_range: caps within that range, by slowdown.
+        within_range: caps within that range, one for each kernel, by slowdown.
         without: the same forecast from the default clocks alone.
+        one_cap: one cap for all kernels, by slowdown; empty where no clock was seen for all of them.
     """
 
     low_mhz: float
@@ -133,6 +140,7 @@ class NaturalForecast:
     locked_power_sd: float
     within_range: tuple[RangeForecast, ...]
     without: Quantiles
+    one_cap: tuple[RangeForecast, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,14 +200,12 @@ _SAME_TIME = 1e-6  # relative; smaller differences from the default clocks canno
 _TRIED = 3  # times as many GPUs are drawn, of which those are kept that agree best with what was seen at natural clocks
 _BOUNDS = (0.0, 0.02, 0.05)  # slowdowns that savings within the range seen are stated for
 
-_SLOW_SWITCH_S = 0.5  # a memory clock that takes this long to change cannot change between kernels
-
 NARROWED_BY = {
-    "voltage": "a sweep of the core clocks of one compute-bound kernel, or --knowledge preset with its preset",
+    "voltage": "a sweep of the core clocks of one compute-bound kernel, or --knowledge preset if it behaves as its preset",
     "power": "idle power with the memory active, and low-power kernels, at two core clocks",
     "memory power": "a memory power sensor, or a sweep of memory clocks",
     "auto": "the same core clock, once left to the driver and once locked",
-    "time": "FLOPs and bytes of every kernel (analytical or captured), or a sweep of the core clocks of a few kernels",
+    "time": "FLOPs and bytes of every kernel, or a sweep of the core clocks of a few kernels",
 }
 """For each group of unknowns, the measurement that would determine them."""
 
@@ -223,7 +229,7 @@ def forecast(
     max_slowdown: float = 0.0,
     knowledge: Knowledge = "any",
     core_step_mhz: float | None = None,
-    core_only: bool = False,
+    core_only: bool | None = None,
     draws: int = DRAWS,
     seed: int = 0,
     ignore_natural: bool = False,
@@ -242,7 +248,8 @@ def forecast(
         max_slowdown: slowdown allowed to the whole iteration, at least 0.
         knowledge: ``any`` if voltage, power and memory may be like any GPU's, ``preset`` if they are about as ``gpu`` says.
         core_step_mhz: distance between the core clocks to choose from; ``None`` for about 32 clocks.
-        core_only: leave the memory clock alone, because it cannot be set, or not from kernel to kernel.
+        core_only: leave the memory clock alone, because it cannot be set, or not from kernel to kernel; by default where the
+            preset says that it takes too long to change.
         draws: number of GPUs to draw, at least 40.
         seed: seed of the draws.
         ignore_natural: use the default clocks alone, though kernels were measured at natural clocks.
@@ -259,9 +266,12 @@ def forecast(
     held = study if isinstance(study, Study) else open_study(study)
     curves = None if ignore_natural else natural_curves(held, workload)
     observed, preset, notes = observe(held, workload, gpu, None if curves is None else "natural")
+    slow = preset.switching.memory_s >= SLOW_SWITCH_S
+    if core_only is None and slow:
+        takes = f"{preset.name} takes about {preset.switching.memory_s:.2g} s to change its memory clock"
+        notes = (*notes, f"{takes}, too long between kernels, so that it is left alone")
+    core_only = slow if core_only is None else core_only
     candidates = candidate_settings(preset, core_step_mhz, core_only=core_only)
-    if not core_only and preset.switching.memory_s >= _SLOW_SWITCH_S:
-        notes = (*notes, f"{preset.name} changes its memory clock only when it is initialised: compare with --core-only")
     highest = max(preset.clocks.boost_mhz, float(np.nanmax(np.append(observed.core_mhz, 0.0))))
     count = np.array([kernel.count for kernel in observed.kernels], dtype=float)
     auto_time, auto_energy = float(count @ observed.time_s), float(count @ (observed.time_s * observed.power_w))
@@ -343,16 +353,23 @@ def _best(
 def _within_range(
     observed: Observation, known: NaturalKnowledge, curves: NaturalCurves, bounds: list[float], without: Quantiles
 ) -> NaturalForecast:
-    """What caps within the range seen would save."""
+    """What caps within the range seen would save: one for each kernel, and one for all."""
     counts = [kernel.count for kernel in observed.kernels]
     count, kernels = np.array(counts), np.arange(len(counts))
     changes = np.empty((len(bounds), known.draws, 2))
+    caps = np.append(np.inf, caps_in_range(known.curves))  # the first is none
+    for_all = np.empty((len(bounds), known.draws, 3))
+    seen_by_all = caps >= max(curve.low_mhz for curve in known.curves)
     for draw in range(known.draws):
         time_s, energy_j = cap_costs(known.curves, draw, observed.time_s, observed.power_w, float(known.locked_power[draw]))
         for row, bound in enumerate(bounds):
             option = best_options(time_s, energy_j, counts, bound)
             for place, each in enumerate((energy_j, time_s)):
                 changes[row, draw, place] = count @ each[kernels, option] / (count @ each[:, 0]) - 1.0
+            whole_j, whole_s = (count @ each / (count @ each[:, 0]) - 1.0 for each in (energy_j, time_s))
+            allowed = seen_by_all & (whole_s <= bound + _SAME_TIME)
+            one = int(np.where(allowed, whole_j, np.inf).argmin())
+            for_all[row, draw] = whole_j[one], whole_s[one], caps[one]
     return NaturalForecast(
         low_mhz=min(curve.low_mhz for curve in known.curves),
         high_mhz=max(float(curve.core_mhz[-1]) for curve in curves),
@@ -363,6 +380,11 @@ def _within_range(
             for row, bound in enumerate(bounds)
         ),
         without=without,
+        one_cap=tuple(
+            RangeForecast(bound, _quantiles(part[:, 0]), _quantiles(part[:, 1]), cap if math.isfinite(cap) else None)
+            for bound, part, cap in zip(bounds, for_all, np.median(for_all[:, :, 2], axis=1).tolist(), strict=True)
+            if seen_by_all[1:].any()
+        ),
     )
 
 
@@ -395,6 +417,7 @@ def _kernels(observed: Observation, candidates: CandidateSettings, plans: list[_
     core = np.array([plan.core_mhz for plan in plans])
     time = np.array([plan.time_s for plan in plans]) / observed.time_s - 1.0
     energy = np.array([plan.energy_j for plan in plans]) / (observed.time_s * observed.power_w) - 1.0
+    used_j = np.array([kernel.count for kernel in observed.kernels]) * observed.time_s * observed.power_w
     rows = []
     for index, kernel in enumerate(observed.kernels):
         chosen, times = np.unique(option[:, index], return_counts=True)
@@ -412,6 +435,7 @@ def _kernels(observed: Observation, candidates: CandidateSettings, plans: list[_
                 memory_share=float(in_state.max() / len(plans)),
                 energy_change=_quantiles(energy[:, index]),
                 time_change=_quantiles(time[:, index]),
+                energy_share=float(used_j[index] / used_j.sum()),
             )
         )
     return tuple(rows)

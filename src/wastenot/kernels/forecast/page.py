@@ -6,48 +6,73 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from wastenot.core.setting import format_mhz
+from wastenot.core.errors import BadInputError
 from wastenot.core.wording import sentence
-from wastenot.kernels.forecast.forecast import Forecast, KernelForecast, Quantiles, UncertaintySource
+from wastenot.kernels.forecast.forecast import Forecast, KernelForecast, Quantiles, RangeForecast, UncertaintySource
 from wastenot.kernels.natural.page.summary import forecast_table
 from wastenot.pages.figure import Figure, inline, layered, name_axis, specification_of, tooltips
-from wastenot.pages.formatting import SPACE, change, changes, percent, quantity, shortened
+from wastenot.pages.formatting import SPACE, change, changes, fraction_of_whole, megahertz, percent, quantity, shortened
 from wastenot.pages.optional_imports import load
-from wastenot.pages.page import Page
+from wastenot.pages.page import Folded, Page
 from wastenot.pages.panel import Line, Next, Panel
 from wastenot.pages.table import Listed, Table, listing
+from wastenot.workloads.models import MODELS
+from wastenot.workloads.shape import Shape, default_batch, name_of, parse_name
 
-_WIDTH, _NAME_WIDTH, _LONGEST_NAME, _COLOR = 500, 310, 48, "#2f6fde"
+_WIDTH, _NAME_WIDTH, _LONGEST_NAME, _COLOR = 600, 290, 48, "#2f6fde"
 _SAVES = 1e-4  # of the energy, below which nothing is saved
 _WORTH = 5e-3  # of the energy, saved with 97.5 % probability, from which on it is worth trying
 
-KERNEL_FIELDS: tuple[Listed[KernelForecast], ...] = (
-    Listed("kernel", lambda row: shortened(row.kernel, 32), numeric=False),
-    Listed("count", lambda row: f"{row.count:,}"),
-    Listed("core MHz", lambda row: f"{row.core_mhz.median:.0f}"),
-    Listed("80 % of draws", lambda row: "{:.0f} to {:.0f}".format(*row.core_mhz.central_80)),
-    Listed("memory MHz", lambda row: format_mhz(row.memory_mhz)),
-    Listed("of draws", lambda row: percent(row.memory_share, 0)),
-    Listed("energy", lambda row: change(row.energy_change.median, 1)),
-    Listed("80 % of draws", lambda row: changes(row.energy_change.central_80, 1)),
-)
-"""The columns of a table of kernels."""
+_UNKNOWNS = {
+    "time": "how kernel times depend on the clocks",
+    "voltage": "the voltage at each clock",
+    "power": "idle and leakage power",
+    "memory power": "the power of the memory",
+    "auto": "what the default clocks cost beyond the same clock locked",
+}
 
-_KERNELS_NOTE = f"Clocks and energy at any clock: medians, and what holds 80{SPACE}% of possible GPUs."
+
+def kernels_listing(predicted: Forecast, title: str, shown: int | None = None) -> Table:
+    """The forecast by kernel, those that use most energy first."""
+    within = f"80{SPACE}% of draws"
+    memory: tuple[Listed[KernelForecast], ...] = (
+        Listed("Memory MHz", lambda row: megahertz(row.memory_mhz)),
+        Listed("In draws", lambda row: percent(row.memory_share, 0)),
+    )
+    fields: tuple[Listed[KernelForecast], ...] = (
+        Listed("Kernel", lambda row: shortened(row.kernel, 32), numeric=False),
+        Listed("Calls", lambda row: f"{row.count:,}"),
+        Listed("Of the energy", lambda row: row.energy_share, fraction_of_whole, optional=True),
+        Listed("Core MHz", lambda row: f"{row.core_mhz.median:,.0f}"),
+        Listed(within, lambda row: "{:,.0f} to {:,.0f}".format(*row.core_mhz.central_80)),
+        *(() if predicted.core_only else memory),
+        Listed("Energy", lambda row: change(row.energy_change.median, 1)),
+        Listed(within, lambda row: changes(row.energy_change.central_80, 1)),
+    )
+    note = f"Core clock and energy of a call: medians of possible GPUs, and what holds 80{SPACE}% of them."
+    return listing(title, _by_energy(predicted), fields, note, shown=shown, rest="kernels")
+
+
+def _by_energy(predicted: Forecast) -> list[KernelForecast]:
+    return sorted(predicted.kernels, key=lambda row: -(row.energy_share or 0.0))
+
 
 _UNKNOWN_FIELDS: tuple[Listed[UncertaintySource], ...] = (
-    Listed("Unknown", lambda row: row.what, numeric=False),
+    Listed("Unknown", lambda row: _UNKNOWNS.get(row.what, row.what), numeric=False),
     Listed("Of the variance", lambda row: row.share, lambda share: percent(share, 0)),
     Listed("What would determine it", lambda row: row.narrowed_by, numeric=False),
 )
+_UNKNOWNS_NOTE = "Each share is what one unknown explains by itself; the rest of the variance is due to several together."
 
 
 def effect_text(predicted: Forecast) -> str:
     """Whether setting clocks is worth trying."""
-    spread, limit = _headline(predicted), _limit(predicted.max_slowdown)
+    headline, limit = _headline(predicted), _limit(predicted.max_slowdown)
+    spread = headline.energy_change
     low, high = sorted(-each for each in spread.central_95)
     if low >= _WORTH:
-        return f"Worth trying: {percent(low)} to {percent(high)} of the energy saved, {limit}"
+        saves = f"{percent(low)} to {percent(high)} of the energy saved"
+        return f"Worth trying: {saves}{_by_one_cap(headline)}, {limit}"
     if spread.median < -_SAVES:
         return f"Uncertain: energy {changes(spread.central_95)}, {limit}"
     return f"Not worth trying: nothing would be saved, {limit}"
@@ -55,19 +80,26 @@ def effect_text(predicted: Forecast) -> str:
 
 def verdict_text(predicted: Forecast) -> str:
     """What that is: a forecast, of which clocks, and what it assumes."""
-    spread = _headline(predicted)
-    clocks = "within the clocks seen" if spread is not predicted.energy_change else "at any clock, by a model"
-    return (
-        f"a forecast {clocks}, no clock was set; each kernel at its own clock, switching assumed to be free; "
-        f"{change(spread.median)} in the median of {predicted.draws:,} possible GPUs, 95{SPACE}% of them in that range"
-    )
+    headline = _headline(predicted)
+    clocks = "at any clock, by a model" if headline is _at_any_clock(predicted) else "within the clocks seen"
+    free = "" if headline.cap_mhz else "; each kernel at its own clock, switching assumed to be free"
+    return f"a forecast {clocks}, no clock was set{free}; it holds for 95{SPACE}% of {predicted.draws:,} possible GPUs"
 
 
-def _headline(predicted: Forecast) -> Quantiles:
-    """The energy change within the clocks seen where that saves anything, else at any clock."""
-    rows = () if predicted.natural is None else predicted.natural.within_range
-    within = (each.energy_change for each in rows if each.max_slowdown == predicted.max_slowdown)
-    return next((each for each in within if each.median < -_SAVES), predicted.energy_change)
+def _at_any_clock(predicted: Forecast) -> RangeForecast:
+    return RangeForecast(predicted.max_slowdown, predicted.energy_change, predicted.time_change)
+
+
+def _headline(predicted: Forecast) -> RangeForecast:
+    """What can be had most easily of what saves anything: one cap, a cap for each kernel, any clock."""
+    natural = predicted.natural
+    rows = () if natural is None else (*natural.one_cap, *natural.within_range)
+    asked = (row for row in rows if row.max_slowdown == predicted.max_slowdown)
+    return next((row for row in asked if row.energy_change.median < -_SAVES), _at_any_clock(predicted))
+
+
+def _by_one_cap(row: RangeForecast) -> str:
+    return "" if row.cap_mhz is None else f" by one cap of {megahertz(row.cap_mhz)}{SPACE}MHz"
 
 
 def _limit(max_slowdown: float) -> str:
@@ -75,45 +107,72 @@ def _limit(max_slowdown: float) -> str:
 
 
 def _panels(predicted: Forecast) -> tuple[Panel, ...]:
-    limit = _limit(predicted.max_slowdown) + (", memory clock unchanged" if predicted.core_only else "")
-    natural = predicted.natural
-    any_clock = Panel(
-        "Any clock", change(predicted.energy_change.median), f"of the energy, {limit}; what was not seen rests on a model.",
-        lines=(
-            *_spread(predicted.energy_change), Line("Time", changes(predicted.time_change.central_95)),
-            Line("Saves energy", f"in {percent(predicted.saves_share, 0)} of possible GPUs"),
-        ),
-    )  # fmt: skip
-    panels = [any_clock]
+    """What one cap, and then one for each kernel, would save; without natural clocks any clock; and how sure that is."""
+    natural, limit = predicted.natural, _limit(predicted.max_slowdown)
+    left = ", memory clock unchanged" if predicted.core_only else ""
+    panels = []
     if natural is not None:
-        seen = f"of the energy, {_limit(predicted.max_slowdown)}, with a cap on the core clock of each kernel."
-        within = {each.max_slowdown: each.energy_change for each in natural.within_range}
-        asked = within.pop(predicted.max_slowdown)
-        others = [Line(_limit(limit).capitalize(), change(spread.median)) for limit, spread in within.items()]
-        range_text = f"Within the clocks seen, {natural.low_mhz:.0f} to {natural.high_mhz:.0f}{SPACE}MHz"
-        panels.insert(0, Panel(range_text, change(asked.median), seen, lines=(*_spread(asked), *others)))
+        span = f"{natural.low_mhz:,.0f} to {natural.high_mhz:,.0f}{SPACE}MHz"
+        kinds = (("One cap for all kernels", natural.one_cap), ("A cap for each kernel", natural.within_range))
+        for (title, rows), how in zip(kinds, ("", " if switching were instant"), strict=True):
+            asked = next((row for row in rows if row.max_slowdown == predicted.max_slowdown), None)
+            if asked is None:
+                continue
+            others = [Line(_limit(row.max_slowdown).capitalize(), _saved(row)) for row in rows if row is not asked]
+            highest = (
+                "" if asked.cap_mhz is None else f" (the highest core clock allowed: {megahertz(asked.cap_mhz)}{SPACE}MHz)"
+            )
+            text = f"of the energy{how}, {limit}{highest}, within the clocks seen, {span}."
+            panels.append(Panel(title, _saved(asked), text, lines=(_spread(asked.energy_change), *others)))
+    any_clock = _at_any_clock(predicted)
+    if not panels:
+        text = f"of the energy, {limit}{left}; all but the default clocks rests on a model."
+        panels.append(Panel("Any clock", _saved(any_clock), text, lines=(_spread(any_clock.energy_change),)))
+    lines = [Line(f"Any {'core ' if left else ''}clock", f"{_saved(any_clock)}, by a model")] if natural else []
     if predicted.unknowns:
         most = predicted.unknowns[0]
-        share = f"{percent(most.share, 0)} of the variance"
-        panels.append(Panel(f"Largest unknown: {most.what}", share, f"To determine it: {most.narrowed_by}."))
+        lines += [
+            Line("Least certain", f"{_UNKNOWNS.get(most.what, most.what)}, {percent(most.share, 0)} of the variance"),
+            Line("To determine it", most.narrowed_by),
+        ]
+    drawn = f"of {predicted.draws:,} possible GPUs save energy: what is not known is drawn, what was seen is kept."
+    panels.append(Panel("How sure this is", percent(predicted.saves_share, 0), drawn, lines=tuple(lines)))
     return tuple(panels)
 
 
-def _spread(spread: Quantiles) -> tuple[Line, Line]:
-    return Line(f"80{SPACE}%", changes(spread.central_80)), Line(f"95{SPACE}%", changes(spread.central_95))
+def _saved(row: RangeForecast) -> str:
+    return f"{percent(max(-row.energy_change.median, 0.0))} saved"
+
+
+def _spread(spread: Quantiles) -> Line:
+    low, high = (percent(max(-end, 0.0)) for end in reversed(spread.central_95))
+    return Line(f"95{SPACE}% interval", f"{low} to {high}")
 
 
 def _next_step(predicted: Forecast) -> Next:
     # A real card's name in studies is its label, which no command takes.
     device = predicted.device if predicted.device.startswith("sim:") else "DEVICE"
+    workload = _typed(predicted.workload)
     if predicted.natural is None:
-        command = f"wastenot kernel natural WORKLOAD --device {device} --study STUDY.db --page natural.html"
+        command = f"wastenot kernel natural {workload} --device {device} --study STUDY.db --page natural.html"
         text = "Narrow it by the clocks that the GPU goes through by itself; nothing is set"
     else:
-        command = f"wastenot kernel run WORKLOAD --device {device} --max-slowdown {100.0 * predicted.max_slowdown:g}%"
-        text = "Where clocks may be set, measure it instead"
-    replaced = "WORKLOAD" if device != "DEVICE" else "WORKLOAD and DEVICE"
-    return Next(f"{text} (replace {replaced})", (command,))
+        command = f"wastenot kernel run {workload} --device {device} --max-slowdown {100.0 * predicted.max_slowdown:g}%"
+        text = "Where clocks may be set, measure it; a plan keeps a margin for noise, and so saves a little less"
+    replaced = [word for word in (workload, device) if word.isupper()]
+    return Next(f"{text} (replace {' and '.join(replaced)})" if replaced else text, (command,))
+
+
+def _typed(workload: str) -> str:
+    """A workload as commands take it: ``llama-8b --phase decode``; ``WORKLOAD`` where its name does not tell."""
+    try:
+        model, shape = parse_name(workload)
+    except BadInputError:
+        return "WORKLOAD"
+    usual = Shape(phase=shape.phase, batch=default_batch(shape.phase))
+    if model not in MODELS or name_of(MODELS[model], usual) != workload:
+        return "WORKLOAD"
+    return model if shape.phase == "training" else f"{model} --phase {shape.phase}"
 
 
 def _changes_table(predicted: Forecast) -> Table | None:
@@ -123,7 +182,7 @@ def _changes_table(predicted: Forecast) -> Table | None:
         return None
     sd = percent(predicted.natural.locked_power_sd, 1)
     note = (
-        "Every kernel has a cap of its own, and switching between kernels is assumed to be free. Within the clocks seen, "
+        "Switching between kernels is assumed to be free where each has a cap of its own. Within the clocks seen, "
         f"errors of the curves and {sd} (assumed) of power at a locked clock are included; lower clocks rely on a model."
     )
     return replace(table, note=note)
@@ -135,22 +194,26 @@ def forecast_figures(predicted: Forecast) -> tuple[Figure, ...]:
     Raises:
         MissingExtraError: the ``report`` extra is not installed.
     """
-    limit = _limit(predicted.max_slowdown)
-    rows = [(f"any clock, {limit}", predicted.energy_change)]
-    if predicted.natural is not None:
-        seen = predicted.natural.within_range
-        within = [(f"within the clocks seen, {_limit(each.max_slowdown)}", each.energy_change) for each in seen]
-        rows = [*within, *rows, (f"before natural clocks, {limit}", predicted.natural.without)]
-    kernels = [(each.kernel, each.energy_change) for each in predicted.kernels]
+    limit, natural = _limit(predicted.max_slowdown), predicted.natural
+    rows = [(f"any {'core ' if predicted.core_only else ''}clock, {limit}", predicted.energy_change)]
+    if natural is not None:
+        kinds = (("one cap", natural.one_cap), ("a cap for each kernel", natural.within_range))
+        seen = [(f"{kind}, {_limit(row.max_slowdown)}", row.energy_change) for kind, each in kinds for row in each]
+        rows = [*seen, *rows, (f"known from default clocks, {limit}", natural.without)]
+    kernels = [
+        (f"{row.kernel}{'' if row.energy_share is None else f' ({fraction_of_whole(row.energy_share)} of energy)'}",
+         row.energy_change)
+        for row in _by_energy(predicted)
+    ]  # fmt: skip
     note = f"Dots: medians of possible GPUs. Thick lines hold 80{SPACE}% of them, thin ones 95{SPACE}%."
     return (
         Figure(
-            "forecast-energy", "Change in energy, if clocks could be set", _about(predicted), note,
-            specification_of(_chart(rows, "change in energy per iteration, %")),
+            "forecast-energy", "Energy saved, if clocks could be set", _about(predicted), note,
+            specification_of(_chart(rows, "energy saved per iteration, %")),
         ),
         Figure(
-            "forecast-kernels", f"Change in energy of each kernel at any clock, {limit}", _about(predicted), note,
-            specification_of(_chart(kernels, "change in energy of a call, %")),
+            "forecast-kernels", f"Energy saved by each kernel at its own clock, {limit}", _about(predicted), note,
+            specification_of(_chart(kernels, "energy saved per call, %")),
         ),
     )  # fmt: skip
 
@@ -162,10 +225,10 @@ def _chart(rows: Sequence[tuple[str, Quantiles]], axis: str) -> Any:
         {
             "index": index,
             "name": name,
-            "median": 100.0 * spread.median,
-            **{f"{side}{part}": 100.0 * end for part, interval in (("80", spread.central_80), ("95", spread.central_95))
-               for side, end in zip(("low", "high"), interval, strict=True)},
-            "text": change(spread.median, 1),
+            "median": -100.0 * spread.median,
+            **{f"{side}{part}": -100.0 * end for part, interval in (("80", spread.central_80), ("95", spread.central_95))
+               for side, end in zip(("high", "low"), interval, strict=True)},
+            "text": percent(-spread.median, 1),
             "says": f"{change(spread.median)}, 95 %: {changes(spread.central_95)}",
         }
         for index, (name, spread) in enumerate(rows)
@@ -210,13 +273,13 @@ def forecast_page(predicted: Forecast) -> Page:
         next_step=_next_step(predicted),
         figures=forecast_figures(predicted),
         tables=[
-            ("forecast", _changes_table(predicted)),
-            ("unknowns", listing("Where the uncertainty comes from", predicted.unknowns, _UNKNOWN_FIELDS)),
-            (
-                "kernels",
-                listing("Forecast by kernel", predicted.kernels, KERNEL_FIELDS, _KERNELS_NOTE, shown=0, rest="kernels"),
-            ),
+            ("unknowns", listing("Where the uncertainty comes from", predicted.unknowns, _UNKNOWN_FIELDS, _UNKNOWNS_NOTE))
         ],
+        folded=Folded(
+            "The numbers of the figures",
+            "by plan, and by kernel",
+            tables=[("forecast", _changes_table(predicted)), ("kernels", kernels_listing(predicted, "Forecast by kernel"))],
+        ),
         notes=[sentence(note) for note in predicted.notes],
         about=_about(predicted),
         device=predicted.device,

@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from wastenot.core.wording import sentence
 from wastenot.kernels.latency.design import NAMES, UNITS
-from wastenot.pages.figure import Figure, inline, layered, specification_of, tooltips
+from wastenot.pages.figure import Figure, inline, layered, name_axis, series_color, specification_of, tooltips
 from wastenot.pages.formatting import SPACE, duration, quantity
 from wastenot.pages.optional_imports import load
-from wastenot.pages.page import Page
+from wastenot.pages.page import Folded, Page
 from wastenot.pages.panel import Line, Next, Panel
 from wastenot.pages.table import Column, Listed, Row, Table, listing
+from wastenot.pages.theme import CATEGORIES
 from wastenot.planning.latency import CLEAR, Indistinct, Latency, SwitchCost, TargetLatency, What
+from wastenot.planning.switching import SLOW_SWITCH_S
 
 
 def targets_table(found: Latency) -> Table:
     """Latency by target, whatever the start."""
+
+    def usual(one: TargetLatency) -> str:
+        return _range(_usual_s(one))
+
     fields: tuple[Listed[TargetLatency], ...] = (
-        Listed("To", lambda one: one.target, text_of=lambda one: f"{one.target:g}{SPACE}{UNITS[one.what]}", numeric=False),
+        Listed("To", lambda one: one.target, text_of=lambda one: f"{one.target:,g}{SPACE}{UNITS[one.what]}", numeric=False),
         Listed("Latency", lambda one: one.seconds, text_of=lambda one: quantity(one.seconds, "s", 3)),
         Listed("±", lambda one: one.error_s, text_of=lambda one: quantity(one.error_s, "s", 2)),
-        Listed("Jitter", lambda one: one.jitter, text_of=lambda one: f"{100.0 * one.jitter:.0f}{SPACE}%"),
+        Listed("Two of three take", lambda one: one.jitter, text_of=usual),
         Listed("Longest", lambda one: one.longest_s, text_of=lambda one: quantity(one.longest_s, "s", 3)),
         Listed("Switches", lambda one: one.switches, "{:,}".format),
         Listed("Outliers", lambda one: one.outliers, "{:,}".format),
     )
     note = (
         "Latency: typical time from the request until it is in effect (geometric mean, outliers left out), with its "
-        "standard error. Jitter: standard deviation of its logarithm."
+        "standard error. Outliers: switches that took so much longer or shorter than the others that they are kept apart."
     )
     targets = [each for what in NAMES for each in found.of(what)]
     return listing("By target", targets, fields, note, group=lambda one: NAMES[one.what])
@@ -49,9 +56,9 @@ def starts_table(found: Latency, what: What) -> Table | None:
             pair = pairs.get((start, target))
             cells.append(quantity(pair.seconds, "s", 3) if pair else "same" if (start, target) in overlapping else "")
         rows.append(
-            Row(None, (f"from {start:g}", *cells), (start, *(_seconds(pairs.get((start, target))) for target in values)))
+            Row(None, (f"from {start:,g}", *cells), (start, *(_seconds(pairs.get((start, target))) for target in values)))
         )
-    columns = (Column(f"{UNITS[what]}"), *(Column(f"to {value:g}", True) for value in values))
+    columns = (Column(f"{UNITS[what]}"), *(Column(f"to {value:,g}", True) for value in values))
     note = "same: the workload cannot distinguish these two." if overlapping else None
     return Table(f"{NAMES[what].capitalize()}, by start and target", columns, tuple(rows), note)
 
@@ -64,16 +71,16 @@ def cost_line(cost: SwitchCost) -> str:
     """What a switch costs beyond waiting."""
     times = f"{cost.switches:,} switches of the {NAMES[cost.what]}"
     if cost.stall_s > CLEAR * cost.stall_error_s:
-        stall = f"kernels pause for {_about(cost.stall_s, cost.stall_error_s, 's')}"
+        stall = f"each stops kernels for {_about(cost.stall_s, cost.stall_error_s, 's')}"
     else:
         most_s = max(cost.stall_s, 0.0) + CLEAR * cost.stall_error_s
-        stall = f"kernels do not pause for more than {quantity(most_s, 's', 2)}"
+        stall = f"each stops kernels for at most {quantity(most_s, 's', 2)}"
     if cost.energy_j is None or cost.energy_error_j is None:
-        return f"{times}: {stall} at each; the energy is unknown, since the device does not count energy"
+        return f"{times}: {stall}; the energy is unknown, since the device does not count energy"
     if abs(cost.energy_j) > CLEAR * cost.energy_error_j:
-        return f"{times}: {stall} at each, which uses {_about(cost.energy_j, cost.energy_error_j, 'J')}"
+        return f"{times}: {stall} and uses {_about(cost.energy_j, cost.energy_error_j, 'J')} more"
     most_j = max(cost.energy_j, 0.0) + CLEAR * cost.energy_error_j
-    return f"{times}: {stall} at each, which uses no more than {quantity(most_j, 'J', 2)}"
+    return f"{times}: {stall} and uses at most {quantity(most_j, 'J', 2)} more"
 
 
 def _about(value: float, error: float, unit: str) -> str:
@@ -85,68 +92,65 @@ def indistinct_line(each: Indistinct) -> str:
     return f"{NAMES[each.what]}: {each.reason}; switches between such values are not timed"
 
 
-_CELL = 64
-_DARK = 0.5  # fraction of the range of colours from which on text is white
+_WIDTH, _NAME_WIDTH, _STEP = 700, 170, 22
+_KERNEL_S = 1e-3
+"""Few kernels take longer: a switch that does cannot give each kernel its own clock."""
+_COLORS: dict[What, str] = dict(zip(NAMES, CATEGORIES, strict=False))
 
 
 def latency_figures(found: Latency) -> list[Figure]:
-    """A figure for each kind of switch that has at least two starts or targets."""
-    figures = []
-    for what in NAMES:
-        pairs = [each for each in found.pairs if each.what == what]
-        if len(pairs) > 1:
-            figures.append(_figure(found, what, pairs))
-    return figures
-
-
-def _figure(found: Latency, what: What, pairs: list[TargetLatency]) -> Figure:
-    title = f"Latency of the {NAMES[what]} by start and target"
+    """The times by target, from what kernels take up to the longest switch."""
     note = (
-        "Typical time from the request until it is in effect, in milliseconds. Where columns differ, the target "
-        "matters; where rows differ, the start does."
+        f"Dots: typical; lines: two of three switches; ticks: the longest; the time axis is logarithmic. Green: up to "
+        f"{quantity(_KERNEL_S, 's', 1)}, what most kernels take; passes of training or serving take tens of milliseconds."
     )
-    if any(each.what == what for each in found.indistinct):
-        note += " Pairs without a colour cannot be distinguished."
-    return Figure(f"latency-{what.replace('_', '-')}", title, _subtitle(found), note, specification_of(_chart(what, pairs)))
+    return [Figure("latency-targets", "Switching time by target", _subtitle(found), note, specification_of(_times(found)))]
 
 
-def _chart(what: What, pairs: list[TargetLatency]) -> Any:
+def _times(found: Latency) -> Any:
+    """A row for each target on a logarithmic axis, from the time that kernels take up to the longest switch."""
     alt = load("altair")
-    values = sorted({value for each in pairs for value in (each.start, each.target) if value is not None})
-    high = max(each.seconds for each in pairs)
-    rows = [
-        {
-            "start": f"{each.start:g}",
-            "target": f"{each.target:g}",
-            "ms": 1e3 * each.seconds,
-            "text": f"{1e3 * each.seconds:.3g}",
-            "error": 1e3 * each.error_s,
-            "switches": each.switches,
-            "outliers": each.outliers,
-            "dark": each.seconds > _DARK * high,
-        }
-        for each in pairs
-    ]
-    order = [f"{value:g}" for value in values]
-    side = _CELL * len(order)
-    x = alt.X("target:O", title=f"to, {UNITS[what]}", sort=order, scale=alt.Scale(domain=order), axis=alt.Axis(labelAngle=0))
-    y = alt.Y("start:O", title=f"from, {UNITS[what]}", sort=order[::-1], scale=alt.Scale(domain=order[::-1]))
-    color = alt.Color("ms:Q", title="ms", scale=alt.Scale(scheme="blues", domain=[0.0, 1e3 * high]), legend=None)
-    tips = tooltips(
-        {
-            "start:O": "from",
-            "target:O": "to",
-            "ms:Q": "ms",
-            "error:Q": "± ms",
-            "switches:Q": "switches",
-            "outliers:Q": "outliers",
-        }
+    targets = [each for what in NAMES for each in found.of(what)]
+    names = [f"{NAMES[each.what]}, {each.target:,g}{SPACE}{UNITS[each.what]}" for each in targets]
+    rows = []
+    for index, each in enumerate(targets):
+        low_s, high_s = _usual_s(each)
+        rows.append(
+            {
+                "index": index, "what": NAMES[each.what], "ms": 1e3 * each.seconds, "low": 1e3 * low_s, "high": 1e3 * high_s,
+                "longest": 1e3 * each.longest_s, "text": quantity(each.seconds, "s", 3), "name": names[index],
+                "usual": _range((low_s, high_s)), "most": quantity(each.longest_s, "s", 3), "switches": each.switches,
+            }
+        )  # fmt: skip
+    ends = [0.1 * _KERNEL_S, *(each.longest_s for each in targets)]
+    scale = alt.Scale(type="log", domain=[1e3 * min(ends), 1.3e3 * max(ends)], nice=False)
+    title = "from the request until it is in effect, ms"
+    axis = alt.Axis(values=[10.0**power for power in range(-1, 6)], format=",")
+    x = alt.X("ms:Q", title=title, scale=scale, axis=axis)
+    y = alt.Y("index:O", title=None, axis=name_axis(names, _NAME_WIDTH))
+    color = series_color("what:N", {NAMES[what]: _COLORS[what] for what in NAMES if found.of(what)})
+    color.legend = None
+    tip = tooltips({"name:N": "target", "text:N": "typical", "usual:N": "two of three", "most:N": "longest",
+                    "switches:Q": "switches"})  # fmt: skip
+    base = alt.Chart(inline(rows)).encode(y=y, color=color, tooltip=tip)
+    kernels = alt.Chart(inline([{"low": 1e3 * min(ends), "high": 1e3 * _KERNEL_S}]))
+    zone = kernels.mark_rect(style="good-region", tooltip=None).encode(
+        x=alt.X("low:Q", title=title, scale=scale), x2=alt.X2("high:Q")
     )
-    chart = alt.Chart(inline(rows))
-    cells = chart.mark_rect(stroke="white", strokeWidth=2).encode(x=x, y=y, color=color, tooltip=tips)
-    ink = alt.condition("datum.dark", alt.value("white"), alt.value("#222222"))
-    texts = chart.mark_text(fontSize=12).encode(x=x, y=y, text=alt.Text("text:N"), color=ink)
-    return layered(cells, texts).properties(width=side, height=side)
+    return layered(
+        zone,
+        base.mark_rule(strokeWidth=5.0, opacity=0.4, strokeDash=[1, 0]).encode(
+            x=alt.X("low:Q", title=title, scale=scale), x2=alt.X2("high:Q")
+        ),
+        base.mark_circle(size=64, opacity=1.0).encode(x=x),
+        base.mark_tick(thickness=2.0, size=11).encode(x=alt.X("longest:Q", title=title, scale=scale)),
+        base.mark_text(style="small-label", align="left").encode(x=alt.XValue(_WIDTH + 8), text=alt.Text("text:N")),
+    ).properties(width=_WIDTH, height=alt.Step(_STEP))
+
+
+def _usual_s(one: TargetLatency) -> tuple[float, float]:
+    """What two of three switches take: from one standard deviation of the logarithm below the typical time to one above."""
+    return one.seconds * math.exp(-one.jitter), one.seconds * math.exp(one.jitter)
 
 
 def _subtitle(found: Latency) -> str:
@@ -160,26 +164,33 @@ def latency_page(found: Latency) -> Page:
         MissingExtraError: the ``report`` extra is not installed.
     """
     kinds = [what for what in NAMES if found.of(what)]
-    switches, longest_s = sum(each.switches for each in found.targets), max(each.longest_s for each in found.targets)
+    switches = sum(each.switches for each in found.targets)
     indistinct = list(dict.fromkeys(map(indistinct_line, found.indistinct)))
+    first, *others = ((what, _span(found.of(what)), _use(found.of(what))) for what in kinds)
+    rest = [f"{NAMES[what]}: {span}, {use if use != first[2] else 'likewise'}" for what, span, use in others]
+    name, span, use = NAMES[first[0]], *first[1:]
     return Page(
         verb="switching latency",
         brand="switching latency",
         title=(found.model, f"as {found.device}"),
         origin=found.origin,
-        effect=f"Switching takes {', '.join(f'{_range(found.of(what))} for the {NAMES[what]}' for what in kinds)}",
-        verdict=f"typical times of {switches:,} switches by target; the longest took {quantity(longest_s, 's', 3)}",
+        effect=f"The {name} switches in {span}: {use}",
+        verdict="; ".join([*rest, f"typical times of {switches:,} switches"]),
         panels=[_panel(found, what) for what in kinds],
         next_step=Next(
-            "Make plans with these times, from the study of a sweep",
+            "Make plans with these times, with the study of a sweep in place of STUDY.db",
             ("wastenot kernel plan --study STUDY.db --latency LATENCY.json",),
         ),
         figures=latency_figures(found),
         tables=[("targets", targets_table(found))],
+        folded=Folded("By start and target", "typical times", tables=[(what, starts_table(found, what)) for what in kinds]),
         notes=[sentence(line) for line in indistinct],
         about=_subtitle(found),
         device=found.device,
-        made_from=[("Measured", found.measured_at), ("Device time", duration(found.seconds))],
+        made_from=[
+            ("Measured", found.measured_at[:16].replace("T", " ") + " UTC"),
+            ("Device time", duration(found.seconds)),
+        ],
         cannot_tell=found.not_covered,
     )
 
@@ -187,22 +198,35 @@ def latency_page(found: Latency) -> Page:
 def _panel(found: Latency, what: What) -> Panel:
     targets = found.of(what)
     cost = next((cost_line(each) for each in found.costs if each.what == what), None)
+    usual_s = [_usual_s(each) for each in targets]
     lines = [
+        Line("Two of three switches take", _range((min(low for low, _ in usual_s), max(high for _, high in usual_s)))),
         Line("Longest", quantity(max(each.longest_s for each in targets), "s", 3)),
-        Line("Jitter", f"{100.0 * max(each.jitter for each in targets):.0f}{SPACE}%"),
         *([] if cost is None else [Line("Cost", cost)]),
     ]
     unit, values = UNITS[what], [each.target for each in targets]
-    return Panel(
-        NAMES[what].capitalize(),
-        _range(targets),
-        f"from the request, for targets of {values[0]:g} to {values[-1]:g}{SPACE}{unit}.",
-        lines=tuple(lines),
-    )
+    span = f"{values[0]:,g} to {values[-1]:,g}{SPACE}{unit}"
+    text = f"from the request until it is in effect, typically, for targets of {span}: {_use(targets)}."
+    return Panel(NAMES[what].capitalize(), _span(targets), text, lines=tuple(lines))
 
 
-def _range(targets: Sequence[TargetLatency]) -> str:
-    """Typical latencies over targets: ``14.8 to 22.4 ms``."""
-    low, high = (quantity(choose(each.seconds for each in targets), "s", 3) for choose in (min, max))
+def _use(targets: Sequence[TargetLatency]) -> str:
+    """What a switch that takes so long is good for."""
+    longest_s = max(each.seconds for each in targets)
+    if longest_s <= _KERNEL_S:
+        return "fast enough for a clock for each kernel"
+    if longest_s >= SLOW_SWITCH_S:
+        return "to be set once for a run"
+    return "too slow for single kernels, fast enough for passes"
+
+
+def _span(targets: Sequence[TargetLatency]) -> str:
+    """Typical latencies over targets."""
+    return _range((min(each.seconds for each in targets), max(each.seconds for each in targets)))
+
+
+def _range(ends_s: tuple[float, float]) -> str:
+    """Two times with one unit where they share it: ``14.8 to 22.4 ms``."""
+    low, high = (quantity(end, "s", 3) for end in ends_s)
     unit = SPACE + high.rpartition(SPACE)[2]
     return low if low == high else f"{low.removesuffix(unit)} to {high}"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wastenot.core.setting import Setting, format_mhz
+from wastenot.core.setting import Setting
 from wastenot.core.vendors import VENDORS, notes_on, undo_commands, vendor_of
 from wastenot.core.wording import counted
 from wastenot.kernels.page.provenance import Files
 from wastenot.kernels.page.verdict import energy_words, is_default, pace, short_percent, why_nothing_today
-from wastenot.pages.formatting import SPACE, change, percent, quantity
+from wastenot.pages.formatting import SPACE, change, megahertz, percent, quantity
 from wastenot.pages.panel import Line, Panel
 from wastenot.planning.applicable import NEAR, Applicable, ApplicableRow
 from wastenot.planning.applicable_today import applicable_today, scheduled_today
@@ -135,7 +135,7 @@ def _switch_times(switching: SwitchTime) -> str:
 
 def setting_words(setting: Setting) -> str:
     """A setting as all tables have it: core / memory clock, then the power limit."""
-    core, memory = format_mhz(setting.core_mhz), format_mhz(setting.memory_mhz)
+    core, memory = megahertz(setting.core_mhz), megahertz(setting.memory_mhz)
     clocks = f"core {core} / memory {memory}{SPACE}MHz"
     if setting.memory_mhz is None:
         clocks = f"core {core}{'' if setting.core_mhz is None else f'{SPACE}MHz'} / memory auto"

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wastenot.core.setting import format_mhz
 from wastenot.core.wording import counted
 from wastenot.kernels.page.plan_figure import REACH, plan_figure
 from wastenot.kernels.plan.overview import KernelTotal, PlanOverview
 from wastenot.pages.figure import Figure, inline, layered, name_axis, series_color, tooltips
-from wastenot.pages.formatting import change, percent, quantity, shortened
+from wastenot.pages.formatting import change, megahertz, percent, quantity, shortened
 from wastenot.pages.optional_imports import load
 from wastenot.pages.theme import CATEGORIES
 
@@ -96,7 +95,7 @@ def _clocks(kernel: KernelTotal) -> str:
     if setting.is_auto:
         return "auto"
     limit = "" if setting.power_limit_w is None else f", {setting.power_limit_w:g} W"
-    return f"{format_mhz(setting.core_mhz)} / {format_mhz(setting.memory_mhz)}{limit}"
+    return f"{megahertz(setting.core_mhz)} / {megahertz(setting.memory_mhz)}{limit}"
 
 
 def _chart(bars: Sequence[_Bar], overview: PlanOverview) -> Any:

@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from wastenot.core.setting import Setting, format_mhz
+from wastenot.core.setting import Setting
 from wastenot.core.wording import counted
 from wastenot.kernels.page.clipping import Point, Window, window_around
 from wastenot.kernels.page.plan_figure import REACH, SAVED, SLOWDOWN, WIDE, plan_figure, saved, slowdown
 from wastenot.kernels.plan.overview import PlanOverview, SettingMap, SettingPoint
 from wastenot.pages.figure import Figure, inline, layered, tooltips
-from wastenot.pages.formatting import change, fraction_of_whole, percent, shortened
+from wastenot.pages.formatting import change, fraction_of_whole, megahertz, percent, shortened
 from wastenot.pages.optional_imports import load
 
 MOST_COARSE_MAPS = 4
@@ -115,7 +115,7 @@ def _maps_chart(maps: Sequence[SettingMap], *, columns: int, size: tuple[int, in
 
 def _family(setting: Setting) -> str:
     """What a colour and a line stand for: a memory clock, a power limit there, or all limits with the core at auto."""
-    memory = format_mhz(setting.memory_mhz)
+    memory = megahertz(setting.memory_mhz)
     if setting.power_limit_w is None:
         return memory
     return f"{memory}, power limits" if setting.core_mhz is None else f"{memory}, {setting.power_limit_w:g} W"
@@ -129,7 +129,7 @@ def _map_chart(each: SettingMap, families: list[str], size: tuple[int, int]) -> 
     y = alt.Y("saved:Q", title=SAVED, scale=_scale(window.y), axis=alt.Axis(labelBound=True, **vast))
     colour = alt.Color(
         "memory:N",
-        title="memory clock, MHz" + (", and power limit" if any("," in family for family in families) else ""),
+        title="memory clock, MHz" + (", and power limit" if any(", " in family for family in families) else ""),
         scale=alt.Scale(domain=families),
         legend=alt.Legend(
             orient="top",
@@ -282,7 +282,7 @@ def _limit(setting: Setting, before: str = "") -> str:
 def _clocks(point: SettingPoint) -> str:
     """Core and memory clock, in this order everywhere."""
     setting = point.setting
-    core = format_mhz(setting.core_mhz)
+    core = megahertz(setting.core_mhz)
     if point.highest_core_mhz != setting.core_mhz:
-        core += f" to {format_mhz(point.highest_core_mhz)}"
-    return f"{core} / {format_mhz(setting.memory_mhz)}"
+        core += f" to {megahertz(point.highest_core_mhz)}"
+    return f"{core} / {megahertz(setting.memory_mhz)}"

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from wastenot.core.setting import format_mhz
 from wastenot.core.vendors import notes_on
 from wastenot.core.wording import counted
 from wastenot.kernels.model.context import ContextChange, KernelInContext
 from wastenot.kernels.page.applicable_panels import describe_switch_time, setting_words
-from wastenot.pages.formatting import change, fraction_of_whole, percent, quantity
+from wastenot.pages.formatting import change, fraction_of_whole, megahertz, percent, quantity
 from wastenot.pages.table import Column, Fold, Listed, Row, Table, listing
 from wastenot.planning.applicable import ApplicableRow
 from wastenot.planning.applicable_today import scheduled_today
@@ -73,8 +72,8 @@ def _set_by(plan: Plan) -> tuple[Listed[Assignment], ...]:
     """Calls and setting of a kernel, and what the setting changes; power limits where there are any."""
     return (
         Listed("Calls", lambda row: row.count, "{:,}".format),
-        Listed("Core, MHz", lambda row: row.core_mhz, format_mhz, unknown="auto"),
-        Listed("Memory, MHz", lambda row: row.memory_mhz, format_mhz, unknown="auto"),
+        Listed("Core, MHz", lambda row: row.core_mhz, megahertz, unknown="auto"),
+        Listed("Memory, MHz", lambda row: row.memory_mhz, megahertz, unknown="auto"),
         Listed("Limit, W", lambda row: row.power_limit_w, "{:g}".format, unknown="auto", optional=True),
         Listed("Time", lambda row: row.time_change, change),
         Listed("Energy", lambda row: row.energy_change, change),

@@ -58,7 +58,7 @@ def schedule_figure(overview: PipelineOverview) -> Figure:
     more += "the lowest recomputations, " if "recomputation" in names else ""
     note = (
         f"{parts}One row per rank (the GPUs of a stage). Low boxes are forwards, high ones backwards, {more}labelled with "
-        f"their micro-batch; gaps are waiting.{grey} Red underline: the critical path, where any delay slows the iteration."
+        f"their micro-batch where it fits; gaps are waiting.{grey} Red: the critical path; any delay there slows all."
     )
     return Figure("pipeline-schedule", _TITLE, about(overview), note, specification_of(_chart(overview, axis)))
 

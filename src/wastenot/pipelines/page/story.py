@@ -17,6 +17,7 @@ _HOW: dict[Origin, str] = {
     "synthetic": "computed from a synthetic profile, made for a demonstration",
     "forecast": "computed from a forecast",
 }
+_GPUS_OF_A_HOST = 8  # beyond which torchrun has to be told of hosts
 _SAME = 5e-6  # slowdown that is none
 
 
@@ -29,8 +30,8 @@ def story_of(overview: PipelineOverview) -> tuple[Tone, str, str, tuple[Panel, .
 def _effect(plan: PipelinePlan) -> str:
     if plan.until_s is not None:
         slower = plan.until_s / plan.baseline.time_s - 1.0
-        return f"{_saved(plan, 'Saves')} while another pipeline is {percent(slower, 1)} slower"
-    return f"{_saved(plan, 'Saves')}, {_pace(plan)}"
+        return f"{_saved(plan, 'Expected to save')} while another pipeline is {percent(slower, 1)} slower"
+    return f"{_saved(plan, 'Expected to save')}, {_pace(plan)}"
 
 
 def _saved(plan: PipelinePlan, verb: str) -> str:
@@ -58,9 +59,10 @@ def _verdict(plan: PipelinePlan) -> str:
 
 
 def _left(plan: PipelinePlan) -> str:
-    """What no plan can save beyond this one, of the energy at the default clocks."""
-    left = max(plan.predicted.energy_j - plan.lower_bound_j, 0.0) / plan.baseline.energy_j
-    return f"at most {percent(left)} more could be saved{'' if plan.switching is None else ' if clocks switched instantly'}"
+    """What no plan can save more than, of the energy at the default clocks."""
+    most = max(1.0 - plan.lower_bound_j / plan.baseline.energy_j, -plan.energy_change)
+    even = "" if plan.switching is None else ", even if clocks switched instantly"
+    return f"no plan saves more than {percent(most, 1)}{even}"
 
 
 def _energy(overview: PipelineOverview) -> Panel:
@@ -94,8 +96,9 @@ def _time(overview: PipelineOverview) -> Panel:
         return Panel(
             "Time of an iteration", quantity(after.lasts_s, "s", 4), "until the slower pipeline is done.", lines=tuple(lines)
         )
-    text = f"{quantity(after.time_s, 's', 4)} instead of {took} at the {before_text(plan)}."
-    return Panel("Time of an iteration", _pace(plan), text, lines=tuple(lines))
+    text = f"{_pace(plan)} than at the {before_text(plan)}: {took}."
+    lines.append(Line("Switching", switching_text(plan).partition(";")[0]))
+    return Panel("Time of an iteration", quantity(after.time_s, "s", 4), text, lines=tuple(lines))
 
 
 def _clocks(overview: PipelineOverview) -> list[Line]:
@@ -115,16 +118,8 @@ def _bound(overview: PipelineOverview) -> Panel:
     """What faster switching, or nothing more at all, would add."""
     plan = overview.plan
     lines = [
-        Line("No plan needs less than", f"{joules(plan.lower_bound_j)}; this one is {percent(max(plan.gap, 0.0))} above"),
-        *(
-            Line(
-                f"If another pipeline is {percent(slowdown, 0)} slower",
-                f"{percent(-each.energy_change, 1)} less than waiting for it",
-            )
-            for slowdown, each in overview.stragglers.items()
-            if slowdown in (0.1, 0.3)
-        ),
-        Line("Switching", switching_text(plan).partition(";")[0]),
+        Line("No plan needs less than", f"{joules(plan.lower_bound_j)} in the same time"),
+        Line("This plan needs", joules(plan.predicted.energy_j)),
     ]
     if plan.switching is not None:
         value = f"{percent(-plan.free_energy_change, 1)} saved"
@@ -141,7 +136,9 @@ def next_step(plan: PipelinePlan) -> Next | None:
     else:
         then = "Train with these clocks, with your program in place of train.py; a dry run (--dry-run) sets none"
     gpus = " --device nvidia:0,..." if plan.device.startswith("unknown") else ""
-    return Next(then, (f"wastenot apply PIPELINE.json{gpus} -- torchrun ... train.py",))
+    ranks = plan.gpus * plan.replicas
+    processes = f"--nproc-per-node {ranks}" if ranks <= _GPUS_OF_A_HOST else "..."
+    return Next(then, (f"wastenot apply PIPELINE.json{gpus} -- torchrun {processes} train.py",))
 
 
 def ranks_text(plan: PipelinePlan) -> str:

@@ -9,14 +9,14 @@ from typing import Any
 from wastenot.devices.instrument import TOTAL
 from wastenot.pages.figure import Figure, inline, layered, name_axis, specification_of, tooltips
 from wastenot.pages.formatting import change, percent, quantity, shortened
-from wastenot.profiles.page.description import channel_names, shown_before, steady, subject, timed_channels, watts
+from wastenot.profiles.page.description import channel_names, meanings, shown_before, steady, subject, timed_channels, watts
 from wastenot.profiles.page.drawing import BLUE, altair, color_of
 from wastenot.profiles.result import Profile
 
 CONTEXTS = "profiles-contexts"
 """The figure of kernels alone and after others, which pages leave out where no kernel is both."""
 _STEP = 34  # height of a bar with its margins, in pixels
-_NAME_WIDTH, _ALL_WIDTH, _LINES_WIDTH, _LINES_HEIGHT = 225, 700, 410, 230
+_NAME_WIDTH, _ALL_WIDTH, _LINES_WIDTH, _LINES_HEIGHT = 120, 780, 410, 230
 _LONGEST_NAME = 36
 _MOST_LINES = 8
 _LETTER, _WIDEST_NAME = 6.2, 330  # pixels
@@ -46,9 +46,9 @@ def components_figure(profiles: Sequence[Profile], *, relative: bool = False) ->
     """Bars of mean power: a column for each channel, a row for each profile."""
     names = _all_channels(profiles)
     scale = _scale(profiles, names, relative)
-    note = f"Bars: mean power at steady power (SSP){_or_after(profiles)}."
+    note = f"{meanings(names)}Bars: mean power at steady power{_or_after(profiles)}."
     if any(len({state.unit for state in profile.states}) > 1 for profile in profiles):
-        note += " Ticks: of the first execution at full speed (SSE)."
+        note += " Ticks: of the first execution at full speed."
     if any(set(channel_names(profile)) - set(timed_channels(profile)) for profile in profiles):
         note += " Channels with long averaging times only show the level of steady power."
     if relative:
@@ -67,7 +67,7 @@ def shapes_figure(profiles: Sequence[Profile], *, relative: bool = False) -> Fig
     """Power inside SSP against the fraction of the execution: a panel for each channel, a line for each profile."""
     names = [name for name in _all_channels(profiles) if any(_resolved(profile, name) for profile in profiles)]
     title, stem = "Power inside an execution, side by side", "profiles-shapes"
-    note = f"Estimated power over an execution at steady power (SSP){_or_after(profiles)}."
+    note = f"Estimated power over an execution at steady power{_or_after(profiles)}."
     shown = [profile for profile in profiles if any(_resolved(profile, name) for name in names)]
     if not shown:
         return Figure(stem, title, _subtitle(profiles), "No sensor here resolves the power inside an execution.", None)
@@ -110,7 +110,7 @@ def _subtitle(profiles: Sequence[Profile]) -> str:
     origins = " and ".join(dict.fromkeys(profile.origin for profile in profiles))
     runs = sum(profile.runs for profile in profiles)
     golden = sum(profile.golden_runs for profile in profiles)
-    return f"{len(profiles)} profiles on {devices} · {runs:,} runs, {golden:,} golden · {origins} numbers"
+    return f"{len(profiles)} profiles on {devices} · {runs:,} runs, {golden:,} of them used · {origins} numbers"
 
 
 def _labels(profiles: Sequence[Profile]) -> list[str]:

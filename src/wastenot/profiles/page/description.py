@@ -55,7 +55,7 @@ def subtitle(profile: Profile) -> str:
 
 def _describe_runs(profile: Profile) -> str:
     """How many runs, and how many of them are used."""
-    which = f"golden (execution times within {percent(profile.margin, 0)})"
+    which = f"used (golden: execution times within {percent(profile.margin, 0)})"
     if profile.bin_rank:
         which = f"in outlier bin {profile.bin_rank} ({percent(profile.margin, 0)} wide)"
     return f"{counted(profile.runs, 'run')}, {profile.golden_runs:,} {which}"
@@ -90,17 +90,22 @@ def difference(profile: Profile) -> float | None:
     return None if first is None or last is None else last.mean_w / first.mean_w - 1.0
 
 
+def label_of(state: str) -> str:
+    """A state in words."""
+    return {"SSP": "at steady power (SSP)", "SSE": "first at full speed (SSE)"}.get(state, state)
+
+
 def energy_text(state: State) -> str:
     """Energy of one unit (an execution, or a group of them) in a state."""
     return quantity(state.energy_j, "J") if TOTAL in state.channels else ABSENT
 
 
 def state_table(profile: Profile) -> Table:
-    """A column for each state, and the change from the first to the last."""
+    """A column for each state, and how far the first is from the last."""
     states = profile.states
     compared = len(states) > 1
-    columns = [Column(""), *(Column(state.name, numeric=True) for state in states)]
-    columns += [Column("change", numeric=True)] if compared else []
+    columns = [Column(""), *(Column(label_of(state.name), numeric=True) for state in states)]
+    columns += [Column("first, relative to steady", numeric=True)] if compared else []
     rows = [
         _row(f"{unit_word(profile)} of the run, number", [f"{state.unit:,}" for state in states], compared),
         _row("time", [quantity(state.time_s, "s") for state in states], compared, _change([s.time_s for s in states])),
@@ -175,7 +180,7 @@ def profiles_table(profiles: Sequence[Profile], *, relative: bool = False) -> Ta
     unit = "%" if relative else "W"
     columns = [Column("Kernel"), *([Column("Device")] if several else [])]
     columns += [Column(f"{name}, {unit}", numeric=True) for name in names]
-    columns += [Column(title, numeric=True) for title in ("SSE → SSP", "Time", "Energy")]
+    columns += [Column(title, numeric=True) for title in ("First, relative to steady", "Time", "Energy")]
     rows = []
     for profile in profiles:
         state, moved = steady(profile), difference(profile)
@@ -186,10 +191,11 @@ def profiles_table(profiles: Sequence[Profile], *, relative: bool = False) -> Ta
             powers.append(ABSENT if inside is None else _plus_minus(factor * inside.mean_w, factor * inside.mean_error_w))
         texts = (
             subject(profile), *([f"{profile.device}, {profile.origin}"] if several else []), *powers,
-            ABSENT if moved is None else change(moved, 1), quantity(state.time_s, "s"), energy_text(state),
+            ABSENT if moved is None else change(1.0 / (1.0 + moved) - 1.0, 1),
+            quantity(state.time_s, "s"), energy_text(state),
         )  # fmt: skip
         rows.append(Row(None, texts, texts, None if profile.complete else f"{subject(profile)}: incomplete"))
-    note = "At steady power (SSP); SSE is the first execution at full speed."
+    note = "At steady power (SSP); first: the first execution at full speed (SSE)."
     if any(profile.before for profile in profiles):
         note += " After other kernels: of the one execution that follows them."
     return Table("Mean power, side by side", tuple(columns), tuple(rows), note)
@@ -206,7 +212,7 @@ def _readings(inside: UnitPower | None, wanted: int, averaged: bool) -> str:
 
 
 def _change(values: list[float]) -> str:
-    return change(values[-1] / values[0] - 1.0, 1) if len(values) > 1 and values[0] > 0.0 else ""
+    return change(values[0] / values[-1] - 1.0, 1) if len(values) > 1 and values[-1] > 0.0 else ""
 
 
 def _row(label: str, texts: list[str], compared: bool, changed: str = "") -> Row:

@@ -23,6 +23,8 @@ from wastenot.profiles.page.drawing import (
 )
 from wastenot.profiles.result import Profile
 
+METHOD = "profile-method"
+"""The figure of what each step of the method changes, which pages fold away."""
 _WIDTH, _HEIGHT = 262, 250
 _MOST = 1200  # readings in a panel
 FEW_RUNS = 50
@@ -44,7 +46,7 @@ def method_figure(profile: Profile) -> Figure:
     else:
         chart = _chart(profile)
     title = "Effect of clock synchronisation, binning and more runs"
-    return profile_figure(profile, "profile-method", title, note, chart)
+    return profile_figure(profile, METHOD, title, note, chart)
 
 
 def _chart(profile: Profile) -> Any:

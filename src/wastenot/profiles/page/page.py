@@ -10,7 +10,7 @@ from wastenot.core.origin import Origin
 from wastenot.devices.instrument import TOTAL
 from wastenot.pages.figure import Figure
 from wastenot.pages.formatting import change, percent, quantity
-from wastenot.pages.page import Page
+from wastenot.pages.page import Folded, Page
 from wastenot.pages.panel import Line, Next, Panel, Tone
 from wastenot.profiles.page.comparison_figures import CONTEXTS, components_figure, contexts_figure, shapes_figure
 from wastenot.profiles.page.description import (
@@ -18,6 +18,7 @@ from wastenot.profiles.page.description import (
     difference,
     energy_text,
     facts,
+    label_of,
     profiles_table,
     shortfall,
     state_table,
@@ -28,7 +29,7 @@ from wastenot.profiles.page.description import (
     watts,
 )
 from wastenot.profiles.page.inside_figure import inside_figure
-from wastenot.profiles.page.method_figure import method_figure
+from wastenot.profiles.page.method_figure import METHOD, method_figure
 from wastenot.profiles.page.run_figure import run_figure
 from wastenot.profiles.result import Profile, State, UnitPower
 from wastenot.workloads.primitives import is_primitive
@@ -95,15 +96,18 @@ def _story_of_several(profiles: Sequence[Profile]) -> tuple[Tone, str, str, tupl
         names = [f"{subject(each)} on {each.device}" if several else subject(each) for each in (high, low)]
         more = percent(_total(high).mean_w / _total(low).mean_w - 1.0, 1)
         effect = f"{names[0]} draws {more} more power than {names[1]}"
+        if unit_word(high) == unit_word(low):
+            effect += f" and uses {energy_text(steady(high))} per {unit_word(high)}, not {energy_text(steady(low))}"
         if not _is_clear(_total(high), _total(low)):
             effect = f"{names[0]} and {names[1]} draw the same power within the errors"
         effect += f", the highest and the lowest of {len(powered)}" if len(powered) > 2 else ""
         panels = [_power_panel("Highest power", high), _power_panel("Lowest power", low)]
     if panels and (moved := [each for each in powered if _first_against_steady(each) is not None]):
         most = max(moved, key=lambda each: abs(difference(each) or 0.0))
-        text = f"{subject(most)}: at steady power (SSP), compared with its first execution at full speed (SSE)."
-        panels.append(Panel("Largest change while power settles", change(difference(most), 1), text))
-    verdict = "by mean power of an execution at steady power (SSP)"
+        off = _first_against_steady(most) or 0.0
+        text = f"is what the first execution of {subject(most)} at full speed reads, compared with its steady power."
+        panels.append(Panel("A short benchmark misleads", f"{percent(abs(off), 1)} {'low' if off < 0 else 'high'}", text))
+    verdict = "by mean power of an execution at steady power"
     if any(profile.before for profile in profiles):
         verdict += ", or right after other kernels"
     return "promised" if complete else "undecided", effect, verdict, tuple(panels)
@@ -138,7 +142,7 @@ def next_step(profiles: Sequence[Profile]) -> Next:
         )  # fmt: skip
     names = list(dict.fromkeys(_argument(each) for each in profiles if _argument(each)))
     kernel, before = names[:2] if len(names) > 1 else ("KERNEL", "OTHER")
-    command = f"wastenot profile run {kernel} --after {before}x40 --device {device} --out after.parquet"
+    command = f"wastenot profile run {kernel} --after {before}x40 --device {device} --out after.parquet --page after.html"
     return Next(f"See how much a kernel's power depends on what ran before it{replaced}", (command,))
 
 
@@ -151,7 +155,7 @@ def _argument(profile: Profile) -> str:
 def _state_panel(profile: Profile, state: State) -> Panel:
     names = [other.name for other in profile.states if other.unit == state.unit]
     inside, word = state.channels.get(TOTAL), unit_word(profile)
-    title = {"SSP": "At steady power (SSP)", "SSE": "First at full speed (SSE)"}.get(names[0], names[0].capitalize())
+    title = label_of(names[0])[:1].upper() + label_of(names[0])[1:]
     title = title if len(names) == 1 else f"At full speed and steady power ({' = '.join(names)})"
     text = f"{quantity(state.time_s, 's')} per {word}, number {state.unit} of a run."
     if inside is None:
@@ -201,10 +205,12 @@ def profile_page(profiles: Sequence[Profile], *, relative: bool = False) -> Page
         table = "states", state_table(profile)
     else:
         title = f"{len(profiles)} power profiles", "side by side"
-        where = " · ".join(dict.fromkeys(f"{profile.device}, {profile.origin} numbers" for profile in profiles))
+        where = figures[0].subtitle
         made_from = [("Devices", ", ".join(dict.fromkeys(profile.device for profile in profiles)))]
         table = "profiles", profiles_table(profiles, relative=relative)
     tone, effect, verdict, panels = story_of(profiles)
+    shown = [figure for figure in figures if figure.specification is not None or figure.name not in (CONTEXTS, METHOD)]
+    method = [figure for figure in shown if figure.name == METHOD]
     return Page(
         verb="power profile",
         brand="power profile",
@@ -214,8 +220,9 @@ def profile_page(profiles: Sequence[Profile], *, relative: bool = False) -> Page
         verdict=verdict,
         panels=panels,
         next_step=next_step(profiles),
-        figures=[figure for figure in figures if figure.specification is not None or figure.name != CONTEXTS],
+        figures=[figure for figure in shown if figure.name != METHOD],
         tables=[table],
+        folded=Folded("How the method matters", "what each of its steps changes", method) if method else None,
         device=profiles[0].device if len({each.device for each in profiles}) == 1 else "",
         tone=tone,
         notes=_notes(profiles),

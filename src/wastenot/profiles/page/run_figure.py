@@ -213,7 +213,7 @@ def _state_labels(profile: Profile, unit: TimeUnit) -> list[Any]:
         close = align == "left" and pixels * (moment_s - last_s) < _LABEL_WIDTH + (_LABEL_WIDTH if flush else 0)
         # If there is no room to the right, the label ends where the execution does.
         at_s, side = (float(profile.unit_begin_s[-1] + profile.unit_time_s[-1]), "right") if flush else (moment_s, align)
-        row = alt.Chart(inline([{"t": unit.factor * at_s, "text": text}]))
+        row = alt.Chart(inline([{"t": unit.factor * at_s, "text": text, "short": text.replace(f": {word}", "")}]))
         across = {"left": 3, "right": 0 if flush else -6, "center": 0}[side]
         position = {"align": side, "baseline": "top", "dx": across, "dy": 21 if close else 5}
         layers += words(row.encode(x=alt.X("t:Q"), y=alt.YValue(0), text=alt.Text("text:N")), "label", **position)

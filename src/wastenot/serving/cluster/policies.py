@@ -92,7 +92,7 @@ def _best_static(given: Given, *, by_deadline: bool = False) -> Controller:
 POLICIES: Mapping[str, Policy] = {
     "single-pool": Policy(
         lambda given: single_pool(given.profiles, given.load.known.peak_per_s, head_room=given.head_room),
-        "all classes on instances of the largest degree at the maximum clock, as many as the peak needs",
+        "all classes on instances of most GPUs at the maximum clock, as many as the peak needs",
     ),
     "multi-pool": Policy(
         lambda given: multi_pool(given.profiles, given.load.known.peak_per_s, head_room=given.head_room),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,19 +10,16 @@ import numpy as np
 
 from wastenot.pages.figure import (
     Figure,
-    energy_axis,
     inline,
-    layered,
     series_color,
     specification_of,
     tooltips,
 )
-from wastenot.pages.formatting import percent, quantity
+from wastenot.pages.formatting import percent
 from wastenot.pages.optional_imports import load
-from wastenot.pages.page import Page
+from wastenot.pages.page import Folded, Page
 from wastenot.pages.table import Table
 from wastenot.pages.theme import CATEGORIES
-from wastenot.serving.cluster.classes import NAMES
 from wastenot.serving.cluster.outcome import Comparison, Outcome
 from wastenot.serving.cluster.runs import RunRecord
 from wastenot.serving.cluster.scenario import Scenario
@@ -32,22 +28,20 @@ from wastenot.serving.page.cluster_words import (
     about,
     about_cluster,
     about_table,
-    class_text,
     classes_table,
     effect_text,
     next_step,
     notes_on,
     panels,
     running_table,
-    saved_text,
     savings_table,
     verdict_text,
 )
-from wastenot.serving.page.engine_words import simulated_origin
+from wastenot.serving.page.engine_words import simulated_origin, steps_text
+from wastenot.serving.page.policies_chart import PolicyBar, policies_chart
 
 _WIDE, _HEIGHT = 780, 92
 _ROW = 26  # of a policy
-_ROOM_FOR_LABELS = 1.35  # beside bars
 _NAMES = 96  # pixels that names of classes take
 _UNITS_S = ((3 * 86_400.0, 86_400.0, "days"), (3 * 3600.0, 3600.0, "hours"), (300.0, 60.0, "minutes"))
 
@@ -64,7 +58,6 @@ def cluster_figures(scenario: Scenario, found: Sequence[Comparison]) -> tuple[Fi
         title = f": {each.traffic}" if len(found) > 1 else ""
         figures += [
             _energy_figure(scenario, each, suffix, title),
-            _classes_figure(scenario, each, suffix, title),
             _timeline_figure(scenario, each, suffix, title),
         ]
     return tuple(figures)
@@ -84,100 +77,25 @@ def _energy_figure(scenario: Scenario, found: Comparison, suffix: str, title: st
     parts = (
         f"Bars are means over {seeds} seeds, lines on them the range." if seeds > 1 else "",
         f"Pale bars: policies that failed, with fewer than {asked} of a class meeting their deadlines." if failed else "",
-        "No policy can use less than the lower bound.",
+        "" if found.bound_per_token_j is None else "Dotted: the least that these tokens need, without any idle time.",
+        f"Late: of the class of requests with most late ones; green: what is allowed{_worst_of(found)}.",
     )
-    note = " ".join(part for part in parts if part)
-    chart = specification_of(_energy_chart(found))
-    return Figure(f"cluster-energy{suffix}", f"Energy by policy{title}", about(scenario, found), note, chart)
+    bars = [_bar(each, color) for each, color in zip(found.outcomes, policy_colors(found).values(), strict=True)]
+    allowed, late = 1.0 - scenario.parts.run.attain, "late in the worst class, %"
+    chart = specification_of(policies_chart(bars, allowed=allowed, late=late, bound_j=found.bound_per_token_j))
+    note = " ".join(filter(None, parts))
+    return Figure(f"cluster-energy{suffix}", f"Energy and deadlines by policy{title}", about(scenario, found), note, chart)
 
 
-def _energy_chart(found: Comparison) -> Any:
-    alt = load("altair")
-    rows = [_energy_row(each) for each in found.outcomes]
-    names = [each.policy for each in found.outcomes]
-    most = max(each.over(lambda run: run.energy_per_token_j).most for each in found.outcomes)
-    scale = alt.Scale(domain=[0.0, _ROOM_FOR_LABELS * most], nice=False)
-    unit, in_unit = energy_axis(most)
-    x = alt.X("energy:Q", title=f"energy per token, {unit}", scale=scale, axis=alt.Axis(tickCount=5, **in_unit))
-    y = alt.Y("policy:N", title=None, sort=names, axis=alt.Axis(labelLimit=110, labelFontSize=12, ticks=False))
-    color = series_color("policy:N", policy_colors(found))
-    color.legend = None
-    opacity = alt.condition("datum.failed", alt.value(0.35), alt.value(1.0))
-    tip = tooltips({"policy:N": "policy", "per_token:N": "energy per token", "saved:N": "saved", "worst:N": "worst class"})
-    data = inline(rows)
-    bars = alt.Chart(data).mark_bar(height=_ROW * 0.6).encode(x=x, y=y, color=color, opacity=opacity, tooltip=tip)
-    ranges = alt.Chart(data).mark_rule(style="interval").encode(x=alt.X("least:Q"), x2=alt.X2("most:Q"), y=y)
-    least = found.bound_per_token_j
-    bound = alt.Chart(inline([] if least is None else [{"energy": least}])).mark_rule(style="rule").encode(x=x)
-    named = bound.mark_text(style="small-label", baseline="bottom", dy=-3).encode(
-        x=x, y=alt.value(0), text=alt.value(f"lower bound {quantity(least or 0.0, 'J', 3)}")
-    )
-    labels = alt.Chart(data).mark_text(style="label", align="left", dx=8).encode(
-        x=alt.X("most:Q", scale=scale), y=y, text=alt.Text("label:N")
-    )  # fmt: skip
-    return layered(bars, ranges, bound, named, labels).properties(width=_WIDE, height=_ROW * len(rows))
-
-
-def _energy_row(outcome: Outcome) -> dict[str, object]:
+def _bar(outcome: Outcome, color: str) -> PolicyBar:
     energy = outcome.over(lambda run: run.energy_per_token_j)
-    short = quantity(energy.mean, "J", 3)
-    words = "failed" if outcome.failed else "" if outcome.saved.mean == 0.0 else f"{percent(outcome.saved.mean, 1)} saved"
-    return {
-        "policy": outcome.policy,
-        "energy": energy.mean,
-        "least": energy.least,
-        "most": energy.most,
-        "failed": outcome.failed,
-        "per_token": quantity(energy.mean, "J", 4),
-        "label": f"{short}, {words}" if words else short,
-        "short": words or short,
-        "saved": saved_text(outcome),
-        "worst": percent(outcome.over(lambda run: run.worst_class).least, 2),
-    }
-
-
-# ---- classes -------------------------------------------------------------------------------------------------------------
-
-
-def _classes_figure(scenario: Scenario, found: Comparison, suffix: str, title: str) -> Figure:
-    note = (
-        f"Requests that missed a deadline, by class and policy{_worst_of(found)}. Right of the dotted line a policy fails: "
-        "more requests of a class are late than may be. The axis is stretched near 0."
-    )
-    chart = specification_of(_classes_chart(scenario, found))
-    return Figure(f"cluster-classes{suffix}", f"Late requests by class{title}", about(scenario, found), note, chart)
+    saved = "" if outcome.saved.mean == 0.0 else f"{percent(outcome.saved.mean, 1)} saved"
+    late = 1.0 - outcome.over(lambda run: run.worst_class).least
+    return PolicyBar(outcome.policy, color, energy.mean, energy.least, energy.most, saved, late, not outcome.failed)
 
 
 def _worst_of(found: Comparison) -> str:
     return ", the maximum over seeds" if len(found.outcomes[0].records) > 1 else ""
-
-
-def _classes_chart(scenario: Scenario, found: Comparison) -> Any:
-    alt = load("altair")
-    rows = [
-        {"policy": each.policy, "class": name, "late": 100.0 * (1.0 - kept), "kept": percent(kept, 2)}
-        for each in found.outcomes
-        for name, kept in zip(NAMES, each.by_class(), strict=True)
-        if kept is not None
-    ]
-    there = [name for name in NAMES if any(row["class"] == name for row in rows)]
-    x = alt.X(
-        "late:Q", title="late requests, %", scale=alt.Scale(type="sqrt", nice=False, padding=10), axis=alt.Axis(tickCount=6)
-    )
-    lengths = {name: class_text(name).replace(" prompt", "").removesuffix(" answer") for name in there}
-    axis = alt.Axis(
-        labelExpr=f"({json.dumps(lengths)})[datum.value]", labelFontSize=12, ticks=False, domain=False, offset=8,
-        minExtent=_NAMES,
-    )  # fmt: skip
-    y = alt.Y("class:N", title="prompt, answer", sort=there, axis=axis)
-    color = series_color("policy:N", policy_colors(found), symbolSize=90, labelLimit=300)
-    offset = alt.YOffset("policy:N", sort=[each.policy for each in found.outcomes])
-    tip = tooltips({"policy:N": "policy", "class:N": "class", "kept:N": "deadlines met"})
-    limit = alt.Chart(inline([{"late": 100.0 * (1.0 - scenario.parts.run.attain)}])).mark_rule(style="rule").encode(x=x)
-    points = alt.Chart(inline(rows)).mark_circle(size=60, opacity=0.95).encode(
-        x=x, y=y, yOffset=offset, color=color, tooltip=tip
-    )  # fmt: skip
-    return layered(limit, points).properties(width=_WIDE - _NAMES, height=(_ROW + 6) * len(there))
 
 
 # ---- over time -----------------------------------------------------------------------------------------------------------
@@ -268,6 +186,7 @@ def cluster_page(scenario: Scenario, found: Sequence[Comparison]) -> Page:
     """
     name, rest = about_cluster(scenario)
     first = found[0]
+    tables = [table for place, each in enumerate(found) for table in _tables(scenario, each, place, several=len(found) > 1)]
     return Page(
         verb="serving",
         brand="serving",
@@ -278,14 +197,20 @@ def cluster_page(scenario: Scenario, found: Sequence[Comparison]) -> Page:
         panels=panels(scenario, first),
         next_step=next_step(scenario, first),
         figures=cluster_figures(scenario, found),
-        tables=[
-            table for place, each in enumerate(found) for table in _tables(scenario, each, place, several=len(found) > 1)
-        ],
+        tables=[table for table in tables if not table[0].startswith(_DETAILS)],
+        folded=Folded(
+            "Classes of requests, latency and actions",
+            "which requests were late, and what the policies did",
+            tables=[table for table in tables if table[0].startswith(_DETAILS)],
+        ),
         notes=[f"{each.traffic}: {note}" if len(found) > 1 else note for each in found for note in notes_on(scenario, each)],
         about=about(scenario, first),
         device=scenario.cluster.layouts[0].device,
-        made_from=(("scenario", str(scenario.path)),),
+        made_from=(("Scenario", str(scenario.path)), ("Engines", steps_text(scenario.cluster.layouts))),
     )
+
+
+_DETAILS = ("classes", "running")
 
 
 def _tables(scenario: Scenario, found: Comparison, place: int, *, several: bool) -> list[tuple[str, Table]]:

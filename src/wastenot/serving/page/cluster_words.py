@@ -17,7 +17,7 @@ from wastenot.serving.cluster.outcome import Comparison, Outcome, Spread
 from wastenot.serving.cluster.policies import POLICIES
 from wastenot.serving.cluster.runs import RunRecord
 from wastenot.serving.cluster.scenario import Scenario
-from wastenot.serving.page.engine_words import clocks_note, steps_text, waits_text
+from wastenot.serving.page.engine_words import clocks_note, waits_text
 
 
 def about_cluster(scenario: Scenario) -> tuple[str, str]:
@@ -33,9 +33,7 @@ def about_cluster(scenario: Scenario) -> tuple[str, str]:
 
 def about(scenario: Scenario, found: Comparison) -> str:
     """Of what a figure is, and where its numbers come from."""
-    cluster = scenario.cluster
-    name = f"{cluster.layouts[0].model or 'engine'} on {cluster.gpus}{SPACE}GPUs"
-    return f"{name} · {found.traffic} · simulated, {steps_text(scenario.cluster.layouts)}"
+    return f"{' '.join(about_cluster(scenario))} · {found.traffic} · simulated numbers"
 
 
 _DRAWN = {"trace": "", "poisson": "random ", "curve": "synthetic "}
@@ -47,12 +45,11 @@ def traffic_text(scenario: Scenario, found: Comparison) -> str:
     first = found.outcomes[0].records
     requests = sum(each.requests for each in first) / len(first)
     rate = requests / first[0].duration_s
-    seeds = f", {counted(len(first), 'seed')}" if len(first) > 1 else ""
+    runs = "one simulated run" if len(first) == 1 else f"{len(first)} simulated runs"
     cached = sum(each.cached_tokens for each in first) / max(sum(each.prompt_tokens for each in first), 1)
     prefixes = f", {percent(cached, 0)} of prompt tokens in a prefix cache" if cached else ""
-    return (
-        f"{requests:,.0f} {kind}requests in {duration(first[0].duration_s)}, {number(rate, 3)} requests/s{prefixes}{seeds}"
-    )
+    lasts = duration(first[0].duration_s)
+    return f"{runs} of {requests:,.0f} {kind}requests in {lasts}, {number(rate, 3)} requests/s{prefixes}"
 
 
 def effect_text(found: Comparison) -> str:
@@ -64,7 +61,7 @@ def effect_text(found: Comparison) -> str:
         return f"No policy saves {OBJECTIVES[found.objective].noun} and meets the deadlines as {first.policy} does"
     worst = percent(_least(best, "worst_class"), 2)
     of = OBJECTIVES[found.objective].noun
-    saves = f"Policy {best.policy} saves {percent(best.saved.mean, 1)} of the {of}"
+    saves = f"Policy {best.policy} saves {_saving(best)} of the {of}"
     return f"{saves}; {worst} of requests met their deadlines in the worst class"
 
 
@@ -73,11 +70,40 @@ def verdict_text(scenario: Scenario, found: Comparison) -> str:
     seers = "".join(
         f"; {each.policy}, chosen in hindsight, saves {saved_text(each)}" for each in found.outcomes[1:] if each.hindsight
     )
-    steps = steps_text(scenario.cluster.layouts)
+    best, first = found.best, found.outcomes[0]
+    how = ""
+    if best not in (None, first):
+        how = f"{_serving_text(scenario, best)} instead of {_serving_text(scenario, first)}; "
     assumed = None if found.best is None else found.outcome_with_assumed(found.best.policy)
     if assumed is not None:
         seers += f"; with assumed clocks {saved_text(assumed)}"
-    return f"against {found.outcomes[0].policy}, over {traffic_text(scenario, found)} ({steps}){seers}"
+    return f"{how}against {first.policy}, over {traffic_text(scenario, found)}{seers}"
+
+
+def serving(scenario: Scenario, outcome: Outcome) -> tuple[float, float | None]:
+    """GPUs that serve, and their core clock in MHz, on average over all runs; ``None`` where clocks are not known."""
+    gpus, clocks = [], []
+    for run in outcome.records:
+        for counts, clock in zip(run.timeline.instances, run.timeline.clock_mhz, strict=True):
+            gpus.append(sum(count * each.gpus for count, each in zip(counts, scenario.cluster.layouts, strict=True)))
+            clocks += [] if clock is None else [clock]
+    return math.fsum(gpus) / len(gpus), math.fsum(clocks) / len(clocks) if clocks else None
+
+
+def _serving_text(scenario: Scenario, outcome: Outcome) -> str:
+    gpus, clock = serving(scenario, outcome)
+    return f"{gpus:.2g}{SPACE}GPUs" + ("" if clock is None else f" at {clock:,.0f}{SPACE}MHz")
+
+
+def _latest_minute(outcome: Outcome) -> float:
+    """The largest fraction of requests of a minute that were late, over all runs."""
+    worst = 0.0
+    for run in outcome.records:
+        bins = max(round(60.0 / run.timeline.bin_s), 1)
+        came, missed = ([sum(row) for row in rows] for rows in (run.timeline.arrivals, run.timeline.missed))
+        for start in range(0, len(came), bins):
+            worst = max(worst, sum(missed[start : start + bins]) / max(sum(came[start : start + bins]), 1))
+    return worst
 
 
 def failure_note(scenario: Scenario, found: Comparison) -> str | None:
@@ -155,9 +181,9 @@ def _saving_note(found: Comparison) -> str:
     seeds = len(found.outcomes[0].records)
     notes = []
     if any(each.failed for each in found.outcomes):
-        notes.append("Failed: more requests of a class missed their deadlines than are allowed to.")
+        notes.append("Misses deadlines: more requests of a class than are allowed to.")
     if seeds > 1:
-        notes.append(f"Means over {seeds} seeds, in brackets the range of savings; deadlines met: the minimum.")
+        notes.append(f"Means over {seeds} runs (seeds), in brackets the range of savings; deadlines met: the minimum.")
     if found.objective != "energy":
         notes.append(f"Savings are in {OBJECTIVES[found.objective].noun}.")
     notes.append("Classes: length of the prompt, then of the answer: short (S), medium (M), long (L).")
@@ -249,18 +275,20 @@ def _costs(found: Comparison, currency: str) -> list[tuple[str, _OfRun, Callable
 
 def saved_text(outcome: Outcome) -> str:
     """A saving with its range over seeds, after a word of warning where a class missed its share."""
-    saved = percent(outcome.saved.mean, 1)
+    return f"misses deadlines ({_saving(outcome)})" if outcome.failed else _saving(outcome)
+
+
+def _saving(outcome: Outcome) -> str:
     least, most = (percent(each, 1) for each in (outcome.saved.least, outcome.saved.most))
-    if least != most:
-        saved += f" ({least.removesuffix(f'{SPACE}%')} to {most})"
-    return f"failed: {saved}" if outcome.failed else saved
+    saved = percent(outcome.saved.mean, 1)
+    return saved if least == most else f"{saved} ({least.removesuffix(f'{SPACE}%')} to {most})"
 
 
 def actions_text(actions: dict[str, float]) -> str:
     """How many, clocks apart: they are many and cheap."""
     clocks = actions.get("SetClock", 0.0)
     others = math.fsum(count for name, count in actions.items() if name != "SetClock")
-    return f"{others:,.0f}" + (f" + {clocks:,.0f} clocks" if clocks else "")
+    return f"{others:,.0f}" + (f", {clocks:,.0f} clock changes" if clocks else "")
 
 
 def _worst_name(outcome: Outcome) -> str:
@@ -296,23 +324,25 @@ def panels(scenario: Scenario, found: Comparison) -> tuple[Panel, Panel, Panel]:
     first = found.outcomes[0]
     best = found.best or first
     return (
-        _policy_panel(f"Lowest {OBJECTIVES[found.objective].noun} that meets the deadlines", best, saved=best is not first),
-        _policy_panel("Compared with", first),
+        _policy_panel(
+            scenario, f"Lowest {OBJECTIVES[found.objective].noun} that meets the deadlines", best, saved=best is not first
+        ),
+        _policy_panel(scenario, "Compared with", first),
         _asked(scenario, found),
     )
 
 
-def _policy_panel(title: str, outcome: Outcome, *, saved: bool = False) -> Panel:
+def _policy_panel(scenario: Scenario, title: str, outcome: Outcome, *, saved: bool = False) -> Panel:
     token, power = outcome.over(lambda run: run.energy_per_token_j), outcome.over(lambda run: run.power_p50_w)
-    hours = outcome.over(lambda run: run.gpu_hours)
     per_token = f"{quantity(token.mean, 'J', 3)} per token"
     lines = (
         *((Line("Energy per token", quantity(token.mean, "J", 3)),) if saved else ()),
         Line("Deadlines met", percent(_least(outcome, "attainment"), 2)),
         Line("Worst class", f"{percent(_least(outcome, 'worst_class'), 2)}, {class_text(_worst_name(outcome))}"),
+        Line("Worst minute", f"{percent(_latest_minute(outcome), 1)} of its requests late"),
+        Line("Serving, on average", _serving_text(scenario, outcome)),
         Line("Energy", _spread_text(outcome.over(lambda run: run.energy_j), "J")),
         Line("Median power", quantity(power.mean, "W", 3)),
-        Line("GPU time", f"{number(hours.mean, 3)}{SPACE}h"),
     )
     text = f"with {outcome.policy}: {about_policy(outcome.policy)}."
     return Panel(title, f"{percent(outcome.saved.mean, 1)} saved" if saved else per_token, text, lines=lines)
@@ -336,12 +366,18 @@ def _asked(scenario: Scenario, found: Comparison) -> Panel:
     cluster, first = scenario.cluster, found.outcomes[0].records[0]
     deadlines = cluster.deadlines
     lines = (
-        Line("Deadline of the first token", " / ".join(quantity(each, "s", 3) for each in deadlines.ttft_s)),
+        Line(
+            "Deadline of the first token, short / medium / long prompt",
+            " / ".join(quantity(each, "s", 3) for each in deadlines.ttft_s),
+        ),
         Line("Deadline between tokens", quantity(deadlines.tbt_s, "s", 3)),
         Line("Deadlines to be met by", f"{percent(scenario.parts.run.attain, 0)} of each class"),
-        Line("A new instance takes", " / ".join(dict.fromkeys(quantity(each, "s", 3) for each in cluster.changes.start_s))),
+        Line(
+            "Starting an instance takes",
+            " / ".join(dict.fromkeys(quantity(each, "s", 3) for each in cluster.changes.start_s)),
+        ),
         Line("GPUs", f"{cluster.gpus:,}"),
-        Line("Power, by the scenario", _assumed_power(cluster.changes)),
+        Line("Power assumed", _assumed_power(cluster.changes)),
     )
     rate = first.requests / first.duration_s
     return Panel("Load", f"{number(rate, 3)}{SPACE}requests/s", f"of the traffic called {found.traffic}.", lines=lines)
@@ -353,7 +389,7 @@ def _assumed_power(changes: ChangeTimes) -> str:
         "per parked GPU": changes.parked_power_w,
         "per host": changes.host_power_w,
     }
-    return ", ".join(f"{quantity(power_w, 'W', 3)} {where}" for where, power_w in of.items())
+    return ", ".join(f"{quantity(power_w, 'W', 3)} {where}" for where, power_w in of.items() if power_w) or "none at rest"
 
 
 def next_step(scenario: Scenario, found: Comparison) -> Next | None:
@@ -363,7 +399,15 @@ def next_step(scenario: Scenario, found: Comparison) -> Next | None:
         return None
     policies = f"--policy {shlex.quote(first.policy)} --policy {shlex.quote(best.policy)}"
     seeds = 2 * len(first.records) + 1
-    command = f"wastenot serve simulate {shlex.quote(str(scenario.path))} {policies} --seeds {seeds} --page POLICIES.html"
-    return Next(
-        f"See whether {best.policy} saves as much with more seeds, or first put your own traffic into the file", (command,)
+    command = f"wastenot serve simulate {shlex.quote(str(scenario.path))} {policies} --seeds {seeds} --page policies.html"
+    text = f"See whether {best.policy} saves as much with more seeds, or first put your own traffic into the file"
+    static = next((each for each in found.outcomes if each.hindsight and not each.failed), None)
+    if static is None or (clock := serving(scenario, static)[1]) is None:
+        return Next(text, (command,))
+    gpus, run = serving(scenario, static)[0] / scenario.cluster.layouts[0].gpus, first.records[0]
+    rate = f"--rate {run.requests / run.duration_s / gpus:.3g} --core {clock:.0f} --allow-clock-control"
+    text += (
+        f". {gpus:.3g} instances at a fixed {clock:,.0f}{SPACE}MHz save {percent(static.saved.mean, 1)} without any policy: "
+        "measure one of yours at its part of the load (replace HOST:PORT and DEVICE)"
     )
+    return Next(text, (command, f"wastenot serve bench http://HOST:PORT --device DEVICE {rate}"))

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wastenot.core.setting import Setting
-from wastenot.core.wording import counted, sentence
+from wastenot.core.wording import sentence
 from wastenot.pages.figure import Figure, inline, layered, specification_of, tooltips, words
-from wastenot.pages.formatting import SPACE, percent, quantity
+from wastenot.pages.formatting import SPACE, megahertz, percent, quantity
 from wastenot.pages.optional_imports import load
-from wastenot.pages.page import Page
+from wastenot.pages.page import Folded, Page
 from wastenot.pages.panel import Next
-from wastenot.pages.table import Fold, Table
 from wastenot.pages.theme import CATEGORIES
 from wastenot.serving.model.operating_points import (
     OperatingPoint,
@@ -32,12 +30,14 @@ from wastenot.serving.page.engine_words import (
     engine_lines,
     errors_table,
     frontier_table,
+    headline_point,
     name_of,
     origin_of,
     panels,
     prefill_table,
     profile_notes,
     setting_text,
+    typical,
     verdict_text,
 )
 
@@ -54,9 +54,9 @@ def engine_figures(
         MissingExtraError: the ``report`` extra is not installed.
     """
     subtitle = about(profile, context)
-    figures = [_latency_figure(points, subtitle)] if points else []
-    if clocks := _clock_figure(points, subtitle):
-        figures.append(clocks)
+    figures = [clocks] if (clocks := _clock_figure(points, subtitle)) else []
+    if points:
+        figures.append(_latency_figure(points, subtitle))
     if prompts := _prefill_figure(prefills, subtitle):
         figures.append(prompts)
     return tuple(figures)
@@ -65,7 +65,7 @@ def engine_figures(
 def _latency_figure(points: Sequence[OperatingPoint], subtitle: str) -> Figure:
     note = (
         "Each coloured line is a batch size, from its maximum clock on the left to its lowest on the right. On the "
-        "thick line no other point is both faster and cheaper."
+        "thick line no other point is both faster and cheaper. Both axes are logarithmic."
     )
     return Figure(
         "engine-latency",
@@ -86,7 +86,8 @@ def _latency_chart(points: Sequence[OperatingPoint]) -> Any:
     rows = [_row(each, several) for each in points]
     shade = "gpus" if several else "series"
     names = list(dict.fromkeys(str(row[shade]) for row in rows))
-    colors = [CATEGORIES[index % len(CATEGORIES)] for index in range(len(names))]
+    colors = list((_colors(names) if several else _batch_colors(points)).values())
+    names = names if several else list(_batch_colors(points))
     legend = alt.Legend(orient="top", title="GPUs") if several else None
     color = alt.Color(f"{shade}:N", sort=names, scale=alt.Scale(domain=names, range=colors), legend=legend)
     tip = tooltips(
@@ -118,8 +119,7 @@ def _clock_figure(points: Sequence[OperatingPoint], subtitle: str) -> Figure | N
     clocked = [each for each in points if each.setting.core_mhz is not None and each.gpus == least]
     if len({each.setting for each in clocked}) < 3:
         return None
-    batches = sorted({each.batch for each in clocked})
-    chosen = batches[:: -max(-(-len(batches) // _MOST_SERIES), 1)]
+    headline, chosen = headline_point(typical(points)), _drawn(points)
     default, rows = _parts_of_default(
         [
             (each.setting, each.batch, each.energy_per_token_j, each.latency_s, each.is_least)
@@ -128,7 +128,13 @@ def _clock_figure(points: Sequence[OperatingPoint], subtitle: str) -> Figure | N
         ]
     )
     note = f"Energy per token as a fraction of that at {default}, for each batch size. {_least_note(rows)}"
-    chart = specification_of(_curves(rows, f"energy per token, % of that at {default}", "batch"))
+    told = None
+    if headline is not None and headline.setting.core_mhz is not None:
+        told = f"{headline.batch:,.0f}", headline.setting.core_mhz
+        note += " The diamond is the point of the headline."
+    chart = specification_of(
+        _curves(rows, f"energy per token, % of that at {default}", "batch", _batch_colors(points), told)
+    )
     return Figure("engine-clocks", "Energy per token by clock", subtitle, note, chart)
 
 
@@ -141,7 +147,8 @@ def _prefill_figure(points: Sequence[PrefillPoint], subtitle: str) -> Figure | N
         [(each.setting, each.tokens, each.energy_j, each.time_s, each.is_least) for each in mine]
     )
     note = f"Energy of a prompt as a fraction of that at {default}, by prompt length. {_least_note(rows)}"
-    chart = specification_of(_curves(rows, f"energy per prompt, % of that at {default}", "tokens"))
+    colors = _colors([f"{tokens:,.0f}" for tokens in sorted({each.tokens for each in mine})])
+    chart = specification_of(_curves(rows, f"energy per prompt, % of that at {default}", "tokens", colors))
     return Figure("engine-prompts", "Energy per prompt by clock", subtitle, note, chart)
 
 
@@ -151,7 +158,7 @@ def _least_note(rows: Sequence[dict[str, Any]]) -> str:
     rings = {row["mhz"] for row in rows if row["least"]}
     ring = "The ring marks the lowest-energy clock"
     if rings == {lowest}:
-        return f"{ring}: always the lowest one known, {lowest:g}{SPACE}MHz, so a lower one may use less still."
+        return f"{ring}: always the lowest one known, {megahertz(lowest)}{SPACE}MHz."
     return f"{ring}." if lowest in rings else f"{ring}; below it, static power drawn for longer costs more than is saved."
 
 
@@ -181,8 +188,27 @@ def _parts_of_default(
     ]
 
 
-def _curves(rows: list[dict[str, object]], title: str, series: str) -> Any:
-    """A curve over the clock for each series, its least marked."""
+def _colors(series: Sequence[str]) -> dict[str, str]:
+    """A colour for each series, the same in all figures of what these are."""
+    return {each: CATEGORIES[index % len(CATEGORIES)] for index, each in enumerate(series)}
+
+
+def _drawn(points: Sequence[OperatingPoint]) -> list[float]:
+    """Batch sizes that are drawn as curves by clock: some of all, and that of the headline."""
+    batches, headline = sorted({each.batch for each in points}), headline_point(typical(points))
+    some = batches[:: -max(-(-len(batches) // _MOST_SERIES), 1)]
+    return sorted({*some, *(() if headline is None else (headline.batch,))})
+
+
+def _batch_colors(points: Sequence[OperatingPoint]) -> dict[str, str]:
+    """A colour for each batch size; those that are drawn as curves by clock come first, so that theirs differ."""
+    return _colors([f"{batch:,.0f}" for batch in dict.fromkeys((*_drawn(points), *sorted({p.batch for p in points})))])
+
+
+def _curves(
+    rows: list[dict[str, Any]], title: str, series: str, colors: Mapping[str, str], told: tuple[str, float] | None = None
+) -> Any:
+    """A curve over the clock for each series, its least marked, and the point that the headline is of."""
     alt = load("altair")
     names = list(dict.fromkeys(str(row["series"]) for row in rows))
     x = alt.X(
@@ -192,7 +218,7 @@ def _curves(rows: list[dict[str, object]], title: str, series: str) -> Any:
         axis=_axis(form=",d"),
     )
     y = alt.Y("part:Q", title=title, scale=alt.Scale(zero=False))
-    scale = alt.Scale(domain=names, range=list(CATEGORIES[: len(names)]))
+    scale = alt.Scale(domain=names, range=[colors[name] for name in names])
     color = alt.Color("series:N", title=series, sort=names, scale=scale, legend=alt.Legend(orient="top"))
     tip = tooltips(
         {
@@ -211,7 +237,15 @@ def _curves(rows: list[dict[str, object]], title: str, series: str) -> Any:
         .mark_point(size=130, strokeWidth=2)
         .encode(x=x, y=y, color=color)
     )
-    return layered(lines, dots, least).properties(width=_WIDE, height=300)
+    chosen = [row for row in rows if (row["series"], row["mhz"]) == told]
+    layers = [lines, dots, least]
+    if chosen:
+        named = {**chosen[0], "label": f"{chosen[0]['setting']}: {chosen[0]['change']}", "short": chosen[0]["change"]}
+        point = alt.Chart(inline([named])).encode(x=x, y=y)
+        # Curves rise to the right: below and to the right of the point there is room.
+        layers += words(point.encode(text=alt.Text("label:N")), align="left", baseline="top", dx=5, dy=8)
+        layers.append(point.mark_point(style="plan").encode(tooltip=tip))
+    return layered(*layers).properties(width=_WIDE, height=300)
 
 
 def _row(each: OperatingPoint, several: bool) -> dict[str, object]:
@@ -240,11 +274,6 @@ def _axis(*, form: str = "~g") -> Any:
     return load("altair").Axis(tickCount=8, format=form)
 
 
-def _folded(table: Table | None) -> Table | None:
-    """A table of what a figure shows."""
-    return None if table is None else replace(table, fold=Fold(0, f"Show {counted(len(table.rows), 'row')}"))
-
-
 def engine_page(profile: EngineProfile, *, context: float | None = None, assumed_clocks: bool = False) -> Page:
     """The page of an engine's profile.
 
@@ -260,6 +289,11 @@ def engine_page(profile: EngineProfile, *, context: float | None = None, assumed
     points = operating_points(profile, context=context, assumed_clocks=assumed_clocks)
     prefills = prefill_points(profile, assumed_clocks=assumed_clocks)
     model, device = name_of(profile)
+    tables = [
+        ("best", frontier_table(points, ends_only=True)),
+        *((f"clocks-{each.gpus}", clocks_table(points, each.gpus)) for each in profile.engines),
+        ("prompts", prefill_table(prefills)),
+    ]
     return Page(
         verb="engine",
         brand="engine",
@@ -274,12 +308,8 @@ def engine_page(profile: EngineProfile, *, context: float | None = None, assumed
             ("wastenot serve simulate ENGINE.json --trace REQUESTS.csv --load 50% --page POLICIES.html",),
         ),
         figures=engine_figures(profile, points, prefills, context),
-        tables=[
-            ("best", _folded(frontier_table(points, ends_only=True))),
-            *((f"clocks-{each.gpus}", _folded(clocks_table(points, each.gpus))) for each in profile.engines),
-            ("prompts", prefill_table(prefills)),
-            ("errors", errors_table(profile)),
-        ],
+        tables=[("errors", errors_table(profile))],
+        folded=Folded("Tables", "the best choices, and energy by clock", tables=[table for table in tables if table[1]]),
         notes=[sentence(note) for note in profile_notes(profile, assumed_clocks=assumed_clocks)],
         about=about(profile, context),
         device=device,

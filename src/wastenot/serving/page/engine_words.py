@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from wastenot.core.origin import Origin
 from wastenot.core.setting import Setting
 from wastenot.core.wording import counted
-from wastenot.pages.formatting import SPACE, number, percent, quantity
+from wastenot.pages.formatting import SPACE, megahertz, number, percent, quantity
 from wastenot.pages.panel import Line, Panel
 from wastenot.pages.table import Column, Listed, Row, Table, listing
 from wastenot.serving.model.engine import Engine
@@ -61,7 +60,7 @@ def clocks_note(engines: Sequence[Engine], *, used: bool) -> str | None:
     if not any(each.known_settings for each in engines):
         return f"all clocks are below {at}, at which the simulated GPU is assumed"
     if used:
-        return f"what is marked as assumed rests on clocks below {at}, at which the simulated GPU is assumed"
+        return f"what is called assumed rests on clocks below {at}, at which the simulated GPU itself is assumed"
     return f"only clocks from {at} up are used; below, the simulated GPU is assumed (--assumed-clocks adds those)"
 
 
@@ -89,16 +88,16 @@ def profile_notes(profile: EngineProfile, *, assumed_clocks: bool) -> tuple[str,
 def about(profile: EngineProfile, context: float) -> str:
     """Of what a figure is, and where its numbers come from."""
     model, device = name_of(profile)
-    return f"{model} on {device} · {context:,.0f}{SPACE}tokens of context · {origin_of(profile)}, {source_text(profile)}"
+    return f"{model} on {device} · {context:,.0f}{SPACE}tokens of context · {origin_of(profile)} numbers"
 
 
 def setting_text(setting: Setting) -> str:
     """A setting in few words."""
     if setting.is_auto:
         return "auto"
-    parts = [] if setting.core_mhz is None else [f"{setting.core_mhz:g}{SPACE}MHz"]
+    parts = [] if setting.core_mhz is None else [f"{megahertz(setting.core_mhz)}{SPACE}MHz"]
     if setting.memory_mhz is not None:
-        parts.append(f"memory {setting.memory_mhz:g}{SPACE}MHz")
+        parts.append(f"memory {megahertz(setting.memory_mhz)}{SPACE}MHz")
     if setting.power_limit_w is not None:
         parts.append(f"{setting.power_limit_w:g}{SPACE}W")
     return ", ".join(parts)
@@ -173,7 +172,7 @@ def frontier_table(points: Sequence[OperatingPoint], *, ends_only: bool = False)
         Listed("Batch", lambda each: each.batch, lambda value: f"{value:,.0f}"),
         Listed("Clock", lambda each: each.setting.core_mhz, text_of=_clock, unknown=_clock),
         Listed("Between tokens", lambda each: each.latency_s, lambda value: quantity(value, "s", 3)),
-        Listed("Per token", lambda each: each.energy_per_token_j, lambda value: quantity(value, "J", 3)),
+        Listed("Per token", lambda each: each.energy_per_token_j, lambda value: f"{number(value, 3)}{SPACE}J"),
         Listed("Power", lambda each: each.power_w, lambda value: quantity(value, "W", 3)),
     )
     return listing("Best choices: latency and energy per token", best, columns, note)
@@ -234,7 +233,7 @@ def effect_text(points: Sequence[OperatingPoint]) -> str:
     """The headline: what a clock saves within limits on the latency at a typical batch, where clocks can be compared."""
     if not points:
         return "Prompts only: there are no decode steps"
-    mine = _typical(points)
+    mine = typical(points)
     if mine is None:
         low, high = (choose(each.energy_per_token_j for each in points) for choose in (min, max))
         return f"{quantity(low, 'J', 3)} to {quantity(high, 'J', 3)} per token, by batch size"
@@ -242,34 +241,33 @@ def effect_text(points: Sequence[OperatingPoint]) -> str:
     least = min(mine, key=_energy_of)
     if _saved(least, mine) <= 0.0:
         return f"No lower clock saves energy {at}"
-    parts: list[str] = []
-    told = 0.0
-    for limit in _LIMITS:
-        saved = _saved(_within(mine, limit), mine)
-        if saved >= told + _TO_NAME:
-            slowdown = f"{'' if parts else 'a slowdown of at most '}{percent(limit, 0)}"
-            less = percent(saved, 1) if parts else f"{percent(saved, 1)} less energy per token"
-            parts.append(f"{less} at {slowdown}" if limit else f"{less} with no slowdown")
-            told = saved
-    if not parts:
-        less = f"{percent(_saved(least, mine), 1)} less energy per token at {setting_text(least.setting)}"
-        parts = [less, f"but {_slower(least, mine)}"]
-    return f"A{at[1:]}, {', '.join(parts)}"
+    best = headline_point(mine)
+    assert best is not None
+    where = f"{'' if best.setting.core_mhz is None else 'A core clock of '}{setting_text(best.setting)}"
+    return f"{where} saves {percent(_saved(best, mine), 1)} of the energy per token {at}, {_slower(best, mine)}"
+
+
+def headline_point(mine: Sequence[OperatingPoint] | None) -> OperatingPoint | None:
+    """What the headline is of: the most that is saved within the limits on the latency, else at whatever latency."""
+    if mine is None or _saved(least := min(mine, key=_energy_of), mine) <= 0.0:
+        return None
+    best = _within(mine, _LIMITS[-1])
+    return best if _saved(best, mine) >= _TO_NAME else least
 
 
 def verdict_text(profile: EngineProfile, points: Sequence[OperatingPoint]) -> str:
     """What that is compared with, where the least energy is, and what it all rests on."""
-    mine = _typical(points) if points else None
-    said = [] if mine is None else [f"against {against_text(mine[-1].setting)}"]
+    mine = typical(points) if points else None
+    said = [] if mine is None else [f"compared with {against_text(mine[-1].setting)}"]
     if mine is not None and _saved(least := min(mine, key=_energy_of), mine) > 0.0:
-        lowest = least.setting.core_mhz == min(each.setting.core_mhz or math.inf for each in mine)
-        where = f"{setting_text(least.setting)}, the lowest clock known" if lowest else setting_text(least.setting)
-        said.append(f"energy is lowest at {where}: {percent(_saved(least, mine), 1)} less, {_slower(least, mine)}")
+        others = [point for limit in _LIMITS[:-1] if _saved(point := _within(mine, limit), mine) >= _TO_NAME]
+        ends = [f"{percent(_saved(each, mine), 1)} ({_slower(each, mine)})" for each in dict.fromkeys((*others, least))]
+        said.append(f"other clocks save {' or '.join(ends)}")
     times = [each for each in profile.errors if each.quantity == "decode time"]
     right = (
         "" if not times else f", mean error {percent(sum(each.mean for each in times) / len(times), 1)} on held-out steps"
     )
-    return "; ".join((*said, f"{origin_of(profile)}, {source_text(profile)}{right}"))
+    return "; ".join((*said, f"{source_text(profile)}{right}"))
 
 
 def engine_lines(profile: EngineProfile) -> tuple[Line, ...]:
@@ -290,17 +288,17 @@ def panels(profile: EngineProfile, points: Sequence[OperatingPoint]) -> tuple[Pa
     if not points:
         return (engine,)
     cheapest, fastest = (min(points, key=of) for of in (_energy_of, _latency_of))
-    energy, gap = _millijoules(fastest.energy_per_token_j), quantity(cheapest.latency_s, "s", 3)
+    energy, gap = quantity(fastest.energy_per_token_j, "J", 3), quantity(cheapest.latency_s, "s", 3)
     ends = (
         _panel(
             "Lowest energy",
-            f"{_millijoules(cheapest.energy_per_token_j)} per token",
+            f"{quantity(cheapest.energy_per_token_j, 'J', 3)} per token",
             f"with {gap} between tokens.",
             cheapest,
         ),
         _panel("Lowest latency", f"{quantity(fastest.latency_s, 's', 3)} per token", f"at {energy} per token.", fastest),
     )
-    mine = _typical(points)
+    mine = typical(points)
     return (
         (*ends, engine)
         if mine is None or _saved(cheap := min(mine, key=_energy_of), mine) <= 0.0
@@ -320,8 +318,8 @@ def _typical_panel(mine: Sequence[OperatingPoint], least: OperatingPoint) -> Pan
         Line("However slow", f"{_saving(least, mine)}, {_slower(least, mine)}"),
     ]
     text = (
-        f"at batch size {best.batch:,.0f} and {setting_text(best.setting)}, {_slower(best, mine)} than at "
-        f"{against_text(default.setting)}."
+        f"at {setting_text(best.setting)} and batch size {best.batch:,.0f}, which stands for usual loads; "
+        f"{_slower(best, mine)} than at {against_text(default.setting)}."
     )
     return Panel(_allowed(limit).capitalize(), f"{percent(_saved(best, mine), 1)} saved", text, lines=tuple(lines))
 
@@ -346,10 +344,6 @@ def _slower(best: OperatingPoint, mine: Sequence[OperatingPoint]) -> str:
 
 def _allowed(limit: float) -> str:
     return f"at most {percent(limit, 0)} slower" if limit else "no slower"
-
-
-def _millijoules(energy_j: float) -> str:
-    return f"{number(1e3 * energy_j, 3)}{SPACE}mJ"
 
 
 def _from_to(before: float, after: float, unit: str) -> str:
@@ -378,7 +372,7 @@ def _latency_of(point: OperatingPoint) -> float:
     return point.latency_s
 
 
-def _typical(points: Sequence[OperatingPoint]) -> tuple[OperatingPoint, ...] | None:
+def typical(points: Sequence[OperatingPoint]) -> tuple[OperatingPoint, ...] | None:
     """Those at the batch nearest to 64 on the fewest GPUs, the default clocks or else the maximum clock last.
 
     Points that are assumed do not count.

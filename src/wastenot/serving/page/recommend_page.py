@@ -7,7 +7,7 @@ from typing import Any
 from wastenot.pages.figure import Figure, inline, layered, specification_of, tooltips, words
 from wastenot.pages.formatting import quantity
 from wastenot.pages.optional_imports import load
-from wastenot.pages.page import Page
+from wastenot.pages.page import Folded, Page
 from wastenot.pages.theme import CATEGORIES
 from wastenot.serving.model.recommend import configuration_text
 from wastenot.serving.page.recommend_words import (
@@ -15,6 +15,7 @@ from wastenot.serving.page.recommend_words import (
     about,
     chosen_table,
     effect_text,
+    is_published,
     next_step,
     notes,
     origin_of,
@@ -35,7 +36,8 @@ def recommend_figure(found: Recommended) -> Figure:
     one = len({each.model for each in found.points}) == 1
     note = (
         "Each line joins a model's best configurations: none of its others is both faster and cheaper. Rings mark what is "
-        f"recommended, the cheapest{' within the bound' if found.bounds.latencies else ''}."
+        f"recommended, the cheapest{' within the bound' if found.bounds.latencies else ''}; dots off the lines are beaten. "
+        "Both axes are logarithmic."
         + (" Numbers are batch sizes." if one else "")
         + (" Thin lines are forecasts of a measured configuration at other clocks." if forecasts else "")
     )
@@ -154,11 +156,12 @@ def recommend_page(found: Recommended) -> Page:
         panels=panels(found),
         next_step=next_step(found),
         figures=[recommend_figure(found)],
-        tables=[
-            *([("recommendations", chosen_table(found))] if found.chosen else []),
-            *([("unmet", unmet_table(found))] if found.unmet else []),
-        ],
+        tables=[("unmet", unmet_table(found))] if found.unmet else [],
+        folded=Folded("As a table", "what is recommended", tables=[("recommendations", chosen_table(found))])
+        if found.chosen
+        else None,
         notes=notes(found),
         about=about(found),
-        made_from=tuple(("source", each) for each in found.sources),
+        source="by others, see below" if all(map(is_published, found.points)) else "",
+        made_from=tuple(("Source", each) for each in found.sources),
     )

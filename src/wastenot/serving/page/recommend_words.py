@@ -141,7 +141,7 @@ def about(found: Recommended) -> str:
     counts = [f"{sum(each.evidence == one for each in found.points):,}{SPACE}{one}" for one in evidence]
     gpus = ", ".join(sorted({each.gpu for each in found.points}))
     tasks = ", ".join(dict.fromkeys(each.task for each in found.points if each.task))
-    return " · ".join(filter(None, (tasks, gpus, f"configurations: {' and '.join(counts)}")))
+    return " · ".join(filter(None, (tasks, gpus, f"{' and '.join(counts)} configurations")))
 
 
 def effect_text(found: Recommended) -> str:
@@ -170,11 +170,12 @@ def verdict_text(found: Recommended) -> str:
         f"{LATENCY_NAMES[name]} within {quantity(value, 's', 3)}" for name, value in found.bounds.latencies.items()
     )
     bounds = f"{called(found.bounds.percentile)} {bounds}" if bounds else "no latency bound"
+    bounds = "" if len(found.chosen) > 1 and len(found.bounds.latencies) == 1 else bounds  # which the headline names
     unmet = f" ({len(found.unmet)} more cannot be served within that)" if len(found.chosen) > 1 and found.unmet else ""
     which = "including forecasts, marked" if origin_of(found) == "forecast" else f"all {origin_of(found)}"
-    which += " by others" if all(map(_is_published, found.points)) else ""
+    which += " by others" if all(map(is_published, found.points)) else ""
     tail = tail_text(found)
-    said = (f"{bounds}{unmet}", tail, _next_faster_text(found), f"{len(found.points):,} configurations ({which})")
+    said = (_next_faster_text(found), f"{bounds}{unmet}".strip(), tail, f"{len(found.points):,} configurations ({which})")
     return "; ".join(filter(None, said))
 
 
@@ -185,7 +186,9 @@ def tail_text(found: Recommended) -> str:
     values = [value for each in found.chosen if (value := found.at(each.point, found.also)) is not None]
     low, high = (quantity(choose(values), "s", 3) for choose in (min, max))
     beyond = min(values) > found.bounds.latencies.get(found.latency, math.inf)
-    return f"{called(found.also)} is {low if low == high else f'{low} to {high}'}{', above that' if beyond else ''}"
+    tail = (found.also, found.latency) == ("p99", "itl")
+    which = "one token in a hundred takes longer than (P99)" if tail else f"{called(found.also)} is"
+    return f"{which} {low if low == high else f'{low} to {high}'}{', above the bound' if beyond else ''}"
 
 
 def _next_faster_text(found: Recommended) -> str:
@@ -195,7 +198,7 @@ def _next_faster_text(found: Recommended) -> str:
         return ""
     low, high = (percent(choose(-each.saved for each in steps), 1) for choose in (min, max))
     more = low if low == high else f"{low.removesuffix(f'{SPACE}%')} to {high}"
-    return f"the next faster {'costs' if found.unit == 'money' else 'uses'} {more} more"
+    return f"the next faster configurations {'cost' if found.unit == 'money' else 'use'} {more} more"
 
 
 def _latencies(found: Recommended, best: Recommendation, statistic: Percentile) -> str:
@@ -303,7 +306,7 @@ def _serve_command(point: ServingPoint) -> str:
 def notes(found: Recommended) -> list[str]:
     """What to know of what is recommended."""
     texts = [note for each in found.chosen for note in each.point.notes]
-    if tables := dict.fromkeys(each.source.removeprefix(PUBLISHED) for each in found.points if _is_published(each)):
+    if tables := dict.fromkeys(each.source.removeprefix(PUBLISHED) for each in found.points if is_published(each)):
         listed = ", ".join(tables)
         texts.append(f"measured by others: read from {listed}, in the format of https://ml.energy/leaderboard")
     if all(len(_gpus(found, each.point.model)) == 1 for each in found.chosen) and not found.without_clocks:
@@ -311,7 +314,8 @@ def notes(found: Recommended) -> list[str]:
     return [_sentence(text) + "." for text in dict.fromkeys(texts)]
 
 
-def _is_published(point: ServingPoint) -> bool:
+def is_published(point: ServingPoint) -> bool:
+    """Whether others measured and published it."""
     return point.evidence == "measured" and point.source.startswith(PUBLISHED)
 
 

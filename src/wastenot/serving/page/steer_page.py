@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from wastenot.core.arrays import FloatArray
 from wastenot.core.wording import sentence
-from wastenot.pages.figure import Figure, energy_axis, inline, layered, series_color, specification_of, tooltips
-from wastenot.pages.formatting import percent, quantity
+from wastenot.pages.figure import Figure, inline, layered, series_color, specification_of, tooltips
+from wastenot.pages.formatting import percent
 from wastenot.pages.optional_imports import load
-from wastenot.pages.page import Page
+from wastenot.pages.page import Folded, Page
 from wastenot.pages.theme import CATEGORIES
 from wastenot.serving.model.steering import Steered, Steering, core_clocks_mhz
-from wastenot.serving.page.engine_words import simulated_origin
+from wastenot.serving.page.engine_words import simulated_origin, steps_text
+from wastenot.serving.page.policies_chart import PolicyBar, policies_chart
 from wastenot.serving.page.steer_words import (
     about,
     about_table,
-    best_of,
     clocks_text,
     effect_text,
+    headline_run,
     next_step,
     panels,
     policies_table,
@@ -34,109 +36,29 @@ def policy_colors(found: Steering) -> dict[str, str]:
 
 
 def policies_figure(found: Steering) -> Figure:
-    """A point for each policy."""
+    """A bar for each policy; with assumed clocks, where those were asked for, below."""
     note = (
-        f"Lower is less energy, further left fewer late requests. Right of the green area more than the "
-        f"allowed {percent(1.0 - found.share, 0)} miss their deadlines: there a policy saves at its users' expense."
+        f"Right of the green area more than the allowed {percent(1.0 - found.share, 0)} of requests miss a deadline; then "
+        "the bar is pale: a saving at the users' expense."
     )
-    return Figure(
-        "serving-policies", "Energy and deadlines by policy", about(found), note, specification_of(_policies_chart(found))
-    )
+    bars = _bars(found)
+    if found.with_assumed is not None:
+        bars += [replace(bar, policy=f"{bar.policy}, assumed") for bar in _bars(found.with_assumed)[1:]]
+        note += " Assumed: with clocks that were neither measured nor fitted, too."
+    chart = policies_chart(bars, allowed=1.0 - found.share, late="late requests, %")
+    return Figure("serving-policies", "Energy and deadlines by policy", about(found), note, specification_of(chart))
 
 
-def _policies_chart(found: Steering) -> Any:
-    alt = load("altair")
-    rows: list[dict[str, object]] = [
-        {
-            "policy": run.result.policy,
-            "late": 1.0 - run.result.attainment,
-            "late_percent": 100.0 * (1.0 - run.result.attainment),
-            "energy": run.result.energy_per_token_j,
-            "in_time": percent(run.result.attainment, 2),
-            "per_token": quantity(run.result.energy_per_token_j, "J", 4),
-            "saved": percent(found.saved(run), 1),
-        }
-        for run in found.runs
-    ]
-    energies = [run.result.energy_per_token_j for run in found.runs]
-    spread = (max(energies) - min(energies)) or 0.1 * max(energies)
-    low, high = min(energies) - 0.2 * spread, max(energies) + 0.2 * spread
-    allowed_percent = 100.0 * (1.0 - found.share)
-    latest = 100.0 * (1.0 - min(run.result.attainment for run in found.runs))
-    most = min(max(3.0 * allowed_percent, 1.5 * latest, 0.3), 100.0)
-    # Nearly linear up to a tenth of a per cent, then logarithmic: what is allowed is small, what some policies miss is not.
-    x = alt.X(
-        "late_percent:Q",
-        title="requests that missed a deadline, %",
-        scale=alt.Scale(type="symlog", constant=_LINEAR, domain=[0.0, most], nice=False, padding=14),
-        axis=alt.Axis(
-            values=[each for each in (0, 0.1, 0.3, 1, 3, 10, 30, 100) if each <= most], labelExpr="'' + datum.value"
-        ),
-    )
-    unit, in_unit = energy_axis(max(energies))
-    y = alt.Y(
-        "energy:Q",
-        title=f"energy per token, {unit}",
-        scale=alt.Scale(domain=[low, high], nice=False, zero=False),
-        axis=alt.Axis(**in_unit),
-    )
-    color = series_color("policy:N", policy_colors(found))
-    color.legend = None
-    tip = tooltips(
-        {"policy:N": "policy", "in_time:N": "deadlines met", "per_token:N": "energy per token", "saved:N": "saved"}
-    )
-    asked = alt.Chart(inline([{"late_percent": allowed_percent}]))
-    allowed = asked.mark_rect(style="good-region", tooltip=None).encode(x=x, x2=alt.value(0))
-    met = asked.mark_text(style="good-label", align="left", baseline="top", tooltip=None).encode(
-        x=alt.value(6), y=alt.value(6), text=alt.value("deadlines met")
-    )
-    points = alt.Chart(inline(rows)).mark_circle(size=150, opacity=0.9).encode(x=x, y=y, color=color, tooltip=tip)
-    labels = []
-    for group in _near(found, most, low, high):
-        late = 100.0 * (1.0 - group[0].result.attainment)
-        text = "\n".join(_label(found, run) for run in group)
-        left = _across(late, most) < _PICTURE[0] / 2
-        low_down = group[0].result.energy_per_token_j - low < 0.3 * (high - low)
-        mark = {"align": "left", "dx": 12} if left else {"align": "right", "dx": -12}
-        named = alt.Chart(inline([{"late_percent": late, "energy": group[0].result.energy_per_token_j, "label": text}]))
-        labels.append(
-            named.mark_text(
-                style="label", tooltip=None, baseline="line-bottom" if low_down else "middle", lineBreak="\n", **mark
-            ).encode(x=x, y=y, text=alt.Text("label:N"))
+def _bars(found: Steering) -> list[PolicyBar]:
+    colors = policy_colors(found)
+    return [
+        PolicyBar(
+            run.result.policy, colors[run.result.policy], *(run.result.energy_per_token_j,) * 3,
+            "" if run is found.runs[0] else f"{percent(found.saved(run), 1)} saved",
+            1.0 - run.result.attainment, found.attains(run),
         )
-    return layered(allowed, met, points, *labels).properties(width=_PICTURE[0], height=_PICTURE[1])
-
-
-_PICTURE = 915, 300  # pixels of the points
-_LINEAR = 0.1  # per cent of late requests up to which the axis is about linear
-_TOGETHER = 220.0, 22.0  # pixels between points, across and up, within which labels would lie on each other
-
-
-def _label(found: Steering, run: Steered) -> str:
-    if run is found.runs[0]:
-        return run.result.policy
-    return f"{run.result.policy}: {percent(found.saved(run), 1)} saved"
-
-
-def _across(late_percent: float, most: float) -> float:
-    return float(_PICTURE[0] * np.log1p(late_percent / _LINEAR) / np.log1p(most / _LINEAR))
-
-
-def _near(found: Steering, most: float, low: float, high: float) -> list[list[Steered]]:
-    """Runs whose points lie so near to each other that they share a label."""
-    groups: list[list[Steered]] = []
-    places: list[tuple[float, float]] = []
-    for run in sorted(found.runs, key=lambda run: run.result.energy_per_token_j):
-        late = 100.0 * (1.0 - run.result.attainment)
-        place = _across(late, most), _PICTURE[1] * (run.result.energy_per_token_j - low) / (high - low)
-        for group, (across, up) in zip(groups, places, strict=True):
-            if abs(place[0] - across) < _TOGETHER[0] and abs(place[1] - up) < _TOGETHER[1]:
-                group.append(run)
-                break
-        else:
-            groups.append([run])
-            places.append(place)
-    return groups
+        for run in found.runs
+    ]  # fmt: skip
 
 
 _WIDE, _HEIGHT = 880, 88
@@ -166,8 +88,8 @@ def timeline_figures(found: Steering) -> tuple[Figure, ...]:
 
 
 def _shown(found: Steering) -> list[Steered]:
-    """The maximum clock, the policy that saves most and meets the deadlines, and the price policy."""
-    wanted = dict.fromkeys((found.runs[0].name, best_of(found).name, "price"))
+    """The maximum clock, and what the headline is of."""
+    wanted = dict.fromkeys((found.runs[0].name, headline_run(found).name))
     return [run for run in found.runs if run.name in wanted and run.served.timeline is not None]
 
 
@@ -286,6 +208,7 @@ def steer_page(found: Steering) -> Page:
         MissingExtraError: the ``report`` extra is not installed.
     """
     engine = found.engine
+    figures = steer_figures(found)
     return Page(
         verb="serving",
         brand="serving",
@@ -295,10 +218,14 @@ def steer_page(found: Steering) -> Page:
         verdict=verdict_text(found),
         panels=panels(found),
         next_step=next_step(found),
-        figures=steer_figures(found),
+        figures=figures[:2],
         tables=[("policies", policies_table(found)), ("meanings", about_table(found))],
+        folded=Folded("The busiest minute", "the timeline from closer", figures[2:]) if figures[2:] else None,
         notes=[sentence(note) for note in (clocks_text(found),) if note is not None],
         about=about(found),
         device=engine.device,
-        made_from=(("trace", found.trace),) if found.trace else (),
+        made_from=[
+            *([("Trace", found.trace)] if found.trace else []),
+            ("Engine", ", ".join(filter(None, (found.source, steps_text((engine,)))))),
+        ],
     )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import shlex
+from dataclasses import replace
 from typing import Final
 
 from wastenot.pages.formatting import SPACE, duration, number, percent, quantity
 from wastenot.pages.panel import Line, Next, Panel
 from wastenot.pages.table import Listed, Table, listing
 from wastenot.serving.model.steering import PolicyName, Steered, Steering, core_clocks_mhz
-from wastenot.serving.page.engine_words import clocks_note, steps_text, waits_text
+from wastenot.serving.page.engine_words import clocks_note, waits_text
 
 
 def best_of(found: Steering) -> Steered:
@@ -29,8 +30,7 @@ def about(found: Steering) -> str:
     """Of what a figure is, and where its numbers come from."""
     engine = found.engine
     name = f"{engine.model or 'engine'} on {engine.device or 'an unnamed device'}"
-    rate = f"{number(found.rate_per_s, 3)}{SPACE}requests/s"
-    return f"{name} · {rate} · simulated, {steps_text((found.engine,))}"
+    return f"{name} · {number(found.rate_per_s, 3)}{SPACE}requests/s · simulated numbers"
 
 
 def effect_text(found: Steering) -> str:
@@ -57,6 +57,11 @@ def cap_of(found: Steering) -> Steered | None:
     return fixed if all(stays) else None
 
 
+def headline_run(found: Steering) -> Steered:
+    """What the headline is of: the clock fixed in hindsight where policies do no more, else the best policy."""
+    return cap_of(found) or best_of(found)
+
+
 def _lowest(found: Steering) -> float | None:
     clocks = core_clocks_mhz(found.engine)
     return None if clocks is None else float(clocks.min())
@@ -81,8 +86,8 @@ def _in_sentence(run: Steered) -> str:
 def verdict_text(found: Steering) -> str:
     """What the headline rests on."""
     kept = percent(found.runs[0].result.attainment, 2)
-    more = [part for part in (_as_a_cap(found), _in_hindsight(found), _assumed_text(found)) if part is not None]
-    return "; ".join([f"against {kept} at the maximum clock ({steps_text((found.engine,))})", *more])
+    more = [part for part in (_as_a_cap(found), _in_hindsight(found)) if part is not None]
+    return "; ".join([f"compared with the maximum clock, at which {kept} did", *more])
 
 
 def load_text(found: Steering) -> str:
@@ -90,8 +95,8 @@ def load_text(found: Steering) -> str:
     requests = f"{len(found.requests):,}{SPACE}requests in {duration(found.duration_s)}"
     if found.trace_requests in (None, len(found.requests)):
         return requests
-    how = "replicated and overlapped" if len(found.requests) > (found.trace_requests or 0) else "thinned"
-    return f"{requests}, the trace's {found.trace_requests:,} {how}"
+    how = "copies of" if len(found.requests) > (found.trace_requests or 0) else "drawn from"
+    return f"{requests}, {how} the trace's {found.trace_requests:,}"
 
 
 def _as_a_cap(found: Steering) -> str | None:
@@ -99,7 +104,7 @@ def _as_a_cap(found: Steering) -> str | None:
     if cap_of(found) is None:
         return None
     best = best_of(found)
-    return f"no policy adds to that: {_in_sentence(best)}, the best of them, saves {percent(found.saved(best), 1)}"
+    return f"no policy saves more ({_in_sentence(best)}, the best: {percent(found.saved(best), 1)})"
 
 
 def _in_hindsight(found: Steering) -> str | None:
@@ -108,15 +113,7 @@ def _in_hindsight(found: Steering) -> str | None:
     if not known or cap_of(found) is not None:
         return None
     most = max(known, key=found.saved)
-    return f"{most.result.policy}: {percent(found.saved(most), 1)}"
-
-
-def _assumed_text(found: Steering) -> str | None:
-    """What the best policy would save with assumed clocks."""
-    if found.with_assumed is None:
-        return None
-    best = best_of(found.with_assumed)
-    return f"with assumed clocks {_in_sentence(best)} would save {percent(found.with_assumed.saved(best), 1)}"
+    return f"the {most.result.policy} saves {percent(found.saved(most), 1)}"
 
 
 def panels(found: Steering) -> tuple[Panel, Panel, Panel]:
@@ -125,12 +122,17 @@ def panels(found: Steering) -> tuple[Panel, Panel, Panel]:
     title = "Lowest energy that meets the deadlines"
     if best is greatest:
         return _run_panel(title, best), _run_panel("Maximum clock", greatest), _asked(found)
-    told = cap_of(found) or best
-    return (
-        _run_panel(title, told, f"{percent(found.saved(told), 1)} saved"),
-        _run_panel("Maximum clock", greatest),
-        _asked(found),
-    )
+    told = headline_run(found)
+    other = _run_panel("Maximum clock", greatest) if found.with_assumed is None else _assumed_panel(found.with_assumed)
+    return _run_panel(title, told, f"{percent(found.saved(told), 1)} saved"), other, _asked(found)
+
+
+def _assumed_panel(more: Steering) -> Panel:
+    """The best policy with assumed clocks, and those that fail there."""
+    best = best_of(more)
+    panel = _run_panel("With assumed clocks too", best, f"{percent(more.saved(best), 1)} saved")
+    failed = [f"{run.result.policy} ({percent(run.result.attainment, 1)} met)" for run in more.runs if not more.attains(run)]
+    return replace(panel, lines=(*panel.lines, Line("Miss the deadlines", ", ".join(failed) or "none")))
 
 
 def _run_panel(title: str, run: Steered, value: str | None = None) -> Panel:
@@ -140,14 +142,14 @@ def _run_panel(title: str, run: Steered, value: str | None = None) -> Panel:
         *([] if value is None else [Line("Energy", per_token)]),
         Line("Deadlines met", percent(result.attainment, 2)),
         Line("Mean power", quantity(result.power_w, "W", 3)),
-        Line("Time between tokens, P99", quantity(result.tbt_p99_s, "s", 3)),
+        Line("99 % of gaps between tokens within", quantity(result.tbt_p99_s, "s", 3)),
     ]
     if result.mean_core_mhz is not None:
         lines.append(Line("Mean clock", f"{result.mean_core_mhz:,.0f}{SPACE}MHz"))
     lines.append(Line("Clock changes", f"{result.switches:,}"))
     text = f"{_ABOUT[run.name]}." if value is None else f"with {_in_sentence(run)}: {_ABOUT[run.name]}."
     if value is not None and run.name == "fixed":
-        text = "with one clock throughout, the lowest here."
+        text = "with one core clock throughout."
     return Panel(title, value or per_token, text, lines=tuple(lines))
 
 
@@ -155,7 +157,7 @@ _ABOUT: Final[dict[PolicyName, str]] = {
     "greatest": "the maximum clock at all times, as servers run today",
     "fixed": "the one clock of lowest energy among those that meet the deadlines, chosen in hindsight",
     "throttllem": "the lowest clock at which all requests present would meet their deadlines (HPCA'25)",
-    "greenllm": "prompts and tokens each with a control loop of their own",
+    "greenllm": "a control loop for prompts, by their queue, and one for tokens, by the time between them (GreenLLM, 2025)",
     "price": "it weighs the energy of each clock against the deadlines that it would miss",
     "by-metrics": "the clock chosen once a second from the server's metrics, as by wastenot serve control",
     "oracle": "knows all requests to come, and switches in no time",
@@ -174,7 +176,19 @@ def about_table(found: Steering) -> Table:
 
 def next_step(found: Steering) -> Next:
     """How to have a running server's clock chosen likewise."""
-    engine = shlex.quote(found.source) if found.source else "ENGINE.json"
+    engine, lowest = shlex.quote(found.source) if found.source else "ENGINE.json", _lowest(found)
+    if cap_of(found) is not None and lowest is not None:
+        rate = f"--rate {number(found.rate_per_s, 3)} --core {lowest:g} --allow-clock-control"
+        return Next(
+            "Measure a running server at its default clocks and at this one (replace HOST:PORT and DEVICE)",
+            (f"wastenot serve bench http://HOST:PORT --device DEVICE {rate}",),
+        )
+    if found.trace and all(run.name != "by-metrics" for run in found.runs):
+        load = f"--trace {shlex.quote(found.trace)} --rate {found.rate_per_s:.4g}"
+        return Next(
+            "Simulate the policy that needs nothing but a server's metrics, as wastenot serve control applies it",
+            (f"wastenot serve simulate {engine} {load} --policy by-metrics --page by-metrics.html",),
+        )
     return Next(
         "Replace HOST:PORT and DEVICE by a running server and its GPU to see which clocks the metrics policy (here "
         "--policy by-metrics) would choose; with --allow-clock-control they are set",
@@ -191,7 +205,7 @@ def _asked(found: Steering) -> Panel:
         Line("Deadline between tokens", quantity(deadlines.tbt_s, "s", 3)),
         Line("Deadlines to be met by", f"{percent(found.share, 0)} of requests"),
         Line("Clock-switch latency", quantity(engine.switch_s, "s", 3)),
-        Line("Tokens per step", f"at most {engine.most_step_tokens:,}"),
+        Line("Tokens processed in one step", f"at most {engine.most_step_tokens:,}"),
     ]
     text = f"{load_text(found)}."
     if found.capacity is not None:
@@ -225,23 +239,23 @@ def policies_table(found: Steering) -> Table:
         ),
         *assumed,
         Listed("Deadlines met", lambda run: run.result.attainment, lambda value: percent(value, 2)),
-        Listed("Per token", lambda run: run.result.energy_per_token_j, lambda value: quantity(value, "J", 3)),
         Listed(
             "First token, P99",
             lambda run: next((each for each in run.result.ttft_p99_s if not math.isnan(each)), None),
             text_of=lambda run: waits_text([None if math.isnan(each) else each for each in run.result.ttft_p99_s], " / "),
         ),
-        Listed("Between tokens", lambda run: run.result.tbt_p99_s, lambda value: quantity(value, "s", 3)),
+        Listed("Between tokens, P99", lambda run: run.result.tbt_p99_s, lambda value: quantity(value, "s", 3)),
         Listed("Mean clock", lambda run: run.result.mean_core_mhz, lambda value: f"{value:,.0f}{SPACE}MHz"),
         Listed("Clock changes", lambda run: float(run.result.switches), text_of=lambda run: f"{run.result.switches:,}"),
     )
-    note = "99 % of waits are at most as long as those shown; for the first token by prompt length, short / medium / long."
-    if not all(found.attains(run) for run in found.runs):
-        note += f" Failed: fewer than {percent(found.share, 0)} of the requests met their deadlines."
+    note = (
+        "P99: 99 % of waits are at most that long; for the first token by prompt length, short / medium / long. Misses "
+        f"deadlines: fewer than {percent(found.share, 0)} of the requests met theirs."
+    )
     return listing("Policies", found.runs, columns, note)
 
 
 def saved_text(found: Steering, run: Steered) -> str:
     """What a policy saved, after a word of warning where it missed too many deadlines."""
     saved = percent(found.saved(run), 1)
-    return saved if found.attains(run) else f"failed: {saved}"
+    return saved if found.attains(run) else f"misses deadlines ({saved})"

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from wastenot.core.setting import format_mhz
 from wastenot.core.wording import counted
 from wastenot.kernels.natural.curves import KernelCurve
-from wastenot.kernels.natural.overview import KernelAtNaturalClocks, Loss, NaturalOverview, Wake
+from wastenot.kernels.natural.overview import BOUNDS, KernelAtNaturalClocks, Loss, NaturalOverview, Wake
 from wastenot.pages.figure import (
     Figure,
     inline,
@@ -20,55 +19,86 @@ from wastenot.pages.figure import (
     specification_of,
     tooltips,
 )
-from wastenot.pages.formatting import SPACE, change, fraction_of_whole, percent, quantity, shortened
+from wastenot.pages.formatting import SPACE, change, fraction_of_whole, megahertz, percent, quantity, shortened
 from wastenot.pages.optional_imports import load
 
 LOSS_NAMES: dict[Loss, str] = {
-    "nothing": "loses almost nothing",
-    "some": "loses some of it",
-    "all": "loses nearly all",
+    "nothing": "loses almost no time",
+    "some": "loses some time",
+    "all": "as much time as clock",
     "unknown": "hardly moved",
 }
 LOSS_COLORS = dict(zip(LOSS_NAMES.values(), ("#0f9b8e", "#e08a00", "#d6483b", "#7a8699"), strict=True))
 _WIDTH, _HEIGHT, _NAME_WIDTH, _LOSS_WIDTH, _STEP = 285, 270, 250, 560, 17
 _POINTS = 24
-_LIMIT = (0.0, 1.0)
 _VISIBLE = 0.01  # of the change of the clock, below which an interval is hidden by its dot
 _MOST_NAMED = 5  # kernels with colours of their own
 _OTHERS, _OTHERS_COLOR = "other kernels", "#aab4c0"
+_WHOLE, _WHOLE_COLOR = "all, under one cap", "#7c5cff"
 
 
 def subtitle(overview: NaturalOverview) -> str:
-    """What the numbers are of, and that no clock was set."""
-    return f"{overview.workload} on {overview.device} · {overview.origin} at natural clocks, none was set"
+    """What the numbers are of."""
+    return f"{overview.workload} on {overview.device} · {overview.origin} numbers"
 
 
 def curves_figure(overview: NaturalOverview) -> Figure:
-    """Time, power and energy of every kernel by clock, each against its own at the clock that it has by itself."""
+    """Time, power and energy of every kernel and of all together by clock, each against its own at its own clock."""
     note = (
-        "Each line is a kernel, over the clocks at which it was seen; it crosses 100 % at its own clock. Those that use the "
-        "most energy have colours of their own."
+        "Thin lines: kernels, over the clocks at which each was seen; those that use most energy have colours of their own. "
+        "100 %: at its own clock."
     )
+    whole = _whole_rows(overview)
+    if whole:
+        note = f"Thick: all kernels under one cap, the highest core clock allowed; ring: the cap of the headline. {note}"
     most = sorted(overview.kernels, key=lambda each: -each.energy_share)[:_MOST_NAMED]
     names = [each.kernel for each in most]
     colors = colors_of(names) | ({_OTHERS: _OTHERS_COLOR} if len(overview.kernels) > len(names) else {})
     # The others come first, so that no line of a name lies below one without.
     ordered = sorted(overview.kernels, key=lambda each: each in most)
+    colors |= {_WHOLE: _WHOLE_COLOR} if whole else {}
     rows = [
         row | {"line": each.kernel if each in most else _OTHERS}
         for each in ordered
         for row in _curve_rows(overview.curves[each.kernel], each)
     ]
+    caps = {plan.cap_mhz for plan in overview.plans if plan.granularity == "iteration" and plan.max_slowdown == BOUNDS[1]}
+    rings = [row for row in whole if row["mhz"] in caps]
     return Figure(
         "natural-curves",
         "Time, power and energy by clock",
         subtitle(overview),
         note,
-        specification_of(_curves_chart(rows, colors)),
+        specification_of(_curves_chart([*rows, *whole], colors, rings)),
     )
 
 
-def _curves_chart(rows: Sequence[dict[str, object]], colors: dict[str, str]) -> Any:
+def _whole_rows(overview: NaturalOverview) -> list[dict[str, Any]]:
+    """All kernels together under one cap, within the clocks that all were seen at; the caps of plans are among these."""
+    pairs = [(each, overview.curves[each.kernel]) for each in overview.kernels]
+    low, high = max(float(curve.core_mhz[0]) for _, curve in pairs), max(each.auto_mhz for each, _ in pairs)
+    caps = [plan.cap_mhz for plan in overview.plans if plan.granularity == "iteration" and plan.cap_mhz is not None]
+    if low >= high:
+        return []
+    clocks = np.unique([*np.linspace(low, high, _POINTS), *caps])
+    time, energy = np.zeros(len(clocks)), np.zeros(len(clocks))
+    for kernel, curve in pairs:
+        capped = np.minimum(clocks, min(kernel.auto_mhz, float(curve.core_mhz[-1])))
+        seconds = kernel.count * curve.time_at(capped)
+        time, energy = time + seconds, energy + seconds * curve.power_at(capped)
+    power = energy / time
+    return [
+        {
+            "kernel": _WHOLE, "line": _WHOLE, "loses": "", "mhz": mhz,
+            "time": 100.0 * t, "power": 100.0 * p, "energy": 100.0 * t * p,
+            "mhz_tip": f"{mhz:,.0f} MHz", "time_tip": change(t - 1.0, 1), "power_tip": change(p - 1.0, 1),
+            "energy_tip": change(t * p - 1.0, 1),
+        }
+        for mhz, t, p in zip(*(each.tolist() for each in (clocks, time / time[-1], power / power[-1])), strict=True)
+    ]  # fmt: skip
+
+
+def _curves_chart(rows: Sequence[dict[str, object]], colors: dict[str, str], rings: Sequence[dict[str, object]]) -> Any:
     """Panels of time, power and energy, side by side."""
     alt = load("altair")
     x = alt.X(
@@ -89,12 +119,13 @@ def _curves_chart(rows: Sequence[dict[str, object]], colors: dict[str, str]) -> 
             }
         ),
     )
-    panels = [
-        base.mark_line(strokeWidth=1.5, opacity=0.75)
-        .encode(y=alt.Y(f"{what}:Q", title=f"{what}, % of that at the default clocks", scale=alt.Scale(zero=False)))
-        .properties(width=_WIDTH, height=_HEIGHT)
-        for what in ("time", "power", "energy")
-    ]
+    thick = alt.condition(f"datum.line == '{_WHOLE}'", alt.value(4.0), alt.value(1.2))
+    panels = []
+    for what in ("time", "power", "energy"):
+        y = alt.Y(f"{what}:Q", title=f"{what}, % of that at the default clocks", scale=alt.Scale(zero=False))
+        ring = alt.Chart(inline(rings)).mark_point(size=150, strokeWidth=2.4, color=_WHOLE_COLOR).encode(x=x, y=y)
+        lines = base.mark_line(opacity=0.8).encode(y=y, strokeWidth=thick)
+        panels.append(layered(lines, *([ring] if rings else [])).properties(width=_WIDTH, height=_HEIGHT))
     return alt.hconcat(*panels, spacing=22)
 
 
@@ -169,11 +200,10 @@ def _loss_chart(kernels: Sequence[KernelAtNaturalClocks], colors: dict[str, str]
         x=alt.X("low:Q", title=lost, scale=scale), x2=alt.X2("high:Q"), y=y, color=color, tooltip=tooltip
     )
     dots = chart.mark_circle(size=64, opacity=1.0, clip=True).encode(x=x, y=y, color=color, tooltip=tooltip)
-    limits = alt.Chart(inline([{"at": limit} for limit in _LIMIT])).mark_rule(style="rule").encode(x=alt.X("at:Q"))
     text = chart.mark_text(style="small-label", align="left").encode(
         x=alt.XValue(_LOSS_WIDTH + 8), y=y, text=alt.Text("text:N")
     )
-    return layered(limits, bars, dots, text).properties(width=_LOSS_WIDTH, height=alt.Step(_STEP))
+    return layered(bars, dots, text).properties(width=_LOSS_WIDTH, height=alt.Step(_STEP))
 
 
 def _loss_row(index: int, kernel: KernelAtNaturalClocks) -> dict[str, object]:
@@ -182,7 +212,7 @@ def _loss_row(index: int, kernel: KernelAtNaturalClocks) -> dict[str, object]:
     return {
         "index": index,
         "kernel": kernel.kernel,
-        "short": f"{change(kernel.energy_at_low, 0)} energy, {change(kernel.time_at_low, 0)} time",
+        "short": f"{change(kernel.energy_at_low, 0)} energy",
         "loses": LOSS_NAMES[kernel.loses],
         "slope": kernel.slope,
         "low": low,
@@ -231,7 +261,7 @@ def joules_figure(overview: NaturalOverview) -> Figure:
         tip = {
             "index": index,
             "kernel": name,
-            "cap": "none" if mhz is None else f"{format_mhz(mhz)} MHz",
+            "cap": "none" if mhz is None else f"{megahertz(mhz)} MHz",
             "tip": f"{quantity(before, 'J')} → {quantity(used, 'J')} ({change(energy, 1)}), time {change(time, 1)}",
         }
         text = f"{fraction_of_whole(before / whole)}" + ("" if mhz is None else f", cap {mhz:,.0f} MHz: {change(energy, 1)}")
@@ -242,7 +272,7 @@ def joules_figure(overview: NaturalOverview) -> Figure:
     allowed = plan.objective.max_slowdown or 0.0
     note = (
         "All calls of each kernel in one iteration at the default clocks, and what caps would save at "
-        f"{percent(allowed, 0)} slowdown if switching were instant: a plan, no clock was set. Beside each bar: its share of "
+        f"{percent(allowed, 0)} slowdown if switching were instant. Beside each bar: its share of "
         "the energy, its cap, and what that changes."
     )
     names = [shortened(line[0], 36) for line in lines]

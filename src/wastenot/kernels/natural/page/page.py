@@ -50,7 +50,8 @@ def _one_cap(overview: NaturalOverview, plans: list[CapPlan]) -> Panel:
         if plan is not shown and plan.cap_mhz is not None
     ]
     how = "on a card like this one, after measuring it" if simulated else "which root can set today:"
-    text = f"with a cap of {_mhz(shown.cap_mhz)}, at most {percent(shown.max_slowdown, 0)} slower, {how}"
+    limit = percent(shown.max_slowdown, 0)
+    text = f"with a cap of {_mhz(shown.cap_mhz)}, the highest core clock allowed; at most {limit} slower, {how}"
     value = f"{percent(-shown.energy_change)} saved"
     undo = undo_commands(run) if run else ()
     return Panel(title, value, text if run else f"{text}.", commands=run, undo=undo, lines=tuple(lines))
@@ -118,7 +119,7 @@ def natural_figures(overview: NaturalOverview) -> tuple[Figure, ...]:
     Raises:
         MissingExtraError: the ``report`` extra is not installed.
     """
-    return joules_figure(overview), loss_figure(overview), curves_figure(overview), wake_figure(overview)
+    return curves_figure(overview), joules_figure(overview), loss_figure(overview), wake_figure(overview)
 
 
 def natural_page(overview: NaturalOverview) -> Page:
@@ -136,7 +137,7 @@ def natural_page(overview: NaturalOverview) -> Page:
     return Page(
         verb="natural clocks",
         brand="natural clocks",
-        title=(overview.workload, f"on {overview.device}, at the clocks it passes through by itself"),
+        title=(overview.workload, f"on {overview.device}"),
         origin=overview.origin,
         effect=effect,
         verdict=verdict,

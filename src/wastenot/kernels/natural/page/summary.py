@@ -18,11 +18,12 @@ def forecast_table(predicted: Forecast | None) -> Table | None:
     clock = "any core clock" if predicted.core_only else "any clock"
     rows = [
         *(
-            (f"caps within the clocks seen, {percent(each.max_slowdown, 0)} slower", each.energy_change)
-            for each in natural.within_range
+            (f"{caps} within the clocks seen, {percent(each.max_slowdown, 0)} slower", each.energy_change)
+            for caps, rows in (("one cap", natural.one_cap), ("a cap for each kernel", natural.within_range))
+            for each in rows
         ),
         (f"{clock}, {slower}", predicted.energy_change),
-        (f"before this measurement: {clock}, {slower}, from the default clocks alone", natural.without),
+        (f"{clock}, {slower}, from the default clocks alone", natural.without),
     ]
     fields: tuple[Listed[tuple[str, Quantiles]], ...] = (
         Listed("What", lambda row: row[0], numeric=False),
@@ -48,7 +49,7 @@ def plans_table(overview: NaturalOverview) -> Table:
         Listed("95 %", _within, unknown=""),
         Listed("Time", lambda plan: plan.time_change, change),
     )
-    note = "Expected from measurements at natural clocks; no clock was set, and switching between kernels is assumed free."
+    note = "Expected from measurements at natural clocks; where each kernel has a cap of its own, switching is assumed free."
     plans = [plan for plan in overview.plans if plan.energy_change or plan.cap_mhz is not None]
     for limit in dict.fromkeys(plan.max_slowdown for plan in overview.plans if plan not in plans):
         if all(plan.max_slowdown != limit for plan in plans):
@@ -72,15 +73,19 @@ def kernels_table(overview: NaturalOverview) -> Table:
         Listed("Kernel", lambda one: one.kernel, numeric=False),
         Listed("Calls", lambda one: one.count, "{:,}".format),
         Listed("% of energy", lambda one: one.energy_share, text_of=lambda one: fraction_of_whole(one.energy_share)),
-        Listed("Own MHz", lambda one: one.auto_mhz, text_of=lambda one: f"{one.auto_mhz:,.0f}{' *' if one.limited else ''}"),
-        Listed("Seen at MHz", lambda one: one.low_mhz, text_of=lambda one: f"{one.low_mhz:,.0f} to {one.high_mhz:,.0f}"),
-        Listed("Loses", lambda one: one.slope, text_of=_loss),
+        Listed(
+            "Own clock, MHz",
+            lambda one: one.auto_mhz,
+            text_of=lambda one: f"{one.auto_mhz:,.0f}{' *' if one.limited else ''}",
+        ),
+        Listed("Seen at, MHz", lambda one: one.low_mhz, text_of=lambda one: f"{one.low_mhz:,.0f} to {one.high_mhz:,.0f}"),
+        Listed("Time lost, of clock lost", lambda one: one.slope, text_of=_loss),
         Listed("Time", lambda one: one.time_at_low, text_of=lambda one: change(one.time_at_low, 1)),
         Listed("Energy", lambda one: one.energy_at_low, text_of=lambda one: change(one.energy_at_low, 1)),
-        Listed("Cap MHz", lambda one: one.cap_mhz[1], "{:,.0f}".format),
+        Listed("Cap, MHz", lambda one: one.cap_mhz[1], "{:,.0f}".format),
     )
     note = (
-        "Own: the kernel's clock without a cap, * where the power limit holds it down. Loses: 0 % where a lower clock "
+        "Own: the kernel's clock without a cap, * where the power limit holds it down. Time lost: 0 % where a lower clock "
         "costs no time, 100 % where time is inversely proportional to the clock, with its 95 % error from 0.5 %. Time and "
         "energy: of a call at the lowest clock seen, compared with the default clocks. Cap: in the plan at "
         f"{percent(BOUNDS[1], 0)} slowdown; – where it has none."
