@@ -63,6 +63,11 @@ class Control:
         code = None if error is None else Code[error.removeprefix("NVML_ERROR_")]
         self._client.request("fault", Fault(function, code, times, delay_s, after, index, takes_effect, hangs))
 
+    def hanging(self) -> int:
+        """How many calls hang."""
+        calls: int = self._client.request("hanging")
+        return calls
+
     def clear_faults(self) -> None:
         """Everything works again, what was lost is found, and clocks arrive."""
         self._client.request("clear_faults")

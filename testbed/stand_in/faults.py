@@ -35,10 +35,15 @@ class Fault:
 
 
 class Faults:
-    """Those in force."""
+    """Those in force.
+
+    Attributes:
+        hanging: calls that wait for faults to be cleared.
+    """
 
     def __init__(self) -> None:
         self._all: list[Fault] = []
+        self.hanging = 0
         self._cleared = threading.Event()
         self._turn = threading.Lock()
 
@@ -56,7 +61,12 @@ class Faults:
 
     def hang(self) -> None:
         """Wait until they are cleared."""
-        self._cleared.wait()
+        with self._turn:
+            self.hanging += 1
+            cleared = self._cleared
+        cleared.wait()
+        with self._turn:
+            self.hanging -= 1
 
     def take(self, name: str, index: int | None) -> Fault | None:
         """The fault of a call that is made now."""

@@ -154,6 +154,10 @@ class Server:
         """A fault from now on."""
         self._faults.add(fault)
 
+    def hanging(self, caller: Caller) -> int:
+        """How many calls hang."""
+        return self._faults.hanging
+
     def clear_faults(self, caller: Caller) -> None:
         """No more faults; GPUs are found again and clocks arrive."""
         with self._lock:

@@ -219,6 +219,7 @@ def test_ranks_of_a_machine_share_one_session(machine, plan):
         [status] = json.loads(machine.run("apply", "--status", "--json")[1])["sessions"]
         assert [gpu["device"] for gpu in status["gpus"]] == ["nvidia:0", "nvidia:1"]
         assert status["process"] == ranks[1].pid
+        assert [process.stdout.readline() for process in ranks] == ["training\n"] * 2  # the other one has come, too
     finally:
         machine.enough()
         ended = [machine.ended(process) for process in ranks]
