@@ -134,7 +134,7 @@ def forecast_text(predicted: Forecast) -> RenderableType:
         *(f"  {percent(unknown.share, 0):>5}  {unknown.what}: {unknown.narrowed_by}" for unknown in predicted.unknowns),
         *(f"note: {note}" for note in predicted.notes),
     ]
-    return Group(*map(Text, lines), "", rich_table(kernels_listing(predicted, "forecast by kernel")))
+    return Group(*map(Text, [*lines, "", "forecast by kernel:"]), rich_table(kernels_listing(predicted, "By kernel")))
 
 
 def _within_range(natural: NaturalForecast | None) -> list[str]:

@@ -135,8 +135,9 @@ def _panels(predicted: Forecast) -> tuple[Panel, ...]:
             Line("Least certain", f"{_UNKNOWNS.get(most.what, most.what)}, {percent(most.share, 0)} of the variance"),
             Line("To determine it", most.narrowed_by),
         ]
-    drawn = f"of {predicted.draws:,} possible GPUs save energy: what is not known is drawn, what was seen is kept."
-    panels.append(Panel("How sure this is", percent(predicted.saves_share, 0), drawn, lines=tuple(lines)))
+    drawn = "possible GPUs would save energy; they are drawn at random where yours is not known."
+    saving = f"{round(predicted.saves_share * predicted.draws):,} of {predicted.draws:,}"
+    panels.append(Panel("Possible GPUs that save", saving, drawn, lines=tuple(lines)))
     return tuple(panels)
 
 

@@ -167,7 +167,7 @@ def latency_page(found: Latency) -> Page:
     switches = sum(each.switches for each in found.targets)
     indistinct = list(dict.fromkeys(map(indistinct_line, found.indistinct)))
     first, *others = ((what, _span(found.of(what)), _use(found.of(what))) for what in kinds)
-    rest = [f"{NAMES[what]}: {span}, {use if use != first[2] else 'likewise'}" for what, span, use in others]
+    rest = [f"{NAMES[what]}: {span}, {use if use != first[2] else 'also ' + use}" for what, span, use in others]
     name, span, use = NAMES[first[0]], *first[1:]
     return Page(
         verb="switching latency",

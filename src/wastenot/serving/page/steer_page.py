@@ -37,11 +37,9 @@ def policy_colors(found: Steering) -> dict[str, str]:
 
 def policies_figure(found: Steering) -> Figure:
     """A bar for each policy; with assumed clocks, where those were asked for, below."""
-    note = (
-        f"Right of the green area more than the allowed {percent(1.0 - found.share, 0)} of requests miss a deadline; then "
-        "the bar is pale: a saving at the users' expense."
-    )
+    note = f"Right of the green area more than the allowed {percent(1.0 - found.share, 0)} of requests miss a deadline"
     bars = _bars(found)
+    note += "." if all(bar.attains for bar in bars) else "; then the bar is pale: a saving at the users' expense."
     if found.with_assumed is not None:
         bars += [replace(bar, policy=f"{bar.policy}, assumed") for bar in _bars(found.with_assumed)[1:]]
         note += " Assumed: with clocks that were neither measured nor fitted, too."

@@ -104,7 +104,8 @@ def _as_a_cap(found: Steering) -> str | None:
     if cap_of(found) is None:
         return None
     best = best_of(found)
-    return f"no policy saves more ({_in_sentence(best)}, the best: {percent(found.saved(best), 1)})"
+    known = "" if found.with_assumed is None else " at measured or fitted clocks"
+    return f"no policy saves more{known} ({_in_sentence(best)}, the best: {percent(found.saved(best), 1)})"
 
 
 def _in_hindsight(found: Steering) -> str | None:
