@@ -71,7 +71,8 @@ def _lock(path: Path) -> Iterator[None]:
 def test_every_block_runs_and_prints_what_the_page_shows(page: Path, installed: Path, tmp_path: Path) -> None:
     for command, code, printed in run_page(page, tmp_path, installed):
         assert code == command.exit_code, "\n".join([f"$ {command.typed}", *printed])
-        assert differences(command, printed) == [], f"renew it: python -m docs.make {page.name}"
+        name = page.relative_to(ROOT).with_suffix("").as_posix().removeprefix("docs/")
+        assert differences(command, printed) == [], f"renew it: python -m docs.make {name}"
 
 
 def test_blocks_say_what_language_they_are_in_and_why_they_are_not_run() -> None:
