@@ -6,8 +6,8 @@ PIP := -m pip install --quiet --disable-pip-version-check
 INSTALL := $(BIN)/python $(PIP) --constraint constraints.txt
 # The tests start hundreds of interpreters: what they import is compiled once, whatever the shell says.
 export PYTHONDONTWRITEBYTECODE :=
-# Each process collects all tests and imports what they import, so that more of them than cores cost more than they gain.
-WORKERS := $(shell getconf _NPROCESSORS_ONLN)
+# One process more than cores, as some tests wait for others' processes; each collects all tests and imports what they import.
+WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 XDIST := -n $(WORKERS) --dist worksteal
 PYTEST := $(BIN)/pytest $(XDIST)
 FAST := not slow and not system and not gpu
