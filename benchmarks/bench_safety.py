@@ -23,16 +23,8 @@ from benchmarks.verdict import Verdict
 
 SAFETY = DATA / "safety.json"
 NAMES: Final = (
-    "flood",
-    "hung-gpu",
-    "container",
-    "listeners",
-    "driver-faults",
-    "kills",
-    "reboots",
-    "outages",
-    "full-disk",
-)
+    "flood", "hung-gpu", "container", "listeners", "driver-faults", "kills", "reboots", "outages", "full-disk",
+)  # fmt: skip
 
 
 def main(verdict: Verdict, names: tuple[str, ...] = NAMES) -> None:

@@ -135,6 +135,15 @@ class Daemon:
         workers = [(UUIDS.index(uuid), numbers) for uuid, numbers in self.leases.numbers().items()]
         return [*workers, (None, (self.leases.searching(),))]
 
+    def hang_in_a_set(self):
+        """A client whose request to set clocks of the first GPU has been given up, since the driver hangs."""
+        client = self.connect()
+        client.ask("hello"), client.ask("acquire", gpu=UUIDS[0])
+        self.nvml.hangs.add(0)
+        client.ask("set", gpu=UUIDS[0], core_mhz=900)
+        self.pass_time(5.1)
+        return client
+
     def take_policy(self, policy):
         self.leases.take_policy(policy)
         self.go()

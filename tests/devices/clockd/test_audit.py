@@ -64,11 +64,7 @@ def test_requests_that_concern_clocks_or_are_refused_are_recorded():
 
 def test_a_request_that_was_not_answered_is_recorded_too():
     with running(POLICY) as daemon:
-        client = daemon.connect()
-        client.ask("hello"), client.ask("acquire", gpu=FIRST)
-        daemon.nvml.hangs.add(0)
-        client.ask("set", gpu=FIRST, core_mhz=900)
-        daemon.pass_time(5.1)
+        daemon.hang_in_a_set()
         record = daemon.records[-1]
         assert (record["event"], record["result"], record["kind"]) == ("set", "refused", "device")
         assert "does not answer" in record["text"]

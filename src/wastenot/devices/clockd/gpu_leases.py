@@ -28,9 +28,7 @@ from wastenot.devices.common.gpu_driver import KINDS, ClockSetter, DriverError, 
 from wastenot.devices.common.journal import Holder
 
 _RETRY_S = 1.0  # between attempts to restore a GPU
-_PAUSE_S = (
-    10.0  # for which a user whose lease has lasted as long as it may does not get that GPU again; a shorter one is none
-)
+_PAUSE_S = 10.0  # for which a user who has had the GPU as long as allowed does not get it again; a shorter one is none
 _WAITS_S = 10.0  # after which a user who was refused a GPU and has not asked again is not waiting for it any more
 _NAMED = 100  # different settings of a lease that are logged
 

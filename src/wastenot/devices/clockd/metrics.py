@@ -1,4 +1,4 @@
-"""What the daemon counts of itself, as Prometheus reads it."""
+"""What the daemon counts of itself, as Prometheus reads it; written out here, so that root installs no package for it."""
 
 from __future__ import annotations
 
