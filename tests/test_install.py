@@ -111,6 +111,7 @@ def test_each_python_and_machine_has_wheels_of_these_hashes(machine, tmp_path):
 
 
 def test_the_line_that_installs_an_extra_is_for_this_environment(monkeypatch):
+    monkeypatch.setattr("wastenot.core.install.distribution", lambda name: name)  # it is installed
     assert install_line("report", "nvidia").endswith(" 'wastenot[report,nvidia]'")
     monkeypatch.setattr("shutil.which", lambda name: str(Path(sys.executable).parent / name))
     assert installer() == "pip install"

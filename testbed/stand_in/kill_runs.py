@@ -5,7 +5,8 @@ Runs against the stand-in for NVML only, whose state outlives its clients; no re
     python -m testbed.stand_in.kill_runs [KIND] [KILLS] [SEED]
 
 Every victim is a process of its own, which requests and releases settings of one of two GPUs for as long as it lives. It is
-killed after a random number of requests and a random wait, so in the middle of any of its steps.
+killed after a random number of requests and a random wait, so in the middle of any of its steps. One kill of root's processes
+in five is aimed: at a moment when clocks are changed.
 
     root     a process that sets clocks itself, as root; checked after the next command
     client   a client of wastenotd; checked while the daemon lives
@@ -46,6 +47,7 @@ HEARTBEAT_S = 0.3
 _GPUS = 2
 _MOST_REQUESTS = 6  # that a victim completes before it is killed
 _LONGEST_WAIT_S = 0.004  # after that
+_AIMED_EVERY = 5  # one kill in so many finds clocks changed, however slow the machine is
 _PATIENCE_S = 60.0  # for what should take no longer than a heartbeat
 
 
@@ -102,6 +104,8 @@ class Runs:
         time.sleep(self._rng.uniform(0.0, _LONGEST_WAIT_S))
         if self._kind == "hang":
             os.kill(victim, signal.SIGSTOP)
+        elif self._kind == "root" and turn % _AIMED_EVERY == 0:
+            self.stop_where_changed(victim)
         changed = self._kind in ("client", "hang") and bool(journals())  # the daemon may be faster than a look afterwards
         began = time.monotonic()
         dead = {"root": [victim], "client": [victim], "hang": [], "daemon": [self.daemon], "both": [victim, self.daemon]}
@@ -134,6 +138,17 @@ class Runs:
             kill(victim)
         os.close(completed)
         return found
+
+    def stop_where_changed(self, victim: int) -> None:
+        """Stop a victim at a moment when it has changed clocks."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while time.monotonic() < deadline:
+            os.kill(victim, signal.SIGSTOP)
+            os.waitpid(victim, os.WUNTRACED)
+            if self.changed():
+                return
+            os.kill(victim, signal.SIGCONT)
+            time.sleep(self._rng.uniform(0.0, _LONGEST_WAIT_S))
 
     def begin_daemon(self, more: str = "") -> int:
         """Start a daemon with a policy that allows everything, and says more; its process."""

@@ -361,7 +361,7 @@ def test_what_an_earlier_version_left_changed_is_put_right(stand_in, tmp_path):
 def test_kills_leave_nothing_behind(kills):
     counts = kill_runs.main("root", kills)
     assert counts["kills"] == kills and counts["left"] == 0
-    assert counts["clocks_changed"] > 2  # or nothing was tried
+    assert counts["clocks_changed"] >= kills / 5  # or nothing was tried
 
 
 # ---- verbs ------------------------------------------------------------------------------------------------------

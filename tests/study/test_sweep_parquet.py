@@ -9,6 +9,7 @@ import pytest
 
 from testbed.sweeps import assert_same, small_sweep
 from wastenot.core.errors import BadInputError
+from wastenot.core.install import install_line
 from wastenot.study.sweep import Kernel
 from wastenot.study.sweep_file import read_sweep, write_sweep
 
@@ -128,7 +129,7 @@ for attempt in (
     write_sweep(small_sweep(), csv)
     written(tmp_path, GOOD)
     done = subprocess.run([sys.executable, "-c", program, csv, tmp_path], check=True, capture_output=True, text=True)
-    assert done.stdout.count("pip install 'wastenot[report]'") == 2
+    assert done.stdout.count(install_line("report")) == 2
     assert not (tmp_path / "new.pq").exists()
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import re
 
 import pytest
 
 from wastenot.core.errors import BadInputError, MissingExtraError
+from wastenot.core.install import install_line
 from wastenot.kernels.page.desirability_figure import edp_desirability, waste_desirability
 from wastenot.kernels.page.kernels_figure import kernels_figure
 from wastenot.kernels.page.page import report_figures
@@ -80,7 +82,7 @@ def test_a_missing_extra_says_how_to_install_it(coarse, monkeypatch):
         raise ImportError(f"No module named {name!r}")
 
     monkeypatch.setattr(importlib, "import_module", refuse)
-    with pytest.raises(MissingExtraError, match=r"pip install 'wastenot\[report\]'"):
+    with pytest.raises(MissingExtraError, match=re.escape(install_line("report"))):
         optional_imports.load("altair")
     with pytest.raises(MissingExtraError):
         report_figures(coarse)
