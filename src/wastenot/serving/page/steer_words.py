@@ -84,10 +84,11 @@ def _in_sentence(run: Steered) -> str:
 
 
 def verdict_text(found: Steering) -> str:
-    """What the headline rests on."""
+    """What the headline is compared with, and whether a policy adds to it."""
     kept = percent(found.runs[0].result.attainment, 2)
-    more = [part for part in (_as_a_cap(found), _in_hindsight(found)) if part is not None]
-    return "; ".join([f"compared with the maximum clock, at which {kept} did", *more])
+    known = "" if found.with_assumed is None else " at known clocks"
+    more = "" if cap_of(found) is None else f"; no policy saves more{known}"
+    return f"compared with the maximum clock, at which {kept} did{more}"
 
 
 def load_text(found: Steering) -> str:
@@ -99,22 +100,16 @@ def load_text(found: Steering) -> str:
     return f"{requests}, {how} the trace's {found.trace_requests:,}"
 
 
-def _as_a_cap(found: Steering) -> str | None:
-    """What policies add to one clock throughout, where that is nothing."""
-    if cap_of(found) is None:
-        return None
-    best = best_of(found)
-    known = "" if found.with_assumed is None else " at measured or fitted clocks"
-    return f"no policy saves more{known} ({_in_sentence(best)}, the best: {percent(found.saved(best), 1)})"
-
-
-def _in_hindsight(found: Steering) -> str | None:
-    """What those save who know the requests to come."""
+def _beside_it(found: Steering) -> str:
+    """What those save who know the requests to come, or what policies add to one clock throughout, where that is nothing."""
+    if cap_of(found) is not None:
+        best = best_of(found)
+        return f"{best.result.policy} saves {percent(found.saved(best), 1)}"
     known = [run for run in found.runs if run.name in _HINDSIGHT and found.attains(run)]
-    if not known or cap_of(found) is not None:
-        return None
+    if not known:
+        return ""
     most = max(known, key=found.saved)
-    return f"the {most.result.policy} saves {percent(found.saved(most), 1)}"
+    return f"{most.result.policy} saves {percent(found.saved(most), 1)}"
 
 
 def panels(found: Steering) -> tuple[Panel, Panel, Panel]:
@@ -125,7 +120,11 @@ def panels(found: Steering) -> tuple[Panel, Panel, Panel]:
         return _run_panel(title, best), _run_panel("Maximum clock", greatest), _asked(found)
     told = headline_run(found)
     other = _run_panel("Maximum clock", greatest) if found.with_assumed is None else _assumed_panel(found.with_assumed)
-    return _run_panel(title, told, f"{percent(found.saved(told), 1)} saved"), other, _asked(found)
+    panel = _run_panel(title, told, f"{percent(found.saved(told), 1)} saved")
+    if beside := _beside_it(found):
+        label = "With full knowledge of the requests" if cap_of(found) is None else "The best policy"
+        panel = replace(panel, lines=(*panel.lines, Line(label, beside)))
+    return panel, other, _asked(found)
 
 
 def _assumed_panel(more: Steering) -> Panel:
@@ -146,11 +145,13 @@ def _run_panel(title: str, run: Steered, value: str | None = None) -> Panel:
         Line("99 % of gaps between tokens within", quantity(result.tbt_p99_s, "s", 3)),
     ]
     if result.mean_core_mhz is not None:
-        lines.append(Line("Mean clock", f"{result.mean_core_mhz:,.0f}{SPACE}MHz"))
-    lines.append(Line("Clock changes", f"{result.switches:,}"))
+        label = "Mean clock" if result.switches else "Clock"
+        lines.append(Line(label, f"{result.mean_core_mhz:,.0f}{SPACE}MHz"))
+    if result.switches:
+        lines.append(Line("Clock changes", f"{result.switches:,}"))
     text = f"{_ABOUT[run.name]}." if value is None else f"with {_in_sentence(run)}: {_ABOUT[run.name]}."
     if value is not None and run.name == "fixed":
-        text = "with one core clock throughout."
+        text = "with one core clock throughout, the highest that the GPU may use (a cap)."
     return Panel(title, value or per_token, text, lines=tuple(lines))
 
 
