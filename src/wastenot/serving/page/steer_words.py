@@ -100,16 +100,17 @@ def load_text(found: Steering) -> str:
     return f"{requests}, {how} the trace's {found.trace_requests:,}"
 
 
-def _beside_it(found: Steering) -> str:
-    """What those save who know the requests to come, or what policies add to one clock throughout, where that is nothing."""
+def _beside_it(found: Steering) -> tuple[Line, ...]:
+    """What policies add to one clock throughout where that is nothing, else what those save who know the requests."""
     if cap_of(found) is not None:
         best = best_of(found)
-        return f"{best.result.policy} saves {percent(found.saved(best), 1)}"
+        return (Line("The best policy", f"{best.result.policy} saves {percent(found.saved(best), 1)}"),)
     known = [run for run in found.runs if run.name in _HINDSIGHT and found.attains(run)]
     if not known:
-        return ""
+        return ()
     most = max(known, key=found.saved)
-    return f"{most.result.policy} saves {percent(found.saved(most), 1)}"
+    how = "Without control, in hindsight" if most.name == "fixed" else "With full knowledge of the requests"
+    return (Line(how, f"{most.result.policy.removesuffix(' (hindsight)')} saves {percent(found.saved(most), 1)}"),)
 
 
 def panels(found: Steering) -> tuple[Panel, Panel, Panel]:
@@ -121,10 +122,7 @@ def panels(found: Steering) -> tuple[Panel, Panel, Panel]:
     told = headline_run(found)
     other = _run_panel("Maximum clock", greatest) if found.with_assumed is None else _assumed_panel(found.with_assumed)
     panel = _run_panel(title, told, f"{percent(found.saved(told), 1)} saved")
-    if beside := _beside_it(found):
-        label = "With full knowledge of the requests" if cap_of(found) is None else "The best policy"
-        panel = replace(panel, lines=(*panel.lines, Line(label, beside)))
-    return panel, other, _asked(found)
+    return replace(panel, lines=(*panel.lines, *_beside_it(found))), other, _asked(found)
 
 
 def _assumed_panel(more: Steering) -> Panel:
@@ -180,10 +178,11 @@ def next_step(found: Steering) -> Next:
     """How to have a running server's clock chosen likewise."""
     engine, lowest = shlex.quote(found.source) if found.source else "ENGINE.json", _lowest(found)
     if cap_of(found) is not None and lowest is not None:
-        rate = f"--rate {number(found.rate_per_s, 3)} --core {lowest:g} --allow-clock-control"
+        load = f"--trace {shlex.quote(found.trace)} " if found.trace else ""
+        load += f"--rate {number(found.rate_per_s, 3)} --core {lowest:g} --allow-clock-control"
         return Next(
-            "Measure a running server at its default clocks and at this one (replace HOST:PORT and DEVICE)",
-            (f"wastenot serve bench http://HOST:PORT --device DEVICE {rate}",),
+            f"Measure a running server at its default clocks and at {lowest:,.0f}{SPACE}MHz (replace HOST:PORT and DEVICE)",
+            (f"wastenot serve bench http://HOST:PORT --device DEVICE {load}",),
         )
     if found.trace and all(run.name != "by-metrics" for run in found.runs):
         load = f"--trace {shlex.quote(found.trace)} --rate {found.rate_per_s:.4g}"
