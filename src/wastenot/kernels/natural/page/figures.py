@@ -46,7 +46,7 @@ def curves_figure(overview: NaturalOverview) -> Figure:
     """Time, power and energy of every kernel and of all together by clock, each against its own at its own clock."""
     note = "Thin: each kernel, at the clocks at which it was seen; in colour those that use most energy."
     if any(each.limited and each.high_mhz > each.auto_mhz for each in overview.kernels):
-        note += " Beyond 100 % lie clocks that the power limit does not allow a kernel by default."
+        note += " Power and energy beyond 100 %: at clocks that the power limit does not allow a kernel by default."
     whole = _whole_rows(overview)
     if whole:
         note = f"Thick: all kernels under one cap, the highest core clock allowed; ring: the cap of the headline. {note}"
