@@ -151,6 +151,8 @@ def _name_above(panel: _Part, units: list[_Part], datasets: _Part, width: int) -
     longest = 0.0
     for unit in units:
         encoding, mark = unit["encoding"], unit["mark"]
+        if "field" in (across := encoding.get("x", {})) and across.get("axis", {}) is not None:
+            across["axis"] = {**across.get("axis", {}), "grid": False}  # whose lines would cross names
         if "y" not in encoding:
             if mark["type"] == "rule":
                 mark["opacity"] = _BEHIND_NAMES

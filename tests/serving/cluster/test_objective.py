@@ -135,7 +135,7 @@ def test_records_have_what_their_energy_costs_and_savings_are_of_it(scenario):
     table = policies_table(found, "EUR")
     assert [column.title for column in table.columns[:4]] == ["Policy", "Energy", "Cost", "CO2e"]
     assert table.rows[0].texts[2].endswith("EUR") and table.rows[0].values[3] == records[0].carbon_g
-    assert "cost" in effect_text(found) or "No policy meets" in effect_text(found)
+    assert "cost" in effect_text(scenario, found) or "No policy meets" in effect_text(scenario, found)
 
 
 def test_without_costs_nothing_is_shown_of_them(tmp_path):

@@ -12,7 +12,15 @@ from wastenot.serving.cluster.outcome import compared
 from wastenot.serving.cluster.runs import run_scenario
 from wastenot.serving.cluster.scenario import parse_scenario
 from wastenot.serving.page.cluster_page import cluster_figures, cluster_page, timeline_rows
-from wastenot.serving.page.cluster_words import classes_table, effect_text, notes_on, policies_table, verdict_text
+from wastenot.serving.page.cluster_words import (
+    cautions_on,
+    classes_table,
+    effect_text,
+    notes_on,
+    plan_text,
+    policies_table,
+    verdict_text,
+)
 
 pytest.importorskip("altair")
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -79,19 +87,32 @@ def test_a_policy_that_fails_has_its_saving_in_brackets(records):
     assert worst["dynamollm"] == "95.00 % MM" and worst["parking"].startswith("100.00 %")
 
 
-def test_the_headline_is_neither_of_a_failed_policy_nor_of_hindsight(scenario, records, first):
+def test_the_headline_is_the_plan_that_needs_no_control_or_else_a_policy_that_meets_the_deadlines(scenario, records, first):
     (found,) = compared(records)
-    assert effect_text(found).startswith("Policy parking saves 25.0")
-    assert "best-static, chosen in hindsight, saves 50.0" in verdict_text(scenario, found)
+    plan = plan_text(scenario, found.outcomes[3])
+    assert plan.endswith("at 1,980\N{NO-BREAK SPACE}MHz") and "instance" in plan
+    assert effect_text(scenario, found) == (
+        f"{plan}: 50.0\N{NO-BREAK SPACE}% less energy, 100.0\N{NO-BREAK SPACE}% of requests met their deadlines"
+    )
+    assert verdict_text(scenario, found) == f"compared with {plan}; chosen in hindsight, over 2 simulated runs"
+    late = [replace(each, failed=True) if each.policy == "best-static" else each for each in records]
+    for other in (late, [each for each in records if each.policy != "best-static"]):
+        (controlled,) = compared(other)  # dynamollm saves more, and fails
+        assert effect_text(scenario, controlled).startswith("Policy parking saves 25.0")
+        assert "hindsight" not in verdict_text(scenario, controlled)
     assert any("fewer than 99" in note and "dynamollm" in note for note in notes_on(scenario, found))
+    assert any(
+        note == "Chosen in hindsight, with full knowledge of these requests: best-static."
+        for note in notes_on(scenario, found)
+    )
     (none,) = compared([replace(each, failed=True) for each in records])
-    assert effect_text(none) == "No policy meets the deadlines of every class"
+    assert effect_text(scenario, none) == "No policy meets the deadlines of every class"
     (alone,) = compared([first])
-    assert effect_text(alone).startswith("No policy saves energy")
+    assert effect_text(scenario, alone).startswith("No policy saves energy")
     assert any("No policy can use less" in note for note in notes_on(scenario, found))
     (lost,) = compared([replace(first, unanswered=3, failed=True)])
     notes = notes_on(scenario, lost)
-    assert "single-pool left 3 requests unanswered." in notes
+    assert "single-pool left 3 requests unanswered." in notes and notes == cautions_on(scenario, lost)
     assert any("which failed itself" in note for note in notes) and not any("No policy can" in note for note in notes)
 
 
@@ -129,14 +150,25 @@ def test_the_page_says_that_it_is_simulated_and_names_each_traffic(scenario, rec
     assert "<1>" not in page  # names cannot put marks into the page
 
 
-def test_policies_and_classes_are_explained_and_the_best_policy_is_to_be_run_again(scenario, records):
+def test_policies_and_classes_are_explained_and_what_saves_is_to_be_measured_and_run_again(scenario, records):
     (found,) = compared(records)
     page = cluster_page(scenario, [found])
-    assert "instances parked and woken" in page.panels[0].text and "maximum clock" in page.panels[1].text
-    assert next(line.text for line in page.panels[0].lines if line.label == "Worst class").endswith("long answer")
-    assert "--policy single-pool --policy parking --seeds" in page.next_step.commands[0]
+    fixed, policy, load = page.panels
+    assert (fixed.value, policy.value) == ("50.0\N{NO-BREAK SPACE}% saved", "25.0\N{NO-BREAK SPACE}% saved")
+    assert "best-static" in fixed.text and "knowing these requests" in fixed.text
+    assert "instances parked and woken" in policy.text
+    assert load.lines[0].text.startswith("single-pool, ") and "GPUs at 1,980" in policy.lines[5].text.replace("\xa0", " ")
+    lines = {line.label: line.text for line in policy.lines}
+    assert lines["Saved in each of 2 runs"] == "20.0 to 30.0\N{NO-BREAK SPACE}%"
+    assert lines["Worst class"].endswith("long answer")
+    bench, simulate = page.next_step.commands
+    assert bench.startswith("wastenot serve bench ") and "--core 1980 " in bench
+    assert "--policy single-pool --policy best-static --policy parking --seeds" in simulate
     assert max(len(table.columns) for _, table in page.tables if table is not None) <= 10
-    assert "wastenot serve bench" in page.next_step.commands[1] and "best-static" in verdict_text(scenario, found)
-    assert "GPUs at 1,980" in verdict_text(scenario, found).replace("\N{NO-BREAK SPACE}", " ")
+    (controlled,) = compared([each for each in records if each.policy != "best-static"])
+    page = cluster_page(scenario, [controlled])
+    assert "instances parked and woken" in page.panels[0].text and "maximum clock" in page.panels[1].text
+    assert "--policy single-pool --policy parking --seeds" in page.next_step.commands[0]
+    assert "GPUs at 1,980" in verdict_text(scenario, controlled).replace("\N{NO-BREAK SPACE}", " ")
     (alone,) = compared([replace(each, failed=True) for each in records])
     assert cluster_page(scenario, [alone]).next_step is None

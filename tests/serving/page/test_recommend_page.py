@@ -8,7 +8,7 @@ import pytest
 from wastenot.core.setting import Setting
 from wastenot.serving.model.recommend import Bounds, Prices, recommend
 from wastenot.serving.page.recommend_page import recommend_figure, recommend_page
-from wastenot.serving.page.recommend_words import Recommended, chosen_table, effect_text, origin_of, tail_text, verdict_text
+from wastenot.serving.page.recommend_words import Recommended, bounds_note, chosen_table, effect_text, origin_of, tail_text
 from wastenot.serving.tables.records import Percentiles, ServingPoint
 
 pytest.importorskip("altair")
@@ -47,13 +47,15 @@ def test_every_configuration_is_drawn_and_the_choice_is_ringed():
     found = recommended(MEASURED)
     rows = drawn(found, "cost")
     assert {(row["model"], row["cost"]) for row in rows} == {(each.model, each.energy_per_token_j) for each in MEASURED}
-    assert sum(row["cost"] == 0.5 for row in rows) == 3  # as a point, on the line, and as the ring
+    assert sum(row["cost"] == 0.5 for row in rows) == 4  # as a point, on the line, as the ring, and in words beside it
+    labels = sorted(row["label"] for row in drawn(found, "label"))
+    assert labels == ["batch 1: 800\N{NO-BREAK SPACE}mJ", "batch 2: 500\N{NO-BREAK SPACE}mJ"]
     assert [row["ms"] for row in drawn(found, "ms") if "cost" not in row] == [50.0]
     assert chosen_table(found).rows[0].values[2:4] == (0.5, 0.020)
     words = effect_text(found)
-    assert words.startswith("1 × H100, batch 2 saves 37.5") and words.endswith(
-        "; median time between tokens 20.0\N{NO-BREAK SPACE}ms instead of 10.0\N{NO-BREAK SPACE}ms"
-    )
+    assert words.startswith(
+        "1 × H100, batch 2 saves 37.5\N{NO-BREAK SPACE}% compared with batch 1, the fastest measured"
+    ) and words.endswith("; median time between tokens 20.0\N{NO-BREAK SPACE}ms instead of 10.0\N{NO-BREAK SPACE}ms")
 
 
 def test_forecasts_are_marked_and_stand_beside_what_was_measured(tmp_path):
@@ -72,8 +74,9 @@ def test_forecasts_are_marked_and_stand_beside_what_was_measured(tmp_path):
 def test_the_bound_is_on_one_statistic_and_the_page_shows_another_beside_it():
     points = [replace(each, itl=replace(each.itl, p99_s=3 * each.itl.p50_s)) for each in MEASURED]
     found = recommended(points)
-    assert "median time between tokens within 50.0\N{NO-BREAK SPACE}ms" in verdict_text(found)
-    assert "one token in a hundred takes longer than (P99) 60.0\N{NO-BREAK SPACE}ms, above the bound" in verdict_text(found)
+    assert "median time between tokens within 50.0\N{NO-BREAK SPACE}ms" in bounds_note(found)
+    assert "one token in a hundred takes longer than (P99) 60.0\N{NO-BREAK SPACE}ms, above the bound" in bounds_note(found)
+    assert recommend_page(found).notes[0].lower() == f"{bounds_note(found)}.".lower()
     lines = {each.label: each.text for each in recommend_page(found).panels[0].lines}
     assert lines["P99 time between tokens"] == "60.0\N{NO-BREAK SPACE}ms instead of 30.0\N{NO-BREAK SPACE}ms"
     assert chosen_table(found).rows[0].values[2:5] == (0.5, 0.020, 0.060)
@@ -85,8 +88,8 @@ def test_the_bound_is_on_one_statistic_and_the_page_shows_another_beside_it():
 def test_what_others_published_is_marked_and_served_with_the_flags_it_was_measured_with():
     points = [replace(each, model="org/a", source="ML.ENERGY: t.csv", tensor_parallel=2, gpus=2) for each in MEASURED[:3]]
     page = recommend_page(recommended(points))
-    assert page.notes[0].startswith("Measured by others: read from t.csv")
-    assert "all measured by others" in page.verdict and "by others, see below" in page.html(made_at=AT)
+    assert page.notes[1].startswith("Measured by others: read from t.csv")
+    assert page.verdict.endswith("3 configurations measured by others") and "by others, see below" in page.html(made_at=AT)
     assert page.next_step.commands[0] == "vllm serve org/a --tensor-parallel-size 2 --max-num-seqs 2"
     assert not any("others" in each for each in recommend_page(recommended(MEASURED)).notes)
 
@@ -107,7 +110,7 @@ def test_each_of_several_models_has_a_panel_and_the_first_is_to_be_measured():
     assert text.startswith(
         "1 × H100, batch 8: 1.00\N{NO-BREAK SPACE}J per token instead of 2.00\N{NO-BREAK SPACE}J at the fastest"
     )
-    assert effect_text(found).endswith("use 38 to 50\N{NO-BREAK SPACE}% less energy than at their fastest")
+    assert effect_text(found).endswith("use 38 to 50\N{NO-BREAK SPACE}% less energy than at batch 1, the fastest measured")
     assert "--batch 2 " in page.next_step.commands[-1]
     nothing = recommend_page(recommended(MEASURED[3:]))
     assert nothing.next_step is None and not nothing.panels

@@ -101,8 +101,9 @@ _COLORS: dict[What, str] = dict(zip(NAMES, CATEGORIES, strict=False))
 def latency_figures(found: Latency) -> list[Figure]:
     """The times by target, from what kernels take up to the longest switch."""
     note = (
-        f"Dots: typical; lines: two of three switches; ticks: the longest; the time axis is logarithmic. Green: up to "
-        f"{quantity(_KERNEL_S, 's', 1)}, what most kernels take; passes of training or serving take tens of milliseconds."
+        f"Dots: typical; bars: two of three switches; ticks, and the numbers beside them: the longest. Green: up to "
+        f"{quantity(_KERNEL_S, 's', 1)}, what most kernels take; passes (forward, backward, a serving step) often take "
+        "tens of milliseconds. The time axis is logarithmic."
     )
     return [Figure("latency-targets", "Switching time by target", _subtitle(found), note, specification_of(_times(found)))]
 
@@ -118,7 +119,7 @@ def _times(found: Latency) -> Any:
         rows.append(
             {
                 "index": index, "what": NAMES[each.what], "ms": 1e3 * each.seconds, "low": 1e3 * low_s, "high": 1e3 * high_s,
-                "longest": 1e3 * each.longest_s, "text": quantity(each.seconds, "s", 3), "name": names[index],
+                "longest": 1e3 * each.longest_s, "typical": quantity(each.seconds, "s", 3), "name": names[index],
                 "usual": _range((low_s, high_s)), "most": quantity(each.longest_s, "s", 3), "switches": each.switches,
             }
         )  # fmt: skip
@@ -130,7 +131,7 @@ def _times(found: Latency) -> Any:
     y = alt.Y("index:O", title=None, axis=name_axis(names, _NAME_WIDTH))
     color = series_color("what:N", {NAMES[what]: _COLORS[what] for what in NAMES if found.of(what)})
     color.legend = None
-    tip = tooltips({"name:N": "target", "text:N": "typical", "usual:N": "two of three", "most:N": "longest",
+    tip = tooltips({"name:N": "target", "typical:N": "typical", "usual:N": "two of three", "most:N": "longest",
                     "switches:Q": "switches"})  # fmt: skip
     base = alt.Chart(inline(rows)).encode(y=y, color=color, tooltip=tip)
     kernels = alt.Chart(inline([{"low": 1e3 * min(ends), "high": 1e3 * _KERNEL_S}]))
@@ -144,7 +145,7 @@ def _times(found: Latency) -> Any:
         ),
         base.mark_circle(size=64, opacity=1.0).encode(x=x),
         base.mark_tick(thickness=2.0, size=11).encode(x=alt.X("longest:Q", title=title, scale=scale)),
-        base.mark_text(style="small-label", align="left").encode(x=alt.XValue(_WIDTH + 8), text=alt.Text("text:N")),
+        base.mark_text(style="small-label", align="left").encode(x=alt.XValue(_WIDTH + 8), text=alt.Text("most:N")),
     ).properties(width=_WIDTH, height=alt.Step(_STEP))
 
 
@@ -164,18 +165,16 @@ def latency_page(found: Latency) -> Page:
         MissingExtraError: the ``report`` extra is not installed.
     """
     kinds = [what for what in NAMES if found.of(what)]
-    switches = sum(each.switches for each in found.targets)
     indistinct = list(dict.fromkeys(map(indistinct_line, found.indistinct)))
-    first, *others = ((what, _span(found.of(what)), _use(found.of(what))) for what in kinds)
-    rest = [f"{NAMES[what]}: {span}, {use if use != first[2] else 'also ' + use}" for what, span, use in others]
-    name, span, use = NAMES[first[0]], *first[1:]
+    first = found.of(kinds[0])
+    timed = f"{sum(each.switches for each in first):,}"
     return Page(
         verb="switching latency",
         brand="switching latency",
         title=(found.model, f"as {found.device}"),
         origin=found.origin,
-        effect=f"The {name} switches in {span}: {use}",
-        verdict="; ".join([*rest, f"typical times of {switches:,} switches"]),
+        effect=f"The {NAMES[kinds[0]]} switches in at most {_longest(first)}: {_use(first)}",
+        verdict=f"the longest of {timed} timed switches; two of three took {_usual_span(first)}",
         panels=[_panel(found, what) for what in kinds],
         next_step=Next(
             "Make plans with these times, with the study of a sweep in place of STUDY.db",
@@ -198,16 +197,16 @@ def latency_page(found: Latency) -> Page:
 def _panel(found: Latency, what: What) -> Panel:
     targets = found.of(what)
     cost = next((cost_line(each) for each in found.costs if each.what == what), None)
-    usual_s = [_usual_s(each) for each in targets]
     lines = [
-        Line("Two of three switches take", _range((min(low for low, _ in usual_s), max(high for _, high in usual_s)))),
-        Line("Longest", quantity(max(each.longest_s for each in targets), "s", 3)),
+        Line("Two of three switches take", _usual_span(targets)),
+        Line("Typical, by target", _span(targets)),
+        Line("Switches timed", f"{sum(each.switches for each in targets):,}"),
         *([] if cost is None else [Line("Cost", cost)]),
     ]
     unit, values = UNITS[what], [each.target for each in targets]
     span = f"{values[0]:,g} to {values[-1]:,g}{SPACE}{unit}"
-    text = f"from the request until it is in effect, typically, for targets of {span}: {_use(targets)}."
-    return Panel(NAMES[what].capitalize(), _span(targets), text, lines=tuple(lines))
+    text = f"from the request until it is in effect, for targets of {span}: {_use(targets)}."
+    return Panel(NAMES[what].capitalize(), f"at most {_longest(targets)}", text, lines=tuple(lines))
 
 
 def _use(targets: Sequence[TargetLatency]) -> str:
@@ -217,7 +216,17 @@ def _use(targets: Sequence[TargetLatency]) -> str:
         return "fast enough for a clock for each kernel"
     if longest_s >= SLOW_SWITCH_S:
         return "to be set once for a run"
-    return "too slow for single kernels, fast enough for passes"
+    return "too slow for single kernels, fast enough for longer passes"
+
+
+def _longest(targets: Sequence[TargetLatency]) -> str:
+    return quantity(max(each.longest_s for each in targets), "s", 3)
+
+
+def _usual_span(targets: Sequence[TargetLatency]) -> str:
+    """What two of three switches take, over targets."""
+    usual_s = [_usual_s(each) for each in targets]
+    return _range((min(low for low, _ in usual_s), max(high for _, high in usual_s)))
 
 
 def _span(targets: Sequence[TargetLatency]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,7 +16,7 @@ from wastenot.pages.figure import (
     specification_of,
     tooltips,
 )
-from wastenot.pages.formatting import percent
+from wastenot.pages.formatting import percent, quantity
 from wastenot.pages.optional_imports import load
 from wastenot.pages.page import Folded, Page
 from wastenot.pages.table import Table
@@ -28,11 +29,13 @@ from wastenot.serving.page.cluster_words import (
     about,
     about_cluster,
     about_table,
+    cautions_on,
     classes_table,
     effect_text,
+    fixed_plan,
     next_step,
-    notes_on,
     panels,
+    policy_to_add,
     running_table,
     savings_table,
     verdict_text,
@@ -40,9 +43,8 @@ from wastenot.serving.page.cluster_words import (
 from wastenot.serving.page.engine_words import simulated_origin, steps_text
 from wastenot.serving.page.policies_chart import PolicyBar, policies_chart
 
-_WIDE, _HEIGHT = 780, 92
-_ROW = 26  # of a policy
-_NAMES = 96  # pixels that names of classes take
+_WIDE, _HEIGHT = 900, 84
+_FEW = 3  # GPUs, of which each has a tick
 _UNITS_S = ((3 * 86_400.0, 86_400.0, "days"), (3 * 3600.0, 3600.0, "hours"), (300.0, 60.0, "minutes"))
 
 
@@ -73,12 +75,11 @@ def policy_colors(found: Comparison) -> dict[str, str]:
 
 def _energy_figure(scenario: Scenario, found: Comparison, suffix: str, title: str) -> Figure:
     seeds, failed = len(found.outcomes[0].records), any(each.failed for each in found.outcomes)
-    asked = percent(scenario.parts.run.attain, 0)
+    bound, worst = found.bound_per_token_j, "most of a class that may be late"
     parts = (
-        f"Bars are means over {seeds} seeds, lines on them the range." if seeds > 1 else "",
-        f"Pale bars: policies that failed, with fewer than {asked} of a class meeting their deadlines." if failed else "",
-        "" if found.bound_per_token_j is None else "Dotted: the least that these tokens need, without any idle time.",
-        f"Late: of the class of requests with most late ones; green: what is allowed{_worst_of(found)}.",
+        f"Bars: means over {seeds} seeds, with the range; late: the most with any seed." if seeds > 1 else "",
+        "" if bound is None else f"Dotted: {quantity(bound, 'J', 3)}, the least that these tokens need without idle time.",
+        f"Green: up to {percent(1.0 - scenario.parts.run.attain, 0)}, the {worst}{'; pale: policies beyond that' * failed}.",
     )
     bars = [_bar(each, color) for each, color in zip(found.outcomes, policy_colors(found).values(), strict=True)]
     allowed, late = 1.0 - scenario.parts.run.attain, "late in the worst class, %"
@@ -94,26 +95,20 @@ def _bar(outcome: Outcome, color: str) -> PolicyBar:
     return PolicyBar(outcome.policy, color, energy.mean, energy.least, energy.most, saved, late, not outcome.failed)
 
 
-def _worst_of(found: Comparison) -> str:
-    return ", the maximum over seeds" if len(found.outcomes[0].records) > 1 else ""
-
-
 # ---- over time -----------------------------------------------------------------------------------------------------------
 
 
 def _timeline_figure(scenario: Scenario, found: Comparison, suffix: str, title: str) -> Figure:
     seed = found.outcomes[0].records[0].seed
-    note = (
-        f"Each policy with seed {seed}. The clock is the cap, averaged over GPUs that serve; late requests are shown at "
-        "their arrival."
-    )
+    note = f"With seed {seed}. Clock: the cap, averaged over GPUs that serve. Late requests are shown at their arrival."
     chart = specification_of(_timeline_chart(scenario, found))
     return Figure(f"cluster-timeline{suffix}", f"Timeline{title}", about(scenario, found), note, chart)
 
 
 def _timeline_chart(scenario: Scenario, found: Comparison) -> Any:
     alt = load("altair")
-    runs = [each.records[0] for each in found.outcomes]
+    wanted = [found.outcomes[0], fixed_plan(found), policy_to_add(found)]  # what panels are of; all would hide each other
+    runs = [each.records[0] for each in found.outcomes if any(each is one for one in wanted)]
     lasts_s = max(run.duration_s for run in runs)
     unit_s, unit = next(((unit_s, name) for least_s, unit_s, name in _UNITS_S if lasts_s >= least_s), (1.0, "seconds"))
     panels = {"came": "requests/s", "watts": "power, W"}
@@ -123,7 +118,7 @@ def _timeline_chart(scenario: Scenario, found: Comparison) -> Any:
     panels |= {"parked": "GPUs parked", "mhz": "core clock, MHz", "late": "late, %"}
     rows = [row for run in runs for row in timeline_rows(run, unit_s)]
     fields = [field for field in panels if any(row.get(field) for row in rows)]
-    data, colors = inline(rows), policy_colors(found)
+    data, colors = inline(rows), {run.policy: policy_colors(found)[run.policy] for run in runs}
     tip = tooltips({"policy:N": "policy", "at:Q": unit})
     drawn = []
     for field in fields:
@@ -136,20 +131,26 @@ def _timeline_chart(scenario: Scenario, found: Comparison) -> Any:
         )
         y = alt.Y(
             f"{field}:Q", title=None, scale=alt.Scale(zero=field != "mhz", nice=True),
-            axis=alt.Axis(tickCount=3, minExtent=44, maxExtent=44),
+            axis=alt.Axis(tickCount=3, **_whole_ticks(field, rows), minExtent=44, maxExtent=44),
         )  # fmt: skip
         color = series_color("policy:N", colors, symbolType="stroke", symbolStrokeWidth=3, labelLimit=300)
         line = alt.Chart(data).mark_line(strokeWidth=1.4, opacity=0.9, clip=True, interpolate="step-after")
         heading = alt.TitleParams(panels[field], anchor="start", fontSize=12, fontWeight="normal", offset=4)
         marks = line.encode(x=x, y=y, color=color, tooltip=tip)
         if field == "came":  # the same for all
-            one = inline([row for row in rows if row["policy"] == runs[0].policy])
+            one = inline([row for row in timeline_rows(runs[0], unit_s) if row["at"] < lasts_s / unit_s])
             marks = alt.Chart(one).mark_line(style="curve", clip=True, interpolate="step-after").encode(x=x, y=y)
-        drawn.append(marks.properties(width=_WIDE + 50, height=_HEIGHT, title=heading))
+        drawn.append(marks.properties(width=_WIDE, height=_HEIGHT, title=heading))
     return alt.vconcat(*drawn, spacing=10)
 
 
-def timeline_rows(run: RunRecord, unit_s: float) -> list[dict[str, object]]:
+def _whole_ticks(field: str, rows: Sequence[dict[str, Any]]) -> dict[str, object]:
+    """Ticks at whole numbers, on the axis of what is counted in few."""
+    most = math.ceil(max(row[field] for row in rows)) if field == "parked" else _FEW + 1
+    return {"values": list(range(most + 1)), "format": "d"} if most <= _FEW else {}
+
+
+def timeline_rows(run: RunRecord, unit_s: float) -> list[dict[str, Any]]:
     """A run in bins, each as a row; ``None`` where nothing is known."""
     timeline = run.timeline
     came, missed = (np.array(each).sum(axis=1) for each in (timeline.arrivals, timeline.missed))
@@ -192,7 +193,7 @@ def cluster_page(scenario: Scenario, found: Sequence[Comparison]) -> Page:
         brand="serving",
         title=(name, rest),
         origin=simulated_origin(scenario.cluster.layouts),
-        effect=effect_text(first),
+        effect=effect_text(scenario, first),
         verdict=verdict_text(scenario, first),
         panels=panels(scenario, first),
         next_step=next_step(scenario, first),
@@ -203,7 +204,9 @@ def cluster_page(scenario: Scenario, found: Sequence[Comparison]) -> Page:
             "which requests were late, and what the policies did",
             tables=[table for table in tables if table[0].startswith(_DETAILS)],
         ),
-        notes=[f"{each.traffic}: {note}" if len(found) > 1 else note for each in found for note in notes_on(scenario, each)],
+        notes=[
+            f"{each.traffic}: {note}" if len(found) > 1 else note for each in found for note in cautions_on(scenario, each)
+        ],
         about=about(scenario, first),
         device=scenario.cluster.layouts[0].device,
         made_from=(("Scenario", str(scenario.path)), ("Engines", steps_text(scenario.cluster.layouts))),

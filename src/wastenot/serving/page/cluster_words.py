@@ -33,7 +33,7 @@ def about_cluster(scenario: Scenario) -> tuple[str, str]:
 
 def about(scenario: Scenario, found: Comparison) -> str:
     """Of what a figure is, and where its numbers come from."""
-    return f"{' '.join(about_cluster(scenario))} · {found.traffic} · simulated numbers"
+    return f"{' '.join(about_cluster(scenario))} · traffic: {found.traffic} · simulated numbers"
 
 
 _DRAWN = {"trace": "", "poisson": "random ", "curve": "synthetic "}
@@ -41,43 +41,86 @@ _DRAWN = {"trace": "", "poisson": "random ", "curve": "synthetic "}
 
 def traffic_text(scenario: Scenario, found: Comparison) -> str:
     """What was asked of the cluster, and whether anybody ever asked it of one."""
+    return f"{_requests_text(scenario, found)}, {number(_rate_per_s(found), 3)} requests/s{_cached_text(found)}"
+
+
+def _requests_text(scenario: Scenario, found: Comparison) -> str:
     kind = next((_DRAWN[each.kind] for each in scenario.parts.traffic if each.label == found.traffic), "")
     first = found.outcomes[0].records
     requests = sum(each.requests for each in first) / len(first)
-    rate = requests / first[0].duration_s
     runs = "one simulated run" if len(first) == 1 else f"{len(first)} simulated runs"
+    return f"{runs} of {requests:,.0f} {kind}requests in {duration(first[0].duration_s)}"
+
+
+def _rate_per_s(found: Comparison) -> float:
+    first = found.outcomes[0].records
+    return sum(each.requests for each in first) / len(first) / first[0].duration_s
+
+
+def _cached_text(found: Comparison) -> str:
+    first = found.outcomes[0].records
     cached = sum(each.cached_tokens for each in first) / max(sum(each.prompt_tokens for each in first), 1)
-    prefixes = f", {percent(cached, 0)} of prompt tokens in a prefix cache" if cached else ""
-    lasts = duration(first[0].duration_s)
-    return f"{runs} of {requests:,.0f} {kind}requests in {lasts}, {number(rate, 3)} requests/s{prefixes}"
+    return f", {percent(cached, 0)} of prompt tokens in a prefix cache" if cached else ""
 
 
-def effect_text(found: Comparison) -> str:
-    """The headline."""
-    best, first = found.best, found.outcomes[0]
-    if best is None:
+def fixed_plan(found: Comparison) -> Outcome | None:
+    """The plan that saves most of those that never change: it needs no control. ``None`` where none of them saves.
+
+    Such plans know the requests that they are judged on, which is to be said beside what they save.
+    """
+    good = [each for each in found.outcomes[1:] if each.hindsight and not each.failed and each.saved.mean > 0.0]
+    return max(good, key=lambda each: each.saved.mean, default=None)
+
+
+def policy_to_add(found: Comparison) -> Outcome | None:
+    """The policy that saves most and meets the deadlines; ``None`` where that is the one that savings are against."""
+    return None if found.best is found.outcomes[0] else found.best
+
+
+def effect_text(scenario: Scenario, found: Comparison) -> str:
+    """The headline: what a fixed plan saves, since that can be had without control, or else what a policy saves."""
+    fixed, policy, first = fixed_plan(found), policy_to_add(found), found.outcomes[0]
+    noun = OBJECTIVES[found.objective].noun
+    if fixed is not None:
+        met = percent(_least(fixed, "attainment"), 1)
+        saved = percent(fixed.saved.mean, 1)
+        return f"{plan_text(scenario, fixed)}: {saved} less {noun}, {met} of requests met their deadlines"
+    if policy is not None:
+        worst = percent(_least(policy, "worst_class"), 2)
+        saves = f"Policy {policy.policy} saves {percent(policy.saved.mean, 1)} of the {noun}"
+        return f"{saves}; {worst} of requests met their deadlines in the worst class"
+    if found.best is None:
         return "No policy meets the deadlines of every class"
-    if best is first:
-        return f"No policy saves {OBJECTIVES[found.objective].noun} and meets the deadlines as {first.policy} does"
-    worst = percent(_least(best, "worst_class"), 2)
-    of = OBJECTIVES[found.objective].noun
-    saves = f"Policy {best.policy} saves {_saving(best)} of the {of}"
-    return f"{saves}; {worst} of requests met their deadlines in the worst class"
+    return f"No policy saves {noun} and meets the deadlines as {first.policy} does"
 
 
 def verdict_text(scenario: Scenario, found: Comparison) -> str:
-    """What the headline rests on, and what hindsight would have saved."""
-    seers = "".join(
-        f"; {each.policy}, chosen in hindsight, saves {saved_text(each)}" for each in found.outcomes[1:] if each.hindsight
-    )
-    best, first = found.best, found.outcomes[0]
-    how = ""
-    if best not in (None, first):
-        how = f"{_serving_text(scenario, best)} instead of {_serving_text(scenario, first)}; "
-    assumed = None if found.best is None else found.outcome_with_assumed(found.best.policy)
-    if assumed is not None:
-        seers += f"; with assumed clocks {saved_text(assumed)}"
-    return f"{how}against {first.policy}, over {traffic_text(scenario, found)}{seers}"
+    """What the headline is compared with, and what it rests on."""
+    first, seeds = found.outcomes[0], len(found.outcomes[0].records)
+    runs = "one simulated run" if seeds == 1 else f"{seeds} simulated runs"
+    if fixed_plan(found) is not None:
+        return f"compared with {plan_text(scenario, first)}; chosen in hindsight, over {runs}"
+    policy = policy_to_add(found)
+    if policy is None:
+        return f"over {traffic_text(scenario, found)}"
+    return f"{_serving_text(scenario, policy)} instead of {_serving_text(scenario, first)}, over {runs}"
+
+
+def plan_text(scenario: Scenario, outcome: Outcome) -> str:
+    """What serves throughout: ``5 instances at 1,500 MHz``; over seeds and time a range, or GPUs where layouts differ."""
+    counts, clocks = set[int](), set[int]()
+    for run in outcome.records:
+        lasts = max(int(run.duration_s / run.timeline.bin_s), 1)
+        counts |= {round(math.fsum(each)) for each in run.timeline.instances[:lasts]}
+        clocks |= {round(each) for each in run.timeline.clock_mhz[:lasts] if each is not None}
+    if len(scenario.cluster.layouts) > 1 or not counts:
+        return _serving_text(scenario, outcome)
+    low, high = min(counts), max(counts)
+    text = counted(high, "instance") if low == high else f"{low} to {counted(high, 'instance')}"
+    if not clocks:
+        return text
+    slow, fast = (f"{choose(clocks):,}" for choose in (min, max))
+    return f"{text} at {fast if slow == fast else f'{slow} to {fast}'}{SPACE}MHz"
 
 
 def serving(scenario: Scenario, outcome: Outcome) -> tuple[float, float | None]:
@@ -115,8 +158,8 @@ def failure_note(scenario: Scenario, found: Comparison) -> str | None:
     return f"Failed, fewer than {asked} of a class met their deadlines: {_listed(failed)}; saved at users' expense."
 
 
-def notes_on(scenario: Scenario, found: Comparison) -> list[str]:
-    """What to know before believing the table, first of failures."""
+def cautions_on(scenario: Scenario, found: Comparison) -> list[str]:
+    """What to know before believing any number, first of failures."""
     failure = failure_note(scenario, found)
     notes = [] if failure is None else [failure]
     first = found.outcomes[0]
@@ -125,12 +168,16 @@ def notes_on(scenario: Scenario, found: Comparison) -> list[str]:
     notes += [
         f"{each.policy} left {counted(each.unanswered, 'request')} unanswered." for each in found.outcomes if each.unanswered
     ]
+    clocks = clocks_note(scenario.cluster.layouts, used=found.with_assumed is not None)
+    return notes if clocks is None else [*notes, sentence(clocks)]
+
+
+def notes_on(scenario: Scenario, found: Comparison) -> list[str]:
+    """The cautions, which policies know too much, and what none of them can beat."""
+    notes = cautions_on(scenario, found)
     hindsight = [each.policy for each in found.outcomes if each.hindsight]
     if hindsight:
         notes.append(f"Chosen in hindsight, with full knowledge of these requests: {_listed(hindsight)}.")
-    clocks = clocks_note(scenario.cluster.layouts, used=found.with_assumed is not None)
-    if clocks is not None:
-        notes.append(sentence(clocks))
     bound = found.bound_per_token_j
     if bound is not None:
         notes.append(
@@ -279,9 +326,14 @@ def saved_text(outcome: Outcome) -> str:
 
 
 def _saving(outcome: Outcome) -> str:
-    least, most = (percent(each, 1) for each in (outcome.saved.least, outcome.saved.most))
-    saved = percent(outcome.saved.mean, 1)
-    return saved if least == most else f"{saved} ({least.removesuffix(f'{SPACE}%')} to {most})"
+    saved, ranges = percent(outcome.saved.mean, 1), _range_text(outcome.saved)
+    return f"{saved} ({ranges})" if ranges else saved
+
+
+def _range_text(saved: Spread) -> str:
+    """The range over seeds; empty where it is none."""
+    least, most = (percent(each, 1) for each in (saved.least, saved.most))
+    return "" if least == most else f"{least.removesuffix(f'{SPACE}%')} to {most}"
 
 
 def actions_text(actions: dict[str, float]) -> str:
@@ -319,33 +371,59 @@ def classes_table(found: Comparison) -> Table:
     return Table("Deadlines met, by class", columns, tuple(rows), note)
 
 
-def panels(scenario: Scenario, found: Comparison) -> tuple[Panel, Panel, Panel]:
-    """The policy that takes least, the one that savings are against, and what is asked."""
+def panels(scenario: Scenario, found: Comparison) -> tuple[Panel, ...]:
+    """The plan that never changes, the policy that takes least, and what is asked; what is missing is left out."""
+    first, fixed, policy = found.outcomes[0], fixed_plan(found), policy_to_add(found)
+    noun = OBJECTIVES[found.objective].noun
+    shown = []
+    if fixed is not None:
+        text = f"{plan_text(scenario, fixed)} throughout ({fixed.policy}), chosen knowing these requests: leave some room."
+        shown.append(_saving_panel(scenario, found, "Without any control", text, fixed))
+    if policy is not None:
+        title = f"Lowest {noun} that meets the deadlines" if fixed is None else "With a policy in control"
+        text = f"{policy.policy}: {about_policy(policy.policy)}."
+        shown.append(_saving_panel(scenario, found, title, text, policy))
+    if len(shown) < 2:
+        token = first.over(lambda run: run.energy_per_token_j)
+        text = f"{first.policy}: {about_policy(first.policy)}."
+        lines = _deadline_lines(first)
+        shown.append(Panel("Compared with", f"{quantity(token.mean, 'J', 3)} per token", text, lines=lines))
+    return (*shown, _asked(scenario, found))
+
+
+def _saving_panel(scenario: Scenario, found: Comparison, title: str, text: str, outcome: Outcome) -> Panel:
+    """What a policy saves, and what becomes of the deadlines."""
     first = found.outcomes[0]
-    best = found.best or first
-    return (
-        _policy_panel(
-            scenario, f"Lowest {OBJECTIVES[found.objective].noun} that meets the deadlines", best, saved=best is not first
-        ),
-        _policy_panel(scenario, "Compared with", first),
-        _asked(scenario, found),
+    token, power = (
+        [quantity(each.over(of).mean, unit, 3) for each in (outcome, first)]
+        for of, unit in ((_per_token_j, "J"), (_median_w, "W"))
     )
-
-
-def _policy_panel(scenario: Scenario, title: str, outcome: Outcome, *, saved: bool = False) -> Panel:
-    token, power = outcome.over(lambda run: run.energy_per_token_j), outcome.over(lambda run: run.power_p50_w)
-    per_token = f"{quantity(token.mean, 'J', 3)} per token"
+    assumed = found.outcome_with_assumed(outcome.policy)
     lines = (
-        *((Line("Energy per token", quantity(token.mean, "J", 3)),) if saved else ()),
+        *((Line(f"Saved in each of {len(first.records)} runs", saved),) if (saved := _range_text(outcome.saved)) else ()),
+        Line("Energy per token", " instead of ".join(token)),
+        *_deadline_lines(outcome),
+        *(() if outcome.hindsight else (Line("Serving, on average", _serving_text(scenario, outcome)),)),
+        Line("Median power", " instead of ".join(power)),
+        *(() if assumed is None else (Line("With assumed clocks", saved_text(assumed)),)),
+    )
+    return Panel(title, f"{percent(outcome.saved.mean, 1)} saved", text, lines=lines)
+
+
+def _per_token_j(run: RunRecord) -> float:
+    return run.energy_per_token_j
+
+
+def _median_w(run: RunRecord) -> float:
+    return run.power_p50_w
+
+
+def _deadline_lines(outcome: Outcome) -> tuple[Line, ...]:
+    return (
         Line("Deadlines met", percent(_least(outcome, "attainment"), 2)),
         Line("Worst class", f"{percent(_least(outcome, 'worst_class'), 2)}, {class_text(_worst_name(outcome))}"),
         Line("Worst minute", f"{percent(_latest_minute(outcome), 1)} of its requests late"),
-        Line("Serving, on average", _serving_text(scenario, outcome)),
-        Line("Energy", _spread_text(outcome.over(lambda run: run.energy_j), "J")),
-        Line("Median power", quantity(power.mean, "W", 3)),
     )
-    text = f"with {outcome.policy}: {about_policy(outcome.policy)}."
-    return Panel(title, f"{percent(outcome.saved.mean, 1)} saved" if saved else per_token, text, lines=lines)
 
 
 _LENGTHS = {"S": "short", "M": "medium", "L": "long"}
@@ -357,15 +435,11 @@ def class_text(name: str) -> str:
     return f"{_LENGTHS[prompt]} prompt, {_LENGTHS[answer]} answer"
 
 
-def _spread_text(spread: Spread, unit: str) -> str:
-    least, most = (quantity(each, unit, 3) for each in (spread.least, spread.most))
-    return most if least == most else f"{least} to {most}"
-
-
 def _asked(scenario: Scenario, found: Comparison) -> Panel:
-    cluster, first = scenario.cluster, found.outcomes[0].records[0]
+    cluster, against = scenario.cluster, found.outcomes[0]
     deadlines = cluster.deadlines
     lines = (
+        Line("Compared with", f"{against.policy}, {plan_text(scenario, against)}"),
         Line(
             "Deadline of the first token, short / medium / long prompt",
             " / ".join(quantity(each, "s", 3) for each in deadlines.ttft_s),
@@ -379,8 +453,8 @@ def _asked(scenario: Scenario, found: Comparison) -> Panel:
         Line("GPUs", f"{cluster.gpus:,}"),
         Line("Power assumed", _assumed_power(cluster.changes)),
     )
-    rate = first.requests / first.duration_s
-    return Panel("Load", f"{number(rate, 3)}{SPACE}requests/s", f"of the traffic called {found.traffic}.", lines=lines)
+    text = f"in {_requests_text(scenario, found)}{_cached_text(found)}."
+    return Panel("Load", f"{number(_rate_per_s(found), 3)}{SPACE}requests/s", text, lines=lines)
 
 
 def _assumed_power(changes: ChangeTimes) -> str:
@@ -393,21 +467,23 @@ def _assumed_power(changes: ChangeTimes) -> str:
 
 
 def next_step(scenario: Scenario, found: Comparison) -> Next | None:
-    """How to see whether the headline holds; ``None`` where no policy is better than the first."""
-    best, first = found.best, found.outcomes[0]
-    if best is None or best is first:
+    """How to see whether the headline holds; ``None`` where nothing saves."""
+    first, fixed, policy = found.outcomes[0], fixed_plan(found), policy_to_add(found)
+    compared = [each.policy for each in (first, fixed, policy) if each is not None]
+    if len(compared) < 2:
         return None
-    policies = f"--policy {shlex.quote(first.policy)} --policy {shlex.quote(best.policy)}"
+    policies = " ".join(f"--policy {shlex.quote(each)}" for each in compared)
     seeds = 2 * len(first.records) + 1
     command = f"wastenot serve simulate {shlex.quote(str(scenario.path))} {policies} --seeds {seeds} --page policies.html"
-    text = f"See whether {best.policy} saves as much with more seeds, or first put your own traffic into the file"
-    static = next((each for each in found.outcomes if each.hindsight and not each.failed), None)
-    if static is None or (clock := serving(scenario, static)[1]) is None:
-        return Next(text, (command,))
-    gpus, run = serving(scenario, static)[0] / scenario.cluster.layouts[0].gpus, first.records[0]
-    rate = f"--rate {run.requests / run.duration_s / gpus:.3g} --core {clock:.0f} --allow-clock-control"
-    text += (
-        f". {gpus:.3g} instances at a fixed {clock:,.0f}{SPACE}MHz save {percent(static.saved.mean, 1)} without any policy: "
-        "measure one of yours at its part of the load (replace HOST:PORT and DEVICE)"
+    gpus, clock = (0.0, None) if fixed is None else serving(scenario, fixed)
+    if clock is None:
+        return Next("Put your own traffic into the file, and see whether this holds with more seeds", (command,))
+    rate = _rate_per_s(found) * scenario.cluster.layouts[0].gpus / gpus
+    bench = (
+        f"wastenot serve bench http://HOST:PORT --device DEVICE --rate {rate:.3g} --core {clock:.0f} --allow-clock-control"
     )
-    return Next(text, (command, f"wastenot serve bench http://HOST:PORT --device DEVICE {rate}"))
+    text = (
+        f"Measure one of your servers at its part of the load, at the default clocks and at {clock:,.0f}{SPACE}MHz (replace "
+        "HOST:PORT and DEVICE); then run the scenario with your own traffic and more seeds"
+    )
+    return Next(text, (bench, command))

@@ -12,7 +12,6 @@ from wastenot.pages.figure import Figure, inline, layered, specification_of, too
 from wastenot.pages.formatting import SPACE, megahertz, percent, quantity
 from wastenot.pages.optional_imports import load
 from wastenot.pages.page import Folded, Page
-from wastenot.pages.panel import Next
 from wastenot.pages.theme import CATEGORIES
 from wastenot.serving.model.operating_points import (
     OperatingPoint,
@@ -32,6 +31,7 @@ from wastenot.serving.page.engine_words import (
     frontier_table,
     headline_point,
     name_of,
+    next_step,
     origin_of,
     panels,
     prefill_table,
@@ -64,8 +64,8 @@ def engine_figures(
 
 def _latency_figure(points: Sequence[OperatingPoint], subtitle: str) -> Figure:
     note = (
-        "Each coloured line is a batch size, from its maximum clock on the left to its lowest on the right. On the "
-        "thick line no other point is both faster and cheaper. Both axes are logarithmic."
+        "Each coloured line is a batch size, by its number, from the maximum clock at its left to the lowest at its right. "
+        "On the dark line no other point is both faster and cheaper. Both axes are logarithmic."
     )
     return Figure(
         "engine-latency",
@@ -127,11 +127,11 @@ def _clock_figure(points: Sequence[OperatingPoint], subtitle: str) -> Figure | N
             if each.gpus == least and each.batch in chosen
         ]
     )
-    note = f"Energy per token as a fraction of that at {default}, for each batch size. {_least_note(rows)}"
+    note = _least_note(rows)
     told = None
     if headline is not None and headline.setting.core_mhz is not None:
         told = f"{headline.batch:,.0f}", headline.setting.core_mhz
-        note += " The diamond is the point of the headline."
+        note += " Diamond: the headline."
     chart = specification_of(
         _curves(rows, f"energy per token, % of that at {default}", "batch", _batch_colors(points), told)
     )
@@ -146,7 +146,7 @@ def _prefill_figure(points: Sequence[PrefillPoint], subtitle: str) -> Figure | N
     default, rows = _parts_of_default(
         [(each.setting, each.tokens, each.energy_j, each.time_s, each.is_least) for each in mine]
     )
-    note = f"Energy of a prompt as a fraction of that at {default}, by prompt length. {_least_note(rows)}"
+    note = f"Colours: tokens of a prompt. {_least_note(rows)}"
     colors = _colors([f"{tokens:,.0f}" for tokens in sorted({each.tokens for each in mine})])
     chart = specification_of(_curves(rows, f"energy per prompt, % of that at {default}", "tokens", colors))
     return Figure("engine-prompts", "Energy per prompt by clock", subtitle, note, chart)
@@ -156,10 +156,17 @@ def _least_note(rows: Sequence[dict[str, Any]]) -> str:
     """What the rings say: where the least is, and whether it might lie lower still."""
     lowest = min(row["mhz"] for row in rows)
     rings = {row["mhz"] for row in rows if row["least"]}
-    ring = "The ring marks the lowest-energy clock"
+    ordered = sorted(rows, key=lambda row: (row["series"], row["mhz"]))
+    flat = " Flat: the power limit allows no higher clock." if any(map(_same, ordered, ordered[1:])) else ""
+    ring = "Ring: the lowest-energy clock"
     if rings == {lowest}:
-        return f"{ring}: always the lowest one known, {megahertz(lowest)}{SPACE}MHz."
-    return f"{ring}." if lowest in rings else f"{ring}; below it, static power drawn for longer costs more than is saved."
+        return f"{ring}, always the lowest one known, {megahertz(lowest)}{SPACE}MHz.{flat}"
+    return f"{ring}.{flat}" if lowest in rings else f"{ring}; below it, static power drawn for longer costs more.{flat}"
+
+
+def _same(row: dict[str, Any], after: dict[str, Any]) -> bool:
+    """Whether a step is the same at two clocks of a series, as where the power limit allows neither."""
+    return all(row[name] == after[name] for name in ("series", "time", "energy")) and row["mhz"] != after["mhz"]
 
 
 def _parts_of_default(
@@ -242,8 +249,8 @@ def _curves(
     if chosen:
         named = {**chosen[0], "label": f"{chosen[0]['setting']}: {chosen[0]['change']}", "short": chosen[0]["change"]}
         point = alt.Chart(inline([named])).encode(x=x, y=y)
-        # Curves rise to the right: below and to the right of the point there is room.
-        layers += words(point.encode(text=alt.Text("label:N")), align="left", baseline="top", dx=5, dy=8)
+        # Curves rise to the right, those of larger batches above: there is room above and to the left of the point.
+        layers += words(point.encode(text=alt.Text("label:N")), align="right", baseline="bottom", dx=-6, dy=-11)
         layers.append(point.mark_point(style="plan").encode(tooltip=tip))
     return layered(*layers).properties(width=_WIDE, height=300)
 
@@ -302,11 +309,7 @@ def engine_page(profile: EngineProfile, *, context: float | None = None, assumed
         effect=effect_text(points),
         verdict=verdict_text(profile, points),
         panels=panels(profile, points),
-        next_step=Next(
-            "Simulate policies that set this engine's clocks on your requests, a CSV file with arrival_s, prompt_tokens and "
-            "output_tokens",
-            ("wastenot serve simulate ENGINE.json --trace REQUESTS.csv --load 50% --page POLICIES.html",),
-        ),
+        next_step=next_step(profile, points, context),
         figures=engine_figures(profile, points, prefills, context),
         tables=[("errors", errors_table(profile))],
         folded=Folded("Tables", "the best choices, and energy by clock", tables=[table for table in tables if table[1]]),

@@ -8,7 +8,7 @@ from wastenot.core.origin import Origin
 from wastenot.core.setting import Setting
 from wastenot.core.wording import counted
 from wastenot.pages.formatting import SPACE, megahertz, number, percent, quantity
-from wastenot.pages.panel import Line, Panel
+from wastenot.pages.panel import Line, Next, Panel
 from wastenot.pages.table import Column, Listed, Row, Table, listing
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.operating_points import OperatingPoint, PrefillPoint
@@ -256,18 +256,37 @@ def headline_point(mine: Sequence[OperatingPoint] | None) -> OperatingPoint | No
 
 
 def verdict_text(profile: EngineProfile, points: Sequence[OperatingPoint]) -> str:
-    """What that is compared with, where the least energy is, and what it all rests on."""
+    """What that is compared with, and what it rests on."""
     mine = typical(points) if points else None
     said = [] if mine is None else [f"compared with {against_text(mine[-1].setting)}"]
-    if mine is not None and _saved(least := min(mine, key=_energy_of), mine) > 0.0:
-        others = [point for limit in _LIMITS[:-1] if _saved(point := _within(mine, limit), mine) >= _TO_NAME]
-        ends = [f"{percent(_saved(each, mine), 1)} ({_slower(each, mine)})" for each in dict.fromkeys((*others, least))]
-        said.append(f"other clocks save {' or '.join(ends)}")
     times = [each for each in profile.errors if each.quantity == "decode time"]
     right = (
         "" if not times else f", mean error {percent(sum(each.mean for each in times) / len(times), 1)} on held-out steps"
     )
-    return "; ".join((*said, f"{source_text(profile)}{right}"))
+    return ", ".join((*said, f"{source_text(profile)}{right}"))
+
+
+def next_step(profile: EngineProfile, points: Sequence[OperatingPoint], context: float) -> Next:
+    """Measure a server at the clock of the headline, where there is one, and simulate policies that set it."""
+    simulate = "wastenot serve simulate ENGINE.json --trace REQUESTS.csv --load 50% --page POLICIES.html"
+    requests = "on your requests, a CSV file with arrival_s, prompt_tokens and output_tokens"
+    best = headline_point(typical(points)) if points else None
+    options = "" if best is None else clock_options(best.setting)
+    if best is None or not options:
+        return Next(f"Simulate policies that set this engine's clocks {requests}", (simulate,))
+    load = f"--batch {best.batch:.0f} --prompt-tokens {context:.0f}"
+    text = (
+        f"Measure a server at the default clocks and at {setting_text(best.setting)} (replace HOST:PORT and DEVICE); then "
+        f"simulate policies {requests}"
+    )
+    return Next(text, (f"wastenot serve bench http://HOST:PORT --device DEVICE {load}{options}", simulate))
+
+
+def clock_options(setting: Setting) -> str:
+    """How ``wastenot serve bench`` is told to measure a setting; empty for the default clocks."""
+    values = (("--core", setting.core_mhz), ("--memory", setting.memory_mhz), ("--power-limit", setting.power_limit_w))
+    options = "".join(f" {name} {value:g}" for name, value in values if value is not None)
+    return f"{options} --allow-clock-control" if options else ""
 
 
 def engine_lines(profile: EngineProfile) -> tuple[Line, ...]:

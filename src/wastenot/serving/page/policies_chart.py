@@ -14,7 +14,7 @@ from wastenot.pages.figure import energy_axis, inline, layered, name_axis, toolt
 from wastenot.pages.formatting import percent, quantity
 from wastenot.pages.optional_imports import load
 
-_WIDE, _LATE, _STEP = 800, 210, 26  # of names and both panels; of the second; of a row
+_WIDE, _LATE, _STEP = 880, 210, 26  # of names and both panels; of the second; of a row
 _LETTER, _MOST_NAME = 6.4, 240  # pixels
 _ROOM_FOR_LABELS = 1.55  # beside bars
 _ROOM_FOR_LATE = 1.5
@@ -74,7 +74,9 @@ def policies_chart(bars: Sequence[PolicyBar], *, allowed: float, late: str, boun
     most = max(bar.most_j for bar in bars)
     unit, in_unit = energy_axis(most)
     energies = alt.Scale(domain=[0.0, _ROOM_FOR_LABELS * most], nice=False)
-    x = alt.X("energy:Q", title=f"energy per token, {unit}", scale=energies, axis=alt.Axis(tickCount=5, **in_unit))
+    x = alt.X(
+        "energy:Q", title=f"energy per token, {unit}", scale=energies, axis=alt.Axis(tickCount=5, grid=False, **in_unit)
+    )
     y = alt.Y("index:O", title=None, axis=name_axis(names, width))
     bare = alt.Y("index:O", title=None, axis=alt.Axis(labels=False, ticks=False, domain=False, grid=False))
     tip = tooltips({"policy:N": "policy", "label:N": "energy per token", "text:N": "late"})
@@ -94,7 +96,9 @@ def policies_chart(bars: Sequence[PolicyBar], *, allowed: float, late: str, boun
     latest = _ROOM_FOR_LATE * max(100.0 * allowed, *(100.0 * bar.late for bar in bars))
     # Nearly linear up to a tenth of a per cent, then logarithmic: what is allowed is small, what some policies miss is not.
     lates = alt.Scale(type="symlog", constant=_LINEAR, domain=[0.0, latest], nice=False)
-    ticks = alt.Axis(values=[each for each in (0, 0.1, 1, 10, 100) if each <= latest], labelExpr="'' + datum.value")
+    ticks = alt.Axis(
+        values=[each for each in (0, 0.1, 1, 10, 100) if each <= latest], labelExpr="'' + datum.value", grid=False
+    )
     across = alt.X("late:Q", title=late, scale=lates, axis=ticks)
     limit = alt.Chart(inline([{"late": 100.0 * allowed}]))
     dots = alt.Chart(inline([{**row, "short": row["text"]} for row in rows]))

@@ -35,9 +35,8 @@ def recommend_figure(found: Recommended) -> Figure:
     forecasts = any(each.evidence == "forecast" for each in found.points)
     one = len({each.model for each in found.points}) == 1
     note = (
-        "Each line joins a model's best configurations: none of its others is both faster and cheaper. Rings mark what is "
-        f"recommended, the cheapest{' within the bound' if found.bounds.latencies else ''}; dots off the lines are beaten. "
-        "Both axes are logarithmic."
+        f"Rings: recommended, the cheapest{' within the bound' * bool(found.bounds.latencies)}. Lines join a model's best "
+        "configurations: no other is both faster and cheaper. Both axes are logarithmic."
         + (" Numbers are batch sizes." if one else "")
         + (" Thin lines are forecasts of a measured configuration at other clocks." if forecasts else "")
     )
@@ -86,7 +85,10 @@ def _chart(found: Recommended) -> Any:
     )  # fmt: skip
     unit = "" if found.unit == "money" else ", J"
     y = alt.Y(
-        "cost:Q", title=f"{found.cost_title}{unit}", scale=_log([each[1] for each in known]), axis=alt.Axis(format="~g")
+        "cost:Q",
+        title=f"{found.cost_title}{unit}",
+        scale=_log([each[1] for each in known], spare=1.25),
+        axis=alt.Axis(format="~g"),
     )
     colors = [CATEGORIES[index % len(CATEGORIES)] for index in range(len(domain))]
     color = alt.Color(
@@ -123,17 +125,36 @@ def _chart(found: Recommended) -> Any:
     layers.append(alt.Chart(inline(measured)).mark_circle(size=42).encode(x=x, y=y, color=color, tooltip=tip))
     if not several_models:
         numbers = alt.Chart(inline(measured)).encode(x=x, y=y, text=alt.Text("batch:N"))
-        layers += words(numbers, "small-label", align="left", dx=7, dy=-7)
+        layers += words(numbers, "small-label", align="left", baseline="bottom", dx=5, dy=-6)
     if rings:
         mark = alt.Chart(inline(rings)).mark_point(size=150, strokeWidth=2.4, filled=False)
         layers.append(mark.encode(x=x, y=y, color=color, tooltip=tip))
+    if several_models:
+        fastest = [
+            row(found.bounds.latency_of(each.fastest, found.latency) or each.latency_s, each.fastest_cost, each.fastest)
+            for each in found.chosen
+        ]
+        layers += _ends(rings, fastest, x, y)
     return layered(*layers).properties(width=_WIDE, height=400)
 
 
-def _log(values: list[float]) -> Any:
+def _ends(rings: list[dict[str, Any]], fastest: list[dict[str, Any]], x: Any, y: Any) -> list[Any]:
+    """What savings are between, in words: lines fall to the right, so there is room above their begin and below a ring."""
+    alt = load("altair")
+    layers = []
+    for named, place in (
+        (rings, {"align": "right", "baseline": "top", "dx": -2, "dy": 9}),
+        (fastest, {"align": "left", "baseline": "bottom", "dx": 3, "dy": -7}),
+    ):
+        texts = [{**each, "label": f"batch {each['batch']}: {each['price']}", "short": each["price"]} for each in named]
+        layers += words(alt.Chart(inline(texts)).encode(x=x, y=y, text=alt.Text("label:N")), "small-label", **place)
+    return layers
+
+
+def _log(values: list[float], *, spare: float = 1.0) -> Any:
     room = 1.12
     low, high = (min(values), max(values)) if values else (1.0, 2.0)
-    return load("altair").Scale(type="log", domain=[low / room, high * room], nice=False)
+    return load("altair").Scale(type="log", domain=[low / room / spare, high * room * spare], nice=False)
 
 
 def recommend_page(found: Recommended) -> Page:

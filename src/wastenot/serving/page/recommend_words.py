@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from wastenot.core.origin import Origin
 from wastenot.core.result import HasDocument, HasPage
+from wastenot.core.wording import counted
 from wastenot.pages.formatting import SPACE, number, percent, quantity
 from wastenot.pages.panel import Line, Next, Panel
 from wastenot.pages.table import Column, Listed, Table, listing
@@ -26,6 +27,7 @@ from wastenot.serving.model.recommend import (
     configuration_text,
     cost_function,
 )
+from wastenot.serving.page.engine_words import clock_options
 from wastenot.serving.tables.records import ServingPoint
 
 
@@ -151,32 +153,52 @@ def effect_text(found: Recommended) -> str:
     if len(found.chosen) > 1:
         low, high = (percent(choose(each.saved for each in found.chosen), 0) for choose in (min, max))
         less = low if low == high else f"{low.removesuffix(f'{SPACE}%')} to {high}"
+        verb, what = ("cost", "") if found.unit == "money" else ("use", " energy")
         bound = found.bounds.latencies.get(found.latency)
         within = "As recommended" if bound is None else f"Within a {found.latency_title} of {quantity(bound, 's', 3)}"
-        verb, what = ("cost", "") if found.unit == "money" else ("use", " energy")
-        return f"{within}, {len(found.chosen)} models {verb} {less} less{what} than at their fastest"
+        if bound is not None and found.latency == "itl":
+            within = f"Within a {called(found.bounds.percentile)} of {quantity(bound, 's', 3)} between tokens"
+        at = "at" if _one_batch(found) else "in"
+        return f"{within}, {len(found.chosen)} models {verb} {less} less{what} than {at} {_fastest_text(found)}"
     (best,) = found.chosen
     if best.saved <= 0:
         return f"{_sentence(configuration_text(best.point))} is also the fastest"
     return (
-        f"{_sentence(configuration_text(best.point))} saves {percent(best.saved, 1)} compared with the fastest; "
+        f"{_sentence(configuration_text(best.point))} saves {percent(best.saved, 1)} compared with {_fastest_text(found)}; "
         f"{found.latency_title} {_latencies(found, best, found.bounds.percentile)}"
     )
 
 
+def _fastest_text(found: Recommended) -> str:
+    """What savings are against: the fastest configurations, by their batch size where that is one."""
+    known = "measured" if {each.fastest.evidence for each in found.chosen} == {"measured"} else "known"
+    if not _one_batch(found):
+        return f"the fastest configurations {known}"
+    return f"batch {found.chosen[0].fastest.max_running:,}, the fastest {known}"
+
+
+def _one_batch(found: Recommended) -> bool:
+    return len({each.fastest.max_running for each in found.chosen}) == 1
+
+
 def verdict_text(found: Recommended) -> str:
-    """Which statistic is bounded and what another one is, and what the headline rests on."""
+    """How much depends on the bound, and what the headline rests on."""
+    origin = origin_of(found)
+    which = (
+        ("partly " if origin == "forecast" else "") + origin + (" by others" if all(map(is_published, found.points)) else "")
+    )
+    unmet = f"{counted(len(found.unmet), 'more model')} cannot meet the bounds" if found.chosen and found.unmet else ""
+    said = (_next_faster_text(found) or unmet, f"{counted(len(found.points), 'configuration')} {which}")
+    return "; ".join(filter(None, said))
+
+
+def bounds_note(found: Recommended) -> str:
+    """Which statistic of the latency is bounded, and what another one comes to."""
     bounds = " and ".join(
         f"{LATENCY_NAMES[name]} within {quantity(value, 's', 3)}" for name, value in found.bounds.latencies.items()
     )
-    bounds = f"{called(found.bounds.percentile)} {bounds}" if bounds else "no latency bound"
-    bounds = "" if len(found.chosen) > 1 and len(found.bounds.latencies) == 1 else bounds  # which the headline names
-    unmet = f" ({len(found.unmet)} more cannot be served within that)" if len(found.chosen) > 1 and found.unmet else ""
-    which = "including forecasts, marked" if origin_of(found) == "forecast" else f"all {origin_of(found)}"
-    which += " by others" if all(map(is_published, found.points)) else ""
-    tail = tail_text(found)
-    said = (_next_faster_text(found), f"{bounds}{unmet}".strip(), tail, f"{len(found.points):,} configurations ({which})")
-    return "; ".join(filter(None, said))
+    bounds = f"{called(found.bounds.percentile)} {bounds}" if bounds else "no latency is bounded"
+    return "; ".join(filter(None, (bounds, tail_text(found))))
 
 
 def tail_text(found: Recommended) -> str:
@@ -198,7 +220,9 @@ def _next_faster_text(found: Recommended) -> str:
         return ""
     low, high = (percent(choose(-each.saved for each in steps), 1) for choose in (min, max))
     more = low if low == high else f"{low.removesuffix(f'{SPACE}%')} to {high}"
-    return f"the next faster configurations {'cost' if found.unit == 'money' else 'use'} {more} more"
+    plural = len(steps) > 1
+    verb = "cost" if found.unit == "money" else "use"
+    return f"the next faster configuration{'s' * plural} {verb}{'s' * (not plural)} {more} more"
 
 
 def _latencies(found: Recommended, best: Recommendation, statistic: Percentile) -> str:
@@ -233,7 +257,9 @@ def _model_panel(found: Recommended, best: Recommendation) -> Panel:
     if best.saved <= 0:
         return Panel(model, "already the fastest", f"{text}.", lines=_lines(found, best.point, best))
     value = f"{percent(best.saved, 1)} {'cheaper' if found.unit == 'money' else 'less energy'}"
-    text = f"{text} instead of {found.cost_text(best.fastest_cost)} at the fastest, {configuration_text(best.fastest)}."
+    alike = all(getattr(best.point, name) == getattr(best.fastest, name) for name in ("gpus", "gpu", "setting"))
+    fastest = f"batch {best.fastest.max_running:,}" if alike else configuration_text(best.fastest)
+    text = f"{text} instead of {found.cost_text(best.fastest_cost)} at the fastest, {fastest}."
     return Panel(model, value, text, lines=_lines(found, best.point, best))
 
 
@@ -281,14 +307,11 @@ def next_step(found: Recommended) -> Next | None:
     if not found.chosen:
         return None
     point = found.chosen[0].point
-    knobs = (("--core", point.setting.core_mhz), ("--memory", point.setting.memory_mhz),
-             ("--power-limit", point.setting.power_limit_w))  # fmt: skip
-    clocks = "".join(f" {name} {value:g}" for name, value in knobs if value is not None)
-    clocks += " --allow-clock-control" if clocks else ""
     model = short_name(point.model)
     text = (
         f"Serve {model} with {configuration_text(point)}, and measure your own server at that batch size (replace HOST:PORT)"
     )
+    clocks = clock_options(point.setting)
     bench = f"wastenot serve bench http://HOST:PORT --batch {point.max_running}{clocks} --study SERVER.db"
     # An owner and a name is what engines load; any other name is one that somebody gave it.
     serve = _serve_command(point) if point.model.count("/") == 1 else None
@@ -305,7 +328,7 @@ def _serve_command(point: ServingPoint) -> str:
 
 def notes(found: Recommended) -> list[str]:
     """What to know of what is recommended."""
-    texts = [note for each in found.chosen for note in each.point.notes]
+    texts = [bounds_note(found), *(note for each in found.chosen for note in each.point.notes)] if found.chosen else []
     if tables := dict.fromkeys(each.source.removeprefix(PUBLISHED) for each in found.points if is_published(each)):
         listed = ", ".join(tables)
         texts.append(f"measured by others: read from {listed}, in the format of https://ml.energy/leaderboard")

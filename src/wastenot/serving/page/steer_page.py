@@ -37,11 +37,12 @@ def policy_colors(found: Steering) -> dict[str, str]:
 
 def policies_figure(found: Steering) -> Figure:
     """A bar for each policy; with assumed clocks, where those were asked for, below."""
-    note = f"Right of the green area more than the allowed {percent(1.0 - found.share, 0)} of requests miss a deadline"
     bars = _bars(found)
-    note += "." if all(bar.attains for bar in bars) else "; then the bar is pale: a saving at the users' expense."
     if found.with_assumed is not None:
         bars += [replace(bar, policy=f"{bar.policy}, assumed") for bar in _bars(found.with_assumed)[1:]]
+    note = f"Green: up to {percent(1.0 - found.share, 0)} of requests may miss a deadline"
+    note += "." if all(bar.attains for bar in bars) else "; pale: policies beyond that save at the users' expense."
+    if found.with_assumed is not None:
         note += " Assumed: with clocks that were neither measured nor fitted, too."
     chart = policies_chart(bars, allowed=1.0 - found.share, late="late requests, %")
     return Figure("serving-policies", "Energy and deadlines by policy", about(found), note, specification_of(chart))
@@ -59,7 +60,7 @@ def _bars(found: Steering) -> list[PolicyBar]:
     ]  # fmt: skip
 
 
-_WIDE, _HEIGHT = 880, 88
+_WIDE, _HEIGHT = 900, 84
 _BINS = 240  # of a picture
 _CLOSE_S = 60.0  # of the stretch that is looked at closely
 _PANELS = {
@@ -129,7 +130,12 @@ def _chart(found: Steering, shown: list[Steered], begin_s: float, end_s: float) 
             scale=alt.Scale(domain=[begin_s / unit_s, end_s / unit_s], nice=False),
             axis=alt.Axis(labels=last, ticks=last, grid=False, tickCount=12),
         )
-        y = alt.Y(f"{field}:Q", title=None, scale=alt.Scale(zero=field != "mhz", nice=True), axis=alt.Axis(tickCount=3))
+        y = alt.Y(
+            f"{field}:Q",
+            title=None,
+            scale=alt.Scale(zero=field != "mhz", nice=True),
+            axis=alt.Axis(tickCount=3, minExtent=44, maxExtent=44),
+        )
         color = series_color("policy:N", colors, symbolType="stroke", symbolStrokeWidth=3, labelLimit=300)
         shape = {"interpolate": "step-after"} if field == "mhz" else {}
         line = (

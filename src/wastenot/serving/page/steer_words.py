@@ -84,10 +84,11 @@ def _in_sentence(run: Steered) -> str:
 
 
 def verdict_text(found: Steering) -> str:
-    """What the headline rests on."""
+    """What the headline is compared with, and whether a policy adds to it."""
     kept = percent(found.runs[0].result.attainment, 2)
-    more = [part for part in (_as_a_cap(found), _in_hindsight(found)) if part is not None]
-    return "; ".join([f"compared with the maximum clock, at which {kept} did", *more])
+    known = "" if found.with_assumed is None else " at known clocks"
+    more = "" if cap_of(found) is None else f"; no policy saves more{known}"
+    return f"compared with the maximum clock, at which {kept} did{more}"
 
 
 def load_text(found: Steering) -> str:
@@ -99,22 +100,17 @@ def load_text(found: Steering) -> str:
     return f"{requests}, {how} the trace's {found.trace_requests:,}"
 
 
-def _as_a_cap(found: Steering) -> str | None:
-    """What policies add to one clock throughout, where that is nothing."""
-    if cap_of(found) is None:
-        return None
-    best = best_of(found)
-    known = "" if found.with_assumed is None else " at measured or fitted clocks"
-    return f"no policy saves more{known} ({_in_sentence(best)}, the best: {percent(found.saved(best), 1)})"
-
-
-def _in_hindsight(found: Steering) -> str | None:
-    """What those save who know the requests to come."""
+def _beside_it(found: Steering) -> tuple[Line, ...]:
+    """What policies add to one clock throughout where that is nothing, else what those save who know the requests."""
+    if cap_of(found) is not None:
+        best = best_of(found)
+        return (Line("The best policy", f"{best.result.policy} saves {percent(found.saved(best), 1)}"),)
     known = [run for run in found.runs if run.name in _HINDSIGHT and found.attains(run)]
-    if not known or cap_of(found) is not None:
-        return None
+    if not known:
+        return ()
     most = max(known, key=found.saved)
-    return f"the {most.result.policy} saves {percent(found.saved(most), 1)}"
+    how = "Without control, in hindsight" if most.name == "fixed" else "With full knowledge of the requests"
+    return (Line(how, f"{most.result.policy.removesuffix(' (hindsight)')} saves {percent(found.saved(most), 1)}"),)
 
 
 def panels(found: Steering) -> tuple[Panel, Panel, Panel]:
@@ -125,7 +121,8 @@ def panels(found: Steering) -> tuple[Panel, Panel, Panel]:
         return _run_panel(title, best), _run_panel("Maximum clock", greatest), _asked(found)
     told = headline_run(found)
     other = _run_panel("Maximum clock", greatest) if found.with_assumed is None else _assumed_panel(found.with_assumed)
-    return _run_panel(title, told, f"{percent(found.saved(told), 1)} saved"), other, _asked(found)
+    panel = _run_panel(title, told, f"{percent(found.saved(told), 1)} saved")
+    return replace(panel, lines=(*panel.lines, *_beside_it(found))), other, _asked(found)
 
 
 def _assumed_panel(more: Steering) -> Panel:
@@ -146,11 +143,13 @@ def _run_panel(title: str, run: Steered, value: str | None = None) -> Panel:
         Line("99 % of gaps between tokens within", quantity(result.tbt_p99_s, "s", 3)),
     ]
     if result.mean_core_mhz is not None:
-        lines.append(Line("Mean clock", f"{result.mean_core_mhz:,.0f}{SPACE}MHz"))
-    lines.append(Line("Clock changes", f"{result.switches:,}"))
+        label = "Mean clock" if result.switches else "Clock"
+        lines.append(Line(label, f"{result.mean_core_mhz:,.0f}{SPACE}MHz"))
+    if result.switches:
+        lines.append(Line("Clock changes", f"{result.switches:,}"))
     text = f"{_ABOUT[run.name]}." if value is None else f"with {_in_sentence(run)}: {_ABOUT[run.name]}."
     if value is not None and run.name == "fixed":
-        text = "with one core clock throughout."
+        text = "with one core clock throughout, the highest that the GPU may use (a cap)."
     return Panel(title, value or per_token, text, lines=tuple(lines))
 
 
@@ -179,10 +178,11 @@ def next_step(found: Steering) -> Next:
     """How to have a running server's clock chosen likewise."""
     engine, lowest = shlex.quote(found.source) if found.source else "ENGINE.json", _lowest(found)
     if cap_of(found) is not None and lowest is not None:
-        rate = f"--rate {number(found.rate_per_s, 3)} --core {lowest:g} --allow-clock-control"
+        load = f"--trace {shlex.quote(found.trace)} " if found.trace else ""
+        load += f"--rate {number(found.rate_per_s, 3)} --core {lowest:g} --allow-clock-control"
         return Next(
-            "Measure a running server at its default clocks and at this one (replace HOST:PORT and DEVICE)",
-            (f"wastenot serve bench http://HOST:PORT --device DEVICE {rate}",),
+            f"Measure a running server at its default clocks and at {lowest:,.0f}{SPACE}MHz (replace HOST:PORT and DEVICE)",
+            (f"wastenot serve bench http://HOST:PORT --device DEVICE {load}",),
         )
     if found.trace and all(run.name != "by-metrics" for run in found.runs):
         load = f"--trace {shlex.quote(found.trace)} --rate {found.rate_per_s:.4g}"

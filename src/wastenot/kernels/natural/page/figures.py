@@ -9,7 +9,7 @@ import numpy as np
 
 from wastenot.core.wording import counted
 from wastenot.kernels.natural.curves import KernelCurve
-from wastenot.kernels.natural.overview import BOUNDS, KernelAtNaturalClocks, Loss, NaturalOverview, Wake
+from wastenot.kernels.natural.overview import BOUNDS, CapPlan, KernelAtNaturalClocks, Loss, NaturalOverview, Wake
 from wastenot.pages.figure import (
     Figure,
     inline,
@@ -44,10 +44,9 @@ def subtitle(overview: NaturalOverview) -> str:
 
 def curves_figure(overview: NaturalOverview) -> Figure:
     """Time, power and energy of every kernel and of all together by clock, each against its own at its own clock."""
-    note = (
-        "Thin lines: kernels, over the clocks at which each was seen; those that use most energy have colours of their own. "
-        "100 %: at its own clock."
-    )
+    note = "Thin: each kernel, at the clocks at which it was seen; in colour those that use most energy."
+    if any(each.limited and each.high_mhz > each.auto_mhz for each in overview.kernels):
+        note += " Power and energy beyond 100 %: at clocks that the power limit does not allow a kernel by default."
     whole = _whole_rows(overview)
     if whole:
         note = f"Thick: all kernels under one cap, the highest core clock allowed; ring: the cap of the headline. {note}"
@@ -62,14 +61,14 @@ def curves_figure(overview: NaturalOverview) -> Figure:
         for each in ordered
         for row in _curve_rows(overview.curves[each.kernel], each)
     ]
-    caps = {plan.cap_mhz for plan in overview.plans if plan.granularity == "iteration" and plan.max_slowdown == BOUNDS[1]}
-    rings = [row for row in whole if row["mhz"] in caps]
+    plans = [plan for plan in overview.plans if plan.granularity == "iteration" and plan.max_slowdown == BOUNDS[1]]
+    plan = next((plan for plan in plans if plan.cap_mhz is not None), None)
     return Figure(
         "natural-curves",
         "Time, power and energy by clock",
         subtitle(overview),
         note,
-        specification_of(_curves_chart([*rows, *whole], colors, rings)),
+        specification_of(_curves_chart([*rows, *whole], colors, plan if whole else None)),
     )
 
 
@@ -98,9 +97,15 @@ def _whole_rows(overview: NaturalOverview) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _curves_chart(rows: Sequence[dict[str, object]], colors: dict[str, str], rings: Sequence[dict[str, object]]) -> Any:
-    """Panels of time, power and energy, side by side."""
+def _curves_chart(rows: Sequence[dict[str, object]], colors: dict[str, str], plan: CapPlan | None) -> Any:
+    """Panels of time, power and energy, side by side; what the plan of one cap does is ringed, and stands above."""
     alt = load("altair")
+    rings = [] if plan is None else [row for row in rows if row["line"] == _WHOLE and row["mhz"] == plan.cap_mhz]
+    changed = {} if plan is None or not rings else {
+        "time": plan.time_change,
+        "power": (1.0 + plan.energy_change) / (1.0 + plan.time_change) - 1.0,
+        "energy": plan.energy_change,
+    }  # fmt: skip
     x = alt.X(
         "mhz:Q", title="core clock, MHz", scale=alt.Scale(zero=False, nice=False, padding=6), axis=alt.Axis(tickCount=6)
     )
@@ -125,7 +130,11 @@ def _curves_chart(rows: Sequence[dict[str, object]], colors: dict[str, str], rin
         y = alt.Y(f"{what}:Q", title=f"{what}, % of that at the default clocks", scale=alt.Scale(zero=False))
         ring = alt.Chart(inline(rings)).mark_point(size=150, strokeWidth=2.4, color=_WHOLE_COLOR).encode(x=x, y=y)
         lines = base.mark_line(opacity=0.8).encode(y=y, strokeWidth=thick)
-        panels.append(layered(lines, *([ring] if rings else [])).properties(width=_WIDTH, height=_HEIGHT))
+        panel = layered(lines, *([ring] if rings else [])).properties(width=_WIDTH, height=_HEIGHT)
+        if plan is not None and what in changed:
+            text = f"{what} {change(changed[what])} at {plan.cap_mhz:,.0f}{SPACE}MHz"
+            panel = panel.properties(title=alt.TitleParams(text, fontSize=13, fontWeight="normal", offset=6))
+        panels.append(panel)
     return alt.hconcat(*panels, spacing=22)
 
 
@@ -168,8 +177,8 @@ def loss_figure(overview: NaturalOverview) -> Figure:
         else f"95 % intervals are at most ±{SPACE}{percent(widest, 1)}, within the dots"
     )
     note = (
-        f"0{SPACE}%: a lower clock costs no time. 100{SPACE}%: half the clock takes twice the time. {bars}. Beside each: "
-        "energy and time of a call at the lowest clock seen, compared with the default clocks."
+        f"0: a lower clock costs no time. 100: time is inversely proportional to the clock. {bars}. Beside each: a call "
+        "at the lowest clock seen, compared with the default clocks."
     )
     return Figure(stem, title, subtitle(overview), note, specification_of(_loss_chart(kernels, _colors_in(overview))))
 
@@ -180,9 +189,9 @@ def _loss_chart(kernels: Sequence[KernelAtNaturalClocks], colors: dict[str, str]
     rows = [_loss_row(index, each) for index, each in enumerate(kernels)]
     names = name_axis([shortened(each.kernel, 36) for each in kernels], _NAME_WIDTH)
     y = alt.Y("index:O", title=None, axis=names)
-    scale = alt.Scale(domain=[min(-0.1, *(each.slope for each in kernels)), max(1.1, *(each.slope for each in kernels))])
-    lost = "time lost per clock lost"
-    percents = alt.Axis(labelExpr=f"format(100 * datum.value, 'd') + '{SPACE}%'", tickCount=6)
+    scale = alt.Scale(domain=[min(-0.05, *(each.slope for each in kernels)), max(1.1, *(each.slope for each in kernels))])
+    lost = "how much of a lower clock becomes longer time, %"
+    percents = alt.Axis(labelExpr="format(100 * datum.value, 'd')", tickCount=6)
     x = alt.X("slope:Q", title=lost, scale=scale, axis=percents)
     chart = alt.Chart(inline(rows))
     color = series_color("loses:N", colors)
@@ -292,7 +301,9 @@ def _joules_chart(values: Sequence[dict[str, object]], names: Sequence[str], lar
     scale = alt.Scale(domain=[0.0, 1.55 * largest_j], nice=False)
     chart = alt.Chart(inline(values))
     bars = chart.mark_bar(height=12).encode(
-        x=alt.X("joules:Q", title="energy of one iteration, J", scale=scale, stack="zero", axis=alt.Axis(tickCount=6)),
+        x=alt.X(
+            "joules:Q", title="energy of one iteration, J", scale=scale, stack="zero", axis=alt.Axis(tickCount=6, grid=False)
+        ),
         y=y,
         color=series_color("part:N", _COLORS),
         order=alt.Order("order:Q"),

@@ -27,7 +27,7 @@ def story_of(overview: NaturalOverview) -> tuple[str, str, tuple[Panel, ...]]:
     else:
         what = "A cap for each kernel" if best.cap_mhz is None else f"One cap of {_mhz(best.cap_mhz)}"
         effect = f"{what} would save {percent(-best.energy_change)} of the energy, {_pace(best.time_change)}"
-    verdict = "expected from clocks that the GPU passed through by itself; none was set, so this is not confirmed yet"
+    verdict = "expected from clocks that the GPU passed through by itself; none was set"
     return effect, verdict, (_one_cap(overview, one), _own_caps(each), _basis(overview))
 
 
