@@ -13,7 +13,7 @@ PYTEST := $(BIN)/pytest $(XDIST)
 FAST := not slow and not system and not gpu
 # What runs without PyTorch, for other Pythons and other versions of what wastenot depends on: each of them is called by some.
 PORTABLE := $(addprefix tests/, \
-  cli/test_help.py cli/test_verbs.py \
+  cli/test_help.py cli/test_verbs.py devices/test_preset_files.py \
   control/test_metrics.py serving/bench/test_http_streams.py \
   kernels/cli/test_calibrate_verb.py planning/test_plan_file.py \
   frontiers/test_knapsack.py frontiers/test_schedule.py test_blas.py \
