@@ -10,7 +10,7 @@ import pytest
 
 from wastenot.core.errors import BadInputError
 from wastenot.devices.instrument import TOTAL
-from wastenot.pages.formatting import percent
+from wastenot.pages.formatting import percent, quantity
 from wastenot.profiles.page import page as page_module
 from wastenot.profiles.page.description import profiles_table, state_table
 from wastenot.profiles.page.page import draw_profiles, profile_page, story_of
@@ -160,7 +160,7 @@ def test_pages_open_without_an_error(alone, after, averaged, tmp_path, browse):
 
 def test_a_page_says_what_is_incomplete_and_the_badge_where_numbers_come_from(alone, drawn_before):
     page = profile_page([replace(alone, complete=False, notes=("too little",))]).html(made_at=NOON)
-    assert "incomplete" in page and "too little" in page and '<div class="badge simulated"' in page
+    assert "incomplete" in page and "Too little." in page and '<div class="badge simulated"' in page
     measured = replace(alone, origin="measured")
     assert '<div class="badge measured"' in profile_page([measured]).html(made_at=NOON)
     assert '<div class="badge simulated"' in profile_page([measured, alone]).html(made_at=NOON)
@@ -172,20 +172,41 @@ def test_figures_have_a_form_for_narrow_pages_with_one_panel_in_a_row(alone, aft
         assert "hconcat" not in json.dumps(figure.narrow)
 
 
-def test_the_headline_is_steady_power_and_says_whether_the_counter_agrees(alone, after):
+def test_the_headline_is_what_reading_too_early_misses_and_says_whether_the_counter_agrees(alone, after):
     _, effect, verdict, panels = story_of([alone])
-    first_w, steady_w = (state.channels[TOTAL].mean_w for state in (alone.states[0], alone.states[-1]))
-    assert f"{steady_w:.1f}" in effect and f"{percent(1.0 - first_w / steady_w, 1)} too low" in effect
+    first, steady = alone.states[0], alone.states[-1]
+    assert f"{percent(1.0 - first.energy_j / steady.energy_j, 1)} too low" in effect
+    assert quantity(float(alone.unit_begin_s[steady.unit - 1]), "s", 2) in effect
+    assert f"{steady.channels[TOTAL].mean_w:.1f}" in verdict
     assert verdict.startswith("the energy counter agrees to") == (alone.counter is not None)
     off = replace(alone, counter=CounterCheck(counter_w=105.0, profile_w=100.0, seconds=3.0))
     tone, _, differs, _ = story_of([replace(off, complete=True)])
     assert tone == "undecided" and differs.startswith("the energy counter differs by 4.76\N{NO-BREAK SPACE}%")
     values = [panel.value for panel in panels]
-    assert len(set(values)) == len(values) and panels[-1].value == f"{alone.runs:,} runs"
+    assert len(set(values)) == len(values) == 3 and f"of {alone.runs:,} runs" in panels[-1].lines[0].text
+    assert values[1] == f"{quantity(steady.energy_j - first.energy_j, 'J', 3)} missed"
     tone, effect, verdict, _ = story_of([replace(alone, complete=False)])
     assert tone == "undecided" and verdict.startswith("incomplete")
-    assert " more power than " in story_of([alone, after])[1]
+    assert f" power after {after.before} than alone" in story_of([alone, after])[1]
+    assert " more power than " in story_of([alone, replace(after, kernel="other")])[1]
     assert story_of([alone, alone])[1].endswith("draw the same power within the errors")
+
+
+def test_a_sensor_slower_than_the_kernel_is_said_to_read_too_low(averaged):
+    _, effect, _, panels = story_of([averaged])
+    logged, total = averaged.logged, averaged.states[-1].channels[TOTAL]
+    raw_w = logged.power_w[(logged.channel == 0) & (logged.golden == 1) & (logged.unit > 0)].mean()
+    assert raw_w < 0.9 * total.mean_w
+    assert effect.startswith(f"Raw readings of gemm-8192 are {percent(1.0 - raw_w / total.mean_w, 1)} too low")
+    assert panels[1].value.endswith(" missed") and panels[-1].value == f"{averaged.runs:,} runs"
+
+
+def test_what_cannot_be_drawn_is_said_before_the_figures(alone, monkeypatch):
+    run, inside, method = figures_of(alone)
+    drawn = run, replace(inside, note="Too slow a sensor.", specification=None), replace(method, specification=None)
+    monkeypatch.setattr(page_module, "draw_profiles", lambda profiles, **options: drawn)
+    page = profile_page([alone])
+    assert list(page.all_figures) == [run] and page.notes[-1] == "Too slow a sensor." and page.folded is None
 
 
 def test_the_command_that_made_a_page_stands_in_its_foot(alone, drawn_before):

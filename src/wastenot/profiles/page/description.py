@@ -67,6 +67,11 @@ def meanings(names: Sequence[str]) -> str:
     return f"{'; '.join(known)}. " if known else ""
 
 
+def meaning_of(name: str) -> str:
+    """What a channel measures, by its own name where that says it."""
+    return _MEANINGS.get(name, name)
+
+
 def channel_names(profile: Profile) -> tuple[str, ...]:
     """Names of all channels, total first."""
     return tuple(each.channel.name for each in profile.channels)

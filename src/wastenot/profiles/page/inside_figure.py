@@ -25,8 +25,8 @@ def inside_figure(profile: Profile) -> Figure:
     states = _shown_states(profile)
     drawn = [state for state in states if TOTAL in names and TOTAL in state.channels]
     note = (
-        f"Power inside one {unit_word(profile)}, estimated from all readings, those before and after it included. Dots: "
-        "readings of golden runs, at the middle of the window that they average. "
+        f"Estimated from all readings, those before and after the {unit_word(profile)} included. Dots: readings of golden "
+        "runs. "
     )
     total = profile.channels[0].channel
     if total.span_s > profile.states[-1].time_s:
@@ -36,8 +36,7 @@ def inside_figure(profile: Profile) -> Figure:
         )
     else:
         note += (
-            "Dashed: a polynomial of degree 4 through the dots alone, as in the FinGraV paper; it may swing away where dots "
-            "are few. "
+            "Dashed: a polynomial of degree 4 through the dots alone, as in the FinGraV paper; unsure where dots are few. "
         )
     if any(not state.channels[TOTAL].resolved for state in drawn):
         note += "If the sensor does not resolve the shape, only the mean is drawn, with the error of power at any time. "

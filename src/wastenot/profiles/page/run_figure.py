@@ -45,8 +45,8 @@ def run_figure(profile: Profile) -> Figure:
         name: drawn_readings(profile, name, span_s, most=MOST_POINTS if name == TOTAL else _MOST_OF_PART) for name in names
     }
     note = (
-        "Each dot is a reading, at the middle of the window that it averages; faint dots are from runs whose execution "
-        f"times differ. Steps: estimated mean power of each {unit_word(profile)}. "
+        "Dots: readings, faint from runs whose execution times differ. "
+        f"Steps: estimated mean power of each {unit_word(profile)}. "
     )
     channel = profile.channels[0].channel
     if channel.span_s > float(profile.unit_time_s[-1]):
@@ -58,11 +58,10 @@ def run_figure(profile: Profile) -> Figure:
     states = [state for state in profile.states if state.name != "in context"]
     if states:
         note += (
-            "From SSE (steady-state execution) on its execution time is steady, from SSP (steady-state power) on its power "
-            "is, too. "
+            "From SSE (steady-state execution) on, execution time is steady, from SSP (steady-state power) on power, too. "
         )
     if any(len(rows) < total for rows, total in shown.values()):
-        note += "Readings of some runs are omitted. "
+        note += "Some readings are omitted. "
     note += meanings(names)
     levels = [name for name in channel_names(profile) if name not in names]
     if levels:
@@ -213,7 +212,8 @@ def _state_labels(profile: Profile, unit: TimeUnit) -> list[Any]:
         close = align == "left" and pixels * (moment_s - last_s) < _LABEL_WIDTH + (_LABEL_WIDTH if flush else 0)
         # If there is no room to the right, the label ends where the execution does.
         at_s, side = (float(profile.unit_begin_s[-1] + profile.unit_time_s[-1]), "right") if flush else (moment_s, align)
-        row = alt.Chart(inline([{"t": unit.factor * at_s, "text": text, "short": text.replace(f": {word}", "")}]))
+        narrow = "" if text == "warm-up" and side == "right" else text.replace(f": {word}", "")
+        row = alt.Chart(inline([{"t": unit.factor * at_s, "text": text, "short": narrow}]))
         across = {"left": 3, "right": 0 if flush else -6, "center": 0}[side]
         position = {"align": side, "baseline": "top", "dx": across, "dy": 21 if close else 5}
         layers += words(row.encode(x=alt.X("t:Q"), y=alt.YValue(0), text=alt.Text("text:N")), "label", **position)
