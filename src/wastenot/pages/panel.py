@@ -89,16 +89,25 @@ class Story:
     Attributes:
         tone: how sure it is.
         effect: what can be had today, such as ``Saves 1.79 % of the energy, 0.15 % faster``.
-        verdict: how that is known, and whether the limit was kept; continues where ``effect`` ends.
+        how: it is applied, and in what the true change lies; may be empty.
+        known: how sure that is, and whether the limit was kept.
+        missing: what was not done to be surer; may be empty.
         panels: three things that follow, in the order they are shown.
         bound: what the whole plan would do, a sentence; ``None`` where it can be had today.
     """
 
     tone: Tone
     effect: str
-    verdict: str
+    how: str
+    known: str
+    missing: str
     panels: tuple[Panel, Panel, Panel]
     bound: str | None = None
+
+    @property
+    def verdict(self) -> str:
+        """How the effect is known, in full; continues where ``effect`` ends."""
+        return "; ".join(filter(None, (self.how, self.known, self.missing)))
 
     @property
     def sentence(self) -> str:

@@ -80,10 +80,14 @@ def test_a_choice_that_many_runs_know_makes_the_headline(overview):
     half = replace(known, batch_size=24, time_s=known.time_s / 2, energy_j=known.energy_j / 2)
     page = job_page(replace(overview, default=known, next_pair=half))
     effect = page.effect.replace("\N{NO-BREAK SPACE}", " ")
-    assert effect.startswith("Use batch size 24") and "50.0 % less energy and 50.0 % less time per run" in effect
+    assert effect.startswith("Use batch size 24") and effect.endswith(
+        "50.0 % less energy and 50.0 % less time than the default, estimated"
+    )
     reached = overview.against_default.reached
-    assert page.verdict.startswith(f"{len(overview.history)} runs so far, {reached} of which reached the target, cost ")
-    assert f" than {reached} of the default would have" in page.verdict
+    assert page.verdict.startswith(f"{len(overview.history)} runs so far: ")
+    assert page.verdict.endswith(" energy and time (weighted) than by default, trials included")
+    compared = next(line.text for line in page.panels[1].lines if line.label == "The default")
+    assert compared.startswith(f"{reached:,} runs that reach the target, by the epochs of 5 runs ")
     shown = page.next_step.filled("wastenot job show any --study mine.db --page any.html").commands[1]
     assert shown == f"wastenot job show {overview.terms.name} --study mine.db --page {overview.terms.name}.html"
     assert choice_text(replace(overview, default=half, next_pair=known)) is None

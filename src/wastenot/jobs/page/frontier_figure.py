@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
+
+import numpy as np
 
 from wastenot.core.wording import counted
 from wastenot.jobs.model.frontier import Pair
@@ -11,11 +16,14 @@ from wastenot.jobs.page.words import cost_beside_default, setting_text, time_tex
 from wastenot.jobs.plan.overview import JobOverview
 from wastenot.pages.figure import Figure, beside, inline, layered, specification_of, tooltips, words
 from wastenot.pages.formatting import quantity
+from wastenot.pages.narrow import NARROW_PANEL
 from wastenot.pages.optional_imports import load
 from wastenot.pages.theme import CATEGORIES
 
 _TITLE = "Time and energy to the target"
 _HEIGHT = 360
+_GAP, _LETTER, _HALF_HEIGHT = 8, 6.5, 8  # pixels from a dot to its label, of a letter, and of half a line of text
+_STEPS = 60  # along a piece of a line, where it is looked at
 _ROOM_ON_THE_LEFT = 0.12  # of the times shown: what a label takes there
 
 
@@ -81,23 +89,31 @@ def _chart(overview: JobOverview, pairs: list[Pair]) -> Any:
     )
     dots = base.mark_circle(size=48).encode(color=color, opacity=faint, tooltip=tip)
     names: list[Any] = []
+    marked = (overview.default, overview.next_pair)
+    narrow = _narrow_names(pairs, marked)
     for end, align, dx in ((min, "right", -8), (max, "left", 8)):
         ends = [end((p for p in pairs if p.batch_size == size), key=lambda p: p.time_s) for size in sizes]
         # A pair that is marked has its batch size in the mark's own label.
-        free = [pair for pair in ends if pair not in (overview.default, overview.next_pair)]
-        labelled = [row(pair) | {"label": _end_text(pair, end is min), "short": _end_text(pair, end is min, short=True)}
-                    for pair in free]  # fmt: skip
+        free, kept = [pair for pair in ends if pair not in marked], narrow["fastest"] if end is min else []
+        labelled = [
+            row(pair) | {"label": _end_text(pair, end is min), "short": f"{pair.batch_size:,}" if pair in kept else ""}
+            for pair in free
+        ]
         named = alt.Chart(inline(labelled)).encode(x=x, y=y, text=alt.Text("label:N"))
         names += words(named, "small-label", align=align, dx=dx, fontSize=11)
+    if narrow["slowest"]:
+        moved = alt.Chart(inline([row(pair) | {"short": f"{pair.batch_size:,}"} for pair in narrow["slowest"]]))
+        below = moved.encode(x=x, y=y, text=alt.Text("label:N"))
+        names += words(below, "small-label", align="left", dx=3, dy=11, fontSize=11)
     layers = [by_size]
     if len(overview.pareto) > 1:
         pareto = alt.Chart(inline([row(pair) for pair in overview.pareto]))
         layers.append(pareto.mark_line(style="curve", strokeWidth=2.4).encode(x=x, y=y, order=alt.Order("x:Q")))
     layers += [dots, *names]
-    marked = [(overview.default, "dot", "default"), (overview.next_pair, "plan", "next")]
+    styles = [(overview.default, "dot", "default"), (overview.next_pair, "plan", "next")]
     if overview.default is not None and overview.default == overview.next_pair:
-        marked = [(overview.default, "plan", "default and next")]
-    for pair, style, label in marked:
+        styles = [(overview.default, "plan", "default and next")]
+    for pair, style, label in styles:
         if pair is not None and pair.energy_j is not None:
             mark = alt.Chart(inline([row(pair, f"{_label(pair)}, {label}") | {"short": label}])).encode(x=x, y=y)
             layers += (
@@ -124,11 +140,51 @@ def _label(pair: Pair) -> str:
     return f"{pair.batch_size:,}" + ("" if pair.setting.is_auto else f" at {setting_text(pair.setting)}")
 
 
-def _end_text(pair: Pair, is_fastest: bool, *, short: bool = False) -> str:
-    """What stands beside an end of a line: the batch size at the fastest, the setting at the slowest if there is room."""
+def _end_text(pair: Pair, is_fastest: bool) -> str:
+    """What stands beside an end of a line on wide pages: the batch size at the fastest, the setting at the slowest."""
     if is_fastest:
         return f"{pair.batch_size:,}"
-    return "" if short or pair.setting.is_auto else setting_text(pair.setting)
+    return "" if pair.setting.is_auto else setting_text(pair.setting)
+
+
+def _narrow_names(pairs: list[Pair], marked: tuple[Pair | None, ...]) -> dict[str, list[Pair]]:
+    """Beside which pairs the batch sizes stand on narrow pages: at the fastest end, unless another line runs there."""
+    names: dict[str, list[Pair]] = {"fastest": [], "slowest": []}
+    for size in _sizes(pairs):
+        own = sorted((each for each in pairs if each.batch_size == size), key=lambda each: each.time_s)
+        if own[0] in marked:
+            continue
+        moved = own[-1] not in marked and len(own) > 1 and _is_crossed(own[0], pairs)
+        names["slowest" if moved else "fastest"].append(own[-1 if moved else 0])
+    return names
+
+
+def _is_crossed(pair: Pair, pairs: list[Pair]) -> bool:
+    """Whether the line of another batch size runs through the place left of a pair, on a narrow page."""
+    across = _placed([each.time_s for each in pairs], NARROW_PANEL)
+    up = _placed([_energy_j(each) for each in pairs], _HEIGHT)
+    right, middle = across(pair.time_s) - _GAP, up(_energy_j(pair))
+    left = right - _LETTER * len(f"{pair.batch_size:,}")
+    for size in _sizes(pairs):
+        line = sorted((each for each in pairs if each.batch_size == size != pair.batch_size), key=lambda each: each.time_s)
+        for one, other in pairwise(line):
+            x = np.linspace(across(one.time_s), across(other.time_s), _STEPS)
+            y = np.linspace(up(_energy_j(one)), up(_energy_j(other)), _STEPS)
+            if ((left < x) & (x < right) & (abs(y - middle) < _HALF_HEIGHT)).any():
+                return True
+    return False
+
+
+def _placed(values: list[float], pixels: int) -> Callable[[float], float]:
+    """Where a value is on an axis that is as long as this, by its scale."""
+    scale = scale_of(values)
+    by = math.log if scale.type == "log" else float
+    low, high = map(by, scale.domain)
+    return lambda value: pixels * (by(value) - low) / (high - low)
+
+
+def _energy_j(pair: Pair) -> float:
+    return pair.energy_j or 0.0
 
 
 def _sizes(pairs: list[Pair]) -> list[int]:

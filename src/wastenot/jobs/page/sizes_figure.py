@@ -55,6 +55,9 @@ def _chart(overview: JobOverview) -> Any:
             "interval": f"{cost_beside_default(overview, each.low)} to {cost_beside_default(overview, each.high)}",
             "chance": percent(each.chance, 0),
             "label": _label(overview, each.batch_size),
+            # Above all that is drawn of a batch size, where names keep off the intervals of its neighbours.
+            "top": factor
+            * max([min(each.high, furthest), *(run.cost for run in runs if run.run.batch_size == each.batch_size)]),
         }
         for each in overview.outlook
     ]
@@ -90,7 +93,8 @@ def _chart(overview: JobOverview) -> Any:
         )
         layers.append(base.mark_point(style="dot", clip=True).encode(x=x, y=y, tooltip=tip))
         following = base.transform_filter("datum.label != ''")
-        layers += words(following.encode(x=x, y=y, text=alt.Text("label:N")), align="left", dx=9, dy=-9)
+        above = following.encode(x=x, y=alt.Y("top:Q", scale=scale), text=alt.Text("label:N"))
+        layers += words(above, align="center", baseline="bottom", dy=-6)
         if overview.next is not None:
             chosen = base.transform_filter(alt.datum.size == overview.next.batch_size)
             layers.append(chosen.mark_point(style="plan").encode(x=x, y=y, tooltip=tip))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from wastenot.core.wording import counted
+from wastenot.jobs.model.objective import in_seconds
 from wastenot.jobs.page.words import (
     FEW,
     asked_text,
@@ -19,7 +20,7 @@ from wastenot.jobs.page.words import (
     time_text,
 )
 from wastenot.jobs.plan.overview import JobOverview
-from wastenot.pages.formatting import percent, quantity
+from wastenot.pages.formatting import SPACE, percent, quantity
 from wastenot.pages.panel import Line, Panel
 
 
@@ -33,14 +34,24 @@ def story_of(overview: JobOverview) -> tuple[str, str, tuple[Panel, ...]]:
 
 def _so_far_text(overview: JobOverview) -> str:
     """What all runs have cost, beside the default."""
-    default, against = overview.default, overview.against_default
-    assert default is not None and against is not None
+    against = overview.against_default
+    assert against is not None
     less = f"{percent(abs(against.ratio - 1.0), 1)} {'less' if against.ratio <= 1.0 else 'more'}"
-    weighed = ", energy and time weighted," if is_weighted(overview.terms) else ""
-    runs, of_size = counted(len(overview.history), "run"), counted(default.epochs.reached, "run")
-    known = f"estimated from the epochs of {of_size} at its batch size and the speed measured at each setting"
-    reached = f"{against.reached:,} of which reached the target"
-    return f"{runs} so far, {reached}, cost {less}{weighed} than {against.reached:,} of the default would have, {known}"
+    cost = (
+        "energy and time (weighted)" if is_weighted(overview.terms) else "time" if in_seconds(overview.terms) else "energy"
+    )
+    return f"{counted(len(overview.history), 'run')} so far: {less} {cost} than by default, trials included"
+
+
+def _compared(overview: JobOverview) -> list[Line]:
+    """What the comparison of all runs with the default rests on."""
+    default, against = overview.default, overview.against_default
+    if default is None or against is None or choice_text(overview) is None:
+        return []
+    text = (
+        f"{against.reached:,} runs that reach the target, by the epochs of {counted(default.epochs.reached, 'run')} at its "
+    )
+    return [Line("The default", f"{text}batch size and the speed measured at each setting")]
 
 
 def _verdict(overview: JobOverview) -> str:
@@ -82,6 +93,7 @@ def _so_far(overview: JobOverview) -> Panel:
     runs = [each.run for each in overview.history]
     time_s, used_j = sum(run.time_s for run in runs), [run.energy_j for run in runs if run.energy_j is not None]
     value, within = (quantity(sum(used_j), "J", 3), f"in {time_text(time_s)}; ") if used_j else (time_text(time_s), "")
+    lines += _compared(overview)
     return Panel("Used so far", value if time_s else "nothing", f"{within}{outcomes_text(overview)}.", lines=tuple(lines))
 
 
@@ -99,12 +111,19 @@ def _asked(overview: JobOverview) -> Panel:
     ]
     if overview.no_memory is not None:
         lines.append(Line("Does not fit into memory", f"{overview.no_memory:,} and more"))
-    objective = "lowest weighted energy and time" if is_weighted(terms) else asked_text(terms)
+    objective = _weights(overview) if is_weighted(terms) else asked_text(terms)
     if regret is None or cheapest is None or regret <= 0.0:
         return Panel("Objective", f"{objective[:1].upper()}{objective[1:]}", "", lines=tuple(lines))
-    lines.append(Line("Objective", f"{objective} of a run"))
+    lines.append(Line("Cost of a run" if is_weighted(terms) else "Objective", objective))
     text = f"of runs beyond the cheapest choice, as many as {regret:.2f} {runs_of(cheapest)} take (regret)."
     return Panel("What learning cost", time_text(regret * cheapest.time_s), text, lines=tuple(lines))
+
+
+def _weights(overview: JobOverview) -> str:
+    """What a weighted cost is, in numbers: ``0.5 × energy + 0.5 × 322 W × time``."""
+    terms = overview.terms
+    power = "highest power limit" if terms.max_power_w is None else f"{terms.max_power_w:,.0f}{SPACE}W"
+    return f"{terms.eta:g} × energy + {1.0 - terms.eta:g} × {power} × time"
 
 
 def objective_text(overview: JobOverview) -> str:

@@ -182,9 +182,8 @@ def choice_text(overview: JobOverview) -> str | None:
         return None
     limit = pair.setting.power_limit_w
     power_alone = limit is not None and pair.setting == Setting(power_limit_w=limit)
-    what = f"batch size {pair.batch_size:,} with a power limit of {limit:,.0f}{SPACE}W" if power_alone else pair_text(pair)
-    usual = pair_text(default).removeprefix("batch size ")
-    return f"Use {what}: an estimated {compared_text(pair, default)} per run than with the default, {usual}"
+    what = f"batch size {pair.batch_size:,} and a limit of {limit:,.0f}{SPACE}W" if power_alone else pair_text(pair)
+    return f"Use {what}: {compared_text(pair, default)} than the default, estimated"
 
 
 def compared_text(pair: Pair, default: Pair) -> str:

@@ -177,7 +177,7 @@ def _needs(row: ApplicableRow, found: Applicable) -> str:
 
 def _known(plan: Plan) -> str:
     """How the numbers of what can be applied are known."""
-    return "expected, not validated" if plan.objective.corrected else "by the numbers as measured"
+    return "expected" if plan.objective.corrected else "by the numbers as measured"
 
 
 def _way(plan: Plan, row: ApplicableRow) -> str:

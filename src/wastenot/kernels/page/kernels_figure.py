@@ -18,8 +18,9 @@ from wastenot.pages.theme import CATEGORIES
 MOST_BARS, _LEAST_BARS = 20, 8
 _ENOUGH = 0.95  # of all joules saved or added, beyond which kernels are added together
 _STEP = 24  # height of a bar with its margins, in pixels
-_NAME_WIDTH, _ENERGY_WIDTH, _TIME_WIDTH, _CLOCKS_WIDTH = 200, 350, 230, 110
+_NAME_WIDTH, _ENERGY_WIDTH, _TIME_WIDTH, _CLOCKS_WIDTH = 200, 310, 270, 110
 _ROOM = 0.55  # of the longest bar, for the text after it
+_TIME_UNITS = ((1.0, "s"), (1e3, "ms"), (1e6, "µs"))
 _SEVERAL, _NO_PASS = "several passes", "kernels"
 
 
@@ -58,7 +59,7 @@ def kernels_figure(overview: PlanOverview) -> Figure:
     bars = _bars(overview.kernels)
     others = bars[-1].members if len(bars[-1].members) > 1 else ()
     note = (
-        "All calls of each kernel in one iteration, by the numbers as measured; beside each bar, the change of the kernel's "
+        "All calls of each kernel in one iteration, by the numbers as measured; in brackets, per cent of the kernel's "
         "own energy and time."
     )
     if any(kernel.energy_error_j for kernel in overview.kernels):
@@ -101,12 +102,13 @@ def _clocks(kernel: KernelTotal) -> str:
 def _chart(bars: Sequence[_Bar], overview: PlanOverview) -> Any:
     """Joules saved, time added and clocks, side by side."""
     alt = load("altair")
-    rows = _rows(bars, overview.plan.baseline.time_s)
+    factor, unit = _time_unit(bars)
+    rows = _rows(bars, factor)
     names = [shortened(bar.name, 30) for bar in bars]
     y = alt.Y("index:O", title=None, axis=name_axis(names, _NAME_WIDTH))
     color = _color(bars)
     energy = _panel(rows, "saved", "energy saved per iteration, J", y, color)
-    time = _panel(rows, "added", "slowdown, % of the iteration", alt.Y("index:O", axis=None), color)
+    time = _panel(rows, "added", f"time added per iteration, {unit}", alt.Y("index:O", axis=None), color)
     plain = alt.ViewBackground(stroke=None)
     clocks = (
         alt.Chart(inline(rows))
@@ -165,7 +167,13 @@ def _column_title(text: str) -> Any:
     return load("altair").TitleParams(text, anchor="start", frame="group", fontSize=12, fontWeight="bold", offset=6)
 
 
-def _rows(bars: Sequence[_Bar], iteration_s: float) -> list[dict[str, Any]]:
+def _time_unit(bars: Sequence[_Bar]) -> tuple[float, str]:
+    """The unit in which the largest time is easy to read, and how many of it make a second."""
+    most_s = max(abs(bar.added_s) for bar in bars)
+    return next((each for each in _TIME_UNITS if most_s * each[0] >= 1.0), _TIME_UNITS[-1])
+
+
+def _rows(bars: Sequence[_Bar], time_factor: float) -> list[dict[str, Any]]:
     rows = []
     for index, bar in enumerate(bars):
         energy_error, time_error = (
@@ -179,12 +187,12 @@ def _rows(bars: Sequence[_Bar], iteration_s: float) -> list[dict[str, Any]]:
             "clocks": bar.clocks,
             "errors": energy_error is not None and time_error is not None,
             "saved_text": f"{quantity(bar.saved_j, 'J', 3)} ({saved_change})",
-            "added_text": added_change,
+            "added_text": f"{'+' if bar.added_s > 0.0 else ''}{quantity(bar.added_s, 's', 3)} ({added_change})",
             "saved_tip": f"{quantity(bar.base_j, 'J')} → {quantity(bar.base_j - bar.saved_j, 'J')} ({saved_change})",
             "added_tip": f"{quantity(bar.base_s, 's')} → {quantity(bar.base_s + bar.added_s, 's')} ({added_change})",
         }
         row |= _span("saved", bar.saved_j, energy_error)
-        row |= _span("added", 100 * bar.added_s / iteration_s, time_error and 100 * time_error / iteration_s)
+        row |= _span("added", time_factor * bar.added_s, time_error and time_factor * time_error)
         rows.append(row)
     return rows
 

@@ -14,11 +14,14 @@ from wastenot.kernels.page.settings_figure import coarse_figure, kernel_figure
 from wastenot.kernels.page.story import next_step, story_of
 from wastenot.kernels.page.summary import plan_numbers, warnings
 from wastenot.kernels.page.tables import applicable_table, comparison_table, context_table, kernel_table
+from wastenot.kernels.page.verdict import range_of
 from wastenot.kernels.plan.overview import PlanOverview
 from wastenot.pages.figure import Figure
 from wastenot.pages.page import Folded, Numbers, Page
+from wastenot.pages.panel import Line, Panel
 from wastenot.pages.price import Price
 from wastenot.pages.table import Fold, Table
+from wastenot.planning.plan import Plan
 
 MOST_TABLE_ROWS = 200
 
@@ -52,8 +55,8 @@ def plan_page(
         title=(plan.workload, f"on {plan.device}"),
         origin=plan.origin,
         effect=story.effect,
-        verdict=story.verdict,
-        panels=story.panels,
+        verdict=story.known,
+        panels=story.panels if story.bound is None else _with_range(story.panels, plan),
         next_step=next_step(plan, files or Files()),
         figures=figures[:-2],
         tables=[
@@ -78,6 +81,14 @@ def plan_page(
         before_notes="No plan: ",
         folded=Folded("More about settings", "single kernels, and what EDP (energy × delay) prefers", figures[-2:]),
     )
+
+
+def _with_range(panels: Sequence[Panel], plan: Plan) -> tuple[Panel, ...]:
+    """The panels with the range in which the first one's change lies, which a terminal has in its sentence."""
+    first, *others = panels
+    known = range_of(plan, plan.today)
+    lines = (Line("Expected", known), *first.lines) if known and plan.today.sets_something else first.lines
+    return (replace(first, lines=lines), *others)
 
 
 def _folded(table: Table) -> Table:

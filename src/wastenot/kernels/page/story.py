@@ -6,7 +6,15 @@ from dataclasses import replace
 
 from wastenot.kernels.page.applicable_panels import GRANULARITY_WORDS, apply_command, gain_words, rest_panel, today_panel
 from wastenot.kernels.page.provenance import Files
-from wastenot.kernels.page.verdict import is_default, known_of, limit_words, origin_of_validation, range_of, verdict_of
+from wastenot.kernels.page.verdict import (
+    is_default,
+    known_of,
+    limit_words,
+    missing_of,
+    origin_of_validation,
+    range_of,
+    verdict_of,
+)
 from wastenot.pages.formatting import MINUS, SPACE, change, changes, number, percent, quantity
 from wastenot.pages.panel import Line, Next, Panel, Story
 from wastenot.pages.price import SECONDS_PER_YEAR, Price, energy_text
@@ -24,13 +32,14 @@ def story_of(plan: Plan, price: Price | None, files: Files | None = None) -> Sto
         price: of electricity; without it no cost is stated.
         files: to name in commands.
     """
-    tone, effect, verdict = verdict_of(plan)
+    tone, effect, how, known = verdict_of(plan)
+    missing = missing_of(plan)
     files = files or Files()
     now, rest = today_panel(plan, files), rest_panel(plan)
     if plan.today.whole:
-        return Story(tone, effect, verdict, (_plan_panel(plan, price, files), now, rest))
+        return Story(tone, effect, how, known, missing, (_plan_panel(plan, price, files), now, rest))
     now = replace(now, lines=(*_year(plan, price), *now.lines))
-    return Story(tone, effect, verdict, (now, _bound_panel(plan, files), rest), bound_of(plan))
+    return Story(tone, effect, how, known, missing, (now, _bound_panel(plan, files), rest), bound_of(plan))
 
 
 def bound_of(plan: Plan) -> str:

@@ -19,20 +19,26 @@ _FROM: dict[Origin, str] = {
 _SEEN = 5e-5  # changes below this are shown as none
 
 
-def verdict_of(plan: Plan) -> tuple[Tone, str, str]:
-    """What of a plan can be had today: how sure that is, what it does, and how that is known."""
+def verdict_of(plan: Plan) -> tuple[Tone, str, str, str]:
+    """What of a plan can be had today: how sure that is, what it does and how, and how that is known."""
     if is_default(plan):
-        return "neutral", "Nothing to set, the default clocks stay", _why_default(plan)
+        return "neutral", "Nothing to set, the default clocks stay", "", _why_default(plan)
     today = plan.today
     tone, known = known_of(plan)
     if today.whole:
-        return tone, effect(plan), f"{range_of(plan, today)}; {known}".removeprefix("; ")
+        return tone, effect(plan), range_of(plan, today), known
     if not today.sets_something:
-        return "neutral", "Nothing to apply today", why_nothing_today(plan)
+        return "neutral", "Nothing to apply today", "", why_nothing_today(plan)
     if plan.headline.source == "validation":  # of what cannot be had today, but by the same numbers
         again, known = _before_validation(plan)
         tone = again if tone == "kept" else tone
-    return tone, effect(plan, today), "; ".join(filter(None, (_way(today), range_of(plan, today), known)))
+    return tone, effect(plan, today), "; ".join(filter(None, (_way(today), range_of(plan, today)))), known
+
+
+def missing_of(plan: Plan) -> str:
+    """That what can be had today was not measured again; nothing where it was, or where nothing is promised."""
+    promised = plan.expected is not None and plan.objective.corrected and not is_default(plan) and plan.today.sets_something
+    return "not validated yet" if promised and (plan.headline.source != "validation" or not plan.today.whole) else ""
 
 
 def known_of(plan: Plan) -> tuple[Tone, str]:
@@ -182,11 +188,11 @@ def _of_promise(plan: Plan) -> tuple[Tone, str]:
     if limit is None or confidence is None:
         return (
             "promised",
-            f"corrected for noise{source}; not validated yet, and no slowdown limit was set",
+            f"corrected for noise{source}; no slowdown limit was set",
         )
     promised = f"promised with {short_percent(confidence)} confidence"
     sure = f"no slower than the default clocks, {promised}" if limit == 0.0 else f"{limit_words(limit)} is {promised}"
-    return "promised", f"{sure}{source}; not validated yet"
+    return "promised", f"{sure}{source}"
 
 
 def _of_part(plan: Plan) -> str:
