@@ -435,8 +435,8 @@ def test_a_file_is_read_again(found, tmp_path):
 @pytest.mark.parametrize(
     ("interval", "median", "says"),
     [
-        ((-0.30, -0.10), -0.20, "Worth trying: 10.00 % to 30.00 % of the energy saved, at most 2 % slower"),
-        ((-0.30, -0.001), -0.20, "Uncertain: energy \N{MINUS SIGN}30.00 % to \N{MINUS SIGN}0.10 %, at most 2 % slower"),
+        ((-0.30, -0.10), -0.20, "Worth trying: 10.0 % to 30.0 % of the energy saved, at most 2 % slower"),
+        ((-0.30, -0.001), -0.20, "Uncertain: energy \N{MINUS SIGN}30.0 % to \N{MINUS SIGN}0.1 %, at most 2 % slower"),
         ((-0.01, 0.0), 0.0, "Not worth trying: nothing would be saved, at most 2 % slower"),
     ],
 )
@@ -449,11 +449,11 @@ def test_the_headline_says_whether_clocks_are_worth_trying(found, interval, medi
         1200.0, 1900.0, 60.0, 0.005, (RangeForecast(0.02, Quantiles(-0.1, (-0.1, -0.1), (-0.1, -0.1)), change),), change
     )
     known = replace(found, max_slowdown=0.02, energy_change=change, natural=seen).drawn()
-    assert known.effect.startswith("Worth trying: 10.00") and "within the clocks seen" in known.verdict
+    assert known.effect.startswith("Worth trying: 10.0\N{NO-BREAK SPACE}% ") and "within the clocks seen" in known.verdict
     assert known.panels[0].title == "A cap for each kernel" and "1,200 to 1,900" in known.panels[0].text
     one = replace(seen, one_cap=(replace(seen.within_range[0], cap_mhz=1500.0),))
     simple = replace(found, max_slowdown=0.02, natural=one).drawn()
-    assert "by one cap of 1,500" in simple.effect
+    assert "with clocks capped at 1,500" in simple.effect
     assert [panel.title for panel in simple.panels[:2]] == ["One cap for all kernels", "A cap for each kernel"]
 
 

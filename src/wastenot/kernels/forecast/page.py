@@ -71,10 +71,10 @@ def effect_text(predicted: Forecast) -> str:
     spread = headline.energy_change
     low, high = sorted(-each for each in spread.central_95)
     if low >= _WORTH:
-        saves = f"{percent(low)} to {percent(high)} of the energy saved"
+        saves = f"{percent(low, 1)} to {percent(high, 1)} of the energy saved"
         return f"Worth trying: {saves}{_by_one_cap(headline)}, {limit}"
     if spread.median < -_SAVES:
-        return f"Uncertain: energy {changes(spread.central_95)}, {limit}"
+        return f"Uncertain: energy {changes(spread.central_95, 1)}, {limit}"
     return f"Not worth trying: nothing would be saved, {limit}"
 
 
@@ -82,8 +82,7 @@ def verdict_text(predicted: Forecast) -> str:
     """What that is: a forecast, of which clocks, and what it assumes."""
     headline = _headline(predicted)
     clocks = "at any clock, by a model" if headline is _at_any_clock(predicted) else "within the clocks seen"
-    free = "" if headline.cap_mhz else "; each kernel at its own clock, switching assumed to be free"
-    return f"a forecast {clocks}, no clock was set{free}; it holds for 95{SPACE}% of {predicted.draws:,} possible GPUs"
+    return f"a forecast {clocks}, no clock was set; it holds for 95{SPACE}% of {predicted.draws:,} possible GPUs"
 
 
 def _at_any_clock(predicted: Forecast) -> RangeForecast:
@@ -99,7 +98,7 @@ def _headline(predicted: Forecast) -> RangeForecast:
 
 
 def _by_one_cap(row: RangeForecast) -> str:
-    return "" if row.cap_mhz is None else f" by one cap of {megahertz(row.cap_mhz)}{SPACE}MHz"
+    return "" if row.cap_mhz is None else f" with clocks capped at {megahertz(row.cap_mhz)}{SPACE}MHz"
 
 
 def _limit(max_slowdown: float) -> str:
@@ -118,15 +117,16 @@ def _panels(predicted: Forecast) -> tuple[Panel, ...]:
             asked = next((row for row in rows if row.max_slowdown == predicted.max_slowdown), None)
             if asked is None:
                 continue
+            cap = [] if asked.cap_mhz is None else [
+                Line("Cap", f"{megahertz(asked.cap_mhz)}{SPACE}MHz, the highest core clock allowed")
+            ]  # fmt: skip
             others = [Line(_limit(row.max_slowdown).capitalize(), _saved(row)) for row in rows if row is not asked]
-            highest = (
-                "" if asked.cap_mhz is None else f" (the highest core clock allowed: {megahertz(asked.cap_mhz)}{SPACE}MHz)"
-            )
-            text = f"of the energy{how}, {limit}{highest}, within the clocks seen, {span}."
-            panels.append(Panel(title, _saved(asked), text, lines=(_spread(asked.energy_change), *others)))
+            saved_j = max(-asked.energy_change.median, 0.0) * predicted.auto_energy_j
+            text = f"or {quantity(saved_j, 'J', 3)} per iteration{how}, {limit}, within the clocks seen, {span}."
+            panels.append(Panel(title, _saved(asked), text, lines=(*cap, _spread(asked.energy_change), *others)))
     any_clock = _at_any_clock(predicted)
     if not panels:
-        text = f"of the energy, {limit}{left}; all but the default clocks rests on a model."
+        text = f"of the energy if switching were instant, {limit}{left}; all but the default clocks rests on a model."
         panels.append(Panel("Any clock", _saved(any_clock), text, lines=(_spread(any_clock.energy_change),)))
     lines = [Line(f"Any {'core ' if left else ''}clock", f"{_saved(any_clock)}, by a model")] if natural else []
     if predicted.unknowns:
@@ -135,18 +135,18 @@ def _panels(predicted: Forecast) -> tuple[Panel, ...]:
             Line("Least certain", f"{_UNKNOWNS.get(most.what, most.what)}, {percent(most.share, 0)} of the variance"),
             Line("To determine it", most.narrowed_by),
         ]
-    drawn = "possible GPUs would save energy; they are drawn at random where yours is not known."
+    drawn = "possible GPUs save energy: what is not known of yours is drawn at random for each."
     saving = f"{round(predicted.saves_share * predicted.draws):,} of {predicted.draws:,}"
     panels.append(Panel("Possible GPUs that save", saving, drawn, lines=tuple(lines)))
     return tuple(panels)
 
 
 def _saved(row: RangeForecast) -> str:
-    return f"{percent(max(-row.energy_change.median, 0.0))} saved"
+    return f"{percent(max(-row.energy_change.median, 0.0), 1)} saved"
 
 
 def _spread(spread: Quantiles) -> Line:
-    low, high = (percent(max(-end, 0.0)) for end in reversed(spread.central_95))
+    low, high = (percent(max(-end, 0.0), 1) for end in reversed(spread.central_95))
     return Line(f"95{SPACE}% interval", f"{low} to {high}")
 
 
@@ -200,16 +200,17 @@ def forecast_figures(predicted: Forecast) -> tuple[Figure, ...]:
     if natural is not None:
         kinds = (("one cap", natural.one_cap), ("a cap for each kernel", natural.within_range))
         seen = [(f"{kind}, {_limit(row.max_slowdown)}", row.energy_change) for kind, each in kinds for row in each]
-        rows = [*seen, *rows, (f"known from default clocks, {limit}", natural.without)]
+        rows = [*seen, *rows, (f"seen at default clocks only, {limit}", natural.without)]
     kernels = [
         (f"{row.kernel}{'' if row.energy_share is None else f' ({fraction_of_whole(row.energy_share)} of energy)'}",
          row.energy_change)
         for row in _by_energy(predicted)
     ]  # fmt: skip
     note = f"Dots: medians of possible GPUs. Thick lines hold 80{SPACE}% of them, thin ones 95{SPACE}%."
+    capped = f"{note} Cap: the highest core clock allowed." if natural is not None else note
     return (
         Figure(
-            "forecast-energy", "Energy saved, if clocks could be set", _about(predicted), note,
+            "forecast-energy", "Energy saved, if clocks could be set", _about(predicted), capped,
             specification_of(_chart(rows, "energy saved per iteration, %")),
         ),
         Figure(

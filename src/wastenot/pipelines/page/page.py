@@ -93,7 +93,8 @@ def planned_page(made: PlannedPipeline) -> Page:
 
 
 def _notes(overview: PipelineOverview) -> list[str]:
-    notes = [f"Assumed: {note.removesuffix('.')}." for note in overview.plan.notes]
+    assumed = "; ".join(note.removesuffix(".") for note in overview.plan.notes)
+    notes = [f"Assumed: {assumed}."] if assumed else []
     if overview.plan.baseline_clocks == "highest":
         notes.insert(0, "The profile has no numbers at the default clocks: the highest clock stands in for them.")
     return notes

@@ -49,20 +49,13 @@ def _pace(plan: PipelinePlan) -> str:
 def _verdict(plan: PipelinePlan) -> str:
     sure = "" if plan.promise is None else f" with {percent(plan.promise.sure, 0)} confidence"
     if plan.until_s is not None:
-        kept = f"finishes when the other does{sure}, "
+        kept = f"finishes when the other does{sure}"
     elif plan.max_slowdown is None:
         kept = ""
     else:
         slowest = f"at most {100.0 * plan.max_slowdown:.3g}{SPACE}% slower" if plan.max_slowdown else "no slower"
-        kept = f"{slowest}{sure}, "
-    return f"{kept}{_HOW[plan.origin]}; {_left(plan)}"
-
-
-def _left(plan: PipelinePlan) -> str:
-    """What no plan can save more than, of the energy at the default clocks."""
-    most = max(1.0 - plan.lower_bound_j / plan.baseline.energy_j, -plan.energy_change)
-    even = "" if plan.switching is None else ", even if clocks switched instantly"
-    return f"no plan saves more than {percent(most, 1)}{even}"
+        kept = f"{slowest}{sure}"
+    return ", ".join(filter(None, (kept, _HOW[plan.origin])))
 
 
 def _energy(overview: PipelineOverview) -> Panel:
@@ -117,14 +110,17 @@ def _clocks(overview: PipelineOverview) -> list[Line]:
 def _bound(overview: PipelineOverview) -> Panel:
     """What faster switching, or nothing more at all, would add."""
     plan = overview.plan
+    most = max(1.0 - plan.lower_bound_j / plan.baseline.energy_j, -plan.energy_change)
     lines = [
-        Line("No plan needs less than", f"{joules(plan.lower_bound_j)} in the same time"),
+        Line(
+            "No plan saves more than", f"{percent(most, 1)}: {joules(plan.lower_bound_j)} in the same time is a lower bound"
+        ),
         Line("This plan needs", joules(plan.predicted.energy_j)),
     ]
     if plan.switching is not None:
         value = f"{percent(-plan.free_energy_change, 1)} saved"
         return Panel("If switching were instant", value, "which no GPU can do today.", lines=tuple(lines))
-    return Panel("Least energy possible", joules(plan.lower_bound_j), "within the same time.", lines=tuple(lines[1:]))
+    return Panel("Least energy possible", joules(plan.lower_bound_j), "within the same time.", lines=tuple(lines))
 
 
 def next_step(plan: PipelinePlan) -> Next | None:
