@@ -136,6 +136,10 @@ MODEL = ["pipeline", "plan", "gpt3-xl", *GIVEN, "--stages", "2", "--device", "si
     [
         (["pipeline", "plan", "profile.csv", "--waiting-power", "70"], "--micro-batches: how many"),
         (["pipeline", "plan", "profile.csv", "--micro-batches", "8"], "--waiting-power: profile.csv does not say"),
+        # A file that is not there comes before what is to be said of it.
+        (["pipeline", "plan", "none.csv"], "none.csv: there is no such file"),
+        (["pipeline", "plan", "none.json"], "'none.json': there is no such file"),
+        (["pipeline", "plan", "--study", "none.db"], "none.db: there is no study here"),
         (["pipeline", "plan", "none.csv", *GIVEN], "none.csv"),
         (["pipeline", "plan", *GIVEN], "name a model such as gpt3-175b, a CSV file, or a study (--study)"),
         (["pipeline", "plan", "gpt3-xl", *GIVEN, "--stages", "4"], "--device: on which device are the kernels of gpt3-xl"),

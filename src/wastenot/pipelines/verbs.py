@@ -79,11 +79,12 @@ def pipeline(
         DeviceError: the device failed.
     """
     from wastenot.pipelines.model.profile import PipelineProfile
-    from wastenot.pipelines.model.source import is_profile_file, profile_of_file, schedule_for
+    from wastenot.pipelines.model.source import check_there, is_profile_file, profile_of_file, schedule_for
     from wastenot.pipelines.model.stages import StageOptions, profile_of_workload
     from wastenot.pipelines.plan.planner import PipelineGoal, frontier_rungs, plan_pipeline, with_rungs
     from wastenot.pipelines.plan.switched import with_switching
     from wastenot.planning.switching import switch_time
+    from wastenot.study.store import open_study
     from wastenot.workloads.shape import check_options
 
     check_options(
@@ -105,6 +106,9 @@ def pipeline(
         profile = profile_of_file(source, cut.waiting_w, device=named, replicas=cut.replicas, shape=shape)
         order = wanted(stages=profile.stages)
     else:
+        check_there(source)
+        if source is None and isinstance(study, str | os.PathLike):
+            study = open_study(study)
         order = wanted()
         cut = cut.run_by(order)
         if source is None:
@@ -182,8 +186,9 @@ def pipeline_estimate(
     """
     from wastenot.devices.open import open_device
     from wastenot.pipelines.model.measured_profile import estimate_pipeline, stage_tasks
-    from wastenot.pipelines.model.source import schedule_for
+    from wastenot.pipelines.model.source import check_there, schedule_for
 
+    check_there(source)
     order = schedule_for(schedule, micro_batches=micro_batches, chunks=chunks, ranks=stages)
     tasks = stage_tasks(os.fspath(source), len(order.ranks), **shape)
     return estimate_pipeline(open_device(device) if isinstance(device, str) else device, tasks, order, cut)

@@ -23,3 +23,8 @@ ENGINE = Path(__file__).parents[3] / "data" / "serving" / "llama-8b-sim-h200.jso
 def test_what_cannot_be(wastenot, more, code, says):
     ran = wastenot("serve", "control", str(ENGINE), *more)
     assert ran.code == code and says in ran.err
+
+
+def test_a_profile_that_is_not_there_comes_before_its_servers(wastenot):
+    ran = wastenot("serve", "control", "none.json")
+    assert ran.code == 2 and "none.json: cannot be read" in ran.err

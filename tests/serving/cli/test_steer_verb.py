@@ -89,6 +89,7 @@ def test_the_page_shows_the_time_line(served, tmp_path):
     ("arguments", "says"),
     [
         (["serve", "simulate", "none.json", "--trace", "trace.csv"], "none.json"),
+        (["serve", "simulate", "none.json"], "none.json: cannot be read"),
         (["serve", "simulate", "engine.json", "--trace", "none.csv"], "none.csv: cannot be read"),
         (
             [*GIVEN, "--policy", "best"],

@@ -15,6 +15,7 @@ from wastenot.pipelines.model.schedule import PipelineSchedule
 from wastenot.pipelines.model.schedule_file import read_schedule
 from wastenot.pipelines.model.schedules import SCHEDULES, build_schedule
 from wastenot.study.plausible import MOST_W
+from wastenot.workloads.named import unknown_workload
 
 PathLike = str | os.PathLike[str]
 
@@ -24,6 +25,16 @@ _CHUNKS = 2  # of an interleaved schedule, unless said otherwise
 def is_profile_file(source: object) -> bool:
     """Whether a source is a file with times and energies of instructions."""
     return isinstance(source, str | os.PathLike) and os.fspath(source).lower().endswith(".csv")
+
+
+def check_there(source: object) -> None:
+    """Refuse the name of a file that is not there, before more is asked about it.
+
+    Raises:
+        BadInputError: it is not there.
+    """
+    if isinstance(source, str | os.PathLike) and os.fspath(source).endswith((".json", ".db")) and not os.path.exists(source):
+        raise unknown_workload(os.fspath(source))
 
 
 def profile_of_file(
@@ -46,6 +57,7 @@ def profile_of_file(
     Raises:
         BadInputError: the file breaks a rule, the power is missing, or the shape has more.
     """
+    profile = read_perseus_csv(path, waiting_w=waiting_power_w or 0.0, device=device or "unknown GPU")
     if waiting_power_w is None:
         raise BadInputError(
             f"`waiting_power_w`: {path} does not say what a GPU draws while it waits for another; about 70 W on "
@@ -60,7 +72,6 @@ def profile_of_file(
         raise BadInputError(f"`{more[0]}`: has no effect on {path}, whose times are given; leave it out")
     gpus = shape.get("tensor_parallel", 1)
     assert isinstance(gpus, int)
-    profile = read_perseus_csv(path, waiting_w=waiting_power_w, device=device or "unknown GPU")
     return replace(profile, gpus_per_stage=gpus, replicas=replicas)
 
 

@@ -65,9 +65,11 @@ def serve_control(
     from wastenot.serving.control.instance import Rules
     from wastenot.serving.control.placement import placements
     from wastenot.serving.documents import event_document
+    from wastenot.serving.model.profile_file import read_engine
     from wastenot.serving.verbs import control, print_event
     from wastenot.terminal.output import say
 
+    profile = read_engine(engine)
     placed = placements(instance or (), instances)
     rules = Rules(deadlines_of(ttft, tbt, None, share), headroom, stale_after, not clock_control.allow_clock_control)
     devices = {
@@ -85,7 +87,7 @@ def serve_control(
             print_event(event)
 
     control(
-        engine,
+        profile,
         devices,
         rules,
         prometheus=prometheus,

@@ -81,9 +81,9 @@ def simulate_engine(
     deadlines = deadlines_of(asked.ttft, asked.tbt, asked.e2e, asked.share)
     if asked.first is not None:
         check_seconds("--first", asked.first, positive=True)
+    of = read_engine(engine).engine(asked.gpus)
     if asked.trace is None:
         raise BadInputError("--trace: give the requests that the engine serves, as CSV or JSON lines")
-    of = read_engine(engine).engine(asked.gpus)
     if asked.switch_time is not None:
         of = replace(of, switch_s=asked.switch_time)
     requests = read_requests(asked.trace, asked.lenient)
