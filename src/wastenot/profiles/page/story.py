@@ -74,8 +74,12 @@ def next_step(profiles: Sequence[Profile]) -> Next:
         )
     names = list(dict.fromkeys(_argument(each) for each in profiles if _argument(each)))
     kernel, before = names[:2] if len(names) > 1 else ("KERNEL", "OTHER")
-    command = f"wastenot profile run {kernel} --after {before}x40 --device {device} --out after.parquet --page after.html"
-    return Next(f"See how much a kernel's power depends on what ran before it{replaced}", (command,))
+    text = f"See how much their order matters, with the profile of {kernel} in place of PROFILE.parquet{replaced}"
+    return Next(
+        text,
+        (f"wastenot profile run {kernel} --after {before}x40 --device {device} --out after.parquet",
+         "wastenot profile compare PROFILE.parquet after.parquet --page order.html"),
+    )  # fmt: skip
 
 
 # ---- one profile ---------------------------------------------------------------------------------------------------------
@@ -282,7 +286,7 @@ def _energy_panel(high: Profile, low: Profile) -> Panel:
     most, least = sorted((high, low), key=lambda each: -steady(each).energy_j)
     word = unit_word(high) if unit_word(high) == unit_word(low) else "execution or group of them"
     ratio = number(steady(most).energy_j / steady(least).energy_j, 3)
-    text = f"the energy of {subject(least)} is what {subject(most)} uses."
+    text = f"as much energy for {subject(most)} as for {subject(least)}."
     lines = [
         Line(subject(each), f"{energy_text(steady(each))} in {quantity(steady(each).time_s, 's')}") for each in (most, least)
     ]
