@@ -74,7 +74,7 @@ def effect_text(predicted: Forecast) -> str:
         saves = f"{percent(low, 1)} to {percent(high, 1)} of the energy saved"
         return f"Worth trying: {saves}{_by_one_cap(headline)}, {limit}"
     if spread.median < -_SAVES:
-        return f"Uncertain: energy {changes(spread.central_95, 1)}, {limit}"
+        return f"Uncertain: energy {changes(spread.central_95)}, {limit}"
     return f"Not worth trying: nothing would be saved, {limit}"
 
 
