@@ -57,7 +57,7 @@ def _chart(overview: JobOverview) -> Any:
             "label": _label(overview, each.batch_size),
             # Above all that is drawn of a batch size, where names keep off the intervals of its neighbours.
             "top": factor
-            * max([min(each.high, furthest), *(run.cost for run in runs if run.run.batch_size == each.batch_size)]),
+            * max([min(each.high, furthest), *(run.cost or 0.0 for run in runs if run.run.batch_size == each.batch_size)]),
         }
         for each in overview.outlook
     ]

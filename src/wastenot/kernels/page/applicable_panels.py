@@ -73,7 +73,8 @@ def _scheduled_panel(plan: Plan, rung: Rung, one: ApplicableRow | None, files: F
         lines.append(Line("One setting instead", f"{' '.join(gain_words(plan, *_changes(plan, one, own=False)))}{commands}"))
     value, besides = gain_words(plan, plan.today.energy_change, plan.today.time_change)
     how = f"by a schedule of {counted(rung.switches, 'switch')} per iteration, at today's switching speed"
-    return Panel(_TODAY, value, f"{besides}, {how}; {_known(plan)}.", lines=tuple(lines))
+    known = "" if plan.objective.corrected else f"; {_known(plan)}"
+    return Panel(_TODAY, value, f"{besides}, {how}{known}.", lines=tuple(lines))
 
 
 def rest_panel(plan: Plan) -> Panel:
