@@ -24,10 +24,7 @@ def inside_figure(profile: Profile) -> Figure:
     names = timed_channels(profile)
     states = _shown_states(profile)
     drawn = [state for state in states if TOTAL in names and TOTAL in state.channels]
-    note = (
-        f"Estimated from all readings, those before and after the {unit_word(profile)} included. Dots: readings of golden "
-        "runs. "
-    )
+    note = f"Estimated from all readings, those before and after the {unit_word(profile)} included. "
     total = profile.channels[0].channel
     if total.span_s > profile.states[-1].time_s:
         note += (
@@ -36,7 +33,8 @@ def inside_figure(profile: Profile) -> Figure:
         )
     else:
         note += (
-            "Dashed: a polynomial of degree 4 through the dots alone, as in the FinGraV paper; unsure where dots are few. "
+            "Dots: readings of golden runs. Dashed: a polynomial of degree 4 through the dots alone, as in FinGraV; "
+            "unsure where dots are few. "
         )
     if any(not state.channels[TOTAL].resolved for state in drawn):
         note += "If the sensor does not resolve the shape, only the mean is drawn, with the error of power at any time. "

@@ -46,7 +46,9 @@ def profile_page(profiles: Sequence[Profile], *, relative: bool = False) -> Page
         made_from = [("Devices", ", ".join(dict.fromkeys(profile.device for profile in profiles)))]
         table = "profiles", profiles_table(profiles, relative=relative)
     tone, effect, verdict, panels = story_of(profiles)
-    shown = [figure for figure in figures if figure.specification is not None]
+    # What order changes is the headline where it is known, so the figure that shows it comes first.
+    drawn = [figure for figure in figures if figure.specification is not None]
+    shown = sorted(drawn, key=lambda figure: figure.name != CONTEXTS)
     method = [figure for figure in shown if figure.name == METHOD]
     missing = [figure.note for figure in figures if figure not in shown and figure.name not in (CONTEXTS, METHOD)]
     return Page(
@@ -80,7 +82,7 @@ def _notes(profiles: Sequence[Profile]) -> list[str]:
 
 
 def draw_profiles(profiles: Sequence[Profile], *, relative: bool = False) -> tuple[Figure, ...]:
-    """The figures of one profile in full, or those that compare several, in the order they are shown.
+    """The figures of one profile in full, or those that compare several.
 
     Args:
         profiles: one or more.
