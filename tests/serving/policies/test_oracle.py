@@ -13,8 +13,8 @@ import pytest
 from wastenot.core.errors import BadInputError
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
+from wastenot.serving.model.engine_tables import OutsideProfileError
 from wastenot.serving.model.requests import Requests
-from wastenot.serving.model.tables import OutsideProfileError
 from wastenot.serving.policies.oracle import _Search, run_oracle
 from wastenot.serving.policies.price import Price
 from wastenot.serving.simulation.policy import Fixed

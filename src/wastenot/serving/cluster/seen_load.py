@@ -16,7 +16,7 @@ from wastenot.serving.cluster.mixes import Mix
 from wastenot.serving.cluster.model import ClockRule
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
-from wastenot.serving.policies.costs import StepCosts
+from wastenot.serving.model.step_costs import StepCosts
 
 _SPREAD = 2.0
 """Roots of a number of requests that it may grow by before the next reading."""

@@ -32,9 +32,8 @@ from wastenot.serving.cluster.simulation.ways import keep_way, resume_way, room_
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.requests import Requests
-from wastenot.serving.model.step_table import inlined
+from wastenot.serving.model.step_costs import StepCosts, inlined
 from wastenot.serving.policies.chain import prices_of_chain
-from wastenot.serving.policies.costs import StepCosts
 from wastenot.serving.policies.price import Price
 from wastenot.serving.simulation.policy import Choice, Policy, View
 from wastenot.serving.simulation.served import Served

@@ -35,8 +35,8 @@ from scipy.special import gammaincc, gammaln
 from wastenot.core.arrays import FloatArray
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
+from wastenot.serving.model.step_costs import StepCosts
 from wastenot.serving.policies.chain import ChainPrices, prices_of_chain
-from wastenot.serving.policies.costs import StepCosts
 from wastenot.serving.policies.load import Load
 from wastenot.serving.policies.misses import Misses, Unavoidable
 from wastenot.serving.policies.risks import WITHIN, Risks

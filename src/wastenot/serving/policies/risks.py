@@ -12,7 +12,7 @@ import numpy as np
 from wastenot.core.arrays import BoolArray, FloatArray
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
-from wastenot.serving.policies.costs import StepCosts
+from wastenot.serving.model.step_costs import StepCosts
 
 SPARE_S = 0.005
 """Of a deadline that holding a prompt back leaves."""

@@ -14,7 +14,7 @@ from wastenot.serving.cluster.simulation.compiling import inside
 from wastenot.serving.cluster.simulation.counting import find_longest_gap
 from wastenot.serving.cluster.simulation.records import LEAST_TOKENS, LOW, TICKET, State
 from wastenot.serving.cluster.simulation.trees import into_heap, out_of_heap, put_leaf
-from wastenot.serving.model.step_table import inlined
+from wastenot.serving.model.step_costs import inlined
 
 
 @inlined

@@ -66,7 +66,7 @@ from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.interpolation import bilinear, fraction, interval_of
 from wastenot.serving.model.requests import Requests
-from wastenot.serving.model.step_table import Column
+from wastenot.serving.model.step_costs import Column
 from wastenot.serving.simulation.metrics import FIRST_EDGES_S, PROMPT_EDGES, Counted, reading
 from wastenot.serving.simulation.policy import Policy, View, check_setting
 from wastenot.serving.simulation.served import GAP_EDGES_S
