@@ -210,7 +210,7 @@ class ByMetrics:
 
     headroom: float = 0.15
     period_s: float = 1.0
-    name: str = "by metrics"
+    name: str = "metrics policy"
     recent: Recent = field(default_factory=Recent)
     load: SeenLoad | None = None
     feedback: Feedback = field(default_factory=Feedback)
