@@ -36,7 +36,7 @@ from wastenot.core.arrays import FloatArray
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.step_costs import StepCosts
-from wastenot.serving.policies.chain import ChainPrices, prices_of_chain
+from wastenot.serving.policies.chain import ChainPrices, batches_of, mean_context, prices_of_chain
 from wastenot.serving.policies.load import Load
 from wastenot.serving.policies.misses import Misses, Unavoidable
 from wastenot.serving.policies.risks import WITHIN, Risks
@@ -176,9 +176,7 @@ class _Steering:
     def renewed(self, now_s: float) -> _Prices:
         """Prices at the load seen so far.
 
-        The chain's state is the batch n. At setting a, a decode step of n requests lasts t_n(a), and each of them leaves
-        after ``output`` of its own steps, so that requests leave at n / (output · t_n(a)), times the share of the time that
-        prompts leave for decoding. A second costs
+        The chain's state is the batch (:func:`batches_of <wastenot.serving.policies.chain.batches_of>`). A second costs
 
             power + λ · price of a miss · (first tokens + requests spoilt that one arrival brings) + a penalty for slow steps
 
@@ -187,19 +185,15 @@ class _Steering:
         """
         engine, load, rate = self.engine, self.load, self.load.rate(now_s)
         prompts, outputs = _some(load.prompts, 48, 1024.0), np.maximum(_some(load.outputs, 32, 128.0) * load.ratio, 1.0)
-        output = float(outputs.mean())
-        context = float(prompts.mean() + (outputs**2).mean() / output / 2)
+        output, context = float(outputs.mean()), mean_context(prompts, outputs)
         risks = Risks(engine, self.deadlines, self.costs, prompts, rate, context)
-        states = int(min(engine.most_running, engine.tables.batches[-1])) + 1
-        batch = np.arange(states, dtype=float)
-        time_s, energy_j = self.costs.decode(batch, np.full(states, context))
-        time_s = time_s + engine.overhead_s
         whole_s = risks.whole_s()
         busy = risks.busy()
         # At 1 nothing would ever leave, and the chain could not be solved; 0.9 by hand.
         decoding = 1 - min(rate * float(whole_s.mean()), 0.9)
+        batch, time_s, energy_j, leave = batches_of(engine, self.costs, context, output, decoding)
+        states = len(batch)
         power_w = np.where(batch > 0, energy_j / time_s, engine.tables.idle_power_w[:, None])
-        leave = np.where(batch > 0, batch / (output * time_s) * decoding, 1.0)
         typical = min(8, states - 1)  # where energy per token is read off; by hand, and only the price of a miss uses it
         request_j = float(risks.whole_j().mean() + output * energy_j[self.greatest, typical] / typical)
         price_j = self.misses.price_j(request_j)
