@@ -21,10 +21,10 @@ from wastenot.serving.model.step_costs import StepCosts
 _SPREAD = 2.0
 """Roots of a number of requests that it may grow by before the next reading."""
 _MARGIN = 3.0
-"""The same of the mean batch, beyond which there is more load than was seen: a Poisson count is, less than once in 740
-times."""
-# A distribution by some of its quantiles: each stands in the middle of the share of requests that it speaks for, and the last
-# of prompts at the 99th percentile that metrics tell.
+"""The same of the mean batch, beyond which there is more load than was seen: a Poisson count is, once in 740 times
+at most."""
+# A distribution by some of its quantiles: each stands in the middle of the share of requests that it speaks for, the last of
+# prompts at the 99th percentile, which metrics tell.
 _PROMPT_RANKS = np.array([0.125, 0.375, 0.625, 0.825, 0.94, 0.99])
 _PROMPT_SHARES = np.array([0.25, 0.25, 0.25, 0.15, 0.08, 0.02])
 _OUTPUT_RANKS = np.array([0.1, 0.3, 0.5, 0.7, 0.9])

@@ -84,7 +84,7 @@ class Unavoidable:
 #
 #     missed / meant     0        1        2        2.8      3.8      4        6
 #     price              0.5      10       200      200      200      200      200      energies of a request
-#     floor              0        0        0        0        1        1.1      2        1: safe clocks only, 2: the greatest only
+#     floor              0        0        0        0        1        1.1      2        1: only safe clocks, 2: the greatest
 #
 # All numbers by hand, as those of ``price.py``.
 
