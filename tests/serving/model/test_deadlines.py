@@ -17,10 +17,9 @@ class Answers:
 
 
 def test_each_deadline_counts_and_a_request_without_an_answer_kept_none() -> None:
-    requests = Requests(np.arange(6.0), np.full(6, 100), np.full(6, 11))
-    answers = Answers(
-        np.arange(6.0) + [0.1, 0.3, 0.1, 0.1, 0.1, np.nan], np.arange(6.0) + [2, 2, 2, 2, 9, np.nan],
-        np.array([0, 0, 1, 2, 0, 0]),
-    )  # fmt: skip
+    came_s = np.arange(6.0)
+    requests = Requests(came_s, np.full(6, 100), np.full(6, 11))
+    first_s, last_s = np.array([0.1, 0.3, 0.1, 0.1, 0.1, np.nan]), np.array([2.0, 2.0, 2.0, 2.0, 9.0, np.nan])
+    answers = Answers(came_s + first_s, came_s + last_s, np.array([0, 0, 1, 2, 0, 0]))
     deadlines = Deadlines(share=0.9, end_to_end_s=5.0)
     assert deadlines.kept(requests, answers).tolist() == [True, False, True, False, False, False]

@@ -163,7 +163,9 @@ class _Steering:
                 held[: max(view.setting + 1, self.held)] = np.inf  # prompts wait for a faster clock only, and once
                 cost, holds = np.minimum(cost, held), held < cost
         else:
-            cost = self.without_queue(view, self.prices)
+            batch = len(view.running_made)
+            context = float(view.running_context.mean()) if batch else 0.0
+            cost = self.quiet_w(view, self.prices, float(batch), context)[0]
         cost[: self.floor(view, self.prices)] = np.inf
         best = int(np.argmin(cost))
         if cost[view.asked] <= cost[best] + ENOUGH * abs(self.prices.chain.cost_rate):
@@ -231,11 +233,6 @@ class _Steering:
         expected = np.maximum(expected, 1e-12)
         some = left.clip(0)
         return np.asarray((np.exp(some * np.log(expected) - expected - gammaln(some + 1)) * (left >= 0)).sum(axis=1))
-
-    def without_queue(self, view: View, prices: _Prices) -> FloatArray:
-        """Watts of each clock while no prompt waits."""
-        batch = len(view.running_made)
-        return self.quiet_w(view, prices, float(batch), float(view.running_context.mean()) if batch else 0.0)[0]
 
     def floor(self, view: View, prices: _Prices) -> int:
         """The lowest clock that misses so far leave: the greatest in the end where prompts wait, else the lowest safe one.
