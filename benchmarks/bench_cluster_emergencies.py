@@ -41,7 +41,6 @@ from wastenot.serving.cluster.model import (
     Wake,
 )
 from wastenot.serving.cluster.profiles import Profiles
-from wastenot.serving.cluster.results import kept
 from wastenot.serving.cluster.simulation.simulate import simulate_cluster
 from wastenot.serving.cluster.traffic import Distribution, RateCurve, SyntheticTraffic
 from wastenot.serving.model.profile_file import read_engine
@@ -212,7 +211,7 @@ class Counted:
 def by_window(served: ClusterServed, requests: Requests, cluster: Cluster) -> tuple[FloatArray, FloatArray]:
     """Requests that came in each window, and how many of them missed a deadline; shape (windows,) each."""
     window = (requests.arrival_s / WINDOW_S).astype(np.intp)
-    return np.bincount(window).astype(np.float64), np.bincount(window, weights=~kept(served, requests, cluster))
+    return np.bincount(window).astype(np.float64), np.bincount(window, weights=~cluster.deadlines.kept(requests, served))
 
 
 def recovery(service: Service, event: Event, controller: Parking, seed: int) -> Recovery:
@@ -230,7 +229,7 @@ def recovery(service: Service, event: Event, controller: Parking, seed: int) -> 
         seed,
         back_s=float((bad[-1] + 1) * WINDOW_S) if len(bad) else 0.0,
         least=float(1 - (late / np.maximum(came, 1)).max()),
-        late=int((after & ~kept(served, requests, service.cluster)).sum()),
+        late=int((after & ~service.cluster.deadlines.kept(requests, served)).sum()),
         came=len(requests),
         answered=int((np.isfinite(served.finish_s) & (served.instance >= 0)).sum()),
         given_up=counted.given_up,

@@ -184,7 +184,7 @@ def judged(case: Attack, engine: Engine, fresh: int = 0) -> Row:
 
     def run(policy: Policy) -> tuple[float, float, int]:
         served = simulate(requests, engine, policy, deadlines=LITERATURE, predicted_tokens=predicted)
-        kept = served.kept(LITERATURE)
+        kept = LITERATURE.kept(served.requests, served)
         return float(served.total_energy_j), float(kept.mean()), int((~kept).sum())
 
     greatest_j, greatest_kept, _ = run(Fixed())

@@ -28,8 +28,8 @@ from wastenot.core.arrays import FloatArray
 from wastenot.devices.open import open_device
 from wastenot.serving.model.engine_kernels import profile_from_kernels
 from wastenot.serving.model.step_law import fit_law
-from wastenot.serving.model.step_tables import read_step_tables, step_tables_in
 from wastenot.serving.model.steps import MeasuredStep, Phase, averaged, implausible, is_repeat
+from wastenot.serving.model.steps_csv import read_step_tables, step_tables_in
 
 DATA = BESIDE / "serving"
 PHASES: tuple[Phase, ...] = ("prefill", "decode")

@@ -20,8 +20,8 @@ from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Device, Task
 from wastenot.serving.model.engine_kernels import measure_kernels
+from wastenot.serving.model.engine_tables import EngineTables
 from wastenot.serving.model.from_kernels import default_settings, kernels_of, tables_of
-from wastenot.serving.model.tables import EngineTables
 from wastenot.study.store import open_study
 from wastenot.sweeping.point import PointOptions, measure_point
 from wastenot.workloads.build import build_workload

@@ -16,7 +16,7 @@ from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.from_steps import profile_of_steps
 from wastenot.serving.model.profile_file import read_engine
 from wastenot.serving.model.requests import Requests
-from wastenot.serving.model.step_tables import read_step_tables
+from wastenot.serving.model.steps_csv import read_step_tables
 
 TRACES = BESIDE / "serving"
 PROFILES = DATA / "serving"

@@ -10,8 +10,8 @@ import numpy as np
 from wastenot.core.setting import Setting
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
+from wastenot.serving.model.engine_tables import EngineTables
 from wastenot.serving.model.requests import Requests
-from wastenot.serving.model.tables import EngineTables
 from wastenot.serving.simulation.policy import Choice, View
 
 

@@ -18,8 +18,8 @@ from benchmarks.kept import DATA
 from wastenot.core.setting import AUTO
 from wastenot.devices.protocol import Task
 from wastenot.serving.model.engine_curves import kernels_by_curves
+from wastenot.serving.model.engine_tables import EngineTables
 from wastenot.serving.model.from_kernels import kernels_of, tables_of
-from wastenot.serving.model.tables import EngineTables
 from wastenot.study.sweep import Kernel, Sweep
 from wastenot.workloads.serving_steps import StepShapes, step_parts
 

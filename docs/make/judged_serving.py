@@ -76,9 +76,9 @@ def attack() -> str:
     more = sum(row["saved"] > row["fixed"] for row in fixed)
     saved = sorted(row["saved"] for row in attains)
     return filled(
-        f"In {len(rows)} cases of about 1,500 requests the maximum clock attains in {len(asked)}, and ours in {len(attains)} of "
-        f"these; at worst the deadlines of {100 * least['kept']:.2f} % of the requests are met where the maximum clock keeps "
-        f"{100 * least['greatest_kept']:.2f} %. Where ours attains it saves {100 * saved[0]:.0f} to {100 * saved[-1]:.0f} % "
+        f"In {len(rows)} cases of about 1,500 requests the maximum clock attains in {len(asked)}, and `price` in "
+        f"{len(attains)} of these; at worst the deadlines of {100 * least['kept']:.2f} % of the requests are met where the maximum clock keeps "
+        f"{100 * least['greatest_kept']:.2f} %. Where `price` attains it saves {100 * saved[0]:.0f} to {100 * saved[-1]:.0f} % "
         f"(median {100 * saved[len(saved) // 2]:.0f} %), more than the best fixed clock in hindsight in {more} of the "
         f"{len(fixed)} cases with one; simulated.\n"
     )

@@ -65,7 +65,7 @@ from .serving.model.profile_file import (
     read_engine as read_engine,
     write_engine as write_engine,
 )
-from .serving.model.step_tables import StepTable as StepTable, read_step_tables as read_step_tables
+from .serving.model.steps_csv import StepTable as StepTable, read_step_tables as read_step_tables
 from .study.store import Study as Study, open_study as open_study
 from .study.sweep import Kernel as Kernel, Sweep as Sweep
 from .study.sweep_file import (

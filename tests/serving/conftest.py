@@ -5,7 +5,7 @@ import pytest
 
 from wastenot.core.setting import Setting
 from wastenot.serving.model.engine import Engine
-from wastenot.serving.model.tables import EngineTables
+from wastenot.serving.model.engine_tables import EngineTables
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,8 @@ import pytest
 
 from wastenot.core.setting import Setting
 from wastenot.serving.model.engine import Engine
+from wastenot.serving.model.engine_tables import EngineTables
 from wastenot.serving.model.profile_file import EngineProfile, write_engine
-from wastenot.serving.model.tables import EngineTables
 
 
 @pytest.fixture

@@ -31,9 +31,9 @@ from wastenot.serving.cluster.model import (
 )
 from wastenot.serving.cluster.simulation.simulate import Answers, simulate_cluster, simulate_cluster_in_parts
 from wastenot.serving.model.deadlines import Deadlines
+from wastenot.serving.model.engine_tables import OutsideProfileError
 from wastenot.serving.model.loads import LogNormal, poisson
 from wastenot.serving.model.requests import Requests
-from wastenot.serving.model.tables import OutsideProfileError
 
 ROUTERS = tuple(Router)
 _PROMPT, _OUTPUT = LogNormal(300, 1.0, 2000), LogNormal(60, 0.9, 400)

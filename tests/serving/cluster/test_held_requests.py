@@ -20,7 +20,6 @@ from wastenot.serving.cluster.model import (
     Router,
     Start,
 )
-from wastenot.serving.cluster.results import kept
 from wastenot.serving.cluster.simulation.simulate import Answers, simulate_cluster, simulate_cluster_in_parts
 from wastenot.serving.model.loads import LogNormal, poisson
 from wastenot.serving.model.requests import Requests
@@ -59,7 +58,7 @@ def test_deadlines_are_kept_again_as_soon_as_the_crowd_is_gone(small_cluster: Cl
     for hold in ((), (HOLD,)):
         served, _ = run(requests, small_cluster, Route(ONE_POOL, hold=hold))
         assert np.isfinite(served.finish_s).all()
-        shares.append(kept(served, requests, small_cluster)[afterwards].mean())
+        shares.append(small_cluster.deadlines.kept(requests, served)[afterwards].mean())
     assert shares[0] < 0.5
     assert shares[1] > 0.98
 

@@ -13,7 +13,6 @@ from wastenot.serving.cluster.controllers.parking import Parking
 from wastenot.serving.cluster.demand import Demand
 from wastenot.serving.cluster.model import Cluster, ClusterServed, Failure, Start
 from wastenot.serving.cluster.profiles import Profiles
-from wastenot.serving.cluster.results import kept
 from wastenot.serving.cluster.simulation.simulate import simulate_cluster
 from wastenot.serving.model.loads import LogNormal, poisson
 from wastenot.serving.model.requests import Requests
@@ -105,7 +104,7 @@ def test_ours_starts_for_a_crowd_within_seconds_and_is_back_when_they_serve(
     served = simulate_cluster(load, small_cluster, controller)
     asked = [at_s for at_s, _ in restarts(served)]
     assert 150.0 < min(asked) <= 170.0
-    good = kept(served, load, small_cluster)
+    good = small_cluster.deadlines.kept(load, served)
     assert good[load.arrival_s < 150.0].mean() > 0.99
     crowded = (load.arrival_s > 155.0) & (load.arrival_s < 200.0)
     assert good[crowded].mean() < 0.9

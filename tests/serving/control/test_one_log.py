@@ -19,6 +19,7 @@ from wastenot.serving.model.loads import LogNormal, poisson
 from wastenot.serving.model.profile_file import read_engine
 from wastenot.serving.model.requests import Requests, joined
 from wastenot.serving.policies.by_metrics import LEAST_READINGS, ByMetrics
+from wastenot.serving.policies.by_name import maker_of
 from wastenot.serving.simulation.policy import Fixed
 from wastenot.serving.simulation.simulate import simulate
 
@@ -72,6 +73,13 @@ def test_the_live_controller_decides_as_the_simulated_policy_on_every_reading(
     assert len(policy.log) == len(policy.decided) + LEAST_READINGS - 1 > 110
     assert len(set(policy.decided)) > 3 and served.switches > 4
     assert live(policy.log, deadlines)[LEAST_READINGS - 1 :] == policy.decided
+
+
+def test_servers_are_steered_by_the_policy_that_is_simulated_by_name() -> None:
+    instance = Instance("http://a", (), ENGINE, Rules(dry_run=True), lambda event: None)
+    named = maker_of("by-metrics")()
+    named.begin(ENGINE, LITERATURE)
+    assert instance.policy == named
 
 
 def test_an_instance_of_a_cluster_decides_as_an_engine_alone() -> None:

@@ -13,8 +13,8 @@ import pytest
 from wastenot.core.errors import BadInputError
 from wastenot.core.setting import AUTO, Setting
 from wastenot.serving.model.engine import Engine
+from wastenot.serving.model.engine_tables import EngineTables, OutsideProfileError
 from wastenot.serving.model.profile_file import EngineProfile, StatedError, read_engine, write_engine
-from wastenot.serving.model.tables import EngineTables, OutsideProfileError
 
 
 def made(gpus: int = 1) -> Engine:

@@ -12,7 +12,7 @@ from scipy.interpolate import RegularGridInterpolator
 from wastenot.serving.model.compiled import compiled
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.interpolation import bilinear, fraction, interval_of
-from wastenot.serving.model.step_table import StepTable, filled_table, mixed_within
+from wastenot.serving.model.step_costs import FlatTables, flat_tables, mixed_within
 
 
 def test_values_are_those_of_scipy() -> None:
@@ -42,7 +42,7 @@ def test_on_a_knot_what_is_not_known_beyond_it_does_not_count() -> None:
     assert math.isnan(bilinear([1.0, 2.0, 3.0, nan], 0, 2, 1, 0.5, 0.5))
 
 
-def cost(table: StepTable, setting: int, tokens: float, past: float, batch: float, context: float) -> tuple[float, float]:
+def cost(table: FlatTables, setting: int, tokens: float, past: float, batch: float, context: float) -> tuple[float, float]:
     return mixed_within(table, setting, tokens, past, batch, context)
 
 
@@ -50,14 +50,14 @@ def test_projections_read_the_numbers_of_the_tables_and_hold_their_edges_beyond_
     tables, random, read = three_clocks.tables, np.random.default_rng(2), compiled(cost)
     for setting in range(3):
         tokens, past, batch = random.uniform(1, 2000), random.uniform(0, 4000), float(random.integers(1, 64))
-        found = read(filled_table(tables), setting, tokens, past, batch, 900.0)
+        found = read(flat_tables(tables), setting, tokens, past, batch, 900.0)
         assert found == tables.mixed(setting, tokens, past, batch, 900.0)
         edge = tables.prefill(setting, 4096.0, 4096.0)
-        assert read(filled_table(tables), setting, 9000.0, 5000.0, 0.0, 0.0) == edge
+        assert read(flat_tables(tables), setting, 9000.0, 5000.0, 0.0, 0.0) == edge
 
 
 def test_cells_that_are_not_known_are_filled_for_projections_alone(three_clocks: Engine) -> None:
     holes = three_clocks.tables.decode_time_s.copy()
     holes[:, -1, -1] = np.nan
     tables = replace(three_clocks.tables, decode_time_s=holes)
-    assert filled_table(tables).decode_time_s[-1] == holes[-1, -1, 0]
+    assert flat_tables(tables).decode_time_s[-1] == holes[-1, -1, 0]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from wastenot.core.errors import BadInputError
-from wastenot.serving.model.loads import LogNormal, at_rate, bursty, poisson, sped_up
+from wastenot.serving.model.loads import LogNormal, at_rate, bursty, poisson
 from wastenot.serving.model.requests import Requests
 
 TRACE = poisson(2.0, 500.0, LogNormal(300, 1.0), LogNormal(100, 0.8), seed=3)
@@ -35,12 +35,6 @@ def test_a_trace_at_a_rate_takes_as_long_and_has_as_many_requests(rate: float) -
 def test_the_load_at_a_lower_rate_is_part_of_that_at_a_higher_one() -> None:
     assert not in_full(at_rate(TRACE, 1.3, 500.0)) - in_full(at_rate(TRACE, 1.4, 500.0))
     assert not in_full(at_rate(TRACE, 3.3, 500.0)) - in_full(at_rate(TRACE, 7.4, 500.0))
-
-
-def test_twice_as_fast_takes_half_as_long() -> None:
-    fast = sped_up(TRACE, 2.0)
-    np.testing.assert_allclose(fast.arrival_s, TRACE.arrival_s / 2)
-    assert fast.prompt_tokens is TRACE.prompt_tokens
 
 
 def test_poisson_loads_have_the_rate_and_lengths_asked_for() -> None:
@@ -76,8 +70,6 @@ def test_rates_and_durations_that_make_no_load_are_said_so() -> None:
             at_rate(TRACE, wrong, 500.0)
         with pytest.raises(BadInputError, match="must be above 0"):
             poisson(wrong, 10.0, LogNormal(1), LogNormal(1))
-        with pytest.raises(BadInputError, match="factor"):
-            sped_up(TRACE, wrong)
     with pytest.raises(BadInputError, match="when the last one comes"):
         at_rate(TRACE, 1.0, 100.0)
     with pytest.raises(BadInputError, match="no requests"):
@@ -107,7 +99,7 @@ def test_a_part_counts_from_its_beginning() -> None:
 
 def test_what_is_cached_stays_with_its_request() -> None:
     load = Requests(np.array([0.0, 1.0, 4.0]), np.array([10, 20, 30]), np.array([1, 2, 3]), np.array([0, 19, 7]))
-    for changed in (sped_up(load, 2.0), load.part(0.5, 9.0), load.only(np.array([2])), at_rate(load, 3.0, 10.0, seed=1)):
+    for changed in (load.part(0.5, 9.0), load.only(np.array([2])), at_rate(load, 3.0, 10.0, seed=1)):
         assert changed.cached_tokens is not None
         known = dict(zip(load.prompt_tokens.tolist(), [0, 19, 7], strict=True))
         assert [known[each] for each in changed.prompt_tokens.tolist()] == changed.cached_tokens.tolist()

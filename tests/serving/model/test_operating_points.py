@@ -9,9 +9,9 @@ import pytest
 
 from wastenot.core.setting import Setting
 from wastenot.serving.model.engine import Engine
+from wastenot.serving.model.engine_tables import EngineTables, OutsideProfileError
 from wastenot.serving.model.operating_points import operating_points, prefill_points, usual_batches, usual_context
 from wastenot.serving.model.profile_file import EngineProfile
-from wastenot.serving.model.tables import EngineTables, OutsideProfileError
 
 
 def made(gpus: int, seed: int = 0) -> Engine:

@@ -14,9 +14,9 @@ from testbed.measured_sweeps import DATA
 from wastenot.core.errors import BadInputError
 from wastenot.core.setting import Setting
 from wastenot.serving.model.engine import Engine
+from wastenot.serving.model.engine_tables import EngineTables, OutsideProfileError
 from wastenot.serving.model.ml_energy import read_ml_energy
 from wastenot.serving.model.recommend import Bounds, Prices, recommend, with_clocks
-from wastenot.serving.model.tables import EngineTables, OutsideProfileError
 from wastenot.serving.tables.records import Percentiles, ServingPoint
 
 TABLE = DATA / "serving" / "ml-energy-h100.csv"

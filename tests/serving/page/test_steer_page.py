@@ -10,9 +10,9 @@ from wastenot.core.setting import Setting
 from wastenot.pages.figure import export_figures
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
+from wastenot.serving.model.engine_tables import EngineTables
 from wastenot.serving.model.loads import LogNormal, poisson
 from wastenot.serving.model.steering import steer
-from wastenot.serving.model.tables import EngineTables
 from wastenot.serving.page.steer_page import steer_figures, steer_page, timeline_rows
 from wastenot.serving.page.steer_words import best_of, effect_text, policies_table
 

@@ -33,7 +33,7 @@ def test_misses_are_those_of_the_run_however_wrong_lengths_were_predicted(three_
     requests, watching = load(14.0, 60.0, 6), Watching()
     predicted = np.maximum(requests.output_tokens * factor, 1.0)
     run = simulate(requests, three_clocks, watching, deadlines=DEADLINES, predicted_tokens=predicted)
-    missed = int((~run.kept(DEADLINES)).sum())
+    missed = int((~DEADLINES.kept(run.requests, run)).sum())
     assert missed > 10
     assert watching.misses.begun == pytest.approx(len(requests), abs=1)
     assert watching.misses.missed == pytest.approx(missed, abs=2)

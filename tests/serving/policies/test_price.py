@@ -10,7 +10,7 @@ import pytest
 from testbed.steered_load import DEADLINES, load
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.requests import Requests, log_normal_lengths
-from wastenot.serving.policies.costs import StepCosts
+from wastenot.serving.model.step_costs import StepCosts
 from wastenot.serving.policies.price import Price
 from wastenot.serving.simulation.policy import Fixed
 from wastenot.serving.simulation.simulate import simulate

@@ -8,7 +8,7 @@ import pytest
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.requests import Requests
-from wastenot.serving.model.step_table import filled_table
+from wastenot.serving.model.step_costs import flat_tables
 from wastenot.serving.policies.projection import keeps, limits_of
 from wastenot.serving.policies.throttle import Throttle
 from wastenot.serving.simulation.policy import Choice, Fixed, View
@@ -68,9 +68,7 @@ def test_what_is_projected_is_what_comes_if_nothing_else_does(
         if deadlines.end_to_end_s is not None:
             kept &= bool((served.finish_s <= deadlines.end_to_end_s)[served.finish_s > now_s].all())
         answers.append(kept)
-        assert keeps(looks.seen, filled_table(engine.tables), seed % 3, limits_of(engine, deadlines), deadlines) == kept, (
-            seed
-        )
+        assert keeps(looks.seen, flat_tables(engine.tables), seed % 3, limits_of(engine, deadlines), deadlines) == kept, seed
     assert 5 < sum(answers) < len(answers) - 5  # both happen
 
 

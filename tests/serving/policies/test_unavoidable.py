@@ -10,7 +10,7 @@ import pytest
 from testbed.steered_load import DEADLINES, load
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.requests import Requests
-from wastenot.serving.policies.costs import StepCosts
+from wastenot.serving.model.step_costs import StepCosts
 from wastenot.serving.policies.misses import Unavoidable
 from wastenot.serving.simulation.policy import Choice, Fixed, View
 from wastenot.serving.simulation.simulate import simulate

@@ -9,8 +9,8 @@ from hypothesis import given, settings, strategies
 from testbed.random_serving import Whims, drawn
 from wastenot.core.setting import Setting
 from wastenot.serving.model.engine import Engine
+from wastenot.serving.model.engine_tables import EngineTables
 from wastenot.serving.model.loads import LogNormal, poisson
-from wastenot.serving.model.tables import EngineTables
 from wastenot.serving.simulation.policy import Fixed
 from wastenot.serving.simulation.simulate import simulate
 

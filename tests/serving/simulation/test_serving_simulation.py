@@ -15,8 +15,8 @@ from wastenot.core.errors import BadInputError
 from wastenot.core.setting import Setting
 from wastenot.serving.model import compiled
 from wastenot.serving.model.engine import Engine
+from wastenot.serving.model.engine_tables import EngineTables, OutsideProfileError
 from wastenot.serving.model.requests import Requests
-from wastenot.serving.model.tables import EngineTables, OutsideProfileError
 from wastenot.serving.simulation.policy import Choice, Fixed, View
 from wastenot.serving.simulation.simulate import simulate
 

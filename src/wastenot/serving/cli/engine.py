@@ -108,7 +108,7 @@ class TableOptions:
     def profile(self, files: list[str], model: str | None, device: str | None) -> EngineProfile:
         """Read the tables, and fit their steps or take them as they are."""
         from wastenot.serving.model.from_steps import profile_of_steps
-        from wastenot.serving.model.step_tables import read_step_tables
+        from wastenot.serving.model.steps_csv import read_step_tables
 
         return profile_of_steps(
             read_step_tables(files, model=model, device=device),

@@ -25,7 +25,7 @@ from wastenot.serving.cluster.model import ClockRule
 from wastenot.serving.cluster.trials import Trial
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
-from wastenot.serving.policies.costs import StepCosts
+from wastenot.serving.model.step_costs import StepCosts
 
 RATES = 48
 """Of the estimate, from a hundredth of the greatest on."""

@@ -20,7 +20,7 @@ from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.serving.cluster.mixes import Mix
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
-from wastenot.serving.policies.costs import StepCosts
+from wastenot.serving.model.step_costs import StepCosts
 
 _KNOTS = (0, 1, 4, 16, 64, 128, 256)
 """Batches beside which the steps of prompts are looked up; straight lines between."""

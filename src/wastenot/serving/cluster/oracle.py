@@ -17,7 +17,7 @@ from wastenot.core.errors import BadInputError
 from wastenot.serving.cluster.model import Cluster
 from wastenot.serving.cluster.results import Work
 from wastenot.serving.model.engine import Engine
-from wastenot.serving.policies.costs import StepCosts
+from wastenot.serving.model.step_costs import StepCosts
 
 _CHUNKS = (0.0, 1.0, 64.0, 128.0, 256.0, 384.0, 512.0, 768.0, 1024.0, 1536.0, 2048.0, 3072.0, 4096.0)
 

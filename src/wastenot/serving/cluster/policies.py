@@ -15,7 +15,7 @@ from wastenot.serving.cluster.demand import Demand
 from wastenot.serving.cluster.model import Cluster, Controller, Router
 from wastenot.serving.cluster.profiles import Profiles
 from wastenot.serving.cluster.scenario_load import LoadParts
-from wastenot.serving.policies.by_name import maker_of
+from wastenot.serving.policies.by_name import Name, maker_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,7 +42,7 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class ClusterPolicy:
     """A policy to compare.
 
     Attributes:
@@ -66,21 +66,20 @@ def _dynamo(
 
 
 def _template(given: Given) -> Demand:
-    """As published: past weeks as they were; where none are known, the history's peak follows what comes."""
+    """For DynamoLLM, as published: past weeks as they were; where none are known, the history's peak follows what comes."""
     known = given.load.known
     return Demand(known.forecast_per_s, known.slot_s, follows=len(known.forecast_per_s) == 1)
 
 
 def _calibrated(given: Given) -> Demand:
-    """Ours: past weeks corrected by what is seen, with the errors of such forecasts; or the busiest minutes, likewise."""
+    """For parking: past weeks corrected by what is seen, with the errors of such forecasts; or the busiest minutes."""
     known = given.load.known
     return Demand(known.busiest_per_s[None]) if known.forecast is None else Demand.of(known.forecast)
 
 
-def _steered(title: str, name: str) -> Callable[[Given], Controller]:
+def _steered(name: Name) -> Callable[[Given], Controller]:
     def controller(given: Given) -> Controller:
-        peak_per_s = given.load.known.peak_per_s
-        return steered(given.profiles, peak_per_s, title, maker_of(name), head_room=given.head_room)
+        return steered(given.profiles, given.load.known.peak_per_s, maker_of(name), head_room=given.head_room)
 
     return controller
 
@@ -89,47 +88,51 @@ def _best_static(given: Given, *, by_deadline: bool = False) -> Controller:
     return best_static(given.load.requests, given.cluster, share=given.share, router=given.router, by_deadline=by_deadline)
 
 
-POLICIES: Mapping[str, Policy] = {
-    "single-pool": Policy(
+POLICIES: Mapping[str, ClusterPolicy] = {
+    "single-pool": ClusterPolicy(
         lambda given: single_pool(given.profiles, given.load.known.peak_per_s, head_room=given.head_room),
         "all classes on instances of most GPUs at the maximum clock, as many as the peak needs",
     ),
-    "multi-pool": Policy(
+    "multi-pool": ClusterPolicy(
         lambda given: multi_pool(given.profiles, given.load.known.peak_per_s, head_room=given.head_room),
         "one pool per class that fills an instance, otherwise as single-pool",
     ),
-    "throttllem": Policy(
-        _steered("throttLL'eM", "throttllem"),
+    "throttllem": ClusterPolicy(
+        _steered("throttllem"),
         "single-pool with the lowest clock at which all its requests meet their deadlines, after throttLL'eM (HPCA'25)",
     ),
-    "greenllm": Policy(
-        _steered("GreenLLM", "greenllm"),
+    "greenllm": ClusterPolicy(
+        _steered("greenllm"),
         "single-pool with clocks set from each instance's queue of prompts and by two loops over its tokens, after GreenLLM",
     ),
-    "price": Policy(
-        _steered("price", "price"),
+    "price": ClusterPolicy(
+        _steered("price"),
         "single-pool with the clock that costs each instance least at the current prices, as for a single engine",
     ),
-    "by-metrics": Policy(
-        _steered("by metrics", "by-metrics"),
+    "by-metrics": ClusterPolicy(
+        _steered("by-metrics"),
         "single-pool with the clock chosen from each instance's metrics, as `serve control` sets it",
     ),
-    "scale-instances": Policy(_dynamo("ScaleInstances", instances=True), "multi-pool with instances started and stopped"),
-    "scale-degrees": Policy(_dynamo("ScaleDegrees", shards=True), "multi-pool with parallel degrees that change"),
-    "scale-clocks": Policy(_dynamo("ScaleClocks", clocks=True), "multi-pool with clocks that change"),
-    "dynamollm": Policy(
+    "scale-instances": ClusterPolicy(
+        _dynamo("ScaleInstances", instances=True), "multi-pool with instances started and stopped"
+    ),
+    "scale-degrees": ClusterPolicy(_dynamo("ScaleDegrees", shards=True), "multi-pool with parallel degrees that change"),
+    "scale-clocks": ClusterPolicy(_dynamo("ScaleClocks", clocks=True), "multi-pool with clocks that change"),
+    "dynamollm": ClusterPolicy(
         _dynamo("DynamoLLM", instances=True, shards=True, clocks=True),
         "multi-pool with instances, degrees and clocks that change (HPCA'25)",
     ),
-    "best-static": Policy(_best_static, "pools, degrees, instances and clocks fixed, chosen in hindsight", hindsight=True),
-    "best-static-by-deadline": Policy(
+    "best-static": ClusterPolicy(
+        _best_static, "pools, degrees, instances and clocks fixed, chosen in hindsight", hindsight=True
+    ),
+    "best-static-by-deadline": ClusterPolicy(
         partial(_best_static, by_deadline=True),
         "as best-static, in one pool whose engines prefill in order of deadline, as with parking",
         hindsight=True,
     ),
-    "parking": Policy(
-        lambda given: Parking(given.profiles, _calibrated(given), "parking", tariff=given.tariff),
-        "ours: one pool ordered by deadline, instances parked and woken, clocks that rise with the backlog of prompts",
+    "parking": ClusterPolicy(
+        lambda given: Parking(given.profiles, _calibrated(given), tariff=given.tariff),
+        "one pool ordered by deadline, instances parked and woken, clocks that rise with the backlog of prompts",
     ),
 }
 """By the names that scenarios use, in the order in which they are explained."""

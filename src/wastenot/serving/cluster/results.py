@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from wastenot.core.arrays import BoolArray, FloatArray, IndexArray
+from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.serving.cluster.classes import COUNT
 from wastenot.serving.cluster.model import Cluster, ClusterServed, ClusterTimeline, InstanceState
 from wastenot.serving.cluster.simulation.simulate import Answers
@@ -47,16 +47,6 @@ _WAITS_S = np.geomspace(1e-4, 1e4, 8001)
 """Edges of the bins in which waits for first tokens are counted: 0.23 % apart."""
 
 
-def kept(answers: Answers | ClusterServed, requests: Requests, cluster: Cluster) -> BoolArray:
-    """Whether each request kept all of its deadlines; those that were never answered did not; shape (requests,)."""
-    deadlines = cluster.deadlines
-    good = answers.first_token_s - requests.arrival_s <= deadlines.ttft_of(requests.prompt_tokens)
-    good &= answers.late_tokens <= (1 - deadlines.share) * (requests.output_tokens - 1)
-    if deadlines.end_to_end_s is not None:
-        good &= answers.finish_s - requests.arrival_s <= deadlines.end_to_end_s
-    return np.asarray(good & np.isfinite(answers.finish_s))
-
-
 class Tally:
     """What became of a load, added up over its parts.
 
@@ -85,7 +75,7 @@ class Tally:
         self.cached_tokens += 0 if requests.cached_tokens is None else int(requests.cached_tokens.sum())
         self.output_tokens += int(requests.output_tokens[answered].sum())
         self._count += np.bincount(number, minlength=COUNT)
-        self._good += np.bincount(number[kept(answers, requests, self._cluster)], minlength=COUNT)
+        self._good += np.bincount(number[self._cluster.deadlines.kept(requests, answers)], minlength=COUNT)
         kind = np.searchsorted(self._cluster.deadlines.prompt_below, requests.prompt_tokens, side="right")
         waited_s = np.where(np.isfinite(answers.first_token_s), answers.first_token_s - requests.arrival_s, np.inf)
         at = kind * self._waited.shape[1] + np.searchsorted(_WAITS_S, waited_s)

@@ -16,12 +16,15 @@ from wastenot.serving.cluster.mixes import Mix
 from wastenot.serving.cluster.model import ClockRule
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
-from wastenot.serving.policies.costs import StepCosts
+from wastenot.serving.model.step_costs import StepCosts
 
 _SPREAD = 2.0
 """Roots of a number of requests that it may grow by before the next reading."""
 _MARGIN = 3.0
-"""The same of the mean batch, beyond which there is more load than was seen."""
+"""The same of the mean batch, beyond which there is more load than was seen: a Poisson count is, once in 740 times
+at most."""
+# A distribution by some of its quantiles: each stands in the middle of the share of requests that it speaks for, the last of
+# prompts at the 99th percentile, which metrics tell.
 _PROMPT_RANKS = np.array([0.125, 0.375, 0.625, 0.825, 0.94, 0.99])
 _PROMPT_SHARES = np.array([0.25, 0.25, 0.25, 0.15, 0.08, 0.02])
 _OUTPUT_RANKS = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
@@ -48,7 +51,8 @@ class SeenLoad:
     def mix(self) -> Mix:
         """Requests with these lengths.
 
-        Half of the prompts are spread evenly below the mean, and the others fall off exponentially to the 99th percentile;
+        Half of the prompts are spread evenly below the mean, and the others fall off exponentially to the 99th percentile,
+        which lies log(0.5 / 0.01) = log 50 decay lengths beyond the middle;
         answers are distributed exponentially, as those of a process that may end with each token.
         """
         mean, long = max(self.prompt_tokens, 1.0), max(self.long_prompt_tokens, self.prompt_tokens + 1.0)

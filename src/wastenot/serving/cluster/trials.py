@@ -11,7 +11,6 @@ import numpy as np
 from wastenot.serving.cluster.classes import COUNT
 from wastenot.serving.cluster.mixes import Mix
 from wastenot.serving.cluster.model import Action, ChangeTimes, ClockRule, Cluster, ClusterView, Route, Router, Start
-from wastenot.serving.cluster.results import kept
 from wastenot.serving.cluster.simulation.simulate import simulate_cluster
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
@@ -96,7 +95,7 @@ class Trial:
         lasts_s = float(requests.arrival_s[-1])
         alike = _Alike(self.together, rule, self.by_deadline)
         served = simulate_cluster(requests, cluster, alike, bin_s=max(lasts_s / 8, 1e-3))
-        good = kept(served, requests, cluster)
+        good = self.deadlines.kept(requests, served)
         kind = np.searchsorted(self.deadlines.prompt_below, requests.prompt_tokens, side="right")
         kinds = [good[kind == each] for each in np.unique(kind)]
         keeps = bool(good.mean() >= self.share and all(each.mean() >= self.share for each in kinds if len(each) >= _FEWEST))

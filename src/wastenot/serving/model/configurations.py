@@ -9,10 +9,10 @@ from pathlib import Path
 
 from wastenot.core.errors import BadInputError
 from wastenot.core.wording import counted
+from wastenot.serving.model.engine_tables import OutsideProfileError
 from wastenot.serving.model.ml_energy import read_ml_energy
 from wastenot.serving.model.profile_file import EngineProfile, read_engine
 from wastenot.serving.model.recommend import with_clocks
-from wastenot.serving.model.tables import OutsideProfileError
 from wastenot.serving.tables.records import ServingPoint
 from wastenot.serving.tables.store import ServingStore
 from wastenot.study.store import Study, open_study

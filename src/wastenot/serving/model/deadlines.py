@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import numpy as np
 from pydantic import Field
 
-from wastenot.core.arrays import FloatArray, IndexArray
+from wastenot.core.arrays import BoolArray, FloatArray, IndexArray
 from wastenot.core.documents import Positive
+from wastenot.serving.model.requests import Requests
+
+
+class Answered(Protocol):
+    """What became of requests; each of shape (requests,)."""
+
+    @property
+    def first_token_s(self) -> FloatArray:
+        """When each had its first token."""
+
+    @property
+    def finish_s(self) -> FloatArray:
+        """When each had its last; not finite where it had none."""
+
+    @property
+    def late_tokens(self) -> IndexArray:
+        """Tokens of each that came later than the bound after the one before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +65,15 @@ class Deadlines:
         # 1 - 0.9 is a little less than 0.1, and one late token of ten is allowed
         allowed: FloatArray = np.floor((1 - self.share) * (output_tokens - 1) + 1e-9)
         return allowed
+
+    def kept(self, requests: Requests, answered: Answered) -> BoolArray:
+        """Whether each request kept all of them; those that were never answered did not; shape (requests,)."""
+        good = answered.first_token_s - requests.arrival_s <= self.ttft_of(requests.prompt_tokens)
+        good &= answered.late_tokens <= self.late_allowed(requests.output_tokens)
+        good &= np.isfinite(answered.finish_s)
+        if self.end_to_end_s is not None:
+            good &= answered.finish_s - requests.arrival_s <= self.end_to_end_s
+        return np.asarray(good)
 
 
 LITERATURE = Deadlines()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from wastenot.core.errors import BadInputError
 from wastenot.core.setting import Setting
-from wastenot.serving.model.tables import EngineTables
+from wastenot.serving.model.engine_tables import EngineTables
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,10 +19,10 @@ from wastenot.meters.tasks import WorkloadTasks
 from wastenot.planning.switching import switch_time
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.engine_curves import check_curves, kernels_by_curves
+from wastenot.serving.model.engine_tables import EngineTables, Evidence, OutsideProfileError
 from wastenot.serving.model.from_kernels import StepKernels, default_settings, kernels_of, table_knots, tables_of
 from wastenot.serving.model.memory import cache_blocks, card_bytes
 from wastenot.serving.model.profile_file import EngineProfile
-from wastenot.serving.model.tables import EngineTables, Evidence, OutsideProfileError
 from wastenot.study.store import Study, open_study
 from wastenot.study.sweep import Kernel, Sweep
 from wastenot.sweeping.grid import Grid, check_measures

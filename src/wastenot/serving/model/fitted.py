@@ -10,10 +10,10 @@ from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
 from wastenot.core.setting import Setting
 from wastenot.core.wording import counted
+from wastenot.serving.model.engine_tables import EngineTables, Evidence
 from wastenot.serving.model.profile_file import Quantity, StatedError
 from wastenot.serving.model.step_law import StepLaw, fit_law
 from wastenot.serving.model.steps import MeasuredStep, Phase, averaged, check_power, rising, settings_of
-from wastenot.serving.model.tables import EngineTables, Evidence
 
 PHASES: tuple[Phase, ...] = ("prefill", "decode")
 _FINE, _COARSE = 2**0.25, 2**0.5  # steps between knots of sizes and of contexts

@@ -19,7 +19,7 @@ from scipy.interpolate import PchipInterpolator, RegularGridInterpolator
 from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
 from wastenot.core.setting import AUTO, Setting
-from wastenot.serving.model.tables import EngineTables, Evidence
+from wastenot.serving.model.engine_tables import EngineTables, Evidence
 from wastenot.study.sweep import Sweep
 from wastenot.workloads.serving_steps import Size, StepPart, part_of
 

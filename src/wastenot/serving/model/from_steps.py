@@ -12,11 +12,11 @@ from wastenot.core.errors import BadInputError
 from wastenot.core.setting import Setting
 from wastenot.devices.simulated.basis import assumed_below_mhz
 from wastenot.serving.model.engine import Engine
+from wastenot.serving.model.engine_tables import EngineTables, Evidence
 from wastenot.serving.model.fitted import fitted_tables, held_out_errors, tells_contexts
 from wastenot.serving.model.profile_file import EngineProfile, StatedError
-from wastenot.serving.model.step_tables import StepTable
 from wastenot.serving.model.steps import MeasuredStep, averaged, check_power, implausible, is_repeat, settings_of
-from wastenot.serving.model.tables import EngineTables, Evidence
+from wastenot.serving.model.steps_csv import StepTable
 
 
 def measured_tables(

@@ -6,7 +6,7 @@
         i + 1        └────────────────┘        (i, j), the next row begins ``down`` further on, the next column ``right``
 
 The functions are plain Python: numbers of a table are read with them as they are, simulators and policies compile them
-(:mod:`wastenot.serving.model.step_table`). None calls another, as compiled code could not follow that.
+(:mod:`wastenot.serving.model.step_costs`). None calls another, as compiled code could not follow that.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -50,13 +50,6 @@ def at_rate(requests: Requests, rate_per_s: float, duration_s: float, *, seed: i
     order = np.argsort(at, kind="stable")
     cached = None if requests.cached_tokens is None else requests.cached_tokens[of[order]]
     return Requests(at[order], requests.prompt_tokens[of[order]], requests.output_tokens[of[order]], cached)
-
-
-def sped_up(requests: Requests, factor: float) -> Requests:
-    """All times between arrivals divided by a factor: an hour at twice the speed takes half an hour, bursts and all."""
-    if not 0 < factor < math.inf:
-        raise BadInputError(f"`factor` ({factor:g}) must be above 0")
-    return replace(requests, arrival_s=requests.arrival_s / factor)
 
 
 @dataclass(frozen=True, slots=True)

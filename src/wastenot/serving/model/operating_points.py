@@ -14,8 +14,8 @@ from wastenot.core.errors import BadInputError
 from wastenot.core.setting import Setting
 from wastenot.frontiers.pareto import Groups, pareto_points
 from wastenot.serving.model.engine import Engine
+from wastenot.serving.model.engine_tables import OutsideProfileError
 from wastenot.serving.model.profile_file import EngineProfile
-from wastenot.serving.model.tables import OutsideProfileError
 
 _CONTEXT = 1024.0
 

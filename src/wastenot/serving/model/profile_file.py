@@ -26,7 +26,7 @@ from wastenot.core.setting import Setting
 from wastenot.core.version import own_version
 from wastenot.devices.simulated.basis import assumed_below_mhz
 from wastenot.serving.model.engine import Engine
-from wastenot.serving.model.tables import EngineTables
+from wastenot.serving.model.engine_tables import EngineTables
 
 SCHEMA: Final = "wastenot.engine/1"
 _REMEDY: Final = "make a profile with 'wastenot serve profile --out'"

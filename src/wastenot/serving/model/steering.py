@@ -17,7 +17,7 @@ from wastenot.serving.model.deadlines import LITERATURE, Deadlines
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.loads import at_rate
 from wastenot.serving.model.requests import Requests, log_normal_lengths
-from wastenot.serving.policies.by_name import maker_of
+from wastenot.serving.policies.by_name import NAMES, maker_of
 from wastenot.serving.policies.oracle import run_oracle
 from wastenot.serving.simulation.policy import Fixed, Policy
 from wastenot.serving.simulation.served import GAP_EDGES_S, Served
@@ -310,13 +310,10 @@ def steer(
 
 
 TITLES: Final[dict[PolicyName, str]] = {
-    "greatest": "maximum clock",
+    "greatest": Fixed().name,
     "fixed": "best fixed clock (hindsight)",
-    "throttllem": "throttLL'eM",
-    "greenllm": "GreenLLM",
-    "price": "price policy",
-    "by-metrics": "metrics policy",
     "oracle": "oracle",
+    **{name: maker_of(name)().name for name in NAMES},
 }
 
 
@@ -327,6 +324,7 @@ def _policy(
         return Fixed()
     if name == "fixed":
         return Fixed(best_fixed(fixed_clocks(requests, engine, deadlines), share).setting)
+    assert name != "oracle", "it makes its own run"
     return maker_of(name, length_error=length_error)()
 
 

@@ -215,7 +215,7 @@ def about_table(found: Comparison) -> Table:
 
 def about_policy(name: str) -> str:
     """A policy in a few words."""
-    return POLICIES[name].about.removeprefix("ours: ")
+    return POLICIES[name].about
 
 
 _RUNNING_NOTE = (

@@ -22,10 +22,11 @@ from wastenot.serving.model.engine import Engine
 from wastenot.serving.simulation.policy import Choice, View
 
 RATE_OVER_S = 10.0
-"""Over which requests are counted for their rate: bursts shall show."""
+"""Over which requests are counted for their rate: bursts shall show. Of N that came, N + 2 √N + 1 are assumed, two standard
+deviations of a Poisson count, so that at 4 requests/s the load is taken for a third more than it is."""
 LENGTHS_OVER_S = 120.0
 """Over which lengths are averaged: they change slowly."""
-_LEAST_REQUESTS = 5.0  # from which lengths are believed
+_LEAST_REQUESTS = 5.0  # from which lengths are believed: the mean of 5 lengths has an error of half their spread
 
 
 @dataclass(slots=True)
@@ -122,7 +123,7 @@ def quantile_since(now: LatencyCounts | None, then: LatencyCounts | None, share:
 
 JUDGED_OVER_S = 5.0
 """Over which latencies are judged, or since the last change where that is later."""
-_LEAST_TOKENS, _LEAST_FIRST = 100.0, 20.0  # latencies that make a window worth judging
+_LEAST_TOKENS, _LEAST_FIRST = 100.0, 20.0  # latencies that make a window worth judging; 100 are the fewest with a P99
 _SLACK = 0.9  # of a deadline, below which there is slack
 _SLACK_S = 30.0  # that it has to last
 
@@ -210,7 +211,7 @@ class ByMetrics:
 
     headroom: float = 0.15
     period_s: float = 1.0
-    name: str = "by metrics"
+    name: str = "metrics policy"
     recent: Recent = field(default_factory=Recent)
     load: SeenLoad | None = None
     feedback: Feedback = field(default_factory=Feedback)

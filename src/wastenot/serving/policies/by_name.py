@@ -1,10 +1,15 @@
-"""Policies of one engine's clock by name: the same for an engine alone and for each instance of a cluster."""
+"""Policies of one engine's clock by name: the same for an engine alone, each instance of a cluster, and live servers.
+
+All have the interface of :mod:`wastenot.serving.simulation.policy`, and each is named after its algorithm. ``by-metrics`` is
+the one that needs nothing but what servers publish, so it is what ``wastenot serve control`` runs; the others see a
+scheduler's own queues and predicted lengths, which no server publishes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, Literal, get_args
 
 from wastenot.serving.policies.by_metrics import ByMetrics
 from wastenot.serving.policies.price import Price
@@ -12,7 +17,10 @@ from wastenot.serving.policies.throttle import Throttle
 from wastenot.serving.policies.two_loops import TwoLoops
 from wastenot.serving.simulation.policy import Policy
 
-_MAKE: Final[dict[str, Callable[[float], Policy]]] = {
+Name = Literal["throttllem", "greenllm", "price", "by-metrics"]
+NAMES: Final[tuple[Name, ...]] = get_args(Name)
+
+_MAKE: Final[dict[Name, Callable[[float], Policy]]] = {
     "throttllem": lambda length_error: Throttle(inflate=1.0 + length_error),
     "greenllm": lambda _: TwoLoops(),
     "price": lambda _: Price(),
@@ -20,11 +28,11 @@ _MAKE: Final[dict[str, Callable[[float], Policy]]] = {
 }
 
 
-def maker_of(name: str, *, length_error: float = 0.0) -> Callable[[], Policy]:
+def maker_of(name: Name, *, length_error: float = 0.0) -> Callable[[], Policy]:
     """What makes a new policy for each engine.
 
     Args:
-        name: ``throttllem``, ``greenllm``, ``price`` or ``by-metrics``.
+        name: of the policy.
         length_error: how far predicted lengths of answers are off, for policies that are to be on the safe side of it.
     """
     return partial(_MAKE[name], length_error)

@@ -23,6 +23,53 @@ from typing import NamedTuple
 import numpy as np
 
 from wastenot.core.arrays import FloatArray, IndexArray
+from wastenot.serving.model.engine import Engine
+from wastenot.serving.model.step_costs import StepCosts
+
+
+class Batches(NamedTuple):
+    """The states of an engine's chain: what a decode step of each batch takes, and how fast its requests leave.
+
+    Attributes:
+        batch: requests that decode, from 0 on; shape (states,).
+        time_s: of a decode step, with the host's; shape (settings, states).
+        energy_j: of a decode step; shape (settings, states).
+        leave_per_s: requests; shape (settings, states).
+    """
+
+    batch: FloatArray
+    time_s: FloatArray
+    energy_j: FloatArray
+    leave_per_s: FloatArray
+
+
+def batches_of(engine: Engine, costs: StepCosts, context: float, output: float, decoding: float) -> Batches:
+    """All batches that an engine may have.
+
+    At setting a, a decode step of n requests lasts t_n(a), and each leaves after ``output`` steps, so that requests leave at
+    n / (output · t_n(a)), times the share of the time in which the engine decodes at all.
+
+    Args:
+        engine: that serves.
+        costs: of its steps.
+        context: tokens in the cache of a request, on average (:func:`mean_context`).
+        output: tokens of an answer, on average.
+        decoding: share of the time that prompts leave for decoding.
+    """
+    states = int(min(engine.most_running, engine.tables.batches[-1])) + 1
+    batch = np.arange(states, dtype=float)
+    time_s, energy_j = costs.decode(batch, np.full(states, context))
+    time_s = time_s + engine.overhead_s
+    return Batches(batch, time_s, energy_j, np.where(batch > 0, batch / (output * time_s) * decoding, 1.0))
+
+
+def mean_context(prompts: FloatArray, outputs: FloatArray) -> float:
+    """Tokens in the cache of a request that decodes, on average over time.
+
+    Its prompt, and half of its answer; of those that are there at a moment, answers of o tokens are o times as likely, so
+    that half of an answer is E[o²] / 2 E[o].
+    """
+    return float(prompts.mean() + (outputs**2).mean() / outputs.mean() / 2)
 
 
 class ChainPrices(NamedTuple):

@@ -16,7 +16,7 @@ import numpy as np
 from wastenot.core.arrays import BoolArray, FloatArray
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
-from wastenot.serving.policies.costs import StepCosts
+from wastenot.serving.model.step_costs import StepCosts
 from wastenot.serving.policies.load import Load
 from wastenot.serving.simulation.policy import View
 
@@ -79,24 +79,33 @@ class Unavoidable:
                 self.count += self._free_s > self._queue.popleft().until_s
 
 
+# A missed deadline costs 10 e^(3 u) energies of a request, where u = missed / meant − 1 once many have been served, and the
+# price holds how many are missed near those that are meant to be. With ``part`` 1/4, four times as many are allowed:
+#
+#     missed / meant     0        1        2        2.8      3.8      4        6
+#     price              0.5      10       200      200      200      200      200      energies of a request
+#     floor              0        0        0        0        1        1.1      2        1: only safe clocks, 2: the greatest
+#
+# All numbers by hand, as those of ``price.py``.
+
 REQUESTS_RISKED = 10.0
 """Energies of a request that a missed deadline costs as long as as many are missed as are meant to be."""
 STEEPNESS = 3.0
-"""Of the price, by how much more was missed than meant."""
+"""Of the price, by how much more was missed than meant: e³, about 20 times, for each time as many as meant."""
 PRICE_RANGE = (-3.0, 3.0)
-"""Of the logarithm of the price."""
+"""Of the logarithm of the price: from half of a request's energy to 200 of them."""
 MOST_CAUTION = 0.4
-"""Of a bound on the time to the first token."""
+"""Of a bound on the time to the first token that is kept free, once twice as many were missed as meant."""
 SPARED, EXHAUSTED, EXCEEDED = 0.7, 0.95, 1.5
 """Of the deadlines that may be missed: once more than the first were, low clocks are left out; at the second, all that are
 not safe; at the last, all but the greatest. Prices are only as good as the projections behind them; this holds where those
 are wrong."""
 LEAST_ALLOWED = 0.3
-"""Of the deadlines that may be missed, however many of them are in any case."""
+"""Of the deadlines that may be missed, however many of them no clock could have kept: the rest is for the policy."""
 FIRST = 200.0
-"""Requests that count as served without a miss at the start."""
+"""Requests that count as served without a miss at the start; of 99 %, half a miss is meant in them."""
 ENOUGH = 300.0
-"""Requests before which a share of misses says little."""
+"""Requests before which a share of misses says little: of 99 %, three of them may miss."""
 
 Key = tuple[float, float]
 """When a request came, and when it had its first token."""

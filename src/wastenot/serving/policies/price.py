@@ -35,8 +35,8 @@ from scipy.special import gammaincc, gammaln
 from wastenot.core.arrays import FloatArray
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
-from wastenot.serving.policies.chain import ChainPrices, prices_of_chain
-from wastenot.serving.policies.costs import StepCosts
+from wastenot.serving.model.step_costs import StepCosts
+from wastenot.serving.policies.chain import ChainPrices, batches_of, mean_context, prices_of_chain
 from wastenot.serving.policies.load import Load
 from wastenot.serving.policies.misses import Misses, Unavoidable
 from wastenot.serving.policies.risks import WITHIN, Risks
@@ -163,7 +163,9 @@ class _Steering:
                 held[: max(view.setting + 1, self.held)] = np.inf  # prompts wait for a faster clock only, and once
                 cost, holds = np.minimum(cost, held), held < cost
         else:
-            cost = self.without_queue(view, self.prices)
+            batch = len(view.running_made)
+            context = float(view.running_context.mean()) if batch else 0.0
+            cost = self.quiet_w(view, self.prices, float(batch), context)[0]
         cost[: self.floor(view, self.prices)] = np.inf
         best = int(np.argmin(cost))
         if cost[view.asked] <= cost[best] + ENOUGH * abs(self.prices.chain.cost_rate):
@@ -176,9 +178,7 @@ class _Steering:
     def renewed(self, now_s: float) -> _Prices:
         """Prices at the load seen so far.
 
-        The chain's state is the batch n. At setting a, a decode step of n requests lasts t_n(a), and each of them leaves
-        after ``output`` of its own steps, so that requests leave at n / (output · t_n(a)), times the share of the time that
-        prompts leave for decoding. A second costs
+        The chain's state is the batch (:func:`batches_of <wastenot.serving.policies.chain.batches_of>`). A second costs
 
             power + λ · price of a miss · (first tokens + requests spoilt that one arrival brings) + a penalty for slow steps
 
@@ -187,19 +187,15 @@ class _Steering:
         """
         engine, load, rate = self.engine, self.load, self.load.rate(now_s)
         prompts, outputs = _some(load.prompts, 48, 1024.0), np.maximum(_some(load.outputs, 32, 128.0) * load.ratio, 1.0)
-        output = float(outputs.mean())
-        context = float(prompts.mean() + (outputs**2).mean() / output / 2)
+        output, context = float(outputs.mean()), mean_context(prompts, outputs)
         risks = Risks(engine, self.deadlines, self.costs, prompts, rate, context)
-        states = int(min(engine.most_running, engine.tables.batches[-1])) + 1
-        batch = np.arange(states, dtype=float)
-        time_s, energy_j = self.costs.decode(batch, np.full(states, context))
-        time_s = time_s + engine.overhead_s
         whole_s = risks.whole_s()
         busy = risks.busy()
         # At 1 nothing would ever leave, and the chain could not be solved; 0.9 by hand.
         decoding = 1 - min(rate * float(whole_s.mean()), 0.9)
+        batch, time_s, energy_j, leave = batches_of(engine, self.costs, context, output, decoding)
+        states = len(batch)
         power_w = np.where(batch > 0, energy_j / time_s, engine.tables.idle_power_w[:, None])
-        leave = np.where(batch > 0, batch / (output * time_s) * decoding, 1.0)
         typical = min(8, states - 1)  # where energy per token is read off; by hand, and only the price of a miss uses it
         request_j = float(risks.whole_j().mean() + output * energy_j[self.greatest, typical] / typical)
         price_j = self.misses.price_j(request_j)
@@ -237,11 +233,6 @@ class _Steering:
         expected = np.maximum(expected, 1e-12)
         some = left.clip(0)
         return np.asarray((np.exp(some * np.log(expected) - expected - gammaln(some + 1)) * (left >= 0)).sum(axis=1))
-
-    def without_queue(self, view: View, prices: _Prices) -> FloatArray:
-        """Watts of each clock while no prompt waits."""
-        batch = len(view.running_made)
-        return self.quiet_w(view, prices, float(batch), float(view.running_context.mean()) if batch else 0.0)[0]
 
     def floor(self, view: View, prices: _Prices) -> int:
         """The lowest clock that misses so far leave: the greatest in the end where prompts wait, else the lowest safe one.

@@ -18,7 +18,7 @@ from wastenot.core.arrays import FloatArray
 from wastenot.serving.model.compiled import compiled
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
-from wastenot.serving.model.step_table import USES, StepTable, decode_within, mixed_within
+from wastenot.serving.model.step_costs import USES, FlatTables, decode_within, mixed_within
 from wastenot.serving.simulation.policy import View
 
 
@@ -47,7 +47,9 @@ def limits_of(engine: Engine, deadlines: Deadlines) -> Limits:
     )
 
 
-def keeps(view: View, table: StepTable, setting: int, limits: Limits, deadlines: Deadlines, *, inflate: float = 1.0) -> bool:
+def keeps(
+    view: View, table: FlatTables, setting: int, limits: Limits, deadlines: Deadlines, *, inflate: float = 1.0
+) -> bool:
     """Whether all that is there now keeps its deadlines if the engine stays at one setting.
 
     Args:
@@ -82,7 +84,7 @@ def keeps(view: View, table: StepTable, setting: int, limits: Limits, deadlines:
 
 @partial(compiled, uses=USES, error_model="numpy")
 def _keeps(  # noqa: PLR0912, PLR0915 - one loop over the steps, as the engine makes them
-    table: StepTable,
+    table: FlatTables,
     setting: int,
     limits: Limits,
     now_s: float,

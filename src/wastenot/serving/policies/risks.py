@@ -12,12 +12,13 @@ import numpy as np
 from wastenot.core.arrays import BoolArray, FloatArray
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
-from wastenot.serving.policies.costs import StepCosts
+from wastenot.serving.model.step_costs import StepCosts
 
 SPARE_S = 0.005
-"""Of a deadline that holding a prompt back leaves."""
+"""Of a deadline that holding a prompt back leaves: for what the projection leaves out; by hand."""
 WITHIN = 0.99
-"""Of the bound between two tokens: a step that is projected to take longer counts as late."""
+"""Of the bound between two tokens: a step that is projected to take longer counts as late, as tables interpolate;
+by hand."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

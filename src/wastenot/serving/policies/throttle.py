@@ -17,7 +17,7 @@ import numpy as np
 
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
-from wastenot.serving.model.step_table import StepTable, filled_table
+from wastenot.serving.model.step_costs import FlatTables, flat_tables
 from wastenot.serving.policies.projection import Limits, keeps, limits_of
 from wastenot.serving.simulation.policy import Choice, View
 
@@ -36,13 +36,13 @@ class Throttle:
     name: str = "throttLL'eM"
     _deadlines: Deadlines = field(init=False)
     _limits: Limits = field(init=False)
-    _table: StepTable = field(init=False)
+    _table: FlatTables = field(init=False)
     _greatest: int = field(init=False)
 
     def begin(self, engine: Engine, deadlines: Deadlines) -> int:
         """Nothing is there yet, and the lowest clock keeps all of that."""
         self._deadlines, self._limits = deadlines, limits_of(engine, deadlines)
-        self._table, self._greatest = filled_table(engine.tables), len(engine.tables.settings) - 1
+        self._table, self._greatest = flat_tables(engine.tables), len(engine.tables.settings) - 1
         return self.floor
 
     def choose(self, view: View) -> Choice:

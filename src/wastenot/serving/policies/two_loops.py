@@ -19,7 +19,7 @@ import numpy as np
 from wastenot.core.errors import BadInputError
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
-from wastenot.serving.policies.costs import StepCosts
+from wastenot.serving.model.step_costs import StepCosts
 from wastenot.serving.simulation.policy import Choice, View
 
 _BUCKET = 0.03  # relative width of what the profile is looked up by

@@ -73,6 +73,11 @@ class Apart:
     idle_energy_j: float
 
     @property
+    def first_token_s(self) -> FloatArray:
+        """When each had its first token; shape (requests,)."""
+        return self.prefill.first_token_s
+
+    @property
     def end_s(self) -> float:
         """Of the last step of both."""
         return max(self.prefill.end_s, self.decode.end_s if self.decode else 0.0)
@@ -89,12 +94,7 @@ class Apart:
 
     def attainment(self, deadlines: Deadlines) -> float:
         """Share of the requests that kept all of their deadlines."""
-        requests = self.requests
-        kept = self.prefill.first_token_s - requests.arrival_s <= deadlines.ttft_of(requests.prompt_tokens)
-        kept &= self.late_tokens <= deadlines.late_allowed(requests.output_tokens)
-        if deadlines.end_to_end_s is not None:
-            kept &= self.finish_s - requests.arrival_s <= deadlines.end_to_end_s
-        return float(kept.mean())
+        return float(deadlines.kept(self.requests, self).mean())
 
 
 def simulate_apart(

@@ -1,4 +1,14 @@
-"""A policy steers the clock of an engine. It sees what a scheduler sees, and what a predictor says of lengths."""
+"""A policy steers the clock of an engine. It sees what a scheduler sees, and what a predictor says of lengths.
+
+It is the one interface of such policies, whoever asks them; which there are, :mod:`wastenot.serving.policies.by_name` says:
+
+    an engine alone               simulate ──────── view ──► choose ──► clock
+    an instance of a cluster      Steered(make) ─── view ──► choose ──► clock
+    a server (``serve control``)  readings ───────────────► hear, decide ──► clock     what ``choose`` of ByMetrics does, too
+
+What steers a whole cluster (instances, routes and rules for their clocks) is a ``Controller`` of
+:mod:`wastenot.serving.cluster.model` instead.
+"""
 
 from __future__ import annotations
 

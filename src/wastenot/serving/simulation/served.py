@@ -96,18 +96,9 @@ class Served:
         """Energy of the run for each token made."""
         return self.total_energy_j / float(self.requests.output_tokens.sum())
 
-    def kept(self, deadlines: Deadlines) -> np.ndarray:
-        """Whether each request kept all of its deadlines; shape (requests,)."""
-        requests = self.requests
-        kept = self.first_token_s - requests.arrival_s <= deadlines.ttft_of(requests.prompt_tokens)
-        kept &= self.late_tokens <= deadlines.late_allowed(requests.output_tokens)
-        if deadlines.end_to_end_s is not None:
-            kept &= self.finish_s - requests.arrival_s <= deadlines.end_to_end_s
-        return kept
-
     def attainment(self, deadlines: Deadlines) -> float:
         """Share of the requests that kept all of their deadlines."""
-        return float(self.kept(deadlines).mean())
+        return float(deadlines.kept(self.requests, self).mean())
 
 
 GAP_EDGES_S: FloatArray = np.geomspace(1e-4, 10.0, 501)

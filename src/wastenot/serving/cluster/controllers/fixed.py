@@ -131,20 +131,17 @@ def single_pool(profiles: Profiles, peak_per_s: FloatArray, *, head_room: float 
     return Fixed("SinglePool", (Placed(0, layout, count),), ((0,),) * COUNT)
 
 
-def steered(
-    profiles: Profiles, peak_per_s: FloatArray, name: str, make: Callable[[], Policy], *, head_room: float = 0.0
-) -> Fixed:
+def steered(profiles: Profiles, peak_per_s: FloatArray, make: Callable[[], Policy], *, head_room: float = 0.0) -> Fixed:
     """The single pool, each instance with a policy of its own.
 
     Args:
         profiles: of the cluster.
         peak_per_s: of each class, all at once; shape (9,).
-        name: for tables and pictures.
-        make: the policy of one instance.
+        make: the policy of one instance, whose name is the plan's.
         head_room: of the capacity, above the peak.
     """
     plan = single_pool(profiles, peak_per_s, head_room=head_room)
-    return replace(plan, name=name, placed=tuple(replace(each, clock=Steered(make)) for each in plan.placed))
+    return replace(plan, name=make().name, placed=tuple(replace(each, clock=Steered(make)) for each in plan.placed))
 
 
 def multi_pool(profiles: Profiles, peak_per_s: FloatArray, *, head_room: float = 0.0) -> Fixed:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from wastenot.serving.model.compiled import compiled as by_numba, compiled_inside
-from wastenot.serving.model.step_table import USES
+from wastenot.serving.model.step_costs import USES
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -69,7 +69,7 @@ from wastenot.serving.cluster.simulation.requests import preempt, tell_load
 from wastenot.serving.cluster.simulation.router import arrive, give_up, look_held, place, release, wait_at_router
 from wastenot.serving.cluster.simulation.trees import grow_tree, least_leaf, put_leaf
 from wastenot.serving.model.compiled import compile_ahead
-from wastenot.serving.model.step_table import Column, inlined
+from wastenot.serving.model.step_costs import Column, inlined
 
 RUN, PLACE, GIVE_UP, BEGIN, LEAVE, SETTLE, HEED, FAIL, LOOK_INTO = range(9)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from wastenot.serving.cluster.simulation.records import State
-from wastenot.serving.model.step_table import Column, bilinear, fraction, inlined, interval_of
+from wastenot.serving.model.step_costs import Column, bilinear, fraction, inlined, interval_of
 
 
 @inlined

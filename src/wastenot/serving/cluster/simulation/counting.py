@@ -20,7 +20,7 @@ import numpy as np
 
 from wastenot.serving.cluster.simulation.compiling import inside
 from wastenot.serving.cluster.simulation.records import IDLE, State
-from wastenot.serving.model.step_table import Column, inlined
+from wastenot.serving.model.step_costs import Column, inlined
 
 
 @inside

@@ -53,7 +53,7 @@ from wastenot.serving.cluster.simulation.counting import (
 from wastenot.serving.cluster.simulation.records import BACKLOGS, DONE_ALREADY, IDLE, LOW, STEP, STRETCH, State
 from wastenot.serving.cluster.simulation.requests import admit, answered, begin_decoding, blocks_of, make_room, stop_decoding
 from wastenot.serving.cluster.simulation.trees import put_leaf
-from wastenot.serving.model.step_table import bilinear, fraction, inlined, interval_of
+from wastenot.serving.model.step_costs import bilinear, fraction, inlined, interval_of
 
 
 @inlined

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wastenot.serving.model.compiled import by_address
-from wastenot.serving.model.step_table import Column
+from wastenot.serving.model.step_costs import Column
 
 IDLE, STRETCH, STEP, AWAY, DONE_ALREADY = range(5)  # what an instance does until its next event; away ones are not in here
 DONE, UNTIL, EMPTY, READY, SLOTS, BINS, OUTSIDE, MORE, ASK = range(9)  # why run() returns

@@ -14,7 +14,7 @@ from wastenot.serving.cluster.simulation.compiling import inside
 from wastenot.serving.cluster.simulation.counting import find_longest_gap
 from wastenot.serving.cluster.simulation.records import LEAST_TOKENS, LOW, TICKET, State
 from wastenot.serving.cluster.simulation.trees import into_heap, out_of_heap, put_leaf
-from wastenot.serving.model.step_table import inlined
+from wastenot.serving.model.step_costs import inlined
 
 
 @inlined
@@ -110,7 +110,7 @@ def answered(state: State, number: int, instance: Any, request: Any, slot: int) 
         state.longest_s[request.number], state.preemptions[request.number] = request.longest_s, request.preemptions
     if (
         request.first_s - request.arrival_s > ttft_s_of(state, request)
-        or request.late > numbers.late_share * (request.output - 1)
+        or request.late > numbers.late_share * (request.output - 1) + 1e-9  # as `Deadlines.late_allowed` rounds
         or instance.now_s - request.arrival_s > numbers.end_to_end_s
     ):
         state.kinds[request.kind].missed += 1

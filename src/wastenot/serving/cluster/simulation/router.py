@@ -36,7 +36,7 @@ from wastenot.serving.cluster.simulation.records import (
 )
 from wastenot.serving.cluster.simulation.requests import blocks_of, bound_of, tell_load, ttft_s_of
 from wastenot.serving.cluster.simulation.trees import least_leaf
-from wastenot.serving.model.step_table import Column, inlined
+from wastenot.serving.model.step_costs import Column, inlined
 
 
 @inlined

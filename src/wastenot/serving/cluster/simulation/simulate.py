@@ -34,7 +34,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from wastenot.core.arrays import BoolArray, FloatArray, IndexArray
+from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.core.errors import BadInputError
 from wastenot.serving.bench.server_metrics import ServerReading
 from wastenot.serving.cluster import classes
@@ -66,7 +66,7 @@ from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.interpolation import bilinear, fraction, interval_of
 from wastenot.serving.model.requests import Requests
-from wastenot.serving.model.step_table import Column
+from wastenot.serving.model.step_costs import Column
 from wastenot.serving.simulation.metrics import FIRST_EDGES_S, PROMPT_EDGES, Counted, reading
 from wastenot.serving.simulation.policy import Policy, View, check_setting
 from wastenot.serving.simulation.served import GAP_EDGES_S
@@ -663,7 +663,7 @@ class ClusterRun:
             at = (part.arrival_s / self.bin_s).astype(np.intp) * classes.COUNT
             at += self.cluster.classes.of(part.prompt_tokens, part.output_tokens)
             self.arrivals = _added(self.arrivals, at)
-            self.missed = _added(self.missed, at[self._missed(part, answers)])
+            self.missed = _added(self.missed, at[~self.cluster.deadlines.kept(part, answers)])
             self.answered(part, answers)
             del self.parts[0]
             self.numbers.gone += count
@@ -1125,16 +1125,6 @@ class ClusterRun:
             self._timeline(edges_s, gpus, sum(used.values(), np.zeros(bins))),
             self.log,
         )
-
-    def _missed(self, requests: Requests, answers: Answers) -> BoolArray:
-        """Whether each request missed a deadline; those without an answer did."""
-        deadlines = self.cluster.deadlines
-        kept = answers.first_token_s - requests.arrival_s <= deadlines.ttft_of(requests.prompt_tokens)
-        kept &= answers.late_tokens <= (1 - deadlines.share) * (requests.output_tokens - 1)
-        kept &= np.isfinite(answers.finish_s)
-        if deadlines.end_to_end_s is not None:
-            kept &= answers.finish_s - requests.arrival_s <= deadlines.end_to_end_s
-        return np.asarray(~kept)
 
     def _timeline(self, edges_s: FloatArray, gpus: FloatArray, used_j: FloatArray) -> ClusterTimeline:
         arrays, bins = self.arrays, len(used_j)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wastenot.serving.cluster.simulation.compiling import compiled
-from wastenot.serving.model.step_table import Column, inlined
+from wastenot.serving.model.step_costs import Column, inlined
 
 
 @inlined

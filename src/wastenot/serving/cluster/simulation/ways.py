@@ -11,7 +11,7 @@ from wastenot.serving.cluster.simulation.compiling import inside
 from wastenot.serving.cluster.simulation.records import LOW, State
 from wastenot.serving.cluster.simulation.trees import put_leaf
 from wastenot.serving.model.compiled import COMPILED
-from wastenot.serving.model.step_table import Column, inlined
+from wastenot.serving.model.step_costs import Column, inlined
 
 _COPIED = ("numbers", "instances", "slots", "ends", "due", "kinds")
 

@@ -10,12 +10,12 @@ import pytest
 
 from wastenot.core.errors import BadInputError
 from wastenot.core.setting import AUTO, Setting
+from wastenot.serving.model.engine_tables import OutsideProfileError
 from wastenot.serving.model.fitted import fitted_tables, held_out_errors
 from wastenot.serving.model.from_steps import measured_tables, profile_of_steps
 from wastenot.serving.model.step_law import fit_law
-from wastenot.serving.model.step_tables import StepTable, read_step_tables
 from wastenot.serving.model.steps import MeasuredStep, averaged, implausible
-from wastenot.serving.model.tables import OutsideProfileError
+from wastenot.serving.model.steps_csv import StepTable, read_step_tables
 
 HEADER = "phase,sequences,tokens,context,core_mhz,time_s,power_w\n"
 CLOCKS = (900.0, 1200.0, 1500.0, 1800.0, 2100.0)
