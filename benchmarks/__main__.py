@@ -1,4 +1,4 @@
-"""Run all benchmarks, or those named: python -m benchmarks [search] [plan] [import] [commands] ..."""
+"""Run all benchmarks, or those named: python -m benchmarks [search] [plan] [commands] ..."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from importlib import import_module
 from benchmarks.verdict import Verdict
 
 NAMES = (
-    "commands", "import", "pipeline-h200", "pipeline-confidence", "plan", "profile", "coverage", "search", "sensor",
+    "commands", "pipeline-h200", "pipeline-confidence", "plan", "profile", "coverage", "search", "sensor",
     "latency", "h200", "h200-fit", "regulator", "forecast", "pipeline-measured", "pipeline-run", "natural-forecast",
-    "iteration", "kills", "straggler", "tune", "serving-fits", "jobs", "jobs-overlap", "jobs-changes", "job-limits",
+    "iteration", "straggler", "tune", "serving-fits", "jobs", "jobs-overlap", "jobs-changes", "job-limits",
     "serving-client", "serving-kernels", "serving-policies", "serve-control", "serving-attack", "cluster-speed",
-    "serving-speed", "cluster-forecast", "cluster-policies", "cluster-emergencies", "cluster-routers", "safety",
+    "serving-speed", "cluster-forecast", "cluster-policies", "cluster-emergencies", "safety",
 )  # fmt: skip
 
 

@@ -11,7 +11,6 @@ window of arrivals before the attainment stays where it has to be. Everything he
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from benchmarks.bench_cluster_policies import scenario
-from benchmarks.kept import DATA
+from benchmarks.kept import DATA, keep
 from benchmarks.serving_loads import PROFILES
 from benchmarks.verdict import Verdict
 from wastenot.core.arrays import FloatArray
@@ -164,7 +163,6 @@ class Recovery:
         late: requests that came from the event on and missed a deadline.
         came: requests of the load.
         answered: of them.
-        given_up: of them, as the controller was told; no policy here asks for it.
         energy_j: of the run.
     """
 
@@ -177,35 +175,7 @@ class Recovery:
     late: int
     came: int
     answered: int
-    given_up: int
     energy_j: float
-
-
-@dataclass(slots=True, eq=False)
-class Counted:
-    """A controller, and how many requests it was told of that were given up."""
-
-    inner: Parking
-    given_up: int = 0
-
-    @property
-    def name(self) -> str:
-        """Its own."""
-        return self.inner.name
-
-    @property
-    def period_s(self) -> float:
-        """Its own."""
-        return self.inner.period_s
-
-    def begin(self, cluster: Cluster) -> Sequence[Action]:
-        """As it begins."""
-        return self.inner.begin(cluster)
-
-    def control(self, view: ClusterView) -> Sequence[Action]:
-        """As it does."""
-        self.given_up += int(view.given_up.sum())
-        return self.inner.control(view)
 
 
 def by_window(served: ClusterServed, requests: Requests, cluster: Cluster) -> tuple[FloatArray, FloatArray]:
@@ -217,8 +187,7 @@ def by_window(served: ClusterServed, requests: Requests, cluster: Cluster) -> tu
 def recovery(service: Service, event: Event, controller: Parking, seed: int) -> Recovery:
     """Run one policy through an event."""
     requests = drawn(service.rate_per_s, event.crowd_s, seed)
-    counted = Counted(controller)
-    served = simulate_cluster(requests, service.cluster, counted, failures=event.failures)
+    served = simulate_cluster(requests, service.cluster, controller, failures=event.failures)
     came, late = (each[int(EVENT_S / WINDOW_S) :] for each in by_window(served, requests, service.cluster))
     chance = CHANCE * np.sqrt((1 - SHARE) * SHARE * came)  # a window of a service that keeps just its share
     bad, after = np.flatnonzero(late > (1 - SHARE) * came + chance), requests.arrival_s >= EVENT_S
@@ -232,7 +201,6 @@ def recovery(service: Service, event: Event, controller: Parking, seed: int) -> 
         late=int((after & ~service.cluster.deadlines.kept(requests, served)).sum()),
         came=len(requests),
         answered=int((np.isfinite(served.finish_s) & (served.instance >= 0)).sum()),
-        given_up=counted.given_up,
         energy_j=served.total_energy_j,
     )
 
@@ -261,11 +229,9 @@ def main(verdict: Verdict) -> None:
                 print(row_of(each), flush=True)
             behind_s = max(our.back_s - its.back_s for its, our in zip(reference, ours, strict=True))
             verdict.at_most(f"{service.name}, {event.name}: s behind the reference", behind_s, BEHIND_S)
-        lost = sum(each.came - each.answered - each.given_up for each in rows)
+        lost = sum(each.came - each.answered for each in rows)
         verdict.at_most(f"{service.name}: requests of which nobody knows", lost, 0)
-    KEPT.write_text(
-        json.dumps({"window_s": WINDOW_S, "share": SHARE, "recoveries": [asdict(each) for each in found]}) + "\n"
-    )
+    keep(KEPT, {"window_s": WINDOW_S, "share": SHARE, "recoveries": [asdict(each) for each in found]})
 
 
 _NAMES = ("reference", "ours")

@@ -4,9 +4,6 @@
     hour-1000    the same on 1,000 GPUs
     week         synthetic, by digitised figures of 2024; its peak is 40 requests a second; made-up weeks before it are known
 
-    knobs        the Monday of ``week``: an instance takes 35 s, 2 min or 7 min to start; DynamoLLM's head-room above the
-                 template's greatest slot is none, a fifth or a half
-
 The engines are those of a model of 70 billion parameters on simulated H200s. What policies are told is the history alone;
 plans in hindsight know all that judges. A policy that misses the share in one class is marked failed. Budgets of a step were
 chosen on the known ten minutes.
@@ -26,7 +23,7 @@ import numpy as np
 
 from benchmarks.kept import DATA, keep
 from benchmarks.serving_loads import PROFILES, TRACES
-from benchmarks.verdict import Verdict
+from benchmarks.verdict import Verdict, run_alone
 from testbed.cluster_loads import slot_estimate
 from wastenot.core.arrays import FloatArray
 from wastenot.serving.cluster.classes import CLASSES, COUNT, NAMES
@@ -37,7 +34,6 @@ from wastenot.serving.cluster.scenario_load import LoadParts, load_parts_of
 from wastenot.serving.model.requests import joined
 
 KEPT = DATA / "serving" / "cluster-policies.json"
-KNOBS = KEPT.with_name("cluster-knobs.json")
 SHARE = 0.99
 START_S = 420.0
 """Of an instance of 70 billion parameters: 6 to 8 minutes in the literature."""
@@ -60,13 +56,10 @@ LOADS: dict[str, tuple[int, tuple[str, ...], str]] = {
     ),
 }  # fmt: skip
 """Hosts, policies and traffic of each load."""
-MONDAY = "begin_s = 86400.0\nduration_s = 86400.0\n"
-STARTS_S = (35.0, 120.0, 420.0)
-HEAD_ROOMS = (0.0, 0.2, 0.5)
 
 
-def scenario(load: str, folder: Path, *, more: str = "", start_s: float = START_S, head_room: float = 0.2) -> Scenario:
-    """As a user would write it; with more about its traffic."""
+def scenario(load: str, folder: Path) -> Scenario:
+    """As a user would write it."""
     hosts, policies, traffic = LOADS[load]
     text = f"""
 [cluster]
@@ -75,14 +68,13 @@ hosts = {hosts}
 degrees = [2, 4, 8]
 step_tokens = [512, 1024, 1024]
 [cluster.changes]
-start_s = {start_s}
+start_s = {START_S}
 [[traffic]]
 name = "{load}"
 {traffic.format(data=TRACES)}
-{more}
 [run]
 policies = {json.dumps(policies)}
-head_room = {head_room}
+head_room = 0.2
 """
     return parse_scenario(text.encode(), folder / f"{load}.toml")
 
@@ -156,48 +148,13 @@ def plain(value: Any) -> Any:
     return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
-def knobs(verdict: Verdict) -> None:
-    """What start-up times and head-room cost, on the Monday of ``week``."""
-    rows: list[dict[str, Any]] = []
-    cases = [("dynamollm", 420.0, each) for each in HEAD_ROOMS] + [("dynamollm", each, 0.2) for each in STARTS_S[:-1]]
-    cases += [("parking", each, 0.2) for each in STARTS_S]
-    for policy, start_s, head_room in cases:
-        with tempfile.TemporaryDirectory() as folder:
-            there = scenario("week", Path(folder), more=MONDAY, start_s=start_s, head_room=head_room)
-            record = record_of(simulated(there, next(each for each in runs_of(there) if each.policy == policy)))
-        rows.append(
-            {
-                "policy": policy,
-                "start_s": start_s,
-                "head_room": head_room if policy == "dynamollm" else None,
-                "requests": record.requests,
-                "energy_j": record.energy_j,
-                "attainment": record.attainment,
-                "worst_class": record.worst_class,
-                "failed": record.failed,
-            }
-        )
-        print(
-            f"  {policy}, starts take {start_s:g} s, head-room {head_room:g}: {record.energy_j / 1e6:,.0f} MJ, "
-            f"{record.attainment:.2%} in time, worst class {record.worst_class:.2%}{' FAILED' if record.failed else ''}",
-            flush=True,
-        )
-        if policy == "parking":
-            verdict.at_least(f"ours, starts of {start_s:g} s: attains in the class with the least", record.worst_class, 0.99)
-    keep(KNOBS, [plain(each) for each in rows])
-
-
 def main(verdict: Verdict, *loads: str) -> None:
-    """Judge every policy on some loads, or on all, and then the knobs."""
+    """Judge every policy on some loads, or on all."""
     kept = json.loads(KEPT.read_text()) if KEPT.is_file() else {}
     for load in loads or LOADS:
         kept[load] = judge(verdict, load)
         keep(KEPT, {name: kept[name] for name in LOADS if name in kept})
-    if not loads:
-        knobs(verdict)
 
 
 if __name__ == "__main__":
-    judged = Verdict()
-    main(judged, *sys.argv[1:])
-    judged.end()
+    run_alone(main, *sys.argv[1:])

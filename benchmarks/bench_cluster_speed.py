@@ -1,11 +1,8 @@
-"""How fast the simulator of a cluster is: requests a second on one core, with 1,000 instances that each follow a clock rule.
+"""How fast the simulator of a cluster is: a day of 1,000 instances that each follow a clock rule, on one core.
 
 Lengths are like those of conversations (medians of 1,000 and 130 tokens), arrivals Poisson, the controller visits each 5 s,
-and energy, clocks and the timeline are on. Counted is processor time, the best of several runs, since others may use this
-machine. Each load runs in a process of its own, which compiles first, so that its memory is its own.
-
-Then a whole day of a service of 1,000 instances in parts, whose memory does not grow with it; a week of 4,000 GPUs is
-extrapolated from it, and said so.
+and energy, clocks and the timeline are on. The day comes in parts, so that memory does not grow; it runs in a process
+of its own, which compiles first. A week of 4,000 GPUs is extrapolated from it, and said so.
 """
 
 from __future__ import annotations
@@ -15,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from time import perf_counter, process_time
+from time import perf_counter
 
 import numpy as np
 
@@ -27,11 +24,9 @@ from wastenot.serving.cluster.model import (
     ClockRule,
     Cluster,
     ClusterView,
-    Router,
     SetClock,
     Start,
 )
-from wastenot.serving.cluster.simulation import core, records
 from wastenot.serving.cluster.simulation.simulate import Answers, simulate_cluster, simulate_cluster_in_parts
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.loads import LogNormal, poisson
@@ -40,17 +35,12 @@ from wastenot.serving.model.requests import Requests
 
 PROFILE = DATA / "serving" / "llama-8b-sim-h200.json"
 PROMPT, OUTPUT = LogNormal(1000, 0.8, 7000), LogNormal(130, 0.8, 1000)
-REQUESTS_PER_S = 1_000_000
-MOST_MIB = 1024
 REQUESTS = 1_000_000
-LOADS = ((100, 5.0), (1000, 2.0), (1000, 5.0), (4000, 5.0))
-"""Instances, and requests a second of each; all routers at the last but one."""
 DAY_S, DAY_PARTS = 86_400.0, 170
 """A day, its requests in parts of a million each, one after the other."""
 DAY_MOST_S, DAY_MOST_MIB = 300.0, 4096
 WEEK_GPUS = 4000
 KEPT = DATA / "serving" / "cluster-speed.json"
-_REPEATS = 2
 
 
 @dataclass
@@ -79,30 +69,6 @@ def ramp(engine: Engine, lowest: int) -> ClockRule:
     """A higher clock for each eight requests in the batch, and nearly the highest for prompts."""
     highest = len(engine.tables.settings) - 1
     return ClockRule(np.minimum(lowest + np.arange(engine.most_running + 1) // 8, highest), highest - 3)
-
-
-def run(instances: int, rate_per_s: float, router: Router) -> None:
-    """Print requests a second of all that a call does and of its core, and the most memory of the process, in MiB."""
-    engine = read_engine(PROFILE).engine()
-    cluster = Cluster((engine,), -(-instances // 8), ChangeTimes((35.0,)))
-    simulate_cluster(poisson(20.0, 5.0, PROMPT, OUTPUT), cluster, Ramp(4), router=router)
-    requests = poisson(instances * rate_per_s, REQUESTS / (instances * rate_per_s), PROMPT, OUTPUT, seed=1)
-    inside, spent_s = core.run, [0.0]
-
-    def timed(state: records.State, until_s: float) -> int:
-        began = process_time()
-        why = inside(state, until_s)
-        spent_s[0] += process_time() - began
-        return why
-
-    core.run = timed
-    best_s = best_core_s = float("inf")
-    for _ in range(_REPEATS):
-        spent_s[0], began = 0.0, process_time()
-        simulate_cluster(requests, cluster, Ramp(instances), router=router)
-        best_s, best_core_s = min(best_s, process_time() - began), min(best_core_s, spent_s[0])
-    peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(len(requests) / best_s, len(requests) / best_core_s, peak_mib)
 
 
 def run_parts(instances: int, rate_per_s: float, parts: int) -> None:
@@ -137,17 +103,6 @@ def of_a_process(call: str) -> list[float]:
 
 
 def main(verdict: Verdict) -> None:
-    for instances, rate_per_s in LOADS:
-        for router in Router if (instances, rate_per_s) == LOADS[-2] else (Router.LEAST_REQUESTS,):
-            whole, alone, peak_mib = of_a_process(f"run({instances}, {rate_per_s}, Router({int(router)}))")
-            print(
-                f"  {instances:,} instances, {rate_per_s:g} requests/s each, {router.name.lower()}: {whole:,.0f} requests a "
-                f"second with setting up and adding up, {alone:,.0f} without, {peak_mib:,.0f} MiB",
-                flush=True,
-            )
-            if instances == 1000 and router == Router.LEAST_REQUESTS:
-                verdict.at_least(f"1,000 instances at {rate_per_s:g}/s: requests a second", alone, REQUESTS_PER_S)
-                verdict.at_most(f"1,000 instances at {rate_per_s:g}/s: MiB of the process", peak_mib, MOST_MIB)
     rate_per_s = DAY_PARTS * REQUESTS / DAY_S
     count, took_s, peak_mib = of_a_process(f"run_parts(1000, {rate_per_s / 1000}, {DAY_PARTS})")
     week_s = 7 * WEEK_GPUS / 1000 * took_s

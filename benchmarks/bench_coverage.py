@@ -17,17 +17,15 @@ import re
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
-from scipy.stats import beta
 
-from benchmarks.verdict import Verdict
-from testbed.binomial import least_hits
+from benchmarks.verdict import Verdict, run_alone
+from testbed.binomial import least_hits, share_bounds
 from testbed.measured_sweeps import DATA, MEASURED_SWEEPS
 from testbed.tables import Noise, table_of
 from wastenot.devices.open import open_device
@@ -207,27 +205,26 @@ def judged(verdict: Verdict, found: list[Outcome], what: str) -> None:
 
 def _share(verdict: Verdict, what: str, hits: list[bool], goal: float) -> float:
     number, kept = len(hits), sum(hits)
-    low, high = beta.ppf([0.025, 0.975], [kept, kept + 1], [number - kept + 1, number - kept])
-    verdict.at_least(
-        f"{what}, {kept} of {number} (binomial {low:.3f} to {high if kept < number else 1.0:.3f})", kept / number, goal
-    )
+    low, high = share_bounds(kept, number)
+    verdict.at_least(f"{what}, {kept} of {number} (binomial {low:.3f} to {high:.3f})", kept / number, goal)
     return kept / number
 
 
 def cards(verdict: Verdict, seeds: int = SEEDS) -> None:
     """Default plans of drawn cards."""
-    wanted = [(preset, seed) for seed in range(seeds) for preset in PRESETS]
-    with ProcessPoolExecutor(2) as pool:
-        found = [outcome for each in pool.map(card_outcomes, wanted) for outcome in each]
-    judged(verdict, sorted(found, key=lambda plan: (plan.case, plan.granularity)), "drawn cards")
+    judged(verdict, _of_cards(card_outcomes, seeds), "drawn cards")
 
 
 def schedules(verdict: Verdict, seeds: int = SEEDS) -> None:
     """Schedules on drawn cards."""
+    judged(verdict, _of_cards(schedule_outcomes, seeds), "schedules on drawn cards")
+
+
+def _of_cards(outcomes_of: Callable[[tuple[str, int]], list[Outcome]], seeds: int) -> list[Outcome]:
     wanted = [(preset, seed) for seed in range(seeds) for preset in PRESETS]
     with ProcessPoolExecutor(2) as pool:
-        found = [outcome for each in pool.map(schedule_outcomes, wanted) for outcome in each]
-    judged(verdict, sorted(found, key=lambda plan: plan.case), "schedules on drawn cards")
+        found = [outcome for each in pool.map(outcomes_of, wanted) for outcome in each]
+    return sorted(found, key=lambda plan: (plan.case, plan.granularity))
 
 
 def tables(verdict: Verdict, seeds: int = SEEDS) -> None:
@@ -249,7 +246,4 @@ def main(verdict: Verdict) -> None:
 
 
 if __name__ == "__main__":
-    outcome_of = Verdict()
-    part = partial({"cards": cards, "tables": tables, "schedules": schedules}[sys.argv[1]], outcome_of)
-    part(*map(int, sys.argv[2:]))
-    outcome_of.end()
+    run_alone({"cards": cards, "tables": tables, "schedules": schedules}[sys.argv[1]], *map(int, sys.argv[2:]))

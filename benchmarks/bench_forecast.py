@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from scipy.stats import beta
 
 from benchmarks.verdict import Verdict
+from testbed.binomial import share_bounds
 from testbed.known_truth import best_changes, contains, default_clock_rows, default_clock_study, true_changes
 from testbed.measured_sweeps import DATA, MEASURED_SWEEPS, MeasuredSweep, some_kernels
 from wastenot.devices.simulated.preset import Preset
@@ -147,8 +147,7 @@ def _simulated(verdict: Verdict, folder: Path) -> None:
 def _share(hits: list[bool]) -> str:
     """Hits of cases, with the 95 % binomial bounds (Clopper and Pearson) of their share."""
     count, of = sum(hits), len(hits)
-    low = float(beta.ppf(0.025, count, of - count + 1)) if count else 0.0
-    high = float(beta.ppf(0.975, count + 1, of - count)) if count < of else 1.0
+    low, high = share_bounds(count, of)
     return f"{count} of {of}, {count / of:.0%} ({low:.0%} to {high:.0%} if all were independent)"
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from benchmarks.verdict import Verdict
+from benchmarks.verdict import Verdict, run_alone
 from presets import h200_data, h200_errors
 from presets.h200_data import Measured
 from presets.h200_errors import energy_ratio, time_ratio
@@ -100,6 +100,4 @@ def table(errors: Sequence[h200_errors.Off], group_of: Callable[[h200_errors.Off
 
 
 if __name__ == "__main__":
-    verdict = Verdict()
-    main(verdict)
-    verdict.end()
+    run_alone(main)

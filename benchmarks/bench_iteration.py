@@ -9,7 +9,7 @@ Cards like an H200 are drawn anew (benchmarks/drawn_cards.py), with seeds that n
 the time and power of each kernel by clock and what mean power the regulator holds products to, and takes one clock for the
 whole iteration, or for each stretch of a long one. The simulation runs iteration after iteration, every kernel in its order,
 while the regulator acts once in a millisecond on the power that it sees. Gains of plans are compared in the same way, with a
-ceiling for each kernel's clock. On a few of the cards the prediction knows only what a sweep at natural clocks says.
+ceiling for each kernel's clock.
 """
 
 from __future__ import annotations
@@ -26,15 +26,14 @@ import numpy as np
 from benchmarks.drawn_cards import JUDGES, natural_card
 from benchmarks.h200 import natural_judge
 from benchmarks.regulated_iterations import RegulatedIterations, run_regulated
-from benchmarks.verdict import Verdict
+from benchmarks.verdict import Verdict, run_alone
 from wastenot.core.setting import AUTO
 from wastenot.devices.open import open_device
 from wastenot.devices.simulated.model_physics import ModelPhysics
 from wastenot.devices.simulated.regulator import RegulatedClock
 from wastenot.kernels.natural.curves import KernelCurve
 from wastenot.kernels.natural.held import HELD_SD
-from wastenot.kernels.natural.iteration import iteration_of_study, measured_at_c, predict_iteration
-from wastenot.kernels.natural.measure import natural_sweep
+from wastenot.kernels.natural.iteration import predict_iteration
 from wastenot.meters.tasks import tasks_of
 from wastenot.planning.power_limit import (
     ClockCosts,
@@ -44,7 +43,6 @@ from wastenot.planning.power_limit import (
     run_iteration,
     stretches,
 )
-from wastenot.study.store import open_study
 from wastenot.workloads.build import build_workload
 from wastenot.workloads.kernel import KernelSpec
 from wastenot.workloads.order import order_of_steps
@@ -52,7 +50,6 @@ from wastenot.workloads.order import order_of_steps
 WORKLOADS = ("gpt3-xl", "llama-8b")
 CARDS = 20
 FIRST_SEED = JUDGES + 700
-SWEPT_CARDS, FIRST_SWEPT = 4, JUDGES + 800
 WARM_C = 62.0
 LOWEST_MHZ = 900.0
 SETTLE_S, WATCHED_S = 10.0, 40.0
@@ -211,46 +208,8 @@ def _in_context(card: int, curves: Sequence[KernelCurve]) -> str:
     return ", ".join(f"{kind} {took[kind] / expected[kind] - 1:+.2%}" for kind in sorted(took))
 
 
-def from_natural_sweeps(verdict: Verdict) -> None:
-    """All that a user does, on simulated cards: a sweep at natural clocks, then the iteration and its plans."""
-    workload = build_workload("gpt3-xl")
-    off, outside = [], 0
-    with tempfile.TemporaryDirectory() as folder:
-        for seed in range(FIRST_SWEPT, FIRST_SWEPT + SWEPT_CARDS):
-            name = natural_card(seed, workload.kernels, Path(folder))
-            study = open_study(Path(folder) / f"{seed}.db", create=True)
-            device = open_device(name, seed=seed)
-            natural_sweep(device, tasks_of(workload), study)
-            sweep, found = iteration_of_study(study)
-            card = Card(name, workload.kernels, seed, measured_at_c(sweep))
-            clocks = card.costs.core_mhz
-            default = card.run()
-            time_off, energy_off = found.time_s.value / default.mean_s - 1.0, found.energy_j.value / default.mean_j - 1.0
-            off.append((100.0 * time_off, 100.0 * energy_off))
-            took_s = device.time.now_s()
-            print(f"  natural sweep of card {seed}, {took_s:.0f} s: time {time_off:+.2%}, energy {energy_off:+.2%}")
-            for what, plan in (("fastest", found.fastest), ("least energy", found.saving)):
-                ceiling = [
-                    len(clocks) - 1 if mhz is None else int(np.argmin(np.abs(clocks - mhz))) for mhz in plan.plan.ceiling_mhz
-                ]
-                run = card.run(np.array(ceiling))
-                time_change, energy_change = run.mean_s / default.mean_s - 1.0, run.mean_j / default.mean_j - 1.0
-                outside += not plan.time_change.low <= time_change <= plan.time_change.high
-                outside += not plan.energy_change.low <= energy_change <= plan.energy_change.high
-                print(
-                    f"    {what} plan: time {plan.time_change.value:+.2%} ({plan.time_change.low:+.2%} to "
-                    f"{plan.time_change.high:+.2%}), simulated {time_change:+.2%}; energy {plan.energy_change.value:+.2%} ("
-                    f"{plan.energy_change.low:+.2%} to {plan.energy_change.high:+.2%}), simulated {energy_change:+.2%}"
-                )
-    worst_time, worst_energy = np.abs(off).max(axis=0).tolist()
-    print(f"    intervals of plans that miss what was simulated: {outside} of {4 * SWEPT_CARDS}")
-    verdict.at_most("natural sweeps: time of an iteration, largest error, %", worst_time, TIME_GOAL)
-    verdict.at_most("natural sweeps: energy of an iteration, largest error, %", worst_energy, ENERGY_GOAL)
-
-
 def main(verdict: Verdict, cards: int = CARDS) -> None:
     on_h200s(verdict)
-    from_natural_sweeps(verdict)
     with tempfile.TemporaryDirectory() as folder:
         for name in WORKLOADS:
             kernels = build_workload(name).kernels
@@ -281,6 +240,4 @@ def _report(verdict: Verdict, name: str, compared: list[Compared], cards: int) -
 
 
 if __name__ == "__main__":
-    outcome = Verdict()
-    main(outcome, int(sys.argv[1]) if len(sys.argv) > 1 else CARDS)
-    outcome.end()
+    run_alone(main, *map(int, sys.argv[1:]))

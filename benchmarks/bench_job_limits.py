@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -52,40 +52,34 @@ SPREAD = Spread(time=0.01, power=0.01)
 MOST_OVERHEAD, WITHIN = 0.02, 0.01
 
 
-@dataclass
-class Found:
-    """What became of first runs, by run."""
+@dataclass(frozen=True, slots=True)
+class FirstRun:
+    """What became of a first run: overhead in energy and cost, what its setting costs beyond the best, and how it came."""
 
-    energy: list[float] = field(default_factory=list)
-    cost: list[float] = field(default_factory=list)
-    behind: list[float] = field(default_factory=list)
-    slices: list[int] = field(default_factory=list)
-    lasted_s: list[float] = field(default_factory=list)
-
-    def add(self, energy: float, cost: float, behind: float, slices: int, lasted_s: float) -> None:
-        """Take note of one run."""
-        self.energy.append(energy)
-        self.cost.append(cost)
-        self.behind.append(behind)
-        self.slices.append(slices)
-        self.lasted_s.append(lasted_s)
-
-    def judge(self, what: str, verdict: Verdict) -> None:
-        """Print what was found beside the goals."""
-        energy, behind = np.array(self.energy), np.array(self.behind)
-        print(
-            f"{what}: {len(energy)} first runs, {min(self.lasted_s):.0f} to {max(self.lasted_s):.0f} s, "
-            f"{np.mean(self.slices):.1f} slices; energy {energy.mean():+.2%} (most {energy.max():+.2%}), cost "
-            f"{np.mean(self.cost):+.2%} (most {max(self.cost):+.2%}); setting held costs {behind.mean():.2%} more than the "
-            f"best (most {behind.max():.2%})"
-        )
-        verdict.at_most(f"{what}: overhead of the first run's energy, mean", float(energy.mean()), MOST_OVERHEAD)
-        verdict.at_least(f"{what}: first runs within {MOST_OVERHEAD:.0%}", float((energy <= MOST_OVERHEAD).mean()), 0.99)
-        verdict.at_most(f"{what}: cost of the setting held beyond the best's, mean", float(behind.mean()), WITHIN)
-        verdict.at_least(f"{what}: settings held within {WITHIN:.0%} of the best", float((behind <= WITHIN).mean()), 0.95)
+    energy: float
+    cost: float
+    behind: float
+    slices: int
+    lasted_s: float
 
 
-def on_trace(trace: JobTrace, seed: int, found: Found) -> None:
+def judge(what: str, runs: Sequence[FirstRun], verdict: Verdict) -> None:
+    """Print what was found beside the goals."""
+    energy, costs, behind, slices, lasted_s = (
+        np.array([getattr(run, each.name) for run in runs], dtype=float) for each in fields(FirstRun)
+    )
+    print(
+        f"{what}: {len(runs)} first runs, {lasted_s.min():.0f} to {lasted_s.max():.0f} s, {slices.mean():.1f} slices; "
+        f"energy {energy.mean():+.2%} (most {energy.max():+.2%}), cost {costs.mean():+.2%} (most {costs.max():+.2%}); "
+        f"setting held costs {behind.mean():.2%} more than the best (most {behind.max():.2%})"
+    )
+    verdict.at_most(f"{what}: overhead of the first run's energy, mean", float(energy.mean()), MOST_OVERHEAD)
+    verdict.at_least(f"{what}: first runs within {MOST_OVERHEAD:.0%}", float((energy <= MOST_OVERHEAD).mean()), 0.99)
+    verdict.at_most(f"{what}: cost of the setting held beyond the best's, mean", float(behind.mean()), WITHIN)
+    verdict.at_least(f"{what}: settings held within {WITHIN:.0%} of the best", float((behind <= WITHIN).mean()), 0.95)
+
+
+def on_trace(trace: JobTrace, seed: int) -> FirstRun:
     """The first run of the default batch size, as long as a run that reaches the target takes on average."""
     size = trace.terms.default
     row = trace.terms.batch_sizes.index(size)
@@ -96,7 +90,7 @@ def on_trace(trace: JobTrace, seed: int, found: Found) -> None:
     held, of_epoch = sliced.setting(size), trace.epoch_cost()[row]
     time_s, energy_j = spent.sum(axis=0)
     least_j = epochs * trace.epoch_time_s[row, held] * trace.power_w[row, held]
-    found.add(
+    return FirstRun(
         energy_j / least_j - 1.0,
         float(cost(trace.terms, time_s, energy_j)) / (epochs * of_epoch[held]) - 1.0,
         of_epoch[held] / of_epoch.min() - 1.0,
@@ -105,7 +99,7 @@ def on_trace(trace: JobTrace, seed: int, found: Found) -> None:
     )
 
 
-def on_card(device: SimulatedDevice, workload: dict[str, object], knob: Knob, eta: float, seed: int, found: Found) -> None:
+def on_card(device: SimulatedDevice, workload: dict[str, object], knob: Knob, eta: float, seed: int) -> FirstRun:
     """A run of half an hour on a simulated card, by the driver that real cards have."""
     limits_w = device.clocks.power_limits_w()
     assert limits_w is not None
@@ -132,7 +126,7 @@ def on_card(device: SimulatedDevice, workload: dict[str, object], knob: Knob, et
     least_s = math.fsum(one.auto_time_s for one in course.ran) * held_s / auto_s
     least_j = math.fsum(one.auto_energy_j for one in course.ran) * held_j / auto_j
     tuning = summary.status.tuning
-    found.add(
+    return FirstRun(
         energy_j / least_j - 1.0,
         float(cost(terms, time_s, energy_j)) / float(cost(terms, least_s, least_j)) - 1.0,
         costs[held] / min(costs.values()) - 1.0,
@@ -146,23 +140,21 @@ def main(verdict: Verdict, *, first_seed: int = JUDGES, cards: Sequence[str] = C
     if TRACES.exists():
         from benchmarks.zeus_jobs import read_jobs
 
-        found = Found()
-        for trace in (each.trace for each in read_jobs()):
-            for eta in ETAS:
-                for seed in range(SEEDS):
-                    on_trace(trace.with_terms(eta=eta), seed, found)
-        found.judge("V100 traces", verdict)
+        found = [
+            on_trace(each.trace.with_terms(eta=eta), seed) for each in read_jobs() for eta in ETAS for seed in range(SEEDS)
+        ]
+        judge("V100 traces", found, verdict)
     else:
         print("V100 traces: not there, left out")
     knobs: tuple[Knob, ...] = ("limits", "clocks")
     with tempfile.TemporaryDirectory() as folder:
         for knob in knobs:
-            found = Found()
+            found = []
             for preset in cards:
                 for number, workload in enumerate(WORKLOADS.values()):
                     for eta in (0.25, 0.5, 1.0):
                         seed = first_seed + 10 * number + round(4 * eta)
                         device = open_device(drawn_card(preset, seed, Path(folder)), seed=seed)
                         assert isinstance(device, SimulatedDevice)
-                        on_card(device, workload, knob, eta, seed, found)
-            found.judge(f"simulated cards, {knob}", verdict)
+                        found.append(on_card(device, workload, knob, eta, seed))
+            judge(f"simulated cards, {knob}", found, verdict)

@@ -13,23 +13,22 @@ run of the best pair, in runs of the best pair. Where the two simulators differ:
 
 To know what that matters, Zeus' policy runs in our simulator as well. The traces are in ``../shared/data/zeus``.
 
-    python -m benchmarks.bench_jobs [--seeds 20] [--eta 0.5] [--write]
-
-``--write`` keeps what was found in ``data/jobs``, for ``docs/make/judged_jobs.py``.
+    python -m benchmarks.bench_jobs SEEDS [ETA ...]     # keeps what was found in data/jobs, for docs/make/judged_jobs.py
 """
 
 from __future__ import annotations
 
-import argparse
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.kept import DATA, keep
-from benchmarks.verdict import Verdict
+from benchmarks.verdict import Verdict, run_alone
 from benchmarks.zeus_jobs import TRACES, ZeusJob, ZeusPolicy, read_jobs, zeus_recurrences
 from wastenot.core.arrays import FloatArray
 from wastenot.jobs.judge.compare import POLICIES as OURS, Choice, PolicyResult, best_pair, summarise
@@ -48,7 +47,6 @@ STATED = {
 """Zeus' regret at η = 0.5 and 20 seeds as it was found by others, and is found again here."""
 
 KEPT = DATA / "jobs" / "regret-v100.json"
-_POINTS = 60  # of a curve that is kept
 
 Run = Callable[[ZeusJob, float, int], Recurrences]
 Found = Mapping[str, Mapping[str, PolicyResult]]
@@ -97,12 +95,11 @@ def ends(found: Found, policy: str) -> FloatArray:
 
 
 def kept(jobs: Sequence[ZeusJob], found: Mapping[float, Found], seeds: int) -> dict[str, Any]:
-    """What is kept: means and curves, nothing of the traces."""
+    """What is kept: means, nothing of the traces."""
     rows = []
     for eta, by_job in found.items():
         for job in jobs:
             trace, results = job.trace.with_terms(eta=eta), by_job[job.job.dataset]
-            at = np.unique(np.linspace(0, job.recurrences - 1, _POINTS).round().astype(int))
             rows.append({
                 "eta": eta,
                 "job": trace.terms.name,
@@ -110,14 +107,12 @@ def kept(jobs: Sequence[ZeusJob], found: Mapping[float, Found], seeds: int) -> d
                 "default": trace.terms.default,
                 "best": _choice(best_pair(trace)),
                 "best_energy": _energy(trace, best_pair(trace)),
-                "at": (at + 1).tolist(),
                 "policies": {
                     name: {
                         "regret": round(result.mean, 4),
                         "error": round(result.error, 4),
                         "choice": _choice(result.choice),
                         "energy": round(result.energy, 4),
-                        "curve": result.regret[:, at].mean(axis=0).round(3).tolist(),
                     }
                     for name, result in results.items()
                 },
@@ -125,7 +120,7 @@ def kept(jobs: Sequence[ZeusJob], found: Mapping[float, Found], seeds: int) -> d
     return {
         "what": "policies for jobs that come back on the V100 traces of Zeus' artifact; derived numbers, none of the traces",
         "date": datetime.now(UTC).date().isoformat(),
-        "command": f"python -m benchmarks.bench_jobs --seeds {seeds} --write " + " ".join(f"--eta {eta:g}" for eta in found),
+        "command": " ".join(("python -m benchmarks.bench_jobs", f"{seeds}", *(f"{eta:g}" for eta in found))),
         "zeus": "0.16, its own simulator and policy; 'Zeus here' is its policy in our simulator",
         "seeds": seeds,
         "rows": rows,
@@ -142,7 +137,7 @@ def _energy(trace: JobTrace, choice: Choice) -> float:
     return round(float(energy_j[row, column] / energy_j[trace.terms.batch_sizes.index(trace.terms.default), 0]), 4)
 
 
-def main(verdict: Verdict, *, seeds: int = 20, etas: Sequence[float] = ETAS, write: bool = False) -> None:
+def main(verdict: Verdict, seeds: int = 20, etas: Sequence[float] = ETAS, out: Path | None = None) -> None:
     if not TRACES.exists():
         print("  skipped: Zeus' traces are not here")
         return
@@ -162,17 +157,9 @@ def main(verdict: Verdict, *, seeds: int = 20, etas: Sequence[float] = ETAS, wri
             verdict.at_most(name, float(ours[worst] / zeus[worst]), 1.0)
         else:
             print(f"         {name}: {ours[worst] / zeus[worst]:.4g}")
-    if write:
-        KEPT.parent.mkdir(exist_ok=True)
-        keep(KEPT, kept(jobs, found, seeds))
+    if out:
+        keep(out, kept(jobs, found, seeds))
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Regret on Zeus' traces, ours beside Zeus'.")
-    parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--eta", type=float, action="append", help="may be given again; all five by default")
-    parser.add_argument("--write", action="store_true", help="keep what is found in data/jobs")
-    arguments = parser.parse_args()
-    all_seen = Verdict()
-    main(all_seen, seeds=arguments.seeds, etas=arguments.eta or ETAS, write=arguments.write)
-    all_seen.end()
+    run_alone(main, *map(int, sys.argv[1:2]), tuple(map(float, sys.argv[2:])) or ETAS, KEPT)

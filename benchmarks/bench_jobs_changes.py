@@ -56,7 +56,7 @@ def changes(traces: tuple[JobTrace, ...]) -> list[Change]:
     return found
 
 
-def followed(made: Recurrences, after: JobTrace, at: int, *, close: float = _CLOSE) -> bool:
+def followed(made: Recurrences, after: JobTrace, at: int) -> bool:
     """Whether most recurrences from ten after the change begin with a batch size that costs close to the best."""
     costs = after.mean_cost().min(axis=1)
     first: dict[int, int] = {}
@@ -64,7 +64,7 @@ def followed(made: Recurrences, after: JobTrace, at: int, *, close: float = _CLO
         first.setdefault(int(recurrence), run.batch_size)
     chosen = Counter(first[each] for each in range(at + _WITHIN, at + _WITHIN + _SEEN))
     usual = after.terms.batch_sizes.index(chosen.most_common(1)[0][0])
-    return bool(costs[usual] <= close * costs.min())
+    return bool(costs[usual] <= _CLOSE * costs.min())
 
 
 def follows(
@@ -75,7 +75,7 @@ def follows(
     for each in found:
         for seed in seeds:
             made = simulate(each.before, policy_of, at + 20, seed, later=(at, each.after))
-            good.append(followed(made, each.after, at, close=close))
+            good.append(followed(made, each.after, at))
             before.append(made.regret[at - 1] - made.regret[max(at - 21, 0)])
             after.append(made.regret[-1] - made.regret[at - 1])
     return float(np.mean(good)), float(np.mean(before)), float(np.mean(after))

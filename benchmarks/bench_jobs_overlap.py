@@ -5,20 +5,19 @@ pair in flight on average. Zeus' policy runs in its own simulator of overlapping
 beside others, it runs with the batch size of the cheapest run so far. In its simulator, all runs last equally long, however
 they were run: as long as one of the best pair here. In ours they last as long as their epochs. Costs of all runs count.
 
-    python -m benchmarks.bench_jobs_overlap [--seeds 20] [--write]
-
-``--write`` keeps what was found in ``data/jobs``.
+    python -m benchmarks.bench_jobs_overlap SEEDS     # keeps what was found in data/jobs
 """
 
 from __future__ import annotations
 
-import argparse
+import sys
 from datetime import UTC, datetime
+from pathlib import Path
 
 import numpy as np
 
 from benchmarks.kept import DATA, keep
-from benchmarks.verdict import Verdict
+from benchmarks.verdict import Verdict, run_alone
 from benchmarks.zeus_jobs import TRACES, ZeusJob, ZeusPolicy, read_jobs, zeus_overlapping
 from wastenot.core.arrays import FloatArray
 from wastenot.jobs.judge.compare import POLICIES
@@ -39,7 +38,7 @@ def regrets(job: ZeusJob, load: float, seed: int) -> tuple[float, float, float, 
     return zeus, float(here.recurrences.regret[-1]), float(ours.recurrences.regret[-1]), ours.in_flight
 
 
-def main(verdict: Verdict, *, seeds: int = 20, write: bool = False) -> None:
+def main(verdict: Verdict, seeds: int = 20, out: Path | None = None) -> None:
     if not TRACES.exists():
         print("  skipped: Zeus' traces are not here")
         return
@@ -58,22 +57,16 @@ def main(verdict: Verdict, *, seeds: int = 20, write: bool = False) -> None:
         verdict.at_most(f"regret against Zeus', all jobs together, load {load:g}", float(ours.sum() / zeus.sum()), 0.5)
         verdict.at_most(f"regret against Zeus' here, all jobs together, load {load:g}", float(ours.sum() / here.sum()), 0.5)
         print(f"         mean of the jobs' ratios: {np.mean(ours / zeus):.3g}, here {np.mean(ours / here):.3g}")
-    if write:
-        KEPT.parent.mkdir(exist_ok=True)
+    if out:
         kept = {
             "what": "regret, with its standard error, where runs overlap, on Zeus' V100 traces; derived numbers",
             "date": datetime.now(UTC).date().isoformat(),
-            "command": f"python -m benchmarks.bench_jobs_overlap --seeds {seeds} --write",
+            "command": f"python -m benchmarks.bench_jobs_overlap {seeds}",
             "seeds": seeds,
             "rows": rows,
         }
-        keep(KEPT, kept)
+        keep(out, kept)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Regret where runs overlap, on Zeus' traces.")
-    parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--write", action="store_true", help="keep what is found in data/jobs")
-    arguments, all_seen = parser.parse_args(), Verdict()
-    main(all_seen, seeds=arguments.seeds, write=arguments.write)
-    all_seen.end()
+    run_alone(main, *map(int, sys.argv[1:2]), KEPT)

@@ -1,6 +1,5 @@
 """Processes that change clocks are killed at random moments; what is left changed, on the stand-in for NVML.
 
-    python -m benchmarks kills
     python -m benchmarks.bench_kills [KILLS] [SEED] [KIND ...]     # adds to data/kills.csv
 
 ``testbed/stand_in/kill_runs.py`` says what the kinds are; of ``wastenot apply``, ``testbed/stand_in/apply_kills.py``, and of
@@ -14,7 +13,6 @@ import sys
 from types import ModuleType
 
 from benchmarks.kept import DATA
-from benchmarks.verdict import Verdict
 from testbed.stand_in import apply_kills, kill_runs, serve_kills
 
 KILLS = DATA / "kills.csv"
@@ -22,22 +20,11 @@ ALL = (*kill_runs.KINDS, *apply_kills.KINDS, *serve_kills.KINDS)
 FIELDS = ("kind", "seed", "kills", "journal_there", "clocks_changed", "left", "median_s", "longest_s")
 
 
-def main(verdict: Verdict) -> None:
-    for kind in kill_runs.KINDS:
-        found = kill_runs.main(kind, 200)
-        verdict.at_most(f"{kind}: GPUs left changed after 200 kills", found["left"], 0)
-        if kind in ("client", "hang"):
-            verdict.at_most(f"{kind}: seconds until a living daemon has restored", found["longest_s"], 1.0)
-    for kind in (*apply_kills.KINDS, *serve_kills.KINDS):
-        found = _judge(kind).main(kind, 50)
-        verdict.at_most(f"{kind}: GPUs left changed after 50 kills", found["left"], 0)
-
-
 def write(kills: int, seed: int, kinds: tuple[str, ...]) -> None:
     """Kill, print and add to the data."""
     is_new = not KILLS.exists()
     for kind in kinds:
-        found = _judge(kind).main(kind, kills, seed) | {"kind": kind, "seed": seed}
+        found = judge_of(kind).main(kind, kills, seed) | {"kind": kind, "seed": seed}
         found |= {name: round(found[name], 4) for name in ("median_s", "longest_s")}
         print(found, flush=True)
         with KILLS.open("a", newline="") as stream:
@@ -48,7 +35,8 @@ def write(kills: int, seed: int, kinds: tuple[str, ...]) -> None:
             writer.writerow(found)
 
 
-def _judge(kind: str) -> ModuleType:
+def judge_of(kind: str) -> ModuleType:
+    """What kills processes of a kind."""
     return next(each for each in (kill_runs, apply_kills, serve_kills) if kind in each.KINDS)
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.drawn_cards import JUDGES, natural_card
-from benchmarks.verdict import Verdict
+from benchmarks.verdict import Verdict, run_alone
 from testbed.known_truth import contains
 from testbed.natural_studies import read_curves
 from wastenot.devices.open import open_device
@@ -164,6 +164,4 @@ def best_true(device: SimulatedDevice, tasks: WorkloadTasks, study: Study, bound
 
 
 if __name__ == "__main__":
-    outcome = Verdict()
-    main(outcome, *map(int, sys.argv[1:]))
-    outcome.end()
+    run_alone(main, *map(int, sys.argv[1:]))

@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.kept import BESIDE, keep
-from benchmarks.lowtime_plans import LowtimePlans, read_plans
+from benchmarks.lowtime_plans import LowtimePlans, clocks_of, read_plans
 from benchmarks.pipeline_audit import Pipeline, rows_of
-from benchmarks.plan_clocks import clocks_of
-from benchmarks.verdict import Verdict
+from benchmarks.verdict import Verdict, run_alone
 from wastenot.pipelines.model.iteration_graph import pipeline_graph
 from wastenot.pipelines.model.perseus_csv import read_perseus_csv
 from wastenot.pipelines.model.schedules import one_forward_one_backward
@@ -75,7 +74,7 @@ def _perseus(found: LowtimePlans, until_s: float, held_s: float) -> dict[str, An
     chosen = max(in_time, key=lambda at: float(found.claimed_s[at]), default=None)
     if not held_s:
         chosen = len(energy) - 1  # without a straggler it runs the fastest plan of its frontier
-    best = found.cheapest_within(until_s, held_s)
+    best = found.cheapest_within(until_s)
     return {
         "perseus_s": None if chosen is None else float(found.time_s[chosen]),
         "perseus_j": None if chosen is None else float(max(0.0, energy[chosen])),
@@ -111,7 +110,5 @@ def main(verdict: Verdict, folder: Path = BESIDE, out: Path | None = None, perse
 
 
 if __name__ == "__main__":
-    all_seen = Verdict()
     paths = [Path(each) for each in sys.argv[1:]]
-    main(all_seen, *paths[:2], paths[2:])
-    all_seen.end()
+    run_alone(main, *paths[:2], paths[2:])

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from benchmarks.kept import DATA
-from benchmarks.verdict import Verdict
+from benchmarks.verdict import Verdict, run_alone
 from wastenot.core.arrays import FloatArray
 from wastenot.frontiers.algebra import choice
 from wastenot.frontiers.graph import Graph
@@ -94,6 +94,4 @@ def main(verdict: Verdict) -> None:
 
 
 if __name__ == "__main__":
-    outcome = Verdict()
-    main(outcome)
-    outcome.end()
+    run_alone(main)

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.kept import keep
-from benchmarks.verdict import Verdict
+from benchmarks.verdict import Verdict, run_alone
 from testbed.pipeline_lockstep import Faults, RankExecutions, simulate_pipeline
 from testbed.pipeline_work import Course, KernelWork
 from wastenot.core.setting import Setting
@@ -151,6 +151,4 @@ def main(verdict: Verdict, out: Path | None = None) -> None:
 
 
 if __name__ == "__main__":
-    all_seen = Verdict()
-    main(all_seen, *map(Path, sys.argv[1:]))
-    all_seen.end()
+    run_alone(main, *map(Path, sys.argv[1:]))

@@ -29,11 +29,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.kept import DATA, keep
-from benchmarks.lowtime_plans import read_plans
+from benchmarks.lowtime_plans import clocks_of, read_plans
 from benchmarks.pipeline_audit import Pipeline, Rows, rows_of
-from benchmarks.plan_clocks import clocks_of
 from benchmarks.synthetic_pipeline import SEED, WAITING_W, synthetic_rows
-from benchmarks.verdict import Verdict
+from benchmarks.verdict import Verdict, run_alone
 from wastenot.frontiers.graph_rounding import Effort
 from wastenot.pipelines.model.iteration_graph import pipeline_graph
 from wastenot.pipelines.model.perseus_csv import read_perseus_csv
@@ -162,6 +161,4 @@ def main(verdict: Verdict, python: str = "", out: Path | None = None) -> None:
 
 
 if __name__ == "__main__":
-    all_seen = Verdict()
-    main(all_seen, *sys.argv[1:2], *map(Path, sys.argv[2:3]))
-    all_seen.end()
+    run_alone(main, *sys.argv[1:2], *map(Path, sys.argv[2:3]))

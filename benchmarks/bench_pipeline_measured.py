@@ -22,8 +22,8 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from benchmarks.kept import BESIDE, keep
-from benchmarks.perseus_measured import FILE, MICRO_BATCHES, RANKS, Measured, changes, read_measured, shifted_correlation
-from benchmarks.verdict import Verdict
+from benchmarks.perseus_measured import FILE, MICRO_BATCHES, RANKS, Measured, read_measured
+from benchmarks.verdict import Verdict, run_alone
 from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.pipelines.model.schedules import one_forward_one_backward
 
@@ -193,24 +193,18 @@ def judge(measured: Measured) -> dict[str, Any]:
             ranked[name].append(rank_correlation(predicted, energy, gap, rng))
             ranked[f"{name}, without error"].append(rank_correlation(predicted, again, gap, rng))
         by_rank.append([float(spearmanr(each[:, rank], measured.iteration_j[others, rank])[0]) for rank in range(RANKS)])
-    changed, at_instruction = changes(measured)
     return {
         "source": f"{FILE} (Perseus artifact), condensed; results only",
         "command": "python -m benchmarks.bench_pipeline_measured DATA OUT.json",
         "seed": 0,
         "plans": plans,
         "splits": SPLITS,
-        "clock_changes": changed,
-        "at_instructions": at_instruction,
-        "correlation_by_shift": {str(shift): shifted_correlation(measured, shift) for shift in range(-3, 4)},
         "without_communication": summary(own[:, 0] / measured.iteration_s - 1.0),
         "communication_s": [float(np.mean(communication)), float(np.std(communication))],
         "from_own_times": summary(np.array(from_own)),
         "from_clocks": summary(np.array(from_clocks)),
         "from_clocks_seen": summary(np.array(from_clocks)[np.array(inside)]) | {"fraction": float(np.mean(inside))},
-        "from_clocks_over_one_percent": int((np.abs(from_clocks) > CLOCKS).sum()),
         "energy_from_clocks": summary(np.array(energy_off)),
-        "iteration_to_iteration_j": measured.within_j,
         "run_to_run_j": noise_j,
         "pairs_alike": pairs,
         "spearman": {name: [float(np.mean(column)) for column in zip(*each, strict=True)] for name, each in ranked.items()},
@@ -244,6 +238,4 @@ def main(verdict: Verdict, folder: Path = BESIDE, out: Path | None = None) -> No
 
 
 if __name__ == "__main__":
-    seen_all = Verdict()
-    main(seen_all, *map(Path, sys.argv[1:]))
-    seen_all.end()
+    run_alone(main, *map(Path, sys.argv[1:]))

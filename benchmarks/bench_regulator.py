@@ -1,8 +1,8 @@
-"""The regulator of `sim:h200` beside those of real H200s: what the clock does from rest, under products and in their wake.
+"""The regulator of `sim:h200` beside those of real H200s: what the clock does from rest and after products.
 
     python -m benchmarks regulator
 
-The steady run, that from rest and that of other data are of the card to which the regulator was adjusted by hand. The wakes
+The run from rest is of the card to which the regulator was adjusted by hand. The wakes
 are of other cards and of kernels that were not looked at for it: light kernels of GPT-3 XL and Llama 8B, each after products
 of 0.1 s, twice (data/h200/natural/ops.npz.xz). A wake counts where it begins below 1,600 MHz.
 
@@ -14,7 +14,6 @@ from __future__ import annotations
 import io
 import json
 import lzma
-import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +22,6 @@ from benchmarks.kept import DATA
 from benchmarks.verdict import Verdict
 from wastenot.core.arrays import FloatArray
 from wastenot.devices.open import open_device
-from wastenot.devices.simulated.device import SimulatedDevice
 from wastenot.devices.timeline import REST, Phase, Subject
 from wastenot.workloads.build import build_workload, run_named
 from wastenot.workloads.kernel import KernelSpec
@@ -114,44 +112,6 @@ def wakes(verdict: Verdict) -> None:
     verdict.at_most("median rise, off by ms", abs(sim_ms - real_ms), 20.0)
 
 
-def steady(verdict: Verdict) -> None:
-    """Products for six seconds: mean power, first dip, how far the clock swings."""
-    real = np.load(NATURAL / "probe-steady.npz")
-    device = open_device("sim:h200", seed=12)
-    assert isinstance(device, SimulatedDevice)
-    with device.timelines().prepare([Subject(PRODUCT)]) as ready:
-        began = time.process_time()
-        ran = ready.run([Phase(0, 6.0)])
-        took_s = time.process_time() - began
-    found = {}
-    log = ran.readings["total"]
-    assert ran.counted_mhz is not None
-    offset_s = np.median(real["round_trips"][:, 1] - 0.5 * (real["round_trips"][:, 0] + real["round_trips"][:, 2]))
-    trips = np.array([(trip.before_s, trip.gpu_s, trip.after_s) for trip in ran.round_trips])
-    offsets = (offset_s, np.median(trips[:, 1] - 0.5 * (trips[:, 0] + trips[:, 2])))
-    runs = (
-        ("measured", real["begin_s"], real["core_mhz"], real["total_s"] + offsets[0], real["total_w"]),
-        ("simulated", ran.begin_s, ran.counted_mhz, log.moment_s + offsets[1], log.power_w),
-    )
-    for name, begin_s, counted_mhz, moment_s, power_w in runs:
-        since_s, seen_s = begin_s - begin_s[0], moment_s - begin_s[0]
-        relative = counted_mhz / np.median(counted_mhz[(since_s > 0.3) & (since_s < 0.7)])
-        dip_s = float(since_s[(since_s > 0.3) & (relative < 0.94)][0])
-        late = (seen_s > 1.5) & (seen_s < since_s[-1])
-        swing = np.quantile(relative[since_s > 1.5], [0.05, 0.95])
-        found[name] = (dip_s, float(power_w[late].mean()), float(np.ptp(swing)))
-        lowest = relative[(since_s > dip_s) & (since_s < dip_s + 0.3)].min()
-        print(
-            f"    {name}: first dip after {dip_s:.2f} s, to {lowest:.2f} of the clock; later {swing[0]:.3f} to "
-            f"{swing[1]:.3f}, {power_w[late].mean():.0f} W (sd {power_w[late].std():.0f} W)"
-        )
-    (real_dip_s, real_w, real_swing), (sim_dip_s, sim_w, sim_swing) = found["measured"], found["simulated"]
-    verdict.at_most("first dip, off by s", abs(sim_dip_s - real_dip_s), 0.15)
-    verdict.at_most("mean power, off by", abs(sim_w / real_w - 1.0), 0.02)
-    verdict.at_most("swing of the clock, off by", abs(sim_swing - real_swing), 0.04)
-    verdict.at_most("CPU seconds to simulate 3 s", 0.5 * took_s, 0.3)
-
-
 def rest(verdict: Verdict) -> None:
     """How long products from rest run before the clock falls at all."""
     real = np.load(NATURAL / "probe-rest.npz")
@@ -172,22 +132,6 @@ def rest(verdict: Verdict) -> None:
     verdict.at_most("reaction from rest, off by ms", abs(sim_ms - real_ms), 10.0)
 
 
-def data(verdict: Verdict) -> None:
-    """Products of other data: their clock and power, as counted on the card."""
-    device = open_device("sim:h200", seed=14)
-    for name in ("sparse", "equal rows", "zeros"):
-        real = np.load(NATURAL / f"probe-data_{name.replace(' ', '_')}.npz")
-        with device.timelines().prepare([Subject(PRODUCT, name)]) as ready:  # type: ignore[arg-type]
-            ran = ready.run([Phase(0, 1.5)])
-        late = ran.begin_s > ran.begin_s[0] + 0.5
-        real_mhz, sim_mhz = float(np.median(real["nvml"][-60:-20, 1])), float(ran.core_mhz[late].mean())
-        real_w, sim_w = float(np.median(real["total_w"][8:-2])), float(np.median(ran.readings["total"].power_w[8:-4]))
-        print(f"    {name}: measured {real_mhz:.0f} MHz and {real_w:.0f} W, simulated {sim_mhz:.0f} MHz and {sim_w:.0f} W")
-        verdict.at_most(f"clock of products of {name}, off by", abs(sim_mhz / real_mhz - 1.0), 0.02)
-
-
 def main(verdict: Verdict) -> None:
     rest(verdict)
-    steady(verdict)
-    data(verdict)
     wakes(verdict)

@@ -19,7 +19,7 @@ from importlib import import_module
 from typing import Final
 
 from benchmarks.kept import DATA, keep
-from benchmarks.verdict import Verdict
+from benchmarks.verdict import Verdict, run_alone
 
 SAFETY = DATA / "safety.json"
 NAMES: Final = (
@@ -44,6 +44,4 @@ def main(verdict: Verdict, names: tuple[str, ...] = NAMES) -> None:
 
 
 if __name__ == "__main__":
-    judged = Verdict()
-    main(judged, tuple(sys.argv[1:]) or NAMES)
-    judged.end()
+    run_alone(main, tuple(sys.argv[1:]) or NAMES)

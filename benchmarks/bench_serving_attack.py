@@ -4,8 +4,7 @@ Each case is one engine under one load, drawn anew: arrivals (Poisson, bursts, o
 prompts only, short ones only, answers of a token or two), engines (measured, of kernels, prompts prefilled whole, other
 curves of power over the clock), times of a switch, lengths predicted wrong by a factor of two, shares of the capacity from
 10 % to 100 %.
-Beside ours run the greatest clock, the best fixed clock in hindsight, and, on each engine at half load, both rivals with the
-least floor that attains *in hindsight*, which is more than a rival could know.
+Beside ours run the greatest clock and the best fixed clock in hindsight.
 
 Ours counts as failed where it keeps fewer than 99 % of the deadlines though the greatest clock keeps them, beyond doubt
 where so many misses have a probability below 2.5 % at 99 %. Rows go to ``data/serving/attack.json``, each as it is there.
@@ -26,7 +25,7 @@ from scipy.stats import binom
 
 from benchmarks.kept import DATA, keep
 from benchmarks.serving_loads import PROFILES, pdblend
-from benchmarks.verdict import Verdict
+from benchmarks.verdict import Verdict, run_alone
 from wastenot.core.arrays import FloatArray
 from wastenot.serving.model.capacity import capacity
 from wastenot.serving.model.deadlines import LITERATURE
@@ -36,8 +35,6 @@ from wastenot.serving.model.profile_file import read_engine
 from wastenot.serving.model.requests import Requests, log_normal_lengths
 from wastenot.serving.model.steering import best_fixed, fixed_clocks
 from wastenot.serving.policies.price import Price
-from wastenot.serving.policies.throttle import Throttle
-from wastenot.serving.policies.two_loops import TwoLoops
 from wastenot.serving.simulation.policy import Fixed, Policy
 from wastenot.serving.simulation.simulate import simulate
 
@@ -82,7 +79,7 @@ class Attack:
 class Row:
     """What became of a case. Energies are shares of the greatest clock's saved, attainments shares of the requests.
 
-    ``fixed``, ``throttle`` and ``green`` are of those that attain, ``None`` where none does.
+    ``fixed`` is of those that attain, ``None`` where none does.
     """
 
     requests: int
@@ -92,8 +89,6 @@ class Row:
     doubt: float
     saved: float
     fixed: float | None
-    throttle: float | None
-    green: float | None
 
 
 def arrivals(kind: str, rate_per_s: float, count: int, random: np.random.Generator) -> FloatArray:
@@ -173,7 +168,6 @@ def cases() -> Iterator[Attack]:
 
 def judged(case: Attack, engine: Engine, fresh: int = 0) -> Row:
     """Run a case."""
-    rivals = case == Attack(case.engine, load=0.5)
     engine = replace(engine, switch_s=case.switch_s)
     seed = zlib.crc32(repr((case.arrivals, case.lengths, case.engine)).encode()) + 7919 * fresh
     load = load_of(case, seed)
@@ -191,17 +185,6 @@ def judged(case: Attack, engine: Engine, fresh: int = 0) -> Row:
     ours_j, kept, missed = run(Price())
     best = best_fixed(fixed_clocks(requests, engine, LITERATURE), SHARE)
 
-    def floored(make: Callable[[int], Policy]) -> float | None:
-        low, high, saved = 0, len(engine.tables.settings) - 1, None
-        while low < high:
-            floor = (low + high) // 2
-            energy_j, share, _ = run(make(floor))
-            if share >= SHARE:
-                high, saved = floor, 1 - energy_j / greatest_j
-            else:
-                low = floor + 1
-        return saved
-
     return Row(
         len(requests),
         rate,
@@ -210,8 +193,6 @@ def judged(case: Attack, engine: Engine, fresh: int = 0) -> Row:
         float(binom.sf(missed - 1, len(requests), 1 - SHARE)),
         1 - ours_j / greatest_j,
         1 - best.energy_j / greatest_j if best.attainment >= SHARE else None,
-        floored(lambda floor: Throttle(inflate=1.3, floor=floor)) if rivals else None,
-        floored(lambda floor: TwoLoops(floor=floor)) if rivals else None,
     )
 
 
@@ -241,15 +222,13 @@ def of_case(case: Attack, fresh: int) -> Row:
 
 def line(case: Attack, row: Row) -> str:
     """For a terminal."""
-    others = " ".join("-".rjust(6) if each is None else f"{each:6.1%}" for each in (row.fixed, row.throttle, row.green))
+    fixed = "-" if row.fixed is None else f"{row.fixed:.1%}"
     return (
         f"  {case.engine:20s} {case.arrivals:10s} {case.lengths:14.14s} {case.load:4.0%} {1e3 * case.switch_s:5.1f} ms "
         f"x{case.predicted:<3g}: greatest {row.greatest_kept:.2%} ours {row.kept:.2%} (p {row.doubt:.2g}) "
-        f"saved {row.saved:5.1%}; fixed, throttLL'eM, GreenLLM {others}"
+        f"saved {row.saved:5.1%}; fixed {fixed}"
     )
 
 
 if __name__ == "__main__":
-    outcome = Verdict()
-    main(outcome, int(sys.argv[1]) if sys.argv[1:] else FRESH)
-    outcome.end()
+    run_alone(main, *map(int, sys.argv[1:]))

@@ -157,7 +157,6 @@ def main(verdict: Verdict) -> None:
     """Judge every policy on every engine and load."""
     kept = []
     for case in cases():
-        rate = case.load * case.capacity.rate_per_s
         print(
             f"  {case.name}, {case.engine.most_step_tokens} tokens a step, {case.load:.0%} of "
             f"{case.capacity.rate_per_s:.3g} requests/s: {len(case.judging):,} requests",
@@ -183,25 +182,16 @@ def main(verdict: Verdict) -> None:
             {
                 "engine": case.name,
                 "model": case.engine.model,
-                "device": case.engine.device,
-                "evidence": case.engine.tables.evidence,
-                "source": case.engine.tables.source,
                 "most_step_tokens": case.engine.most_step_tokens,
                 "switch_s": case.engine.switch_s,
                 "capacity_per_s": case.capacity.rate_per_s,
                 "load": case.load,
-                "rate_per_s": rate,
                 "requests": len(case.judging),
                 "policies": [
                     asdict(row) | {"ttft_p99_s": [None if math.isnan(each) else each for each in row.ttft_p99_s]}
                     for row in rows
                 ],
-                "beside_oracle": {
-                    "part_s": ORACLE_S[case.name],
-                    "energy_j": {name: row.energy_j for name, row in part.items()},
-                    "attainment": {name: row.attainment for name, row in part.items()},
-                },
+                "beside_oracle": {"energy_j": {name: row.energy_j for name, row in part.items()}},
             }
         )
-        KEPT.parent.mkdir(parents=True, exist_ok=True)
         keep(KEPT, kept)

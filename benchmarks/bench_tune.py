@@ -3,7 +3,7 @@
 Whether the setting that is held keeps the slowdown, its energy against the best of the same settings, both by the exact
 physics, and how many iterations it takes. Zeus's rule: power limits from the highest down in steps of 25 W, each for 10
 iterations to warm up and 40 that are measured by the energy counter; then the lowest limit that was not slower than allowed
-against the highest one, or the one of least cost η·energy + (1 − η)·highest limit·time.
+against the highest one.
 
 What shaped the search: GPT-3 XL and small training, Llama 8B serving, noise by seeds below 100. The workloads and seeds here
 were looked at only afterwards.
@@ -14,14 +14,13 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
 import numpy as np
 
-from benchmarks.verdict import Verdict
-from wastenot.control.candidates import Ladder
+from benchmarks.verdict import Verdict, run_alone
 from wastenot.control.driver import Subject
 from wastenot.control.guard import TOLERANCE
 from wastenot.control.marker import Marker
@@ -49,93 +48,66 @@ SLOWDOWNS = (0.0, 0.01, 0.05)
 SEEDS = 6
 FIRST_SEED = 100
 BUDGET_S = 1200.0
-STEP_W, WARM_UP, MEASURED, ETA = 25.0, 10, 40, 0.5
+STEP_W, WARM_UP, MEASURED = 25.0, 10, 40
 
 Truth = dict[Setting, tuple[float, float]]
 
 
-@dataclass
-class Found:
-    """What became of searches: changes of what was held, the best there was, and what the search itself took and cost."""
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What became of one search: changes of what was held, and what the search itself took and cost."""
 
-    slowdown: list[float] = field(default_factory=list)
-    behind: list[float] = field(default_factory=list)
-    saved: list[float] = field(default_factory=list)
-    iterations: list[int] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
-    meanwhile: list[float] = field(default_factory=list)
-    kept: list[bool] = field(default_factory=list)
+    slowdown: float
+    saved: float
+    behind: float
+    kept: bool
+    iterations: int
+    seconds: float
+    meanwhile: float
 
-    def add(
-        self, held: tuple[float, float], best: float, allowed: float, iterations: int, seconds: float, meanwhile: float
-    ) -> None:
-        """Add one search: changes of time and energy at what was held, the best there was, and what it took."""
-        self.slowdown.append(held[0])
-        self.saved.append(-held[1])
-        self.behind.append(held[1] - best)
-        self.iterations.append(iterations)
-        self.seconds.append(seconds)
-        self.meanwhile.append(meanwhile)
-        self.kept.append(held[0] <= allowed + TOLERANCE)
+    @classmethod
+    def of(cls, held: tuple[float, float], truth: Truth, allowed: float, *took: float) -> Search:
+        """By the changes of time and energy at what was held, and the best there was."""
+        best = min(energy for time, energy in truth.values() if time <= allowed + TOLERANCE)
+        return cls(held[0], -held[1], held[1] - best, held[0] <= allowed + TOLERANCE, *took)
 
-    def merge(self, other: Found) -> None:
-        """Add those of another."""
-        for name in ("slowdown", "behind", "saved", "iterations", "seconds", "meanwhile", "kept"):
-            getattr(self, name).extend(getattr(other, name))
 
-    def text(self) -> str:
-        """All of it in one line."""
-        return (
-            f"kept {np.mean(self.kept):6.1%} of {len(self.kept):3}, saved {np.mean(self.saved):6.2%}, behind the best by "
-            f"{100 * np.mean(self.behind):5.2f} points (90 %: {100 * np.quantile(self.behind, 0.9):5.2f}), "
-            f"{np.median(self.iterations):6.0f} iterations in {np.median(self.seconds) / 60:4.1f} min, "
-            f"{np.mean(self.meanwhile):+6.2%} time meanwhile"
-        )
+def text(found: Sequence[Search]) -> str:
+    """All of them in one line."""
+    kept, saved, behind, iterations, seconds, meanwhile = (
+        np.array([getattr(each, name) for each in found])
+        for name in ("kept", "saved", "behind", "iterations", "seconds", "meanwhile")
+    )
+    return (
+        f"kept {kept.mean():6.1%} of {len(found):3}, saved {saved.mean():6.2%}, behind the best by "
+        f"{100 * behind.mean():5.2f} points (90 %: {100 * np.quantile(behind, 0.9):5.2f}), {np.median(iterations):6.0f} "
+        f"iterations in {np.median(seconds) / 60:4.1f} min, {meanwhile.mean():+6.2%} time meanwhile"
+    )
 
 
 def main(verdict: Verdict, seeds: int = SEEDS) -> None:
-    both, limits, zeus, eta = Found(), Found(), Found(), Found()
-    by_slowdown = {allowed: Found() for allowed in SLOWDOWNS}
-    zeus_by = {allowed: Found() for allowed in SLOWDOWNS}
+    tune, zeus = ({allowed: list[Search]() for allowed in SLOWDOWNS} for _ in range(2))
     for preset in PRESETS:
         for label in WORKLOADS:
-            here = {name: Found() for name in ("tune", "tune, these limits", "Zeus's rule", "Zeus's rule, η 0.5")}
+            here = list[Search](), list[Search]()
             for seed in range(FIRST_SEED, FIRST_SEED + seeds):
                 job = _Job(preset, _programme(label), seed)
                 rule = job.zeus()
                 for allowed in SLOWDOWNS:
-                    tuned, few = job.tuned(allowed, None), job.tuned(allowed, rule.limits)
-                    chosen = rule.found(allowed)
-                    for found, everywhere, whole in (
-                        (tuned, both, "tune"),
-                        (few, limits, "tune, these limits"),
-                        (chosen, zeus, "Zeus's rule"),
-                    ):
-                        here[whole].merge(found)
-                        everywhere.merge(found)
-                    by_slowdown[allowed].merge(tuned)
-                    zeus_by[allowed].merge(chosen)
-                here["Zeus's rule, η 0.5"].merge(rule.found(None))
-                eta.merge(rule.found(None))
-            print(f"sim:{preset}, {label}")
-            for name, found in here.items():
-                print(f"  {name:20} {found.text()}", flush=True)
-    print(f"all cards and workloads, slowdowns of {', '.join(f'{one:.0%}' for one in SLOWDOWNS)}, {seeds} seeds each")
-    for name, found in (
-        ("tune", both), ("tune, Zeus's limits", limits), ("Zeus's rule", zeus), ("Zeus's rule, η 0.5", eta),
-    ):  # fmt: skip
-        print(f"  {name:20} {found.text()}")
-    for allowed in SLOWDOWNS:
-        print(f"  tune, {allowed:.0%}             {by_slowdown[allowed].text()}")
-        print(f"  Zeus's rule, {allowed:.0%}      {zeus_by[allowed].text()}")
-    verdict.at_least("tune: slowdown kept, fraction of seeds", float(np.mean(both.kept)), 0.95)
-    verdict.at_least("tune, Zeus's limits: slowdown kept", float(np.mean(limits.kept)), 0.95)
-    for allowed in SLOWDOWNS:
-        verdict.at_most(
-            f"tune, {allowed:.0%}: energy behind the best of its settings, mean, points",
-            100 * float(np.mean(by_slowdown[allowed].behind)),
-            0.5,
-        )
+                    for found, place, by in ((job.tuned(allowed), 0, tune), (rule.found(allowed), 1, zeus)):
+                        here[place].append(found)
+                        by[allowed].append(found)
+            print(f"sim:{preset}, {label}\n  tune        {text(here[0])}\n  Zeus's rule {text(here[1])}", flush=True)
+    print(f"all cards and workloads, {seeds} seeds each")
+    for name, by in (("tune", tune), ("Zeus's rule", zeus)):
+        for allowed, searches in by.items():
+            print(f"  {name}, {allowed:.0%}: {text(searches)}")
+        print(f"  {name}, all: {text([each for searches in by.values() for each in searches])}")
+    kept = [each.kept for searches in tune.values() for each in searches]
+    verdict.at_least("tune: slowdown kept, fraction of seeds", float(np.mean(kept)), 0.95)
+    for allowed, searches in tune.items():
+        behind = 100 * float(np.mean([each.behind for each in searches]))
+        verdict.at_most(f"tune, {allowed:.0%}: energy behind the best of its settings, mean, points", behind, 0.5)
 
 
 @cache
@@ -168,19 +140,16 @@ class _Job:
         costs = {setting: used(setting) for setting in settings}
         return {AUTO: (0.0, 0.0)} | {each: (s / auto_s - 1.0, j / auto_j - 1.0) for each, (s, j) in costs.items()}
 
-    def tuned(self, allowed: float, limits: Sequence[float] | None) -> Found:
+    def tuned(self, allowed: float) -> Search:
         device = self._device()
-        ladders = None if limits is None else [Ladder("limit", tuple(Setting(power_limit_w=watts) for watts in limits))]
         subject = Subject("tune", "", "job", "simulated")
-        tuner = Tuner([device], subject, allowed, ladders=ladders, seed=self._seed, budget_s=BUDGET_S)
+        tuner = Tuner([device], subject, allowed, seed=self._seed, budget_s=BUDGET_S)
         _, (course,) = run_job(tuner, self._programme, 10**9, seed=self._seed, watch=lambda tuner: tuner.done)
         winner = tuner.search.winner
         settings = [setting for ladder in tuner.search.ladders for setting in ladder.settings]
         truth = self.truth(settings, device.engine.temperature_c)
-        found = Found()
         held = truth[AUTO if winner is None else winner.setting]
-        found.add(held, _best(truth, allowed), allowed, tuner.iterations, device.engine.now_s, _meanwhile(course))
-        return found
+        return Search.of(held, truth, allowed, tuner.iterations, device.engine.now_s, _meanwhile(course))
 
     def zeus(self) -> _Chosen:
         device = self._device()
@@ -188,10 +157,6 @@ class _Job:
         _, (course,) = run_job(rule, self._programme, 10**9, seed=self._seed, watch=lambda rule: rule.done)
         truth = self.truth([Setting(power_limit_w=watts) for watts in rule.limits], device.engine.temperature_c)
         return _Chosen(rule, truth, device.engine.now_s, _meanwhile(course))
-
-
-def _best(truth: Truth, allowed: float) -> float:
-    return min(energy for time, energy in truth.values() if time <= allowed + TOLERANCE)
 
 
 def _meanwhile(course: Course) -> float:
@@ -205,21 +170,13 @@ class _Chosen:
         self.limits = rule.limits
         self._rule, self._truth, self._seconds, self._meanwhile = rule, truth, seconds, meanwhile
 
-    def found(self, allowed: float | None) -> Found:
-        """The lowest limit that is not slower than allowed, or that of least cost."""
+    def found(self, allowed: float) -> Search:
+        """The lowest limit that is not slower than allowed."""
         measured = self._rule.measured
-        highest_w = max(measured)
-        if allowed is None:
-            chosen = min(measured, key=lambda watts: ETA * measured[watts][1] + (1 - ETA) * highest_w * measured[watts][0])
-        else:
-            longest_s = (1 + allowed) * measured[highest_w][0]
-            chosen = min(watts for watts, (time_s, _) in measured.items() if time_s <= longest_s)
-        found = Found()
-        within = 1.0 if allowed is None else allowed
-        held = self._truth[Setting(power_limit_w=chosen)]
-        iterations = len(self._rule.limits) * (WARM_UP + MEASURED)
-        found.add(held, _best(self._truth, within), within, iterations, self._seconds, self._meanwhile)
-        return found
+        longest_s = (1 + allowed) * measured[max(measured)][0]
+        chosen = min(watts for watts, (time_s, _) in measured.items() if time_s <= longest_s)
+        held, iterations = self._truth[Setting(power_limit_w=chosen)], len(self._rule.limits) * (WARM_UP + MEASURED)
+        return Search.of(held, self._truth, allowed, iterations, self._seconds, self._meanwhile)
 
 
 class PowerLimitRule:
@@ -281,6 +238,4 @@ class PowerLimitRule:
 
 
 if __name__ == "__main__":
-    outcome = Verdict()
-    main(outcome, int(sys.argv[1]) if len(sys.argv) > 1 else SEEDS)
-    outcome.end()
+    run_alone(main, *map(int, sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""The plans of a run of lowtime (``lowtime_process``), recomputed from the measured points of its profile."""
+"""Plans as ``pipeline_audit`` takes them: those of a run of lowtime (``lowtime_process``), recomputed, and ours."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import numpy as np
 
 from benchmarks.pipeline_audit import Pipeline, Rows
 from wastenot.core.arrays import FloatArray, IndexArray
+from wastenot.frontiers.graph import Graph, GraphPlan
+from wastenot.pipelines.model.schedule import PipelineSchedule
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,7 +47,7 @@ class LowtimePlans:
         """Of all GPUs until each plan ends, or until ``until_s``."""
         return np.asarray(self.cost_j + waiting_w * stages * np.maximum(self.time_s, until_s))
 
-    def cheapest_within(self, within_s: float, until_s: float = 0.0) -> int | None:
+    def cheapest_within(self, within_s: float) -> int | None:
         """The plan of least energy that truly ends within a time; ``None`` if none does."""
         fits = np.flatnonzero(self.time_s <= within_s)
         return int(fits[np.argmin(self.cost_j[fits])]) if len(fits) else None
@@ -77,3 +79,11 @@ def read_plans(file: Path, rows: Rows, pipeline: Pipeline, waiting_w: float) -> 
             kept["quantised_s"], kept["cost_j"], kept["cpu_s"], clocks, keys, np.max(list(end.values()), axis=0), cost,
             float(kept["fit_cpu_s"]), float(kept["graph_cpu_s"]), float(kept["wall_s"]), str(kept["version"]),
         )  # fmt: skip
+
+
+def clocks_of(plan: GraphPlan, graph: Graph, schedule: PipelineSchedule) -> dict[tuple[int, str, int], float]:
+    """MHz by (stage, instruction, micro-batch)."""
+    return {
+        (each.stage, each.name, each.micro_batch): graph.ways(kind)[way].choices[0].core_mhz
+        for each, kind, way in zip(schedule.instructions, graph.kind.tolist(), plan.way.tolist(), strict=True)
+    }

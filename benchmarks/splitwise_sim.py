@@ -88,13 +88,8 @@ def main(checkout: str, python: str) -> None:
     our_s = min(ours_s() for _ in range(2))
     print(f"  {len(requests):,} requests, {INSTANCES} instances: splitwise-sim {their_s:.1f} s, ours {our_s:.2f} s, "
           f"{len(requests) / their_s:,.0f} and {len(requests) / our_s:,.0f} requests a second")  # fmt: skip
-    kept = {
-        "requests": len(requests),
-        "instances": INSTANCES,
-        "splitwise_sim_s": round(their_s, 2),
-        "ours_s": round(our_s, 3),
-    }
-    keep(KEPT, kept)
+    seconds = {"splitwise_sim_s": round(their_s, 2), "ours_s": round(our_s, 3)}
+    keep(KEPT, {"requests": len(requests), "instances": INSTANCES} | seconds)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import NoReturn
 
 
@@ -28,3 +29,10 @@ class Verdict:
         print(f"  {'ok    ' if good else 'MISSED'} {what}: {reached:.4g} ({goal})", flush=True)
         if not good:
             self.missed.append(what)
+
+
+def run_alone(main: Callable[..., object], *arguments: object) -> NoReturn:
+    """Run one benchmark by itself, with its arguments."""
+    verdict = Verdict()
+    main(verdict, *arguments)
+    verdict.end()

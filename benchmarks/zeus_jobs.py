@@ -11,7 +11,6 @@ import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -61,18 +60,13 @@ class ZeusJob:
     recurrences: int
 
 
-def read_jobs(device: str = "V100", power: Path | None = None) -> tuple[ZeusJob, ...]:
-    """All six jobs.
-
-    Args:
-        device: label of the device.
-        power: its table of times and powers; the V100's by default.
-    """
-    train, power = TRACES / "summary_train.csv", power or TRACES / "summary_power_v100.csv"
+def read_jobs() -> tuple[ZeusJob, ...]:
+    """All six jobs, on the V100."""
+    train, power = TRACES / "summary_train.csv", TRACES / "summary_power_v100.csv"
     all_train, all_power, summaries = pd.read_csv(train), pd.read_csv(power), read_training_summaries(train, power)
     out = []
     for dataset, network, optimizer, target, default, most in _JOBS:
-        trace = summaries.trace(JobKey(dataset, network, optimizer), target, default, most, device)
+        trace = summaries.trace(JobKey(dataset, network, optimizer), target, default, most, "V100")
         own_train, own_power = (
             table[(table.dataset == dataset) & (table.network == network) & (table.optimizer == optimizer)]
             for table in (all_train, all_power)

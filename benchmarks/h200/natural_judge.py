@@ -105,9 +105,6 @@ def iterations() -> list[Difference]:
         found.append(
             Difference(card, "as warm as it was", as_warm.time_s.value / time_s - 1, as_warm.energy_j.value / energy_j - 1)
         )
-        found.append(
-            Difference(card, "sum of kernels alone", predicted.alone_s / time_s - 1, predicted.alone_j / energy_j - 1)
-        )
     return found
 
 

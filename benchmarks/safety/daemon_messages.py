@@ -1,16 +1,13 @@
-"""What several clients of different users do to a daemon in this process, drawn from whatever draws: chance, or a fuzzer.
+"""What several clients of different users do to a daemon in this process, drawn by chance.
 
 They send bytes and requests with random fields and hang up, while time passes and drivers fail. None of it must be able to
 crash the daemon, to set anything that the policy forbids, or to leave anything changed.
 """
 
-# ruff: noqa: D102, N802
-
 from __future__ import annotations
 
 import json
 import random
-from typing import TypeVar
 
 from testbed.daemon_in_process import UUIDS, Daemon, running
 from wastenot.devices.clockd.policy import Bounds, Policy, Rule
@@ -32,68 +29,30 @@ ASKS = ("hello", "status", "metrics", "acquire", "set", "release", "beat")
 FIELDS = ("ask", "gpu", "claim", "core_mhz", "memory_mhz", "power_limit_w", "wastenot", "more")
 
 
-T = TypeVar("T")
-
-
-class Drawn:
-    """Draws by chance, under the names of ``atheris.FuzzedDataProvider``, which a fuzzer puts in its place.
-
-    Args:
-        rng: the chance.
-    """
-
-    def __init__(self, rng: random.Random) -> None:
-        self._rng = rng
-
-    def remaining_bytes(self) -> int:
-        return 1
-
-    def ConsumeBool(self) -> bool:
-        return self._rng.random() < 0.5
-
-    def ConsumeBytes(self, count: int) -> bytes:
-        return self._rng.randbytes(count)
-
-    def ConsumeFloat(self) -> float:
-        return self._rng.choice([self._rng.uniform(-1e4, 1e4), 1e308, -0.0, float("inf"), float("nan")])
-
-    def ConsumeInt(self, size: int) -> int:
-        return self._rng.randrange(-(1 << (8 * size - 1)), 1 << (8 * size - 1))
-
-    def ConsumeIntInRange(self, low: int, high: int) -> int:
-        return self._rng.randint(low, high)
-
-    def ConsumeUnicodeNoSurrogates(self, count: int) -> str:
-        return "".join(chr(self._rng.choice([self._rng.randrange(128), self._rng.randrange(0xD800)])) for _ in range(count))
-
-    def PickValueInList(self, values: list[T]) -> T:
-        return self._rng.choice(values)
-
-
-def value(data: Drawn) -> object:
-    match data.ConsumeIntInRange(0, 6):
+def value(rng: random.Random) -> object:
+    match rng.randint(0, 6):
         case 0:
-            return data.PickValueInList([*UUIDS, *ASKS])
+            return rng.choice([*UUIDS, *ASKS])
         case 1:
-            return data.PickValueInList([300, 600, 900, 1200, 1500, 1000, 2000, 450, 700])
+            return rng.choice([300, 600, 900, 1200, 1500, 1000, 2000, 450, 700])
         case 2:
-            return data.ConsumeFloat()
+            return rng.choice([rng.uniform(-1e4, 1e4), 1e308, -0.0, float("inf"), float("nan")])
         case 3:
-            return data.ConsumeUnicodeNoSurrogates(8)
+            return "".join(chr(rng.choice([rng.randrange(128), rng.randrange(0xD800)])) for _ in range(8))
         case 4:
-            return data.PickValueInList([None, True, False, [], {}])
+            return rng.choice([None, True, False, [], {}])
         case _:
-            return data.ConsumeInt(8)
+            return rng.randrange(-(1 << 63), 1 << 63)
 
 
-def request(data: Drawn) -> bytes:
-    message: dict[str, object] = {"wastenot": 1, "ask": data.PickValueInList([*ASKS]), "gpu": data.PickValueInList([*UUIDS])}
-    for _ in range(data.ConsumeIntInRange(0, 3)):
-        message[data.PickValueInList([*FIELDS])] = value(data)
+def request(rng: random.Random) -> bytes:
+    message: dict[str, object] = {"wastenot": 1, "ask": rng.choice([*ASKS]), "gpu": rng.choice([*UUIDS])}
+    for _ in range(rng.randint(0, 3)):
+        message[rng.choice([*FIELDS])] = value(rng)
     return json.dumps(message).encode() + b"\n"
 
 
-def play(data: Drawn, steps: int = 40) -> int:
+def play(rng: random.Random, steps: int = 40) -> int:
     """Do so many things at most; returns how many of them were messages."""
     messages = 0
     with running(POLICY) as daemon:
@@ -101,29 +60,27 @@ def play(data: Drawn, steps: int = 40) -> int:
         for client in clients:
             client.ask("hello")
         for _ in range(steps):
-            if not data.remaining_bytes():
-                break
-            place = data.ConsumeIntInRange(0, len(clients) - 1)
-            match data.ConsumeIntInRange(0, 9):
+            place = rng.randint(0, len(clients) - 1)
+            match rng.randint(0, 9):
                 case 0:
-                    clients[place].send(data.ConsumeBytes(data.ConsumeIntInRange(0, 64)))
+                    clients[place].send(rng.randbytes(rng.randint(0, 64)))
                     messages += 1
                 case 1:
                     clients[place].close()
                     clients[place] = daemon.connect(USERS[place])
                 case 2:
-                    daemon.pass_time(data.ConsumeIntInRange(0, 150) / 10)
+                    daemon.pass_time(rng.randint(0, 150) / 10)
                 case 3:
-                    daemon.nvml.failing = data.ConsumeBool()
+                    daemon.nvml.failing = rng.random() < 0.5
                 case 4:
-                    daemon.nvml.hangs.add(data.ConsumeIntInRange(0, 1))
+                    daemon.nvml.hangs.add(rng.randint(0, 1))
                 case 5:
-                    daemon.nvml.answer(data.ConsumeIntInRange(0, 1))
+                    daemon.nvml.answer(rng.randint(0, 1))
                 case 6:
                     clients[place].ask("hello")
                     messages += 1
                 case _:
-                    clients[place].send(request(data))
+                    clients[place].send(request(rng))
                     messages += 1
             clients[place].reply()
             check(daemon)

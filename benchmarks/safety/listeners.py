@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.safety.daemon_messages import Drawn, play
+from benchmarks.safety.daemon_messages import play
 from benchmarks.safety.trial import Trial
 from testbed.straggling import planned_frontier
 from wastenot.control.session import Session, ask as ask_session
@@ -72,7 +72,7 @@ def main() -> Trial:
 def _daemon(rng: random.Random) -> int:
     count = 0
     while count < MESSAGES:
-        count += play(Drawn(rng))
+        count += play(rng)
     return count
 
 

@@ -39,7 +39,6 @@ class Vendor:
         card_option: of the tool, before the card that is set.
         notes: by flag, what to know before it is run; ``{}`` stands for its value.
         deferred: the flags that take effect when the driver is loaded again.
-        reset_by_hand: what resets the clocks of all cards.
         switching: what is published of its cards' switching times.
         driver: the module that is a :class:`wastenot.devices.common.gpu_driver.GpuDriver`; ``None`` where there is
             none yet, and the following have no meaning.
@@ -61,7 +60,6 @@ class Vendor:
     card_option: str
     notes: Mapping[str, str] = field(default_factory=dict)
     deferred: frozenset[str] = frozenset()
-    reset_by_hand: str = ""
     switching: tuple[PublishedSwitch, ...] = ()
     driver: str | None = None
     id_prefix: str = ""
@@ -109,7 +107,6 @@ _NVIDIA = Vendor(
         "-pl": "DEFAULT is the default power limit that nvidia-smi -q -d POWER shows.",
     },
     deferred=frozenset({"-lmcd"}),
-    reset_by_hand="nvidia-smi -rgc; nvidia-smi -rmc",
     # Velička, Vysocký, Říha, "Methodology for GPU Frequency Switching Latency Measurement", IPDPSW 2025 (arXiv 2502.20075),
     # the upper end of what it found: A100 about 4 to 23 ms; GH200 mostly 5 to 30 ms, some clocks up to 480 ms; Quadro RTX
     # 6000 10 to 350 ms. These numbers are recalled, not verified. They are of core clocks. On Hopper the memory clock is

@@ -7,6 +7,8 @@ import numpy as np
 from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.frontiers.switched_work import ROUNDING, SwitchedWork
 
+# Limits of a local search, by hand. They bound its time; a move that is taken saves energy, or brings a schedule into its
+# budget.
 _MOST_MOVES = 60
 _TRIED = 8  # of the moves that look best
 _REACH = 24  # calls by which a change is moved, one more each

@@ -1,10 +1,18 @@
 """Beam search for the ways of a stretch of a graph's parts, guided by the prices of its relaxation.
 
 Given what a second is worth along each dependency (a flow that solves the relaxation's dual), what a plan costs above the
-bound is a sum: for each part, what its way costs above its cheapest at the price of its time, and for each dependency the
-time that passes unused on it, at its price. Parts are taken in order of their targeted start; states that lost least so far
-are kept. Time that a part is ahead of its target is not lost yet, but part of it will be: a fraction is charged until it is
-known, where its later parts start.
+bound is a sum of losses, none of them negative. With F_i the flow through part i, which takes t_i, costs c_i and ends at
+e_i, and f_e that along edge e, on which u_e seconds pass unused:
+
+    Σ c_i − bound = Σ [c_i + F_i t_i − min (c + F_i t)] + Σ f_e u_e + Σ F_i (deadline − e_i)
+                      its way above its cheapest              unused     last parts: time left at the end
+
+For along every path that the flow takes times, delays and unused time add up to the deadline: Σ F_i t_i + Σ f_e (delay_e +
+u_e) + Σ F_i (deadline − e_i) is the flow times the deadline, whatever the plan. The minima, less that and with the delays,
+are the bound (:func:`wastenot.frontiers.graph_relaxation.flow_bound`).
+
+Parts are taken in order of their targeted start; states that lost least so far are kept. Time that a part is ahead of its
+target is not lost yet, but part of it will be: a fraction is charged until it is known, where its later parts start.
 """
 
 from __future__ import annotations

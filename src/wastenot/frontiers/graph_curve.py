@@ -14,7 +14,7 @@ from wastenot.core.arrays import FloatArray
 from wastenot.frontiers.graph_interior import Laplacian, interior_point
 from wastenot.frontiers.graph_relaxation import GraphProblem, Relaxed, fastest_ways, relaxed_by_highs
 
-_MOST_CELLS = 60_000_000  # of a band matrix; wider graphs go to HiGHS
+_MOST_CELLS = 60_000_000  # of a band matrix, 480 MB; wider graphs go to HiGHS
 
 
 @dataclass(eq=False)

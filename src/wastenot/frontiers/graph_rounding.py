@@ -1,5 +1,10 @@
 """Plans of ways as they are, from a solution of a graph's relaxation.
 
+    relaxation   |~~~~~ 1.37 ~~~~~|~~ 0.90 ~~|      parts mix two ways: no plan costs less
+    searched     |===== 1.40 =====|= 0.85 =|..      one way each; .. time that the next part could not use
+    carried      |===== 1.40 =====|== 0.87 ==|      handed on to whoever can
+    improved     [  stretch  ][ stretch ][ ...      searched again, with other stretches each sweep
+
 A beam search follows the relaxation (:mod:`wastenot.frontiers.graph_beam`). A pass over the graph then gives each part the
 slowest way that ends by the latest time at which the rest could still continue as before: it starts as early as its earlier
 parts let it, so that time that one of them could not use is handed on. Last, stretches of the plan are searched again, and
@@ -18,21 +23,22 @@ from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.frontiers.graph_beam import Found, Guide, Target, searched
 from wastenot.frontiers.graph_relaxation import GraphProblem, Relaxed
 
-_MOST_PASSES = 20
-_STRETCH = 120  # parts of a stretch
+# How far to search was chosen by hand, and trades time for energy: whatever these numbers are, a plan's cost is added up
+# from its ways, and the bound beside it comes from the relaxation.
+_MOST_PASSES = 20  # that hand on unused time; each must save something
+_STRETCH = 120  # parts of a stretch, times 0.5 to 2 at random, so that its ends fall elsewhere in each sweep
 _WIDTH = 1000  # states kept in the search of a stretch
-_BETTER = 1e-12
-_ROUNDING = 1e-12
-_MOST_STATES = 5_000
-_MOST_SUMS = 200_000  # of states and ways
-_CANDIDATES = 20
-_ALL = 1 << 20
+_BETTER = _ROUNDING = 1e-12  # relative; sums of thousands of doubles agree to some 1e-13
+_MOST_STATES = 5_000  # kept where all plans below a cost are looked for
+_MOST_SUMS = 200_000  # of states and ways there, which bounds its memory
+_CANDIDATES = 20  # of them that are returned, the cheapest
+_ALL = 1 << 20  # ways to either side of the target: more than any part has
 _STALE = 8  # sweeps that gain nothing, after which the search starts anew, ...
 _STARTS = 6  # ... until it did so often
 _MOST_STEPS = 25_000  # by default; about 0.15 ms each
 _MANY_SWEEPS = 4  # over a large graph
 _STEPS_TIMES_PARTS = 4e6  # over a small one
-_WORTHWHILE = 1e-3  # of the gap
+_WORTHWHILE = 1e-3  # of the gap that is left: a sweep that gains less counts as one that gains nothing
 
 
 @dataclass(frozen=True, slots=True)

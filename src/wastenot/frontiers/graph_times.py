@@ -34,7 +34,6 @@ class Dag:
         delay_s: of each edge.
         into: the edges that part ``p`` waits for are ``into[p]:into[p + 1]``.
         out: likewise of the edges of later parts, among edges sorted by earlier part.
-        without_earlier: parts that wait for none.
         without_later: parts that none waits for.
 
     Raises:
@@ -58,7 +57,6 @@ class Dag:
         self.out = np.searchsorted(self.earlier[by_earlier], np.arange(parts + 1))
         self._forward = [self._incoming(*bounds) for bounds in self._bounds(1)]
         self._leaving = [self._outgoing(*bounds) for bounds in self._bounds(0)]
-        self.without_earlier = np.flatnonzero(np.diff(self.into) == 0)
         self.without_later = np.flatnonzero(np.diff(self.out) == 0)
 
     def __len__(self) -> int:

@@ -19,7 +19,7 @@ from wastenot.frontiers.pareto import Groups, hull_points, pareto_points
 from wastenot.frontiers.relaxation import Relaxation
 
 _MOST_LISTED = 500  # ways of one kind whose decisions are multiplied out; beyond, only those on the hull are kept
-_MOST_SUMS = 100_000
+_MOST_SUMS = 100_000  # of ways and options of one decision more, listed at once; beyond, likewise
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,8 +8,6 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 
-import numpy as np
-
 from wastenot.core.arrays import IndexArray
 from wastenot.core.errors import BadInputError, InfeasibleError
 from wastenot.frontiers.algebra import Frontier
@@ -119,7 +117,7 @@ def plan(
         raise BadInputError(f"`min_dwell_s` {min_dwell_s}: must be a number of seconds, such as 0.1")
     switching = _switching(sweep, switch_time_s, latency, device)
     made = planner.plan(objective, scope)
-    memory_mhz = _default_memory_mhz(sweep)
+    memory_mhz = sweep.default_memory_mhz()
 
     def scheduled(level: Granularity) -> Schedule | None:
         return make_schedule(planner.at(level), objective, scope, switching, min_dwell_s, memory_mhz)
@@ -522,10 +520,3 @@ def _check_shared(sweep: Sweep, coverage: Coverage, granularity: Granularity) ->
         "settings in common; sweep the grid, without `search`, or search for such plans: "
         f"`search` model, `granularity` {granularity}"
     )
-
-
-def _default_memory_mhz(sweep: Sweep) -> float | None:
-    """The memory clock in effect at the default clocks, if it was recorded and the same for all kernels."""
-    auto = np.isnan(sweep.core_mhz) & np.isnan(sweep.memory_mhz) & np.isnan(sweep.power_limit_w)
-    clocks = np.unique(sweep.effective_memory_mhz[auto])
-    return float(clocks[0]) if len(clocks) == 1 and np.isfinite(clocks[0]) else None

@@ -169,6 +169,12 @@ class Sweep:
         """The requested setting of one row."""
         return Setting(_known(self.core_mhz[row]), _known(self.memory_mhz[row]), _known(self.power_limit_w[row]))
 
+    def default_memory_mhz(self) -> float | None:
+        """The memory clock in effect at the default clocks, if it was recorded and the same for all kernels."""
+        auto = np.isnan(self.core_mhz) & np.isnan(self.memory_mhz) & np.isnan(self.power_limit_w)
+        clocks = np.unique(self.effective_memory_mhz[auto])
+        return _known(clocks[0]) if len(clocks) == 1 and np.isfinite(clocks[0]) else None
+
 
 def in_order_of_execution(sweep: Sweep) -> Sweep:
     """The sweep itself where its kernels appear first in order of execution, else its rows by kernel."""

@@ -79,7 +79,6 @@ class _Cells:
         word = _longest_word(self.heading.plain)
         self.widest = max(longest, len(self.heading.plain))
         self.wide = max(longest, word)
-        self.folds = not numeric and any(_longest_word(text) < len(text.rstrip()) for text in plain)
         self.folded = self.wide if numeric else max(max(map(_longest_word, plain), default=0), word)
         # Only names can lose letters: words that are long, in a column of texts.
         self.shortens = not numeric

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
@@ -366,15 +367,7 @@ def parse_clocks(flag: str, text: str | None) -> tuple[float, ...] | None:
     Raises:
         BadInputError: one of them is not a positive number.
     """
-    if text is None:
-        return None
-    try:
-        clocks = tuple(quantities.megahertz(item) for item in text.split(","))
-    except typer.BadParameter:
-        clocks = (0.0,)
-    if not all(0.0 < clock < float("inf") for clock in clocks):
-        raise BadInputError(f"{flag} {text}: write clocks in MHz separated by commas, such as 5001,9501")
-    return clocks
+    return _quantities(flag, text, quantities.megahertz, "clocks in MHz separated by commas, such as 5001,9501")
 
 
 def parse_power_limits(text: str | None) -> tuple[float, ...] | None:
@@ -383,15 +376,20 @@ def parse_power_limits(text: str | None) -> tuple[float, ...] | None:
     Raises:
         BadInputError: one of them is not a positive number.
     """
+    wanted = "power limits in watts separated by commas, such as 250,300,350"
+    return _quantities("--power-limit", text, quantities.watts, wanted)
+
+
+def _quantities(flag: str, text: str | None, parse: Callable[[str], float], wanted: str) -> tuple[float, ...] | None:
     if text is None:
         return None
     try:
-        limits = tuple(quantities.watts(item) for item in text.split(","))
+        values = tuple(map(parse, text.split(",")))
     except typer.BadParameter:
-        limits = (0.0,)
-    if not all(0.0 < limit < float("inf") for limit in limits):
-        raise BadInputError(f"--power-limit {text}: write power limits in watts separated by commas, such as 250,300,350")
-    return limits
+        values = (0.0,)
+    if not all(0.0 < value < float("inf") for value in values):
+        raise BadInputError(f"{flag} {text}: write {wanted}")
+    return values
 
 
 def parse_budget(text: str, flag: str = "--budget") -> float:

@@ -2,14 +2,12 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from wastenot.core.errors import BadInputError
 from wastenot.core.setting import Setting
-from wastenot.frontiers.algebra import choice, sequence
-from wastenot.pipelines.model.perseus_csv import read_perseus_csv, write_perseus_csv
+from wastenot.pipelines.model.perseus_csv import read_perseus_csv
 from wastenot.pipelines.model.profile import PipelineProfile
 
 HEADER = "stage,instruction,frequency,time,energy\n"
@@ -51,35 +49,13 @@ def test_spreadsheets_and_people_may_write_it_their_way(tmp_path: Path, text: st
     assert dict(reading(tmp_path, text).baseline) == dict(reading(tmp_path, GOOD).baseline)
 
 
-def test_a_profile_is_written_as_it_was_read(tmp_path: Path) -> None:
+def test_default_clocks_are_the_baseline(tmp_path: Path) -> None:
     text = GOOD + "".join(
         f"{stage},{name},auto,{0.06!r},{9.25!r}\n" for stage in range(3) for name in ("forward", "backward")
     )
-    first = reading(tmp_path, text)
-    write_perseus_csv(first, tmp_path / "again.csv")
-    second = read_perseus_csv(tmp_path / "again.csv", waiting_w=70.0)
-    assert dict(second.baseline) == dict(first.baseline) == dict.fromkeys(first.ways, (0.06, 9.25))
-    for key, frontier in first.ways.items():
-        for name in ("time_s", "energy_j"):
-            np.testing.assert_array_equal(getattr(second.ways[key].pareto(), name), getattr(frontier.pareto(), name))
-    assert sorted((tmp_path / "again.csv").read_text().splitlines()) == sorted(text.splitlines())
-
-
-@pytest.mark.parametrize(
-    "label", [Setting(1000.0, 1593.0), Setting(1000.0, power_limit_w=300.0), (Setting(1.0), Setting(2.0)), 0]
-)
-def test_ways_of_more_than_a_core_clock_are_not_written(tmp_path: Path, label: object) -> None:
-    ways = {(0, name): choice([(1.0, 1.0, label)]) for name in ("forward", "backward")}
-    profile = PipelineProfile("mine", "gpu", "measured", ways, dict.fromkeys(ways, (1.0, 1.0)), 70.0)
-    with pytest.raises(
-        BadInputError, match=r"^profile mine: forward of stage 0: Perseus' CSV format holds one core clock per way"
-    ):
-        write_perseus_csv(profile, tmp_path / "profile.csv")
-    assert not list(tmp_path.iterdir())
-    several = sequence(*ways.values())
-    profile = PipelineProfile("mine", "gpu", "measured", {(0, "forward"): several}, {(0, "forward"): (1.0, 1.0)}, 70.0)
-    with pytest.raises(BadInputError, match="one core clock"):
-        write_perseus_csv(profile, tmp_path / "profile.csv")
+    profile = reading(tmp_path, text)
+    assert dict(profile.baseline) == dict.fromkeys(profile.ways, (0.06, 9.25))
+    assert profile.baseline_clocks == "auto"
 
 
 def without(*lines: str) -> str:
@@ -145,16 +121,6 @@ def test_bad_files_are_refused_in_one_line(tmp_path: Path, text: str | bytes, me
         reading(tmp_path, text)
     assert str(error.value).startswith(f"{tmp_path}/{message}")
     assert "\n" not in str(error.value)
-
-
-def test_uneven_clocks_are_taken_where_they_are_wanted_but_not_without_the_baseline(tmp_path: Path) -> None:
-    profile = reading(tmp_path, without("1,backward,990"), uneven_clocks=True)
-    assert len(profile.ways[1, "backward"].pareto()) == 2
-    with pytest.raises(BadInputError) as error:
-        reading(tmp_path, without("1,backward,1410"), uneven_clocks=True)
-    assert str(error.value).endswith(":12: backward of stage 1 lacks 1410, the baseline of the others; add it")
-    with pytest.raises(BadInputError, match="lacks auto, the baseline of the others"):
-        reading(tmp_path, GOOD + "0,forward,auto,0.1,1\n", uneven_clocks=True)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300, deadline=None)

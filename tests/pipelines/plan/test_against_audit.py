@@ -5,8 +5,8 @@ from fractions import Fraction
 import pytest
 
 from benchmarks.bench_pipeline_lowtime import write_profile
+from benchmarks.lowtime_plans import clocks_of
 from benchmarks.pipeline_audit import Pipeline, rows_of
-from benchmarks.plan_clocks import clocks_of
 from wastenot.frontiers.graph import Graph
 from wastenot.pipelines.model.iteration_graph import pipeline_graph
 from wastenot.pipelines.model.perseus_csv import read_perseus_csv

@@ -30,7 +30,6 @@ class Calibration:
         kernels: parameters of the kernels, of shape (kernels, 1).
         time_fit: fit of the times, with the population of kernels that it learnt.
         power_fit: fit of the powers, with its population.
-        fastest_s: each kernel's unit of time in the fit, shape (kernels,).
         scale_w: unit of power in the fit.
     """
 
@@ -38,7 +37,6 @@ class Calibration:
     kernels: KernelParameters
     time_fit: PosteriorMode
     power_fit: PosteriorMode
-    fastest_s: FloatArray
     scale_w: float
 
 
@@ -62,7 +60,7 @@ def calibrate(points: Points, *, power_limit_w: float | None = None) -> Calibrat
     device = _blank_device(points, power_limit_w)
     time_fit, device, kernels = _fit_time(points, device, lowest_core_mhz, None)
     power_fit, device, kernels = _fit_power(points, device, kernels, scale_w, None)
-    return Calibration(device, kernels, time_fit, power_fit, _fastest_s(points), scale_w)
+    return Calibration(device, kernels, time_fit, power_fit, scale_w)
 
 
 def fit_kernels(points: Points, calibration: Calibration) -> KernelParameters:

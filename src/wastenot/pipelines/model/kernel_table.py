@@ -42,7 +42,7 @@ class KernelTable:
             corrected: take the numbers corrected for noise, not those measured.
         """
         costs = planner.believed.costs if corrected else planner.costs
-        settings, rows = _settings(costs, _default_memory_mhz(planner))
+        settings, rows = _settings(costs, planner.sweep.default_memory_mhz())
         known = rows >= 0
         time_s, energy_j = (np.where(known, column[rows], np.inf) for column in (costs.time_s, costs.energy_j))
         return cls(costs.kernels, settings, rows, time_s, energy_j)
@@ -70,11 +70,3 @@ def _settings(costs: Costs, memory_mhz: float | None) -> tuple[tuple[Setting, ..
         missing = costs.kernels[int(np.flatnonzero(rows[0] < 0)[0])].name
         raise BadInputError(f"kernel '{missing}': was not measured at the default clocks; sweep it with `clocks` auto")
     return tuple(place), rows
-
-
-def _default_memory_mhz(planner: Planner) -> float | None:
-    """The memory clock in effect at the default clocks, if it was recorded and the same for all kernels."""
-    sweep = planner.sweep
-    auto = np.isnan(sweep.core_mhz) & np.isnan(sweep.memory_mhz) & np.isnan(sweep.power_limit_w)
-    clocks = np.unique(sweep.effective_memory_mhz[auto])
-    return float(clocks[0]) if len(clocks) == 1 and np.isfinite(clocks[0]) else None

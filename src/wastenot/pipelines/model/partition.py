@@ -48,15 +48,11 @@ class PartitionSearch:
     Attributes:
         partition: layers of each stage.
         energy_j: that no plan of it needs less than, on one GPU of each rank.
-        first_j: the same of the partition that the search began with.
-        looked_at: partitions whose energy was found.
         finished: whether every neighbour of the partition was looked at: none of them is better.
     """
 
     partition: tuple[int, ...]
     energy_j: float
-    first_j: float
-    looked_at: int
     finished: bool
 
 
@@ -99,17 +95,17 @@ def least_energy_partition(
         return seen[partition]
 
     best = tuple(first)
-    first_j = energy_j(best)
+    energy_j(best)
     finished = False
     while not finished:
         finished = True
         for moved in _neighbours(best):
             if len(seen) >= most and moved not in seen:
-                return PartitionSearch(best, seen[best], first_j, len(seen), False)
+                return PartitionSearch(best, seen[best], finished=False)
             if energy_j(moved) < seen[best] * (1.0 - _SAME):
                 best, finished = moved, False
                 break
-    return PartitionSearch(best, seen[best], first_j, len(seen), True)
+    return PartitionSearch(best, seen[best], finished=True)
 
 
 def _neighbours(partition: tuple[int, ...]) -> Iterator[tuple[int, ...]]:

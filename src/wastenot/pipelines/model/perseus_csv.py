@@ -6,17 +6,16 @@ import csv
 import io
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from wastenot.core.errors import BadInputError
-from wastenot.core.files import write_text
 from wastenot.core.origin import Origin
 from wastenot.core.setting import Setting, format_mhz
 from wastenot.core.suggest import suggestion
-from wastenot.frontiers.algebra import Frontier, choice
-from wastenot.pipelines.model.profile import PipelineProfile, listed_ways
+from wastenot.frontiers.algebra import choice
+from wastenot.pipelines.model.profile import PipelineProfile
 from wastenot.pipelines.model.schedule import NAMES
 from wastenot.study.csv_text import check_text, origin_of, plain_number, quoting_problem
 from wastenot.study.sweep import quoted
@@ -45,9 +44,7 @@ class _Row(NamedTuple):
     origin: Origin
 
 
-def read_perseus_csv(
-    path: str | os.PathLike[str], *, waiting_w: float, device: str = "unknown GPU", uneven_clocks: bool = False
-) -> PipelineProfile:
+def read_perseus_csv(path: str | os.PathLike[str], *, waiting_w: float, device: str = "unknown GPU") -> PipelineProfile:
     """The profile in a file.
 
     Args:
@@ -56,15 +53,14 @@ def read_perseus_csv(
             the numbers were not measured; more columns are passed over.
         waiting_w: power that the GPU draws while it waits for another one.
         device: the GPU.
-        uneven_clocks: take instructions that were measured at different clocks. By default they are refused, since a file
-            that lost rows looks the same; the clock of the baseline is needed of each of them in any case.
 
     Raises:
-        BadInputError: the file cannot be read or breaks a rule; names file and line.
+        BadInputError: the file cannot be read or breaks a rule, such as that all instructions have the same clocks (one that
+            lost rows looks like a file with others); names file and line.
     """
     rows = _rows(path)
     _refuse_gaps(rows, path)
-    _refuse_uneven(rows, path, uneven_clocks)
+    _refuse_uneven(rows, path)
     name = Path(path).stem
     origins = {row.origin for each in rows.values() for row in each}
     return PipelineProfile(
@@ -76,26 +72,6 @@ def read_perseus_csv(
         waiting_w,
         baseline_clocks="auto" if all(_baseline(each).core_mhz is None for each in rows.values()) else "highest",
     )
-
-
-def write_perseus_csv(profile: PipelineProfile, path: str | os.PathLike[str]) -> None:
-    """Write a profile so that :func:`read_perseus_csv` gives its ways again; what surrounds them is not in such a file.
-
-    Raises:
-        BadInputError: the file cannot be written, or an instruction sets more than one core clock.
-    """
-    lines = [",".join(COLUMNS)]
-    for (stage, name), frontier in sorted(profile.ways.items(), key=lambda item: (item[0][0], NAMES.index(item[0][1]))):
-        for time_s, energy_j, core_mhz in _settings(frontier, f"profile {profile.name}: {name} of stage {stage}"):
-            lines.append(f"{stage},{name},{format_mhz(core_mhz)},{time_s!r},{energy_j!r}")
-    write_text(path, "\n".join(lines) + "\n")
-
-
-def _settings(frontier: Frontier, where: str) -> Iterator[tuple[float, float, float | None]]:
-    for time_s, energy_j, label in listed_ways(frontier):
-        if not isinstance(label, Setting) or label != Setting(label.core_mhz):
-            raise BadInputError(f"{where}: Perseus' CSV format holds one core clock per way, and this way sets more")
-        yield time_s, energy_j, label.core_mhz
 
 
 def _baseline(rows: list[_Row]) -> _Row:
@@ -203,7 +179,7 @@ def _refuse_gaps(rows: Mapping[_Key, list[_Row]], path: str | os.PathLike[str]) 
             raise BadInputError(f"{path}: no stage has a {lacks}; a pipeline needs a forward and a backward of each stage")
 
 
-def _refuse_uneven(rows: Mapping[_Key, list[_Row]], path: str | os.PathLike[str], uneven_clocks: bool) -> None:
+def _refuse_uneven(rows: Mapping[_Key, list[_Row]], path: str | os.PathLike[str]) -> None:
     clocks = {key: {row.core_mhz for row in each} for key, each in rows.items()}
     every = sorted(set().union(*clocks.values()), key=lambda core_mhz: -float("inf") if core_mhz is None else -core_mhz)
     most = max(clocks, key=lambda key: len(clocks[key]))
@@ -211,11 +187,8 @@ def _refuse_uneven(rows: Mapping[_Key, list[_Row]], path: str | os.PathLike[str]
         missing = [core_mhz for core_mhz in every if core_mhz not in measured]
         which = f"{name} of stage {stage}"
         at = ", ".join(map(format_mhz, missing[:3])) + (", ..." if len(missing) > 3 else "")
-        if missing and not uneven_clocks:
+        if missing:
             raise BadInputError(
                 f"{path}:{rows[stage, name][-1].line}: {which} has {len(measured)} clocks, {most[1]} of stage {most[0]} "
                 f"{len(clocks[most])}: {at} missing; add them, or leave them out everywhere"
             )
-        if missing[:1] == every[:1]:
-            line = rows[stage, name][-1].line
-            raise BadInputError(f"{path}:{line}: {which} lacks {format_mhz(every[0])}, the baseline of the others; add it")

@@ -35,13 +35,13 @@ from wastenot.pipelines.plan.plan import Promise
 from wastenot.planning.headline import LEVEL
 from wastenot.planning.objective import DEFAULT_CONFIDENCE, Objective
 
-_DRAWS = 2000
+_DRAWS = 2000  # of all errors: the standard error of a probability of 95 % is then √(0.95 · 0.05 / 2000) = 0.5 %
 _CELLS = 4_000_000  # parts × draws at once
 _ROUNDING = 1e-9
-_MOST_PLANS = 6
+_MOST_PLANS = 6  # margins tried, by doubling and by halving between two
 _TRY = Effort(steps=800)  # to improve plans that are only tried; about a tenth of a second
-_SAME_MARGIN = 0.05
-_CLOSE = 0.004  # of the confidence, above it, that is close enough
+_SAME_MARGIN = 0.05  # standard deviations between two margins that are not worth another plan
+_CLOSE = 0.004  # of the confidence, above it, that is close enough: less could not be told apart by so many draws
 _SURE = 6.0  # standard deviations beyond which nothing but the default clocks is tried
 
 

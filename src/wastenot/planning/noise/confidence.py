@@ -46,15 +46,16 @@ from wastenot.planning.noise.posteriors import Posteriors
 from wastenot.planning.objective import Objective, Scope, asked_for
 from wastenot.planning.units import PlanUnit
 
+# How far to search, by hand. Where a limit ends a search, its bound is below the best plan by more, and still a bound.
 _MOST_INTERVALS = 24  # that are halved in one search
-_GAP = 1e-5
+_GAP = 1e-5  # between a plan's cost and the bound, relative, at which it counts as proven; knapsacks are solved to a tenth
 _MOST_TANGENTS = 6  # to the root, in one search, before intervals are halved
-_SAME_ROOT = 1e-4
+_SAME_ROOT = 1e-4  # relative change of √V after which another tangent would be the same line
 _MOST_REPEATS = 6  # of the search, each with the direction of the last plan
-_SAME_DIRECTION = 1e-3
+_SAME_DIRECTION = 1e-3  # length of the difference of two unit vectors (a, b): the bound it costs is of second order
 _FURTHER = 1.2  # times the time that a plan was over its budget, by which the next search stays below it
 _ROUNDING = 1e-12
-_MOST_LINES = 12
+_MOST_LINES = 12  # linearisations of the energy-delay product, of which each can only improve it
 
 
 def choose_confidently(

@@ -13,11 +13,11 @@ from wastenot.core.arrays import FloatArray
 from wastenot.planning.costs import Costs
 
 _LEAST_KERNELS = 4  # at a setting, for its average to be one
-_LEAST_SETTINGS = 3
+_LEAST_SETTINGS = 3  # with such an average, without which their spread says nothing
 _TRIED = np.concatenate([[0.0], np.logspace(-3.0, 1.0, 41)])  # variance in common over variance between kernels
 _WITHIN = 0.5  # of the best log-likelihood: the largest ratio within it is taken, one standard error on the safe side
 _OUTLYING = 25.0  # squared standard errors of an average beyond which it counts no more
-_LEAST_VARIANCE = 1e-30
+_LEAST_VARIANCE = 1e-30  # between kernels that are equal to the last digit, so as not to divide by 0
 
 
 def common_pattern(costs: Costs, left: FloatArray) -> tuple[FloatArray, FloatArray]:

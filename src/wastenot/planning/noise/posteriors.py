@@ -57,7 +57,15 @@ class Posterior:
     common: Loadings
 
     def times(self, other: Posterior, first: IndexArray, correlation: float = 0.0) -> Posterior:
-        """The product with other values, whose errors correlate with these; ``first`` is the baseline row of each row."""
+        """The product with other values, whose errors correlate with these; ``first`` is the baseline row of each row.
+
+        Of X = x + a and Y = y + b with normal errors a and b, and X' and Y' at another row,
+
+            Cov(XY, X'Y') = x x' Cov(b, b') + y y' Cov(a, a') + Cov(a, a') Cov(b, b') + x y' Cov(b, a') + y x' Cov(a, b')
+
+        but for Cov(a, b') Cov(b, a'), which is left out. Of the cross covariances only the correlation is known: they are
+        taken to be as large as the geometric mean of the other two times that, with the sign of ours.
+        """
 
         def moment(ours: FloatArray, theirs: FloatArray, ends: IndexArray) -> FloatArray:
             mean, other_mean = self.mean, other.mean
@@ -74,7 +82,10 @@ class Posterior:
         )
 
     def exponential(self, first: IndexArray) -> Posterior:
-        """Values of whose logarithms this is believed (log-normal); ``first`` is the baseline row of each row."""
+        """Values of whose logarithms this is believed (log-normal); ``first`` is the baseline row of each row.
+
+        With logarithms of mean m, variance v and covariance c: E = exp(m + v / 2), Cov = E E' (exp(c) − 1).
+        """
         value = np.exp(self.mean + 0.5 * self.variance)
         variance, with_baseline = np.expm1(self.variance), np.expm1(self.with_baseline)
         return Posterior(value, value**2 * variance, value * value[first] * with_baseline, self.common.times(value))

@@ -34,8 +34,13 @@ from wastenot.planning.noise.surface import (
 from wastenot.planning.noise.temperature import at_one_temperature
 from wastenot.study.sweep import Sweep
 
-_WIDENED = 1.15  # factor on errors, for hyperparameters that are estimates
-_CLOCKS_UNKNOWN = 1.4  # a further one where the clocks in effect were not recorded
+_WIDENED = 1.15
+"""Factor on errors, for hyperparameters that are estimates. Set by hand; how often intervals hold with it, on cards and
+tables that had no part in this, is in ``docs/judged-kernels.md``."""
+
+_CLOCKS_UNKNOWN = 1.4
+"""A further one where the clocks in effect were not recorded, also by hand: values then scatter over clocks as well."""
+
 _LEAST_POWER = 0.1  # of the measured one, where a surface that does not fit says less
 _LEAST_KERNELS = 8  # of few settings each, from which can be learnt what kernels have in common
 _LEAST_SETTINGS = 3  # of the middle one of them, auto among them

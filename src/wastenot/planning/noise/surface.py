@@ -1,5 +1,11 @@
 """Smooth surfaces over clocks, which let noisy measurements of one kernel at many settings support each other.
 
+    value │ ×                       × measured
+          │ ·╲ ·                    · prior mean: the mean weights' sum of shapes
+          │   ╲× ·   ·              ╲ posterior mean: near × where noise is small, near · where × scatter
+          │    ×╲_____×_
+          └────────────── clock
+
 A kernel's values are a weighted sum of shapes that physics suggests, the weights being the kernel's own, plus a smooth
 departure from them (a Gaussian process with Matérn-5/2 covariance). Mean and covariance of the weights over the kernels, and
 size and length scales of the departures, are common to all kernels and maximise their joint marginal likelihood (empirical
@@ -24,12 +30,15 @@ _WEIGHT_VARIANCE = 4.0  # prior variance of a weight; shapes are scaled so that 
 _LEAST_KERNELS = 8  # from which weights of other kernels say something about a kernel's
 _LARGEST_SEARCH = 48  # kernels on which size and length scales of departures are searched
 _LEAST_NOISE = 1e-10  # variance far below any instrument's; keeps matrices regular
-_ROUNDS = 25  # of expectation maximisation
+_ROUNDS = 25  # of expectation maximisation, each time after the other hyperparameters have changed
 _LEAST_SPREAD = 1e-8  # variance of weights over kernels, so that a weight that all kernels share does no harm
 _ROUGHNESS = np.array([0.01, 0.1, 0.3, 1.0, 3.0, 10.0])  # factors of a kernel on the variance of departures and roughness
 _ROUNDS_OF_ROUGHNESS = 50
 _LEAST_LENGTH = 2.0  # of departures, in mean distances between clocks: what is rougher is not smooth
-ADDED_NOISE = 0.5  # of the coupled bootstrap, in standard deviations of the noise (their √α)
+ADDED_NOISE = 0.5
+"""Of the coupled bootstrap, in standard deviations of the noise (their √α), by hand: the smaller, the nearer the choice is
+to the one that is judged, but the independent set has 1 / 0.5² times the noise's variance more."""
+
 _SMALL_TRIANGLE = 7, 26  # size of many triangles or of one that are inverted without halving them further
 _GUARD = 1e-9  # of a square, far above rounding
 _TOGETHER = 1 << 18  # numbers of the matrices that are inverted at once: what fits into a core's cache
@@ -200,8 +209,12 @@ def posterior(readings: Readings, common: Hyperparameters, rough: FloatArray, dr
     techniques, arXiv:2111.09447, §2). Whatever is chosen by the first set is judged by the second without luck, also where
     the prior is wrong.
 
-    With values y of prior mean m and noise N, and W the inverse of prior covariance and noise together, the posterior has
-    mean y − N W (y − m) and covariance N − N W N: the noise stands in front, so that nothing large cancels.
+    With values y of prior mean m, prior covariance P and noise N, and W = (P + N)⁻¹, the posterior has mean m + P W (y − m)
+    and covariance P − P W P. As P W = 1 − N W, these are y − N W (y − m) and N − N W N: the noise stands in front, so that
+    nothing large cancels.
+
+    Of the two sets y + a ε and y − ε / a, with ε of covariance N and a = ``ADDED_NOISE``, the noises are independent: their
+    covariance is N − (a / a) N = 0. The first moves the mean by a (ε − N W ε), which is ``moved``.
 
     Args:
         readings: of the kernels.
