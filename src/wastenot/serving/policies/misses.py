@@ -155,9 +155,9 @@ class Misses:
             prompt = view.running_context[new] - view.running_made[new] + 1
             in_time = self._begin(view.running_first_s[new] - view.running_arrival_s[new], prompt)
             self._in_time.update({keys[index]: kept for index, kept in zip(new.tolist(), in_time.tolist(), strict=True)})
-        there = np.concatenate([view.waiting_arrival_s, view.running_arrival_s])
-        done = ~np.isin(self._waiting[0], there)  # whose first token was their last
-        if done.any():
+        there = {*view.waiting_arrival_s.tolist(), *view.running_arrival_s.tolist()}
+        done = np.array([arrival_s not in there for arrival_s in self._waiting[0].tolist()], dtype=bool)
+        if done.any():  # whose first token was their last
             self._begin(view.now_s - self._waiting[0][done], self._waiting[1][done])
         self._waiting = view.waiting_arrival_s.copy(), view.waiting_prompt.copy()
         self._running, self._steps, self._now_s, self._token_s = running, view.steps, view.now_s, last_s

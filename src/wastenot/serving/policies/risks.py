@@ -129,7 +129,7 @@ class Risks:
         else:
             chunk = np.broadcast_to(prompts, (len(batches), len(prompts)))
             batch = np.zeros(chunk.shape)
-        return self.costs.mixed(chunk, np.full_like(chunk, past), batch, np.full_like(chunk, context))[0], chunk
+        return self.costs.mixed_s(chunk, np.full_like(chunk, past), batch, np.full_like(chunk, context)), chunk
 
     def _decode_s(self, batches: FloatArray, context: float) -> FloatArray:
         time_s = self.costs.decode(np.maximum(batches, 1.0), np.full_like(batches, context))[0]
