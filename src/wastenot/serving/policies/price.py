@@ -232,9 +232,9 @@ class _Steering:
 
         One with k late tokens left is spoilt by this one if exactly k more come: a Poisson probability, e^−m m^k / k!.
         """
-        left = self.misses.left(view, self.load)
         expected = self.load.rate(view.now_s) * (late * step_s)[:, None] * view.running_left * self.load.ratio
         expected = np.maximum(expected, 1e-12)
+        left = self.misses.left
         some = left.clip(0)
         return np.asarray((np.exp(some * np.log(expected) - expected - gammaln(some + 1)) * (left >= 0)).sum(axis=1))
 

@@ -58,7 +58,10 @@ class Risks:
         wait_s = self._decode_s(batches, self.context)[..., None]
         own = np.clip((prefill_s + wait_s - limit_s) / np.maximum(wait_s, 1e-4), 0.0, 1.0).mean(axis=-1)
         behind_s = prefill_s[..., :, None] + (self.whole_s() + self.shared_s()[-1] - limit_s)
-        behind = (1 - np.exp(-self.rate_per_s * behind_s.clip(0))).mean(axis=(-1, -2))
+        # In place: a new array of all pairs of prompts takes as long as what is done with it.
+        np.maximum(behind_s, 0.0, out=behind_s)
+        behind_s *= -self.rate_per_s
+        behind = np.subtract(1.0, np.exp(behind_s, out=behind_s), out=behind_s).mean(axis=(-1, -2))
         busy = min(float(self.busy()[-1]), 0.9)
         risk = own + behind / (1 - busy) ** 2
         return np.asarray(risk - risk.min(axis=0))
