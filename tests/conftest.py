@@ -23,7 +23,7 @@ from sqlalchemy import Engine, create_engine, text
 
 from testbed.postgresql import postgresql_server, programs
 from testbed.program import SWEEP, Program
-from wastenot.study.database import parse_address
+from wastenot.study.address import parse_address
 from wastenot.study.store import open_study
 
 # On a loaded machine any example may take long.

@@ -5,8 +5,8 @@ Runs against the stand-in for NVML only, whose state outlives its clients; no re
     python -m testbed.stand_in.kill_runs [KIND] [KILLS] [SEED]
 
 Every victim is a process of its own, which requests and releases settings of one of two GPUs for as long as it lives. It is
-killed after a random number of requests and a random wait, so in the middle of any of its steps. One kill of root's processes
-in five is aimed: at a moment when clocks are changed.
+killed after a random number of requests and a random wait, so in the middle of any of its steps. One kill of root's
+processes in five is aimed: at a moment when clocks are changed.
 
     root     a process that sets clocks itself, as root; checked after the next command
     client   a client of wastenotd; checked while the daemon lives

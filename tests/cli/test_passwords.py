@@ -2,7 +2,7 @@
 
 import pytest
 
-from wastenot.study.database import parse_address
+from wastenot.study.address import parse_address
 from wastenot.terminal.output import without_passwords
 
 PASSWORD = "s3cr3t-pw"

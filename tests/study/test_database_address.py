@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from wastenot.core.errors import StudyError
-from wastenot.study import database as address_module
-from wastenot.study.database import parse_address
+from wastenot.study import address as address_module
+from wastenot.study.address import parse_address
 from wastenot.study.store import open_study
 
 

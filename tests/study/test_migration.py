@@ -25,7 +25,7 @@ from wastenot.planning.planner import plan
 from wastenot.serving.tables.cluster_store import ClusterStore, StoredClusterRun
 from wastenot.serving.tables.store import ServingStore
 from wastenot.study import database as databases, lease, sqlite_copy
-from wastenot.study.database import parse_address
+from wastenot.study.address import parse_address
 from wastenot.study.schema import SCHEMA_VERSION
 from wastenot.study.store import open_study
 from wastenot.study.sweep_file import export_sweep

@@ -114,11 +114,15 @@ def root(
 ) -> None:
     """Find the energy that a GPU wastes while it trains or serves an LLM, and plan the clocks that would save it."""
     if version:
-        from wastenot.core.version import own_version
-
-        print(own_version())
+        _show_version()
         raise typer.Exit
     _show_help(context)
+
+
+def _show_version() -> None:
+    from wastenot.core.version import own_version
+
+    print(own_version())
 
 
 @cache
@@ -153,7 +157,11 @@ def run(arguments: list[str] | None = None) -> int:
             print(answer)
             return DONE
         arguments = name_the_shell(sys.argv[1:] if arguments is None else arguments)
-        code = _root()(arguments, prog_name="wastenot", standalone_mode=False)
+        if arguments == ["--version"]:  # needs neither the options of every command nor what Typer checks values with
+            code = DONE
+            _show_version()
+        else:
+            code = _root()(arguments, prog_name="wastenot", standalone_mode=False)
         sys.stdout.flush()
     except WastenotError as error:
         refused = isinstance(error, (CannotRunError, ClocksRefusedError))

@@ -102,7 +102,7 @@ class _Pass:
     def __init__(self, stays: Stays, prices: FloatArray, starts: Sequence[Start] | None) -> None:
         work = self._work = stays.work
         self._first, self._prices, self._starts, self._ends_s = stays.first, prices, starts, stays._ends_s
-        self._settings = np.arange(work.settings)
+        self._lanes = np.arange(len(prices))
         price = prices[:, None, None]
         weighed = np.roll(work.energy_j, -stays.first, axis=0) + price * np.roll(work.weight_s, -stays.first, axis=0)
         self._cost = np.zeros((len(prices), work.calls + 1, work.settings))
@@ -115,6 +115,10 @@ class _Pass:
         # The running minimum of W − C up to each call, one place further, and where it was reached.
         self._begun = np.full((len(prices), work.calls + 2, work.settings), np.inf)
         self._begin = np.zeros(self._begun.shape, dtype=np.int32)
+        # The same flat, and where in it a stay that ends before each call may have begun last, by kind: blocks are mostly of
+        # one or two calls, where looking up by two indices takes longer than everything else.
+        self._flat = self._begun.reshape(len(prices), -1)
+        self._cells = [each.latest * work.settings + np.arange(work.settings) for each in self._kinds]
         if starts is None:
             self._begun[:, 1] = 0.0
         else:  # what the stay that a round begins in costs until it may end, shape (prices, calls + 1)
@@ -123,6 +127,7 @@ class _Pass:
                 for lane, each in enumerate(starts)
             ])  # fmt: skip
             self._opening[:, 0] = np.inf
+            self._opened = np.array([each.setting for each in starts])
             self._opening[:, -1] = [self._cost[lane, -1, each.setting] for lane, each in enumerate(starts)]  # and never ends
 
     def cheapest(self) -> Cheapest:
@@ -147,21 +152,23 @@ class _Pass:
                     np.minimum(saved, costs.min(axis=1), out=saved)
         return saved
 
-    def _value(self, kind: _Kind, here: slice) -> FloatArray:
+    def _value(self, kind: int, here: slice) -> FloatArray:
         """V of some calls, of stays that may be left by switches of one kind."""
-        value = self._cost[:, here] + self._begun[:, kind.latest[here], self._settings]
+        value: FloatArray = self._flat.take(self._cells[kind][here], axis=1)
+        value += self._cost[:, here]
         if self._starts is not None:
-            for lane, start in enumerate(self._starts):
-                np.minimum(value[lane, :, start.setting], self._opening[lane, here], out=value[lane, :, start.setting])
-        return np.asarray(value)
+            opened = self._lanes, slice(None), self._opened
+            value[opened] = np.minimum(value[opened], self._opening[:, here])
+        return value
 
-    def _value_at(self, lane: int, kind: _Kind, call: int) -> FloatArray:
+    def _value_at(self, lane: int, kind: int, call: int) -> FloatArray:
         """:meth:`_value` of one call at one price."""
-        value = self._cost[lane, call] + self._begun[lane, kind.latest[call], self._settings]
+        value: FloatArray = self._flat[lane].take(self._cells[kind][call])
+        value += self._cost[lane, call]
         if self._starts is not None:
             setting = self._starts[lane].setting
             value[setting] = min(value[setting], self._opening[lane, call])
-        return np.asarray(value)
+        return value
 
     def _forward(self) -> None:
         work, cost, begun, begin = self._work, self._cost, self._begun, self._begin
@@ -177,14 +184,14 @@ class _Pass:
             first = done + 1
             done = max(first, min(ends[first], calls + 1, first + most) - 1)
             here = slice(first, done + 1)
-            found = [each.least(self._value(each, here), here) for each in self._kinds]
+            found = [each.least(self._value(kind, here), here) for kind, each in enumerate(self._kinds)]
             lowest, begins = begun[:, first : done + 2], begin[:, first : done + 2]
             fresh = lowest[:, 1:]
             np.subtract(found[0] if len(found) == 1 else np.minimum(*found), cost[:, here], out=fresh)
             if done == first:
-                better = fresh[:, 0] < lowest[:, 0]
-                begins[:, 1] = np.where(better, first, begins[:, 0])
-                np.minimum(fresh[:, 0], lowest[:, 0], out=fresh[:, 0])
+                before, after = lowest[:, 0], lowest[:, 1]
+                begins[:, 1] = np.where(after < before, first, begins[:, 0])
+                np.minimum(after, before, out=after)
             else:
                 reached = np.minimum.accumulate(lowest, axis=1)
                 begins[:, 1:] = np.where(fresh < reached[:, :-1], np.arange(first, done + 1)[:, None], 0)
@@ -207,6 +214,7 @@ class _Pass:
 
     def _path(self, lane: int, setting: int, latest: int) -> IndexArray:
         found, upto = np.empty(self._work.calls, dtype=np.intp), self._work.calls
+        kinds = list(enumerate(self._kinds))
         while True:
             opening = np.inf
             if self._starts is not None and setting == self._starts[lane].setting:
@@ -218,8 +226,9 @@ class _Pass:
             found[since:upto] = setting
             if since == 0:
                 return found
-            through = [self._value_at(lane, kind, since) + kind.through(lane, since, setting) for kind in self._kinds]
-            which, left = divmod(int(np.argmin(through)), self._work.settings)
+            through = [self._value_at(lane, kind, since) + each.through(lane, since, setting) for kind, each in kinds]
+            least = through[0] if len(through) == 1 else np.concatenate(through)
+            which, left = divmod(int(least.argmin()), self._work.settings)
             latest = int(self._kinds[which].latest[since, left])
             upto, setting = since, left
 
@@ -268,7 +277,7 @@ class _Kind:
     def least(self, value: FloatArray, here: slice) -> FloatArray:
         """The cheapest way to each setting from one of them, for some calls; shape (prices, calls, settings)."""
         if self.same is not None:
-            return np.asarray(np.minimum(value, value.min(axis=-1, keepdims=True) + self.same[:, :, None]))
+            return np.asarray(np.minimum(value, np.minimum.reduce(value, axis=-1, keepdims=True) + self.same[:, :, None]))
         through = value[:, :, None, :] + self.fixed[:, None]
         if self.entered is not None and self.left is not None:
             through += self.entered[:, here] @ self.left[:, here]

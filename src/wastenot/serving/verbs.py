@@ -280,7 +280,7 @@ def recommend(
     from wastenot.serving.model.configurations import Only, at_other_clocks, configurations_of
     from wastenot.serving.model.recommend import Bounds, recommend as recommended
     from wastenot.serving.page.recommend_words import Recommended
-    from wastenot.study.database import parse_address
+    from wastenot.study.address import parse_address
     from wastenot.study.store import Study
 
     if not 0.0 <= context < float("inf"):

@@ -1,4 +1,4 @@
-"""The database of a study: where it is, transactions on it, and its errors in words that a person can act on.
+"""The database of a study: transactions on it, and its errors in words that a person can act on.
 
 A study is a file of SQLite or a database on a server. A transaction happens whole or not at all, and reading never makes a
 study. The first transaction on a study of an earlier version migrates it; where that cannot be, an SQLite file can still be
@@ -9,22 +9,19 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
-from urllib.parse import quote, urlencode
 
 from sqlalchemy import Connection, Engine, NullPool, create_engine, event, text
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, NoSuchModuleError, SQLAlchemyError
 
 from wastenot.core.errors import StudyError, StudyUnreachableError
 from wastenot.core.install import install_line, installer
+from wastenot.study.address import HIDDEN, Address
 from wastenot.study.columns import DamagedValueError
 from wastenot.study.migration import check_unused, is_old, migrate
 from wastenot.study.schema import SCHEMA_VERSION
@@ -33,9 +30,6 @@ from wastenot.study.sqlite_copy import keep_copy, passing_copy
 _WRITING = "wastenot_writing"
 # Any number will do, as long as every wastenot takes the same: writers of one database wait for each other.
 _ADVISORY_LOCK = 0x77A57E07
-
-_SECRET = re.compile(r"pass|pwd|secret|token|key", re.IGNORECASE)
-_HIDDEN = "***"
 
 LOCKED = "another program is writing to it; try again when it has finished"
 DAMAGED = "is damaged; restore a copy, or import its files into a new study"
@@ -62,65 +56,6 @@ _POSTGRESQL = {
     "42P01": DAMAGED,
     "42703": DAMAGED,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where a study lies: on a server, which has a ``url``, or in a file, which has a ``path``.
-
-    Attributes:
-        label: how messages name it, without any password.
-        file_uri: the file as SQLite is to open it, which never makes a file.
-        secrets: texts that no message may show.
-    """
-
-    label: str
-    url: URL | None = None
-    path: Path | None = None
-    file_uri: str | None = None
-    secrets: tuple[str, ...] = ()
-
-
-def parse_address(where: str | os.PathLike[str]) -> Address:
-    """The address of a study.
-
-    Args:
-        where: a path (without ``://``) or any SQLAlchemy URL. A bare ``postgresql://`` uses psycopg 3 if it is there.
-
-    Raises:
-        StudyError: it is not a URL, or not one of a study.
-    """
-    name = os.fspath(where)
-    if "://" not in name:
-        return _file(name, name, {})
-    try:
-        url = make_url(name)
-    except (ArgumentError, ValueError) as error:
-        shown = re.sub(r"(?<=://).*@", f"{_HIDDEN}@", name)
-        raise StudyError(
-            f"{shown}: is not a database URL; write a file name or DIALECT://USER:PASSWORD@HOST:PORT/DATABASE"
-        ) from error
-    if url.get_backend_name() == "sqlite":
-        if not url.database or url.database == ":memory:":
-            raise StudyError(f"{name}: a study in memory would be lost at once; name a file")
-        query = {key: str(value) for key, value in url.query.items() if key != "uri"}
-        return _file(url.database.removeprefix("file:"), name, query)
-    secret_query = {key: value for key, value in url.query.items() if _SECRET.search(key)}
-    secrets = [url.password] if url.password else []
-    secrets += [secret for value in secret_query.values() for secret in ([value] if isinstance(value, str) else value)]
-    hidden = url.update_query_dict(dict.fromkeys(secret_query, _HIDDEN))
-    public = hidden.render_as_string(hide_password=True).replace(quote(_HIDDEN, safe=""), _HIDDEN)
-    if url.drivername in ("postgres", "postgresql"):
-        url = url.set(drivername="postgresql+psycopg" if find_spec("psycopg") else "postgresql")
-    return Address(public, url=url, secrets=tuple(filter(None, secrets)))
-
-
-def _file(path: str, label: str, query: dict[str, str]) -> Address:
-    if not path or "\0" in path:
-        raise StudyError(f"{path!r}: is not a file name; name the file of the study")
-    # mode=rw: SQLite's own default would make a missing file.
-    uri = f"file:{quote(os.path.abspath(path))}?{urlencode({'mode': 'rw', **query})}"
-    return Address(label, path=Path(path), file_uri=uri)
 
 
 @contextmanager
@@ -180,7 +115,7 @@ def _database_error(error: BaseException, address: Address) -> str:
 def _first_line(error: BaseException, address: Address) -> str:
     line = " ".join(str(error).strip().partition("\n")[0].split())
     for secret in address.secrets:
-        line = line.replace(secret, _HIDDEN)
+        line = line.replace(secret, HIDDEN)
     return line
 
 

@@ -16,9 +16,10 @@ from wastenot.core.errors import BadInputError, StudyError
 from wastenot.core.origin import Origin
 from wastenot.core.setting import Setting
 from wastenot.study import catalog, schema
+from wastenot.study.address import parse_address
 from wastenot.study.catalog import ImportSummary, Steps, StoredWorkload, StudyHeader, choose_workload
 from wastenot.study.coverage import Intent
-from wastenot.study.database import DAMAGED, Database, connect, parse_address
+from wastenot.study.database import DAMAGED, Database, connect
 from wastenot.study.lease import kept_alive, take
 from wastenot.study.natural_log import KeptTimeline, curve_errors, read_curves, read_timelines
 from wastenot.study.packing import Packed

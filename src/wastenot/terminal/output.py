@@ -87,7 +87,7 @@ class _WithoutBlanks:
 
 def typed_command(study: str) -> str:
     """The command as it was typed, for a study to remember; of the study's own address only what may be shown."""
-    from wastenot.study.database import parse_address
+    from wastenot.study.address import parse_address
 
     shown = parse_address(study).label
     return shlex.join(["wastenot", *(argument.replace(study, shown) for argument in sys.argv[1:])])

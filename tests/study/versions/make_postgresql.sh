@@ -13,7 +13,7 @@ xz -dc "$here/v$version.db.xz" > "$work/s.db"
 PYTHONPATH=$work python - "$work/s.db" "$url" <<'COPY'
 import sys
 from sqlalchemy import create_engine, insert, select, text
-from wastenot.study.database import parse_address
+from wastenot.study.address import parse_address
 from wastenot.study.schema import metadata
 
 source, target = create_engine(f"sqlite:///{sys.argv[1]}"), create_engine(parse_address(sys.argv[2]).url)

@@ -387,8 +387,13 @@ def _counted_mhz(run: _Running, begin_s: float, end_s: float) -> tuple[float | N
     if any(map(math.isnan, seen_mhz)):
         return None, None
     clocks_mhz = np.array(seen_mhz)
-    bounds_s = np.clip(run.moments_s[first : last + 1], begin_s, end_s)
-    cycles = np.concatenate([[0.0], np.cumsum(clocks_mhz * np.diff(bounds_s))])
-    launches_s = np.linspace(begin_s, end_s, max(round((end_s - begin_s) / _LAUNCH_S), 1) + 1)
-    means_mhz = np.diff(np.interp(launches_s, bounds_s, cycles)) / np.diff(launches_s)
+    bounds_s = np.array(run.moments_s[first : last + 1])
+    bounds_s[0], bounds_s[-1] = max(bounds_s[0], begin_s), min(bounds_s[-1], end_s)  # the others lie between
+    cycles = np.zeros(len(bounds_s))
+    np.cumsum(clocks_mhz * (bounds_s[1:] - bounds_s[:-1]), out=cycles[1:])
+    launches = max(round((end_s - begin_s) / _LAUNCH_S), 1)
+    launches_s = np.arange(launches + 1) * ((end_s - begin_s) / launches) + begin_s
+    launches_s[-1] = end_s
+    launched = np.interp(launches_s, bounds_s, cycles)
+    means_mhz = (launched[1:] - launched[:-1]) / (launches_s[1:] - launches_s[:-1])
     return float(cycles[-1] / (end_s - begin_s)), float(means_mhz.min())

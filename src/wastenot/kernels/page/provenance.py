@@ -10,7 +10,7 @@ from typing import Any
 
 from wastenot.core.wording import counted
 from wastenot.planning.plan import Plan
-from wastenot.study.database import parse_address
+from wastenot.study.address import parse_address
 from wastenot.study.store import Study
 from wastenot.study.sweep import Sweep
 

@@ -76,7 +76,16 @@ def compiled(function: Callable[P, R], *, uses: Sequence[str] = (), **options: A
     kept = dispatcher._cache._cache_file
     stamps = [(stat.st_mtime_ns, stat.st_size) for stat in map(os.stat, (__file__, *uses))]
     kept._source_stamp = (kept._source_stamp, *stamps)
+    kept._load_index = partial(_readable, kept._load_index)
     return cast("Callable[P, R]", dispatcher)
+
+
+def _readable(load_index: Callable[[], dict[Any, str]]) -> dict[Any, str]:
+    """What is kept; nothing where it names types of another version of the package, or was cut short."""
+    try:
+        return load_index()
+    except Exception:  # whatever unpickling raises
+        return {}
 
 
 def compiled_inside(function: Callable[P, R], **options: Any) -> Callable[P, R]:

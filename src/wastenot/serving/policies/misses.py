@@ -121,6 +121,7 @@ class Misses:
         begun: requests that have had their first token.
         missed: of them, those whose first token came too late, or too many of whose later ones did once they are done.
         unavoidable: of those, the ones that no clock is to blame for.
+        left: late tokens that each running request may still have; below 0 for one that has missed its deadlines.
     """
 
     deadlines: Deadlines
@@ -128,6 +129,7 @@ class Misses:
     begun: float = 0.0
     missed: float = 0.0
     unavoidable: float = 0.0
+    left: FloatArray = field(default_factory=lambda: np.empty(0))
     _late_s: list[float] = field(default_factory=list)
     _first_s: float = -1.0
     _steps: int = 0
@@ -164,14 +166,15 @@ class Misses:
             prompt = view.running_context[new] - view.running_made[new] + 1
             in_time = self._begin(view.running_first_s[new] - view.running_arrival_s[new], prompt)
             self._in_time.update({keys[index]: kept for index, kept in zip(new.tolist(), in_time.tolist(), strict=True)})
-        there = np.concatenate([view.waiting_arrival_s, view.running_arrival_s])
-        done = ~np.isin(self._waiting[0], there)  # whose first token was their last
-        if done.any():
+        there = {*view.waiting_arrival_s.tolist(), *view.running_arrival_s.tolist()}
+        done = np.array([arrival_s not in there for arrival_s in self._waiting[0].tolist()], dtype=bool)
+        if done.any():  # whose first token was their last
             self._begin(view.now_s - self._waiting[0][done], self._waiting[1][done])
         self._waiting = view.waiting_arrival_s.copy(), view.waiting_prompt.copy()
         self._running, self._steps, self._now_s, self._token_s = running, view.steps, view.now_s, last_s
         known = np.array([self._in_time.get(key, False) for key in keys], dtype=bool)
-        self._spoilt = float((known & (self.left(view, load) < 0)).sum()) if keys else 0.0
+        self.left = self._left(view, load)
+        self._spoilt = float((known & (self.left < 0)).sum()) if keys else 0.0
 
     def _begin(self, waited_s: FloatArray, prompt: FloatArray) -> BoolArray:
         """Count requests that have had their first token; whether each met its deadline."""
@@ -184,8 +187,7 @@ class Misses:
         """Late tokens of a request that has run since its first one."""
         return len(self._late_s) - bisect.bisect_left(self._late_s, first_s)
 
-    def left(self, view: View, load: Load) -> FloatArray:
-        """Late tokens that each running request may still have; below 0 for one that has missed its deadlines."""
+    def _left(self, view: View, load: Load) -> FloatArray:
         had = len(self._late_s) - np.searchsorted(np.asarray(self._late_s), view.running_first_s)
         total = view.running_made + view.running_left * load.ratio * math.exp(-load.spread)
         return self.deadlines.late_allowed(total) - had

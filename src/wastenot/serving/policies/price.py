@@ -228,9 +228,9 @@ class _Steering:
 
         One with k late tokens left is spoilt by this one if exactly k more come: a Poisson probability, e^−m m^k / k!.
         """
-        left = self.misses.left(view, self.load)
         expected = self.load.rate(view.now_s) * (late * step_s)[:, None] * view.running_left * self.load.ratio
         expected = np.maximum(expected, 1e-12)
+        left = self.misses.left
         some = left.clip(0)
         return np.asarray((np.exp(some * np.log(expected) - expected - gammaln(some + 1)) * (left >= 0)).sum(axis=1))
 
@@ -334,7 +334,7 @@ class _Steering:
             tight = (time_s[use] > bound).astype(float)
             fuller, more_s = np.zeros(len(settings)), np.zeros(len(settings))
             if before_s is not None and room > 0 and head == len(todo):  # prompts that come meanwhile fill the step up
-                full_s = self.costs.mixed(tokens + room, before, beside, mean)[0]
+                full_s = self.costs.mixed_s(tokens + room, before, beside, mean)
                 fuller, more_s = 1 - np.exp(-rate * before_s), (full_s - time_s)[use]
                 tight = np.maximum(tight, fuller * (full_s[use] > bound))
             before_s = time_s[use] + engine.overhead_s
@@ -381,7 +381,7 @@ class _Steering:
         longer_s = (lasts_s * grows)[:, None]
         behind_s = (longer_s + prices.shared_s[:, None] + prices.whole_s - prices.limit_s).clip(0)
         behind = prices.risks.rate_per_s * np.minimum(behind_s, longer_s).mean(axis=1)
-        spoilt = self.spoilt_now(view, np.zeros(len(end_s)), lasts_s) if running else np.zeros(len(end_s))
+        spoilt = self.spoilt_now(view, np.zeros(1), lasts_s[:1]) if running else np.zeros(1)  # without others: at any clock
         worth_j = energy_w[after_w.argmin()] * lasts_s + prices.worth(running) * decoded / prices.output
         stays_s = np.where(
             np.isfinite(effective_s), np.maximum(self.engine.switch_s, effective_s - end_s), self.engine.switch_s

@@ -59,7 +59,10 @@ class Risks:
         wait_s = self._decode_s(batches, self.context)[..., None]
         own = np.clip((prefill_s + wait_s - limit_s) / np.maximum(wait_s, 1e-4), 0.0, 1.0).mean(axis=-1)
         behind_s = prefill_s[..., :, None] + (self.whole_s() + self.shared_s()[-1] - limit_s)
-        behind = (1 - np.exp(-self.rate_per_s * behind_s.clip(0))).mean(axis=(-1, -2))
+        # In place: a new array of all pairs of prompts takes as long as what is done with it.
+        np.maximum(behind_s, 0.0, out=behind_s)
+        behind_s *= -self.rate_per_s
+        behind = np.subtract(1.0, np.exp(behind_s, out=behind_s), out=behind_s).mean(axis=(-1, -2))
         busy = min(float(self.busy()[-1]), 0.9)
         risk = own + behind / (1 - busy) ** 2
         return np.asarray(risk - risk.min(axis=0))
@@ -130,7 +133,7 @@ class Risks:
         else:
             chunk = np.broadcast_to(prompts, (len(batches), len(prompts)))
             batch = np.zeros(chunk.shape)
-        return self.costs.mixed(chunk, np.full_like(chunk, past), batch, np.full_like(chunk, context))[0], chunk
+        return self.costs.mixed_s(chunk, np.full_like(chunk, past), batch, np.full_like(chunk, context)), chunk
 
     def _decode_s(self, batches: FloatArray, context: float) -> FloatArray:
         time_s = self.costs.decode(np.maximum(batches, 1.0), np.full_like(batches, context))[0]
