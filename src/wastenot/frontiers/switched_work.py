@@ -216,10 +216,6 @@ class SwitchedWork:
             return np.array([0]), np.array([self.calls]), setting[:1]
         return first, np.append(first[1:], first[0] + self.calls), setting[first]
 
-    def lasts_s(self, stay: Stay) -> float:
-        """How long a stay lasts."""
-        return float(self._lasts_s(*(np.array([each]) for each in stay))[0])
-
     def _lasts_s(self, first: IndexArray, end: IndexArray, setting: IndexArray) -> FloatArray:
         ends, over = self.ends_s, np.maximum(end - self.calls, 0)
         return np.asarray(ends[np.minimum(end, self.calls), setting] - ends[first, setting] + ends[over, setting])

@@ -90,11 +90,6 @@ class KernelCurve:
         return np.asarray(self.time_s * np.sqrt(np.diag(self.log_time_cov)))
 
     @property
-    def power_se_w(self) -> FloatArray:
-        """Standard error of power at each knot."""
-        return np.asarray(self.power_w * np.sqrt(np.diag(self.log_power_cov)))
-
-    @property
     def energy_se_j(self) -> FloatArray:
         """Standard error of energy at each knot."""
         return np.asarray(self.energy_j * np.sqrt(np.diag(self.log_time_cov) + np.diag(self.log_power_cov)))

@@ -39,7 +39,6 @@ class Estimate:
         curves: of each kernel of interest, in the order in which they first ran.
         beside: of kernels that others were measured beside, such as products, at the clocks seen there.
         temperature_c: at which powers are stated; NaN where it is unknown.
-        power_by_degree: relative change of power with a degree, and its standard error.
         idle_w: power at rest between phases.
         power: the fit of readings, for who wants to look at residuals; ``None`` where there were none.
     """
@@ -47,7 +46,6 @@ class Estimate:
     curves: tuple[KernelCurve, ...]
     beside: tuple[KernelCurve, ...]
     temperature_c: float
-    power_by_degree: tuple[float, float]
     idle_w: float
     power: PowerFit | None
 
@@ -98,8 +96,8 @@ def estimate(runs: Sequence[Recorded]) -> Estimate:
         if load in times and load[1] == "random"
     )
     if power is None:
-        return Estimate(curves, beside, temperature_c, (0.0, 0.0), float("nan"), None)
-    return Estimate(curves, beside, temperature_c, power.per_degree, float(power.power_w[IDLE][0]), power)
+        return Estimate(curves, beside, temperature_c, float("nan"), None)
+    return Estimate(curves, beside, temperature_c, float(power.power_w[IDLE][0]), power)
 
 
 def _times(groups: Sequence[Groups], kernels: Sequence[Load]) -> dict[Load, TimeFit]:
