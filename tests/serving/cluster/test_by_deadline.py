@@ -11,7 +11,6 @@ import pytest
 from testbed.random_clusters import Scripted
 from wastenot.serving.cluster.classes import COUNT
 from wastenot.serving.cluster.model import ChangeTimes, ClockRule, Cluster, Route, Start
-from wastenot.serving.cluster.results import kept
 from wastenot.serving.cluster.simulation.simulate import simulate_cluster
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
@@ -117,7 +116,7 @@ def test_short_prompts_do_not_stand_behind_long_ones(alone: Cluster) -> None:
     shares = []
     for route in (Route(((0,),) * COUNT), BY_DEADLINE):
         served = simulate_cluster(load, alone, Scripted([Start(0, 0), route]))
-        good = kept(served, load, alone)
+        good = alone.deadlines.kept(load, served)
         shares.append((good[short].mean(), good.mean()))
     assert shares[1][0] > 0.99 > 0.95 > shares[0][0]
     assert shares[1][1] > shares[0][1]
