@@ -51,7 +51,14 @@ def prometheus_scraping(port, folder):
     """Run Prometheus against a port of this machine; skips where it is not installed."""
     if which("prometheus") is None:
         pytest.skip("no Prometheus: apt-get install prometheus")
-    (folder / "prometheus.yml").write_text(_CONFIGURATION.format(port=port))
+    with prometheus_of(_CONFIGURATION.format(port=port), folder) as prometheus:
+        yield prometheus
+
+
+@contextmanager
+def prometheus_of(configuration, folder):
+    """Run Prometheus with a configuration, on the data of a folder."""
+    (folder / "prometheus.yml").write_text(configuration)
     own = _free_port()
     command = ["prometheus", f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}",
                f"--web.listen-address=127.0.0.1:{own}"]  # fmt: skip

@@ -7,7 +7,7 @@ from wastenot.serving.control.instance import Rules
 from wastenot.serving.model.configurations import Only
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.recommend import Bounds, Prices
-from wastenot.serving.verbs import control, profile, recommend, simulate, simulate_scenario
+from wastenot.serving.verbs import control, profile, recommend, replay, simulate, simulate_scenario
 
 __all__ = [
     "Bounds",
@@ -19,6 +19,7 @@ __all__ = [
     "control",
     "profile",
     "recommend",
+    "replay",
     "simulate",
     "simulate_scenario",
 ]

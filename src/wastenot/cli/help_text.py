@@ -103,6 +103,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "serve control": (
         "wastenot serve control engine.json --instance http://localhost:8000=nvidia:0",
         "wastenot serve control engine.json --instances servers.toml --prometheus http://localhost:9090 --json",
+        "wastenot serve control engine.json --replay http://localhost:9090 --hours 1",
     ),
     "serve recommend": (
         "wastenot serve recommend leaderboard.csv --task chat --itl 50ms",

@@ -52,6 +52,7 @@ PUBLIC: Final[Mapping[str, Names]] = {
         (
             *("serve", "serve.bench", "serve.profile", "serve.simulate", "serve.simulate_scenario", "serve.Deadlines"),
             *("serve.recommend", "serve.Bounds", "serve.Only", "serve.Prices", "serve.control", "serve.Rules"),
+            "serve.replay",
             *("read_step_tables", "StepTable", "profile_of_steps", "operating_points", "OperatingPoint"),
         ),
     ),

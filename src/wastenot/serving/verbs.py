@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from wastenot.serving.cluster.simulated import SimulatedScenario
     from wastenot.serving.control.hook import Hook
     from wastenot.serving.control.instance import Event, Instance, Rules, Tell
+    from wastenot.serving.control.replay import Replay
     from wastenot.serving.model.configurations import Only
     from wastenot.serving.model.deadlines import Deadlines
     from wastenot.serving.model.engine import Engine
@@ -381,6 +382,61 @@ def control(
         tell(Event("began", began, values={"instances": urls, "dry_run": rules.dry_run}))
         run(controlled, heard, stop=lambda: over_s is not None and time.monotonic() >= over_s, each_tick=each_tick)
     tell(Event("ended", "the clocks are back under the driver's control"))
+
+
+def replay(
+    engine: PathLike | EngineProfile,
+    prometheus: str,
+    instances: Mapping[str, int | None] | None = None,
+    rules: Rules | None = None,
+    *,
+    hours: float = 1.0,
+    step_tokens: int | None = None,
+    assumed_clocks: bool = False,
+) -> Replay:
+    """What :func:`control` would have saved in the last hours, by the metrics that Prometheus kept. Sets nothing.
+
+    The controller that runs live hears each scrape at its time. Energies, and times between tokens, at its clocks and at the
+    default clocks are the profile's, at the rate at which the server made tokens.
+
+    Args:
+        engine: of the servers, or its file.
+        prometheus: its address.
+        instances: servers by address or ``instance`` label in Prometheus, each with its number of GPUs (``None``: the
+            least of the profile); by default the only server there is.
+        rules: deadlines and headroom.
+        hours: to look back, at most a day.
+        step_tokens: most new tokens of a step of the servers; by default the profile's.
+        assumed_clocks: also choose clocks that were neither measured nor fitted, whose steps' cost is assumed.
+
+    Raises:
+        BadInputError: an argument or a file cannot be used, Prometheus does not answer, or has no such metrics.
+    """
+    import asyncio
+
+    from wastenot.serving.control.history import read_histories
+    from wastenot.serving.control.instance import Rules
+    from wastenot.serving.control.replay import Replay, replayed
+    from wastenot.serving.control.sources import host_of
+
+    rules = rules or Rules()
+    _check(1.0, rules)
+    profiled = _with_steps(engine, step_tokens)
+    profiled = profiled if assumed_clocks else profiled.within_known_clocks()
+    gpus = [None] if not instances else list(instances.values())
+    engines = [profiled.engine(each) for each in gpus]
+    histories = asyncio.run(read_histories(prometheus, list(instances or ()), hours))
+    return Replay(
+        profiled.model,
+        profiled.device,
+        profiled.engines[0].tables.evidence,
+        hours,
+        rules.deadlines,
+        rules.headroom,
+        tuple(replayed(history, of, rules) for history, of in zip(histories, engines, strict=True)),
+        host_of(prometheus),
+        _file(engine),
+    )
 
 
 def print_event(event: Event) -> None:

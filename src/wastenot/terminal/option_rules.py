@@ -240,6 +240,13 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule(tuple(_OF_KERNELS_OF_STEPS.split()), _not_of_kernels),
     ),
     "serve recommend": (needs("gpu_hour", "unit", "money"), needs("context assumed_clocks", "clocks")),
+    "serve control": (
+        needs("hours out", "replay"),
+        not_with(
+            "prometheus period stale_after duration hook metrics_port metrics_host allow_clock_control restore_clocks",
+            "replay",
+        ),
+    ),
     "serve simulate": (
         not_with("processes", "ray"),
         Rule(tuple(_OF_AN_ENGINE.split()), _of_a_scenario),

@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from wastenot.terminal import quantities
 from wastenot.terminal.option import argument, option
-from wastenot.terminal.options import AssumedClocksOption, ClockControlOptions, JsonOption
+from wastenot.terminal.options import AssumedClocksOption, ClockControlOptions, JsonOption, OutOption
 
 if TYPE_CHECKING:
-    from wastenot.serving.control.instance import Event
+    from collections.abc import Sequence
+
+    from wastenot.serving.control.instance import Event, Rules
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayOptions:
+    """What would have been saved, by the history of the servers' metrics."""
+
+    replay: Annotated[
+        str | None,
+        option("Say what would have been saved in the last hours, by the metrics that this Prometheus kept.", "URL"),
+    ] = None
+    hours: Annotated[float, option("Hours to look back.", "X")] = 1.0
+    out: OutOption = None
 
 
 def serve_control(
+    replay_options: ReplayOptions,
     engine: Annotated[Path, argument("The servers' engine, as 'wastenot serve profile --out' writes it.", "ENGINE.json")],
     instance: Annotated[
         list[str] | None,
@@ -60,6 +76,7 @@ def serve_control(
     clock that meets the deadlines according to the engine's profile; if measured latencies miss them, it raises the
     clock. Without --allow-clock-control it only says what it would do. If metrics stop or make no sense, the clocks return
     to the driver's defaults within 10 s, as they do however this ends. With --json each event is a line on stdout.
+    With --replay it sets nothing, and says what it would have saved.
     """
     from wastenot.serving.cli.simulate_engine import deadlines_of
     from wastenot.serving.control.instance import Rules
@@ -69,9 +86,13 @@ def serve_control(
     from wastenot.serving.verbs import control, print_event
     from wastenot.terminal.output import say
 
+    rules = Rules(deadlines_of(ttft, tbt, None, share), headroom, stale_after, not clock_control.allow_clock_control)
+    if replay_options.replay is not None:
+        named = _degrees(instance or (), instances)
+        _replay(engine, replay_options, named, rules, step_tokens, assumed_clocks=assumed_clocks, as_json=as_json)
+        return
     profile = read_engine(engine)
     placed = placements(instance or (), instances)
-    rules = Rules(deadlines_of(ttft, tbt, None, share), headroom, stale_after, not clock_control.allow_clock_control)
     devices = {
         each.url: [clock_control.open_device(name, seed=0, workload=None) for name in each.devices] for each in placed
     }
@@ -99,3 +120,47 @@ def serve_control(
         assumed_clocks=assumed_clocks,
         tell=tell,
     )
+
+
+def _degrees(named: Sequence[str], path: Path | None) -> dict[str, int | None]:
+    """The GPUs of each server: of those named by address, and of others named by their label in Prometheus."""
+    from wastenot.serving.control.placement import placements
+
+    addresses = [each for each in named if "://" in each]
+    placed = placements(addresses, path) if addresses or path is not None else ()
+    labels: dict[str, int | None] = {each: None for each in named if "://" not in each}
+    return {each.url: len(each.devices) or None for each in placed} | labels
+
+
+def _replay(
+    engine: Path,
+    asked: ReplayOptions,
+    instances: dict[str, int | None],
+    rules: Rules,
+    step_tokens: int | None,
+    *,
+    assumed_clocks: bool,
+    as_json: bool,
+) -> None:
+    from wastenot.core.values import json_text
+    from wastenot.serving.cli.replay_text import replay_text
+    from wastenot.serving.verbs import replay
+    from wastenot.terminal.output import console, say
+
+    assert asked.replay is not None
+    found = replay(
+        engine,
+        asked.replay,
+        instances,
+        rules,
+        hours=asked.hours,
+        step_tokens=step_tokens,
+        assumed_clocks=assumed_clocks,
+    )
+    if asked.out is not None:
+        found.write(asked.out)
+        say(f"{asked.out}: written")
+    if as_json:
+        print(json_text(found.document()))
+    else:
+        console().print(replay_text(found))

@@ -123,7 +123,7 @@ class DirectSource:
             except ServerError as error:
                 into.put(Heard(number, at_s, None, first_line(error), nonsense=True))
             except Exception as error:  # whatever a server does, its clocks go back to the driver when it is not heard of
-                into.put(Heard(number, at_s, None, _reason(error)))
+                into.put(Heard(number, at_s, None, reason(error)))
             due = max(due + self._period_s, time.monotonic())
             await asyncio.sleep(due - time.monotonic())
 
@@ -140,7 +140,7 @@ class PrometheusSource:
     """
 
     def __init__(self, url: str, urls: Sequence[str], period_s: float) -> None:
-        self._address = f"{url.rstrip('/')}/api/v1/query"
+        self._url = url
         self._period_s = period_s
         self._number = {host_of(each): number for number, each in enumerate(urls)}
 
@@ -156,7 +156,7 @@ class PrometheusSource:
                         into.put(heard)
                 except Exception as error:  # as above
                     for number in self._number.values():
-                        into.put(Heard(number, time.monotonic(), None, f"Prometheus: {_reason(error)}"))
+                        into.put(Heard(number, time.monotonic(), None, f"Prometheus: {reason(error)}"))
                 due = max(due + self._period_s, time.monotonic())
                 try:
                     await asyncio.wait_for(over.wait(), due - time.monotonic())
@@ -168,8 +168,8 @@ class PrometheusSource:
         names = "|".join(METRIC_NAMES)
         gauges = "|".join(name.partition("{")[0] for name in NAMES["running"])
         values, times = await asyncio.gather(
-            self._query(session, f'{{__name__=~"{names}"}}'),
-            self._query(session, f'timestamp({{__name__=~"{gauges}"}})'),
+            query_prometheus(session, self._url, f'{{__name__=~"{names}"}}'),
+            query_prometheus(session, self._url, f'timestamp({{__name__=~"{gauges}"}})'),
         )
         ages: dict[int, float] = {}
         for each in times:
@@ -195,13 +195,39 @@ class PrometheusSource:
             return Heard(number, at_s, None, first_line(error), nonsense=True)
         return Heard(number, at_s - age_s, reading)
 
-    async def _query(self, session: Any, query: str) -> list[dict[str, Any]]:
-        async with session.post(self._address, data={"query": query}) as reply:
-            answer = json.loads(await text_of(reply))
-        if answer.get("status") != "success":
-            raise ServerError(str(answer.get("error", f"answers {reply.status}")))
-        result: list[dict[str, Any]] = answer["data"]["result"]
-        return result
+
+_MOST_SERIES = 20_000  # of an answer
+
+
+async def query_prometheus(session: Any, url: str, query: str, at_s: float | None = None) -> list[dict[str, Any]]:
+    """The series that an instant query of Prometheus finds.
+
+    Args:
+        session: of aiohttp.
+        url: of Prometheus.
+        query: in PromQL.
+        at_s: Unix time to evaluate it at; by default now.
+
+    Raises:
+        ServerError: it refuses the query, or its answer is none.
+    """
+    asked = {"query": query} if at_s is None else {"query": query, "time": f"{at_s:.3f}"}
+    async with session.post(f"{url.rstrip('/')}/api/v1/query", data=asked) as reply:
+        text, status = await text_of(reply), reply.status
+    try:
+        answer = json.loads(text)
+        if answer["status"] != "success":
+            raise ServerError(str(answer.get("error", f"answers {status}")))
+        result = answer["data"]["result"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise ServerError(
+            f"answers {status} with something that is no answer of Prometheus; is the address right?"
+        ) from None
+    if not isinstance(result, list) or not all(isinstance(each, dict) for each in result):
+        raise ServerError("answers with no series")
+    if len(result) > _MOST_SERIES:
+        raise ServerError(f"answers with more than {_MOST_SERIES:,} series")
+    return result
 
 
 def addresses_of(url: str) -> tuple[str, ...]:
@@ -222,7 +248,8 @@ def host_of(url: str) -> str:
     return found.netloc.rpartition("@")[2]
 
 
-def _reason(error: BaseException) -> str:
+def reason(error: BaseException, timeout_s: float = _TIMEOUT_S) -> str:
+    """Why a server could not be read."""
     if isinstance(error, TimeoutError):
-        return f"does not answer within {_TIMEOUT_S:g} s"
+        return f"does not answer within {timeout_s:g} s"
     return getattr(error, "strerror", None) or first_line(error)
