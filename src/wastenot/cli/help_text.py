@@ -93,6 +93,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "wastenot serve profile llama-70b --device sim:h200 --degrees 2,4,8 --study kernels.db",
         "wastenot serve profile steps.csv --out engine.json --page engine.html",
         "wastenot serve profile engine.json --context 4096",
+        "wastenot serve profile engine.json --from steps.jsonl --out corrected.json",
     ),
     "serve simulate": (
         "wastenot serve simulate engine.json --trace requests.csv --load 50%",

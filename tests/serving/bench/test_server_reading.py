@@ -1,12 +1,14 @@
 """What servers say of themselves, and what cannot be."""
 
 import math
+from pathlib import Path
 
 import pytest
 
 from wastenot.core.errors import ServerError
 from wastenot.serving.bench.server_metrics import LatencyCounts, counts_of, reading_of_page, samples
 
+RECORDED = Path(__file__).parents[1] / "recorded"
 PAGE = """# HELP vllm:num_requests_running Number of requests in model execution batches.
 vllm:num_requests_running{engine="0",model_name="a, \\"b\\"} c"} 12.0
 vllm:num_requests_running{engine="1",model_name="a, \\"b\\"} c"} 20.0
@@ -92,3 +94,31 @@ def test_counters_that_fall_or_vanish_tell_another_server():
     assert reading_of_page(PAGE.replace("100.0", "10.0")).began_anew(before)
     assert reading_of_page(PAGE.replace("10.0\n", "9.0\n")).began_anew(before)
     assert reading_of_page(PAGE.replace("prompt_tokens_total", "other")).began_anew(before)
+
+
+# ---- pages of real servers ---------------------------------------------------------------------------------------------
+
+
+def test_vllm_0_32():
+    reading = reading_of_page((RECORDED / "vllm-0.32.0.metrics").read_text())
+    assert (reading.running, reading.waiting, reading.engines, reading.cache_used) == (0.0, 0.0, 1, 0.0)
+    assert (reading.cache_tokens, reading.prompt_tokens, reading.output_tokens) == (524_288.0, 451_856.0, 43_696.0)
+    assert (reading.ttft.total, reading.tbt.total, reading.prompts.total) == (990.0, 42_706.0, 990.0)
+    assert reading.tbt.total == reading.output_tokens - reading.ttft.total
+    assert 0.004 < reading.tbt.quantile(0.5) < 0.02 and reading.prompts.quantile(0.99) <= 2000.0
+
+
+@pytest.mark.parametrize("token_times", ["inter_token_latency_seconds", "time_per_output_token_seconds"])
+def test_sglang_by_its_documented_names(token_times):
+    """The names and labels of its page on production metrics; of the second name in releases before 0.4.7."""
+    label = '{engine_type="unified",model_name="m",tp_rank="0"}'
+    lines = [f"sglang:{name}{label} {value}" for name, value in (
+        ("num_running_reqs", 162.0), ("num_queue_reqs", 28.0), ("token_usage", 0.28), ("prompt_tokens_total", 8.1e6),
+        ("generation_tokens_total", 7.5e6),
+    )]  # fmt: skip
+    for name in ("time_to_first_token_seconds", token_times, "prompt_tokens_histogram"):
+        lines += [f'sglang:{name}_bucket{{le="{le}",model_name="m"}} {count}' for le, count in (("0.1", 6), ("+Inf", 10))]
+    reading = reading_of_page("\n".join(lines))
+    assert (reading.running, reading.waiting, reading.cache_used) == (162.0, 28.0, 0.28)
+    assert (reading.prompt_tokens, reading.output_tokens) == (8.1e6, 7.5e6)
+    assert reading.ttft.total == reading.tbt.total == reading.prompts.total == 10.0

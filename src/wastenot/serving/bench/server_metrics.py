@@ -146,7 +146,7 @@ NAMES: Mapping[Quantity, tuple[str, ...]] = {
 _TTFT: Final = tuple(f"{stem}time_to_first_token_seconds" for stem in ("vllm:", "sglang:", "trtllm_"))
 _TBT: Final = (
     "vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds", "sglang:inter_token_latency_seconds",
-    "trtllm_time_per_output_token_seconds",
+    "sglang:time_per_output_token_seconds", "trtllm_time_per_output_token_seconds",
 )  # fmt: skip
 _PROMPTS: Final = ("vllm:request_prompt_tokens", "sglang:prompt_tokens_histogram")
 _CACHE: Final = "vllm:cache_config_info"

@@ -23,6 +23,7 @@ from wastenot.terminal.options import (
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from wastenot.serving.model.corrected import Corrected
     from wastenot.serving.model.operating_points import OperatingPoint, PrefillPoint
     from wastenot.serving.model.profile_file import EngineProfile
 
@@ -141,6 +142,10 @@ def engine(
     context: Annotated[int | None, option("Cached tokens of each sequence shown.", "N", min=0)] = None,
     batch: Annotated[str | None, option("Batch sizes to show; default: powers of two.", "N,...")] = None,
     assumed_clocks: AssumedClocksOption = False,
+    records: Annotated[
+        Path | None,
+        option("Correct the profile by the steps that a server has recorded.", "STEPS.jsonl", flag="--from"),
+    ] = None,
     out: Annotated[Path | None, option("Write the profile to this file.", "FILE.json")] = None,
     page: PageOption = None,
     figures: FiguresOption = None,
@@ -149,27 +154,24 @@ def engine(
     """Profile an engine: joules per token by clock and batch.
 
     Estimated from kernel measurements of a model on a device; or from steps measured one by one, fitted so
-    that clocks, batches and contexts in between are known, with errors on held-out steps. Shows energy per
-    token against latency, and the lowest-energy clock.
+    that clocks, batches and contexts in between are known, with errors on held-out steps. --from corrects it by
+    the steps of a running server. Shows energy per token against latency, and the lowest-energy clock.
     """
     from wastenot.serving.model.operating_points import operating_points, prefill_points, usual_context
-    from wastenot.serving.model.profile_file import read_engine
     from wastenot.terminal.option_rules import check_output
     from wastenot.terminal.output import console, print_json, say, typed_command
 
     for file, name in ((out, "out"), (page, "page")):
         if file is not None:
             check_output(file, name)
-    if len(what) == 1 and what[0].endswith(".json"):
-        profile = read_engine(what[0])
-    elif all(each.endswith(".csv") for each in what):
-        profile = table_options.profile(what, model, device)
-    elif len(what) == 1:
-        profile = kernel_options.profile(what[0], device, clock_control)
-    else:
-        raise BadInputError(
-            f"{' '.join(what)}: give a model, tables of steps (FILE.csv), or one profile to show (FILE.json)"
-        )
+    profile = _made(what, model, device, kernel_options, clock_control, table_options)
+    found = None
+    if records is not None:
+        from wastenot.serving.model.corrected import corrected
+        from wastenot.serving.model.step_records import read_step_records
+
+        found = corrected(profile, read_step_records(records))
+        profile = found.profile
     asked = usual_context(profile) if context is None else float(context)
     batches = None if batch is None else parse_counts("--batch", batch)
     points = operating_points(profile, context=asked, batches=batches, assumed_clocks=assumed_clocks)
@@ -188,11 +190,31 @@ def engine(
         if figures is not None:
             files += map(str, made.export(figures))
     if as_json:
-        print_json("engine", _document(profile, points, prefills, asked, files, assumed_clocks))
+        print_json("engine", _document(profile, points, prefills, asked, files, assumed_clocks, found))
         return
     console().print(engine_text(profile, points, prefills, asked, assumed_clocks=assumed_clocks))
     if files:
         say(f"{', '.join(files)}: written")
+
+
+def _made(
+    what: list[str],
+    model: str | None,
+    device: str | None,
+    kernels: KernelOptions,
+    clock_control: ClockControlOptions,
+    tables: TableOptions,
+) -> EngineProfile:
+    """The profile that is asked for: of a file, of tables, or of a model's kernels."""
+    from wastenot.serving.model.profile_file import read_engine
+
+    if len(what) == 1 and what[0].endswith(".json"):
+        return read_engine(what[0])
+    if all(each.endswith(".csv") for each in what):
+        return tables.profile(what, model, device)
+    if len(what) == 1:
+        return kernels.profile(what[0], device, clock_control)
+    raise BadInputError(f"{' '.join(what)}: give a model, tables of steps (FILE.csv), or one profile to show (FILE.json)")
 
 
 def engine_text(
@@ -252,6 +274,7 @@ def _document(
     context: float,
     files: list[str],
     assumed_clocks: bool,
+    corrected: Corrected | None,
 ) -> dict[str, Any]:
     from wastenot.core.values import as_values
 
@@ -278,5 +301,14 @@ def _document(
         "assumed_clocks": assumed_clocks,
         "points": as_values(points),
         "prefill": as_values(prefills),
+        "corrected": None
+        if corrected is None
+        else {
+            "steps": corrected.steps,
+            "overhead_s": corrected.overhead_s,
+            "prefill_scale": corrected.prefill_scale,
+            "decode_scale": corrected.decode_scale,
+            "off": as_values(corrected.off),
+        },
         "files": files,
     }

@@ -1,0 +1,136 @@
+"""Records of the steps of a running server, as its plug-in writes them (``serving/bench/vllm_steps.py``).
+
+{"schema": "wastenot.steps/1", "engine": "vllm 0.32.0", "model": "llama-8b", "gpus": 1, ...}
+{"at": 1795745180.6, "running": 4, "prefill_tokens": 0, "decode_tokens": 4, "cache_tokens": 2048, "step_s": 0.009}
+
+Nothing in them is trusted: lines that are no records are counted and left out, and values are checked.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from wastenot.core.arrays import FloatArray
+from wastenot.core.errors import BadInputError
+
+SCHEMA: Final = "wastenot.steps/1"
+_REMEDY: Final = "vLLM with wastenot installed beside it writes one where WASTENOT_STEPS names a file"
+_MOST_RECORDS = 200_000  # the latest of a file are used
+_MOST_BYTES = 4096  # of a line
+_MOST_TOKENS = 1e7
+_LONGEST_S = 60.0  # that a step may take
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepRecords:
+    """Steps that a server has run, in order. All arrays have the shape (steps,).
+
+    Attributes:
+        model: as the server calls it.
+        engine: such as ``vllm 0.32.0``.
+        gpus: that it runs on.
+        prefill_tokens: of prompts, in the step.
+        decode_tokens: made by requests that were decoding.
+        context: tokens in the cache of each request that was in the batch, on average.
+        time_s: of the step: since the one before where requests decoded in both, else what the engine waited for it.
+        core_mhz: clock in effect; NaN where it was not read.
+        left_out: lines that are no records of a whole step.
+    """
+
+    model: str
+    engine: str
+    gpus: int
+    prefill_tokens: FloatArray
+    decode_tokens: FloatArray
+    context: FloatArray
+    time_s: FloatArray
+    core_mhz: FloatArray
+    left_out: int = 0
+
+    def __len__(self) -> int:
+        return len(self.time_s)
+
+
+def read_step_records(path: str | os.PathLike[str]) -> StepRecords:
+    """Read a file of records, and before it the one that it took the place of (``FILE.1``), if it is there.
+
+    Raises:
+        BadInputError: it cannot be read, or has no records of this form.
+    """
+    path = Path(path)
+    head: dict[str, Any] = {}
+    rows: deque[tuple[float, ...]] = deque(maxlen=_MOST_RECORDS)
+    left_out = 0
+    for file in (path.with_name(path.name + ".1"), path):
+        if file != path and not file.exists():
+            continue
+        for found in _documents(file):
+            if isinstance(found, dict) and "schema" in found:
+                head = found
+                if head["schema"] != SCHEMA:
+                    raise BadInputError(f"{file}: is {head['schema']!s:.60}, not records of steps ({SCHEMA}); {_REMEDY}")
+                continue
+            row = _row(found) if head else None
+            if row is None:
+                left_out += 1
+            else:
+                rows.append(row)
+    if not head:
+        raise BadInputError(f"{path}: has no records of steps ({SCHEMA}); {_REMEDY}")
+    if not rows:
+        raise BadInputError(f"{path}: has no record of a whole step; serve some requests first")
+    prefill, decode, context, time_s, core_mhz = np.array(rows, dtype=np.float64).T
+    gpus = head.get("gpus")
+    return StepRecords(
+        str(head.get("model", ""))[:200],
+        str(head.get("engine", ""))[:200],
+        gpus if isinstance(gpus, int) and gpus >= 1 else 1,
+        prefill,
+        decode,
+        context,
+        time_s,
+        core_mhz,
+        left_out,
+    )
+
+
+def _documents(path: Path) -> Iterator[object]:
+    """The lines of a file as JSON; ``None`` for those that are none, such as one that is being written."""
+    try:
+        with path.open("rb") as file:
+            while line := file.readline(_MOST_BYTES):
+                try:
+                    yield json.loads(line)
+                except (ValueError, RecursionError):
+                    yield None
+    except OSError as error:
+        raise BadInputError(f"{path}: cannot be read: {error.strerror or error}; {_REMEDY}") from error
+
+
+def _row(found: object) -> tuple[float, ...] | None:
+    """A record as numbers; ``None`` where it is none."""
+    if not isinstance(found, dict):
+        return None
+    prefill, decode = _number(found, "prefill_tokens", _MOST_TOKENS), _number(found, "decode_tokens", _MOST_TOKENS)
+    running, cached = _number(found, "running", _MOST_TOKENS), _number(found, "cache_tokens", 1e12)
+    time_s = _number(found, "step_s" if decode else "wait_s", _LONGEST_S)
+    if prefill is None or decode is None or time_s is None or not time_s > 0.0 or not prefill + decode > 0.0:
+        return None
+    context = 0.0 if cached is None or not running else cached / max(running, decode)
+    return prefill, decode, context, time_s, _number(found, "core_mhz", 1e5) or math.nan
+
+
+def _number(found: dict[str, Any], name: str, most: float) -> float | None:
+    value = found.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value <= most:
+        return None
+    return float(value)
