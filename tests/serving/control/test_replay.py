@@ -115,7 +115,7 @@ def test_answers_that_cannot_be_used(status, text, says):
         pytest.raises(BadInputError, match=says) as error,
     ):
         replay(url)
-    assert "\n" not in str(error.value) and str(error.value).startswith(f"Prometheus at {url}: ")
+    assert "\n" not in str(error.value) and str(error.value).startswith(f"Prometheus at {url[7:]}: ")
 
 
 def test_a_server_that_two_jobs_scrape_is_refused():
@@ -125,6 +125,19 @@ def test_a_server_that_two_jobs_scrape_is_refused():
         pytest.raises(BadInputError, match=r"is scraped by several jobs \(a, b\)"),
     ):
         replay(url)
+
+
+def test_labels_cannot_act_on_a_terminal(usual):
+    histories = {"a\x1b[2J": usual, "b\nc": usual}
+    with answering_prometheus(histories) as url, pytest.raises(BadInputError) as error:
+        replay(url)
+    assert "a?[2J, b?c" in str(error.value)
+
+
+def test_passwords_are_not_repeated():
+    with pytest.raises(BadInputError) as error:
+        replay("http://me:s3cr3t@127.0.0.1:9")
+    assert "s3cr3t" not in str(error.value) and "127.0.0.1:9: " in str(error.value)
 
 
 def test_as_a_command(wastenot, usual, tmp_path):

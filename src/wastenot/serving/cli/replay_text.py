@@ -18,6 +18,7 @@ def replay_text(found: Replay) -> RenderableType:
     """A replay, for a terminal."""
     from wastenot.core.wording import counted
     from wastenot.pages.formatting import percent
+    from wastenot.serving.control.history import plain
     from wastenot.terminal.tables import Group, Text, headline, plain_table
 
     head = headline(
@@ -38,7 +39,7 @@ def replay_text(found: Replay) -> RenderableType:
     )
     for each in found.servers:
         table.add_row(
-            Text(_plain(each.instance)),
+            Text(plain(each.instance)),
             percent(each.saved, 1),
             "–" if each.default_tbt_s is None else f"{1e3 * each.default_tbt_s:.3g} ms",
             "–" if _added(each) is None else percent(_added(each) or 0.0, 1, sign=True),
@@ -65,8 +66,9 @@ def _clock(server: ReplayedServer) -> str:
 def _notes(server: ReplayedServer, *, several: bool) -> Iterator[str]:
     from wastenot.core.wording import counted
     from wastenot.pages.formatting import duration, percent
+    from wastenot.serving.control.history import plain
 
-    of = f"{_plain(server.instance)}: " if several else ""
+    of = f"{plain(server.instance)}: " if several else ""
     yield (
         f"{of}{counted(server.scrapes, 'scrape')}, one every {duration(server.scrape_s)}: bursts shorter than that are not "
         "seen, and the live controller, which reads once a second, follows the load sooner"
@@ -104,8 +106,3 @@ def _caveats() -> Iterator[str]:
 def _energy(joules: float, like_j: float) -> str:
     """An energy, in the unit of another."""
     return f"{joules / 3.6e6:.3g} kWh" if like_j >= 3.6e6 else f"{joules / 3.6e3:.3g} Wh"
-
-
-def _plain(text: str) -> str:
-    """A label that another program has made up, without characters that a terminal would act on."""
-    return "".join(each if each.isprintable() else "?" for each in text)[:80]

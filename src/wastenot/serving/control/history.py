@@ -23,6 +23,9 @@ from wastenot.serving.control.sources import host_of, query_prometheus, reason
 MOST_HOURS = 24.0
 _PIECE_S = 300.0
 _TIMEOUT_S = 30.0
+_MOST_SCRAPES = 20_000  # of a server: a day of one each 5 s
+_LONGEST_LABEL = 80
+_SHOWN = 8  # servers that an error names
 
 
 class Scrape(NamedTuple):
@@ -52,6 +55,11 @@ class History:
     instance: str
     job: str
     scrapes: tuple[Scrape, ...]
+
+
+def plain(label: str) -> str:
+    """A label that another program has made up, without characters that a terminal would act on."""
+    return "".join(each if each.isprintable() else "?" for each in label)[:_LONGEST_LABEL]
 
 
 def check_prometheus(url: str) -> None:
@@ -91,9 +99,9 @@ async def read_histories(url: str, wanted: Sequence[str], hours: float) -> tuple
         except BadInputError:
             raise
         except ServerError as error:
-            raise BadInputError(f"Prometheus at {url}: {first_line(error)}") from error
+            raise BadInputError(f"Prometheus at {host_of(url)}: {first_line(error)}") from error
         except (OSError, TimeoutError, aiohttp.ClientError) as error:
-            raise BadInputError(f"Prometheus at {url}: {reason(error, _TIMEOUT_S)}; is it there?") from error
+            raise BadInputError(f"Prometheus at {host_of(url)}: {reason(error, _TIMEOUT_S)}; is it there?") from error
 
 
 async def _targets(session: Any, url: str, hours: float, end_s: float) -> dict[str, list[str]]:
@@ -112,7 +120,9 @@ def _chosen(targets: Mapping[str, Sequence[str]], wanted: Sequence[str], hours: 
             f"Prometheus has no metrics of an LLM server in the last {hours:g} h, such as {NAMES['running'][0]}; does it "
             "scrape the server's /metrics?"
         )
-    shown = ", ".join(list(targets)[:8]) + (f" and {len(targets) - 8} more" if len(targets) > 8 else "")
+    shown = ", ".join(plain(each) for each in list(targets)[:8]) + (
+        f" and {len(targets) - 8} more" if len(targets) > 8 else ""
+    )
     if not wanted and len(targets) > 1:
         raise BadInputError(f"Prometheus has metrics of {len(targets)} servers: {shown}; choose with --instance")
     names = [host_of(each) if "://" in each else each for each in wanted] or list(targets)
@@ -122,9 +132,10 @@ def _chosen(targets: Mapping[str, Sequence[str]], wanted: Sequence[str], hours: 
                 f"`instance` {name}: Prometheus has no metrics of it in the last {hours:g} h; it has {shown}"
             )
         if len(targets[name]) > 1:
+            jobs = ", ".join(plain(each) for each in targets[name])
             raise BadInputError(
-                f"`instance` {name}: is scraped by several jobs ({', '.join(targets[name])}), so all would count more than "
-                "once; use a Prometheus that scrapes it once"
+                f"`instance` {plain(name)}: is scraped by several jobs ({jobs}), so all would count more than once; use a "
+                "Prometheus that scrapes it once"
             )
     return [(name, targets[name][0]) for name in names]
 
@@ -142,6 +153,8 @@ async def _history(session: Any, url: str, instance: str, job: str, hours: float
                 piece[when_s].append(Sample(_labels(each).get("__name__", ""), _labels(each), value))
         # a scrape on the border of two pieces is in both
         samples.update({when_s: found for when_s, found in piece.items() if when_s not in samples})
+        if len(samples) > _MOST_SCRAPES:
+            raise BadInputError(f"{plain(instance)}: has more than {_MOST_SCRAPES:,} scrapes; look back less with --hours")
         at_s -= over_s
     return History(instance, job, tuple(_scrape(when_s, samples.pop(when_s)) for when_s in sorted(samples)))
 

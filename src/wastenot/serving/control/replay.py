@@ -21,7 +21,7 @@ from wastenot.core.errors import BadInputError
 from wastenot.core.result import HasDocument
 from wastenot.serving.bench.server_metrics import LatencyCounts, ServerReading
 from wastenot.serving.cluster.seen_load import carried
-from wastenot.serving.control.history import History, Scrape
+from wastenot.serving.control.history import History, Scrape, plain
 from wastenot.serving.control.instance import Instance, Rules
 from wastenot.serving.control.sources import Heard
 from wastenot.serving.model.deadlines import Deadlines
@@ -143,9 +143,9 @@ def replayed(history: History, engine: Engine, rules: Rules) -> ReplayedServer:
         BadInputError: the history is too short, or there were no requests in it.
     """
     good = [each for each in history.scrapes if each.reading is not None]
-    name = history.instance
+    name = plain(history.instance)
     if len(good) < 3:
-        why = next((f": {each.why}" for each in history.scrapes if each.why), "")
+        why = next((f": {plain(each.why)}" for each in history.scrapes if each.why), "")
         raise BadInputError(f"{name}: Prometheus has {len(good)} usable scrapes of it in this time, too few{why}")
     scrape_s = float(np.median(np.diff([each.at_s for each in good])))
     rules = replace(rules, dry_run=True, stale_s=max(rules.stale_s, _PATIENCE * scrape_s))
