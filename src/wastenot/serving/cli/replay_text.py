@@ -78,7 +78,8 @@ def _notes(server: ReplayedServer, *, several: bool) -> Iterator[str]:
         said = f"{of}the server measured a median of {1e3 * server.measured_tbt_s:.3g} ms between tokens; the profile says "
         said += f"{1e3 * server.default_tbt_s:.3g} ms on average at the default clocks"
         if abs(off) > _RATHER_OFF:
-            said += f", {percent(abs(off), 0)} {'more' if off > 0 else 'less'}: correct it by the server's own steps (serve profile --from)"
+            more = "more" if off > 0 else "less"
+            said += f", {percent(abs(off), 0)} {more}: correct it by the server's own steps (serve profile --from)"
         yield said
     odd = [
         (server.gaps, "gap without scrapes", "gaps without scrapes"),
