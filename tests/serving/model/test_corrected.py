@@ -56,6 +56,18 @@ def test_steps_held_out_do_not_take_part(three_clocks):
     assert all(each.after_mean == pytest.approx(2 / 3, abs=0.01) for each in found.off)
 
 
+def test_a_profile_that_would_come_no_nearer_is_left_as_it_was(three_clocks):
+    steps = server(three_clocks, overhead_s=0.0, prefill=1.0, decode=1.0, noise=0.0)
+    odd = (np.arange(len(steps)) * 20 // len(steps)) % 2 == 1
+    spoiled = replace(steps, time_s=np.where(odd, steps.time_s, 3.0 * steps.time_s))  # as when others kept the machine busy
+    found = corrected(EngineProfile((three_clocks,)), spoiled)
+    assert all(each.after_mean > 1.5 and each.before_mean < 1e-9 for each in found.off)
+    assert found.profile.engine() is three_clocks
+    assert (found.overhead_s, found.prefill_scale, found.decode_scale) == (0.0, 1.0, 1.0)
+    assert all(note.startswith("not corrected by 400 steps") for note in found.profile.notes)
+    assert all(each.mean < 1e-9 for each in found.profile.errors)
+
+
 def test_servers_that_only_decoded_leave_prefills_as_they_are(three_clocks):
     steps = server(three_clocks)
     only = steps.prefill_tokens == 0

@@ -4,7 +4,7 @@
 
 Three numbers, so that what the tables know of clocks, sizes and contexts is kept, and steps of few sizes are enough. Power
 is kept, so energy is scaled as time is. The server's steps alternate in blocks between those that are fitted and those that
-judge the fit.
+judge the fit; a profile that it brings no nearer to those is left as it was.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from wastenot.core.blas import single_threaded
 from wastenot.core.errors import BadInputError
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.profile_file import EngineProfile, Quantity, StatedError
+from wastenot.serving.model.step_costs import StepCosts
 from wastenot.serving.model.step_records import StepRecords
-from wastenot.serving.policies.costs import StepCosts
 
 _BLOCKS = 20  # that the records are divided into; every second one is held out
 _LEAST = 40  # steps
@@ -53,7 +53,7 @@ class Corrected:
     """A profile that was corrected.
 
     Attributes:
-        profile: as it is now.
+        profile: as it is now; as it was where the fit brings it no nearer to the steps held out.
         overhead_s: of each step on the host.
         prefill_scale: of times of prefill steps; 1 where there were too few.
         decode_scale: the same of decode steps.
@@ -90,18 +90,26 @@ def corrected(profile: EngineProfile, records: StepRecords) -> Corrected:
     off = tuple(
         _off(quantity, parts, held_out & of, before, judged) for quantity, of in _kinds(records) if (held_out & of).any()
     )
-    engines = tuple(_scaled(each, *now) for each in profile.engines)
-    what = f"{len(records):,} steps of {records.engine or 'a server'}"
+    nearer = sum(each.steps * each.after_mean for each in off) < sum(each.steps * each.before_mean for each in off)
+    if not nearer:
+        now = before
+    engines = tuple(_scaled(each, *now) for each in profile.engines) if nearer else profile.engines
+    what = f"{'' if nearer else 'not '}corrected by {len(records):,} steps of {records.engine or 'a server'}"
     errors = tuple(
         StatedError(
-            each.quantity, engine.gpus, each.after_mean, each.after_worst, each.steps, "steps of the server held out"
+            each.quantity,
+            engine.gpus,
+            each.after_mean if nearer else each.before_mean,
+            each.after_worst if nearer else each.before_worst,
+            each.steps,
+            "steps of the server held out",
         )
         for each in off
     )
     notes = tuple(
-        f"corrected by {what}: {each.quantity}s were {100 * each.before_mean:.0f} % off on average and are "
-        f"{100 * each.after_mean:.0f} % off (at worst {100 * each.before_worst:.0f} % and {100 * each.after_worst:.0f} %), "
-        "on steps held out"
+        f"{what}: {each.quantity}s were {100 * each.before_mean:.0f} % off on average and "
+        f"{'are' if nearer else 'would be'} {100 * each.after_mean:.0f} % off (at worst {100 * each.before_worst:.0f} % and "
+        f"{100 * each.after_worst:.0f} %), on steps held out"
         for each in off
     )
     kept = tuple(each for each in profile.errors if each.quantity.endswith("power"))
