@@ -57,9 +57,10 @@ def test_what_was_kept_is_compiled_again_once_a_file_that_it_uses_has_changed(tm
     assert [hits(), hits()] == [0, 1]
 
 
-def test_what_another_version_kept_is_compiled_again(tmp_path: Path) -> None:
+def test_what_another_version_kept_is_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if not compiled.COMPILED:
         pytest.skip("needs Numba")
+    monkeypatch.setattr("numba.config.CACHE_DIR", str(tmp_path / "kept"))
     (tmp_path / "kept_by_an_earlier.py").write_text("def one_less(number):\n    return number - 1\n")
 
     def function() -> Any:
