@@ -83,7 +83,8 @@ def test_policies_stay_within_known_clocks_and_what_others_would_save_is_told_be
     assert all(run.result.mean_core_mhz >= 1500.0 for run in default.runs)
     page = steer_page(default)
     assert page.notes == [
-        "Only clocks from 1,500\xa0MHz up are used; below, the simulated GPU is assumed (--assumed-clocks adds those)."
+        "Only clocks from 1,500\xa0MHz up are used: below, the simulated GPU rests on no measurement (--assumed-clocks adds "
+        "those)."
     ]
     more = steer(half_known, TRACE, assumed_clocks=True, **given)
     everywhere = steer(three_clocks, TRACE, **given)
@@ -100,8 +101,8 @@ def test_policies_stay_within_known_clocks_and_what_others_would_save_is_told_be
     )
     assert verdict_text(more) == verdict_text(default)
     table = policies_table(more)
-    assert table.columns[2].title == "With assumed clocks" and table.rows[2].texts[2] == saved
-    assert "what is called assumed".capitalize() in steer_page(more).notes[0]
+    assert table.columns[3].title == "Saved with assumed clocks" and table.rows[2].texts[3] == saved
+    assert steer_page(more).notes[0].startswith("Assumed clocks are those below 1,500\xa0MHz")
     assert more.document()["policies"][2]["with_assumed_clocks"]["saved"] == everywhere.saved(price)
 
 
@@ -114,7 +115,7 @@ def test_where_all_clocks_are_assumed_they_have_to_be_asked_for(three_clocks):
     assert all(each.assumed for each in operating_points(profile) if each.setting.core_mhz) and prefill_points(profile)
     found = steer(assumed, TRACE, assumed_clocks=True, **given)
     assert found.document()["assumed_clocks"] is True
-    assert found.with_assumed is None and steer_page(found).notes[0].startswith("All clocks are below")
+    assert found.with_assumed is None and steer_page(found).notes[0].startswith("All clocks are assumed")
 
 
 def test_a_scenario(tmp_path):

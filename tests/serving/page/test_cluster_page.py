@@ -77,12 +77,12 @@ def records(first):
     return found
 
 
-def test_a_policy_that_fails_has_its_saving_in_brackets(records):
+def test_a_policy_that_fails_has_a_warning_beside_its_saving(records):
     (found,) = compared(records)
     table = policies_table(found)
     assert [row.texts[0] for row in table.rows] == ["single-pool", "parking", "dynamollm", "best-static"]
     saved = {row.texts[0]: row.texts[2].replace("\N{NO-BREAK SPACE}", " ") for row in table.rows}
-    assert saved["parking"] == "25.0 % (20.0 to 30.0 %)" and saved["dynamollm"] == "misses deadlines (40.0 %)"
+    assert saved["parking"] == "25.0 % (20.0 to 30.0 %)" and saved["dynamollm"] == "40.0 %, but too many late"
     worst = {row.texts[0]: row.texts[5].replace("\N{NO-BREAK SPACE}", " ") for row in table.rows}
     assert worst["dynamollm"] == "95.00 % MM" and worst["parking"].startswith("100.00 %")
 

@@ -14,7 +14,7 @@ from wastenot.serving.model.engine_tables import EngineTables
 from wastenot.serving.model.loads import LogNormal, poisson
 from wastenot.serving.model.steering import steer
 from wastenot.serving.page.steer_page import steer_figures, steer_page, timeline_rows
-from wastenot.serving.page.steer_words import best_of, effect_text, policies_table
+from wastenot.serving.page.steer_words import best_of, effect_text, policies_table, saved_text
 
 pytest.importorskip("altair")
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -104,4 +104,8 @@ def test_runs_with_assumed_clocks_have_bars_and_a_panel(found):
     rows = next(rows for rows in page.figures[0].specification["datasets"].values() if "failed" in rows[0])
     assert len(rows) == 2 * len(found.runs) - 1 and all(row["failed"] for row in rows if row["policy"].endswith("assumed"))
     assert page.panels[1].title == "With assumed clocks too" and "50.0" in page.panels[1].lines[-1].text
-    assert "misses deadlines (" in policies_table(replace(found, with_assumed=more)).rows[1].texts[2]
+    table = policies_table(replace(found, with_assumed=more))
+    columns = [column.title for column in table.columns]
+    saved, met = (columns.index(each) for each in ("Saved with assumed clocks", "Deadlines met with those"))
+    assert table.rows[1].values[saved] == more.saved(more.runs[1]) and table.rows[1].values[met] == 0.5
+    assert saved_text(more, more.runs[1]).endswith(", but 50.0\N{NO-BREAK SPACE}% late")

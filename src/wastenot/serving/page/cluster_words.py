@@ -228,7 +228,7 @@ def _saving_note(found: Comparison) -> str:
     seeds = len(found.outcomes[0].records)
     notes = []
     if any(each.failed for each in found.outcomes):
-        notes.append("Misses deadlines: more requests of a class than are allowed to.")
+        notes.append("Too many late: more requests of a class than are allowed to be.")
     if seeds > 1:
         notes.append(f"Means over {seeds} runs (seeds), in brackets the range of savings; deadlines met: the minimum.")
     if found.objective != "energy":
@@ -321,8 +321,8 @@ def _costs(found: Comparison, currency: str) -> list[tuple[str, _OfRun, Callable
 
 
 def saved_text(outcome: Outcome) -> str:
-    """A saving with its range over seeds, after a word of warning where a class missed its share."""
-    return f"misses deadlines ({_saving(outcome)})" if outcome.failed else _saving(outcome)
+    """A saving with its range over seeds, before a word of warning where too many of a class were late."""
+    return f"{_saving(outcome)}, but too many late" if outcome.failed else _saving(outcome)
 
 
 def _saving(outcome: Outcome) -> str:

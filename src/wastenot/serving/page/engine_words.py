@@ -58,10 +58,12 @@ def clocks_note(engines: Sequence[Engine], *, used: bool) -> str | None:
         return None
     at = f"{limit:,.0f}{SPACE}MHz"
     if not any(each.known_settings for each in engines):
-        return f"all clocks are below {at}, at which the simulated GPU is assumed"
+        return f"all clocks are assumed: the simulated GPU was fitted to measurements from {at} up only"
     if used:
-        return f"what is called assumed rests on clocks below {at}, at which the simulated GPU itself is assumed"
-    return f"only clocks from {at} up are used; below, the simulated GPU is assumed (--assumed-clocks adds those)"
+        return f"assumed clocks are those below {at}: the simulated GPU was fitted to measurements from there up only"
+    return (
+        f"only clocks from {at} up are used: below, the simulated GPU rests on no measurement (--assumed-clocks adds those)"
+    )
 
 
 def simulated_origin(engines: Sequence[Engine]) -> Origin:

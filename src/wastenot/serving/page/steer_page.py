@@ -43,7 +43,7 @@ def policies_figure(found: Steering) -> Figure:
     note = f"Green: up to {percent(1.0 - found.share, 0)} of requests may miss a deadline"
     note += "." if all(bar.attains for bar in bars) else "; pale: policies beyond that save at the users' expense."
     if found.with_assumed is not None:
-        note += " Assumed: with clocks that were neither measured nor fitted, too."
+        note += " Assumed: the same with assumed clocks, too."
     chart = policies_chart(bars, allowed=1.0 - found.share, late="late requests, %")
     return Figure("serving-policies", "Energy and deadlines by policy", about(found), note, specification_of(chart))
 
