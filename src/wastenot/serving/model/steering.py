@@ -311,7 +311,7 @@ def steer(
 
 TITLES: Final[dict[PolicyName, str]] = {
     "greatest": Fixed().name,
-    "fixed": "best fixed clock (hindsight)",
+    "fixed": "fixed clock, chosen in hindsight",
     "oracle": "oracle",
     **{name: maker_of(name)().name for name in NAMES},
 }

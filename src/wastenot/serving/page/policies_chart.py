@@ -99,12 +99,12 @@ def policies_chart(bars: Sequence[PolicyBar], *, allowed: float, late: str, boun
     ticks = alt.Axis(
         values=[each for each in (0, 0.1, 1, 10, 100) if each <= latest], labelExpr="'' + datum.value", grid=False
     )
-    across = alt.X("late:Q", title=late, scale=lates, axis=ticks)
+    across = alt.X("late:Q", title=f"{late} (log scale)", scale=lates, axis=ticks)
     limit = alt.Chart(inline([{"late": 100.0 * allowed}]))
     dots = alt.Chart(inline([{**row, "short": row["text"]} for row in rows]))
     share = [
         limit.mark_rect(style="good-region", tooltip=None).encode(x=across, x2=alt.value(0)),
-        dots.mark_circle(size=90, opacity=1.0).encode(x=across, y=bare, color=color, tooltip=tip),
+        dots.mark_circle(size=90).encode(x=across, y=bare, color=color, opacity=opacity, tooltip=tip),
         dots.mark_text(style="label", align="left").encode(x=alt.XValue(_LATE + 8), y=bare, text=alt.Text("text:N")),
     ]
     height = alt.Step(_STEP)

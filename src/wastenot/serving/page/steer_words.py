@@ -42,8 +42,9 @@ def effect_text(found: Steering) -> str:
     if best is found.runs[0]:
         return "No policy saves energy and meets the deadlines as the maximum clock does"
     cap = cap_of(found)
-    told, name = (best, sentence_name(best)) if cap is None else (cap, f"A cap of {_lowest(found):,.0f}{SPACE}MHz")
+    told, name = (best, sentence_name(best)) if cap is None else (cap, f"A fixed clock of {_lowest(found):,.0f}{SPACE}MHz")
     saved, kept = percent(found.saved(told), 1), percent(told.result.attainment, 2)
+    name += "" if cap is None else ", chosen in hindsight,"
     return f"{name} saves {saved} of the energy; {kept} of requests met their deadlines"
 
 
@@ -53,8 +54,13 @@ def cap_of(found: Steering) -> Steered | None:
     lowest = _lowest(found)
     if best is found.runs[0] or fixed is None or lowest is None or not found.attains(fixed):
         return None
-    stays = [run.result.mean_core_mhz is not None and run.result.mean_core_mhz <= 1.01 * lowest for run in (best, fixed)]
-    return fixed if all(stays) else None
+    return fixed if all(_stays_lowest(found, run) for run in (best, fixed)) else None
+
+
+def _stays_lowest(found: Steering, run: Steered) -> bool:
+    """Whether a run hardly leaves the lowest clock."""
+    mean, lowest = run.result.mean_core_mhz, _lowest(found)
+    return mean is not None and lowest is not None and mean <= 1.01 * lowest
 
 
 def headline_run(found: Steering) -> Steered:
@@ -88,6 +94,8 @@ def verdict_text(found: Steering) -> str:
     kept = percent(found.runs[0].result.attainment, 2)
     known = "" if found.with_assumed is None else " at known clocks"
     more = "" if cap_of(found) is None else f"; no policy saves more{known}"
+    if more and all(_stays_lowest(found, run) for run in found.runs[1:]):
+        more = "; all policies stay at the lowest clock allowed"
     return f"compared with the maximum clock, at which {kept} did{more}"
 
 
@@ -104,13 +112,14 @@ def _beside_it(found: Steering) -> tuple[Line, ...]:
     """What policies add to one clock throughout where that is nothing, else what those save who know the requests."""
     if cap_of(found) is not None:
         best = best_of(found)
-        return (Line("The best policy", f"{best.result.policy} saves {percent(found.saved(best), 1)}"),)
+        mean = f"{best.result.mean_core_mhz:,.0f}{SPACE}MHz on average"
+        return (Line("The best policy", f"{best.result.policy} saves {percent(found.saved(best), 1)}, at {mean}"),)
     known = [run for run in found.runs if run.name in _HINDSIGHT and found.attains(run)]
     if not known:
         return ()
     most = max(known, key=found.saved)
-    how = "Without control, in hindsight" if most.name == "fixed" else "With full knowledge of the requests"
-    return (Line(how, f"{most.result.policy.removesuffix(' (hindsight)')} saves {percent(found.saved(most), 1)}"),)
+    how = "A fixed clock, chosen in hindsight" if most.name == "fixed" else "With full knowledge of the requests"
+    return (Line(how, f"{percent(found.saved(most), 1)} saved"),)
 
 
 def panels(found: Steering) -> tuple[Panel, Panel, Panel]:
@@ -120,6 +129,8 @@ def panels(found: Steering) -> tuple[Panel, Panel, Panel]:
     if best is greatest:
         return _run_panel(title, best), _run_panel("Maximum clock", greatest), _asked(found)
     told = headline_run(found)
+    if told.name == "fixed":
+        title = "Fixed clock, chosen in hindsight"
     other = _run_panel("Maximum clock", greatest) if found.with_assumed is None else _assumed_panel(found.with_assumed)
     panel = _run_panel(title, told, f"{percent(found.saved(told), 1)} saved")
     return replace(panel, lines=(*panel.lines, *_beside_it(found))), other, _asked(found)
@@ -151,13 +162,13 @@ def _run_panel(title: str, run: Steered, value: str | None = None) -> Panel:
         lines.append(Line("Clock changes", f"{result.switches:,}"))
     text = f"{_ABOUT[run.name]}." if value is None else f"with {_in_sentence(run)}: {_ABOUT[run.name]}."
     if value is not None and run.name == "fixed":
-        text = "with one core clock throughout, the highest that the GPU may use (a cap)."
+        text = f"with one core clock throughout: {_ABOUT[run.name]}."
     return Panel(title, value or per_token, text, lines=tuple(lines))
 
 
 _ABOUT: Final[dict[PolicyName, str]] = {
-    "greatest": "the maximum clock at all times, as servers run today",
-    "fixed": "the one clock of lowest energy among those that meet the deadlines, chosen in hindsight",
+    "greatest": "no control, as servers run today",
+    "fixed": "of all clocks that meet the deadlines of these requests, the one of lowest energy",
     "throttllem": "the lowest clock at which all requests present would meet their deadlines (HPCA'25)",
     "greenllm": "a control loop for prompts, by their queue, and one for tokens, by the time between them (GreenLLM, 2025)",
     "price": "it weighs the energy of each clock against the deadlines that it would miss",
