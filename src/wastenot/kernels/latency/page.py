@@ -9,7 +9,7 @@ from typing import Any
 from wastenot.core.wording import sentence
 from wastenot.kernels.latency.design import NAMES, UNITS
 from wastenot.pages.figure import Figure, inline, layered, name_axis, series_color, specification_of, tooltips
-from wastenot.pages.formatting import SPACE, duration, quantity
+from wastenot.pages.formatting import SPACE, duration, number, quantity
 from wastenot.pages.optional_imports import load
 from wastenot.pages.page import Folded, Page
 from wastenot.pages.panel import Line, Next, Panel
@@ -23,23 +23,29 @@ def targets_table(found: Latency) -> Table:
     """Latency by target, whatever the start."""
 
     def usual(one: TargetLatency) -> str:
-        return _range(_usual_s(one))
+        low, high = map(_ms, _usual_s(one))
+        return f"{low.removesuffix(f'{SPACE}ms')} to {high}"
 
     fields: tuple[Listed[TargetLatency], ...] = (
         Listed("To", lambda one: one.target, text_of=lambda one: f"{one.target:,g}{SPACE}{UNITS[one.what]}", numeric=False),
-        Listed("Latency", lambda one: one.seconds, text_of=lambda one: quantity(one.seconds, "s", 3)),
-        Listed("±", lambda one: one.error_s, text_of=lambda one: quantity(one.error_s, "s", 2)),
+        Listed("Typical", lambda one: one.seconds, _ms),
+        Listed("±", lambda one: one.error_s, lambda seconds: _ms(seconds, 2)),
         Listed("Two of three take", lambda one: one.jitter, text_of=usual),
-        Listed("Longest", lambda one: one.longest_s, text_of=lambda one: quantity(one.longest_s, "s", 3)),
+        Listed("Longest", lambda one: one.longest_s, _ms),
         Listed("Switches", lambda one: one.switches, "{:,}".format),
         Listed("Outliers", lambda one: one.outliers, "{:,}".format),
     )
     note = (
-        "Latency: typical time from the request until it is in effect (geometric mean, outliers left out), with its "
-        "standard error. Outliers: switches that took so much longer or shorter than the others that they are kept apart."
+        "Typical: time from the request until it is in effect (geometric mean, outliers left out), with its standard "
+        "error. Outliers: switches that took so much longer or shorter than the others that they are kept apart."
     )
     targets = [each for what in NAMES for each in found.of(what)]
     return listing("By target", targets, fields, note, group=lambda one: NAMES[one.what])
+
+
+def _ms(seconds: float, digits: int = 3) -> str:
+    """A time in the one unit of a table, whatever its size: ``0.178 ms``, ``2,650 ms``."""
+    return f"{number(1e3 * seconds, digits)}{SPACE}ms"
 
 
 def starts_table(found: Latency, what: What) -> Table | None:
@@ -173,9 +179,9 @@ def latency_page(found: Latency) -> Page:
         brand="switching latency",
         title=(found.model, f"as {found.device}"),
         origin=found.origin,
-        effect=f"The {NAMES[kinds[0]]} switches in at most {_longest(first)}: {_use(first)}",
-        verdict=f"the longest of {timed} timed switches; two of three took {_usual_span(first)}",
-        panels=[_panel(found, what) for what in kinds],
+        effect=f"The {NAMES[kinds[0]]} took up to {_longest(first)} to switch: {_use(first)}",
+        verdict=f"two of three of {timed} timed switches took {_usual_span(first)}; a longer one is possible",
+        panels=[_panel(found, what, said=_use(first)) for what in kinds],
         next_step=Next(
             "Make plans with these times, with the study of a sweep in place of STUDY.db",
             ("wastenot kernel plan --study STUDY.db --latency LATENCY.json",),
@@ -194,8 +200,10 @@ def latency_page(found: Latency) -> Page:
     )
 
 
-def _panel(found: Latency, what: What) -> Panel:
+def _panel(found: Latency, what: What, *, said: str) -> Panel:
+    """A card of a clock or limit; what it is good for only where the headline has not ``said`` that."""
     targets = found.of(what)
+    use = _use(targets)
     cost = next((cost_line(each) for each in found.costs if each.what == what), None)
     lines = [
         Line("Two of three switches take", _usual_span(targets)),
@@ -205,8 +213,8 @@ def _panel(found: Latency, what: What) -> Panel:
     ]
     unit, values = UNITS[what], [each.target for each in targets]
     span = f"{values[0]:,g} to {values[-1]:,g}{SPACE}{unit}"
-    text = f"from the request until it is in effect, for targets of {span}: {_use(targets)}."
-    return Panel(NAMES[what].capitalize(), f"at most {_longest(targets)}", text, lines=tuple(lines))
+    text = f"from the request until it is in effect, for targets of {span}{'' if use == said else f': {use}'}."
+    return Panel(NAMES[what].capitalize(), f"up to {_longest(targets)}", text, lines=tuple(lines))
 
 
 def _use(targets: Sequence[TargetLatency]) -> str:
@@ -216,7 +224,7 @@ def _use(targets: Sequence[TargetLatency]) -> str:
         return "fast enough for a clock for each kernel"
     if longest_s >= SLOW_SWITCH_S:
         return "to be set once for a run"
-    return "too slow for single kernels, fast enough for longer passes"
+    return "fast enough for passes longer than that, too slow for single kernels"
 
 
 def _longest(targets: Sequence[TargetLatency]) -> str:
