@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
@@ -14,10 +14,11 @@ Tone = Literal["kept", "missed", "undecided", "promised", "as-measured", "neutra
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A named detail of a panel."""
+    """A named detail of a panel; one that ``warns`` stands out."""
 
     label: str
     text: str
+    warns: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +58,12 @@ class Next:
     Attributes:
         text: what the commands do, one sentence without its full stop, such as ``Train with these clocks``.
         commands: to copy and run, one after the other; in capitals what the reader is to fill in.
+        apart: whether each has a box of its own, since the first runs until it is stopped.
     """
 
     text: str
     commands: tuple[str, ...]
+    apart: bool = False
 
     def filled(self, command: str) -> Next:
         """The same with the files that the page's own command wrote or reported: ``PLAN.json`` becomes ``tuned.json``.
@@ -75,7 +78,7 @@ class Next:
             files = [shlex.quote(each) for each in named if each.endswith(place[place.index(".") :])]
             if len(files) == 1 and files[0] not in " ".join(texts):
                 texts = [text.replace(place, files[0]) for text in texts]
-        return Next(texts[0], tuple(texts[1:]))
+        return replace(self, text=texts[0], commands=tuple(texts[1:]))
 
 
 _PLACE = re.compile(r"\b[A-Z]+\.(?:json|db|parquet|csv)\b")

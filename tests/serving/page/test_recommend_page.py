@@ -77,8 +77,12 @@ def test_the_bound_is_on_one_statistic_and_the_page_shows_another_beside_it():
     assert "median time between tokens within 50.0\N{NO-BREAK SPACE}ms" in bounds_note(found)
     assert "one token in a hundred takes longer than (P99) 60.0\N{NO-BREAK SPACE}ms, above the bound" in bounds_note(found)
     assert recommend_page(found).notes[0].lower() == f"{bounds_note(found)}.".lower()
-    lines = {each.label: each.text for each in recommend_page(found).panels[0].lines}
-    assert lines["P99 time between tokens"] == "60.0\N{NO-BREAK SPACE}ms instead of 30.0\N{NO-BREAK SPACE}ms"
+    lines = {each.label: each for each in recommend_page(found).panels[0].lines}
+    tail = "60.0\N{NO-BREAK SPACE}ms instead of 30.0\N{NO-BREAK SPACE}ms, above 50.0\N{NO-BREAK SPACE}ms"
+    assert lines["P99 time between tokens"].text == tail and lines["P99 time between tokens"].warns
+    assert not lines["Median time between tokens"].warns and f'class="warns">{tail}' in recommend_page(found).html(
+        made_at=AT
+    )
     assert chosen_table(found).rows[0].values[2:5] == (0.5, 0.020, 0.060)
     tail = replace(found, bounds=replace(found.bounds, percentile="p99"))
     assert tail.also == "p50" and recommended(MEASURED).also is None
@@ -91,6 +95,7 @@ def test_what_others_published_is_marked_and_served_with_the_flags_it_was_measur
     assert page.notes[1].startswith("Measured by others: read from t.csv")
     assert page.verdict.endswith("3 configurations measured by others") and "by others, see below" in page.html(made_at=AT)
     assert page.next_step.commands[0] == "vllm serve org/a --tensor-parallel-size 2 --max-num-seqs 2"
+    assert page.html(made_at=AT).count('<div class="command">') == len(page.next_step.commands) == 2  # the first never ends
     assert not any("others" in each for each in recommend_page(recommended(MEASURED)).notes)
 
 

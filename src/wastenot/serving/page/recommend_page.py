@@ -102,7 +102,7 @@ def _chart(found: Recommended) -> Any:
     layers = []
     bound = found.bounds.latencies.get(found.latency)
     if bound is not None and known and 0.5 * min(each[0] for each in known) < bound < 2 * max(each[0] for each in known):
-        limit = alt.Chart(inline([{"ms": 1e3 * bound, "name": f"limit {quantity(bound, 's', 3)}"}])).encode(x=x)
+        limit = alt.Chart(inline([{"ms": 1e3 * bound, "name": f"bound {quantity(bound, 's', 3)}"}])).encode(x=x)
         layers.append(limit.mark_rule(style="rule"))
         layers += words(limit.encode(y=alt.value(0), text="name:N"), "small-label", align="left", dx=5, dy=9)
     if fronts:

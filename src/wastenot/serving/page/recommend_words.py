@@ -291,7 +291,9 @@ def _lines(found: Recommended, point: ServingPoint, best: Recommendation | None 
         value = found.at(point, statistic)
         if value is not None:
             text = quantity(value, "s", 3) if best is None else _latencies(found, best, statistic)
-            lines.append(Line(_sentence(found.titled(statistic)), text))
+            bound = math.inf if best is None else found.bounds.latencies.get(found.latency, math.inf)
+            above = f", above {quantity(bound, 's', 3)}" if value > bound else ""
+            lines.append(Line(_sentence(found.titled(statistic)), f"{text}{above}", warns=bool(above)))
     if point.power_w is not None:
         lines.append(Line("Power", quantity(point.power_w, "W", 3)))
     lines.append(Line("Throughput", f"{number(point.tokens_per_s, 3)}{SPACE}tokens/s"))
@@ -308,14 +310,15 @@ def next_step(found: Recommended) -> Next | None:
         return None
     point = found.chosen[0].point
     model = short_name(point.model)
-    text = (
-        f"Serve {model} with {configuration_text(point)}, and measure your own server at that batch size (replace HOST:PORT)"
-    )
+    text = f"Serve {model} with {configuration_text(point)}"
     clocks = clock_options(point.setting)
     bench = f"wastenot serve bench http://HOST:PORT --batch {point.max_running}{clocks} --study SERVER.db"
     # An owner and a name is what engines load; any other name is one that somebody gave it.
     serve = _serve_command(point) if point.model.count("/") == 1 else None
-    return Next(f"{text}; with vLLM" if serve else text, tuple(filter(None, (serve, bench))))
+    measure = "measure your own server at that batch size (replace HOST:PORT)"
+    if serve is None:
+        return Next(f"{text}, and {measure}", (bench,))
+    return Next(f"{text}, here with vLLM; once it answers, {measure} from another terminal", (serve, bench), apart=True)
 
 
 def _serve_command(point: ServingPoint) -> str:
