@@ -95,7 +95,7 @@ def verdict_text(found: Steering) -> str:
     known = "" if found.with_assumed is None else " at known clocks"
     more = "" if cap_of(found) is None else f"; no policy saves more{known}"
     if more and all(_stays_lowest(found, run) for run in found.runs[1:]):
-        more = "; all policies stay at the lowest clock allowed"
+        more = f"; all policies stay at the lowest {'clock allowed' if found.with_assumed is None else 'known clock'}"
     return f"compared with the maximum clock, at which {kept} did{more}"
 
 
