@@ -156,7 +156,8 @@ def test_policies_and_classes_are_explained_and_what_saves_is_to_be_measured_and
     fixed, policy, load = page.panels
     assert (fixed.value, policy.value) == ("50.0\N{NO-BREAK SPACE}% saved", "25.0\N{NO-BREAK SPACE}% saved")
     assert "best-static" in fixed.text and "knowing these requests" in fixed.text
-    assert "instances parked and woken" in policy.text
+    assert "sleep (parked)" in policy.text
+    assert "Fewer GPUs, at the same clock" not in {line.label for line in fixed.lines}  # none has fewer than the first
     assert load.lines[0].text.startswith("single-pool, ") and "GPUs at 1,980" in policy.lines[5].text.replace("\xa0", " ")
     lines = {line.label: line.text for line in policy.lines}
     assert lines["Saved in each of 2 runs"] == "20.0 to 30.0\N{NO-BREAK SPACE}%"
@@ -167,8 +168,26 @@ def test_policies_and_classes_are_explained_and_what_saves_is_to_be_measured_and
     assert max(len(table.columns) for _, table in page.tables if table is not None) <= 10
     (controlled,) = compared([each for each in records if each.policy != "best-static"])
     page = cluster_page(scenario, [controlled])
-    assert "instances parked and woken" in page.panels[0].text and "maximum clock" in page.panels[1].text
+    assert "sleep (parked)" in page.panels[0].text and "maximum clock" in page.panels[1].text
     assert "--policy single-pool --policy parking --seeds" in page.next_step.commands[0]
     assert "GPUs at 1,980" in verdict_text(scenario, controlled).replace("\N{NO-BREAK SPACE}", " ")
     (alone,) = compared([replace(each, failed=True) for each in records])
     assert cluster_page(scenario, [alone]).next_step is None
+
+
+def test_what_fewer_gpus_save_stands_beside_a_plan_that_has_fewer_and_a_lower_clock(scenario, first):
+    def at(record, count, mhz):
+        bins = len(record.timeline.instances)
+        return replace(record, timeline=replace(record.timeline, instances=[[count]] * bins, clock_mhz=[mhz] * bins))
+
+    runs = (
+        at(first, 4.0, 1980.0),
+        at(_cheaper(first, "multi-pool", 0.9), 3.0, 1980.0),
+        at(_cheaper(first, "parking", 0.7), 3.0, 1500.0),
+        at(_cheaper(first, "best-static", 0.6), 2.0, 1500.0),
+    )
+    (found,) = compared(list(runs))
+    lines = {
+        line.label: line.text.replace("\N{NO-BREAK SPACE}", " ") for line in cluster_page(scenario, [found]).panels[0].lines
+    }
+    assert lines["Fewer GPUs, at the same clock"] == "10.0 % saved with 3 GPUs at 1,980 MHz (multi-pool)"

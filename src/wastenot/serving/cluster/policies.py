@@ -91,11 +91,11 @@ def _best_static(given: Given, *, by_deadline: bool = False) -> Controller:
 POLICIES: Mapping[str, ClusterPolicy] = {
     "single-pool": ClusterPolicy(
         lambda given: single_pool(given.profiles, given.load.known.peak_per_s, head_room=given.head_room),
-        "all classes on instances of most GPUs at the maximum clock, as many as the peak needs",
+        "as many instances as the peak needs, the largest there are, all at the maximum clock",
     ),
     "multi-pool": ClusterPolicy(
         lambda given: multi_pool(given.profiles, given.load.known.peak_per_s, head_room=given.head_room),
-        "one pool per class that fills an instance, otherwise as single-pool",
+        "as single-pool, with instances of their own for each class of requests that fills one",
     ),
     "throttllem": ClusterPolicy(
         _steered("throttllem"),
@@ -114,25 +114,29 @@ POLICIES: Mapping[str, ClusterPolicy] = {
         "single-pool with the clock chosen from each instance's metrics, as `serve control` sets it",
     ),
     "scale-instances": ClusterPolicy(
-        _dynamo("ScaleInstances", instances=True), "multi-pool with instances started and stopped"
+        _dynamo("ScaleInstances", instances=True), "multi-pool with instances started and stopped as the load changes"
     ),
-    "scale-degrees": ClusterPolicy(_dynamo("ScaleDegrees", shards=True), "multi-pool with parallel degrees that change"),
-    "scale-clocks": ClusterPolicy(_dynamo("ScaleClocks", clocks=True), "multi-pool with clocks that change"),
+    "scale-degrees": ClusterPolicy(
+        _dynamo("ScaleDegrees", shards=True), "multi-pool with the number of GPUs per instance changed as the load does"
+    ),
+    "scale-clocks": ClusterPolicy(_dynamo("ScaleClocks", clocks=True), "multi-pool with clocks that follow the load"),
     "dynamollm": ClusterPolicy(
         _dynamo("DynamoLLM", instances=True, shards=True, clocks=True),
-        "multi-pool with instances, degrees and clocks that change (HPCA'25)",
+        "multi-pool with instances, GPUs per instance and clocks that follow the load, after DynamoLLM (HPCA'25)",
     ),
     "best-static": ClusterPolicy(
-        _best_static, "pools, degrees, instances and clocks fixed, chosen in hindsight", hindsight=True
+        _best_static,
+        "instances, GPUs per instance and clocks that never change: the cheapest that meet the deadlines, in hindsight",
+        hindsight=True,
     ),
     "best-static-by-deadline": ClusterPolicy(
         partial(_best_static, by_deadline=True),
-        "as best-static, in one pool whose engines prefill in order of deadline, as with parking",
+        "as best-static, with all requests on the same instances, most urgent prompts first, as with parking",
         hindsight=True,
     ),
     "parking": ClusterPolicy(
         lambda given: Parking(given.profiles, _calibrated(given), tariff=given.tariff),
-        "one pool ordered by deadline, instances parked and woken, clocks that rise with the backlog of prompts",
+        "most urgent prompts first; instances not needed keep the model but sleep (parked); clocks rise with the queue",
     ),
 }
 """By the names that scenarios use, in the order in which they are explained."""

@@ -16,7 +16,7 @@ from wastenot.pages.figure import (
     specification_of,
     tooltips,
 )
-from wastenot.pages.formatting import percent, quantity
+from wastenot.pages.formatting import duration, percent, quantity
 from wastenot.pages.optional_imports import load
 from wastenot.pages.page import Folded, Page
 from wastenot.pages.table import Table
@@ -99,8 +99,11 @@ def _bar(outcome: Outcome, color: str) -> PolicyBar:
 
 
 def _timeline_figure(scenario: Scenario, found: Comparison, suffix: str, title: str) -> Figure:
-    seed = found.outcomes[0].records[0].seed
-    note = f"With seed {seed}. Clock: the cap, averaged over GPUs that serve. Late requests are shown at their arrival."
+    run = found.outcomes[0].records[0]
+    note = (
+        f"The run with seed {run.seed}, in steps of {duration(run.timeline.bin_s)}. Clock: the cap, averaged over GPUs that "
+        "serve. Late requests are shown at their arrival."
+    )
     chart = specification_of(_timeline_chart(scenario, found))
     return Figure(f"cluster-timeline{suffix}", f"Timeline{title}", about(scenario, found), note, chart)
 

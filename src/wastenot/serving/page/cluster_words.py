@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from wastenot.core.wording import counted, sentence
 from wastenot.pages.formatting import SPACE, duration, number, percent, quantity
@@ -378,7 +379,8 @@ def panels(scenario: Scenario, found: Comparison) -> tuple[Panel, ...]:
     shown = []
     if fixed is not None:
         text = f"{plan_text(scenario, fixed)} throughout ({fixed.policy}), chosen knowing these requests: leave some room."
-        shown.append(_saving_panel(scenario, found, "Without any control", text, fixed))
+        panel = _saving_panel(scenario, found, "Without any control", text, fixed)
+        shown.append(replace(panel, lines=(*panel.lines, *_fewer_alone(scenario, found, fixed))))
     if policy is not None:
         title = f"Lowest {noun} that meets the deadlines" if fixed is None else "With a policy in control"
         text = f"{policy.policy}: {about_policy(policy.policy)}."
@@ -389,6 +391,24 @@ def panels(scenario: Scenario, found: Comparison) -> tuple[Panel, ...]:
         lines = _deadline_lines(first)
         shown.append(Panel("Compared with", f"{quantity(token.mean, 'J', 3)} per token", text, lines=lines))
     return (*shown, _asked(scenario, found))
+
+
+def _fewer_alone(scenario: Scenario, found: Comparison, fixed: Outcome) -> tuple[Line, ...]:
+    """What fewer GPUs save at the clock of the first policy, by the run nearest to the plan; empty where there is none."""
+    most, full_mhz = serving(scenario, found.outcomes[0])
+    least, _ = serving(scenario, fixed)
+    alike = []
+    for each in found.outcomes[1:]:
+        gpus, clock_mhz = serving(scenario, each)
+        if not each.failed and each is not fixed and least <= gpus < most and clock_mhz and clock_mhz == full_mhz:
+            alike.append((gpus, each))
+    if not alike:
+        return ()
+    _, nearest = min(alike, key=lambda pair: pair[0])
+    saved = percent(nearest.saved.mean, 1)
+    return (
+        Line("Fewer GPUs, at the same clock", f"{saved} saved with {_serving_text(scenario, nearest)} ({nearest.policy})"),
+    )
 
 
 def _saving_panel(scenario: Scenario, found: Comparison, title: str, text: str, outcome: Outcome) -> Panel:
@@ -441,7 +461,7 @@ def _asked(scenario: Scenario, found: Comparison) -> Panel:
     lines = (
         Line("Compared with", f"{against.policy}, {plan_text(scenario, against)}"),
         Line(
-            "Deadline of the first token, short / medium / long prompt",
+            f"Deadline of the first token, {_lengths_text(deadlines.prompt_below)}",
             " / ".join(quantity(each, "s", 3) for each in deadlines.ttft_s),
         ),
         Line("Deadline between tokens", quantity(deadlines.tbt_s, "s", 3)),
@@ -455,6 +475,14 @@ def _asked(scenario: Scenario, found: Comparison) -> Panel:
     )
     text = f"in {_requests_text(scenario, found)}{_cached_text(found)}."
     return Panel("Load", f"{number(_rate_per_s(found), 3)}{SPACE}requests/s", text, lines=lines)
+
+
+def _lengths_text(prompt_below: Sequence[float]) -> str:
+    """What short, medium and long prompts are: ``short (below 256 tokens) / medium (below 1,024) / long prompt``."""
+    if len(prompt_below) != 2:
+        return "by prompt length"
+    short, medium = (f"{each:,.0f}" for each in prompt_below)
+    return f"short (below {short} tokens) / medium (below {medium}) / long prompt"
 
 
 def _assumed_power(changes: ChangeTimes) -> str:
