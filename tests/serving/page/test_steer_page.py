@@ -104,6 +104,9 @@ def test_runs_with_assumed_clocks_have_bars_and_a_panel(found):
     rows = next(rows for rows in page.figures[0].specification["datasets"].values() if "failed" in rows[0])
     assert len(rows) == 2 * len(found.runs) - 1 and all(row["failed"] for row in rows if row["policy"].endswith("assumed"))
     assert page.panels[1].title == "With assumed clocks too" and "50.0" in page.panels[1].lines[-1].text
+    (timeline, *_) = steer_figures(replace(found, with_assumed=found))[1:]
+    rows = next(rows for rows in timeline.specification["datasets"].values() if rows and "batch" in rows[0])
+    assert f"{best_of(found).result.policy}, assumed" in {row["policy"] for row in rows}
     table = policies_table(replace(found, with_assumed=more))
     columns = [column.title for column in table.columns]
     saved, met = (columns.index(each) for each in ("Saved with assumed clocks", "Deadlines met with those"))

@@ -20,6 +20,7 @@ from wastenot.serving.page.policies_chart import PolicyBar, policies_chart
 from wastenot.serving.page.steer_words import (
     about,
     about_table,
+    best_of,
     clocks_text,
     effect_text,
     headline_run,
@@ -87,9 +88,18 @@ def timeline_figures(found: Steering) -> tuple[Figure, ...]:
 
 
 def _shown(found: Steering) -> list[Steered]:
-    """The maximum clock, and what the headline is of."""
+    """The maximum clock, what the headline is of, and what a card says of assumed clocks where those were asked for."""
     wanted = dict.fromkeys((found.runs[0].name, headline_run(found).name))
-    return [run for run in found.runs if run.name in wanted and run.served.timeline is not None]
+    runs = [run for run in found.runs if run.name in wanted]
+    if found.with_assumed is not None and (best := best_of(found.with_assumed)) is not found.with_assumed.runs[0]:
+        runs.append(replace(best, result=replace(best.result, policy=f"{best.result.policy}, assumed")))
+    return [run for run in runs if run.served.timeline is not None]
+
+
+def _steering_of(found: Steering, run: Steered) -> Steering:
+    """With known or with assumed clocks, whose policies a run is one of."""
+    known = any(run is each for each in found.runs)
+    return found if known or found.with_assumed is None else found.with_assumed
 
 
 def _busiest_s(run: Steered) -> float:
@@ -114,8 +124,9 @@ def _figure(found: Steering, shown: list[Steered], name: str, title: str, note: 
 
 def _chart(found: Steering, shown: list[Steered], begin_s: float, end_s: float) -> Any:
     alt = load("altair")
-    rows = [row for run in shown for row in timeline_rows(found, run, begin_s, end_s)]
-    colors = {name: color for name, color in policy_colors(found).items() if any(row["policy"] == name for row in rows)}
+    rows = [row for run in shown for row in timeline_rows(_steering_of(found, run), run, begin_s, end_s)]
+    assumed = CATEGORIES[len(found.runs) % len(CATEGORIES)]  # the policy itself may be shown beside it
+    colors = {run.result.policy: policy_colors(found).get(run.result.policy, assumed) for run in shown}
     minutes = end_s - begin_s > 3 * _CLOSE_S
     unit_s = 60.0 if minutes else 1.0
     limits = {"gap_ms": 1e3 * found.deadlines.tbt_s, "first": 100.0}
