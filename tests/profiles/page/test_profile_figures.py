@@ -13,7 +13,7 @@ from wastenot.devices.instrument import TOTAL
 from wastenot.pages.formatting import percent, quantity
 from wastenot.profiles.page import page as page_module
 from wastenot.profiles.page.description import profiles_table, state_table
-from wastenot.profiles.page.page import draw_profiles, profile_page, story_of
+from wastenot.profiles.page.page import draw_profiles, next_step, profile_page, story_of
 from wastenot.profiles.profile import profile
 from wastenot.profiles.result import CounterCheck
 from wastenot.profiles.session import ProfileOptions
@@ -190,6 +190,15 @@ def test_the_headline_is_what_reading_too_early_misses_and_says_whether_the_coun
     assert f" power after {after.before} than alone" in story_of([alone, after])[1]
     assert " more power than " in story_of([alone, replace(after, kernel="other")])[1]
     assert story_of([alone, alone])[1].endswith("draw the same power within the errors")
+
+
+def test_profiles_read_from_files_name_them_in_the_next_command(alone, after):
+    other = replace(after, kernel="gemv-4096", before="")
+    _, _, verdict, panels = story_of([alone, other])
+    assert f"{panels[0].value} apart, well beyond the errors" in verdict and verdict.endswith("was not varied")
+    named = next_step([alone, other], ("my gemm.parquet", "gemv.parquet"))
+    assert named.commands[1] == "wastenot profile compare 'my gemm.parquet' after.parquet --page order.html"
+    assert "PROFILE" in next_step([alone, other]).text and "PROFILE" not in " ".join((named.text, *named.commands))
 
 
 def test_a_sensor_slower_than_the_kernel_is_said_to_read_too_low(averaged):
