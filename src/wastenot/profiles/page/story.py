@@ -122,16 +122,19 @@ def _warm_up_s(profile: Profile) -> float:
 
 
 def _checked(profile: Profile) -> tuple[str, bool]:
-    """What the energy counter says of the mean, and whether both agree within its standard errors."""
+    """What the energy counter says of the profile, and whether both agree within the mean's standard errors."""
     counter, inside = profile.counter, steady(profile).channels.get(TOTAL)
     where = "in this context" if profile.before else "at steady power"
     shown = "this profile" if inside is None else f"{watts(inside.mean_w, inside.mean_error_w)} {where}"
+    if profile.origin == "simulated":
+        return f"{shown}; simulated: shows the method, not a GPU", True
     if counter is None:
         return f"{shown}; there was no energy counter to check it against", True
-    off = percent(abs(counter.difference))
+    off, compared = percent(abs(counter.difference)), f"the profile over {quantity(counter.seconds, 's', 3)}"
+    compared += f" ({watts(counter.counter_w)} and {watts(counter.profile_w)})"
     if inside is None or abs(counter.difference) <= _CLEAR * inside.mean_error_w / inside.mean_w:
-        return f"the {_COUNTER} agrees to {off} with {shown}", True
-    return f"the {_COUNTER} differs by {off} from {shown}", False
+        return f"the {_COUNTER} agrees to {off} with {compared}", True
+    return f"the {_COUNTER} differs by {off} from {compared}: trust the profile no closer than that", False
 
 
 def _state_panel(profile: Profile, state: State) -> Panel:
@@ -220,7 +223,7 @@ def _counter_lines(profile: Profile) -> tuple[Line, ...]:
     if counter is None:
         return ()
     text = f"{watts(counter.counter_w)} over {quantity(counter.seconds, 's', 3)}, where the profile gives "
-    text += watts(counter.profile_w)
+    text += f"{watts(counter.profile_w)} ({percent(abs(counter.difference))} apart)"
     text += "; both are simulated, so this checks the method only" if profile.origin == "simulated" else ""
     return (Line(_COUNTER.capitalize(), text),)
 
