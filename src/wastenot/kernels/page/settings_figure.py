@@ -83,7 +83,7 @@ def _how_to_read(overview: PlanOverview, maps: Sequence[SettingMap]) -> str:
     if any(point.smooth_time_change is not None for point in points):
         text += f"Lines: {joined}, corrected for noise{_warmth(overview)}. "
     else:
-        text += f"Pale lines join {joined}, noise included. "
+        text += f"Thin lines join {joined}, noise included. "
     return text.strip()
 
 
