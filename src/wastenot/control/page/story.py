@@ -100,7 +100,8 @@ def _saving(summary: Summary, energy_change: Estimate) -> str:
     energy = plus_minus(negated(energy_change) if saves else energy_change, sign=False)
     held = still_held(summary)
     if held is not None and saves:
-        return f"{trial_words(held)} saves {energy} of the energy"
+        core_alone = held.core_mhz is not None and held.memory_mhz is None and held.power_limit_w is None
+        return f"{'A core clock of ' if core_alone else ''}{trial_words(held)} saves {energy} of the energy"
     return f"Saved {energy} of the energy" if saves else f"Used {energy} more energy"
 
 
