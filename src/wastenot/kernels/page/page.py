@@ -17,6 +17,7 @@ from wastenot.kernels.page.tables import applicable_table, comparison_table, con
 from wastenot.kernels.page.verdict import range_of
 from wastenot.kernels.plan.overview import PlanOverview
 from wastenot.pages.figure import Figure
+from wastenot.pages.formatting import SPACE, saved_range
 from wastenot.pages.page import Folded, Numbers, Page
 from wastenot.pages.panel import Line, Panel
 from wastenot.pages.price import Price
@@ -86,7 +87,9 @@ def plan_page(
 def _with_range(panels: Sequence[Panel], plan: Plan) -> tuple[Panel, ...]:
     """The panels with the range in which the first one's change lies, which a terminal has in its sentence."""
     first, *others = panels
-    known = range_of(plan, plan.today)
+    known, energy = range_of(plan, plan.today), plan.today.energy_change_interval
+    if known and energy is not None and not plan.objective.saves_time:
+        known = f"{saved_range(energy)} (95{SPACE}%)"
     lines = (Line("Expected", known), *first.lines) if known and plan.today.sets_something else first.lines
     return (replace(first, lines=lines), *others)
 
