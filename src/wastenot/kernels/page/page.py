@@ -9,6 +9,7 @@ from wastenot.core.wording import counted
 from wastenot.kernels.page.curve_figure import curve_figure, switching_figure
 from wastenot.kernels.page.desirability_figure import desirability_figure
 from wastenot.kernels.page.kernels_figure import kernels_figure
+from wastenot.kernels.page.plan_figure import if_instant
 from wastenot.kernels.page.provenance import Files
 from wastenot.kernels.page.settings_figure import coarse_figure, kernel_figure
 from wastenot.kernels.page.story import next_step, story_of
@@ -61,7 +62,7 @@ def plan_page(
         next_step=next_step(plan, files or Files()),
         figures=figures[:-2],
         tables=[
-            ("kernels", kernel_table(plan, MOST_TABLE_ROWS)),
+            ("kernels", _titled(kernel_table(plan, MOST_TABLE_ROWS), if_instant(plan))),
             *([] if overview.context is None else [("context", context_table(overview.context))]),
         ],
         tone=story.tone,
@@ -92,6 +93,11 @@ def _with_range(panels: Sequence[Panel], plan: Plan) -> tuple[Panel, ...]:
         known = f"{saved_range(energy)} (95{SPACE}%)"
     lines = (Line("Expected", known), *first.lines) if known and plan.today.sets_something else first.lines
     return (replace(first, lines=lines), *others)
+
+
+def _titled(table: Table, more: str) -> Table:
+    """A table with more in its title."""
+    return replace(table, title=f"{table.title}{more}")
 
 
 def _folded(table: Table) -> Table:
