@@ -192,17 +192,24 @@ def profiles(
         )
     else:
         console().print(_headline_of(loaded), "", rich_table(profiles_table(loaded, relative=relative)), sep="\n")
-    _write_pages(loaded, page, figures, shlex.join(["wastenot", *sys.argv[1:]]), relative=relative)
+    command = shlex.join(["wastenot", *sys.argv[1:]])
+    _write_pages(loaded, page, figures, command, relative=relative, files=[str(file) for file in files])
 
 
 def _write_pages(
-    profiles: Sequence[Profile], page: Path | None, figures: Path | None, command: str, *, relative: bool = False
+    profiles: Sequence[Profile],
+    page: Path | None,
+    figures: Path | None,
+    command: str,
+    *,
+    relative: bool = False,
+    files: Sequence[str] = (),
 ) -> None:
     if page is not None or figures is not None:
         from wastenot.profiles.page.page import profile_page
         from wastenot.terminal.written_page import write_page
 
-        write_page(profile_page(profiles, relative=relative), page, figures, command=command)
+        write_page(profile_page(profiles, relative=relative, files=files), page, figures, command=command)
 
 
 def profile_text(profile: Profile) -> RenderableType:

@@ -47,7 +47,7 @@ def plain(text):
 
 def test_the_setting_stands_in_the_headline_and_in_a_card(tuned):
     _, effect, _, panels = story_of(tuned)
-    assert plain(effect).startswith("1,470 MHz saves 8.1 ± 0.5 % of the energy")
+    assert plain(effect).startswith("A core clock of 1,470 MHz saves 8.1 ± 0.5 % of the energy")
     assert (panels[0].title, plain(panels[0].value)) == ("Energy per iteration", "8.1 % saved")
     assert (panels[1].title, plain(panels[1].value)) == ("Setting found", "1,470 MHz")
     assert "best of 4 settings" in panels[1].text and "memory clock left to the driver" in panels[1].text

@@ -80,14 +80,16 @@ def test_a_choice_that_many_runs_know_makes_the_headline(overview):
     half = replace(known, batch_size=24, time_s=known.time_s / 2, energy_j=known.energy_j / 2)
     page = job_page(replace(overview, default=known, next_pair=half))
     effect = page.effect.replace("\N{NO-BREAK SPACE}", " ")
-    assert effect.startswith("Use batch size 24") and effect.endswith(
-        "50.0 % less energy and 50.0 % less time than the default, estimated"
+    assert effect.startswith("From now on, use batch size 24") and effect.endswith(
+        "50.0 % less energy and 50.0 % less time per run than the default, estimated"
     )
     reached = overview.against_default.reached
-    assert page.verdict.startswith(f"{len(overview.history)} runs so far: ")
-    assert page.verdict.endswith(" energy and time (weighted) than by default, trials included")
-    compared = next(line.text for line in page.panels[1].lines if line.label == "The default")
-    assert compared.startswith(f"{reached:,} runs that reach the target, by the epochs of 5 runs ")
+    verdict = page.verdict.replace("\N{NO-BREAK SPACE}", " ")
+    assert verdict.startswith("energy and time weighted: 50.0 % less per run from now on, ")
+    assert verdict.endswith(f" in the {len(overview.history)} runs so far, trials included")
+    compared = next(line.text for line in page.panels[1].lines if line.label == "By default")
+    assert compared.startswith(f"{reached:,} runs that reach the target, with ")
+    assert compared.endswith(f", by the epochs of 5 runs of {known.batch_size:,}")
     shown = page.next_step.filled("wastenot job show any --study mine.db --page any.html").commands[1]
     assert shown == f"wastenot job show {overview.terms.name} --study mine.db --page {overview.terms.name}.html"
     assert choice_text(replace(overview, default=half, next_pair=known)) is None

@@ -23,6 +23,7 @@ from wastenot.kernels.forecast.forecast import NaturalForecast, Quantiles, Range
 from wastenot.kernels.forecast.forecast_file import read_forecast
 from wastenot.kernels.forecast.kernels import candidate_settings, costs, draw_kernels
 from wastenot.kernels.forecast.observed import choose_gpu, observe
+from wastenot.kernels.forecast.page import forecast_figures
 from wastenot.kernels.forecast.prior import RANGES, draw_gpus
 from wastenot.meters.tasks import find_tasks, tasks_by_name
 from wastenot.study.recorder import Measurement
@@ -486,6 +487,15 @@ class TestVerb:
         page = (tmp_path / "f.html").read_text()
         assert '<div class="badge forecast"' in page and "Where the uncertainty comes from" in page
         assert {each.stem for each in (tmp_path / "figures").iterdir()} == {"forecast-energy", "forecast-kernels"}
+
+    def test_what_saves_nothing_is_named_instead_of_drawn(self, found):
+        pytest.importorskip("altair")
+        first, *others = found.kernels
+        nothing = replace(first, energy_change=Quantiles(0.0, (0.0, 0.0), (-0.01, 0.0)))
+        _, figure = forecast_figures(replace(found, kernels=(nothing, *others)))
+        rows = [row for rows in figure.specification["datasets"].values() for row in rows]
+        assert len({row["name"] for row in rows}) <= len(others) and first.kernel in figure.note.partition("Left out")[2]
+        assert not any(row["name"].startswith(f"{first.kernel} (") for row in rows)
 
     def test_unknown_gpus_and_negative_slowdowns(self, run):
         with pytest.raises(BadInputError, match="did you mean 'h200'"):

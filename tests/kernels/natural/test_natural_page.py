@@ -141,6 +141,8 @@ def test_tables_agree_with_the_plans(overview):
     assert [row.values[0] for row in kernels_table(overview).rows] == [each.kernel for each in overview.kernels]
     table = forecast_table(overview.forecast)
     assert table is not None and len(table.rows) == 8 and "from the default" in table.rows[-1].texts[0]
+    beyond = forecast_table(overview.forecast, beyond=True)
+    assert beyond is not None and beyond.rows == table.rows[-2:]
 
 
 def test_names_cannot_break_out_of_the_page(overview):

@@ -17,6 +17,7 @@ from wastenot.kernels.page.desirability_figure import desirability_figure
 from wastenot.kernels.page.kernels_figure import MOST_BARS, kernels_figure
 from wastenot.kernels.page.plan_figure import REACH, SAVED, SLOWDOWN
 from wastenot.kernels.page.settings_figure import coarse_figure, kernel_figure
+from wastenot.kernels.page.story import story_of
 from wastenot.kernels.page.transfer_figure import transfer_figure
 from wastenot.kernels.plan import curves
 from wastenot.kernels.plan.overview import Levelling, make_overview
@@ -309,6 +310,26 @@ def test_all_settings_are_drawn_or_counted_as_not_shown(coarse, noisy, cases):
                 drawn = {json.dumps(row) for row in rows_with(specification, "clocks")}
                 counts = re.findall(r"([\d,]+) of [\d,]+ not shown", json.dumps(specification, ensure_ascii=False))
                 assert len(drawn) + sum(map(int, counts)) == sum(len(each.points) for each in shown)
+
+
+def test_what_only_instant_switching_would_give_says_so(coarse, by_iteration):
+    assert story_of(coarse.plan, None).bound is not None and story_of(by_iteration.plan, None).bound is None
+    for overview, said in ((coarse, True), (by_iteration, False)):
+        figures = figures_of(overview)
+        texts = (figures["kernels"].title, figures["settings-coarse"].note, figures["settings-kernel"].note)
+        assert [("if switching were instant" in text) for text in texts] == [said] * 3
+
+
+def test_the_legend_of_settings_holds_what_is_drawn(coarse, noisy):
+    for overview in (coarse, noisy):
+        figure = figures_of(overview)["settings-coarse"].specification
+        colours = [
+            part["color"]
+            for part in parts(figure)
+            if isinstance(part.get("color"), dict) and part["color"].get("field") == "memory"
+        ]
+        drawn = {row["memory"] for row in rows_with(figure, "memory")}
+        assert colours and all(set(colour["scale"]["domain"]) == drawn for colour in colours)
 
 
 def test_bars_are_by_joules_saved_and_hold_all_of_them(coarse, noisy):

@@ -13,7 +13,7 @@ from wastenot.devices.instrument import TOTAL
 from wastenot.pages.formatting import percent, quantity
 from wastenot.profiles.page import page as page_module
 from wastenot.profiles.page.description import profiles_table, state_table
-from wastenot.profiles.page.page import draw_profiles, profile_page, story_of
+from wastenot.profiles.page.page import draw_profiles, next_step, profile_page, story_of
 from wastenot.profiles.profile import profile
 from wastenot.profiles.result import CounterCheck
 from wastenot.profiles.session import ProfileOptions
@@ -177,10 +177,15 @@ def test_the_headline_is_what_reading_too_early_misses_and_says_whether_the_coun
     first, steady = alone.states[0], alone.states[-1]
     assert f"{percent(1.0 - first.energy_j / steady.energy_j, 1)} too low" in effect
     assert quantity(float(alone.unit_begin_s[steady.unit - 1]), "s", 2) in effect
-    assert f"{steady.channels[TOTAL].mean_w:.1f}" in verdict
-    assert verdict.startswith("the energy counter agrees to") == (alone.counter is not None)
-    off = replace(alone, counter=CounterCheck(counter_w=105.0, profile_w=100.0, seconds=3.0))
-    tone, _, differs, _ = story_of([replace(off, complete=True)])
+    assert f"{steady.channels[TOTAL].mean_w:.1f}" in verdict and verdict.endswith("simulated: shows the method, not a GPU")
+    measured = replace(alone, origin="measured", complete=True)
+    _, _, checked, _ = story_of([measured])
+    assert checked.startswith("the energy counter agrees to") == (alone.counter is not None)
+    off = replace(measured, counter=CounterCheck(counter_w=105.0, profile_w=100.0, seconds=3.0))
+    tone, _, differs, (card, *_) = story_of([off])
+    assert differs.endswith("(105.0\N{NO-BREAK SPACE}W and 100.0\N{NO-BREAK SPACE}W): trust the profile no closer than that")
+    assert "105.0" in card.lines[0].text and "100.0" in card.lines[0].text and "simulated" not in card.lines[0].text
+    assert "agrees" not in story_of([replace(off, origin="simulated")])[2]
     assert tone == "undecided" and differs.startswith("the energy counter differs by 4.76\N{NO-BREAK SPACE}%")
     values = [panel.value for panel in panels]
     assert len(set(values)) == len(values) == 3 and f"of {alone.runs:,} runs" in panels[-1].lines[0].text
@@ -190,6 +195,15 @@ def test_the_headline_is_what_reading_too_early_misses_and_says_whether_the_coun
     assert f" power after {after.before} than alone" in story_of([alone, after])[1]
     assert " more power than " in story_of([alone, replace(after, kernel="other")])[1]
     assert story_of([alone, alone])[1].endswith("draw the same power within the errors")
+
+
+def test_profiles_read_from_files_name_them_in_the_next_command(alone, after):
+    other = replace(after, kernel="gemv-4096", before="")
+    _, _, verdict, panels = story_of([alone, other])
+    assert f"{panels[0].value} apart, well beyond the errors" in verdict and verdict.endswith("was not varied")
+    named = next_step([alone, other], ("my gemm.parquet", "gemv.parquet"))
+    assert named.commands[1] == "wastenot profile compare 'my gemm.parquet' after.parquet --page order.html"
+    assert "PROFILE" in next_step([alone, other]).text and "PROFILE" not in " ".join((named.text, *named.commands))
 
 
 def test_a_sensor_slower_than_the_kernel_is_said_to_read_too_low(averaged):

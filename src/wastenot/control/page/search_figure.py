@@ -83,7 +83,7 @@ def _panel(
         )
     x = alt.X("at:Q", title=None if first else title, scale=alt.Scale(zero=False, nice=True, padding=14),
               axis=alt.Axis(labels=not first, tickCount=6))  # fmt: skip
-    y_title = f"{name} per iteration, %"
+    y_title = f"change in {name} per iteration, %"
     y = alt.Y("change:Q", title=y_title, scale=alt.Scale(zero=True, nice=True))
     base = alt.Chart(inline(rows))
     met = {outcome_words(each, kept=kept) for each in summary.trials if each.energy_change is not None}

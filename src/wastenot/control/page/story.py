@@ -9,7 +9,7 @@ from wastenot.control.rehearsed import missing_text
 from wastenot.control.status import Estimate, GpuStatus, Rehearsal, Status, Summary, Trial, Tuning
 from wastenot.core.origin import Origin
 from wastenot.core.wording import counted
-from wastenot.pages.formatting import SPACE, change, duration, number, percent, quantity
+from wastenot.pages.formatting import SPACE, change, duration, number, percent, quantity, saved_range
 from wastenot.pages.panel import Line, Panel, Tone
 from wastenot.pages.price import energy_text
 
@@ -100,7 +100,8 @@ def _saving(summary: Summary, energy_change: Estimate) -> str:
     energy = plus_minus(negated(energy_change) if saves else energy_change, sign=False)
     held = still_held(summary)
     if held is not None and saves:
-        return f"{trial_words(held)} saves {energy} of the energy"
+        core_alone = held.core_mhz is not None and held.memory_mhz is None and held.power_limit_w is None
+        return f"{'A core clock of ' if core_alone else ''}{trial_words(held)} saves {energy} of the energy"
     return f"Saved {energy} of the energy" if saves else f"Used {energy} more energy"
 
 
@@ -171,7 +172,8 @@ def _saved(status: Status) -> Panel:
         lines.insert(0, Line("Saved", amount))
     if energy is None:
         return Panel("Saved", "unknown" if saved is None else _joules(saved.value), f"{within}.", lines=tuple(lines))
-    text = f"compared with the default clocks; {interval(energy)} (95{SPACE}%)."
+    within = saved_range((energy.low, energy.high), name="change")
+    text = f"compared with the default clocks; {within} (95{SPACE}%)."
     value = f"{percent(abs(energy.value), 1)} {'saved' if energy.value <= 0.0 else 'more'}"
     return Panel("Energy per iteration", value, text, lines=tuple(lines))
 

@@ -77,13 +77,12 @@ def time_line_figure(summary: Summary) -> Figure:
     events = [(number, each) for number, each in numbered(status.events) if each.kind in _SHOWN]
     axis = Axis.of(max(status.elapsed_s, moments[-1].at_s, *(each.at_s for _, each in events), 0.0))
     note = (
-        "Each dot is a reading of the first GPU. Black lines: requested clocks, which are ceilings; the power limit may "
-        "hold the GPU lower. "
+        "Each dot is a reading of the first GPU. Level lines: requested clocks, which are ceilings: the GPU may run lower. "
     )
     if status.rehearsal is not None:
         note = (
             "Each dot is a reading of the first GPU, which is simulated and runs nothing of the program: its power is that "
-            "of an idle GPU. Black lines: requested clocks. "
+            "of an idle GPU. Level lines: requested clocks. "
         )
     if status.proof.saved_j is not None:
         note += "Saved energy is an estimate and may fall; the bar at its end is the 95 % interval. "

@@ -36,11 +36,11 @@ def frontier_figure(overview: JobOverview) -> Figure:
             lacks = "the time of an epoch is not known yet"
         return Figure("job-frontier", _TITLE, about(overview), f"There is no frontier: {lacks}.", None)
     note = (
-        "A dot is a batch size at a power limit or clock; a line joins those of a batch size, named at its left end. On the "
-        "dark line no dot is beaten by another in both time and energy."
+        "A dot is a batch size at a power limit or clock; a thin line joins those of a batch size, named at its left end. "
+        "On the thick line no dot is beaten by another in both time and energy."
     )
     if any(pair.forecast for pair in known):
-        note += " Pale: a forecast, as no run with this batch size has reached the target yet."
+        note += " Faint: a forecast, as no run with this batch size has reached the target yet."
     return Figure("job-frontier", _TITLE, about(overview), note, specification_of(_chart(overview, known)))
 
 

@@ -36,7 +36,7 @@ def sizes_table(overview: JobOverview) -> Table:
     def notes(size: int) -> str:
         following = overview.next is not None and size == overview.next.batch_size
         unfit = overview.no_memory is not None and size >= overview.no_memory
-        said = (("default", size == terms.default), ("next", following), (_UNFIT, unfit))
+        said = (("default size", size == terms.default), ("next", following), (_UNFIT, unfit))
         return ", ".join(name for name, holds in said if holds)
 
     def interval(size: int) -> str:

@@ -49,7 +49,7 @@ def _regret(overview: JobOverview) -> Any:
     tip = tooltips({"series:N": " ", "run:Q": "run", "text:N": "regret"})
     base = alt.Chart(inline(rows)).encode(
         x=_run_axis(overview),
-        y=alt.Y("regret:Q", title="in runs of the cheapest choice", scale=alt.Scale(zero=True, nice=True)),
+        y=alt.Y("regret:Q", title=f"extra cost, in {runs_of(overview.cheapest)}", scale=alt.Scale(zero=True, nice=True)),
         color=series_color("series:N", colors, symbolType="stroke", symbolStrokeWidth=2.5, labelLimit=300),
     )
     line = base.mark_line(strokeWidth=2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wastenot.jobs.page.drawing import OUTCOME_COLORS, WIDE, about, cost_axis, scale_of, sizes_axis
-from wastenot.jobs.page.words import cost_beside_default
+from wastenot.jobs.page.words import cost_beside_default, pair_text
 from wastenot.jobs.plan.overview import JobOverview
 from wastenot.pages.figure import Figure, inline, layered, series_color, specification_of, tooltips, words
 from wastenot.pages.formatting import percent
@@ -28,7 +28,15 @@ def sizes_figure(overview: JobOverview) -> Figure:
             " Lines: 95 % interval of what is expected of a run that reaches the target; for batch sizes without a run, "
             "forecast from their neighbours."
         )
+    if _default_cost(overview) is not None and overview.default is not None:
+        note += f" Dotted: the default, {pair_text(overview.default)}; runs take the cheapest setting known for their size."
     return Figure("job-sizes", _TITLE, about(overview), note, specification_of(_chart(overview)))
+
+
+def _default_cost(overview: JobOverview) -> float | None:
+    """Cost of the default pair; ``None`` where it is not known, or its setting is what every run has."""
+    default = overview.default
+    return None if default is None or default.forecast or default.setting.is_auto else default.cost(overview.terms)
 
 
 def _chart(overview: JobOverview) -> Any:
@@ -41,10 +49,14 @@ def _chart(overview: JobOverview) -> Any:
     furthest = max([10.0 * min(middle), *costs])
     shown = [min(max(value, min(middle) / 5.0), furthest) for each in overview.outlook for value in (each.low, each.high)]
     title, factor = cost_axis(overview, max(costs or middle))
-    scale = scale_of([factor * value for value in [*costs, *shown, *(min(each, furthest) for each in middle)]])
+    usual = [] if (found := _default_cost(overview)) is None else [found]
+    scale = scale_of([factor * value for value in [*costs, *shown, *usual, *(min(each, furthest) for each in middle)]])
     x = sizes_axis("size", terms.batch_sizes)
     y = alt.Y("cost:Q", title=[title, "(logarithmic)"] if scale.type == "log" else title, scale=scale)
-    layers: list[Any] = []
+    layers: list[Any] = [
+        alt.Chart(inline([{"usual": factor * cost}])).mark_rule(style="rule").encode(y=alt.Y("usual:Q", scale=scale))
+        for cost in usual
+    ]
     expected: list[dict[str, object]] = [
         {
             "size": each.batch_size,
@@ -102,5 +114,5 @@ def _chart(overview: JobOverview) -> Any:
 
 
 def _label(overview: JobOverview, size: int) -> str:
-    names = ["default"] if size == overview.terms.default else []
+    names = ["default size"] if size == overview.terms.default else []
     return ", ".join([*names, "next"] if overview.next is not None and size == overview.next.batch_size else names)

@@ -36,11 +36,19 @@ def _so_far_text(overview: JobOverview) -> str:
     """What all runs have cost, beside the default."""
     against = overview.against_default
     assert against is not None
-    less = f"{percent(abs(against.ratio - 1.0), 1)} {'less' if against.ratio <= 1.0 else 'more'}"
-    cost = (
-        "energy and time (weighted)" if is_weighted(overview.terms) else "time" if in_seconds(overview.terms) else "energy"
-    )
-    return f"{counted(len(overview.history), 'run')} so far: {less} {cost} than by default, trials included"
+    runs, less = counted(len(overview.history), "run"), _less(against.ratio)
+    if not is_weighted(overview.terms):
+        cost = "time" if in_seconds(overview.terms) else "energy"
+        return f"{runs} so far: {less} {cost} than by default, trials included"
+    pair, default = overview.next_pair, overview.default
+    assert pair is not None and default is not None
+    ratio = pair.cost(overview.terms) / default.cost(overview.terms)
+    return f"energy and time weighted: {_less(ratio)} per run from now on, {less} in the {runs} so far, trials included"
+
+
+def _less(ratio: float) -> str:
+    """A ratio of costs: ``5.1 % less``."""
+    return f"{percent(abs(ratio - 1.0), 1)} {'less' if ratio <= 1.0 else 'more'}"
 
 
 def _compared(overview: JobOverview) -> list[Line]:
@@ -48,10 +56,11 @@ def _compared(overview: JobOverview) -> list[Line]:
     default, against = overview.default, overview.against_default
     if default is None or against is None or choice_text(overview) is None:
         return []
-    text = (
-        f"{against.reached:,} runs that reach the target, by the epochs of {counted(default.epochs.reached, 'run')} at its "
-    )
-    return [Line("The default", f"{text}batch size and the speed measured at each setting")]
+    energy = "" if default.energy_j is None else f"{quantity(against.reached * default.energy_j, 'J', 3)} in "
+    usual = pair_text(default).removeprefix("batch size ")
+    text = f"{against.reached:,} runs that reach the target, with {usual}, would have taken {energy}"
+    text += f"{time_text(against.reached * default.time_s)}, by the epochs of {counted(default.epochs.reached, 'run')}"
+    return [Line("By default", f"{text} of {default.batch_size:,}")]
 
 
 def _verdict(overview: JobOverview) -> str:
@@ -115,7 +124,7 @@ def _asked(overview: JobOverview) -> Panel:
     if regret is None or cheapest is None or regret <= 0.0:
         return Panel("Objective", f"{objective[:1].upper()}{objective[1:]}", "", lines=tuple(lines))
     lines.append(Line("Cost of a run" if is_weighted(terms) else "Objective", objective))
-    text = f"of runs beyond the cheapest choice, as many as {regret:.2f} {runs_of(cheapest)} take (regret)."
+    text = f"more than with the cheapest choice from the start: {regret:.2f} {runs_of(cheapest)} (regret)."
     return Panel("What learning cost", time_text(regret * cheapest.time_s), text, lines=tuple(lines))
 
 

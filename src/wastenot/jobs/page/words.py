@@ -183,7 +183,7 @@ def choice_text(overview: JobOverview) -> str | None:
     limit = pair.setting.power_limit_w
     power_alone = limit is not None and pair.setting == Setting(power_limit_w=limit)
     what = f"batch size {pair.batch_size:,} and a limit of {limit:,.0f}{SPACE}W" if power_alone else pair_text(pair)
-    return f"Use {what}: {compared_text(pair, default)} than the default, estimated"
+    return f"From now on, use {what}: {compared_text(pair, default)} per run than the default, estimated"
 
 
 def compared_text(pair: Pair, default: Pair) -> str:

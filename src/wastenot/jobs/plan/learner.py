@@ -68,7 +68,7 @@ class Learner:
         """The batch size for a run that begins now."""
         default = self.terms.default
         if not self._epochs.reached.any() and self._runs[self._place[default]] == 0.0 and self._fits[self._place[default]]:
-            return Decision(default, "the default, which has not been run yet")
+            return Decision(default, "the default size, which has not been run yet")
         if not self._costs.known:
             return Decision(default, "nothing is known about any other")
         prospect = self._prospect()

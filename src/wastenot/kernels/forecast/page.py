@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,7 +21,9 @@ from wastenot.workloads.models import MODELS
 from wastenot.workloads.shape import Shape, default_batch, name_of, parse_name
 
 _WIDTH, _NAME_WIDTH, _LONGEST_NAME, _COLOR = 600, 290, 48, "#2f6fde"
+_SHOWN = 5e-4  # of the energy, below which figures show 0.0 %
 _SAVES = 1e-4  # of the energy, below which nothing is saved
+_SEEN_SHARE = 5e-3  # of the variance, below which it is shown as none
 _WORTH = 5e-3  # of the energy, saved with 97.5 % probability, from which on it is worth trying
 
 _UNKNOWNS = {
@@ -62,7 +65,14 @@ _UNKNOWN_FIELDS: tuple[Listed[UncertaintySource], ...] = (
     Listed("Of the variance", lambda row: row.share, lambda share: percent(share, 0)),
     Listed("What would determine it", lambda row: row.narrowed_by, numeric=False),
 )
-_UNKNOWNS_NOTE = "Each share is what one unknown explains by itself; the rest of the variance is due to several together."
+
+
+def _unknowns_table(predicted: Forecast) -> Table:
+    """What widens the forecast, without what adds nothing to it."""
+    told = [each for each in predicted.unknowns if each.share >= _SEEN_SHARE]
+    together = max(0.0, 1.0 - math.fsum(each.share for each in predicted.unknowns))
+    note = f"What one unknown explains by itself; {percent(together, 0)} of the variance is due to several together."
+    return listing("Where the uncertainty comes from", told, _UNKNOWN_FIELDS, note)
 
 
 def effect_text(predicted: Forecast) -> str:
@@ -120,7 +130,8 @@ def _panels(predicted: Forecast) -> tuple[Panel, ...]:
             cap = [] if asked.cap_mhz is None else [
                 Line("Cap", f"{megahertz(asked.cap_mhz)}{SPACE}MHz, the highest core clock allowed")
             ]  # fmt: skip
-            others = [Line(_limit(row.max_slowdown).capitalize(), _saved(row)) for row in rows if row is not asked]
+            saving = [row for row in rows if row is not asked and not _is_nothing(row.energy_change)]
+            others = [Line(_limit(row.max_slowdown).capitalize(), _saved(row)) for row in saving]
             saved_j = max(-asked.energy_change.median, 0.0) * predicted.auto_energy_j
             text = f"or {quantity(saved_j, 'J', 3)} per iteration{how}, {limit}, within the clocks seen, {span}."
             panels.append(Panel(title, _saved(asked), text, lines=(*cap, _spread(asked.energy_change), *others)))
@@ -143,6 +154,16 @@ def _panels(predicted: Forecast) -> tuple[Panel, ...]:
 
 def _saved(row: RangeForecast) -> str:
     return f"{percent(max(-row.energy_change.median, 0.0), 1)} saved"
+
+
+def _is_nothing(spread: Quantiles) -> bool:
+    """Whether most possible GPUs are shown to save nothing."""
+    return all(abs(end) < _SHOWN for end in (spread.median, *spread.central_80))
+
+
+def _nothing_text(names: Sequence[str]) -> str:
+    """What is left out of a figure, a sentence."""
+    return f" Left out, with nothing saved on most possible GPUs: {'; '.join(names)}." if names else ""
 
 
 def _spread(spread: Quantiles) -> Line:
@@ -206,18 +227,27 @@ def forecast_figures(predicted: Forecast) -> tuple[Figure, ...]:
          row.energy_change)
         for row in _by_energy(predicted)
     ]  # fmt: skip
+    (drawn, left), (drawn_kernels, left_kernels) = map(_parted, (rows, kernels))
     note = f"Dots: medians of possible GPUs. Thick lines hold 80{SPACE}% of them, thin ones 95{SPACE}%."
     capped = f"{note} Cap: the highest core clock allowed." if natural is not None else note
     return (
         Figure(
-            "forecast-energy", "Energy saved, if clocks could be set", _about(predicted), capped,
-            specification_of(_chart(rows, "energy saved per iteration, %")),
+            "forecast-energy", "Energy saved, if clocks could be set", _about(predicted),
+            f"{capped}{_nothing_text(left)}", specification_of(_chart(drawn, "energy saved per iteration, %")),
         ),
         Figure(
-            "forecast-kernels", f"Energy saved by each kernel at its own clock, {limit}", _about(predicted), note,
-            specification_of(_chart(kernels, "energy saved per call, %")),
+            "forecast-kernels", f"Energy saved by each kernel at its own clock, {limit}", _about(predicted),
+            f"{note}{_nothing_text(left_kernels)}", specification_of(_chart(drawn_kernels, "energy saved per call, %")),
         ),
     )  # fmt: skip
+
+
+def _parted(rows: Sequence[tuple[str, Quantiles]]) -> tuple[list[tuple[str, Quantiles]], list[str]]:
+    """Rows that are drawn, and the names of those by which nothing is saved; all are drawn where none saves anything."""
+    saving = [(name, spread) for name, spread in rows if not _is_nothing(spread)]
+    if not saving:
+        return list(rows), []
+    return saving, [name for name, spread in rows if _is_nothing(spread)]
 
 
 def _chart(rows: Sequence[tuple[str, Quantiles]], axis: str) -> Any:
@@ -274,9 +304,7 @@ def forecast_page(predicted: Forecast) -> Page:
         panels=_panels(predicted),
         next_step=_next_step(predicted),
         figures=forecast_figures(predicted),
-        tables=[
-            ("unknowns", listing("Where the uncertainty comes from", predicted.unknowns, _UNKNOWN_FIELDS, _UNKNOWNS_NOTE))
-        ],
+        tables=[("unknowns", _unknowns_table(predicted))],
         folded=Folded(
             "The numbers of the figures",
             "by plan, and by kernel",

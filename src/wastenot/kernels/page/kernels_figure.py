@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wastenot.core.wording import counted
-from wastenot.kernels.page.plan_figure import REACH, plan_figure
+from wastenot.kernels.page.plan_figure import REACH, if_instant, plan_figure
 from wastenot.kernels.plan.overview import KernelTotal, PlanOverview
 from wastenot.pages.figure import Figure, inline, layered, name_axis, series_color, tooltips
 from wastenot.pages.formatting import change, megahertz, percent, quantity, shortened
@@ -67,9 +67,8 @@ def kernels_figure(overview: PlanOverview) -> Figure:
     if others:
         share = percent(bars[-1].saved_j / whole_j, 0) if (whole_j := math.fsum(bar.saved_j for bar in bars)) else "none"
         note += f" The last bar adds up the other {len(others)} kernels, {share} of the saving; the table has them all."
-    return plan_figure(
-        overview.plan, "kernels", "Where the plan saves energy, and where it takes time", note, _chart(bars, overview)
-    )
+    title = f"Where the plan saves energy, and where it takes time{if_instant(overview.plan)}"
+    return plan_figure(overview.plan, "kernels", title, note, _chart(bars, overview))
 
 
 def _bars(kernels: Sequence[KernelTotal]) -> list[_Bar]:

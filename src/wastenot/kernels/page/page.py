@@ -9,6 +9,7 @@ from wastenot.core.wording import counted
 from wastenot.kernels.page.curve_figure import curve_figure, switching_figure
 from wastenot.kernels.page.desirability_figure import desirability_figure
 from wastenot.kernels.page.kernels_figure import kernels_figure
+from wastenot.kernels.page.plan_figure import if_instant
 from wastenot.kernels.page.provenance import Files
 from wastenot.kernels.page.settings_figure import coarse_figure, kernel_figure
 from wastenot.kernels.page.story import next_step, story_of
@@ -17,6 +18,7 @@ from wastenot.kernels.page.tables import applicable_table, comparison_table, con
 from wastenot.kernels.page.verdict import range_of
 from wastenot.kernels.plan.overview import PlanOverview
 from wastenot.pages.figure import Figure
+from wastenot.pages.formatting import SPACE, saved_range
 from wastenot.pages.page import Folded, Numbers, Page
 from wastenot.pages.panel import Line, Panel
 from wastenot.pages.price import Price
@@ -60,7 +62,7 @@ def plan_page(
         next_step=next_step(plan, files or Files()),
         figures=figures[:-2],
         tables=[
-            ("kernels", kernel_table(plan, MOST_TABLE_ROWS)),
+            ("kernels", _titled(kernel_table(plan, MOST_TABLE_ROWS), if_instant(plan))),
             *([] if overview.context is None else [("context", context_table(overview.context))]),
         ],
         tone=story.tone,
@@ -86,9 +88,16 @@ def plan_page(
 def _with_range(panels: Sequence[Panel], plan: Plan) -> tuple[Panel, ...]:
     """The panels with the range in which the first one's change lies, which a terminal has in its sentence."""
     first, *others = panels
-    known = range_of(plan, plan.today)
+    known, energy = range_of(plan, plan.today), plan.today.energy_change_interval
+    if known and energy is not None and not plan.objective.saves_time:
+        known = f"{saved_range(energy)} (95{SPACE}%)"
     lines = (Line("Expected", known), *first.lines) if known and plan.today.sets_something else first.lines
     return (replace(first, lines=lines), *others)
+
+
+def _titled(table: Table, more: str) -> Table:
+    """A table with more in its title."""
+    return replace(table, title=f"{table.title}{more}")
 
 
 def _folded(table: Table) -> Table:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from statistics import NormalDist
 from typing import Any
 
+from wastenot.kernels.page.verdict import is_default
 from wastenot.pages.figure import Figure, specification_of
 from wastenot.planning.headline import LEVEL
 from wastenot.planning.plan import Plan
@@ -24,6 +25,11 @@ def plan_figure(plan: Plan, name: str, title: str, note: str, chart: Any | None)
     """A figure of an Altair chart, or of none; the subtitle always says where the numbers come from."""
     subtitle = f"{plan.workload} on {plan.device} · {plan.origin} numbers"
     return Figure(name, title, subtitle, note, specification_of(chart))
+
+
+def if_instant(plan: Plan) -> str:
+    """What is to be said of the plan itself where devices switch too slowly for it; nothing where it can be had today."""
+    return "" if is_default(plan) or plan.today.whole else ", if switching were instant"
 
 
 def slowdown(time_change: float) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 from wastenot.core.setting import Setting
 from wastenot.core.wording import counted
 from wastenot.kernels.page.clipping import Point, Window, window_around
-from wastenot.kernels.page.plan_figure import REACH, SAVED, SLOWDOWN, WIDE, plan_figure, saved, slowdown
+from wastenot.kernels.page.plan_figure import REACH, SAVED, SLOWDOWN, WIDE, if_instant, plan_figure, saved, slowdown
 from wastenot.kernels.plan.overview import PlanOverview, SettingMap, SettingPoint
 from wastenot.pages.figure import Figure, inline, layered, tooltips
 from wastenot.pages.formatting import change, fraction_of_whole, megahertz, percent, shortened
@@ -34,7 +34,7 @@ def coarse_figure(overview: PlanOverview) -> Figure:
         return plan_figure(overview.plan, "settings-coarse", title, f"There is nothing to draw: {why}.", None)
     note = (
         f"One point for each setting at which all kernels{' of a pass' if by_pass else ''} were measured; the diamond is "
-        f"the plan. {_how_to_read(overview, maps)}"
+        f"the plan{if_instant(overview.plan)}. {_how_to_read(overview, maps)}"
     )
     rest = overview.coarse_maps[len(maps) :]
     if by_pass and rest:
@@ -57,11 +57,12 @@ def kernel_figure(overview: PlanOverview) -> Figure:
         only = "There is nothing more to draw: this workload is a single kernel, whose settings are above."
         return plan_figure(overview.plan, "settings-kernel", title, only, None)
     fraction = sum(each.energy_fraction for each in maps)
+    instant, how = if_instant(overview.plan), _how_to_read(overview, maps)
     note = (
         f"The {len(maps)} kernels where the plan saves the most joules ({percent(fraction, 0)} of the energy), each with "
-        f"its own axes; the diamond is the plan's setting. {_how_to_read(overview, maps)}{_others(overview)}"
+        f"its own axes; the diamond is the plan's setting{instant}. {how}{_others(overview)}"
         if len(maps) > 1
-        else f"The diamond is the setting that the plan gives the kernel. {_how_to_read(overview, maps)}"
+        else f"The diamond is the setting that the plan gives the kernel{instant}. {how}"
     )
     size = (WIDE, 400) if len(maps) == 1 else (262, 195)
     return plan_figure(overview.plan, "settings-kernel", title, note, _maps_chart(maps, columns=3, size=size))
@@ -83,7 +84,7 @@ def _how_to_read(overview: PlanOverview, maps: Sequence[SettingMap]) -> str:
     if any(point.smooth_time_change is not None for point in points):
         text += f"Lines: {joined}, corrected for noise{_warmth(overview)}. "
     else:
-        text += f"Pale lines join {joined}, noise included. "
+        text += f"Thin lines join {joined}, noise included. "
     return text.strip()
 
 
@@ -104,13 +105,22 @@ def _placed(each: SettingMap) -> tuple[Window, list[Point]]:
 
 def _maps_chart(maps: Sequence[SettingMap], *, columns: int, size: tuple[int, int]) -> Any:
     alt = load("altair")
-    settings = {point.setting for each in maps for point in each.points}
+    settings = {point.setting for each in maps for point in _seen(each)}
     ordered = sorted(settings, key=lambda each: (-(each.memory_mhz or 0.0), -(each.power_limit_w or math.inf)))
     families = list(dict.fromkeys(_family(setting) for setting in ordered))
     charts = [_map_chart(each, families, size) for each in maps]
     if len(charts) == 1:
         return charts[0]
     return alt.concat(*charts, columns=columns, spacing=26)
+
+
+def _seen(each: SettingMap) -> list[SettingPoint]:
+    """The points of a map that are drawn, or whose line is."""
+    window, places = _placed(each)
+    corrected = all(point.smooth_time_change is not None for point in each.points)
+    lines = {row["memory"] for row in _line_rows(each.points, window, corrected=corrected)}
+    pairs = zip(each.points, places, strict=True)
+    return [point for point, place in pairs if window.holds(place) or _family(point.setting) in lines]
 
 
 def _family(setting: Setting) -> str:

@@ -15,7 +15,7 @@ from wastenot.kernels.page.verdict import (
     range_of,
     verdict_of,
 )
-from wastenot.pages.formatting import MINUS, SPACE, change, changes, number, percent, quantity
+from wastenot.pages.formatting import MINUS, SPACE, change, changes, number, percent, quantity, saved_range
 from wastenot.pages.panel import Line, Next, Panel, Story
 from wastenot.pages.price import SECONDS_PER_YEAR, Price, energy_text
 from wastenot.planning.headline import Interval
@@ -100,10 +100,10 @@ def _certainty(plan: Plan, files: Files) -> list[Line]:
         lines.append(Line("Measured" if origin == "measured" else f"Measured ({origin})", f"{text}; {times}"))
         if expected is not None and goal.corrected:
             limit = "" if goal.max_slowdown is None or goal.confidence is None else f"; {limit_words(goal.max_slowdown)}"
-            energy, time = change(expected.energy_change), change(expected.time_change)
-            lines.append(
-                Line("Promised", f"energy {energy} ({changes(expected.energy_change_interval)}), time {time}{limit}")
-            )
+            energy = f"energy {change(expected.energy_change)} ({changes(expected.energy_change_interval)})"
+            if expected.energy_change < 0.0 and expected.energy_change_interval[1] < 0.0:
+                energy = f"{percent(-expected.energy_change)} ({saved_range(expected.energy_change_interval)})"
+            lines.append(Line("Promised", f"{energy}, time {change(expected.time_change)}{limit}"))
         else:
             planned = plan.predicted
             text = f"energy {change(planned.energy_change)}, time {change(planned.time_change)}, by the sweep's numbers"
@@ -201,7 +201,6 @@ def grams_text(grams: float) -> str:
 
 
 def _intervals(energy: Interval | None, time: Interval | None) -> str:
-    parts = [
-        f"{name} {changes(interval)}" for name, interval in (("energy", energy), ("time", time)) if interval is not None
-    ]
+    known = (("energy", "saved", energy), ("time", "faster", time))
+    parts = [saved_range(interval, what=what, name=name) for name, what, interval in known if interval is not None]
     return f"{', '.join(parts)} (95{SPACE}%)"

@@ -18,8 +18,8 @@ def energy_figure(overview: PipelineOverview) -> Figure:
     gpus = overview.plan.gpus_per_stage
     each = "one GPU per rank" if gpus == 1 else f"{gpus} GPUs per rank"
     note = (
-        f"Energy of an iteration, {each}: left at the {before_text(overview.plan)}, right under the plan; the pale part on "
-        "top is drawn while waiting. Ranks that waited most can save most."
+        f"Energy of an iteration, {each}: left at the {before_text(overview.plan)}, right under the plan; the upper part of "
+        "a bar is drawn while waiting."
     )
     return Figure("pipeline-energy", "Energy of each rank", about(overview), note, specification_of(_chart(overview)))
 

@@ -22,11 +22,12 @@ def one_profile_page(profile: Profile) -> Page:
     return profile_page([profile])
 
 
-def profile_page(profiles: Sequence[Profile], *, relative: bool = False) -> Page:
+def profile_page(profiles: Sequence[Profile], *, relative: bool = False, files: Sequence[str] = ()) -> Page:
     """The page of power profiles.
 
     Args:
         profiles: one, shown in full, or several, shown side by side.
+        files: that several were read from, one for each, to name in commands.
         relative: show the power of several as a fraction of the largest, instead of watts.
 
     Raises:
@@ -59,7 +60,7 @@ def profile_page(profiles: Sequence[Profile], *, relative: bool = False) -> Page
         effect=effect,
         verdict=verdict,
         panels=panels,
-        next_step=next_step(profiles),
+        next_step=next_step(profiles, files),
         figures=[figure for figure in shown if figure.name != METHOD],
         tables=[table],
         folded=Folded("How the method matters", "what each of its steps changes", method) if method else None,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Sequence
 
 from wastenot.devices.instrument import TOTAL
-from wastenot.pages.formatting import MINUS, change, number, percent, quantity
+from wastenot.pages.formatting import MINUS, change, percent, quantity
 from wastenot.pages.panel import Line, Next, Panel, Tone
 from wastenot.profiles.page.description import (
     describe_sensors,
@@ -50,8 +51,13 @@ def story_of(profiles: Sequence[Profile]) -> tuple[Tone, str, str, tuple[Panel, 
     return tone, effect, verdict, tuple(panels)
 
 
-def next_step(profiles: Sequence[Profile]) -> Next:
-    """See what running after another kernel does to one; where that is known, look for clocks that save energy."""
+def next_step(profiles: Sequence[Profile], files: Sequence[str] = ()) -> Next:
+    """See what running after another kernel does to one; where that is known, look for clocks that save energy.
+
+    Args:
+        profiles: those on the page.
+        files: they were read from, one for each profile; by default to be filled in.
+    """
     # A real card's name in profiles is its label, which no command takes.
     device = profiles[0].device if profiles[0].device.startswith("sim:") else "DEVICE"
     replaced = " (replace DEVICE)" if device == "DEVICE" else ""
@@ -74,11 +80,16 @@ def next_step(profiles: Sequence[Profile]) -> Next:
         )
     names = list(dict.fromkeys(_argument(each) for each in profiles if _argument(each)))
     kernel, before = names[:2] if len(names) > 1 else ("KERNEL", "OTHER")
-    text = f"See how much their order matters, with the profile of {kernel} in place of PROFILE.parquet{replaced}"
+    text, file = f"See how much the power of {kernel} depends on what ran before it", "PROFILE.parquet"
+    places = [place for place, each in enumerate(profiles) if _argument(each) == kernel]
+    if files and places:
+        file = shlex.quote(files[places[0]])
+    else:
+        text += f", with its profile in place of {file}"
     return Next(
-        text,
+        f"{text}{replaced}",
         (f"wastenot profile run {kernel} --after {before}x40 --device {device} --out after.parquet",
-         "wastenot profile compare PROFILE.parquet after.parquet --page order.html"),
+         f"wastenot profile compare {file} after.parquet --page order.html"),
     )  # fmt: skip
 
 
@@ -111,16 +122,19 @@ def _warm_up_s(profile: Profile) -> float:
 
 
 def _checked(profile: Profile) -> tuple[str, bool]:
-    """What the energy counter says of the mean, and whether both agree within its standard errors."""
+    """What the energy counter says of the profile, and whether both agree within the mean's standard errors."""
     counter, inside = profile.counter, steady(profile).channels.get(TOTAL)
     where = "in this context" if profile.before else "at steady power"
     shown = "this profile" if inside is None else f"{watts(inside.mean_w, inside.mean_error_w)} {where}"
+    if profile.origin == "simulated":
+        return f"{shown}; simulated: shows the method, not a GPU", True
     if counter is None:
         return f"{shown}; there was no energy counter to check it against", True
-    off = percent(abs(counter.difference))
+    off, compared = percent(abs(counter.difference)), f"the profile over {quantity(counter.seconds, 's', 3)}"
+    compared += f" ({watts(counter.counter_w)} and {watts(counter.profile_w)})"
     if inside is None or abs(counter.difference) <= _CLEAR * inside.mean_error_w / inside.mean_w:
-        return f"the {_COUNTER} agrees to {off} with {shown}", True
-    return f"the {_COUNTER} differs by {off} from {shown}", False
+        return f"the {_COUNTER} agrees to {off} with {compared}", True
+    return f"the {_COUNTER} differs by {off} from {compared}: trust the profile no closer than that", False
 
 
 def _state_panel(profile: Profile, state: State) -> Panel:
@@ -209,7 +223,7 @@ def _counter_lines(profile: Profile) -> tuple[Line, ...]:
     if counter is None:
         return ()
     text = f"{watts(counter.counter_w)} over {quantity(counter.seconds, 's', 3)}, where the profile gives "
-    text += watts(counter.profile_w)
+    text += f"{watts(counter.profile_w)} ({percent(abs(counter.difference))} apart)"
     text += "; both are simulated, so this checks the method only" if profile.origin == "simulated" else ""
     return (Line(_COUNTER.capitalize(), text),)
 
@@ -233,8 +247,16 @@ def _story_of_several(profiles: Sequence[Profile]) -> tuple[Tone, str, str, tupl
         return tone, *_context_story(*context), (_context_panel(*context), *panels)
     early = [each for each in powered if _first_against_steady(each) is not None]
     panels += [_misread_panel(early)] if early else []
-    verdict = "each right after other kernels" if all(each.before for each in powered) else "each at steady power"
-    return tone, _difference_effect(high, low, len(powered)), f"{verdict}; their order is not compared yet", tuple(panels)
+    return tone, _difference_effect(high, low, len(powered)), _difference_verdict(high, low, powered), tuple(panels)
+
+
+def _difference_verdict(high: Profile, low: Profile, powered: Sequence[Profile]) -> str:
+    """How sure the difference in power is, and what it does not cover."""
+    by_w = abs(_total(high).mean_w - _total(low).mean_w)
+    error_w = math.hypot(_total(high).mean_error_w, _total(low).mean_error_w)
+    sure = f"{watts(by_w, error_w)} apart, {'well beyond' if _is_clear(_total(high), _total(low)) else 'within'} the errors"
+    where = "each right after other kernels" if all(each.before for each in powered) else "each alone, at steady power"
+    return f"{sure}; {where}; what ran before was not varied"
 
 
 def _difference_effect(high: Profile, low: Profile, count: int) -> str:
@@ -283,14 +305,11 @@ def _draws(profile: Profile) -> str:
 
 def _energy_panel(high: Profile, low: Profile) -> Panel:
     """Energy of an execution of either."""
-    most, least = sorted((high, low), key=lambda each: -steady(each).energy_j)
     word = unit_word(high) if unit_word(high) == unit_word(low) else "execution or group of them"
-    ratio = number(steady(most).energy_j / steady(least).energy_j, 3)
-    text = f"as much energy for {subject(most)} as for {subject(least)}."
-    lines = [
-        Line(subject(each), f"{energy_text(steady(each))} in {quantity(steady(each).time_s, 's')}") for each in (most, least)
-    ]
-    return Panel(f"Energy per {word}", f"{ratio} times", text, lines=tuple(lines))
+    value = f"{energy_text(steady(high))} and {energy_text(steady(low))}"
+    times = f"{quantity(steady(high).time_s, 's')} and {quantity(steady(low).time_s, 's')}"
+    text = f"for {subject(high)} and {subject(low)}, which take {times}."
+    return Panel(f"Energy per {word}", value, text)
 
 
 def _misread_panel(early: Sequence[Profile]) -> Panel:

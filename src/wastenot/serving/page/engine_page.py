@@ -65,7 +65,7 @@ def engine_figures(
 def _latency_figure(points: Sequence[OperatingPoint], subtitle: str) -> Figure:
     note = (
         "Each coloured line is a batch size, by its number, from the maximum clock at its left to the lowest at its right. "
-        "On the dark line no other point is both faster and cheaper. Both axes are logarithmic."
+        "On the thick line no other point is both faster and cheaper. Both axes are logarithmic."
     )
     return Figure(
         "engine-latency",

@@ -190,7 +190,7 @@ def _loss_chart(kernels: Sequence[KernelAtNaturalClocks], colors: dict[str, str]
     names = name_axis([shortened(each.kernel, 36) for each in kernels], _NAME_WIDTH)
     y = alt.Y("index:O", title=None, axis=names)
     scale = alt.Scale(domain=[min(-0.05, *(each.slope for each in kernels)), max(1.1, *(each.slope for each in kernels))])
-    lost = "how much of a lower clock becomes longer time, %"
+    lost = "time lost per clock lost, %"
     percents = alt.Axis(labelExpr="format(100 * datum.value, 'd')", tickCount=6)
     x = alt.X("slope:Q", title=lost, scale=scale, axis=percents)
     chart = alt.Chart(inline(rows))

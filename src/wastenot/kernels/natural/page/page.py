@@ -147,7 +147,7 @@ def natural_page(overview: NaturalOverview) -> Page:
         tables=[("plans", plans_table(overview)), ("kernels", kernels_table(overview))],
         folded=Folded(
             "How this was measured, and a forecast", "the clock after matrix products, and what other clocks may save",
-            figures[-1:], [("forecast", forecast_table(overview.forecast))],
+            figures[-1:], [("forecast", forecast_table(overview.forecast, beyond=True))],
         ),
         tone="promised",
         panel_kinds=("today", "rest", "rest"),

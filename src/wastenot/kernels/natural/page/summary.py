@@ -10,20 +10,25 @@ from wastenot.pages.table import Listed, Table, listing
 _SHOWN_ERROR = 0.005  # of what a kernel loses, below which rounding hides it
 
 
-def forecast_table(predicted: Forecast | None) -> Table | None:
-    """The forecast before and after natural measurements; ``None`` where there is none."""
+def forecast_table(predicted: Forecast | None, *, beyond: bool = False) -> Table | None:
+    """The forecast before and after natural measurements; ``None`` where there is none.
+
+    Args:
+        predicted: the forecast.
+        beyond: only of clocks beyond those seen: plans of caps within them are told elsewhere.
+    """
     if predicted is None or predicted.natural is None:
         return None
     natural, slower = predicted.natural, f"{percent(predicted.max_slowdown, 0)} slower"
     clock = "any core clock" if predicted.core_only else "any clock"
-    rows = [
-        *(
-            (f"{caps} within the clocks seen, {percent(each.max_slowdown, 0)} slower", each.energy_change)
-            for caps, rows in (("one cap", natural.one_cap), ("a cap for each kernel", natural.within_range))
-            for each in rows
-        ),
+    any_clock = [
         (f"{clock}, {slower}", predicted.energy_change),
         (f"{clock}, {slower}, from the default clocks alone", natural.without),
+    ]
+    within = [
+        (f"{caps} within the clocks seen, {percent(each.max_slowdown, 0)} slower", each.energy_change)
+        for caps, found in (("one cap", natural.one_cap), ("a cap for each kernel", natural.within_range))
+        for each in found
     ]
     fields: tuple[Listed[tuple[str, Quantiles]], ...] = (
         Listed("What", lambda row: row[0], numeric=False),
@@ -37,6 +42,9 @@ def forecast_table(predicted: Forecast | None) -> Table | None:
         f"{percent(natural.locked_power_sd, 1)} (assumed) of power at a locked clock are included; lower clocks rely on a "
         "model."
     )
+    if beyond:
+        note = "Planned separately for each of many possible GPUs. Clocks below those seen rely on a model."
+    rows = any_clock if beyond else [*within, *any_clock]
     return listing("Forecast of the energy change, if clocks could be set", rows, fields, note)
 
 
@@ -79,7 +87,7 @@ def kernels_table(overview: NaturalOverview) -> Table:
             text_of=lambda one: f"{one.auto_mhz:,.0f}{' *' if one.limited else ''}",
         ),
         Listed("Seen at, MHz", lambda one: one.low_mhz, text_of=lambda one: f"{one.low_mhz:,.0f} to {one.high_mhz:,.0f}"),
-        Listed("Time lost, of clock lost", lambda one: one.slope, text_of=_loss),
+        Listed("Time lost per clock lost", lambda one: one.slope, text_of=_loss),
         Listed("Time", lambda one: one.time_at_low, text_of=lambda one: change(one.time_at_low, 1)),
         Listed("Energy", lambda one: one.energy_at_low, text_of=lambda one: change(one.energy_at_low, 1)),
         Listed("Cap, MHz", lambda one: one.cap_mhz[1], "{:,.0f}".format),
