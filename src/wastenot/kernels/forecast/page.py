@@ -130,8 +130,8 @@ def _panels(predicted: Forecast) -> tuple[Panel, ...]:
             cap = [] if asked.cap_mhz is None else [
                 Line("Cap", f"{megahertz(asked.cap_mhz)}{SPACE}MHz, the highest core clock allowed")
             ]  # fmt: skip
-            saving = [row for row in rows if row is not asked and not _is_nothing(row.energy_change)]
-            others = [Line(_limit(row.max_slowdown).capitalize(), _saved(row)) for row in saving]
+            told = [row for row in rows if row is not asked and not _is_nothing(row.energy_change)]
+            others = [Line(_limit(row.max_slowdown).capitalize(), _saved(row)) for row in told]
             saved_j = max(-asked.energy_change.median, 0.0) * predicted.auto_energy_j
             text = f"or {quantity(saved_j, 'J', 3)} per iteration{how}, {limit}, within the clocks seen, {span}."
             panels.append(Panel(title, _saved(asked), text, lines=(*cap, _spread(asked.energy_change), *others)))
