@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from pytest import approx
 
 from testbed.recurring_jobs import recurred
 from wastenot.jobs.page.page import job_figures, job_page
@@ -33,8 +34,12 @@ def test_figures_show_every_pair_and_every_run(overview):
         (each.run.number, each.run.batch_size) for each in overview.history
     ]
     assert sum("outcome" in row for row in rows_of(sizes)) == len(overview.history)
+    expected = {
+        row["size"]: (row["low"] / row["cost"], row["high"] / row["cost"]) for row in rows_of(sizes) if "interval" in row
+    }
+    assert expected == {each.batch_size: approx((each.low / each.cost, each.high / each.cost)) for each in overview.outlook}
     ours = [row["regret"] for row in rows_of(regret) if row["series"] == "this job"]
-    assert ours[-1] == pytest.approx(overview.regret)
+    assert ours[-1] == approx(overview.regret)
 
 
 def test_the_page_says_where_its_numbers_come_from(overview):
