@@ -110,7 +110,7 @@ def test_vllm_0_32():
 
 @pytest.mark.parametrize("token_times", ["inter_token_latency_seconds", "time_per_output_token_seconds"])
 def test_sglang_by_its_documented_names(token_times):
-    """The names and labels of its page on production metrics; of the second name in releases before 0.4.7."""
+    """The names and labels of its page on production metrics, and an older name of the time between tokens."""
     label = '{engine_type="unified",model_name="m",tp_rank="0"}'
     lines = [f"sglang:{name}{label} {value}" for name, value in (
         ("num_running_reqs", 162.0), ("num_queue_reqs", 28.0), ("token_usage", 0.28), ("prompt_tokens_total", 8.1e6),
