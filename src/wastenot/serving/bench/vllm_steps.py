@@ -22,8 +22,8 @@ from typing import Any
 from vllm.v1.metrics.loggers import StatLoggerBase
 
 from wastenot.serving.bench.step_log import MOST_BYTES, StepLog
+from wastenot.serving.model.step_records import SCHEMA
 
-SCHEMA = "wastenot.steps/1"
 FILE, MEGABYTES, DEVICE = "WASTENOT_STEPS", "WASTENOT_STEPS_MB", "WASTENOT_STEPS_DEVICE"
 
 

@@ -120,9 +120,9 @@ def _chosen(targets: Mapping[str, Sequence[str]], wanted: Sequence[str], hours: 
             f"Prometheus has no metrics of an LLM server in the last {hours:g} h, such as {NAMES['running'][0]}; does it "
             "scrape the server's /metrics?"
         )
-    shown = ", ".join(plain(each) for each in list(targets)[:8]) + (
-        f" and {len(targets) - 8} more" if len(targets) > 8 else ""
-    )
+    shown = ", ".join(plain(each) for each in list(targets)[:_SHOWN])
+    if len(targets) > _SHOWN:
+        shown += f" and {len(targets) - _SHOWN} more"
     if not wanted and len(targets) > 1:
         raise BadInputError(f"Prometheus has metrics of {len(targets)} servers: {shown}; choose with --instance")
     names = [host_of(each) if "://" in each else each for each in wanted] or list(targets)
@@ -149,8 +149,9 @@ async def _history(session: Any, url: str, instance: str, job: str, hours: float
         asked = f'{{__name__=~"{"|".join(METRIC_NAMES)}",{labels}}}[{over_s:.0f}s]'
         piece: defaultdict[float, list[Sample]] = defaultdict(list)
         for each in await query_prometheus(session, url, asked, at_s):
+            of = _labels(each)
             for when_s, value in _values(each):
-                piece[when_s].append(Sample(_labels(each).get("__name__", ""), _labels(each), value))
+                piece[when_s].append(Sample(of.get("__name__", ""), of, value))
         # a scrape on the border of two pieces is in both
         samples.update({when_s: found for when_s, found in piece.items() if when_s not in samples})
         if len(samples) > _MOST_SCRAPES:

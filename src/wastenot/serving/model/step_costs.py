@@ -77,15 +77,22 @@ def _column(values: FloatArray) -> Column:
 
 
 @inlined
+def _cell(rows: Column, columns: Column, row: float, column: float, i: int, j: int) -> tuple[int, int, float, float]:
+    """The cell of a row and a column, looked for from cell (i, j) on, and where in it they lie; else the edge."""
+    down, right = len(rows), len(columns)
+    row, column = min(max(row, rows[0]), rows[down - 1]), min(max(column, columns[0]), columns[right - 1])
+    i, j = interval_of(rows, 0, down, row, i), interval_of(columns, 0, right, column, j)
+    return i, j, fraction(rows, 0, down, row, i), fraction(columns, 0, right, column, j)
+
+
+@inlined
 def _within(
     rows: Column, columns: Column, times: Column, energies: Column, setting: int, row: float, column: float
 ) -> tuple[float, float]:
     """Two values between the knots of rows and columns, at a setting; beyond them those of the edge."""
-    down, right = len(rows), len(columns)
-    row, column = min(max(row, rows[0]), rows[down - 1]), min(max(column, columns[0]), columns[right - 1])
-    i, j = interval_of(rows, 0, down, row, 0), interval_of(columns, 0, right, column, 0)
-    along, across = fraction(rows, 0, down, row, i), fraction(columns, 0, right, column, j)
-    at = (setting * down + i) * right + j
+    right = len(columns)
+    i, j, along, across = _cell(rows, columns, row, column, 0, 0)
+    at = (setting * len(rows) + i) * right + j
     return bilinear(times, at, right, 1, along, across), bilinear(energies, at, right, 1, along, across)
 
 
@@ -196,12 +203,9 @@ def _interpolated(
 ) -> None:  # fmt: skip
     """Values at rows and columns, shape (2, points), into arrays of shape (settings, points)."""
     i = j = 0
-    down, width, settings = len(rows), len(columns), times.shape[0]
+    width, settings = len(columns), times.shape[0]
     for point in range(points.shape[1]):
-        one = min(max(points[0, point], rows[0]), rows[down - 1])
-        other = min(max(points[1, point], columns[0]), columns[width - 1])
-        i, j = interval_of(rows, 0, down, one, i), interval_of(columns, 0, width, other, j)
-        along, across = fraction(rows, 0, down, one, i), fraction(columns, 0, width, other, j)
+        i, j, along, across = _cell(rows, columns, points[0, point], points[1, point], i, j)
         for setting in range(settings):
             at = (i * width + j) * settings + setting
             times[setting, point] = bilinear(first, at, width * settings, settings, along, across)
@@ -214,22 +218,15 @@ def _mixed_values(
 ) -> None:  # fmt: skip
     """Times or energies of steps by tokens, past, batch and context, shape (4, points), into shape (settings, points)."""
     i = j = k = m = 0
-    down, width, settings = len(prefill_tokens), len(past_tokens), values.shape[0]
-    most, contexts = len(batches), len(context_tokens)
+    width, contexts, settings = len(past_tokens), len(context_tokens), values.shape[0]
     for point in range(steps.shape[1]):
         batch = steps[2, point]
-        one = min(max(steps[0, point] + batch, prefill_tokens[0]), prefill_tokens[down - 1])
-        other = min(max(steps[1, point], past_tokens[0]), past_tokens[width - 1])
-        i, j = interval_of(prefill_tokens, 0, down, one, i), interval_of(past_tokens, 0, width, other, j)
-        along, across = fraction(prefill_tokens, 0, down, one, i), fraction(past_tokens, 0, width, other, j)
+        i, j, along, across = _cell(prefill_tokens, past_tokens, steps[0, point] + batch, steps[1, point], i, j)
         for setting in range(settings):
             at = (i * width + j) * settings + setting
             values[setting, point] = bilinear(prefill, at, width * settings, settings, along, across)
         if batch > 0.0:
-            one = min(max(batch, batches[0]), batches[most - 1])
-            other = min(max(steps[3, point], context_tokens[0]), context_tokens[contexts - 1])
-            k, m = interval_of(batches, 0, most, one, k), interval_of(context_tokens, 0, contexts, other, m)
-            along, across = fraction(batches, 0, most, one, k), fraction(context_tokens, 0, contexts, other, m)
+            k, m, along, across = _cell(batches, context_tokens, batch, steps[3, point], k, m)
             for setting in range(settings):
                 at = k * contexts * settings + setting
                 empty = bilinear(decode, at, contexts * settings, settings, along, 0.0)
