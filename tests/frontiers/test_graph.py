@@ -6,6 +6,7 @@ from hypothesis import given, settings, strategies as st
 
 from testbed.small_graphs import SmallGraph
 from wastenot.core.errors import BadInputError, InfeasibleError
+from wastenot.frontiers import graph_rounding
 from wastenot.frontiers.algebra import Frontier, choice, repeat, sequence
 from wastenot.frontiers.graph import Graph, graph
 from wastenot.frontiers.graph_curve import CostCurve
@@ -86,6 +87,23 @@ def test_against_all_plans_and_most_are_the_best() -> None:
     assert np.mean(np.array(gaps) == 0.0) > 0.9
 
 
+@pytest.mark.parametrize("width", [3, 30])
+def test_a_search_that_had_to_drop_states_proves_nothing(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    monkeypatch.setattr(graph_rounding, "_MOST_STATES", width)
+    proven = 0
+    for seed in range(20):
+        made = random_pipeline(np.random.default_rng(seed), 2, 2, ways=2)
+        within_s = made.least_time().time_s * 1.2
+        # The first plan alone, so that cheaper ones are left to be overlooked.
+        found = made.least_energy(within_s, until_s=within_s, effort=Effort(steps=0))
+        plans = (made.plan(np.array(way), within_s) for way in np.ndindex(*[2] * len(made)))
+        least = min(plan.energy_j for plan in plans if plan.time_s <= within_s)
+        assert found.lower_bound_j is not None
+        assert found.lower_bound_j <= least * (1.0 + 1e-12)
+        proven += found.gap == 0.0
+    assert proven > 0
+
+
 def test_a_cycle_names_its_parts() -> None:
     part = choice([(1.0, 1.0)])
     with pytest.raises(BadInputError, match="cycle: 1 -> 2 -> 3 -> 1"):
@@ -133,12 +151,12 @@ def test_work_of_several_kernels_goes_slower_than_its_least_energy_where_waiting
     assert found.energy_j == pytest.approx(10.5)
 
 
-def random_pipeline(rng: np.random.Generator, stages: int, micro_batches: int) -> Graph:
+def random_pipeline(rng: np.random.Generator, stages: int, micro_batches: int, ways: int = 20) -> Graph:
     """Stages after one another, each working on one micro-batch after the other; then back through them."""
-    clock = np.linspace(1.0, 1.6, 20)
+    clock = np.linspace(1.0, 1.6, ways)
 
     def kernel() -> Frontier:
-        time = rng.uniform(0.03, 0.05) * clock * (1.0 + 0.002 * rng.standard_normal(20))
+        time = rng.uniform(0.03, 0.05) * clock * (1.0 + 0.002 * rng.standard_normal(ways))
         return choice(list(zip(time, time * (100.0 + 250.0 / clock**2.5), strict=True)))
 
     kinds = [kernel() for _ in range(2 * stages)]

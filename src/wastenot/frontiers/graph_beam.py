@@ -80,9 +80,10 @@ class Found:
     """What a search found, cheapest first.
 
     Attributes:
-        ways: positions in the table's rows; shape (states, parts).
+        ways: positions in the table's rows; shape (states, parts), no rows where no state was left.
         cost: of each, less what is saved by ending early.
-        complete: whether no state was dropped but for its loss or because another is the same from there on.
+        complete: whether no state was dropped but for its loss or because another is the same from there on: what was not
+            found then costs more than the limit. A search that ran out of states proves nothing if some were dropped before.
     """
 
     ways: IndexArray
@@ -92,7 +93,7 @@ class Found:
 
 def searched(
     problem: GraphProblem, target: Target, parts: IndexArray, earliest_end_s: FloatArray, guide: Guide, best: int = 1
-) -> Found | None:
+) -> Found:
     """The ways found for some parts, and their cost.
 
     Args:
@@ -102,9 +103,6 @@ def searched(
         earliest_end_s: of parts outside that these wait for.
         guide: how to search.
         best: how many of the cheapest to return.
-
-    Returns:
-        ``None`` where no state was left.
     """
     dag, table, klass = problem.dag, problem.table, problem.klass
     step = np.full(len(dag), -1, dtype=np.intp)
@@ -146,7 +144,7 @@ def searched(
         kept, all_kept = _least(lost, guide.width)
         complete &= all_kept
         if not len(kept):
-            return None
+            return Found(np.empty((0, len(parts)), dtype=np.intp), np.empty(0), complete)
         way, parent = np.divmod(kept, len(starts))
         states = _States(states.ahead.take(parent, axis=1), lost.ravel()[kept], states.cost[parent] + way_j[way])
         slots.store(index, states.ahead, ends.ravel()[kept])

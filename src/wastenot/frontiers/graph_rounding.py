@@ -77,7 +77,7 @@ def planned(problem: GraphProblem, relaxed: Relaxed, effort: Effort, tolerance: 
     chosen, cost = _carried(aimed, relaxed.time_s)
     target = _target(aimed, relaxed.time_s, relaxed)
     order = _order(aimed, target)
-    if cost > enough and (found := searched(aimed, target, order, np.zeros(len(order)), Guide())) is not None:
+    if cost > enough and len((found := searched(aimed, target, order, np.zeros(len(order)), Guide())).ways):
         taken = np.empty(len(order), dtype=np.intp)
         taken[order] = found.ways[0]
         taken, its_cost = _carried(aimed, problem.table.time_s[problem.klass, taken])
@@ -122,8 +122,6 @@ def cheaper_than(problem: GraphProblem, relaxed: Relaxed, cost: float) -> Found:
     guide = Guide(width, early=0.0, late=0.0, late_s=np.inf, faster=_ALL, slower=_ALL, limit=limit, same=0.0)
     order = _order(problem, target)
     found = searched(problem, target, order, np.zeros(len(order)), guide, best=_CANDIDATES)
-    if found is None:
-        return Found(np.empty((0, len(order)), dtype=np.intp), np.empty(0), complete=sure)
     ways = np.empty_like(found.ways)
     ways[:, order] = found.ways
     return replace(found, ways=ways, complete=found.complete and sure)
@@ -156,7 +154,7 @@ def _improved(
             late_s=float(rng.choice([0.0, 0.02, 0.1])) * float(time_s.mean()),
         )
         found = searched(problem, target, parts, ends, guide)
-        if found is not None:
+        if len(found.ways):
             saved = float(table.cost_j[klass[parts], chosen[parts]].sum()) - float(found.cost[0])
             if saved >= 0.0:
                 chosen[parts] = found.ways[0]
