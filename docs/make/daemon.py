@@ -14,15 +14,15 @@ from testbed.stand_in import kill_runs, serve_kills
 
 WORDS = {
     "root": ("a command of root, without a daemon", "the next command"),
-    "client": ("a client of the daemon", "the daemon, which lives"),
-    "hang": (f"a client, stopped instead of killed (heartbeat {kill_runs.HEARTBEAT_S:g} s)", "the daemon, which lives"),
+    "client": ("a client of the daemon", "the daemon"),
+    "hang": (f"a client, stopped instead of killed (heartbeat {kill_runs.HEARTBEAT_S:g} s)", "the daemon"),
     "daemon": ("the daemon", "its next start"),
     "both": ("the daemon and its client", "the next start, or the next command of root"),
-    "apply": ("`wastenot apply`", "the daemon, which lives"),
+    "apply": ("`wastenot apply`", "the daemon"),
     "apply as root": ("`wastenot apply` of root, without a daemon", "the next command"),
     "program": ("the program that `wastenot apply` runs", "`wastenot apply`, which then ends"),
-    "apply and program": ("`wastenot apply` and its program", "the daemon, which lives"),
-    "serve-control": ("`wastenot serve control`", "the daemon, which lives"),
+    "apply and program": ("`wastenot apply` and its program", "the daemon"),
+    "serve-control": ("`wastenot serve control`", "the daemon"),
     "serve-control as root": ("`wastenot serve control` of root, without a daemon", "its keeper"),
     "server": (
         f"a server that it controls (readings of no use after {serve_kills.STALE_S:g} s)",
