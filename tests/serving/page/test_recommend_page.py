@@ -49,13 +49,12 @@ def test_every_configuration_is_drawn_and_the_choice_is_ringed():
     assert {(row["model"], row["cost"]) for row in rows} == {(each.model, each.energy_per_token_j) for each in MEASURED}
     assert sum(row["cost"] == 0.5 for row in rows) == 4  # as a point, on the line, as the ring, and in words beside it
     labels = sorted(row["label"] for row in drawn(found, "label"))
-    assert labels == ["batch 1: 800\N{NO-BREAK SPACE}mJ", "batch 2: 500\N{NO-BREAK SPACE}mJ"]
+    assert labels == ["batch 1: 0.800\N{NO-BREAK SPACE}J", "batch 2: 0.500\N{NO-BREAK SPACE}J"]  # in the unit of the axis
     assert [row["ms"] for row in drawn(found, "ms") if "cost" not in row] == [50.0]
     assert chosen_table(found).rows[0].values[2:4] == (0.5, 0.020)
     words = effect_text(found)
-    assert words.startswith(
-        "1 × H100, batch 2 saves 37.5\N{NO-BREAK SPACE}% compared with batch 1, the fastest measured"
-    ) and words.endswith("; median time between tokens 20.0\N{NO-BREAK SPACE}ms instead of 10.0\N{NO-BREAK SPACE}ms")
+    least = "500\N{NO-BREAK SPACE}mJ per token, the lowest within a median of 50.0\N{NO-BREAK SPACE}ms between tokens"
+    assert words == f"1 × H100, batch 2: {least}; median time between tokens 20.0\N{NO-BREAK SPACE}ms"
 
 
 def test_forecasts_are_marked_and_stand_beside_what_was_measured(tmp_path):
@@ -78,7 +77,7 @@ def test_the_bound_is_on_one_statistic_and_the_page_shows_another_beside_it():
     assert "one token in a hundred takes longer than (P99) 60.0\N{NO-BREAK SPACE}ms, above the bound" in bounds_note(found)
     assert recommend_page(found).notes[0].lower() == f"{bounds_note(found)}.".lower()
     lines = {each.label: each for each in recommend_page(found).panels[0].lines}
-    tail = "60.0\N{NO-BREAK SPACE}ms instead of 30.0\N{NO-BREAK SPACE}ms, above 50.0\N{NO-BREAK SPACE}ms"
+    tail = "60.0\N{NO-BREAK SPACE}ms, above 50.0\N{NO-BREAK SPACE}ms"
     assert lines["P99 time between tokens"].text == tail and lines["P99 time between tokens"].warns
     assert not lines["Median time between tokens"].warns and f'class="warns">{tail}' in recommend_page(found).html(
         made_at=AT
@@ -92,8 +91,8 @@ def test_the_bound_is_on_one_statistic_and_the_page_shows_another_beside_it():
 def test_what_others_published_is_marked_and_served_with_the_flags_it_was_measured_with():
     points = [replace(each, model="org/a", source="ML.ENERGY: t.csv", tensor_parallel=2, gpus=2) for each in MEASURED[:3]]
     page = recommend_page(recommended(points))
-    assert page.notes[1].startswith("Measured by others: read from t.csv")
-    assert page.verdict.endswith("3 configurations measured by others") and "by others, see below" in page.html(made_at=AT)
+    assert page.notes[1].startswith("Read from t.csv")
+    assert page.verdict.endswith("3 configurations measured by others") and "by others: t.csv" in page.html(made_at=AT)
     assert page.next_step.commands[0] == "vllm serve org/a --tensor-parallel-size 2 --max-num-seqs 2"
     assert page.html(made_at=AT).count('<div class="command">') == len(page.next_step.commands) == 2  # the first never ends
     assert not any("others" in each for each in recommend_page(recommended(MEASURED)).notes)
@@ -110,12 +109,14 @@ def test_each_of_several_models_has_a_panel_and_the_first_is_to_be_measured():
     found = recommended([*MEASURED[:3], point("org/c", 10, 2.0, 1), point("org/c", 30, 1.0, 8)])
     page = recommend_page(found)
     shown = [(panel.title, panel.value) for panel in page.panels]
-    assert shown == [("a", "37.5\N{NO-BREAK SPACE}% less energy"), ("c", "50.0\N{NO-BREAK SPACE}% less energy")]
-    text = page.panels[1].text
-    assert text.startswith(
-        "1 × H100, batch 8: 1.00\N{NO-BREAK SPACE}J per token instead of 2.00\N{NO-BREAK SPACE}J at the fastest"
-    )
-    assert effect_text(found).endswith("use 38 to 50\N{NO-BREAK SPACE}% less energy than at batch 1, the fastest measured")
+    assert shown == [("a", "500\N{NO-BREAK SPACE}mJ per token"), ("c", "1.00\N{NO-BREAK SPACE}J per token")]
+    assert page.panels[1].text == "with 1 × H100, batch 8."
+    fastest = {line.label: line.text for line in page.panels[1].lines}["Fastest"]
+    assert fastest == "1 × H100, batch 1: 10.0\N{NO-BREAK SPACE}ms, 2.00\N{NO-BREAK SPACE}J per token"
+    within = "Within a median of 50.0\N{NO-BREAK SPACE}ms between tokens"
+    assert effect_text(found) == f"{within}, energy per token is lowest at batch 2 and 8"
+    more = recommended([*MEASURED[:3], point("org/c", 10, 2.0, 1), replace(point("org/c", 30, 1.0, 8), gpus=2)])
+    assert effect_text(more) == f"{within}, 2 models use 500\N{NO-BREAK SPACE}mJ to 1.00\N{NO-BREAK SPACE}J per token"
     assert "--batch 2 " in page.next_step.commands[-1]
     nothing = recommend_page(recommended(MEASURED[3:]))
     assert nothing.next_step is None and not nothing.panels

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from wastenot.core.wording import counted, sentence
+from wastenot.core.wording import counted, listed, sentence
 from wastenot.pages.formatting import SPACE, duration, number, percent, quantity
 from wastenot.pages.panel import Line, Next, Panel
 from wastenot.pages.table import Column, Listed, Row, Table, listing
@@ -25,7 +25,7 @@ def about_cluster(scenario: Scenario) -> tuple[str, str]:
     """The model, and on what it runs."""
     cluster = scenario.cluster
     first = cluster.layouts[0]
-    degrees = _listed([str(each.gpus) for each in cluster.layouts])
+    degrees = listed([str(each.gpus) for each in cluster.layouts])
     engines = f"engines of {degrees} GPU{'' if degrees == '1' else 's'}"
     hosts = f"{counted(cluster.hosts, 'host')} of {counted(cluster.gpus_per_host, 'GPU')}"
     text = f"on {hosts}, {engines}, {first.device or 'an unnamed device'}"
@@ -156,7 +156,7 @@ def failure_note(scenario: Scenario, found: Comparison) -> str | None:
     if not failed:
         return None
     asked = percent(scenario.parts.run.attain, 0)
-    return f"Failed, fewer than {asked} of a class met their deadlines: {_listed(failed)}; saved at users' expense."
+    return f"Failed, fewer than {asked} of a class met their deadlines: {listed(failed)}; saved at users' expense."
 
 
 def cautions_on(scenario: Scenario, found: Comparison) -> list[str]:
@@ -178,7 +178,7 @@ def notes_on(scenario: Scenario, found: Comparison) -> list[str]:
     notes = cautions_on(scenario, found)
     hindsight = [each.policy for each in found.outcomes if each.hindsight]
     if hindsight:
-        notes.append(f"Chosen in hindsight, with full knowledge of these requests: {_listed(hindsight)}.")
+        notes.append(f"Chosen in hindsight, with full knowledge of these requests: {listed(hindsight)}.")
     bound = found.bound_per_token_j
     if bound is not None:
         notes.append(
@@ -347,10 +347,6 @@ def actions_text(actions: dict[str, float]) -> str:
 def _worst_name(outcome: Outcome) -> str:
     known = [(each, name) for each, name in zip(outcome.by_class(), NAMES, strict=True) if each is not None]
     return min(known)[1]
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def classes_table(found: Comparison) -> Table:

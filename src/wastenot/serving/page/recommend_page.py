@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from wastenot.pages.figure import Figure, inline, layered, specification_of, tooltips, words
-from wastenot.pages.formatting import quantity
+from wastenot.pages.formatting import SPACE, number, quantity
 from wastenot.pages.optional_imports import load
 from wastenot.pages.page import Folded, Page
 from wastenot.pages.theme import CATEGORIES
+from wastenot.serving.model.ml_energy import PUBLISHED
 from wastenot.serving.model.recommend import configuration_text
 from wastenot.serving.page.recommend_words import (
     Recommended,
@@ -73,6 +74,7 @@ def _chart(found: Recommended) -> Any:
             "configuration": configuration_text(point),
             "time": quantity(latency_s, "s", 4),
             "price": found.cost_text(cost),
+            "on_axis": found.cost_text(cost) if found.unit == "money" else f"{number(cost, 3)}{SPACE}J",
         }
 
     cost_of = {id(point): (latency, cost) for latency, cost, point in known}
@@ -146,7 +148,7 @@ def _ends(rings: list[dict[str, Any]], fastest: list[dict[str, Any]], x: Any, y:
         (rings, {"align": "right", "baseline": "top", "dx": -2, "dy": 9}),
         (fastest, {"align": "left", "baseline": "bottom", "dx": 3, "dy": -7}),
     ):
-        texts = [{**each, "label": f"batch {each['batch']}: {each['price']}", "short": each["price"]} for each in named]
+        texts = [{**each, "label": f"batch {each['batch']}: {each['on_axis']}", "short": each["on_axis"]} for each in named]
         layers += words(alt.Chart(inline(texts)).encode(x=x, y=y, text=alt.Text("label:N")), "small-label", **place)
     return layers
 
@@ -155,6 +157,13 @@ def _log(values: list[float], *, spare: float = 1.0) -> Any:
     room = 1.12
     low, high = (min(values), max(values)) if values else (1.0, 2.0)
     return load("altair").Scale(type="log", domain=[low / room / spare, high * room * spare], nice=False)
+
+
+def _published_source(found: Recommended) -> str:
+    """Where all numbers come from, if others published them."""
+    if not all(map(is_published, found.points)):
+        return ""
+    return f"by others: {', '.join(dict.fromkeys(each.source.removeprefix(PUBLISHED) for each in found.points))}"
 
 
 def recommend_page(found: Recommended) -> Page:
@@ -183,6 +192,6 @@ def recommend_page(found: Recommended) -> Page:
         else None,
         notes=notes(found),
         about=about(found),
-        source="by others, see below" if all(map(is_published, found.points)) else "",
+        source=_published_source(found),
         made_from=tuple(("Source", each) for each in found.sources),
     )

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from wastenot.core.origin import Origin
 from wastenot.core.result import HasDocument, HasPage
-from wastenot.core.wording import counted
+from wastenot.core.wording import counted, listed
 from wastenot.pages.formatting import SPACE, number, percent, quantity
 from wastenot.pages.panel import Line, Next, Panel
 from wastenot.pages.table import Column, Listed, Table, listing
@@ -150,35 +150,25 @@ def effect_text(found: Recommended) -> str:
     """The headline: what is saved, compared with what, and what it costs in latency."""
     if not found.chosen:
         return "No configuration meets the bounds"
+    bound = found.bounds.latencies.get(found.latency)
+    within = "" if bound is None else f"within a {found.latency_title} of {quantity(bound, 's', 3)}"
+    if bound is not None and found.latency == "itl":
+        within = f"within a {called(found.bounds.percentile)} of {quantity(bound, 's', 3)} between tokens"
     if len(found.chosen) > 1:
-        low, high = (percent(choose(each.saved for each in found.chosen), 0) for choose in (min, max))
-        less = low if low == high else f"{low.removesuffix(f'{SPACE}%')} to {high}"
-        verb, what = ("cost", "") if found.unit == "money" else ("use", " energy")
-        bound = found.bounds.latencies.get(found.latency)
-        within = "As recommended" if bound is None else f"Within a {found.latency_title} of {quantity(bound, 's', 3)}"
-        if bound is not None and found.latency == "itl":
-            within = f"Within a {called(found.bounds.percentile)} of {quantity(bound, 's', 3)} between tokens"
-        at = "at" if _one_batch(found) else "in"
-        return f"{within}, {len(found.chosen)} models {verb} {less} less{what} than {at} {_fastest_text(found)}"
+        if _only_batches(found):
+            batches = [f"{each.point.max_running:,}" for each in found.chosen]
+            what = f"{found.cost_title} {'is' if found.unit != 'money' else 'are'} lowest at batch {listed(batches)}"
+            return _sentence(f"{within}, {what}" if within else what)
+        low, high = (found.cost_text(choose(each.cost for each in found.chosen)) for choose in (min, max))
+        verb, per = ("cost", "") if found.unit == "money" else ("use", f" per {found.unit}")
+        models = f"{len(found.chosen)} models {verb} {low} to {high}{per}"
+        return _sentence(f"{within}, {models}" if within else models)
     (best,) = found.chosen
     if best.saved <= 0:
         return f"{_sentence(configuration_text(best.point))} is also the fastest"
-    return (
-        f"{_sentence(configuration_text(best.point))} saves {percent(best.saved, 1)} compared with {_fastest_text(found)}; "
-        f"{found.latency_title} {_latencies(found, best, found.bounds.percentile)}"
-    )
-
-
-def _fastest_text(found: Recommended) -> str:
-    """What savings are against: the fastest configurations, by their batch size where that is one."""
-    known = "measured" if {each.fastest.evidence for each in found.chosen} == {"measured"} else "known"
-    if not _one_batch(found):
-        return f"the fastest configurations {known}"
-    return f"batch {found.chosen[0].fastest.max_running:,}, the fastest {known}"
-
-
-def _one_batch(found: Recommended) -> bool:
-    return len({each.fastest.max_running for each in found.chosen}) == 1
+    takes = f"{found.latency_title} {_latency(found, best.point, found.bounds.percentile)}"
+    least = f"the lowest{f' {within}' if within else ''}"
+    return f"{_sentence(configuration_text(best.point))}: {_full_cost(found, best.cost)}, {least}; {takes}"
 
 
 def verdict_text(found: Recommended) -> str:
@@ -225,11 +215,10 @@ def _next_faster_text(found: Recommended) -> str:
     return f"the next faster configuration{'s' * plural} {verb}{'s' * (not plural)} {more} more"
 
 
-def _latencies(found: Recommended, best: Recommendation, statistic: Percentile) -> str:
-    """A statistic of what is chosen, and of the fastest: ``47.4 ms instead of 7.32 ms``."""
-    here, fastest = (found.at(each, statistic) for each in (best.point, best.fastest))
-    text = "unknown" if here is None else quantity(here, "s", 3)
-    return text if fastest is None or best.fastest is best.point else f"{text} instead of {quantity(fastest, 's', 3)}"
+def _latency(found: Recommended, point: ServingPoint, statistic: Percentile) -> str:
+    """A statistic of a configuration's latency."""
+    value = found.at(point, statistic)
+    return "unknown" if value is None else quantity(value, "s", 3)
 
 
 _MOST_PANELS = 3
@@ -253,14 +242,15 @@ def panels(found: Recommended) -> tuple[Panel, ...]:
 
 def _model_panel(found: Recommended, best: Recommendation) -> Panel:
     model = short_name(best.point.model)
-    text = f"{configuration_text(best.point)}: {_full_cost(found, best.cost)}"
+    text = configuration_text(best.point)
     if best.saved <= 0:
-        return Panel(model, "already the fastest", f"{text}.", lines=_lines(found, best.point, best))
-    value = f"{percent(best.saved, 1)} {'cheaper' if found.unit == 'money' else 'less energy'}"
-    alike = all(getattr(best.point, name) == getattr(best.fastest, name) for name in ("gpus", "gpu", "setting"))
-    fastest = f"batch {best.fastest.max_running:,}" if alike else configuration_text(best.fastest)
-    text = f"{text} instead of {found.cost_text(best.fastest_cost)} at the fastest, {fastest}."
-    return Panel(model, value, text, lines=_lines(found, best.point, best))
+        return Panel(
+            model,
+            "already the fastest",
+            f"{text}: {_full_cost(found, best.cost)}.",
+            lines=_lines(found, best.point, best),
+        )
+    return Panel(model, _full_cost(found, best.cost), f"with {text}.", lines=_lines(found, best.point, best))
 
 
 def _full_cost(found: Recommended, cost: float) -> str:
@@ -290,7 +280,7 @@ def _lines(found: Recommended, point: ServingPoint, best: Recommendation | None 
     for statistic in found.statistics:
         value = found.at(point, statistic)
         if value is not None:
-            text = quantity(value, "s", 3) if best is None else _latencies(found, best, statistic)
+            text = quantity(value, "s", 3)
             bound = math.inf if best is None else found.bounds.latencies.get(found.latency, math.inf)
             above = f", above {quantity(bound, 's', 3)}" if value > bound else ""
             lines.append(Line(_sentence(found.titled(statistic)), f"{text}{above}", warns=bool(above)))
@@ -301,6 +291,10 @@ def _lines(found: Recommended, point: ServingPoint, best: Recommendation | None 
         step, more = best.tighter, "" if found.unit == "money" else " energy"
         text = f"{configuration_text(step.point)}: {quantity(step.latency_s, 's', 3)}, {percent(-step.saved, 1)} more{more}"
         lines.append(Line("Next faster", text))
+    if best is not None and best.fastest is not best.point and len(found.chosen) > 1:
+        took = _latency(found, best.fastest, found.bounds.percentile)
+        text = f"{configuration_text(best.fastest)}: {took}, {_full_cost(found, best.fastest_cost)}"
+        lines.append(Line("Fastest", text))
     return tuple(lines)
 
 
@@ -333,9 +327,8 @@ def notes(found: Recommended) -> list[str]:
     """What to know of what is recommended."""
     texts = [bounds_note(found), *(note for each in found.chosen for note in each.point.notes)] if found.chosen else []
     if tables := dict.fromkeys(each.source.removeprefix(PUBLISHED) for each in found.points if is_published(each)):
-        listed = ", ".join(tables)
-        texts.append(f"measured by others: read from {listed}, in the format of https://ml.energy/leaderboard")
-    if all(len(_gpus(found, each.point.model)) == 1 for each in found.chosen) and not found.without_clocks:
+        texts.append(f"read from {', '.join(tables)}, in the format of https://ml.energy/leaderboard")
+    if _only_batches(found):
         texts.append("only the batch size was chosen: each model is known on one number of GPUs")
     return [_sentence(text) + "." for text in dict.fromkeys(texts)]
 
@@ -343,6 +336,11 @@ def notes(found: Recommended) -> list[str]:
 def is_published(point: ServingPoint) -> bool:
     """Whether others measured and published it."""
     return point.evidence == "measured" and point.source.startswith(PUBLISHED)
+
+
+def _only_batches(found: Recommended) -> bool:
+    """Whether configurations of a model differ in nothing but their batch size."""
+    return all(len(_gpus(found, each.point.model)) == 1 for each in found.chosen) and not found.without_clocks
 
 
 def _gpus(found: Recommended, model: str) -> set[tuple[int, str]]:
