@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+from itertools import accumulate
 
 import pytest
 
@@ -12,10 +13,13 @@ from wastenot.core.install import install_line
 from wastenot.kernels.page.desirability_figure import edp_desirability, waste_desirability
 from wastenot.kernels.page.kernels_figure import kernels_figure
 from wastenot.kernels.page.page import report_figures
+from wastenot.kernels.page.schedule_figure import schedule_figures
 from wastenot.pages import optional_imports
 from wastenot.pages.figure import export_figures
+from wastenot.pages.formatting import percent
 
-NAMES = ["relaxed-waste", "switching", "kernels", "settings-coarse", "settings-kernel", "desirability"]
+NAMES = ["schedule", "relaxed-waste", "switching", "kernels", "settings-coarse", "settings-kernel", "desirability"]
+PASSES = ("forward", "loss", "backward")  # others are too short to be seen
 _STARTS = {".svg": b"<svg", ".pdf": b"%PDF", ".png": b"\x89PNG"}
 
 
@@ -44,6 +48,32 @@ def test_a_figure_with_nothing_to_draw_is_left_out(cases, tmp_path, svg_only):
     assert {path.stem for path in written} == {"relaxed-waste", "kernels", "desirability"}
     missing = [figure for figure in drawn if figure.specification is None]
     assert missing and all("only the default clocks were measured" in figure.note for figure in missing)
+
+
+def test_the_schedule_that_can_be_applied_today_is_drawn_first(coarse):
+    rung, schedule = coarse.plan.today.rung, coarse.plan.schedule
+    (figure,) = schedule_figures(coarse.plan)
+    assert percent(-coarse.plan.today.energy_change) in figure.title
+    assert f"{rung.switches} switch" in figure.note
+    rows = [row for each in figure.specification["datasets"].values() for row in each]
+    passes = [row for row in rows if "pass" in row]
+    assert [row["pass"] for row in passes] == [each.name for each in schedule.markers if each.name in PASSES]
+    factor = 1e3 if rung.time_s < 3.0 else 1.0
+    (forward_s,) = (each.after_s for each in schedule.markers if each.name == "forward")
+    assert passes[0]["t"] == pytest.approx(factor * forward_s, rel=0.01)
+    assert passes[-1]["end"] == pytest.approx(factor * rung.time_s, abs=1e-3)
+    stays = [row for row in rows if "mhz" in row]
+    requested = {each.core_mhz for each in rung.segments} | {each.memory_mhz for each in rung.segments}
+    assert stays and {row["mhz"] for row in stays} <= requested
+    # A switch is requested before the moment from which its clock counts.
+    begins_s = accumulate((each.time_s for each in rung.segments), initial=rung.segments[0].offset_s)
+    due = {factor * ((at_s - each.early_s) % rung.time_s) for at_s, each in zip(begins_s, rung.segments, strict=False)}
+    switched = [row["t"] for row in stays if row["t"] > 0.0]
+    assert switched and all(min(abs(t - each) for each in due) < 1e-3 for t in switched)
+
+
+def test_without_a_schedule_none_is_drawn(cases):
+    assert schedule_figures(cases["only auto"]().plan) == schedule_figures(cases["one setting"]().plan) == ()
 
 
 def test_a_folder_that_cannot_be_made_is_bad_input(tmp_path):

@@ -35,7 +35,7 @@ def check_in_browser(data, path, browse, *, picture=False):
 def test_the_demo_opens_without_an_error(demo, tmp_path, browse):
     opened = check_in_browser(demo, tmp_path / "demo.html", browse, picture=True)
     assert (tmp_path / "page.png").read_bytes().startswith(b"\x89PNG")
-    assert len(opened.charts) == 6
+    assert len(opened.charts) == 7
     text = " ".join(opened.text)
     assert "10.29\xa0%" in text
     assert "best of those given" in text

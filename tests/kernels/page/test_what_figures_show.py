@@ -262,7 +262,9 @@ def test_intervals_are_drawn_where_the_data_has_errors(noisy):
     headline = noisy.plan.headline
     across = [row for row in rows_with(figures_of(noisy)["relaxed-waste"].specification, "x2") if "y" in row]
     assert [row["x2"] for row in across] == [pytest.approx(100 * headline.time_change_interval[1])]
-    moved = [row for row in rows_with(figures_of(noisy)["kernels"].specification, "saved_from") if row["clocks"] != "auto"]
+    moved = [
+        row for row in rows_with(figures_of(noisy)["kernels"].specification, "saved_from") if row["clocks"] != "default"
+    ]
     assert moved and all(row["saved_from"] < row["saved"] < row["saved_to"] for row in moved)
 
 
@@ -271,7 +273,7 @@ def test_maps_say_why_lines_lie_below_points_that_were_measured_cold(noisy):
     warm = replace(noisy, levelling=Levelling(74.4, 33.0))
     for name in ("settings-coarse", "settings-kernel"):
         assert "°C" not in figures_of(noisy)[name].note
-        assert "corrected for noise and to 74 °C, the temperature at auto" in figures_of(warm)[name].note
+        assert "corrected for noise and to 74 °C, the temperature at the default clocks" in figures_of(warm)[name].note
         assert "(down to 33 °C)" in figures_of(warm)[name].note
 
 

@@ -21,7 +21,7 @@ _NOTHING = "between"  # what runs from the begin of an iteration to its first pa
 
 
 @dataclass(frozen=True, slots=True)
-class _Window:
+class Window:
     """Whole iterations: from when to when, and what happened within."""
 
     begins_s: float
@@ -42,17 +42,17 @@ def close_up_figure(summary: Summary) -> Figure:
         f"The last two iterations at the plan's clocks, {lasts} of the first GPU. Below its passes: the clocks requested, "
         "sent early by the time a switch takes (dots); no line where the driver decides."
     )
-    return figure_of(summary, "close-up", title, note, _chart(window))
+    return figure_of(summary, "close-up", title, note, close_up_chart(window))
 
 
-def last_iterations(instants: Sequence[Instant]) -> _Window | None:
+def last_iterations(instants: Sequence[Instant]) -> Window | None:
     """The last whole iterations in a row at the plan's clocks; ``None`` where there are none."""
     begins = [index for index, each in enumerate(instants) if each.marker == ITERATION]
     for last in range(len(begins) - 1, _ITERATIONS - 1, -1):
         first, end = begins[last - _ITERATIONS], begins[last]
         within = instants[first:end]
         if any(map(_requested, within)) and not any(each.at_default for each in within):
-            return _Window(instants[first].at_s, instants[end].at_s, tuple(instants[first:end]))
+            return Window(instants[first].at_s, instants[end].at_s, tuple(instants[first:end]))
     return None
 
 
@@ -60,7 +60,8 @@ def _requested(instant: Instant) -> bool:
     return (instant.target_core_mhz, instant.target_memory_mhz, instant.target_power_limit_w) != (None, None, None)
 
 
-def _chart(window: _Window) -> Any:
+def close_up_chart(window: Window) -> Any:
+    """The passes of a window as bars, and below them each clock that is requested as a line over time."""
     alt = load("altair")
     factor, unit = (1e3, "ms") if window.ends_s - window.begins_s < 3.0 else (1.0, "s")
     domain = [0.0, factor * (window.ends_s - window.begins_s)]
@@ -70,7 +71,11 @@ def _chart(window: _Window) -> Any:
         return alt.X("t:Q", title=f"time, {unit}" if title else None, scale=alt.Scale(domain=domain, nice=False), axis=axis)
 
     strip = _strip(window, factor, x(title=False), unit).properties(width=WIDTH, height=_STRIP)
-    clocks = (("target_core_mhz", "core, MHz"), ("target_memory_mhz", "memory, MHz"))
+    clocks = (
+        ("target_core_mhz", "core, MHz"),
+        ("target_memory_mhz", "memory, MHz"),
+        ("target_power_limit_w", "power limit, W"),
+    )
     # A clock that is requested once and for all is a flat line, which is only worth drawing where nothing else is.
     names = [each for each in clocks if len({getattr(instant, each[0]) for instant in window.instants}) > 1]
     names = names or [each for each in clocks if getattr(window.instants[0], each[0]) is not None] or [*clocks[:1]]
@@ -83,7 +88,7 @@ def _chart(window: _Window) -> Any:
     return alt.vconcat(strip, *panels, spacing=8)
 
 
-def _strip(window: _Window, factor: float, x: Any, unit: str) -> Any:
+def _strip(window: Window, factor: float, x: Any, unit: str) -> Any:
     """A bar for each pass."""
     alt = load("altair")
     marked = [(each.at_s, each.marker) for each in window.instants if each.marker is not None]
@@ -113,7 +118,7 @@ def _strip(window: _Window, factor: float, x: Any, unit: str) -> Any:
     )
 
 
-def _steps(window: _Window, name: str, title: str, factor: float, x: Any, unit: str) -> Any:
+def _steps(window: Window, name: str, title: str, factor: float, x: Any, unit: str) -> Any:
     """A level line for each stretch of time with the same request, and a dot where it was made."""
     alt = load("altair")
     rows: list[dict[str, float | None]] = []
@@ -130,7 +135,7 @@ def _steps(window: _Window, name: str, title: str, factor: float, x: Any, unit: 
     y = alt.Y("mhz:Q", title=title, scale=alt.Scale(zero=False, nice=True, padding=12))
     base = alt.Chart(inline(shown))
     lines = base.mark_rule(style="curve", strokeDash=[1, 0], strokeWidth=2.4).encode(
-        x=x, x2=alt.X2("end:Q"), y=y, tooltip=tooltips({"mhz:Q": "MHz requested", "t:Q": f"at, {unit}"})
+        x=x, x2=alt.X2("end:Q"), y=y, tooltip=tooltips({"mhz:Q": f"{title}, requested", "t:Q": f"at, {unit}"})
     )
     made = base.transform_filter("datum.t > 0").mark_point(style="dot").encode(x=x, y=y)
     return layered(lines, made)

@@ -191,7 +191,7 @@ def _marks(overview: PlanOverview) -> list[LabelledPoint]:
             )
         )  # fmt: skip
     word = {"validation": "measured", "promise": "expected", "measurements": "as measured"}[headline.source]
-    named, more = ("this plan", ", applicable today") if own else ("instant switching", "")
+    named, more = ("this plan", ", applicable today") if own else ("instant", " switching")
     text = _label(named, more, headline.energy_change)
     if is_default(plan):
         text = Label("this plan: the default clocks")
@@ -283,12 +283,19 @@ def switching_figure(overview: PlanOverview) -> Figure:
         if row is not None and not plan.today.whole:
             saving = percent(-plan.today.energy_change)
             users = f"while {GRANULARITY_WORDS[row.granularity]}, which is what users get, saves {saving}"
-        own = (
-            f" Diamond: this device, with its jitter and slower memory clocks: {percent(-curve.own_energy_change)} saved by "
-            f"a schedule, {users}."
-        )
+        own = f" Diamond: this device{_how_slow(plan)}: {percent(-curve.own_energy_change)} saved by a schedule, {users}."
     note = f"Saved by a schedule within the plan's limit, if every switch took the time shown below and was on time.{own}"
     return Figure("switching", _SWITCHING_TITLE, subtitle, note, specification_of(_switching_chart(overview)))
+
+
+def _how_slow(plan: Plan) -> str:
+    """In what this device's switches differ from those of the line."""
+    switching = None if plan.schedule is None else plan.schedule.switching
+    if switching is None:
+        return ""
+    said = [f"whose memory clocks take {quantity(switching.memory_s, 's', 2)}"] * (switching.memory_s > switching.core_s)
+    said += [f"whose switches vary by {percent(switching.jitter, 0)}"] * (switching.jitter > 0.0)
+    return f", {' and '.join(said)}" if said else ""
 
 
 def _switching_chart(overview: PlanOverview) -> Any:

@@ -93,7 +93,7 @@ def _bars(kernels: Sequence[KernelTotal]) -> list[_Bar]:
 def _clocks(kernel: KernelTotal) -> str:
     setting = kernel.setting
     if setting.is_auto:
-        return "auto"
+        return "default"
     limit = "" if setting.power_limit_w is None else f", {setting.power_limit_w:g} W"
     return f"{megahertz(setting.core_mhz)} / {megahertz(setting.memory_mhz)}{limit}"
 

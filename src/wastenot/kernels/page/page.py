@@ -11,6 +11,7 @@ from wastenot.kernels.page.desirability_figure import desirability_figure
 from wastenot.kernels.page.kernels_figure import kernels_figure
 from wastenot.kernels.page.plan_figure import if_instant
 from wastenot.kernels.page.provenance import Files
+from wastenot.kernels.page.schedule_figure import schedule_figures
 from wastenot.kernels.page.settings_figure import coarse_figure, kernel_figure
 from wastenot.kernels.page.story import next_step, story_of
 from wastenot.kernels.page.summary import plan_numbers, warnings
@@ -26,6 +27,7 @@ from wastenot.pages.table import Fold, Table
 from wastenot.planning.plan import Plan
 
 MOST_TABLE_ROWS = 200
+_OF_SETTINGS, _OF_KERNELS = 2, 4  # of a report's last figures
 
 
 def plan_page(
@@ -51,6 +53,10 @@ def plan_page(
     plan = overview.plan
     story, applicable = story_of(plan, price, files), applicable_table(plan)
     figures = report_figures(overview)
+    # What the plan does to each kernel is not in sight where only a part of it can be applied.
+    whole = not if_instant(plan)
+    shown = len(figures) - (_OF_SETTINGS if whole else _OF_KERNELS)
+    kernels = _titled(kernel_table(plan, MOST_TABLE_ROWS), if_instant(plan))
     return Page(
         verb="report",
         brand="energy report",
@@ -60,9 +66,9 @@ def plan_page(
         verdict=story.known,
         panels=story.panels if story.bound is None else _with_range(story.panels, plan),
         next_step=next_step(plan, files or Files()),
-        figures=figures[:-2],
+        figures=figures[:shown],
         tables=[
-            ("kernels", _titled(kernel_table(plan, MOST_TABLE_ROWS), if_instant(plan))),
+            *([("kernels", _folded(kernels))] if whole else []),
             *([] if overview.context is None else [("context", context_table(overview.context))]),
         ],
         tone=story.tone,
@@ -81,7 +87,16 @@ def plan_page(
             ],
         ),
         before_notes="No plan: ",
-        folded=Folded("More about settings", "single kernels, and what EDP (energy × delay) prefers", figures[-2:]),
+        folded=(
+            Folded("More about settings", "single kernels, and what EDP (energy × delay) prefers", figures[shown:])
+            if whole
+            else Folded(
+                "If switching were instant",
+                "what the plan would do to each kernel, and every setting",
+                figures[shown:],
+                [("kernels", _folded(kernels))],
+            )
+        ),
     )
 
 
@@ -112,6 +127,7 @@ def report_figures(overview: PlanOverview) -> tuple[Figure, ...]:
         MissingExtraError: the ``report`` extra is not installed.
     """
     return (
+        *schedule_figures(overview.plan),
         curve_figure(overview),
         switching_figure(overview),
         kernels_figure(overview),

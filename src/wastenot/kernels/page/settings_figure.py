@@ -93,8 +93,11 @@ def _warmth(overview: PlanOverview) -> str:
     levelling = overview.levelling
     if levelling is None:
         return ""
-    auto, coldest = f"{levelling.auto_c:.0f} °C", f"{levelling.coldest_c:.0f} °C"
-    return f" and to {auto}, the temperature at auto; low clocks were measured colder (down to {coldest}), where less leaks"
+    default, coldest = f"{levelling.auto_c:.0f} °C", f"{levelling.coldest_c:.0f} °C"
+    return (
+        f" and to {default}, the temperature at the default clocks; low clocks were measured colder (down to {coldest}), "
+        "where less leaks"
+    )
 
 
 def _placed(each: SettingMap) -> tuple[Window, list[Point]]:
@@ -207,7 +210,7 @@ def _corner(window: Window, size: tuple[int, int]) -> list[Any]:
     """The shaded region of settings that waste nothing, the axes through auto, and their labels."""
     alt = load("altair")
     left, top = window.x[0], window.y[1]
-    zero = alt.Chart(inline([{"x": 0.0, "y": 0.0, "x2": left, "y2": top, "text": "auto"}]))
+    zero = alt.Chart(inline([{"x": 0.0, "y": 0.0, "x2": left, "y2": top, "text": "default"}]))
     x, y, text = alt.X("x:Q"), alt.Y("y:Q"), alt.Text("text:N")
     region = zero.mark_rect(style="good-region").encode(x=x, x2=alt.X2("x2:Q"), y=y, y2=alt.Y2("y2:Q"))
     marks = [
