@@ -1,5 +1,6 @@
 """The page of a job: what its figures and its words are of."""
 
+import math
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -28,7 +29,7 @@ def test_figures_show_every_pair_and_every_run(overview):
     shown = {(row["size"], row["setting"]) for row in rows_of(frontier)}
     assert len(shown) == len(overview.pairs)
     labels = {row["label"] for row in rows_of(frontier) if "label" in row}
-    assert f"{overview.next.batch_size:,} at {setting_text(overview.next_pair.setting)}, next" in labels
+    assert f"batch {overview.next.batch_size:,} at {setting_text(overview.next_pair.setting)}, next" in labels
     runs = [row for row in rows_of(sizes) if "run" in row]
     assert [(row["run"], row["size"]) for row in runs] == [
         (each.run.number, each.run.batch_size) for each in overview.history
@@ -90,11 +91,17 @@ def test_a_choice_that_many_runs_know_makes_the_headline(overview):
     )
     reached = overview.against_default.reached
     verdict = page.verdict.replace("\N{NO-BREAK SPACE}", " ")
-    assert verdict.startswith("energy and time weighted: 50.0 % less per run from now on, ")
-    assert verdict.endswith(f" in the {len(overview.history)} runs so far, trials included")
-    compared = next(line.text for line in page.panels[1].lines if line.label == "By default")
-    assert compared.startswith(f"{reached:,} runs that reach the target, with ")
-    assert compared.endswith(f", by the epochs of 5 runs of {known.batch_size:,}")
+    used_j, time_s = (math.fsum(getattr(each.run, name) for each in overview.history) for name in ("energy_j", "time_s"))
+    energy, time = used_j / (reached * known.energy_j) - 1.0, time_s / (reached * known.time_s) - 1.0
+    words = [f"{abs(100.0 * each):.1f} % {'more' if each > 0.0 else 'less'}" for each in (energy, time)]
+    runs = f"the {len(overview.history)} runs so far, trials included"
+    assert verdict == f"{runs}: {words[0]} energy, {words[1]} time than by default"
+    lines = {line.label.replace("\N{NO-BREAK SPACE}", " "): line.text for line in page.panels[1].lines}
+    (compared,) = (text for label, text in lines.items() if label.startswith(f"By default ({known.batch_size:,}"))
+    assert compared.startswith(f"the same {reached:,} results would have taken ")
+    assert compared.endswith(f", estimated from 5 runs of {known.batch_size:,}")
+    weighted = lines["Energy and time weighted"].replace("\N{NO-BREAK SPACE}", " ")
+    assert weighted.endswith(" so far, 50.0 % less per run from now on")
     shown = page.next_step.filled("wastenot job show any --study mine.db --page any.html").commands[1]
     assert shown == f"wastenot job show {overview.terms.name} --study mine.db --page {overview.terms.name}.html"
     assert choice_text(replace(overview, default=half, next_pair=known)) is None

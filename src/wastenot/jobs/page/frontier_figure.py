@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from wastenot.core.wording import counted
+from wastenot.core.wording import counted, listed
 from wastenot.jobs.model.frontier import Pair
 from wastenot.jobs.page.drawing import WIDE, about, energy_unit, scale_of, time_unit
 from wastenot.jobs.page.words import cost_beside_default, setting_text, time_text
@@ -41,6 +41,9 @@ def frontier_figure(overview: JobOverview) -> Figure:
     )
     if any(pair.forecast for pair in known):
         note += " Faint: a forecast, as no run with this batch size has reached the target yet."
+    absent = [f"{size:,}" for size in overview.terms.batch_sizes if size not in {pair.batch_size for pair in known}]
+    if absent:
+        note += f" Not drawn, as nothing is known of their speed: batch {listed(absent)}."
     return Figure("job-frontier", _TITLE, about(overview), note, specification_of(_chart(overview, known)))
 
 
@@ -136,14 +139,14 @@ def _marked(mark: Any, style: str, tip: Any) -> list[Any]:
 
 
 def _label(pair: Pair) -> str:
-    """A marked pair: ``20 at 134 W``."""
-    return f"{pair.batch_size:,}" + ("" if pair.setting.is_auto else f" at {setting_text(pair.setting)}")
+    """A marked pair: ``batch 20 at 134 W``."""
+    return f"batch {pair.batch_size:,}" + ("" if pair.setting.is_auto else f" at {setting_text(pair.setting)}")
 
 
 def _end_text(pair: Pair, is_fastest: bool) -> str:
     """What stands beside an end of a line on wide pages: the batch size at the fastest, the setting at the slowest."""
     if is_fastest:
-        return f"{pair.batch_size:,}"
+        return f"batch {pair.batch_size:,}"
     return "" if pair.setting.is_auto else setting_text(pair.setting)
 
 

@@ -6,7 +6,7 @@ from functools import partial
 
 from wastenot.core.wording import counted
 from wastenot.jobs.model.frontier import Pair, epochs_to_target
-from wastenot.jobs.page.words import cost_beside_default, setting_text, time_text
+from wastenot.jobs.page.words import cost_in_column, cost_unit, setting_text, time_text
 from wastenot.jobs.plan.decision import Outlook
 from wastenot.jobs.plan.overview import JobOverview, RunInHistory
 from wastenot.pages.formatting import percent, quantity
@@ -20,7 +20,7 @@ _UNFIT = "does not fit into memory"
 def sizes_table(overview: JobOverview) -> Table:
     """Each batch size: what its runs were like, and what is expected of it."""
     terms = overview.terms
-    costs = partial(cost_beside_default, overview)
+    costs, of = partial(cost_in_column, overview), cost_unit(overview)
     outlooks: dict[int, Outlook] = {each.batch_size: each for each in overview.outlook}
     runs = {size: [each.run for each in overview.history if each.run.batch_size == size] for size in terms.batch_sizes}
     known = {size: found for size in runs if (found := epochs_to_target(runs[size]).get(size)) is not None}
@@ -40,7 +40,7 @@ def sizes_table(overview: JobOverview) -> Table:
         return ", ".join(name for name, holds in said if holds)
 
     def interval(size: int) -> str:
-        return f"{costs(outlooks[size].low)} to {costs(outlooks[size].high)}".replace(" of default to", " to")
+        return f"{costs(outlooks[size].low)} to {costs(outlooks[size].high)}"
 
     def expected(field: str, size: int) -> float | None:
         return getattr(outlooks[size], field) if size in outlooks else None
@@ -51,7 +51,7 @@ def sizes_table(overview: JobOverview) -> Table:
         Listed("Reached", lambda size: sum(run.outcome == "reached" for run in runs[size]), "{:,}".format),
         Listed("Epochs", epochs, text_of=lambda size: f"{epochs(size):.1f}{'' if size in known else ' (forecast)'}"),
         Listed("Chance", partial(expected, "chance"), partial(percent, digits=0), optional=True),
-        Listed("Expected cost", partial(expected, "cost"), costs, optional=True),
+        Listed(f"Expected cost{of}", partial(expected, "cost"), costs, optional=True),
         Listed("95 % interval", partial(expected, "low"), text_of=interval, optional=True),
         Listed("Best setting", best),
         Listed("Note", notes, numeric=False),
@@ -85,7 +85,7 @@ def frontier_table(overview: JobOverview) -> Table | None:
         Listed("Time to target", lambda pair: pair.time_s, time_text),
         Listed("Energy to target", lambda pair: pair.energy_j, _joules, optional=True),
         Listed("Mean power", lambda pair: pair.power_w, _watts, optional=True),
-        Listed("Cost", lambda pair: pair.cost(overview.terms), partial(cost_beside_default, overview)),
+        Listed(f"Cost{cost_unit(overview)}", lambda pair: pair.cost(overview.terms), partial(cost_in_column, overview)),
         Listed(
             "Epochs from", lambda pair: "forecast" if pair.forecast else counted(pair.epochs.reached, "run"), numeric=False
         ),
@@ -112,7 +112,7 @@ def runs_table(overview: JobOverview, *, most: int | None = None) -> Table:
         Listed("Epochs", lambda each: each.run.epochs, "{:,}".format),
         Listed("Time", lambda each: each.run.time_s or None, time_text),
         Listed("Energy", lambda each: each.run.energy_j, _joules, optional=unknown_j),
-        Listed("Cost", lambda each: each.cost or None, partial(cost_beside_default, overview)),
+        Listed(f"Cost{cost_unit(overview)}", lambda each: each.cost or None, partial(cost_in_column, overview)),
         Listed("Why this batch size", lambda each: each.why or None, numeric=False),
     )
     latest = overview.history[::-1][:most]

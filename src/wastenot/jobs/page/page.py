@@ -14,7 +14,7 @@ from wastenot.jobs.page.sizes_figure import sizes_figure
 from wastenot.jobs.page.story import objective_text, story_of
 from wastenot.jobs.plan.overview import JobOverview
 from wastenot.pages.figure import Figure
-from wastenot.pages.page import Page
+from wastenot.pages.page import Folded, Page
 from wastenot.pages.panel import Next
 from wastenot.pages.table import Table
 
@@ -44,8 +44,9 @@ def job_page(overview: JobOverview) -> Page:
     tables = (
         ("sizes", _noted(sizes_table(overview), _EPOCHS_NOTE)),
         ("frontier", _noted(frontier_table(overview), _COST_NOTE)),
-        ("runs", runs_table(overview)),
     )
+    known = [(name, table) for name, table in tables if table is not None and table.rows]
+    runs = runs_table(overview)
     return Page(
         verb="job",
         brand="training job",
@@ -59,7 +60,10 @@ def job_page(overview: JobOverview) -> Page:
             ("python train.py", f"wastenot job show {name} --study JOBS.db --page {page}"),
         ),
         figures=job_figures(overview),
-        tables=[(name, table) for name, table in tables if table is not None and table.rows],
+        tables=[("runs", runs)] if runs.rows else [],
+        folded=Folded("The figures as tables", "batch sizes, and time and energy to the target", tables=known)
+        if known
+        else None,
         notes=[sentence(note) for note in overview.notes],
         about=about(overview),
         device=overview.device,

@@ -23,8 +23,8 @@ def regret_figure(overview: JobOverview) -> Figure:
         note = "Not known before a run has reached the target and its speed was measured."
         return Figure("job-regret", title, about(overview), note, None)
     note = (
-        f"What the runs used beyond as many {runs_of(cheapest)}, the cheapest choice known now (regret). It levels off once "
-        "the choice is right."
+        f"What the runs used beyond as many {runs_of(cheapest)}, the cheapest choice known now, counted in such runs "
+        "(regret). It levels off once the choice is right."
     )
     extra = _extra_of_default(overview)
     if extra is not None:
@@ -38,7 +38,6 @@ def regret_figure(overview: JobOverview) -> Figure:
 
 def _regret(overview: JobOverview) -> Any:
     alt = load("altair")
-    assert overview.cheapest is not None
     extra = _extra_of_default(overview)
     rows: list[dict[str, object]] = []
     for each, of_default in _beside_default(overview, extra or 0.0):
@@ -49,7 +48,7 @@ def _regret(overview: JobOverview) -> Any:
     tip = tooltips({"series:N": " ", "run:Q": "run", "text:N": "regret"})
     base = alt.Chart(inline(rows)).encode(
         x=_run_axis(overview),
-        y=alt.Y("regret:Q", title=f"extra cost, in {runs_of(overview.cheapest)}", scale=alt.Scale(zero=True, nice=True)),
+        y=alt.Y("regret:Q", title="extra cost, in runs", scale=alt.Scale(zero=True, nice=True)),
         color=series_color("series:N", colors, symbolType="stroke", symbolStrokeWidth=2.5, labelLimit=300),
     )
     line = base.mark_line(strokeWidth=2)

@@ -34,16 +34,23 @@ def story_of(overview: JobOverview) -> tuple[str, str, tuple[Panel, ...]]:
 
 def _so_far_text(overview: JobOverview) -> str:
     """What all runs have cost, beside the default."""
-    against = overview.against_default
+    against, default = overview.against_default, overview.default
     assert against is not None
-    runs, less = counted(len(overview.history), "run"), _less(against.ratio)
-    if not is_weighted(overview.terms):
-        cost = "time" if in_seconds(overview.terms) else "energy"
-        return f"{runs} so far: {less} {cost} than by default, trials included"
-    pair, default = overview.next_pair, overview.default
-    assert pair is not None and default is not None
-    ratio = pair.cost(overview.terms) / default.cost(overview.terms)
-    return f"energy and time weighted: {_less(ratio)} per run from now on, {less} in the {runs} so far, trials included"
+    runs = counted(len(overview.history), "run")
+    used_j, time_s = _used(overview)
+    if used_j is not None and default is not None and default.energy_j is not None and against.reached:
+        energy, time = used_j / (against.reached * default.energy_j), time_s / (against.reached * default.time_s)
+        return f"the {runs} so far, trials included: {_less(energy)} energy, {_less(time)} time than by default"
+    cost = "cost" if is_weighted(overview.terms) else "time" if in_seconds(overview.terms) else "energy"
+    return f"{runs} so far: {_less(against.ratio)} {cost} than by default, trials included"
+
+
+def _used(overview: JobOverview) -> tuple[float | None, float]:
+    """Energy and time of all runs; ``None`` where the energy of any is not known."""
+    runs = [each.run for each in overview.history]
+    joules = [run.energy_j for run in runs]
+    used_j = None if None in joules else sum(each for each in joules if each is not None)
+    return used_j, sum(run.time_s for run in runs)
 
 
 def _less(ratio: float) -> str:
@@ -58,9 +65,14 @@ def _compared(overview: JobOverview) -> list[Line]:
         return []
     energy = "" if default.energy_j is None else f"{quantity(against.reached * default.energy_j, 'J', 3)} in "
     usual = pair_text(default).removeprefix("batch size ")
-    text = f"{against.reached:,} runs that reach the target, with {usual}, would have taken {energy}"
-    text += f"{time_text(against.reached * default.time_s)}, by the epochs of {counted(default.epochs.reached, 'run')}"
-    return [Line("By default", f"{text} of {default.batch_size:,}")]
+    took = f"{energy}{time_text(against.reached * default.time_s)}"
+    rests = f"estimated from {counted(default.epochs.reached, 'run')} of {default.batch_size:,}"
+    lines = [Line(f"By default ({usual})", f"the same {against.reached:,} results would have taken {took}, {rests}")]
+    if is_weighted(overview.terms) and overview.next_pair is not None:
+        ratio = overview.next_pair.cost(overview.terms) / default.cost(overview.terms)
+        text = f"{_less(against.ratio)} so far, {_less(ratio)} per run from now on"
+        lines.append(Line("Energy and time weighted", text))
+    return lines
 
 
 def _verdict(overview: JobOverview) -> str:
@@ -124,7 +136,7 @@ def _asked(overview: JobOverview) -> Panel:
     if regret is None or cheapest is None or regret <= 0.0:
         return Panel("Objective", f"{objective[:1].upper()}{objective[1:]}", "", lines=tuple(lines))
     lines.append(Line("Cost of a run" if is_weighted(terms) else "Objective", objective))
-    text = f"more than with the cheapest choice from the start: {regret:.2f} {runs_of(cheapest)} (regret)."
+    text = f"beyond always taking the cheapest choice; as much as {regret:.2f} {runs_of(cheapest)} (regret)."
     return Panel("What learning cost", time_text(regret * cheapest.time_s), text, lines=tuple(lines))
 
 

@@ -53,6 +53,16 @@ def cost_beside_default(overview: JobOverview, cost: float, digits: int = 3) -> 
     return cost_text(overview.terms, cost, digits)
 
 
+def cost_unit(overview: JobOverview) -> str:
+    """What the heading of a column of costs adds, where these are in per cent of the default's."""
+    return ", % of default" if is_weighted(overview.terms) and overview.default is not None else ""
+
+
+def cost_in_column(overview: JobOverview, cost: float) -> str:
+    """A cost below such a heading."""
+    return cost_beside_default(overview, cost).removesuffix(" of default")
+
+
 def time_text(time_s: float) -> str:
     """A time as people say it, to three digits: ``12.3 s``, ``47.1 min``, ``7.85 h``."""
     for least_s, unit_s, unit in ((48 * 3600.0, 24 * 3600.0, "days"), (5400.0, 3600.0, "h"), (90.0, 60.0, "min")):
