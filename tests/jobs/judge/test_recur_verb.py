@@ -55,6 +55,7 @@ def test_the_document_has_curves_and_choices(traces):
     ("arguments", "says"),
     [
         (["job", "replay"], "give two files, TRAIN.csv and POWER.csv, or --made-up N"),
+        (["job", "replay", "none.csv"], "none.csv: No such file or directory"),
         (["job", "replay", "train.csv", "none.csv"], "none.csv: No such file or directory"),
         (["job", "replay", "power.csv", "train.csv"], "power.csv: has no column target_metric"),
         (["job", "replay", "train.csv", "power.csv"], "--target: digits/mlp has runs to several; give one of 0.5, 0.9"),

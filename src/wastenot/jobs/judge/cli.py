@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +49,8 @@ class TraceOptions:
 
             return made_jobs(range(self.made_up))
         if train is None or power is None:
+            if train is not None and not train.exists():
+                raise BadInputError(f"{train}: {os.strerror(errno.ENOENT)}")
             raise BadInputError("give two files, TRAIN.csv and POWER.csv, or --made-up N for synthetic jobs")
         from wastenot.jobs.judge.trace import read_training_summaries
 
