@@ -16,7 +16,9 @@ from wastenot.serving.page.cluster_words import (
     cautions_on,
     classes_table,
     effect_text,
+    fixed_plan,
     notes_on,
+    plain_names,
     plan_text,
     policies_table,
     verdict_text,
@@ -98,7 +100,7 @@ def test_the_headline_is_the_plan_that_needs_no_control_or_else_a_policy_that_me
     late = [replace(each, failed=True) if each.policy == "best-static" else each for each in records]
     for other in (late, [each for each in records if each.policy != "best-static"]):
         (controlled,) = compared(other)  # dynamollm saves more, and fails
-        assert effect_text(scenario, controlled).startswith("Policy parking saves 25.0")
+        assert effect_text(scenario, controlled).startswith("Policy sleeping instances saves 25.0")
         assert "hindsight" not in verdict_text(scenario, controlled)
     assert any("fewer than 99" in note and "dynamollm" in note for note in notes_on(scenario, found))
     assert any(
@@ -155,10 +157,11 @@ def test_policies_and_classes_are_explained_and_what_saves_is_to_be_measured_and
     page = cluster_page(scenario, [found])
     fixed, policy, load = page.panels
     assert (fixed.value, policy.value) == ("50.0\N{NO-BREAK SPACE}% saved", "25.0\N{NO-BREAK SPACE}% saved")
-    assert "best-static" in fixed.text and "knowing these requests" in fixed.text
+    assert plan_text(scenario, found.outcomes[3]) in fixed.text and "knowing these requests" in fixed.text
     assert "sleep (parked)" in policy.text
     assert "Fewer GPUs, at the same clock" not in {line.label for line in fixed.lines}  # none has fewer than the first
-    assert load.lines[0].text.startswith("single-pool, ") and "GPUs at 1,980" in policy.lines[5].text.replace("\xa0", " ")
+    assert load.lines[0].text == plan_text(scenario, found.outcomes[0])
+    assert "GPUs at 1,980" in policy.lines[5].text.replace("\xa0", " ")
     lines = {line.label: line.text for line in policy.lines}
     assert lines["Saved in each of 2 runs"] == "20.0 to 30.0\N{NO-BREAK SPACE}%"
     assert lines["Worst class"].endswith("long answer")
@@ -190,4 +193,26 @@ def test_what_fewer_gpus_save_stands_beside_a_plan_that_has_fewer_and_a_lower_cl
     lines = {
         line.label: line.text.replace("\N{NO-BREAK SPACE}", " ") for line in cluster_page(scenario, [found]).panels[0].lines
     }
-    assert lines["Fewer GPUs, at the same clock"] == "10.0 % saved with 3 GPUs at 1,980 MHz (multi-pool)"
+    assert lines["Fewer GPUs, at the same clock"] == "10.0 % saved with 3 GPUs at 1,980 MHz"
+
+
+def test_a_plan_with_room_leads_and_pages_call_policies_by_what_they_are(scenario, first):
+    records = [first, _cheaper(first, "best-static", 0.6), _cheaper(first, "best-static-with-room", 0.7)]
+    (found,) = compared([*records, _cheaper(first, "parking", 0.5)])
+    page = cluster_page(scenario, [found])
+    assert fixed_plan(found) is found.outcomes[2] and page.panels[0].value == "30.0\N{NO-BREAK SPACE}% saved"
+    assert page.panels[0].text.endswith(" throughout, more instances than these requests need.")
+    names, plan = plain_names(scenario, found), plan_text(scenario, found.outcomes[0])
+    assert names["single-pool"] == plan and names["best-static"] == f"{plan} (best-static)"  # these serve alike here
+    assert names["parking"] == "sleeping instances" and len(set(names.values())) == 4
+    tables = dict(page.tables)
+    assert [row.texts[0] for row in tables["policies"].rows] == list(names.values())
+    assert tables["meanings"].rows[3].texts[0] == "sleeping instances (parking)"
+
+
+def test_plans_that_rest_on_the_best_static_one_have_its_instances_and_perhaps_more(tmp_path):
+    policies = '"best-static", "best-static-full-clock", "best-static-with-room"'
+    runs = run_scenario(parse_scenario(TEXT.replace('"single-pool"', policies).encode(), tmp_path / "plans.toml"))
+    counts, clocks = ([max(getattr(run.timeline, name)) for run in runs] for name in ("instances", "clock_mhz"))
+    assert counts[0] == counts[1] and counts[2][0] == counts[0][0] + 1
+    assert clocks[1] == 1980.0 >= clocks[0] == clocks[2]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from wastenot.planning.tariff import Tariff
 from wastenot.serving.cluster.best_static import best_static
 from wastenot.serving.cluster.controllers.dynamo import Dynamo
-from wastenot.serving.cluster.controllers.fixed import multi_pool, single_pool, steered
+from wastenot.serving.cluster.controllers.fixed import Fixed, multi_pool, single_pool, steered
 from wastenot.serving.cluster.controllers.parking import Parking
 from wastenot.serving.cluster.demand import Demand
 from wastenot.serving.cluster.model import Cluster, Controller, Router
@@ -84,8 +85,24 @@ def _steered(name: Name) -> Callable[[Given], Controller]:
     return controller
 
 
-def _best_static(given: Given, *, by_deadline: bool = False) -> Controller:
+def _best_static(given: Given, *, by_deadline: bool = False) -> Fixed:
     return best_static(given.load.requests, given.cluster, share=given.share, router=given.router, by_deadline=by_deadline)
+
+
+def _full_clock(given: Given) -> Controller:
+    plan = _best_static(given)
+    return replace(plan, name="best static, full clock", placed=tuple(replace(each, setting=None) for each in plan.placed))
+
+
+def _with_room(given: Given) -> Controller:
+    """More instances by the head room, as far as there are GPUs for them."""
+    plan, layouts = _best_static(given), given.cluster.layouts
+    left, placed = given.cluster.gpus - sum(each.count * layouts[each.layout].gpus for each in plan.placed), []
+    for each in plan.placed:
+        more = min(math.ceil(each.count * given.head_room), left // layouts[each.layout].gpus)
+        left -= more * layouts[each.layout].gpus
+        placed.append(replace(each, count=each.count + more))
+    return replace(plan, name="best static, with room", placed=tuple(placed))
 
 
 POLICIES: Mapping[str, ClusterPolicy] = {
@@ -128,6 +145,12 @@ POLICIES: Mapping[str, ClusterPolicy] = {
         _best_static,
         "instances, GPUs per instance and clocks that never change: the cheapest that meet the deadlines, in hindsight",
         hindsight=True,
+    ),
+    "best-static-full-clock": ClusterPolicy(
+        _full_clock, "the instances of best-static at the maximum clock: what fewer instances save alone", hindsight=True
+    ),
+    "best-static-with-room": ClusterPolicy(
+        _with_room, "best-static with more instances than these requests needed, by the head room", hindsight=True
     ),
     "best-static-by-deadline": ClusterPolicy(
         partial(_best_static, by_deadline=True),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -35,6 +34,7 @@ from wastenot.serving.page.cluster_words import (
     fixed_plan,
     next_step,
     panels,
+    plain_names,
     policy_to_add,
     running_table,
     savings_table,
@@ -44,7 +44,6 @@ from wastenot.serving.page.engine_words import simulated_origin, steps_text
 from wastenot.serving.page.policies_chart import PolicyBar, policies_chart
 
 _WIDE, _HEIGHT = 900, 84
-_FEW = 3  # GPUs, of which each has a tick
 _UNITS_S = ((3 * 86_400.0, 86_400.0, "days"), (3 * 3600.0, 3600.0, "hours"), (300.0, 60.0, "minutes"))
 
 
@@ -81,18 +80,19 @@ def _energy_figure(scenario: Scenario, found: Comparison, suffix: str, title: st
         "" if bound is None else f"Dotted: {quantity(bound, 'J', 3)}, the least that these tokens need without idle time.",
         f"Green: up to {percent(1.0 - scenario.parts.run.attain, 0)}, the {worst}{'; pale: policies beyond that' * failed}.",
     )
-    bars = [_bar(each, color) for each, color in zip(found.outcomes, policy_colors(found).values(), strict=True)]
+    names, colors = plain_names(scenario, found), policy_colors(found)
+    bars = [_bar(each, names[each.policy], colors[each.policy]) for each in found.outcomes]
     allowed, late = 1.0 - scenario.parts.run.attain, "late in the worst class, %"
     chart = specification_of(policies_chart(bars, allowed=allowed, late=late, bound_j=found.bound_per_token_j))
     note = " ".join(filter(None, parts))
     return Figure(f"cluster-energy{suffix}", f"Energy and deadlines by policy{title}", about(scenario, found), note, chart)
 
 
-def _bar(outcome: Outcome, color: str) -> PolicyBar:
+def _bar(outcome: Outcome, name: str, color: str) -> PolicyBar:
     energy = outcome.over(lambda run: run.energy_per_token_j)
     saved = "" if outcome.saved.mean == 0.0 else f"{percent(outcome.saved.mean, 1)} saved"
     late = 1.0 - outcome.over(lambda run: run.worst_class).least
-    return PolicyBar(outcome.policy, color, energy.mean, energy.least, energy.most, saved, late, not outcome.failed)
+    return PolicyBar(name, color, energy.mean, energy.least, energy.most, saved, late, not outcome.failed)
 
 
 # ---- over time -----------------------------------------------------------------------------------------------------------
@@ -118,10 +118,12 @@ def _timeline_chart(scenario: Scenario, found: Comparison) -> Any:
     degrees = [each.gpus for each in scenario.cluster.layouts]
     for layout, degree in enumerate(degrees):
         panels[f"layout{layout}"] = f"instances of {degree} GPU{'' if degree == 1 else 's'} that serve"
-    panels |= {"parked": "GPUs parked", "mhz": "core clock, MHz", "late": "late, %"}
+    panels |= {"mhz": "core clock, MHz", "late": "late, %"}
     rows = [row for run in runs for row in timeline_rows(run, unit_s)]
     fields = [field for field in panels if any(row.get(field) for row in rows)]
-    data, colors = inline(rows), {run.policy: policy_colors(found)[run.policy] for run in runs}
+    names = plain_names(scenario, found)
+    data = inline([{**row, "policy": names[row["policy"]]} for row in rows])
+    colors = {names[run.policy]: policy_colors(found)[run.policy] for run in runs}
     tip = tooltips({"policy:N": "policy", "at:Q": unit})
     drawn = []
     for field in fields:
@@ -134,7 +136,7 @@ def _timeline_chart(scenario: Scenario, found: Comparison) -> Any:
         )
         y = alt.Y(
             f"{field}:Q", title=None, scale=alt.Scale(zero=field != "mhz", nice=True),
-            axis=alt.Axis(tickCount=3, **_whole_ticks(field, rows), minExtent=44, maxExtent=44),
+            axis=alt.Axis(tickCount=3, minExtent=44, maxExtent=44),
         )  # fmt: skip
         color = series_color("policy:N", colors, symbolType="stroke", symbolStrokeWidth=3, labelLimit=300)
         line = alt.Chart(data).mark_line(strokeWidth=1.4, opacity=0.9, clip=True, interpolate="step-after")
@@ -147,17 +149,10 @@ def _timeline_chart(scenario: Scenario, found: Comparison) -> Any:
     return alt.vconcat(*drawn, spacing=10)
 
 
-def _whole_ticks(field: str, rows: Sequence[dict[str, Any]]) -> dict[str, object]:
-    """Ticks at whole numbers, on the axis of what is counted in few."""
-    most = math.ceil(max(row[field] for row in rows)) if field == "parked" else _FEW + 1
-    return {"values": list(range(most + 1)), "format": "d"} if most <= _FEW else {}
-
-
 def timeline_rows(run: RunRecord, unit_s: float) -> list[dict[str, Any]]:
     """A run in bins, each as a row; ``None`` where nothing is known."""
     timeline = run.timeline
     came, missed = (np.array(each).sum(axis=1) for each in (timeline.arrivals, timeline.missed))
-    parked = timeline.gpus.get("parked", [0.0] * len(timeline.power_w))
     return [
         {
             "policy": run.policy,
@@ -165,7 +160,6 @@ def timeline_rows(run: RunRecord, unit_s: float) -> list[dict[str, Any]]:
             "came": came[place] / timeline.bin_s,
             "watts": timeline.power_w[place],
             **{f"layout{layout}": count for layout, count in enumerate(timeline.instances[place])},
-            "parked": parked[place],
             "mhz": timeline.clock_mhz[place],
             "late": 100.0 * missed[place] / came[place] if came[place] else None,
         }
@@ -219,6 +213,16 @@ def cluster_page(scenario: Scenario, found: Sequence[Comparison]) -> Page:
 _DETAILS = ("classes", "running")
 
 
+def _renamed(table: Table, names: Mapping[str, str], *, beside: bool) -> Table:
+    """A table with plain names of policies; with those that scenarios use beside them where a policy is explained."""
+
+    def name(policy: str) -> str:
+        return f"{names[policy]} ({policy})" if beside and names[policy] != policy else names[policy]
+
+    rows = tuple(replace(row, texts=(name(row.texts[0]), *row.texts[1:])) for row in table.rows)
+    return replace(table, rows=rows)
+
+
 def _tables(scenario: Scenario, found: Comparison, place: int, *, several: bool) -> list[tuple[str, Table]]:
     tables = [
         ("policies", savings_table(found, scenario.parts.objective.currency)),
@@ -226,6 +230,8 @@ def _tables(scenario: Scenario, found: Comparison, place: int, *, several: bool)
         ("running", running_table(found)),
         ("meanings", about_table(found)),
     ]
+    names = plain_names(scenario, found)
+    tables = [(name, _renamed(table, names, beside=name == "meanings")) for name, table in tables]
     if not several:
         return tables
     return [

@@ -70,7 +70,22 @@ def fixed_plan(found: Comparison) -> Outcome | None:
     Such plans know the requests that they are judged on, which is to be said beside what they save.
     """
     good = [each for each in found.outcomes[1:] if each.hindsight and not each.failed and each.saved.mean > 0.0]
-    return max(good, key=lambda each: each.saved.mean, default=None)
+    return max(good, key=lambda each: (each.policy == _WITH_ROOM, each.saved.mean), default=None)
+
+
+_WITH_ROOM = "best-static-with-room"
+_PLANS = ("single-pool", "best-static", "best-static-full-clock", _WITH_ROOM, "best-static-by-deadline")
+_PLAIN = {"multi-pool": "pools by length", "parking": "sleeping instances", "dynamollm": "DynamoLLM"}
+_PLAIN |= {"throttllem": "throttLL'eM", "greenllm": "GreenLLM"}
+
+
+def plain_names(scenario: Scenario, found: Comparison) -> dict[str, str]:
+    """What a page calls each policy: a plan that is kept by what serves, others in plain words."""
+    names: dict[str, str] = {}
+    for each in found.outcomes:
+        name = plan_text(scenario, each) if each.policy in _PLANS else _PLAIN.get(each.policy, each.policy)
+        names[each.policy] = f"{name} ({each.policy})" if name in names.values() else name
+    return names
 
 
 def policy_to_add(found: Comparison) -> Outcome | None:
@@ -88,7 +103,7 @@ def effect_text(scenario: Scenario, found: Comparison) -> str:
         return f"{plan_text(scenario, fixed)}: {saved} less {noun}, {met} of requests met their deadlines"
     if policy is not None:
         worst = percent(_least(policy, "worst_class"), 2)
-        saves = f"Policy {policy.policy} saves {percent(policy.saved.mean, 1)} of the {noun}"
+        saves = f"Policy {plain_names(scenario, found)[policy.policy]} saves {percent(policy.saved.mean, 1)} of the {noun}"
         return f"{saves}; {worst} of requests met their deadlines in the worst class"
     if found.best is None:
         return "No policy meets the deadlines of every class"
@@ -373,17 +388,20 @@ def panels(scenario: Scenario, found: Comparison) -> tuple[Panel, ...]:
     first, fixed, policy = found.outcomes[0], fixed_plan(found), policy_to_add(found)
     noun = OBJECTIVES[found.objective].noun
     shown = []
+    names = plain_names(scenario, found)
     if fixed is not None:
-        text = f"{plan_text(scenario, fixed)} throughout ({fixed.policy}), chosen knowing these requests: leave some room."
+        text = f"{plan_text(scenario, fixed)} throughout, chosen knowing these requests: leave some room."
+        if fixed.policy == _WITH_ROOM:
+            text = f"{plan_text(scenario, fixed)} throughout, more instances than these requests need."
         panel = _saving_panel(scenario, found, "Without any control", text, fixed)
         shown.append(replace(panel, lines=(*panel.lines, *_fewer_alone(scenario, found, fixed))))
     if policy is not None:
         title = f"Lowest {noun} that meets the deadlines" if fixed is None else "With a policy in control"
-        text = f"{policy.policy}: {about_policy(policy.policy)}."
+        text = f"{names[policy.policy]}: {about_policy(policy.policy)}."
         shown.append(_saving_panel(scenario, found, title, text, policy))
     if len(shown) < 2:
         token = first.over(lambda run: run.energy_per_token_j)
-        text = f"{first.policy}: {about_policy(first.policy)}."
+        text = f"{names[first.policy]}: {about_policy(first.policy)}."
         lines = _deadline_lines(first)
         shown.append(Panel("Compared with", f"{quantity(token.mean, 'J', 3)} per token", text, lines=lines))
     return (*shown, _asked(scenario, found))
@@ -396,15 +414,13 @@ def _fewer_alone(scenario: Scenario, found: Comparison, fixed: Outcome) -> tuple
     alike = []
     for each in found.outcomes[1:]:
         gpus, clock_mhz = serving(scenario, each)
-        if not each.failed and each is not fixed and least <= gpus < most and clock_mhz and clock_mhz == full_mhz:
-            alike.append((gpus, each))
+        if not each.failed and each is not fixed and gpus < most and clock_mhz and clock_mhz == full_mhz:
+            alike.append((abs(gpus - least), gpus, each))
     if not alike:
         return ()
-    _, nearest = min(alike, key=lambda pair: pair[0])
+    *_, nearest = min(alike, key=lambda one: one[:2])
     saved = percent(nearest.saved.mean, 1)
-    return (
-        Line("Fewer GPUs, at the same clock", f"{saved} saved with {_serving_text(scenario, nearest)} ({nearest.policy})"),
-    )
+    return (Line("Fewer GPUs, at the same clock", f"{saved} saved with {_serving_text(scenario, nearest)}"),)
 
 
 def _saving_panel(scenario: Scenario, found: Comparison, title: str, text: str, outcome: Outcome) -> Panel:
@@ -454,8 +470,9 @@ def class_text(name: str) -> str:
 def _asked(scenario: Scenario, found: Comparison) -> Panel:
     cluster, against = scenario.cluster, found.outcomes[0]
     deadlines = cluster.deadlines
+    plan, name = plan_text(scenario, against), plain_names(scenario, found)[against.policy]
     lines = (
-        Line("Compared with", f"{against.policy}, {plan_text(scenario, against)}"),
+        Line("Compared with", plan if plan == name else f"{name}, {plan}"),
         Line(
             f"Deadline of the first token, {_lengths_text(deadlines.prompt_below)}",
             " / ".join(quantity(each, "s", 3) for each in deadlines.ttft_s),
