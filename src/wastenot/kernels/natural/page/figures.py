@@ -32,8 +32,7 @@ LOSS_COLORS = dict(zip(LOSS_NAMES.values(), ("#0f9b8e", "#e08a00", "#d6483b", "#
 _WIDTH, _HEIGHT, _NAME_WIDTH, _LOSS_WIDTH, _STEP = 285, 270, 250, 560, 17
 _POINTS = 24
 _VISIBLE = 0.01  # of the change of the clock, below which an interval is hidden by its dot
-_MOST_NAMED = 5  # kernels with colours of their own
-_OTHERS, _OTHERS_COLOR = "other kernels", "#aab4c0"
+_EACH, _EACH_COLOR = "each kernel", "#aab4c0"
 _WHOLE, _WHOLE_COLOR = "all, under one cap", "#7c5cff"
 
 
@@ -44,23 +43,14 @@ def subtitle(overview: NaturalOverview) -> str:
 
 def curves_figure(overview: NaturalOverview) -> Figure:
     """Time, power and energy of every kernel and of all together by clock, each against its own at its own clock."""
-    note = "Thin: each kernel, at the clocks at which it was seen; in colour those that use most energy."
+    note = "Thin: each kernel, at the clocks at which it was seen."
     if any(each.limited and each.high_mhz > each.auto_mhz for each in overview.kernels):
         note += " Power and energy beyond 100 %: at clocks that the power limit does not allow a kernel by default."
     whole = _whole_rows(overview)
     if whole:
         note = f"Thick: all kernels under one cap, the highest core clock allowed; ring: the cap of the headline. {note}"
-    most = sorted(overview.kernels, key=lambda each: -each.energy_share)[:_MOST_NAMED]
-    names = [each.kernel for each in most]
-    colors = colors_of(names) | ({_OTHERS: _OTHERS_COLOR} if len(overview.kernels) > len(names) else {})
-    # The others come first, so that no line of a name lies below one without.
-    ordered = sorted(overview.kernels, key=lambda each: each in most)
-    colors |= {_WHOLE: _WHOLE_COLOR} if whole else {}
-    rows = [
-        row | {"line": each.kernel if each in most else _OTHERS}
-        for each in ordered
-        for row in _curve_rows(overview.curves[each.kernel], each)
-    ]
+    colors = {_EACH: _EACH_COLOR} | ({_WHOLE: _WHOLE_COLOR} if whole else {})
+    rows = [row | {"line": _EACH} for each in overview.kernels for row in _curve_rows(overview.curves[each.kernel], each)]
     plans = [plan for plan in overview.plans if plan.granularity == "iteration" and plan.max_slowdown == BOUNDS[1]]
     plan = next((plan for plan in plans if plan.cap_mhz is not None), None)
     return Figure(

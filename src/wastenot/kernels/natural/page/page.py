@@ -10,7 +10,7 @@ from wastenot.kernels.natural.overview import BOUNDS, CapPlan, Loss, NaturalOver
 from wastenot.kernels.natural.page.figures import curves_figure, joules_figure, loss_figure, subtitle, wake_figure
 from wastenot.kernels.natural.page.summary import forecast_table, kernels_table, plans_table
 from wastenot.pages.figure import Figure
-from wastenot.pages.formatting import SPACE, change, changes, percent, quantity
+from wastenot.pages.formatting import SPACE, change, changes, percent, quantity, saved_range
 from wastenot.pages.page import Folded, Page
 from wastenot.pages.panel import Line, Next, Panel
 
@@ -43,15 +43,15 @@ def _one_cap(overview: NaturalOverview, plans: list[CapPlan]) -> Panel:
         return Panel(title, "none helps", "within the clocks seen.")
     simulated = overview.origin == "simulated"  # whose numbers are no reason to set a card's clock
     run = () if simulated else commands(overview.device, Setting(core_mhz=shown.cap_mhz))
-    lines = [Line("Expected", f"{_intervals(shown)} (95{SPACE}%, by the errors of the curves)")]
+    lines = [Line("Expected", f"{_intervals(shown)} (95{SPACE}%)")]
     lines += [
-        Line(f"At most {percent(plan.max_slowdown, 0)} slower", f"{_mhz(plan.cap_mhz)}, energy {change(plan.energy_change)}")
+        Line(f"At most {percent(plan.max_slowdown, 0)} slower", f"{_mhz(plan.cap_mhz)}, {_energy(plan)}")
         for plan in plans
         if plan is not shown and plan.cap_mhz is not None
     ]
-    how = "on a card like this one, after measuring it" if simulated else "which root can set today:"
+    how = "; measure it on your GPU before setting it there" if simulated else ", which root can set today:"
     limit = percent(shown.max_slowdown, 0)
-    text = f"with a cap of {_mhz(shown.cap_mhz)}, the highest core clock allowed; at most {limit} slower, {how}"
+    text = f"with a cap of {_mhz(shown.cap_mhz)} on the core clock, at most {limit} slower{how}"
     value = f"{percent(-shown.energy_change)} saved"
     undo = undo_commands(run) if run else ()
     return Panel(title, value, text if run else f"{text}.", commands=run, undo=undo, lines=tuple(lines))
@@ -63,9 +63,7 @@ def _own_caps(plans: list[CapPlan]) -> Panel:
         return Panel(title, "saves no more", "within the clocks seen.")
     first, *others = plans
     lines = [Line("Expected", f"{_intervals(first)} (95{SPACE}%)")]
-    lines += [
-        Line(f"At most {percent(plan.max_slowdown, 0)} slower", f"energy {change(plan.energy_change)}") for plan in others
-    ]
+    lines += [Line(f"At most {percent(plan.max_slowdown, 0)} slower", _energy(plan)) for plan in others]
     return Panel(
         title, f"{percent(-first.energy_change)} saved", f"at most {percent(first.max_slowdown, 0)} slower.",
         lines=tuple(lines), note="Assumes that switching between kernels is free; today's drivers need milliseconds for it.",
@@ -98,9 +96,16 @@ def _pace(time_change: float) -> str:
     return f"{percent(abs(time_change))} {'slower' if time_change >= 0.0 else 'faster'}"
 
 
+def _energy(plan: CapPlan) -> str:
+    """What a plan saves, or with its sign what it changes."""
+    return f"{percent(-plan.energy_change)} saved" if _saves(plan) else f"energy {change(plan.energy_change)}"
+
+
 def _intervals(plan: CapPlan) -> str:
-    parts = (("energy", plan.energy_change_interval), ("time", plan.time_change_interval))
-    return ", ".join(f"{name} {changes(interval)}" for name, interval in parts if interval is not None)
+    energy, time = plan.energy_change_interval, plan.time_change_interval
+    return ", ".join(
+        [*([] if energy is None else [saved_range(energy)]), *([] if time is None else [f"time {changes(time)}"])]
+    )
 
 
 def next_step(workload: str, device: str) -> Next:
@@ -143,11 +148,13 @@ def natural_page(overview: NaturalOverview) -> Page:
         verdict=verdict,
         panels=panels,
         next_step=next_step(overview.workload, overview.device),
-        figures=figures[:-1],
-        tables=[("plans", plans_table(overview)), ("kernels", kernels_table(overview))],
+        figures=figures[:-2],
+        tables=[("plans", plans_table(overview))],
         folded=Folded(
-            "How this was measured, and a forecast", "the clock after matrix products, and what other clocks may save",
-            figures[-1:], [("forecast", forecast_table(overview.forecast, beyond=True))],
+            "Each kernel, how it was measured, and a forecast",
+            "what kernels lose at lower clocks, the clock after matrix products, and what other clocks may save",
+            figures[-2:],
+            [("kernels", kernels_table(overview)), ("forecast", forecast_table(overview.forecast, beyond=True))],
         ),
         tone="promised",
         panel_kinds=("today", "rest", "rest"),

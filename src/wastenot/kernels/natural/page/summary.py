@@ -98,7 +98,9 @@ def kernels_table(overview: NaturalOverview) -> Table:
         "energy: of a call at the lowest clock seen, compared with the default clocks. Cap: in the plan at "
         f"{percent(BOUNDS[1], 0)} slowdown; – where it has none."
     )
-    return listing("Kernels", overview.kernels, fields, note, note_of=lambda one: "; ".join(one.notes) or None)
+    by_energy = sorted(overview.kernels, key=lambda one: -one.energy_share)
+    remarks = [f" {one.kernel}: {'; '.join(one.notes)}." for one in by_energy if one.notes]
+    return listing("Kernels", by_energy, fields, note + "".join(remarks))
 
 
 def _loss(kernel: KernelAtNaturalClocks) -> str:
