@@ -10,7 +10,7 @@ from wastenot.devices.instrument import TOTAL
 from wastenot.pages.figure import Figure, inline, layered, name_axis, specification_of, tooltips
 from wastenot.pages.formatting import change, percent, quantity, shortened
 from wastenot.profiles.page.description import channel_names, meanings, shown_before, steady, subject, timed_channels, watts
-from wastenot.profiles.page.drawing import BLUE, altair, color_of
+from wastenot.profiles.page.drawing import BLUE, altair
 from wastenot.profiles.result import Profile
 
 CONTEXTS = "profiles-contexts"
@@ -58,7 +58,7 @@ def components_figure(profiles: Sequence[Profile], *, relative: bool = False) ->
     width = max((_ALL_WIDTH - 14 * len(names)) // len(names), 110)
     panels = [_bars(profiles, name, names, scale, rows, width, first=name == names[0]) for name in names]
     return Figure(
-        "profiles-components", "Power of components, side by side", _subtitle(profiles), note,
+        "profiles-components", "Power of components", _subtitle(profiles), note,
         specification_of(alt.hconcat(*panels, spacing=14)),
     )  # fmt: skip
 
@@ -66,7 +66,7 @@ def components_figure(profiles: Sequence[Profile], *, relative: bool = False) ->
 def shapes_figure(profiles: Sequence[Profile], *, relative: bool = False) -> Figure:
     """Power inside SSP against the fraction of the execution: a panel for each channel, a line for each profile."""
     names = [name for name in _all_channels(profiles) if any(_resolved(profile, name) for profile in profiles)]
-    title, stem = "Power inside an execution, side by side", "profiles-shapes"
+    title, stem = "Power inside an execution", "profiles-shapes"
     note = f"Estimated power over an execution at steady power{_or_after(profiles)}."
     shown = [profile for profile in profiles if any(_resolved(profile, name) for name in names)]
     if not shown:
@@ -159,10 +159,11 @@ def _bars(
     x = alt.X("p:Q", title=None, scale=alt.Scale(domain=[0.0, 1.36 * most], nice=False), axis=alt.Axis(tickCount=4))
     y = alt.Y("row:O", title=None, sort=rows, scale=alt.Scale(domain=rows), axis=_label_axis(labels) if first else None)
     base = alt.Chart(inline(values)).encode(y=y)
-    color = color_of(name, tuple(names))
+    # A colour for each profile, as their lines have in the next figure.
+    color = alt.Color("label:N", sort=labels, scale=alt.Scale(domain=labels), legend=None)
     tooltip = tooltips({"label:N": " ", "says:N": name, "sse:Q": "SSE"})
     layers = [
-        base.mark_bar(height=15, color=color, opacity=0.8, cornerRadiusEnd=1.5).encode(x=x, tooltip=tooltip),
+        base.mark_bar(height=15, opacity=0.8, cornerRadiusEnd=1.5).encode(x=x, color=color, tooltip=tooltip),
         base.mark_rule(style="curve", strokeWidth=1.6, strokeDash=[1, 0]).encode(
             x=alt.X("low:Q", title=None), x2=alt.X2("high:Q")
         ),
@@ -176,7 +177,7 @@ def _bars(
     return layered(*layers).properties(
         width=width,
         height=alt.Step(_STEP),
-        title=alt.TitleParams(f"{name}, {scale.unit}", anchor="start", frame="group", fontSize=12.5, offset=4),
+        title=alt.TitleParams(f"{name} power, {scale.unit}", anchor="start", frame="group", fontSize=12.5, offset=4),
         view=alt.ViewBackground(stroke=None),
     )
 
@@ -203,7 +204,7 @@ def _lines(profiles: Sequence[Profile], labels: list[str], name: str, scale: _Sc
                     "high": round(scale.scaled(name, float(power + error)), 2),
                 }
             )
-    title = f"{name}, {scale.unit}"
+    title = f"{name} power, {scale.unit}"
     color = alt.Color(
         "label:N",
         title=None,

@@ -203,7 +203,7 @@ def profiles_table(profiles: Sequence[Profile], *, relative: bool = False) -> Ta
     note = "At steady power (SSP); first: the first execution at full speed (SSE)."
     if any(profile.before for profile in profiles):
         note += " After other kernels: of the one execution that follows them."
-    return Table("Mean power, side by side", tuple(columns), tuple(rows), note)
+    return Table("Mean power", tuple(columns), tuple(rows), note)
 
 
 def _means(profiles: Sequence[Profile], name: str) -> list[float]:

@@ -42,7 +42,7 @@ def profile_page(profiles: Sequence[Profile], *, relative: bool = False, files: 
         title, where = (subject(profile), f"on {profile.device}"), subtitle(profile)
         table = "states", state_table(profile)
     else:
-        title = f"{len(profiles)} power profiles", "side by side"
+        title = f"{len(profiles)} power profiles", "compared"
         where = figures[0].subtitle
         made_from = [("Devices", ", ".join(dict.fromkeys(profile.device for profile in profiles)))]
         table = "profiles", profiles_table(profiles, relative=relative)
@@ -51,10 +51,13 @@ def profile_page(profiles: Sequence[Profile], *, relative: bool = False, files: 
     drawn = [figure for figure in figures if figure.specification is not None]
     shown = sorted(drawn, key=lambda figure: figure.name != CONTEXTS)
     method = [figure for figure in shown if figure.name == METHOD]
+    folded = Folded("How the method matters", "what each of its steps changes", method) if method else None
+    if len(profiles) > 1:  # whose figures say what the table does
+        folded = Folded("The figures as a table", "mean power, time and energy of an execution", method, [table])
     missing = [figure.note for figure in figures if figure not in shown and figure.name not in (CONTEXTS, METHOD)]
     return Page(
         verb="power profile",
-        brand="power profile",
+        brand="power profile" if len(profiles) == 1 else "power profiles",
         title=title,
         origin=_origin_of(profiles),
         effect=effect,
@@ -62,8 +65,8 @@ def profile_page(profiles: Sequence[Profile], *, relative: bool = False, files: 
         panels=panels,
         next_step=next_step(profiles, files),
         figures=[figure for figure in shown if figure.name != METHOD],
-        tables=[table],
-        folded=Folded("How the method matters", "what each of its steps changes", method) if method else None,
+        tables=[table] if len(profiles) == 1 else [],
+        folded=folded,
         device=profiles[0].device if len({each.device for each in profiles}) == 1 else "",
         tone=tone,
         notes=[*_notes(profiles), *dict.fromkeys(missing)],

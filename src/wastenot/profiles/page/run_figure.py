@@ -241,14 +241,12 @@ def _steps(profile: Profile, name: str, unit: TimeUnit, x: Any, y: Any, title: s
     ]
     base = alt.Chart(inline(values))
     drawn: dict[str, Any] = {} if color is None else {"color": color}
-    ink: dict[str, Any] = {"style": "curve"} if color is None else {}
+    ink: dict[str, Any] = {"style": "curve", "strokeWidth": 1.4} if color is None else {"strokeWidth": 2.4}
     tooltip = tooltips({"execution:Q": unit_word(profile), "p:Q": f"{name}, W", "low:Q": "from", "high:Q": "to"})
     band = base.mark_rect(opacity=0.3, **drawn).encode(
         x=x, x2=alt.X2("end:Q"), y=alt.Y("low:Q", title=title), y2=alt.Y2("high:Q")
     )
-    line = base.mark_rule(strokeWidth=2.4, opacity=1, strokeDash=[1, 0], **ink, **drawn).encode(
-        x=x, x2=alt.X2("end:Q"), y=y, tooltip=tooltip
-    )
+    line = base.mark_rule(opacity=1, strokeDash=[1, 0], **ink, **drawn).encode(x=x, x2=alt.X2("end:Q"), y=y, tooltip=tooltip)
     return [band, line]
 
 
