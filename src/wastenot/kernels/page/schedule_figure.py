@@ -23,10 +23,10 @@ def schedule_figures(plan: Plan) -> tuple[Figure, ...]:
         return ()
     cores, memories = ({each.core_mhz for each in rung.segments}, {each.memory_mhz for each in rung.segments})
     stays = " and ".join(filter(None, (_flat("core", cores), _flat("memory", memories))))
+    throughout = f"; {stays} throughout" if stays else ""
     note = (
-        f"One iteration of {quantity(rung.time_s, 's', 3)}, {counted(rung.switches, 'switch')}"
-        f"{f'; {stays} throughout' if stays else ''}. Below its passes: the clocks requested, sent early by the time a "
-        "switch takes (dots)."
+        f"One iteration of {quantity(rung.time_s, 's', 3)}, {counted(rung.switches, 'switch')}{throughout}. Below its "
+        "passes: the clocks requested, sent early by the time a switch takes (dots)."
     )
     if any(None in clocks and len(clocks) > 1 for clocks in (cores, memories)):
         note += " No line where the driver decides."
@@ -55,8 +55,9 @@ def _iteration(schedule: Schedule, rung: Rung) -> Window:
         (at_s, marker.name) for at_s, marker in zip(reached_s, schedule.markers, strict=True) if ":" not in marker.name
     ]
     held = due[-1][1]
-    instants = []
-    for at_s, what in sorted([*passes, *due], key=lambda each: each[0]):
+    instants: list[Instant] = []
+    events: list[tuple[float, str | Setting]] = [*passes, *due]
+    for at_s, what in sorted(events, key=lambda each: each[0]):
         held = held if isinstance(what, str) else what
         instants.append(_instant(at_s, what if isinstance(what, str) else None, held))
     return Window(0.0, rung.time_s, tuple(instants))
