@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
 from testbed.small_sweeps import random_sweep
 from wastenot.core.errors import InfeasibleError
-from wastenot.planning.objective import KINDS, OBJECTIVES, Objective, search
+from wastenot.planning.objective import Objective
+from wastenot.planning.objective_kinds import (
+    CLUSTERS,
+    JOBS,
+    KERNELS,
+    ClusterObjectiveKind,
+    JobObjectiveKind,
+    ObjectiveKind,
+    search,
+)
 from wastenot.planning.planner import Planner
 
 
 def test_the_list_is_complete():
-    assert tuple(KINDS) == OBJECTIVES
-    own = [each for rules in KINDS.values() for each in rules.parameters]
+    for offered, names in ((KERNELS, ObjectiveKind), (JOBS, JobObjectiveKind), (CLUSTERS, ClusterObjectiveKind)):
+        assert tuple(offered) == get_args(names)
+    own = [each for rules in KERNELS.values() for each in rules.parameters]
     assert len(own) == len(set(own))
 
 

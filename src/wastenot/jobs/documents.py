@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from wastenot.core.values import as_values
-from wastenot.jobs.model.objective import in_seconds
+from wastenot.jobs.model.objective import objective_of
 
 if TYPE_CHECKING:
     from wastenot.jobs.model.frontier import Pair
@@ -37,7 +37,7 @@ def job_document(overview: JobOverview) -> dict[str, Any]:
         | listed(overview)
         | {
             "terms": as_values(terms),
-            "cost_unit": "s" if in_seconds(terms) else "J",
+            "cost_unit": "s" if objective_of(terms).saves == "time" else "J",
             "against_default": None if against is None else as_values(against),
             "history": [
                 _of_run(as_values(each.run)) | {"cost": each.cost, "regret": each.regret, "why": each.why}

@@ -14,7 +14,8 @@ from wastenot.core.errors import InfeasibleError
 from wastenot.frontiers.algebra import Frontier, Point
 from wastenot.frontiers.exact import exact_sum
 from wastenot.planning.costs import Costs
-from wastenot.planning.objective import Objective, Scope, asked_for
+from wastenot.planning.objective import Objective, asked_for
+from wastenot.planning.objective_kinds import Scope
 from wastenot.planning.units import PlanUnit, iteration_frontier, make_units
 from wastenot.workloads.identity import Granularity
 
@@ -31,7 +32,7 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FrontierPlans:
-    """A frontier, as an objective asks it (:class:`wastenot.planning.objective.Plans`).
+    """A frontier, as an objective asks it (:class:`wastenot.planning.objective_kinds.Plans`).
 
     Attributes:
         frontier: of an iteration or a unit.

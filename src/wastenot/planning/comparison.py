@@ -10,7 +10,8 @@ from typing import ClassVar
 from wastenot.core.errors import BadInputError, InfeasibleError
 from wastenot.core.origin import Origin
 from wastenot.core.result import HasDocument
-from wastenot.planning.objective import Objective, Scope
+from wastenot.planning.objective import Objective
+from wastenot.planning.objective_kinds import Scope
 from wastenot.planning.planner import Planner
 from wastenot.study.coverage import Coverage
 from wastenot.study.store import Source, sweep_of

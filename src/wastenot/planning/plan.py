@@ -23,7 +23,8 @@ from wastenot.planning.applicable_today import StatedToday, Today, stated_today,
 from wastenot.planning.carbon import Carbon, CarbonIntensity, carbon_of
 from wastenot.planning.dwell import Switches, count_switches
 from wastenot.planning.headline import Headline, Interval, headline_of
-from wastenot.planning.objective import DEFAULT_CONFIDENCE, KINDS, Objective, ObjectiveKind, Scope
+from wastenot.planning.objective import DEFAULT_CONFIDENCE, Objective
+from wastenot.planning.objective_kinds import KERNELS, ObjectiveKind, Scope
 from wastenot.planning.schedule import Schedule
 from wastenot.study.coverage import Coverage
 from wastenot.workloads.identity import EnergyState, Granularity, ModelRun, WorkloadKey
@@ -66,7 +67,7 @@ class Goal(Part):
     @property
     def saves_time(self) -> bool:
         """Whether the plan is for saving time rather than energy."""
-        return KINDS[self.kind].saves == "time"
+        return KERNELS[self.kind].saves == "time"
 
     @property
     def objective(self) -> Objective:

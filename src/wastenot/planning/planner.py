@@ -23,7 +23,8 @@ from wastenot.planning.noise.expectation import change_error, expect, total_erro
 from wastenot.planning.noise.optimism import Bootstrap, Optimism, optimism
 from wastenot.planning.noise.posteriors import Posteriors
 from wastenot.planning.noise.shrinkage import CostModel, fit_costs
-from wastenot.planning.objective import DEFAULT_CONFIDENCE, Objective, ObjectiveKind, Scope
+from wastenot.planning.objective import DEFAULT_CONFIDENCE, Objective
+from wastenot.planning.objective_kinds import ObjectiveKind, Scope
 from wastenot.planning.plan import (
     SCHEMA,
     Assignment,
@@ -80,8 +81,8 @@ def plan(
     Args:
         source: the measurements to plan from: a study (its file name, URL or the open study), a sweep, or a planner of it,
             which keeps its estimates for further plans.
-        objective: what to minimise, by name (:data:`wastenot.planning.objective.KINDS`), or a whole :class:`Objective`;
-            then omit the next four.
+        objective: what to minimise, by name (:data:`wastenot.planning.objective_kinds.KERNELS`), or a whole
+            :class:`Objective`; then omit the next four.
         max_slowdown: limit on T/T_auto − 1, such as 0.02; by default 0 for ``waste`` and none for ``edp``.
         edp_exponent: α of E·T^α.
         confidence: probability that the true slowdown is within the limit; 0.95 by default.

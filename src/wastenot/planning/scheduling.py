@@ -19,7 +19,8 @@ from wastenot.frontiers.schedule import Schedule as Found, Scheduler
 from wastenot.frontiers.switched_work import Stay, SwitchedWork, Totals
 from wastenot.planning.headline import LEVEL
 from wastenot.planning.noise.expectation import errors_of_ratio, excess_of_calls
-from wastenot.planning.objective import DEFAULT_CONFIDENCE, Objective, Scope
+from wastenot.planning.objective import DEFAULT_CONFIDENCE, Objective
+from wastenot.planning.objective_kinds import Scope
 from wastenot.planning.schedule import MarkerTime, Rung, Schedule, Segment
 from wastenot.planning.switching import SwitchTime
 from wastenot.planning.timeline import Timeline, timeline

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from wastenot.core.values import as_values
+from wastenot.planning.objective_kinds import CLUSTERS
 from wastenot.serving.cluster.classes import NAMES
 
 if TYPE_CHECKING:
@@ -107,8 +108,7 @@ def _policy_document(outcome: Outcome, assumed: Outcome | None) -> dict[str, Any
         "saved": as_values(outcome.saved),
         "with_assumed_clocks": None if assumed is None else {"saved": as_values(assumed.saved), "failed": assumed.failed},
         "energy_j": as_values(outcome.over(lambda run: run.energy_j)),
-        "cost": _known(outcome, lambda run: run.cost),
-        "carbon_g": _known(outcome, lambda run: run.carbon_g),
+        **{each.recorded: _known(outcome, each.taken) for each in CLUSTERS.values() if each.per_kwh is not None},
         "energy_per_token_j": as_values(outcome.over(lambda run: run.energy_per_token_j)),
         "attainment": as_values(outcome.over(lambda run: run.attainment)),
         "worst_class": as_values(outcome.over(lambda run: run.worst_class)),

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from wastenot.core.vendors import vendor_named
-from wastenot.planning.objective import KINDS
+from wastenot.planning.objective_kinds import KERNELS
 from wastenot.terminal.options import SHAPE_OPTIONS
 
 Values = Mapping[str, Any]
@@ -161,7 +161,7 @@ _SHAPE = Rule(SHAPE_OPTIONS, _fixed_shape)
 _RESTORE = (needs("restore_clocks", "allow_clock_control"), Rule(("restore_clocks",), _not_real))
 _MEASURING = (_SEED, *_RESTORE)
 _PLANNING = (
-    *(needs(" ".join(rules.parameters), "objective", name) for name, rules in KINDS.items() if rules.parameters),
+    *(needs(" ".join(rules.parameters), "objective", name) for name, rules in KERNELS.items() if rules.parameters),
     not_with("confidence", "as_measured"),
 )
 _OF_AN_ENGINE = "trace load rate first gpus step_tokens switch_time ttft tbt e2e share length_error seed lenient"

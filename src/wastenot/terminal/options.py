@@ -13,7 +13,8 @@ from wastenot.core.errors import BadInputError
 from wastenot.core.origin import Origin
 from wastenot.core.vendors import vendor_named
 from wastenot.pages.price import DEFAULT_PRICE
-from wastenot.planning.objective import KINDS, Objective, ObjectiveKind, Scope
+from wastenot.planning.objective import Objective
+from wastenot.planning.objective_kinds import KERNELS, ObjectiveKind, Scope
 from wastenot.terminal import completing, quantities
 from wastenot.terminal.option import option
 from wastenot.workloads.identity import EnergyState, Granularity, WorkloadKey
@@ -108,13 +109,13 @@ class PlanOptions:
     """What a plan is to achieve."""
 
     objective: Annotated[
-        ObjectiveKind, option("; ".join(f"{name}: {rules.help}" for name, rules in KINDS.items()) + ".")
+        ObjectiveKind, option("; ".join(f"{name}: {rules.help}" for name, rules in KERNELS.items()) + ".")
     ] = "waste"
     max_slowdown: Annotated[
         float | None,
         option(
             "Slowdown limit, such as 2% or 0.02; negative asks for a speed-up. Default: 0; no limit for "
-            + " and ".join(name for name, rules in KINDS.items() if rules.limit == "optional")
+            + " and ".join(name for name, rules in KERNELS.items() if rules.limit == "optional")
             + ".",
             "X",
             parser=quantities.slowdown,

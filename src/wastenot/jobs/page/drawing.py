@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from wastenot.core.wording import counted
-from wastenot.jobs.model.objective import in_seconds
+from wastenot.jobs.model.objective import objective_of
 from wastenot.jobs.page.words import is_weighted
 from wastenot.jobs.plan.overview import JobOverview
 from wastenot.pages.formatting import SPACE
@@ -56,9 +56,9 @@ def cost_axis(overview: JobOverview, highest: float) -> tuple[str, float]:
     """
     if is_weighted(overview.terms) and overview.default is not None:
         return "energy and time of a run, weighted, % of the default", 100.0 / overview.default.cost(overview.terms)
-    what = "time" if in_seconds(overview.terms) else "cost" if is_weighted(overview.terms) else "energy"
-    unit, factor = time_unit(highest) if in_seconds(overview.terms) else energy_unit(highest)
-    return f"{what} of a run, {unit}", factor
+    objective = objective_of(overview.terms)
+    unit, factor = time_unit(highest) if objective.saves == "time" else energy_unit(highest)
+    return f"{'cost' if objective.saves == 'both' else objective.quantity} of a run, {unit}", factor
 
 
 def scale_of(values: Sequence[float]) -> Any:

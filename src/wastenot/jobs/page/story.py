@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wastenot.core.wording import counted
-from wastenot.jobs.model.objective import in_seconds
+from wastenot.jobs.model.objective import objective_of
 from wastenot.jobs.page.words import (
     FEW,
     asked_text,
@@ -41,7 +41,7 @@ def _so_far_text(overview: JobOverview) -> str:
     if used_j is not None and default is not None and default.energy_j is not None and against.reached:
         energy, time = used_j / (against.reached * default.energy_j), time_s / (against.reached * default.time_s)
         return f"the {runs} so far, trials included: {_less(energy)} energy, {_less(time)} time than by default"
-    cost = "cost" if is_weighted(overview.terms) else "time" if in_seconds(overview.terms) else "energy"
+    cost = "cost" if is_weighted(overview.terms) else objective_of(overview.terms).quantity
     return f"{runs} so far: {_less(against.ratio)} {cost} than by default, trials included"
 
 

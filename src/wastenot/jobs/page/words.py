@@ -7,7 +7,7 @@ from collections import Counter
 from wastenot.core.setting import Setting
 from wastenot.core.wording import counted
 from wastenot.jobs.model.frontier import Pair
-from wastenot.jobs.model.objective import in_seconds
+from wastenot.jobs.model.objective import objective_of
 from wastenot.jobs.plan.overview import JobOverview
 from wastenot.jobs.tables.records import JobTerms
 from wastenot.pages.formatting import SPACE, number, percent, quantity
@@ -41,7 +41,7 @@ def runs_of(pair: Pair) -> str:
 
 def cost_text(terms: JobTerms, cost: float, digits: int = 3) -> str:
     """A cost with its unit."""
-    if not in_seconds(terms):
+    if objective_of(terms).saves != "time":
         return quantity(cost, "J", digits)
     return time_text(cost) if cost < 1e7 else quantity(cost, "s", digits)
 
@@ -206,7 +206,7 @@ def compared_text(pair: Pair, default: Pair) -> str:
 
 def is_weighted(terms: JobTerms) -> bool:
     """Whether costs weigh energy against time, and so are neither."""
-    return not in_seconds(terms) and terms.within_s is None and terms.eta < 1.0
+    return objective_of(terms).saves == "both"
 
 
 def regret_text(overview: JobOverview) -> str | None:

@@ -21,7 +21,7 @@ from wastenot.core.setting import AUTO
 from wastenot.core.suggest import suggestion
 from wastenot.frontiers.algebra import Frontier
 from wastenot.jobs.model.frontier import Pair, epochs_to_target, job_frontier, pairs_of, pareto_pairs, setup_of
-from wastenot.jobs.model.objective import cost, needs_energy
+from wastenot.jobs.model.objective import cost, objective_of
 from wastenot.jobs.plan.decision import Decision, Outlook
 from wastenot.jobs.plan.learner import Learner
 from wastenot.jobs.plan.remembered import fitting_terms, in_vain, recall
@@ -247,7 +247,7 @@ def _next(stored: StoredJob) -> tuple[Decision, tuple[int, ...]]:
 
 
 def _cost(terms: JobTerms, run: JobRun) -> float | None:
-    if run.energy_j is None and needs_energy(terms):
+    if run.energy_j is None and objective_of(terms).needs_energy(terms):
         return None if run.time_s > 0.0 else 0.0
     return float(cost(terms, run.time_s, run.energy_j or 0.0)) if run.time_s > 0.0 else 0.0
 

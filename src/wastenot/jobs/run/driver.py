@@ -29,7 +29,7 @@ from wastenot.control.status import Tuning
 from wastenot.core.errors import ClocksRefusedError
 from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.protocol import Device
-from wastenot.jobs.model.objective import needs_energy
+from wastenot.jobs.model.objective import objective_of
 from wastenot.jobs.plan.limits import Limits, slice_length_s
 from wastenot.jobs.run.settings import words
 from wastenot.jobs.run.slices import MOST_PAUSES, Slice
@@ -362,7 +362,7 @@ class JobDriver(ClockDriver):
         assert self._trying is not None
         setting, self._trying = self._trying, None
         power_w = self._slice.power_w
-        if power_w is None and needs_energy(self.limits.terms):
+        if power_w is None and objective_of(self.limits.terms).needs_energy(self.limits.terms):
             self._tell("note", f"{words(setting)}: its energy could not be read")
             self._unread += 1
         else:

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from wastenot.core.errors import BadInputError, InfeasibleError
 from wastenot.planning.comparison import CURVE_BOUNDS, CurvePoint, relaxed_curve
-from wastenot.planning.objective import Scope
+from wastenot.planning.objective_kinds import Scope
 from wastenot.planning.plan import Plan
 from wastenot.planning.planner import Planner
 from wastenot.planning.scheduling import best_rungs

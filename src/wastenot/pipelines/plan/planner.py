@@ -95,11 +95,16 @@ class PipelineGoal:
     time_limit_s: float | None = None
 
     def __post_init__(self) -> None:
-        Objective("waste", self.max_slowdown, confidence=self.confidence)  # checks both
+        _ = self.objective  # checks both
         if self.time_limit_s is not None and not 0.0 < self.time_limit_s < math.inf:
             raise BadInputError(f"`time_limit_s` {self.time_limit_s:g}: must be above 0 and finite")
         if self.straggler is not None and self.straggler_s is not None:
             raise BadInputError("`straggler`, `straggler_s`: give one of them")
+
+    @property
+    def objective(self) -> Objective:
+        """What is minimised, of the list of objectives."""
+        return Objective("waste", self.max_slowdown, confidence=self.confidence)
 
     def until_s(self, default_s: float) -> float | None:
         """Time of the straggler's iteration, where this pipeline's takes so long; ``None`` where there is none."""

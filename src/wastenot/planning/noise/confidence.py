@@ -43,7 +43,8 @@ from wastenot.frontiers.pareto import Groups
 from wastenot.frontiers.relaxation import Relaxation
 from wastenot.planning.noise.expectation import Excess, excess
 from wastenot.planning.noise.posteriors import Posteriors
-from wastenot.planning.objective import Objective, Scope, asked_for
+from wastenot.planning.objective import Objective, asked_for
+from wastenot.planning.objective_kinds import Scope
 from wastenot.planning.units import PlanUnit
 
 # How far to search, by hand. Where a limit ends a search, its bound is below the best plan by more, and still a bound.
@@ -112,7 +113,7 @@ class SurePlan(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SurePlans:
-    """Plans that keep a slowdown with a confidence, as an objective asks them (:class:`wastenot.planning.objective.Plans`).
+    """Plans that keep a slowdown with a confidence; see :class:`wastenot.planning.objective_kinds.Plans`.
 
     Attributes:
         units: each gets a setting.

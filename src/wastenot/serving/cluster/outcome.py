@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from wastenot.planning.objective_kinds import CLUSTERS, ClusterObjectiveKind
 from wastenot.serving.cluster.classes import COUNT
-from wastenot.serving.cluster.objective import OBJECTIVES, ObjectiveKind
 from wastenot.serving.cluster.policies import POLICIES
 from wastenot.serving.cluster.runs import RunRecord
 
@@ -94,7 +94,7 @@ class Comparison:
 
     traffic: str
     outcomes: tuple[Outcome, ...]
-    objective: ObjectiveKind = "energy"
+    objective: ClusterObjectiveKind = "energy"
     with_assumed: Comparison | None = None
 
     def outcome_with_assumed(self, policy: str) -> Outcome | None:
@@ -110,7 +110,7 @@ class Comparison:
         Those that know the requests beforehand do not count: they cannot be had.
         """
         good = [each for each in self.outcomes if not (each.failed or each.hindsight)]
-        return min(good, key=lambda each: each.over(OBJECTIVES[self.objective].taken).mean, default=None)
+        return min(good, key=lambda each: each.over(_taken(self.objective)).mean, default=None)
 
     @property
     def bound_per_token_j(self) -> float | None:
@@ -119,7 +119,7 @@ class Comparison:
         return None if whole is None else sum(each.bound_j / each.output_tokens for each in whole) / len(whole)
 
 
-def compared(records: Sequence[RunRecord], objective: ObjectiveKind = "energy") -> tuple[Comparison, ...]:
+def compared(records: Sequence[RunRecord], objective: ClusterObjectiveKind = "energy") -> tuple[Comparison, ...]:
     """Records by traffic and policy, in their order.
 
     Args:
@@ -132,14 +132,19 @@ def compared(records: Sequence[RunRecord], objective: ObjectiveKind = "energy") 
     return tuple(_comparison(traffic, list(policies.values()), objective) for traffic, policies in found.items())
 
 
-def _comparison(traffic: str, by_policy: Sequence[Sequence[RunRecord]], objective: ObjectiveKind) -> Comparison:
-    taken = OBJECTIVES[objective].taken
+def _comparison(traffic: str, by_policy: Sequence[Sequence[RunRecord]], objective: ClusterObjectiveKind) -> Comparison:
+    taken = _taken(objective)
     first = {each.seed: taken(each) for each in by_policy[0]}
     outcomes = (
         Outcome(tuple(records), _spread([_saved(taken(each), first[each.seed]) for each in records]))
         for records in by_policy
     )
     return Comparison(traffic, tuple(outcomes), objective)
+
+
+def _taken(objective: ClusterObjectiveKind) -> Callable[[RunRecord], float]:
+    """How much of what is to be least a run took."""
+    return lambda run: CLUSTERS[objective].taken(run) or 0.0
 
 
 def _saved(taken: float, first: float) -> float:

@@ -29,9 +29,10 @@ from pydantic import Field, ValidationError, model_validator
 from wastenot.core.documents import Finite, Name, NotNegative, Part, Positive, first_problem
 from wastenot.core.errors import BadInputError
 from wastenot.core.samples import PREFIX, sample_file
+from wastenot.planning.objective_kinds import CLUSTERS, ClusterObjectiveKind
 from wastenot.planning.tariff import HOUR_S, Tariff
 from wastenot.serving.cluster.model import ChangeTimes, Cluster, Failure, Router
-from wastenot.serving.cluster.objective import OBJECTIVES, ObjectiveKind, read_tariff
+from wastenot.serving.cluster.tariffs import read_tariff
 from wastenot.serving.cluster.traffic import Distribution, RateCurve, read_curve, read_distribution
 from wastenot.serving.model.deadlines import LITERATURE, Deadlines
 from wastenot.serving.model.engine import Engine
@@ -242,27 +243,27 @@ class ObjectivePart(Part):
     Costs are a number, 24 by hour of the day, 168 by hour of the week, or a file of times and costs.
     """
 
-    minimise: ObjectiveKind = "energy"
+    minimise: ClusterObjectiveKind = "energy"
     price_per_kwh: Finite | tuple[Finite, ...] | Name | None = None
     currency: str = ""
     carbon_g_per_kwh: NotNegative | tuple[NotNegative, ...] | Name | None = None
     begin_hour: NotNegative = 0.0
 
     @property
-    def given(self) -> dict[ObjectiveKind, float | tuple[float, ...] | str]:
+    def given(self) -> dict[ClusterObjectiveKind, float | tuple[float, ...] | str]:
         """What costs are there, by the name of what may be minimised."""
-        costs = {name: getattr(self, each.key) for name, each in OBJECTIVES.items() if each.key is not None}
+        costs = {name: getattr(self, each.per_kwh) for name, each in CLUSTERS.items() if each.per_kwh is not None}
         return {name: cost for name, cost in costs.items() if cost is not None}
 
     @model_validator(mode="after")
     def _known(self) -> ObjectivePart:
         if self.minimise != "energy" and self.minimise not in self.given:
-            raise ValueError(f"minimise: give {OBJECTIVES[self.minimise].key} for the {self.minimise} to be minimised")
+            raise ValueError(f"minimise: give {CLUSTERS[self.minimise].per_kwh} for the {self.minimise} to be minimised")
         for name, each in self.given.items():
             if isinstance(each, tuple) and len(each) not in (24, 168):
                 raise ValueError(
-                    f"{OBJECTIVES[name].key}: {len(each)} values; give one, 24 by hour of the day, 168 by hour of the week, "
-                    "or a file"
+                    f"{CLUSTERS[name].per_kwh}: {len(each)} values; give one, 24 by hour of the day, 168 by hour of the "
+                    "week, or a file"
                 )
         return self
 
@@ -557,7 +558,7 @@ def _tariffs(part: ObjectivePart, where: Path, files: dict[str, str]) -> dict[st
     found: dict[str, Tariff] = {}
     for name, each in part.given.items():
         if isinstance(each, str):
-            key = f"objective.{OBJECTIVES[name].key}"
+            key = f"objective.{CLUSTERS[name].per_kwh}"
             file = _there(each, key, where)
             files[each] = _sha256(file)
             with _named(key, where):

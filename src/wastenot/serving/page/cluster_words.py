@@ -11,9 +11,9 @@ from wastenot.core.wording import counted, listed, sentence
 from wastenot.pages.formatting import SPACE, duration, number, percent, quantity
 from wastenot.pages.panel import Line, Next, Panel
 from wastenot.pages.table import Column, Listed, Row, Table, listing
+from wastenot.planning.objective_kinds import CLUSTERS
 from wastenot.serving.cluster.classes import NAMES
 from wastenot.serving.cluster.model import ChangeTimes
-from wastenot.serving.cluster.objective import OBJECTIVES
 from wastenot.serving.cluster.outcome import Comparison, Outcome, Spread
 from wastenot.serving.cluster.policies import POLICIES
 from wastenot.serving.cluster.runs import RunRecord
@@ -96,7 +96,7 @@ def policy_to_add(found: Comparison) -> Outcome | None:
 def effect_text(scenario: Scenario, found: Comparison) -> str:
     """The headline: what a fixed plan saves, since that can be had without control, or else what a policy saves."""
     fixed, policy, first = fixed_plan(found), policy_to_add(found), found.outcomes[0]
-    noun = OBJECTIVES[found.objective].noun
+    noun = CLUSTERS[found.objective].quantity
     if fixed is not None:
         met = percent(_least(fixed, "attainment"), 1)
         saved = percent(fixed.saved.mean, 1)
@@ -248,7 +248,7 @@ def _saving_note(found: Comparison) -> str:
     if seeds > 1:
         notes.append(f"Means over {seeds} runs (seeds), in brackets the range of savings; deadlines met: the minimum.")
     if found.objective != "energy":
-        notes.append(f"Savings are in {OBJECTIVES[found.objective].noun}.")
+        notes.append(f"Savings are in {CLUSTERS[found.objective].quantity}.")
     notes.append("Classes: length of the prompt, then of the answer: short (S), medium (M), long (L).")
     return " ".join(notes)
 
@@ -327,10 +327,13 @@ def _worst_text(outcome: Outcome) -> str:
 
 def _costs(found: Comparison, currency: str) -> list[tuple[str, _OfRun, Callable[[float], str]]]:
     """What runs cost, as columns; those that are known of all runs."""
-    unit = f"{SPACE}{currency}" if currency else ""
+
+    def text_in(unit: str) -> Callable[[float], str]:
+        in_currency = f"{SPACE}{currency}" if currency else ""
+        return (lambda taken: quantity(taken, unit, 3)) if unit else (lambda taken: f"{number(taken, 3)}{in_currency}")
+
     costs: list[tuple[str, _OfRun, Callable[[float], str]]] = [
-        ("Cost", lambda run: run.cost, lambda cost: f"{number(cost, 3)}{unit}"),
-        ("CO2e", lambda run: run.carbon_g, lambda carbon_g: quantity(carbon_g, "g", 3)),
+        (each.column, each.taken, text_in(each.unit)) for each in CLUSTERS.values() if each.per_kwh is not None
     ]
     records = [run for one in found.outcomes for run in one.records]
     return [each for each in costs if all(each[1](run) is not None for run in records)]
@@ -386,7 +389,7 @@ def classes_table(found: Comparison) -> Table:
 def panels(scenario: Scenario, found: Comparison) -> tuple[Panel, ...]:
     """The plan that never changes, the policy that takes least, and what is asked; what is missing is left out."""
     first, fixed, policy = found.outcomes[0], fixed_plan(found), policy_to_add(found)
-    noun = OBJECTIVES[found.objective].noun
+    noun = CLUSTERS[found.objective].quantity
     shown = []
     names = plain_names(scenario, found)
     if fixed is not None:

@@ -44,9 +44,9 @@ from wastenot.serving.cluster.model import (
     Stop,
     Wake,
 )
-from wastenot.serving.cluster.objective import start_outweighed_s
 from wastenot.serving.cluster.pools import PoolPlan, planned, power_by_count
 from wastenot.serving.cluster.profiles import Profiles
+from wastenot.serving.cluster.tariffs import start_outweighed_s
 
 # Where no reason is given, chosen by hand while the controller was tried in the simulator; how results depend on each was
 # not recorded. `docs/judged-serving.md` has the results: a whole week, and flash crowds with three seeds.

@@ -1,4 +1,4 @@
-"""What policies may minimise, and which decisions of a controller a cost of energy changes that changes over time.
+"""Files of what energy costs over time, and which decisions of a controller a cost changes that changes over time.
 
 Deadlines leave no request to be put off, so at each moment the least energy is the least cost. Only trades between now and
 later differ: an instance that is kept parked draws power now, one that is stopped takes a start later.
@@ -10,9 +10,8 @@ later differ: an instance that is kept parked draws power now, one that is stopp
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -20,40 +19,8 @@ from wastenot.core.errors import BadInputError
 from wastenot.planning.tariff import HOUR_S, Tariff
 from wastenot.serving.cluster.traffic import timed_values
 
-if TYPE_CHECKING:
-    from wastenot.serving.cluster.runs import RunRecord
-
 AHEAD_S = 7 * 24 * HOUR_S
 """How far a trade between now and later looks ahead."""
-
-ObjectiveKind = Literal["energy", "price", "carbon"]
-
-
-@dataclass(frozen=True, slots=True)
-class Minimised:
-    """Something that policies may minimise.
-
-    Attributes:
-        noun: for it, in words.
-        key: of a scenario, that says what a kilowatt-hour costs in it; ``None`` for energy itself.
-        of_run: field of a run's record that holds how much the run took.
-    """
-
-    noun: str
-    key: str | None
-    of_run: str
-
-    def taken(self, run: RunRecord) -> float:
-        """How much a run took; 0 where that was not asked for."""
-        return getattr(run, self.of_run) or 0.0
-
-
-OBJECTIVES: dict[ObjectiveKind, Minimised] = {
-    "energy": Minimised("energy", None, "energy_j"),
-    "price": Minimised("cost", "price_per_kwh", "cost"),
-    "carbon": Minimised("carbon", "carbon_g_per_kwh", "carbon_g"),
-}
-"""All of it, by its name in a scenario."""
 
 
 def start_outweighed_s(tariff: Tariff, now_s: float, kept_w: float, start_w: float, start_s: float) -> float:

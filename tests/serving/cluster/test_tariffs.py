@@ -16,13 +16,13 @@ from wastenot.planning.tariff import HOUR_S, Tariff
 from wastenot.serving.cluster.controllers.parking import Parking
 from wastenot.serving.cluster.demand import Demand
 from wastenot.serving.cluster.model import Cluster, Start, Stop
-from wastenot.serving.cluster.objective import AHEAD_S, read_tariff, start_outweighed_s
 from wastenot.serving.cluster.outcome import compared
 from wastenot.serving.cluster.policies import POLICIES
 from wastenot.serving.cluster.profiles import Profiles
 from wastenot.serving.cluster.runs import run_scenario
 from wastenot.serving.cluster.scenario import Scenario, parse_scenario
 from wastenot.serving.cluster.simulation.simulate import simulate_cluster
+from wastenot.serving.cluster.tariffs import AHEAD_S, read_tariff, start_outweighed_s
 from wastenot.serving.model.loads import LogNormal, poisson
 from wastenot.serving.model.requests import Requests
 from wastenot.serving.page.cluster_words import effect_text, policies_table
