@@ -20,7 +20,10 @@ from wastenot.core.errors import BadInputError
 from wastenot.pipelines.model.schedule import PipelineSchedule
 from wastenot.pipelines.model.schedule_file import LETTERS
 
-UNITS: Final = {"forward": 1.0, "recomputation": 1.0, "backward": 2.0, "backward_input": 1.0, "backward_weight": 1.0}
+UNITS: Final = {
+    "forward": 1.0, "recomputation": 1.0, "backward": 2.0, "backward_input": 1.0, "backward_weight": 1.0,
+    "forward_backward": 3.0,
+}  # fmt: skip
 _MOST_COLUMNS: Final = 2_000
 
 
@@ -58,10 +61,11 @@ class Timeline:
         most, at = [], 0
         for rank in self.schedule.ranks:
             last = {}
-            for index, each in enumerate(rank, at):
+            passes = [(index, each) for index, instruction in enumerate(rank, at) for each in instruction.passes]
+            for index, each in passes:
                 last[each.stage, each.micro_batch] = index
             events = []
-            for index, each in enumerate(rank, at):
+            for index, each in passes:
                 if each.name == "forward":
                     events += [(self.start[index], 1), (self.end[last[each.stage, each.micro_batch]], -1)]
             events.sort()
@@ -103,7 +107,8 @@ def timeline(schedule: PipelineSchedule, times: Mapping[str, float] = UNITS) -> 
 def drawn(line: Timeline, columns_per_unit: int | None = None) -> str:
     """A picture in text: a line for each rank, a letter and the micro-batch where an instruction begins.
 
-    ``F`` forward, ``B`` backward, ``R`` recomputation, ``I`` backward for the input, ``W`` for the weights; with several
+    ``F`` forward, ``B`` backward, ``R`` recomputation, ``I`` backward for the input, ``W`` for the weights; a forward and a
+    backward at once have the letters of both; with several
     stages on a rank, those of the second one are in lower case, and so on in turn.
 
     Args:
@@ -123,11 +128,13 @@ def drawn(line: Timeline, columns_per_unit: int | None = None) -> str:
     digits = len(str(len(schedule.ranks) - 1))
     for rank, instructions in enumerate(schedule.ranks):
         cells = [" "] * width
-        stages = sorted({each.stage for each in instructions})
+        stages = sorted({one.stage for each in instructions for one in each.passes})
         for index, each in enumerate(instructions, at):
             first, stop = (round(time * columns_per_unit) for time in (line.start[index], line.end[index]))
-            letter = LETTERS[each.name]
-            text = f"{letter.lower() if stages.index(each.stage) % 2 else letter}{each.micro_batch}"
+            text = ""
+            for one in each.passes:
+                letter = LETTERS[one.name]
+                text += f"{letter.lower() if stages.index(one.stage) % 2 else letter}{one.micro_batch}"
             cells[first:stop] = f"{text[: stop - first]:{'-' if each.name != 'forward' else ' '}<{stop - first}}"
         rows.append(f"rank {rank:{digits}}  {''.join(cells).rstrip()}")
         at += len(instructions)

@@ -12,7 +12,7 @@ from wastenot.core.setting import AUTO, Setting
 from wastenot.frontiers import graph_rounding
 from wastenot.frontiers.algebra import choice
 from wastenot.pipelines.model.profile import Fixed, PipelineProfile
-from wastenot.pipelines.model.schedules import build_schedule
+from wastenot.pipelines.model.schedules import SCHEDULES, build_schedule
 from wastenot.pipelines.plan import planner, savings
 from wastenot.pipelines.plan.planner import PipelineGoal, PlannedPipeline, frontier_rungs, plan_pipeline, with_rungs
 
@@ -23,7 +23,11 @@ NAMES = {
     "interleaved": ("forward", "backward"),
     "early-recomputation": ("forward", "recomputation", "backward"),
     "zb-h1": ("forward", "backward_input", "backward_weight"),
+    "dualpipe": ("forward", "backward"),
 }
+
+ONE_BY_ONE = tuple(name for name in SCHEDULES if name != "dualpipe")
+"""Schedules whose forwards and backwards run one at a time, for any number of ranks and micro-batches."""
 
 
 @contextmanager

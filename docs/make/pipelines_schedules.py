@@ -28,6 +28,9 @@ def bubbles() -> str:
     for name in SCHEDULES:
         row = [f"`{name}`"]
         for ranks, micro_batches in COUNTED:
+            if name == "dualpipe" and micro_batches < 2 * ranks:
+                row += ["–", "–"]
+                continue
             line = run(name, ranks, micro_batches)
             held = max(line.held) / (CHUNKS if name == "interleaved" else 1)
             row += [f"{100 * line.waiting[0]:.1f} %", f"{held:g}"]

@@ -59,6 +59,14 @@ class ModelOptions:
         None
     )
     recompute: Annotated[bool, option("Recompute activations in the backward pass instead of keeping them.")] = False
+    overlap: Annotated[
+        float,
+        option(
+            "Where a forward and a backward run at once (dualpipe) and that was not measured: of the shorter one, the "
+            "fraction that takes no time.",
+            "X",
+        ),
+    ] = 0.5
 
     def cut(self, granularity: Settings, waiting_power_w: float | None, as_measured: bool) -> StageOptions:
         """How the model becomes stages."""
@@ -72,6 +80,7 @@ class ModelOptions:
             replicas=self.data_parallel,
             waiting_w=waiting_power_w,
             as_measured=as_measured,
+            overlap=self.overlap,
         )
 
     def shape(self) -> Shape:
@@ -108,7 +117,8 @@ def pipeline(
     schedule: Annotated[
         str,
         option(
-            "gpipe, 1f1b, early-recomputation, interleaved, zb-h1, or a file with the order of instructions on each rank.",
+            "gpipe, 1f1b, early-recomputation, interleaved, zb-h1, dualpipe, or a file with the order of instructions "
+            "on each rank.",
             "NAME|FILE",
             autocompletion=_schedules,
         ),

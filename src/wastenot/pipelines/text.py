@@ -8,6 +8,7 @@ from wastenot.core.setting import format_mhz
 from wastenot.core.wording import counted
 from wastenot.frontiers.graph import GraphPlan
 from wastenot.pages.formatting import SPACE, change, fraction_of_whole, percent, quantity
+from wastenot.pipelines.model.schedule import NAMES, OVERLAPPED
 from wastenot.pipelines.page.story import switching_text
 from wastenot.pipelines.plan.frontier_table import frontier_rows
 from wastenot.pipelines.plan.plan import Iteration, PipelinePlan, Promise
@@ -156,8 +157,10 @@ def _waiting(made: PlannedPipeline) -> str:
 
 
 def _stage_table(stages: tuple[StageSummary, ...]) -> RenderableType:
-    names = list(dict.fromkeys(name for stage in stages for name in stage.core_mhz))
-    table = plain_table(("stage",), (*(f"{name}, MHz" for name in names), "slower", "energy", "busy", "critical"))
+    there = {name for stage in stages for name in stage.core_mhz}
+    names = [name for name in NAMES if name in there]
+    heads = [f"{'F beside B' if name == OVERLAPPED else name}, MHz" for name in names]
+    table = plain_table(("stage",), (*heads, "slower", "energy", "busy", "critical"))
     for each in stages:
         table.add_row(
             f"{each.stage}",

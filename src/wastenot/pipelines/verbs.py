@@ -56,14 +56,16 @@ def pipeline(
             slowdown.
         stages: GPUs, or groups of them, after one another (the pipeline-parallel degree).
         micro_batches: of an iteration.
-        schedule: ``gpipe``, ``1f1b``, ``early-recomputation``, ``interleaved``, ``zb-h1``, or a file that has one.
+        schedule: ``gpipe``, ``1f1b``, ``early-recomputation``, ``interleaved``, ``zb-h1``, ``dualpipe``, or a file that
+            has one.
         chunks: stages of the model on each GPU, for ``interleaved``.
         device: to measure a model on (:func:`wastenot.open_device`, which also says whether its clocks may be set), or its
             name; of a CSV file, the GPU that it is of, such as ``a100``.
         study: keeps what is measured; or was measured before, where no device is given.
         workload: of the study; may be left out where it holds only one.
-        cut: layers of each stage, what gets clocks of its own, recomputation, pipelines beside each other (``replicas``) and
-            what a GPU draws while it waits (``waiting_w``), which CSV files need.
+        cut: layers of each stage, what gets clocks of its own, recomputation, pipelines beside each other (``replicas``),
+            what a GPU draws while it waits (``waiting_w``), which CSV files need, and how much of a forward and a backward
+            at once overlaps.
         switch_time_s: that the device takes to switch clocks: settings of the plan last at least as long, with a little time
             in reserve. By default as measured (in the study), else as stated by the device, published or assumed of it;
             0 plans as if switching took no time, which bounds what a plan could save.
@@ -78,6 +80,7 @@ def pipeline(
         ClocksRefusedError: the device's clocks may not be set.
         DeviceError: the device failed.
     """
+    from wastenot.pipelines.model.derived import suited
     from wastenot.pipelines.model.profile import PipelineProfile
     from wastenot.pipelines.model.source import check_there, is_profile_file, profile_of_file, schedule_for
     from wastenot.pipelines.model.stages import StageOptions, profile_of_workload
@@ -126,6 +129,7 @@ def pipeline(
         )
     if goal.confidence is not None and cut.as_measured:
         raise BadInputError("`confidence`: has no effect as measured (`as_measured`); leave out one of them")
+    profile = suited(profile, order, cut.overlap)
     made = with_switching(plan_pipeline(profile, order, goal), given or profile.switching or switch_time(profile.device))
     return with_rungs(made, frontier_rungs(made, frontier, progress)) if frontier else made
 

@@ -99,7 +99,8 @@ class Applied:
         written ``with applied.instruction("forward", 3):``.
 
         Args:
-            name: as in the plan: ``forward``, ``backward``, ``recomputation``, ``backward_input``, ``backward_weight``.
+            name: as in the plan: ``forward``, ``backward``, ``recomputation``, ``backward_input``, ``backward_weight``,
+                or ``forward_backward`` for both at once, with micro-batch and stage of the forward.
             micro_batch: from 0 in each iteration.
             stage: of the model; needed only where the rank holds several (interleaved schedules).
         """

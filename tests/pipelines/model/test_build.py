@@ -5,12 +5,13 @@ import pytest
 from hypothesis import given, strategies as st
 
 from testbed.pipeline_timeline import UNITS, timeline
+from testbed.small_pipelines import ONE_BY_ONE
 from wastenot.core.errors import BadInputError
 from wastenot.frontiers.algebra import choice
 from wastenot.pipelines.model.iteration_graph import ONCE, pipeline_graph, pipeline_parts
 from wastenot.pipelines.model.profile import Fixed, PipelineProfile
 from wastenot.pipelines.model.schedule import Instruction, PipelineSchedule
-from wastenot.pipelines.model.schedules import SCHEDULES, build_schedule
+from wastenot.pipelines.model.schedules import build_schedule
 
 WAITING_W = 2.0
 
@@ -23,7 +24,7 @@ def profile_of(schedule: PipelineSchedule, **more: object) -> PipelineProfile:
     return PipelineProfile("mine", "gpu", "measured", ways, numbers, WAITING_W, **more)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("name", ONE_BY_ONE)
 def test_without_fixed_work_the_graph_is_the_schedule(name: str) -> None:
     schedule = build_schedule(name, ranks=3, micro_batches=5)
     profile = profile_of(schedule)
@@ -90,7 +91,7 @@ times = st.sampled_from([0.0, 0.25, 0.5, 2.0])
 
 
 @given(
-    st.sampled_from(SCHEDULES),
+    st.sampled_from(ONE_BY_ONE),
     st.integers(1, 4),
     st.integers(1, 6),
     times,

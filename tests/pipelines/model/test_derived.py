@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from testbed.small_pipelines import ONE_BY_ONE
 from wastenot.core.errors import BadInputError
 from wastenot.core.setting import Setting
 from wastenot.frontiers.algebra import choice, sequence
@@ -14,7 +15,7 @@ from wastenot.pipelines.model.derived import (
 from wastenot.pipelines.model.errors import Loadings, ProfileErrors
 from wastenot.pipelines.model.iteration_graph import pipeline_graph
 from wastenot.pipelines.model.profile import PipelineProfile, listed_ways
-from wastenot.pipelines.model.schedules import SCHEDULES, build_schedule
+from wastenot.pipelines.model.schedules import build_schedule
 from wastenot.pipelines.plan.planner import PipelineGoal, plan_pipeline
 
 CLOCKS = (1410.0, 1000.0)
@@ -43,7 +44,7 @@ def fastest(profile: PipelineProfile, name: str) -> tuple[float, float]:
     return point.time_s, point.energy_j
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("name", ONE_BY_ONE)
 @pytest.mark.parametrize("recomputes", [False, True])
 def test_every_schedule_finds_its_instructions(name: str, recomputes: bool) -> None:
     schedule = build_schedule(name, ranks=2, micro_batches=3)
@@ -56,7 +57,7 @@ def test_every_schedule_finds_its_instructions(name: str, recomputes: bool) -> N
     assert bool(profile.notes) == (name in ("early-recomputation", "zb-h1"))
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("name", ONE_BY_ONE)
 def test_every_schedule_is_planned_from_whole_backwards(name: str) -> None:
     schedule = build_schedule(name, ranks=2, micro_batches=3)
     made_plan = plan_pipeline(made(WHOLE, schedule.stages), schedule, goal=PipelineGoal(max_slowdown=0.1))

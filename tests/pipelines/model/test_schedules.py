@@ -2,11 +2,12 @@
 
 import pytest
 
+from testbed.small_pipelines import ONE_BY_ONE
 from wastenot.core.errors import BadInputError
-from wastenot.pipelines.model.schedules import SCHEDULES, build_schedule
+from wastenot.pipelines.model.schedules import build_schedule
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("name", ONE_BY_ONE)
 def test_schedules_are_complete_and_run_to_the_end(name: str) -> None:
     for ranks in range(1, 8):
         for micro_batches in range(1, 20):

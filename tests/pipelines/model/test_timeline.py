@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from testbed.pipeline_timeline import UNITS, drawn, timeline
+from testbed.small_pipelines import ONE_BY_ONE
 from wastenot.core.errors import BadInputError
 from wastenot.pipelines.model.schedule import Instruction, PipelineSchedule
-from wastenot.pipelines.model.schedules import SCHEDULES, build_schedule
+from wastenot.pipelines.model.schedules import build_schedule
 
 SOME = [(ranks, micro_batches) for ranks in range(1, 9) for micro_batches in (ranks, 2 * ranks, 5 * ranks)]
 ratios = st.floats(0.2, 5.0)
@@ -96,7 +97,7 @@ def test_recomputing_early_takes_it_off_the_way_of_gradients(ranks: int, micro_b
         )
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("name", ONE_BY_ONE)
 def test_a_picture_shows_each_instruction_where_it_runs(name: str) -> None:
     line = timeline(build_schedule(name, ranks=3, micro_batches=4))
     assert drawn(line) == drawn(line, 2)  # as wide as F0 and the like

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from testbed.drawn_sweeps import NASTY
-from testbed.small_pipelines import NAMES, hastily, planned
+from testbed.small_pipelines import ONE_BY_ONE, hastily, planned
 from wastenot.pages.figure import export_figures
 from wastenot.pages.narrow import NARROW_WIDTH
 from wastenot.pipelines.page.clocks_figure import clocks_figure
@@ -28,7 +28,8 @@ from wastenot.pipelines.plan.savings import savings_by_shape
 MADE = datetime(2026, 1, 2, tzinfo=UTC)
 SMALL = {"ranks": 2, "micro_batches": 4}
 STATES = {
-    **{name: {"schedule": name} | SMALL for name in NAMES if name != "gpipe"},  # which looks as 1f1b does
+    **{name: {"schedule": name} | SMALL for name in ONE_BY_ONE if name != "gpipe"},  # which looks as 1f1b does
+    "dualpipe": {"schedule": "dualpipe"} | SMALL,
     "auto": {"auto": True, "rungs": 4} | SMALL,
     "fixed": {"fixed": True, "gpus": 8} | SMALL,
     "straggler": {"straggler": 0.3, "rungs": 6, "fixed": True, "name": NASTY} | SMALL,

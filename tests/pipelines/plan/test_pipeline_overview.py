@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from testbed.small_pipelines import NAMES, hastily, planned, small_profile
+from testbed.small_pipelines import ONE_BY_ONE, hastily, planned, small_profile
 from wastenot.core.errors import BadInputError
 from wastenot.pipelines.model.schedules import build_schedule
 from wastenot.pipelines.plan.overview import mean_core_mhz, pipeline_overview
@@ -14,7 +14,10 @@ from wastenot.pipelines.plan.savings import merged_stages, savings_by_shape, wit
 
 SMALL = {"ranks": 3, "micro_batches": 4}
 CASES = {
-    **{name: {"schedule": name} | SMALL for name in NAMES if name != "gpipe"},  # which differs from 1f1b in its order only
+    **{
+        name: {"schedule": name} | SMALL for name in ONE_BY_ONE if name != "gpipe"
+    },  # which is 1f1b in another order
+    "dualpipe": {"schedule": "dualpipe", "ranks": 4, "micro_batches": 8},
     "auto": {"auto": True} | SMALL,
     "straggler": {"straggler": 0.3, "rungs": 4, "fixed": True, "gpus": 8} | SMALL,
     "one rank": {"ranks": 1, "micro_batches": 2},

@@ -10,8 +10,8 @@ import pytest
 
 import wastenot as wn
 from testbed.pipeline_profiles import WAITING_W, write_profile
-from testbed.small_pipelines import hastily
-from wastenot.pipelines.model.schedules import SCHEDULES, build_schedule
+from testbed.small_pipelines import ONE_BY_ONE, hastily
+from wastenot.pipelines.model.schedules import build_schedule
 from wastenot.pipelines.plan.frontier_table import frontier_csv, frontier_rows
 from wastenot.pipelines.plan.rank_steps import PlanGraph
 from wastenot.pipelines.plan.straggler import Rungs
@@ -114,7 +114,7 @@ def test_a_straggler_leaves_time_that_saves(profile, made, slower):
     assert same.predicted.energy_j == pytest.approx(plan.predicted.energy_j, rel=1e-3)
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("schedule", ONE_BY_ONE)
 def test_every_schedule_is_planned(profile, schedule):
     plan = wn.pipeline(
         profile, cut=wn.StageOptions(waiting_w=WAITING_W), micro_batches=MICRO_BATCHES, switch_time_s=0.0, schedule=schedule

@@ -1,36 +1,52 @@
-"""Profiles derived from others: with recomputation of their own, with the backward split in two or joined.
+"""Profiles derived from others: with recomputation of their own, with backwards split or joined, or beside forwards.
 
 Each is exact or says in the profile's notes what it assumes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from wastenot.core.errors import BadInputError
 from wastenot.frontiers.algebra import choice
 from wastenot.pipelines.model.profile import PipelineProfile, listed_ways
-from wastenot.pipelines.model.schedule import PipelineSchedule
+from wastenot.pipelines.model.schedule import OVERLAPPED, PipelineSchedule
 
 HALF = 0.5
+HIDDEN = 0.5
+"""Of the shorter of a forward and a backward that run at once, what takes no time of its own, where no pair was measured.
+
+Midway between running one after the other (0) and hiding the shorter one behind the longer (1). How much can be hidden
+depends on what leaves the GPU idle: DeepSeek-V3 hides its all-to-all communication, which takes about half of its passes
+(technical report, 2024, §3.2.1). Kernels that fill the GPU hide nothing."""
 _AS_A_FORWARD = "recomputation takes what a forward takes"
 
 
-def suited(profile: PipelineProfile, schedule: PipelineSchedule) -> PipelineProfile:
+def suited(profile: PipelineProfile, schedule: PipelineSchedule, hidden: float = HIDDEN) -> PipelineProfile:
     """The profile with the instructions that a schedule runs and no others, derived where they were not measured.
+
+    Args:
+        profile: what was measured.
+        schedule: the order of instructions.
+        hidden: see :func:`with_pairs`, for pairs of a forward and a backward that were not measured.
 
     Raises:
         BadInputError: they cannot be derived from what the profile has.
     """
+    beside = {each.stage: each.beside.stage for each in schedule.instructions if each.beside is not None}
     names = {each.name for each in schedule.instructions}
     has = {name for _, name in profile.ways}
-    if "backward" in names and "backward" not in has and "backward_weight" in has:
-        profile = with_joined_backward(profile)
+    paired = not beside or {(stage, OVERLAPPED) for stage in beside} <= set(profile.ways)
+    whole, split = "backward" in names or not paired, "backward_input" in names
+    if whole and "backward" not in has and "backward_weight" in has:
+        profile = with_joined_backward(profile, keep=split)
     if "recomputation" in names and "recomputation" not in has:
         profile = with_own_recomputation(profile)
-    if "backward_input" in names and "backward_input" not in has:
-        profile = with_split_backward(profile)
+    if split and "backward_input" not in has:
+        profile = with_split_backward(profile, keep=whole)
+    if not paired:
+        profile = with_pairs(profile, beside, hidden)
     run = {(each.stage, each.name) for each in schedule.instructions}
     if set(profile.ways) <= run or profile.stages != schedule.stages:
         return profile
@@ -56,13 +72,14 @@ def with_own_recomputation(profile: PipelineProfile) -> PipelineProfile:
     return _derived(profile, found, (_AS_A_FORWARD,), recomputes=False)
 
 
-def with_split_backward(profile: PipelineProfile, input_fraction: float = HALF) -> PipelineProfile:
+def with_split_backward(profile: PipelineProfile, input_fraction: float = HALF, *, keep: bool = False) -> PipelineProfile:
     """Backwards in two parts, for the input and for the weights, at any setting in the same proportion.
 
     Args:
         profile: with whole backwards; what they recompute belongs to the part for the input.
         input_fraction: that the part for the input has of time and energy. Matrix products need as many operations for
             the one as for the other (Qi et al., ICLR 2024, table 1), so that it is half by default.
+        keep: the whole ones, too, for schedules that run both.
 
     Raises:
         BadInputError: the fraction is not between 0 and 1, or there is no backward.
@@ -76,21 +93,54 @@ def with_split_backward(profile: PipelineProfile, input_fraction: float = HALF) 
             again = _Work.of(profile, stage, "forward")
             backward = backward.plus(again, -1.0)
         part = backward.scaled(input_fraction)
-        found[stage, "backward"] = None
+        if not keep:
+            found[stage, "backward"] = None
         found[stage, "backward_input"] = part if again is None else part.plus(again)
         found[stage, "backward_weight"] = backward.scaled(1.0 - input_fraction)
     note = f"gradients for the input take {100 * input_fraction:g} % of a backward, those of weights the rest"
     return _derived(profile, found, (_AS_A_FORWARD, note) if profile.recomputes else (note,), profile.recomputes)
 
 
-def with_joined_backward(profile: PipelineProfile) -> PipelineProfile:
-    """Whole backwards from split ones, both parts at the same setting."""
+def with_joined_backward(profile: PipelineProfile, *, keep: bool = False) -> PipelineProfile:
+    """Whole backwards from split ones, both parts at the same setting; the parts go, unless they are to be kept."""
     found: _Found = {}
     for stage in range(profile.stages):
         parts = [_Work.of(profile, stage, name) for name in ("backward_input", "backward_weight")]
         found[stage, "backward"] = parts[0].plus(parts[1])
-        found |= {(stage, part.name): None for part in parts}
+        found |= {} if keep else {(stage, part.name): None for part in parts}
     return _derived(profile, found, (), profile.recomputes)
+
+
+def with_pairs(profile: PipelineProfile, beside: Mapping[int, int], hidden: float = HIDDEN) -> PipelineProfile:
+    """Forwards and backwards at once, as one instruction with one setting, where they were only measured by themselves.
+
+        time    =  longer + (1 − hidden) · shorter
+        energy  =  sum − waiting power · hidden · shorter
+
+    between the longer of both and their sum. What a GPU draws above its power while waiting is work, which both have to do;
+    the waiting power is drawn for a shorter time.
+
+    Args:
+        profile: with forwards and whole backwards.
+        beside: stage of the backward by that of the forward.
+        hidden: fraction of the shorter one that takes no time of its own; nothing was measured of it.
+
+    Raises:
+        BadInputError: the fraction is not from 0 to 1, or a forward or backward is missing.
+    """
+    if not 0.0 <= hidden <= 1.0:
+        raise BadInputError(f"`overlap` {hidden:g}: must be from 0 to 1, such as 0.5")
+    found: _Found = {
+        (forward, OVERLAPPED): _Work.of(profile, forward, "forward").beside(
+            _Work.of(profile, backward, "backward"), hidden, profile.waiting_w
+        )
+        for forward, backward in beside.items()
+    }
+    note = (
+        f"a forward and a backward at once: {100 * hidden:g} % of the shorter one is assumed to take no time, and their "
+        "energy above that of waiting to add up"
+    )
+    return _derived(profile, found, (note,), profile.recomputes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +178,19 @@ class _Work:
             raise BadInputError(f"{self.where}: {self.name} takes no more than {other.name}, which it should include")
         default = self.default[0] + sign * other.default[0], self.default[1] + sign * other.default[1]
         return replace(self, ways=both, default=default)
+
+    def beside(self, other: _Work, hidden: float, waiting_w: float) -> _Work:
+        """With another one at once, at the same setting."""
+        both = self.plus(other)
+        own, others = ({label: time_s for time_s, _, label in each.ways} for each in (self, other))
+
+        def less(time_s: float, energy_j: float, shorter_s: float) -> tuple[float, float]:
+            return time_s - hidden * shorter_s, energy_j - waiting_w * hidden * shorter_s
+
+        ways = [(*less(time_s, energy_j, min(own[label], others[label])), label) for time_s, energy_j, label in both.ways]
+        if min(energy_j for _, energy_j, _ in ways) <= 0.0:
+            raise BadInputError(f"{self.where}: {self.name} and {other.name} draw less than a GPU that waits")
+        return replace(both, ways=ways, default=less(*both.default, min(self.default[0], other.default[0])))
 
 
 _Found = dict[tuple[int, str], _Work | None]

@@ -111,27 +111,29 @@ def _built(schedule: PipelineSchedule, profile: PipelineProfile) -> _Parts:
     first, data, last = ({at: at for at in range(len(instructions))} for _ in range(3))
     into, out = dict.fromkeys(first, 0.0), dict.fromkeys(first, 0.0)
 
-    for _, at in between:
-        each = instructions[at]
+    receives = [(at, each) for earlier, at in between for each in _shared(instructions[at], instructions[earlier])]
+    for at, each in receives:
         if receive := built.fixed(each.stage, "receive"):
             if receive.energy_j is None:
-                into[at] = receive.time_s
+                into[at] += receive.time_s
             else:
-                first[at] = data[at] = built.add(rank[at], "receive", each.stage, each.micro_batch, receive)
-                built.pairs.append((data[at], at, 0.0))
+                part = built.add(rank[at], "receive", each.stage, each.micro_batch, receive)
+                built.pairs.append((part, first[at], 0.0))
+                first[at] = data[at] = part
     for at, each in enumerate(instructions):
-        if each.name == "forward" and (load := built.fixed(each.stage, "load")):
+        if each.passes[0].name == "forward" and (load := built.fixed(each.stage, "load")):
             begin = built.add(rank[at], "load", each.stage, each.micro_batch, load)
             built.pairs.append((begin, first[at], into[at]))
             first[at] = begin
-    for at, _ in between:
-        each = instructions[at]
+    sends = [(at, each) for at, later in between for each in _shared(instructions[at], instructions[later])]
+    for at, each in sends:
         if send := built.fixed(each.stage, "send"):
             if send.energy_j is None:
-                out[at] = send.time_s
+                out[at] += send.time_s
             else:
-                last[at] = built.add(rank[at], "send", each.stage, each.micro_batch, send)
-                built.pairs.append((at, last[at], 0.0))
+                part = built.add(rank[at], "send", each.stage, each.micro_batch, send)
+                built.pairs.append((last[at], part, 0.0))
+                last[at] = part
     for a, b in on_rank:
         built.pairs.append((last[a], first[b], out[a] + (into[b] if first[b] == b else 0.0)))
     for a, b in between:
@@ -140,13 +142,20 @@ def _built(schedule: PipelineSchedule, profile: PipelineProfile) -> _Parts:
     return built
 
 
+def _shared(each: Instruction, other: Instruction) -> list[Instruction]:
+    """Which of an instruction's passes have data to do with another instruction: those of its micro-batches."""
+    return [one for one in each.passes if one.micro_batch in {passed.micro_batch for passed in other.passes}]
+
+
 def _add_ends(built: _Parts, schedule: PipelineSchedule, last: dict[int, int], out: dict[int, float]) -> None:
     """What each rank does after its last instruction."""
     end = -1
     for rank, instructions in enumerate(schedule.ranks):
         begin, end = end + 1, end + len(instructions)
         tail, delay = last[end], out[end]
-        backwards = {each.stage: begin + at for at, each in enumerate(instructions) if each.name in _BACKWARDS}
+        backwards = {
+            one.stage: begin + at for at, each in enumerate(instructions) for one in each.passes if one.name in _BACKWARDS
+        }
         beside: list[int] = []
         for stage, backward in sorted(backwards.items()):
             if not (reduce := built.fixed(stage, "all_reduce")):

@@ -2,11 +2,12 @@
 
 A forward waits for the previous stage's, a backward for the next stage's and its own forward (and its recomputation, where
 that is an instruction of its own), the gradients of weights for those of the input. A rank runs its instructions in order.
+A forward and a backward that a rank runs at once are one instruction, which waits for what each of them waits for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
@@ -18,7 +19,8 @@ from wastenot.core.errors import BadInputError
 from wastenot.core.suggest import suggestion
 from wastenot.core.wording import counted
 
-NAMES: Final = ("forward", "recomputation", "backward", "backward_input", "backward_weight")
+OVERLAPPED: Final = "forward_backward"
+NAMES: Final = ("forward", "recomputation", "backward", "backward_input", "backward_weight", OVERLAPPED)
 _MOST_NAMED = 3  # ranks in the message about a deadlock
 
 
@@ -28,17 +30,27 @@ class Instruction:
 
     Attributes:
         name: ``forward``, ``backward``, ``recomputation``, or ``backward_input`` and ``backward_weight`` where the backward
-            is split; parts of fixed time that :func:`~wastenot.pipelines.model.iteration_graph.pipeline_parts` adds have
-            other names.
+            is split; ``forward_backward`` for a forward and a backward at once; parts of fixed time that
+            :func:`~wastenot.pipelines.model.iteration_graph.pipeline_parts` adds have other names.
         stage: of the model, from 0 at its beginning; with virtual stages there are more stages than ranks.
         micro_batch: from 0.
+        beside: of ``forward_backward`` the backward; stage and micro-batch are those of the forward.
     """
 
     name: str
     stage: int
     micro_batch: int
+    beside: Instruction | None = None
+
+    @property
+    def passes(self) -> tuple[Instruction, ...]:
+        """The instruction itself, or the forward and the backward that it runs at once."""
+        return (self,) if self.beside is None else (Instruction("forward", self.stage, self.micro_batch), self.beside)
 
     def __str__(self) -> str:
+        if self.beside is not None:
+            forward, backward = self.passes
+            return f"{forward} beside {backward}"
         return f"{self.name} of micro-batch {self.micro_batch} on stage {self.stage}"
 
 
@@ -80,7 +92,10 @@ class PipelineSchedule:
 def checked_edges(schedule: PipelineSchedule, where: str) -> IndexArray:
     """As :meth:`PipelineSchedule.edges`; ``where`` begins each error message."""
     place = _places(schedule, where)
-    waits = [_waited_for(place, each, schedule.stages) for each in schedule.instructions]
+    waits = [
+        list(dict.fromkeys(at for each in instruction.passes for at in _waited_for(place, each, schedule.stages)))
+        for instruction in schedule.instructions
+    ]
     ends = list(accumulate(map(len, schedule.ranks)))
     starts = [0, *ends[:-1]]
     rank = schedule.rank.tolist()
@@ -90,6 +105,10 @@ def checked_edges(schedule: PipelineSchedule, where: str) -> IndexArray:
         for each in earlier:
             if rank[each] != rank[later]:
                 pairs.append((each, later))
+            elif each == later:
+                raise BadInputError(
+                    f"{where}: rank {rank[later]} runs {every[later]} at once, though one waits for the other"
+                )
             elif each > later:
                 raise BadInputError(
                     f"{where}: rank {rank[later]} runs {every[later]} before {every[each]}, which it waits for"
@@ -104,25 +123,21 @@ def _places(schedule: PipelineSchedule, where: str) -> dict[tuple[str, int, int]
         raise BadInputError(f"{where}: needs at least a rank, a stage and a micro-batch")
     place: dict[tuple[str, int, int], int] = {}
     home: dict[tuple[int, int], int] = {}
+    partner: dict[int, int] = {}
     at = 0
     for rank, instructions in enumerate(schedule.ranks):
         if not instructions:
             raise BadInputError(f"{where}: rank {rank} has no instructions; leave it out")
-        for each in instructions:
-            if each.name not in NAMES:
-                raise BadInputError(
-                    f"{where}: rank {rank}: unknown instruction '{each.name}'; {suggestion(each.name, NAMES)}"
-                )
-            if not 0 <= each.stage < schedule.stages:
-                raise BadInputError(f"{where}: rank {rank}: {each}: stages are 0 to {schedule.stages - 1}")
-            if not 0 <= each.micro_batch < schedule.micro_batches:
-                raise BadInputError(f"{where}: rank {rank}: {each}: micro-batches are 0 to {schedule.micro_batches - 1}")
-            key = (each.name, each.stage, each.micro_batch)
-            if key in place:
-                raise BadInputError(f"{where}: rank {rank}: {each} appears twice")
-            if home.setdefault(key[1:], rank) != rank:
-                raise BadInputError(f"{where}: {each} is on rank {rank}, its other instructions on rank {home[key[1:]]}")
-            place[key] = at
+        for instruction in instructions:
+            _check_pair(instruction, f"{where}: rank {rank}", partner)
+            for each in instruction.passes:
+                _check(each, schedule, f"{where}: rank {rank}")
+                key = (each.name, each.stage, each.micro_batch)
+                if key in place:
+                    raise BadInputError(f"{where}: rank {rank}: {each} appears twice")
+                if home.setdefault(key[1:], rank) != rank:
+                    raise BadInputError(f"{where}: {each} is on rank {rank}, its other instructions on rank {home[key[1:]]}")
+                place[key] = at
             at += 1
     for stage in range(schedule.stages):
         for micro_batch in range(schedule.micro_batches):
@@ -132,6 +147,54 @@ def _places(schedule: PipelineSchedule, where: str) -> dict[tuple[str, int, int]
                     f"({counted(schedule.stages, 'stage')}, {counted(schedule.micro_batches, 'micro-batch')})"
                 )
     return place
+
+
+def backwards_beside(rank: Sequence[Instruction]) -> tuple[tuple[int, int], ...]:
+    """Stage and micro-batch of the backward of each ``forward_backward`` of a rank, as files have them."""
+    return tuple((each.beside.stage, each.beside.micro_batch) for each in rank if each.beside is not None)
+
+
+def joined(rank: Iterable[tuple[str, int, int]], beside: Sequence[tuple[int, int]], where: str) -> tuple[Instruction, ...]:
+    """A rank's instructions from what files have: (name, stage, micro-batch) of each, and :func:`backwards_beside`.
+
+    Raises:
+        BadInputError: there are not as many backwards as instructions that need one; ``where`` begins the message.
+    """
+    named = list(rank)
+    pairs = sum(name == OVERLAPPED for name, _, _ in named)
+    if pairs != len(beside):
+        raise BadInputError(
+            f"{where}: {pairs} instructions {OVERLAPPED}, but {counted(len(beside), 'backward')} beside them"
+        )
+    backwards = iter(beside)
+    return tuple(
+        Instruction(name, stage, batch, Instruction("backward", *next(backwards)) if name == OVERLAPPED else None)
+        for name, stage, batch in named
+    )
+
+
+def _check(each: Instruction, schedule: PipelineSchedule, where: str) -> None:
+    if each.name not in NAMES:
+        raise BadInputError(f"{where}: unknown instruction '{each.name}'; {suggestion(each.name, NAMES)}")
+    if not 0 <= each.stage < schedule.stages:
+        raise BadInputError(f"{where}: {each}: stages are 0 to {schedule.stages - 1}")
+    if not 0 <= each.micro_batch < schedule.micro_batches:
+        raise BadInputError(f"{where}: {each}: micro-batches are 0 to {schedule.micro_batches - 1}")
+
+
+def _check_pair(each: Instruction, where: str, partner: dict[int, int]) -> None:
+    """Refuse what is no forward beside a backward; ``partner`` collects the backward's stage by the forward's."""
+    if (each.name == OVERLAPPED) != (each.beside is not None):
+        raise BadInputError(f"{where}: {each}: {OVERLAPPED} needs the backward that it runs beside, and only that does")
+    if each.beside is None:
+        return
+    if each.beside.name != "backward" or each.beside.beside is not None:
+        raise BadInputError(f"{where}: {each}: a forward can run beside a whole backward only")
+    if partner.setdefault(each.stage, each.beside.stage) != each.beside.stage:
+        raise BadInputError(
+            f"{where}: {each}: elsewhere forwards of its stage run beside backwards of stage {partner[each.stage]}; "
+            "a profile has times of one pair of stages"
+        )
 
 
 def _missing(place: dict[tuple[str, int, int], int], stage: int, micro_batch: int, where: str) -> str | None:

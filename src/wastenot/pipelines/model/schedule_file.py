@@ -6,8 +6,8 @@ Text is as ``torch.distributed.pipelining`` keeps its schedules: a line for each
     1F0,1B0,1F1,1B1
 
 ``F`` is the forward, ``B`` the backward, ``I`` and ``W`` the backward split into that for the input and that for the
-weights; ``R``, recomputation, is ours. Spaces do as well as commas, ``#`` begins a comment, and torch's communication is
-passed over.
+weights; ``R``, recomputation, is ours. ``(0F3;3B1)OVERLAP_F_B`` is a forward and a backward at once. Spaces do as well as
+commas, ``#`` begins a comment, and torch's communication is passed over.
 """
 
 from __future__ import annotations
@@ -22,7 +22,14 @@ from pydantic import Field
 from wastenot.core.documents import Count, Name, Part, parse_document
 from wastenot.core.errors import BadInputError
 from wastenot.core.files import write_text
-from wastenot.pipelines.model.schedule import Instruction, PipelineSchedule, checked_edges
+from wastenot.pipelines.model.schedule import (
+    OVERLAPPED,
+    Instruction,
+    PipelineSchedule,
+    backwards_beside,
+    checked_edges,
+    joined,
+)
 from wastenot.pipelines.model.schedules import MOST_INSTRUCTIONS
 from wastenot.study.sweep import quoted
 
@@ -30,6 +37,7 @@ SCHEMA: Final = "wastenot.pipeline-schedule/1"
 LETTERS: Final = {"forward": "F", "recomputation": "R", "backward": "B", "backward_input": "I", "backward_weight": "W"}
 _REMEDY: Final = "see 'A schedule of your own' in docs/pipelines-schedules.md"
 _ACTION: Final = re.compile(r"(\d{1,9})([A-Z_]+)(\d{0,9})")
+_PAIR: Final = re.compile(r"\(([^();]+);([^();]+)\)OVERLAP_F_B")
 # What torch adds to a schedule follows from the order of the instructions: communication, and parameters of FSDP.
 _DERIVED: Final = ("UNSHARD", "RESHARD", "REDUCE_GRAD", "SEND_F", "RECV_F", "SEND_B", "RECV_B")
 _NAMES: Final = {letter: name for name, letter in LETTERS.items()}
@@ -37,7 +45,10 @@ _MOST_BYTES: Final = 200_000_000
 
 
 class ScheduleDocument(Part):
-    """A schedule as JSON: each rank's instructions in order, as (name, stage, micro-batch)."""
+    """A schedule as JSON: each rank's instructions in order, as (name, stage, micro-batch).
+
+    Of each rank's ``forward_backward``, in order, ``beside`` has the backward: (stage, micro-batch).
+    """
 
     schema_: Annotated[Literal["wastenot.pipeline-schedule/1"], Field(alias="schema")] = SCHEMA
     name: Name
@@ -47,6 +58,10 @@ class ScheduleDocument(Part):
         tuple[Annotated[tuple[Annotated[tuple[Name, Count, Count], Field(strict=False)], ...], Field(strict=False)], ...],
         Field(strict=False, min_length=1),
     ]
+    beside: Annotated[
+        tuple[Annotated[tuple[Annotated[tuple[Count, Count], Field(strict=False)], ...], Field(strict=False)], ...],
+        Field(strict=False),
+    ] = ()
 
 
 def read_schedule(path: str | os.PathLike[str]) -> PipelineSchedule:
@@ -82,20 +97,32 @@ def write_schedule(schedule: PipelineSchedule, path: str | os.PathLike[str]) -> 
 
 def _document(schedule: PipelineSchedule) -> str:
     ranks = tuple(tuple((each.name, each.stage, each.micro_batch) for each in rank) for rank in schedule.ranks)
+    beside = tuple(backwards_beside(rank) for rank in schedule.ranks)
     document = ScheduleDocument(
-        name=schedule.name, stages=schedule.stages, micro_batches=schedule.micro_batches, ranks=ranks
-    )
-    return document.model_dump_json(by_alias=True) + "\n"
+        name=schedule.name, stages=schedule.stages, micro_batches=schedule.micro_batches, ranks=ranks,
+        beside=beside,
+    )  # fmt: skip
+    return document.model_dump_json(by_alias=True, exclude=None if any(beside) else {"beside"}) + "\n"
 
 
 def _text(schedule: PipelineSchedule) -> str:
-    lines = (",".join(f"{each.stage}{LETTERS[each.name]}{each.micro_batch}" for each in rank) for rank in schedule.ranks)
-    return "\n".join(lines) + "\n"
+    return "\n".join(",".join(map(_action, rank)) for rank in schedule.ranks) + "\n"
+
+
+def _action(each: Instruction) -> str:
+    written = [f"{one.stage}{LETTERS[one.name]}{one.micro_batch}" for one in each.passes]
+    return written[0] if each.beside is None else f"({';'.join(written)})OVERLAP_F_B"
 
 
 def _of_document(text: str, where: str) -> PipelineSchedule:
     content = parse_document(text, ScheduleDocument, _REMEDY, where).content
-    ranks = tuple(tuple(Instruction(*each) for each in rank) for rank in content.ranks)
+    beside = content.beside or ((),) * len(content.ranks)
+    if len(beside) != len(content.ranks):
+        raise BadInputError(f"{where}: beside: {len(beside)} lists, but there are {len(content.ranks)} ranks")
+    ranks = tuple(
+        joined(rank, of_rank, f"{where}: rank {number}")
+        for number, (rank, of_rank) in enumerate(zip(content.ranks, beside, strict=True))
+    )
     return PipelineSchedule(content.name, content.stages, content.micro_batches, ranks)
 
 
@@ -111,20 +138,24 @@ def _of_text(text: str, where: str) -> PipelineSchedule:
         raise BadInputError(f"{where}:1: there are no instructions; {_REMEDY}")
     if len(every) > MOST_INSTRUCTIONS:
         raise BadInputError(f"{where}: has more than {MOST_INSTRUCTIONS:,} instructions")
-    stages, micro_batches = (1 + max(getattr(each, name) for each in every) for name in ("stage", "micro_batch"))
+    passes = [each for instruction in every for each in instruction.passes]
+    stages, micro_batches = (1 + max(getattr(each, name) for each in passes) for name in ("stage", "micro_batch"))
     return PipelineSchedule(Path(where).stem, stages, micro_batches, tuple(ranks))
 
 
 def _instruction(action: str, where: str) -> Instruction | None:
+    if pair := _PAIR.fullmatch(action.strip('"')):
+        forward, backward = (_instruction(each, where) for each in pair.groups())
+        if forward is None or backward is None or (forward.name, backward.name) != ("forward", "backward"):
+            raise BadInputError(
+                f"{where}: {quoted(action)}: must be a forward and a whole backward, such as (0F3;3B1)OVERLAP_F_B"
+            )
+        return Instruction(OVERLAPPED, forward.stage, forward.micro_batch, backward)
     match = _ACTION.fullmatch(action.strip('"'))
     if match and match[2] in _DERIVED:
         return None
     if match and match[2] in _NAMES and match[3]:
         return Instruction(_NAMES[match[2]], int(match[1]), int(match[3]))
-    if action.endswith("OVERLAP_F_B"):
-        raise BadInputError(
-            f"{where}: {quoted(action)}: a forward and a backward at the same time; write one after the other"
-        )
     known = ", ".join(f"{letter} {name}" for letter, name in _NAMES.items())
     if match and match[2] not in _NAMES:
         raise BadInputError(f"{where}: {quoted(action)}: unknown instruction {match[2]}; there are {known}")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Final
 
 from wastenot.core.errors import BadInputError
 from wastenot.core.suggest import suggestion
-from wastenot.pipelines.model.schedule import Instruction, PipelineSchedule
+from wastenot.pipelines.model.schedule import OVERLAPPED, Instruction, PipelineSchedule
 
 MOST_INSTRUCTIONS: Final = 1_000_000  # of a schedule: more than any pipeline has, and few enough to hold
 
@@ -86,12 +88,105 @@ def zero_bubble(ranks: int, micro_batches: int) -> PipelineSchedule:
     return _schedule("zb-h1", ranks, micro_batches, steps)
 
 
+def dualpipe(ranks: int, micro_batches: int) -> PipelineSchedule:
+    """DualPipe (DeepSeek-V3 technical report, 2024, §3.2.1): forwards from one end beside backwards from the other.
+
+    Micro-batches enter at both ends. Each rank has two stages: ``rank``, for the first half of the micro-batches, and
+    ``ranks - 1 - rank`` for the second half, which goes the other way. So ranks at the same distance from their end run the
+    same, with the halves exchanged. The order is that of the report's figure 5 and of the public implementation
+    (github.com/deepseek-ai/DualPipe), in eight steps:
+
+        1  forwards from the nearer end, until the first from the other end is there
+        2  forwards from both ends
+        3  gradients of inputs, then of weights (the backward is split), a forward: all from the other end
+        4  pairs: a forward from each end beside a backward from the other
+        5  a backward, then a pair
+        6  backwards from both ends, of which the later half leave gradients of weights for
+        7  beside gradients of inputs from the nearer end, and
+        8  at last
+
+    Raises:
+        BadInputError: the ranks or micro-batches are odd, or there are fewer than two micro-batches for each rank.
+    """
+    if ranks % 2:
+        raise BadInputError(f"`ranks` {ranks}: schedule dualpipe needs an even number, as micro-batches enter at both ends")
+    if micro_batches % 2 or micro_batches < 2 * ranks:
+        raise BadInputError(
+            f"`micro_batches` {micro_batches}: schedule dualpipe needs an even number, at least 2 for each rank: "
+            f"{2 * ranks} or more"
+        )
+    order = tuple(_BothWays(rank, ranks, micro_batches).order() for rank in range(ranks))
+    return PipelineSchedule("dualpipe", ranks, micro_batches, order)
+
+
+class _BothWays:
+    """What a rank of DualPipe runs; way 0 comes from the nearer end of the pipeline, way 1 from the other."""
+
+    def __init__(self, rank: int, ranks: int, micro_batches: int) -> None:
+        near, half = min(rank, ranks - 1 - rank), micro_batches // 2
+        self._near, self._ranks, self._half = near, ranks, half
+        self._stage = near, ranks - 1 - near
+        firsts = (0, half) if rank < ranks // 2 else (half, 0)
+        self._forwards, self._backwards = ([count(first) for first in firsts] for _ in range(2))
+        self._weights: deque[Instruction] = deque()
+        self._order: list[Instruction] = []
+
+    def order(self) -> tuple[Instruction, ...]:
+        """The instructions in order of execution."""
+        near, far = self._near, self._ranks // 2 - 1 - self._near  # ranks to the end, and to the middle
+        for _ in range(2 * far):
+            self._forward(0)
+        for _ in range(near + 1):
+            self._forward(0)
+            self._forward(1)
+        for _ in range(far):
+            self._backward(1, split=True)
+            self._weight()
+            self._forward(1)
+        for each in range(self._half - self._ranks + near + 1):
+            if each == 0 and far == 0:  # in the middle the backward waits for the forward's micro-batch to come back
+                self._forward(0)
+                self._backward(1)
+            else:
+                self._pair(0)
+            self._pair(1)
+        for _ in range(far):
+            self._backward(1)
+            self._pair(1)
+        for each in range(2 * (near + 1)):
+            self._backward(1 - each % 2, split=each > near)
+        for _ in range(far):
+            self._weight()
+            self._backward(0, split=True)
+        for _ in range(near + 1):
+            self._weight()
+        return tuple(self._order)
+
+    def _forward(self, way: int) -> None:
+        self._order.append(Instruction("forward", self._stage[way], next(self._forwards[way])))
+
+    def _backward(self, way: int, *, split: bool = False) -> None:
+        stage, micro_batch = self._stage[way], next(self._backwards[way])
+        self._order.append(Instruction("backward_input" if split else "backward", stage, micro_batch))
+        if split:
+            self._weights.append(Instruction("backward_weight", stage, micro_batch))
+
+    def _weight(self) -> None:
+        self._order.append(self._weights.popleft())
+
+    def _pair(self, way: int) -> None:
+        """A forward of a way beside a backward of the other."""
+        backward = Instruction("backward", self._stage[1 - way], next(self._backwards[1 - way]))
+        self._order.append(Instruction(OVERLAPPED, self._stage[way], next(self._forwards[way]), backward))
+
+
 _BUILDERS: Final[dict[str, Callable[[int, int], PipelineSchedule]]] = {
     "gpipe": gpipe,
     "1f1b": one_forward_one_backward,
     "early-recomputation": early_recomputation,
     "interleaved": interleaved,
     "zb-h1": zero_bubble,
+    "dualpipe": dualpipe,
 }
 SCHEDULES: Final[Sequence[str]] = tuple(_BUILDERS)
 

@@ -13,6 +13,7 @@ from typing import Literal, get_args
 
 from wastenot.core.errors import BadInputError
 from wastenot.core.suggest import suggestion
+from wastenot.pipelines.model.derived import HIDDEN, suited
 from wastenot.pipelines.model.errors import KernelErrors, Loadings, ProfileErrors
 from wastenot.pipelines.model.kernel_table import KernelTable
 from wastenot.pipelines.model.measured_stages import MeasuredStages, measured_stages
@@ -61,6 +62,8 @@ class StageOptions:
         tensor_link: between GPUs that share a stage, one of :data:`wastenot.workloads.communication.LINKS`.
         pipeline_link: between stages and between replicas.
         as_measured: use the numbers as measured, not corrected for noise.
+        overlap: of a forward and a backward that run at once, the fraction of the shorter one that takes no time, where it
+            was not measured; for ``dualpipe``.
     """
 
     partition: Sequence[int] | PartitionKind = "balanced"
@@ -72,6 +75,7 @@ class StageOptions:
     tensor_link: str = "nvlink4"
     pipeline_link: str = "ndr"
     as_measured: bool = False
+    overlap: float = HIDDEN
 
     def run_by(self, schedule: PipelineSchedule) -> StageOptions:
         """The same with the instructions that a schedule has."""
@@ -222,7 +226,11 @@ class StageModel:
 
     def least_energy(self, stages: int, schedule: PipelineSchedule, max_slowdown: float) -> tuple[int, ...]:
         """The partition whose plan needs least, of those that are as fast."""
-        return least_energy_partition(self.balanced(stages), self.profile, schedule, max_slowdown=max_slowdown).partition
+
+        def profile(partition: tuple[int, ...]) -> PipelineProfile:
+            return suited(self.profile(partition), schedule, self.options.overlap)
+
+        return least_energy_partition(self.balanced(stages), profile, schedule, max_slowdown=max_slowdown).partition
 
     def _stage_times(self) -> tuple[float, float, float]:
         """Time for one micro-batch of all instructions: of the embedding, a layer, and head and loss."""

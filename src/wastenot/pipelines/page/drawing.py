@@ -20,6 +20,7 @@ INSTRUCTION_TEXT = {
     "backward": "backward",
     "backward_input": "backward, input",
     "backward_weight": "backward, weights",
+    "forward_backward": "forward and backward at once",
     "all_reduce": "all-reduce",
 }
 

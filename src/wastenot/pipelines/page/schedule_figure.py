@@ -10,6 +10,7 @@ from wastenot.pages.figure import Figure, inline, layered, specification_of, too
 from wastenot.pages.formatting import percent, quantity
 from wastenot.pages.narrow import PANEL_WIDTH
 from wastenot.pages.optional_imports import load
+from wastenot.pipelines.model.schedule import OVERLAPPED
 from wastenot.pipelines.page.drawing import (
     AFTER,
     WIDE,
@@ -56,6 +57,7 @@ def schedule_figure(overview: PipelineOverview) -> Figure:
     names = {box.name for box in overview.after.boxes}
     more = "lower ones gradients of weights, " if "backward_weight" in names else ""
     more += "the lowest recomputations, " if "recomputation" in names else ""
+    more += "or a forward and a backward at once (with the forward's number), " if OVERLAPPED in names else ""
     note = (
         f"{parts}One row per rank (the GPUs of a stage). Low boxes are forwards, high ones backwards, {more}labelled with "
         f"their micro-batch where it fits; gaps are waiting.{grey} Red: the critical path; any delay there slows all."

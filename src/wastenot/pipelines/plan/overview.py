@@ -14,7 +14,7 @@ import numpy as np
 from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
 from wastenot.pipelines.plan.frontier_table import FrontierRow, frontier_rows
-from wastenot.pipelines.plan.plan import Clocks, PipelinePlan, RankPlan, Way
+from wastenot.pipelines.plan.plan import Clocks, PipelinePlan, Way
 from wastenot.pipelines.plan.rank_steps import PlanGraph
 from wastenot.pipelines.plan.savings import Savings
 from wastenot.pipelines.plan.straggler import Rungs, Saving
@@ -179,8 +179,8 @@ def pipeline_overview(
         stage, name = min(missing)
         raise BadInputError(f"plan {plan.name}: `defaults`: lack {name} of stage {stage}; make the plan again")
     ranks = tuple(
-        RankPlan(instructions=tuple((place[each.stage, each.name], each.micro_batch) for each in rank))
-        for rank in after.schedule.ranks
+        each.model_copy(update={"instructions": tuple((place[one.stage, one.name], one.micro_batch) for one in rank)})
+        for each, rank in zip(plan.ranks, after.schedule.ranks, strict=True)
     )
     before = PlanGraph(plan.model_copy(update={"ways": plan.defaults, "ranks": ranks, "rungs": ()}))
     frontier = frontier_rows(plan, for_stragglers=True)

@@ -71,11 +71,13 @@ class RankPlan(Part):
 
     Attributes:
         instructions: in order of execution: (index into the plan's ways, micro-batch).
+        beside: of each ``forward_backward`` among them, in order, the backward: (stage, micro-batch).
     """
 
     instructions: Annotated[
         tuple[Annotated[tuple[Count, Count], Field(strict=False)], ...], Field(strict=False, min_length=1)
     ]
+    beside: Annotated[tuple[Annotated[tuple[Count, Count], Field(strict=False)], ...], Field(strict=False)] = ()
 
 
 class FixedWork(Part):
@@ -246,8 +248,12 @@ class PipelinePlan(HasPage, Part):
         return self.model_copy(update={"digest": self.content_digest()})
 
     def document(self) -> dict[str, Any]:
-        """The plan as JSON values; a time limit only where there was one."""
-        return self.model_dump(mode="json", by_alias=True, exclude=None if self.time_limit_s else {"time_limit_s"})
+        """The plan as JSON values; a time limit, and backwards beside forwards, only where there are some."""
+        content = self.model_dump(mode="json", by_alias=True, exclude=None if self.time_limit_s else {"time_limit_s"})
+        for rank in content["ranks"]:
+            if not rank["beside"]:
+                del rank["beside"]
+        return content
 
     def to_json(self) -> str:
         """The plan as a JSON document; lists of numbers stand on one line."""

@@ -22,7 +22,7 @@ from wastenot.frontiers.graph_rounding import Effort
 from wastenot.pipelines.model.derived import suited
 from wastenot.pipelines.model.iteration_graph import baseline_of, pipeline_graph
 from wastenot.pipelines.model.profile import PipelineProfile
-from wastenot.pipelines.model.schedule import Instruction, PipelineSchedule
+from wastenot.pipelines.model.schedule import Instruction, PipelineSchedule, backwards_beside
 from wastenot.pipelines.model.ways import Stretch
 from wastenot.pipelines.plan.confidence import judged_plan, keep_with_confidence
 from wastenot.pipelines.plan.plan import (
@@ -337,7 +337,10 @@ class _Ways:
 
     def ranks(self, solved: GraphPlan) -> tuple[RankPlan, ...]:
         """The same as a plan holds it."""
-        return tuple(RankPlan(instructions=rank) for rank in self.of(solved))
+        return tuple(
+            RankPlan(instructions=found, beside=backwards_beside(rank))
+            for found, rank in zip(self.of(solved), self._schedule.ranks, strict=True)
+        )
 
     def _index(self, each: Instruction, kind: int, way: int) -> int:
         place = self._place.setdefault((kind, way), len(self.listed))

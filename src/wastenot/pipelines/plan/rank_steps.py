@@ -19,8 +19,8 @@ from wastenot.frontiers.algebra import choice
 from wastenot.frontiers.graph import Graph, GraphPlan
 from wastenot.pipelines.model.iteration_graph import pipeline_graph, pipeline_parts
 from wastenot.pipelines.model.profile import Fixed, PipelineProfile
-from wastenot.pipelines.model.schedule import Instruction, PipelineSchedule
-from wastenot.pipelines.plan.plan import OF_THE_PROFILE, PipelinePlan, Way
+from wastenot.pipelines.model.schedule import Instruction, PipelineSchedule, joined
+from wastenot.pipelines.plan.plan import OF_THE_PROFILE, PipelinePlan, RankPlan, Way
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +79,7 @@ class PlanGraph:
             plan.schedule,
             plan.stages,
             plan.micro_batches,
-            tuple(
-                tuple(
-                    Instruction(plan.ways[way].instruction, plan.ways[way].stage, micro_batch)
-                    for way, micro_batch in rank.instructions
-                )
-                for rank in plan.ranks
-            ),
+            tuple(_instructions(plan, rank, f"rank {number}") for number, rank in enumerate(plan.ranks)),
         )
 
     @cached_property
@@ -171,6 +165,11 @@ class PlanGraph:
                 zip(instructions, self.ways[begin : begin + len(instructions)], strict=True), start=begin
             )
         )
+
+
+def _instructions(plan: PipelinePlan, rank: RankPlan, where: str) -> tuple[Instruction, ...]:
+    ways = ((plan.ways[way], micro_batch) for way, micro_batch in rank.instructions)
+    return joined(((way.instruction, way.stage, micro_batch) for way, micro_batch in ways), rank.beside, where)
 
 
 def stays_of(way: Way) -> tuple[Stay, ...]:

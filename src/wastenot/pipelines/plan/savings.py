@@ -65,8 +65,11 @@ def savings_by_shape(profile: PipelineProfile, schedule: PipelineSchedule) -> Sa
 
     Args:
         profile: of its stages.
-        schedule: that it runs. Shapes that it has not by its name, such as those of a schedule of one's own, are left out.
+        schedule: that it runs. Shapes that it has not by its name, such as those of a schedule of one's own, are left out;
+            all are where forwards and backwards run at once, as the profile has the times of this shape's pairs alone.
     """
+    if any(each.beside is not None for each in schedule.instructions):
+        return Savings((), (), (), schedule.micro_batches)
     ranks, named = len(schedule.ranks), schedule.name in SCHEDULES
     chunks = schedule.stages // ranks
     few = min(schedule.micro_batches, _MOST_MICRO_BATCHES)

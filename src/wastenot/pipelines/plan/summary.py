@@ -18,9 +18,9 @@ class StageSummary:
 
     Attributes:
         stage: of the model.
-        rank: that it is on.
+        rank: that it is on; the first one, where micro-batches go both ways and each stage is on two.
         core_mhz: by instruction, the lowest and the highest core clock over micro-batches and kernels; ``None`` is auto.
-        busy: part of the iteration in which its instructions run.
+        busy: part of the iteration in which its instructions run; those that run a backward at once are the forward's.
         critical: part of its instructions that are on a critical path.
         energy_change: of its instructions, waiting apart, relative to the baseline.
         slower: time of its instructions relative to the baseline, less 1.
@@ -56,7 +56,7 @@ def stages_of(made: PlannedPipeline) -> tuple[StageSummary, ...]:
                     name: _clocks([ways[at] for at in np.flatnonzero(own).tolist() if ways[at].instruction == name])
                     for name in names
                 },
-                float(times[0][own].sum() / made.solved.time_s),
+                float(times[0][own].sum() / made.solved.time_s / len(set(rank[own].tolist()))),
                 float(critical[own].mean()),
                 float(energies[0][own].sum() / energies[1][own].sum() - 1.0),
                 float(times[0][own].sum() / times[1][own].sum() - 1.0),

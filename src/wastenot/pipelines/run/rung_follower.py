@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wastenot.core.errors import BadInputError
-from wastenot.pipelines.plan.plan import PipelinePlan, RankPlan
+from wastenot.pipelines.plan.plan import PipelinePlan
 from wastenot.pipelines.plan.rank_steps import PlanGraph, Step
 from wastenot.pipelines.run.rank_execution import RankExecution
 from wastenot.pipelines.run.straggler_source import StragglerSource
@@ -71,8 +71,12 @@ def plan_at(plan: PipelinePlan, rung: int) -> PipelinePlan:
     if not 0 <= rung < len(plan.rungs):
         raise BadInputError(f"rung {rung}: the plan has rungs 0 to {len(plan.rungs) - 1}")
     ranks = tuple(
-        RankPlan(
-            instructions=tuple((way, micro_batch) for way, (_, micro_batch) in zip(ways, rank.instructions, strict=True))
+        rank.model_copy(
+            update={
+                "instructions": tuple(
+                    (way, micro_batch) for way, (_, micro_batch) in zip(ways, rank.instructions, strict=True)
+                )
+            }
         )
         for ways, rank in zip(plan.rungs[rung].ways, plan.ranks, strict=True)
     )
