@@ -14,9 +14,7 @@ from wastenot.pipelines.plan.savings import merged_stages, savings_by_shape, wit
 
 SMALL = {"ranks": 3, "micro_batches": 4}
 CASES = {
-    **{
-        name: {"schedule": name} | SMALL for name in ONE_BY_ONE if name != "gpipe"
-    },  # which is 1f1b in another order
+    **{name: {"schedule": name} | SMALL for name in ONE_BY_ONE if name != "gpipe"},  # which is 1f1b in another order
     "dualpipe": {"schedule": "dualpipe", "ranks": 4, "micro_batches": 8},
     "auto": {"auto": True} | SMALL,
     "straggler": {"straggler": 0.3, "rungs": 4, "fixed": True, "gpus": 8} | SMALL,
