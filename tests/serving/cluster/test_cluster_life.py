@@ -289,7 +289,6 @@ def test_a_clock_rule_that_is_set_counts_from_the_next_step_on(small_cluster: Cl
         (Reshard((0, 0), (0,), 0), "each at most once"),
         (Route(((0,),)), "routes for 1 classes"),
         (Route(((0,),) * COUNT, hold=(0,)), "hold before the first token of a prompt waits"),
-        (Route(((0,),) * COUNT, give_up_s=-1.0), "given up before they are late"),
     ],
 )
 def test_what_cannot_be_done_is_refused_and_logged(action: Action, why: str, small_cluster: Cluster) -> None:

@@ -195,8 +195,6 @@ class Route:
             another, and those that are late after all that can still be in time. Otherwise first come, first served.
         hold: by pool, tokens of prompts waiting on an instance at and above which it gets no further request; pools without
             one never hold.
-        give_up_s: after its deadline, a request that is held and has no token yet is given up: it has no answer, and is
-            counted as such. ``None``: never.
         router: how an instance of a pool is chosen; ``None`` for that of the run.
     """
 
@@ -204,7 +202,6 @@ class Route:
     room: tuple[int, ...] = ()
     by_deadline: bool = False
     hold: tuple[int, ...] = ()
-    give_up_s: float | None = None
     router: Router | None = None
 
 
@@ -236,7 +233,6 @@ class ClusterView:
         held: these by class as predicted; shape (9,).
         held_tokens: of their prompts; shape (9,).
         held_late: of those requests, the ones without a first token whose deadline for it is over; shape (9,).
-        given_up: requests since the last visit that the router gave up, by class as predicted; shape (9,).
     """
 
     now_s: float
@@ -259,7 +255,6 @@ class ClusterView:
     held: IndexArray
     held_tokens: IndexArray
     held_late: IndexArray
-    given_up: IndexArray
 
 
 class Controller(Protocol):

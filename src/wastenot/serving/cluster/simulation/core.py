@@ -66,12 +66,12 @@ from wastenot.serving.cluster.simulation.records import (
     State,
 )
 from wastenot.serving.cluster.simulation.requests import preempt, tell_load
-from wastenot.serving.cluster.simulation.router import arrive, give_up, look_held, place, release, wait_at_router
+from wastenot.serving.cluster.simulation.router import arrive, look_held, place, release, wait_at_router
 from wastenot.serving.cluster.simulation.trees import grow_tree, least_leaf, put_leaf
 from wastenot.serving.model.compiled import compile_ahead
 from wastenot.serving.model.step_costs import Column, inlined
 
-RUN, PLACE, GIVE_UP, BEGIN, LEAVE, SETTLE, HEED, FAIL, LOOK_INTO = range(9)
+RUN, PLACE, BEGIN, LEAVE, SETTLE, HEED, FAIL, LOOK_INTO = range(8)
 
 
 @inside
@@ -287,8 +287,6 @@ def act(what: int, state: State, number: int, now_s: float, until_s: float) -> i
         return fail(state, number, now_s)
     if what == PLACE:
         place(state, now_s)
-    elif what == GIVE_UP:
-        give_up(state, now_s)
     elif what == BEGIN:
         begin(state, number, now_s)
     elif what == LEAVE:

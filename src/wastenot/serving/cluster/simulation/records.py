@@ -18,7 +18,7 @@ LOOKED_AT = 8
 BEGUN, IN_TIME, LATE = 0, 1, 2
 """Requests that wait at the router, in the order in which they are sent: those whose answers were begun before their host
 failed, those that can still have their first token in time, and those that cannot."""
-PENDING, GIVEN_UP = -1, -2
+PENDING = -1
 """Instead of the instance that answered a request."""
 BACKLOGS = 8
 """Of prompts that rules tell apart: less than one step's worth, less than 2, 4, … 64, and more."""
@@ -34,7 +34,7 @@ def _record(floats: str, integers: str, small: str = "") -> np.dtype[Any]:
 
 
 NUMBERS = _record(
-    "bin_s bin_begin_s bin_end_s tbt_s late_share end_to_end_s prefill_j decode_j mixed_j idle_j now_s give_up_s "
+    "bin_s bin_begin_s bin_end_s tbt_s late_share end_to_end_s prefill_j decode_j mixed_j idle_j now_s "
     "prefill_s decode_s mixed_s idle_s drawn_s",
     "requests gone more next left spare unplaced last_unplaced unplaced_count predicts router random routed bin which "
     "leaves gap_bins first_bins prompt_bins ttft_classes prompt_below_0 prompt_below_1 output_below_0 output_below_1 pools "
@@ -102,7 +102,7 @@ each for ``BEGUN``, ``IN_TIME`` and ``LATE`` ones. ``blocked``: no instance take
 ANSWER = _record("sent_s first_s finish_s", "", "instance late")
 """What became of a request."""
 
-KIND = _record("output_tokens", "arrivals prompt_tokens finished missed given_up")
+KIND = _record("output_tokens", "arrivals prompt_tokens finished missed")
 """Requests of a class since the controller's last visit."""
 
 BIN = _record("energy_j clock", "")

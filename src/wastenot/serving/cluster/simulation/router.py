@@ -25,7 +25,6 @@ from wastenot.serving.cluster.simulation.costs import decode_cost, prefill_cost
 from wastenot.serving.cluster.simulation.instances import cut, while_decoding, with_prompts
 from wastenot.serving.cluster.simulation.records import (
     BEGUN,
-    GIVEN_UP,
     IDLE,
     IN_TIME,
     LATE,
@@ -363,8 +362,6 @@ def most_urgent(state: State) -> int:
 def release(state: State, now_s: float) -> None:
     """Send those that are held to instances, as far as these have room, by deadline; what is late comes last."""
     numbers = state.numbers[0]
-    if numbers.give_up_s < np.inf:
-        give_up(state, now_s)
     for at in range(len(state.lines)):
         state.lines[at].blocked = 0
     while numbers.held:
@@ -392,26 +389,6 @@ def release(state: State, now_s: float) -> None:
         if numbers.by_deadline:
             request.due_s = 0.0 if which == BEGUN else due_s if which == IN_TIME else np.inf
         send(state, slot, number, now_s)
-
-
-@inside
-def give_up(state: State, now_s: float) -> None:
-    """Those that are held and have been late for so long that nobody waits for them any more."""
-    numbers = state.numbers[0]
-    for at in range(len(state.lines)):
-        line = state.lines[at]
-        # Answers that were begun are never given up. The other lines are by deadline: only their heads need a look.
-        while at % 3 != BEGUN and line.first >= 0 and due_s_of(state, line.first) + numbers.give_up_s <= now_s:
-            slot = line.first
-            request = state.slots[slot]
-            unlink(state, line, -1, slot)
-            state.answers[request.number - numbers.gone].instance = GIVEN_UP
-            state.kinds[request.kind].given_up += 1
-            numbers.held -= 1
-            numbers.unplaced_count -= 1
-            numbers.left -= 1
-            request.after = numbers.spare
-            numbers.spare = slot
 
 
 @inside

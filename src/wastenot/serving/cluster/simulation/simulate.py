@@ -17,7 +17,7 @@ policy of its own (:class:`Steered`) or with one that looks its clock up in the 
   again, but prefilled with the prompt. The energy of steps that were cut off is spent.
 - GPUs of a failed host draw nothing, those without an instance draw ``off_power_w``.
 - The run ends with the last answer. Requests that wait at the router while nothing else is left to do are given up after an
-  hour, and others where a route says so; they have no instance (-1), and their times are ``nan``.
+  hour; they have no instance (-1), and their times are ``nan``.
 
 The steps are made by :mod:`wastenot.serving.cluster.simulation.core`.
 """
@@ -495,7 +495,7 @@ class ClusterRun:
         numbers["bin_s"] = numbers["bin_end_s"] = self.bin_s
         numbers["tbt_s"], numbers["late_share"] = deadlines.tbt_s, 1 - deadlines.share
         numbers["end_to_end_s"] = math.inf if deadlines.end_to_end_s is None else deadlines.end_to_end_s
-        numbers["more"], numbers["give_up_s"], numbers["alone"] = 1, math.inf, self.alone
+        numbers["more"], numbers["alone"] = 1, self.alone
         numbers["spare"] = numbers["unplaced"] = numbers["last_unplaced"] = -1
         numbers["predicts"], numbers["router"], numbers["random"] = (
             self.predict is not None,
@@ -659,7 +659,7 @@ class ClusterRun:
                 return
             sent_s, first_s, finish_s = (values_of(head, name).copy() for name in ("sent_s", "first_s", "finish_s"))
             late = values_of(head, "late").astype(np.intp)
-            answers = Answers(np.maximum(instance, -1), sent_s, first_s, finish_s, late)
+            answers = Answers(instance, sent_s, first_s, finish_s, late)
             at = (part.arrival_s / self.bin_s).astype(np.intp) * classes.COUNT
             at += self.cluster.classes.of(part.prompt_tokens, part.output_tokens)
             self.arrivals = _added(self.arrivals, at)
@@ -712,7 +712,6 @@ class ClusterRun:
         running, waiting, waiting_tokens, context, setting = (np.asarray(each, dtype=np.intp) for each in seen)
         at_router = [column_of(np.zeros(classes.COUNT, dtype=np.int64)) for _ in range(3)]
         if numbers.unplaced_count:
-            core.act(core.GIVE_UP, arrays, 0, now_s, 0.0)
             router.look_held(arrays, now_s, *at_router)
         held, held_tokens, held_late = (np.asarray(each, dtype=np.intp) for each in at_router)
         state, layout, pool, host = self.known[:, :count].copy()
@@ -740,7 +739,6 @@ class ClusterRun:
             held,
             held_tokens,
             held_late,
-            kinds["given_up"],
         )
 
     # ---- who serves
@@ -1013,12 +1011,9 @@ class ClusterRun:
             raise _RefusedError("room for fewer than no requests")
         if any(each < 1 for each in route.hold):
             raise _RefusedError("instances that hold before the first token of a prompt waits")
-        if route.give_up_s is not None and not route.give_up_s >= 0:
-            raise _RefusedError("requests given up before they are late")
         self.routes, self.room, self.hold, self.stale = route.pools, route.room, route.hold, True
         numbers = self.numbers
-        numbers.by_deadline, numbers.holds = route.by_deadline, bool(route.hold) or route.give_up_s is not None
-        numbers.give_up_s = math.inf if route.give_up_s is None else route.give_up_s
+        numbers.by_deadline, numbers.holds = route.by_deadline, bool(route.hold)
         numbers.router = int(self.router if route.router is None else route.router)
 
     def _of(self, number: int, *states: InstanceState) -> _Instance:
