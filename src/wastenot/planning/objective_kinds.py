@@ -17,12 +17,10 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, Protocol, TypeVar, get_args
 
-import numpy as np
-
-from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError, InfeasibleError
 
 if TYPE_CHECKING:
+    from wastenot.core.arrays import FloatArray
     from wastenot.planning.carbon import CarbonIntensity
     from wastenot.planning.objective import Objective
 
@@ -282,6 +280,8 @@ class _EnergyWithinTime(JobKind):
     label, quantity = "energy within a time", "energy"
 
     def cost(self, goal: JobGoal, time_s: FloatArray, energy_j: FloatArray) -> FloatArray:
+        import numpy as np  # which the command line does without until it computes something
+
         assert goal.within_s is not None
         late = np.maximum(time_s / goal.within_s, 1.0)
         return np.where(late > 1.0, energy_j * _BEYOND * late, energy_j)
@@ -292,6 +292,8 @@ class _TimeWithinPower(JobKind):
     saves = "time"
 
     def cost(self, goal: JobGoal, time_s: FloatArray, energy_j: FloatArray) -> FloatArray:
+        import numpy as np
+
         assert goal.power_budget_w is not None
         above = np.maximum(energy_j / time_s / goal.power_budget_w, 1.0)
         return np.where(above > 1.0, time_s * _BEYOND * above, time_s)
