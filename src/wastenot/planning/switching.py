@@ -78,6 +78,16 @@ class SwitchTime(Part):
     memory_stall_s: NotNegative = 0.0
     energy_j: Finite = 0.0
 
+    @property
+    def known(self) -> str:
+        """How the times are known, in words."""
+        return {
+            "given": "as given",
+            "measured": "as measured",
+            "stated": "as stated by the device",
+            "assumed": "assumed; give yours with --switch-time",
+        }[self.basis]
+
     @model_validator(mode="after")
     def _ascending(self) -> Self:
         for name in ("core_by_target", "memory_by_target"):

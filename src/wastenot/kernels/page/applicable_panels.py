@@ -120,13 +120,7 @@ def describe_switch_time(switching: SwitchTime) -> str:
 
 def _short_switch_time(switching: SwitchTime) -> str:
     """How long switches take, and how sure that is."""
-    known = {
-        "given": "as given",
-        "measured": "as measured",
-        "stated": "as stated by the simulated GPU",
-        "assumed": "assumed; give yours with --switch-time",
-    }
-    return f"{_switch_times(switching)}, {known[switching.basis]}"
+    return f"{_switch_times(switching)}, {switching.known}"
 
 
 def _switch_times(switching: SwitchTime) -> str:

@@ -176,11 +176,5 @@ def switching_text(plan: PipelinePlan) -> str:
 
 
 def _known(switching: SwitchTime) -> str:
-    known = {
-        "given": "as given",
-        "measured": "as measured",
-        "stated": "as stated by the device",
-        "assumed": "assumed; give yours with --switch-time",
-    }
     value, unit = quantity(switching.core_s, "s", 3).split(SPACE)
-    return f"{float(value.replace(',', '')):g}{SPACE}{unit} ({known[switching.basis]})"
+    return f"{float(value.replace(',', '')):g}{SPACE}{unit} ({switching.known})"
