@@ -257,7 +257,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     ),
     "serve recommend": (needs("gpu_hour", "unit", "money"), needs("context assumed_clocks", "clocks")),
     "serve control": (
-        needs("hours out", "replay"),
+        needs("hours out page figures", "replay"),
         not_with(
             "prometheus period stale_after duration hook metrics_port metrics_host allow_clock_control restore_clocks",
             "replay",

@@ -259,6 +259,7 @@ def _moved(before: ServerReading, now: ServerReading) -> bool:
     if now.running == 0.0 and now.waiting == 0.0:
         return True
     told = [(now.output_tokens, before.output_tokens), (now.prompt_tokens, before.prompt_tokens)]
-    told += [(each and each.total, then and then.total) for each, then in ((now.tbt, before.tbt), (now.ttft, before.ttft))]
+    latencies = ((now.tbt, before.tbt), (now.ttft, before.ttft))
+    told += [(new.total, old.total) for new, old in latencies if new is not None and old is not None]
     known = [(new, old) for new, old in told if new is not None and old is not None]
     return not known or any(new > old for new, old in known)
