@@ -319,7 +319,7 @@ def _rise(now: float | None, then: float | None) -> float:
 
 
 def _joined(stretches: Sequence[Stretch]) -> Iterator[Stretch]:
-    """At most so many stretches as are told, each the mean of some that follow each other without a gap."""
+    """At most ``_MOST_STRETCHES``, each the mean of some that follow each other without a gap."""
     together = -(-len(stretches) // _MOST_STRETCHES)
     some: list[Stretch] = []
     for each in stretches:

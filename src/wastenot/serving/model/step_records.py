@@ -26,7 +26,7 @@ from wastenot.core.errors import BadInputError
 SCHEMA: Final = "wastenot.steps/1"
 REMEDY: Final = "vLLM with wastenot installed beside it writes one where WASTENOT_STEPS names a file"
 MOST_RECORDS = 200_000
-"""The latest so many of a server are used."""
+"""Of a server; the latest ones are used."""
 StepRow = tuple[float, float, float, float, float]
 _MOST_BYTES = 4096  # of a line
 _MOST_TOKENS = 1e7
