@@ -58,7 +58,7 @@ def not_with(options: str, other: str, *values: object) -> Rule:
 
 
 def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
+    return {"duration": "--for", "records": "--from"}.get(name, "--" + name.replace("_", "-"))
 
 
 def _real_or_replayed(found: Values) -> str | None:
@@ -140,6 +140,19 @@ def _shown(found: Values) -> str | None:
     return "on a profile that is shown" if len(what) == 1 and what[0].endswith(".json") else None
 
 
+def _is_heard(found: Values) -> bool:
+    """Whether a profile is corrected by what a server publishes now."""
+    return "://" in str(found.get("records") or "")
+
+
+def _unless_heard(useless: Callable[[Values], str | None]) -> Callable[[Values], str | None]:
+    return lambda found: None if _is_heard(found) else useless(found)
+
+
+def _not_heard(found: Values) -> str | None:
+    return None if _is_heard(found) else "without --from ADDRESS"
+
+
 def _not_of_tables(found: Values) -> str | None:
     """Options that say what is made of tables of steps."""
     tables = all(each.endswith(".csv") for each in _each(found.get("what")))
@@ -165,8 +178,8 @@ _PLANNING = (
     not_with("confidence", "as_measured"),
 )
 _OF_AN_ENGINE = "trace load rate first gpus step_tokens switch_time ttft tbt e2e share length_error seed lenient"
-_OF_TABLES_OF_STEPS = "model as_measured core most_context cache_tokens step_tokens idle_power switch_time"
-_OF_KERNELS_OF_STEPS = "degrees clocks curves study memory seed allow_clock_control restore_clocks"
+_OF_TABLES_OF_STEPS = "model as_measured most_context cache_tokens step_tokens idle_power switch_time"
+_OF_KERNELS_OF_STEPS = "clocks curves study memory seed allow_clock_control restore_clocks"
 
 RULES: dict[str, tuple[Rule, ...]] = {
     "kernel sweep": (
@@ -235,13 +248,16 @@ RULES: dict[str, tuple[Rule, ...]] = {
         needs("lenient", "trace"),
     ),
     "serve profile": (
-        Rule(("device",), _shown),
+        Rule(("device",), _unless_heard(_shown)),
+        Rule(("core",), _unless_heard(_not_of_tables)),
+        Rule(("degrees",), _unless_heard(_not_of_kernels)),
+        Rule(("duration", "steps"), _not_heard),
         Rule(tuple(_OF_TABLES_OF_STEPS.split()), _not_of_tables),
         Rule(tuple(_OF_KERNELS_OF_STEPS.split()), _not_of_kernels),
     ),
     "serve recommend": (needs("gpu_hour", "unit", "money"), needs("context assumed_clocks", "clocks")),
     "serve control": (
-        needs("hours out", "replay"),
+        needs("hours out page figures", "replay"),
         not_with(
             "prometheus period stale_after duration hook metrics_port metrics_host allow_clock_control restore_clocks",
             "replay",

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from wastenot.core.errors import ServerError
+from wastenot.serving.bench.scraping import read_metrics
 from wastenot.serving.bench.server_metrics import LatencyCounts, counts_of, reading_of_page, samples
 
 RECORDED = Path(__file__).parents[1] / "recorded"
@@ -122,3 +123,82 @@ def test_sglang_by_its_documented_names(token_times):
     assert (reading.running, reading.waiting, reading.cache_used) == (162.0, 28.0, 0.28)
     assert (reading.prompt_tokens, reading.output_tokens) == (8.1e6, 7.5e6)
     assert reading.ttft.total == reading.tbt.total == reading.prompts.total == 10.0
+
+
+def sglang(*, ranks=({"tp_rank": "0", "pp_rank": "0", "moe_ep_rank": "0"},), priorities=()):
+    """A page with the names, labels and ranges that SGLang's metrics_collector.py gives them (commit 016d860)."""
+    every, page = {"engine_type": "unified", "model_name": "m"}, []
+
+    def say(name, labels, value):
+        said = ",".join(f'{key}="{text}"' for key, text in labels.items())
+        page.append(f"sglang:{name}{{{said}}} {value}")
+
+    for rank in ranks:
+        of = {**every, **rank, **({"priority": ""} if priorities else {})}
+        gauges = {
+            "num_running_reqs": 12.0, "num_queue_reqs": 5.0, "num_grammar_queue_reqs": 0.0, "token_usage": 0.5,
+            "full_token_usage": 0.5, "max_total_num_tokens": 400_000.0, "decode_sum_seq_lens": 24_000.0,
+            "num_retracted_reqs": 1.0, "num_paused_reqs": 0.0, "num_prefill_inflight_queue_reqs": 0.0,
+            "num_retracted_requests_total": 7.0, "num_retracted_input_tokens_total": 900.0,
+        }  # fmt: skip
+        for name, value in gauges.items():
+            say(name, of, value)
+        for priority in priorities:
+            say("num_running_reqs", {**of, "priority": priority}, 6.0)
+            say("num_queue_reqs", {**of, "priority": priority}, 2.5)
+    for stream in ("true", "false"):
+        streams = {**every, "is_streaming": stream}
+        say("prompt_tokens_total", streams, 1000.0)
+        say("generation_tokens_total", streams, 300.0)
+        for edge, count in (("0.1", 2), ("0.2", 4), ("+Inf", 5)):
+            say("time_to_first_token_seconds_bucket", {**streams, "le": edge}, count)
+    for source, value in (("device", 400.0), ("host", 100.0)):
+        say("cached_tokens_total", {**every, "cache_source": source}, value)
+    for name in ("inter_token_latency_seconds", "prompt_tokens_histogram", "uncached_prompt_tokens_histogram"):
+        for edge, count in (("0.002", 100), ("+Inf", 590)):
+            say(f"{name}_bucket", {**every, "le": edge}, count)
+    return "\n".join(page)
+
+
+def test_sglang_as_its_source_has_it():
+    reading = reading_of_page(sglang())
+    assert (reading.running, reading.waiting, reading.engines, reading.cache_used) == (12.0, 5.0, 1, 0.5)
+    assert (reading.prompt_tokens, reading.output_tokens, reading.cache_tokens) == (2000.0, 600.0, 400_000.0)
+    assert reading.ttft == LatencyCounts((0.1, 0.2, math.inf), (4.0, 8.0, 10.0))
+    assert reading.tbt.total == reading.prompts.total == 590.0
+    found = read_metrics(sglang())
+    assert found["preemptions"] == ("sglang:num_retracted_requests_total", 7.0)
+    assert found["cached_tokens"] == ("sglang:cached_tokens_total", 500.0)
+
+
+def test_retractions_that_are_not_counted_are_not_known():
+    """The gauge is of the last moments only."""
+    page = "\n".join(line for line in sglang().splitlines() if "num_retracted_requests" not in line)
+    assert "num_retracted_reqs" in page and "preemptions" not in read_metrics(page)
+
+
+def rank(tensor, pipeline=0, **more):
+    return {"tp_rank": str(tensor), "pp_rank": str(pipeline), "moe_ep_rank": str(tensor)} | more
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["served", "kept by Prometheus"])
+@pytest.mark.parametrize(
+    ("more", "engines"),
+    [
+        ({"priorities": ("0", "10")}, 1),
+        ({"ranks": [rank(0), rank(1), rank(0, 1), rank(1, 1)]}, 1),
+        ({"ranks": [rank(0, dp_rank="0"), rank(4, dp_rank="1")]}, 2),
+        ({"ranks": [rank(each, dp_rank=str(each // 2)) for each in range(4)], "priorities": ("0", "10")}, 2),
+    ],
+)
+def test_what_sglang_says_more_than_once_counts_once(more, engines, kept):
+    page = sglang(**more).replace(',priority=""', "") if kept else sglang(**more)
+    reading = reading_of_page(page)
+    assert (reading.running, reading.waiting, reading.engines) == (12.0, 5.0 * engines, engines)
+    assert (reading.cache_used, reading.cache_tokens) == (0.5, 400_000.0)
+    assert read_metrics(page)["preemptions"] == ("sglang:num_retracted_requests_total", 7.0 * engines)
+
+
+def test_a_priority_that_is_a_label_of_every_series():
+    page = sglang(ranks=[rank(0, priority="high")])
+    assert reading_of_page(page).running == 12.0

@@ -171,6 +171,19 @@ def test_frozen_metrics_give_the_clocks_back(controlled):
     assert instance.state == "default" and "not changed" in instance.why and gpus[0].clocks.asked[-1] == AUTO
 
 
+@pytest.mark.parametrize("name", ["tbt", "ttft"])
+def test_a_server_whose_tokens_count_only_at_the_end_of_a_request_is_not_frozen(controlled, name):
+    """As SGLang's, whose latencies tell that it goes on."""
+    of, _, _ = controlled
+    instance, server = of(), Server()
+    last = follow(instance, server, 20.0)
+    still = server.at(last)
+    for late in range(1, 30):
+        now = replace(still, **{name: getattr(server.at(last + late), name)})
+        instance.hear(Heard(0, 1000.0 + last + late, now), 1000.0 + last + late)
+    assert instance.state == "controlled"
+
+
 def test_an_idle_server_is_not_frozen(controlled):
     of, _, _ = controlled
     instance = of()

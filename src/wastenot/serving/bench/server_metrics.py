@@ -135,9 +135,7 @@ NAMES: Mapping[Quantity, tuple[str, ...]] = {
     ),
     "prompt_tokens": ("vllm:prompt_tokens_total", "sglang:prompt_tokens_total", "trtllm_prompt_tokens_total"),
     "output_tokens": ("vllm:generation_tokens_total", "sglang:generation_tokens_total", "trtllm_generation_tokens_total"),
-    "preemptions": (
-        "vllm:num_preemptions_total", "sglang:num_retracted_requests_total", "sglang:num_retracted_reqs",
-    ),
+    "preemptions": ("vllm:num_preemptions_total", "sglang:num_retracted_requests_total"),
     "cached_tokens": ("vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total", "sglang:cached_tokens_total"),
     "looked_up_tokens": ("vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total"),
 }  # fmt: skip
@@ -150,12 +148,13 @@ _TBT: Final = (
 )  # fmt: skip
 _PROMPTS: Final = ("vllm:request_prompt_tokens", "sglang:prompt_tokens_histogram")
 _CACHE: Final = "vllm:cache_config_info"
+_CACHE_TOKENS: Final = "sglang:max_total_num_tokens"
 
 METRIC_NAMES: Final = tuple(
     dict.fromkeys(
         [name.partition("{")[0] for names in NAMES.values() for name in names]
         + [f"{name}_bucket" for name in (*_TTFT, *_TBT, *_PROMPTS)]
-        + [_CACHE]
+        + [_CACHE, _CACHE_TOKENS]
     )
 )
 """All series that are understood."""
@@ -224,7 +223,7 @@ def reading_of(found: Iterable[Sample]) -> ServerReading:
         waiting=sum(waiting),
         engines=len(running),
         cache_used=None if cache is None else max(cache),
-        cache_tokens=_cache_tokens(series.get(_CACHE, ())),
+        cache_tokens=_cache_tokens(series),
         ttft=_counts(series, _TTFT),
         tbt=_counts(series, _TBT),
         prompts=_counts(series, _PROMPTS),
@@ -238,7 +237,24 @@ def by_name(found: Iterable[Sample]) -> Mapping[str, list[Sample]]:
     series: defaultdict[str, list[Sample]] = defaultdict(list)
     for sample in found:
         series[sample.name].append(sample)
-    return series
+    return {name: _once(samples) for name, samples in series.items()}
+
+
+_SHARING_RANKS = frozenset({"tp_rank", "pp_rank", "moe_ep_rank"})
+
+
+def _once(found: list[Sample]) -> list[Sample]:
+    """Samples without what SGLang says more than once: of the ranks that share an engine's work, and by priority.
+
+    The total of all priorities has an empty label, or none once Prometheus has kept it.
+    """
+    found = [each for each in found if not each.labels.get("priority")] or found
+    if not any(_SHARING_RANKS & each.labels.keys() for each in found):
+        return found
+    of: dict[frozenset[tuple[str, str]], Sample] = {}
+    for each in found:
+        of.setdefault(frozenset((name, value) for name, value in each.labels.items() if name not in _SHARING_RANKS), each)
+    return list(of.values())
 
 
 def named_values(series: Mapping[str, list[Sample]], quantity: Quantity) -> tuple[str, list[float]]:
@@ -274,10 +290,10 @@ def _counts(series: Mapping[str, list[Sample]], names: tuple[str, ...]) -> Laten
     return None
 
 
-def _cache_tokens(found: Iterable[Sample]) -> float | None:
-    for sample in found:
+def _cache_tokens(series: Mapping[str, list[Sample]]) -> float | None:
+    for sample in series.get(_CACHE, ()):
         try:
             return float(sample.labels["num_gpu_blocks"]) * float(sample.labels["block_size"])
         except (KeyError, ValueError):
             continue
-    return None
+    return next((each.value for each in series.get(_CACHE_TOKENS, ()) if 0.0 < each.value < math.inf), None)

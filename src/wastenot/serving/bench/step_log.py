@@ -113,3 +113,13 @@ class StepLog:
             except Exception:  # as above
                 self._clock, self._seen_mhz = None, None
         return self._seen_mhz
+
+
+def clock_of(name: str | None) -> Callable[[], float | None] | None:
+    """What reads the core clock of a device, where one is named."""
+    if not name:
+        return None
+    from wastenot.devices.open import open_device
+
+    device = open_device(name)
+    return lambda: device.sensors.clocks().core_mhz

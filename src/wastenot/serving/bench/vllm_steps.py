@@ -16,12 +16,11 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Callable
 from typing import Any
 
 from vllm.v1.metrics.loggers import StatLoggerBase
 
-from wastenot.serving.bench.step_log import MOST_BYTES, StepLog
+from wastenot.serving.bench.step_log import MOST_BYTES, StepLog, clock_of
 from wastenot.serving.model.step_records import SCHEMA
 
 FILE, MEGABYTES, DEVICE = "WASTENOT_STEPS", "WASTENOT_STEPS_MB", "WASTENOT_STEPS_DEVICE"
@@ -76,7 +75,7 @@ class StepLogger(StatLoggerBase):  # type: ignore[misc, unused-ignore]
             "details": bool(getattr(config.observability_config, "enable_logging_iteration_details", False)),
         }
         most = int(1e6 * float(os.environ.get(MEGABYTES, MOST_BYTES / 1e6)))
-        self._log = StepLog(self._path, head, most_bytes=max(most, 1 << 16), clock_mhz=_clock(os.environ.get(DEVICE)))
+        self._log = StepLog(self._path, head, most_bytes=max(most, 1 << 16), clock_mhz=clock_of(os.environ.get(DEVICE)))
 
 
 def step_record(scheduler: Any, iteration: Any, cache_tokens: float) -> dict[str, Any] | None:
@@ -120,13 +119,3 @@ def step_record(scheduler: Any, iteration: Any, cache_tokens: float) -> dict[str
     else:
         return None
     return record
-
-
-def _clock(name: str | None) -> Callable[[], float | None] | None:
-    """The core clock of a device now, where one is named."""
-    if not name:
-        return None
-    from wastenot.devices.open import open_device
-
-    device = open_device(name)
-    return lambda: device.sensors.clocks().core_mhz

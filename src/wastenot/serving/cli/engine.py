@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from wastenot.core.errors import BadInputError
+from wastenot.serving.cli.heard_steps import RecordOptions, heard_steps
 from wastenot.terminal import quantities
 from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import (
@@ -23,6 +24,7 @@ from wastenot.terminal.options import (
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from wastenot.serving.bench.forward_passes import Passes
     from wastenot.serving.model.corrected import Corrected
     from wastenot.serving.model.operating_points import OperatingPoint, PrefillPoint
     from wastenot.serving.model.profile_file import EngineProfile
@@ -95,7 +97,12 @@ class TableOptions:
     """What is made of tables of measured steps."""
 
     as_measured: Annotated[bool, option("Use the steps as measured, without a fit; nothing beyond them is known.")] = False
-    core: Annotated[str | None, option("Additional core clocks to fit, between the measured ones.", "MHZ,...")] = None
+    core: Annotated[
+        str | None,
+        option(
+            "Additional core clocks to fit, between the measured ones. With --from ADDRESS: the clock in effect.", "MHZ,..."
+        ),
+    ] = None
     most_context: Annotated[int | None, option("Longest sequence that the fit covers, in tokens.", "N", min=1)] = None
     cache_tokens: Annotated[int | None, option("Tokens that the cache holds; default: as measured.", "N", min=16)] = None
     step_tokens: Annotated[
@@ -133,7 +140,12 @@ def engine(
     ],
     model: Annotated[str | None, option("Which model, if a table has several; or a name for the model.", "NAME")] = None,
     device: Annotated[
-        str | None, option("Where to measure kernels: sim:NAME, nvidia:INDEX. For a table: which device.", "NAME")
+        str | None,
+        option(
+            "Where to measure kernels: sim:NAME, nvidia:INDEX. For a table: which device. With --from ADDRESS: the "
+            "server's GPU, whose clock is read.",
+            "NAME",
+        ),
     ] = None,
     *,
     kernel_options: KernelOptions,
@@ -142,10 +154,7 @@ def engine(
     context: Annotated[int | None, option("Cached tokens of each sequence shown.", "N", min=0)] = None,
     batch: Annotated[str | None, option("Batch sizes to show; default: powers of two.", "N,...")] = None,
     assumed_clocks: AssumedClocksOption = False,
-    records: Annotated[
-        Path | None,
-        option("Correct the profile by the steps that a server has recorded.", "STEPS.jsonl", flag="--from"),
-    ] = None,
+    record_options: RecordOptions,
     out: Annotated[Path | None, option("Write the profile to this file.", "FILE.json")] = None,
     page: PageOption = None,
     figures: FiguresOption = None,
@@ -155,7 +164,8 @@ def engine(
 
     Estimated from kernel measurements of a model on a device; or from steps measured one by one, fitted so
     that clocks, batches and contexts in between are known, with errors on held-out steps. --from corrects it by
-    the steps of a running server. Shows energy per token against latency, and the lowest-energy clock.
+    the steps of a running server, from a file or as the server publishes them. Shows energy per token against
+    latency, and the lowest-energy clock.
     """
     from wastenot.serving.model.operating_points import operating_points, prefill_points, usual_context
     from wastenot.terminal.option_rules import check_output
@@ -164,13 +174,17 @@ def engine(
     for file, name in ((out, "out"), (page, "page")):
         if file is not None:
             check_output(file, name)
-    profile = _made(what, model, device, kernel_options, clock_control, table_options)
-    found = None
-    if records is not None:
+    found, passes = None, None
+    if record_options.live:
+        found, passes = heard_steps(what, device, kernel_options.degrees, table_options.core, record_options)
+        profile = found.profile
+    else:
+        profile = _made(what, model, device, kernel_options, clock_control, table_options)
+    if record_options.records is not None and not record_options.live:
         from wastenot.serving.model.corrected import corrected
         from wastenot.serving.model.step_records import read_step_records
 
-        found = corrected(profile, read_step_records(records))
+        found = corrected(profile, read_step_records(record_options.records))
         profile = found.profile
     asked = usual_context(profile) if context is None else float(context)
     batches = None if batch is None else parse_counts("--batch", batch)
@@ -190,7 +204,7 @@ def engine(
         if figures is not None:
             files += map(str, made.export(figures))
     if as_json:
-        print_json("engine", _document(profile, points, prefills, asked, files, assumed_clocks, found))
+        print_json("engine", _document(profile, points, prefills, asked, files, assumed_clocks, found, passes))
         return
     console().print(engine_text(profile, points, prefills, asked, assumed_clocks=assumed_clocks))
     if files:
@@ -275,6 +289,7 @@ def _document(
     files: list[str],
     assumed_clocks: bool,
     corrected: Corrected | None,
+    passes: Passes | None,
 ) -> dict[str, Any]:
     from wastenot.core.values import as_values
 
@@ -309,6 +324,16 @@ def _document(
             "prefill_scale": corrected.prefill_scale,
             "decode_scale": corrected.decode_scale,
             "off": as_values(corrected.off),
+        },
+        "heard": None
+        if passes is None
+        else {
+            "steps": passes.steps,
+            "heartbeats": passes.heartbeats,
+            "lost": passes.lost,
+            "restarts": passes.restarts,
+            "refused": dict(passes.refused),
+            "ranks": [{"worker": worker, "dp_rank": rank} for worker, rank in passes.ranks],
         },
         "files": files,
     }

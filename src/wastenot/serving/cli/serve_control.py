@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 from wastenot.terminal import quantities
 from wastenot.terminal.option import argument, option
-from wastenot.terminal.options import AssumedClocksOption, ClockControlOptions, JsonOption, OutOption
+from wastenot.terminal.options import (
+    AssumedClocksOption,
+    ClockControlOptions,
+    FiguresOption,
+    JsonOption,
+    OutOption,
+    PageOption,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +34,8 @@ class ReplayOptions:
     ] = None
     hours: Annotated[float, option("Hours to look back.", "X")] = 1.0
     out: OutOption = None
+    page: PageOption = None
+    figures: FiguresOption = None
 
 
 def serve_control(
@@ -145,7 +154,8 @@ def _replay(
     from wastenot.core.values import json_text
     from wastenot.serving.cli.replay_text import replay_text
     from wastenot.serving.verbs import replay
-    from wastenot.terminal.output import console, say
+    from wastenot.terminal.output import console, say, typed_command, without_passwords
+    from wastenot.terminal.written_page import write_page
 
     assert asked.replay is not None
     found = replay(
@@ -160,6 +170,8 @@ def _replay(
     if asked.out is not None:
         found.write(asked.out)
         say(f"{asked.out}: written")
+    if asked.page is not None or asked.figures is not None:
+        write_page(found.drawn(), asked.page, asked.figures, command=without_passwords(typed_command(str(engine))))
     if as_json:
         print(json_text(found.document()))
     else:

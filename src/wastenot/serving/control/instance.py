@@ -252,9 +252,14 @@ def words(setting: Setting) -> str:
 
 
 def _moved(before: ServerReading, now: ServerReading) -> bool:
-    """Whether a server has done something since, or has nothing to do; one that does not say counts as moving."""
+    """Whether a server has done something since, or has nothing to do; one that does not say counts as moving.
+
+    SGLang counts tokens only when a request ends, so latencies, which it counts with each token, are looked at, too.
+    """
     if now.running == 0.0 and now.waiting == 0.0:
         return True
     told = [(now.output_tokens, before.output_tokens), (now.prompt_tokens, before.prompt_tokens)]
+    latencies = ((now.tbt, before.tbt), (now.ttft, before.ttft))
+    told += [(new.total, old.total) for new, old in latencies if new is not None and old is not None]
     known = [(new, old) for new, old in told if new is not None and old is not None]
     return not known or any(new > old for new, old in known)

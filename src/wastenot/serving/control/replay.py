@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from wastenot.core.errors import BadInputError
-from wastenot.core.result import HasDocument
+from wastenot.core.result import HasDocument, HasPage
 from wastenot.serving.bench.server_metrics import LatencyCounts, ServerReading
 from wastenot.serving.cluster.seen_load import carried
 from wastenot.serving.control.history import History, Scrape, plain
@@ -26,9 +26,33 @@ from wastenot.serving.control.instance import Instance, Rules
 from wastenot.serving.control.sources import Heard
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
+from wastenot.serving.model.steering import core_clocks_mhz
 
 _PATIENCE = 2.5
 """Scrape intervals without a reading from which on the clocks are the driver's, where that is longer than ``stale_s``."""
+
+
+_MOST_STRETCHES = 400  # that are told of a server
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A part of the time that is counted.
+
+    Attributes:
+        at_s: its begin, in Unix time.
+        lasted_s: how long it was.
+        core_mhz: mean of the clocks that would have been set; the default ones count as the profile's highest. ``None``
+            where the profile has no clocks.
+        tokens_per_s: that the server made.
+        running: requests in the batch of its fullest engine, on average.
+    """
+
+    at_s: float
+    lasted_s: float
+    core_mhz: float | None
+    tokens_per_s: float
+    running: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +82,7 @@ class ReplayedServer:
         changes: of the clocks: when (Unix time), and to which core clock, ``None`` for the default clocks.
         steps_up: most settings above the profile's choice, because measured latencies missed the deadlines.
         why_default: times that the clocks were left to the driver, by reason.
+        timeline: clock and load over the time that is counted.
     """
 
     instance: str
@@ -82,6 +107,7 @@ class ReplayedServer:
     changes: tuple[tuple[float, float | None], ...]
     steps_up: int
     why_default: Mapping[str, int]
+    timeline: tuple[Stretch, ...] = ()
 
     @property
     def saved(self) -> float:
@@ -90,7 +116,7 @@ class ReplayedServer:
 
 
 @dataclass(frozen=True, slots=True)
-class Replay(HasDocument):
+class Replay(HasDocument, HasPage):
     """What controlling the clocks would have saved.
 
     Attributes:
@@ -106,6 +132,7 @@ class Replay(HasDocument):
     """
 
     kind: ClassVar[str] = "serve-replay"
+    drawn_by: ClassVar[str] = "wastenot.serving.page.replay_page:replay_page"
 
     model: str
     device: str
@@ -205,6 +232,7 @@ class _Account:
     why: Counter[str] = field(default_factory=Counter)
     changes: list[tuple[float, float | None]] = field(default_factory=list)
     measured: list[LatencyCounts] = field(default_factory=list)
+    stretches: list[Stretch] = field(default_factory=list)
 
     def tell(self, event: Any) -> None:
         """Keep what the controller tells."""
@@ -245,6 +273,9 @@ class _Account:
         self.token_s += made * float(token_s[at])
         self.default_token_s += made * float(token_s[top])
         self.kept_s += over_s * kept
+        clocks = core_clocks_mhz(self.engine)
+        mhz, running = None if clocks is None else float(clocks[at]), 0.5 * (then.running + reading.running)
+        self.stretches.append(Stretch(then_s, over_s, mhz, made / over_s, running))
 
     def of(self, history: History, good: Sequence[Scrape], scrape_s: float) -> ReplayedServer:
         """All of it."""
@@ -271,6 +302,7 @@ class _Account:
             tuple(self.changes),
             self.steps_up,
             dict(self.why),
+            tuple(_joined(self.stretches)),
         )
 
     def _measured_tbt_s(self) -> float | None:
@@ -284,3 +316,32 @@ class _Account:
 
 def _rise(now: float | None, then: float | None) -> float:
     return 0.0 if now is None or then is None else max(now - then, 0.0)
+
+
+def _joined(stretches: Sequence[Stretch]) -> Iterator[Stretch]:
+    """At most ``_MOST_STRETCHES``, each the mean of some that follow each other without a gap."""
+    together = -(-len(stretches) // _MOST_STRETCHES)
+    some: list[Stretch] = []
+    for each in stretches:
+        if some and (len(some) == together or each.at_s - some[-1].at_s > some[-1].lasted_s + 1e-3):
+            yield _mean(some)
+            some = []
+        some.append(each)
+    if some:
+        yield _mean(some)
+
+
+def _mean(some: Sequence[Stretch]) -> Stretch:
+    lasted = [each.lasted_s for each in some]
+
+    def mean(values: Sequence[float]) -> float:
+        return float(np.average(values, weights=lasted))
+
+    clocks = [each.core_mhz for each in some if each.core_mhz is not None]
+    return Stretch(
+        some[0].at_s,
+        sum(lasted),
+        mean(clocks) if clocks else None,
+        mean([each.tokens_per_s for each in some]),
+        mean([each.running for each in some]),
+    )

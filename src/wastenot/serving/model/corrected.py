@@ -21,8 +21,9 @@ from wastenot.serving.model.profile_file import EngineProfile, Quantity, StatedE
 from wastenot.serving.model.step_costs import StepCosts
 from wastenot.serving.model.step_records import StepRecords
 
+LEAST_STEPS = 40
+"""That a profile is corrected by."""
 _BLOCKS = 20  # that the records are divided into; every second one is held out
-_LEAST = 40  # steps
 _OUTLYING = 0.1  # relative differences beyond count less than in least squares
 _FARTHEST = 1e4  # that a scale may be from 1
 
@@ -79,8 +80,8 @@ def corrected(profile: EngineProfile, records: StepRecords) -> Corrected:
     Raises:
         BadInputError: the steps are too few, or the profile has no engine of the server's parallel degree.
     """
-    if len(records) < _LEAST:
-        raise BadInputError(f"{len(records)} steps are too few to correct a profile by; record at least {_LEAST}")
+    if len(records) < LEAST_STEPS:
+        raise BadInputError(f"{len(records)} steps are too few to correct a profile by; record at least {LEAST_STEPS}")
     engine = profile.engine(records.gpus)
     parts = _Parts.of(engine, records)
     held_out = (np.arange(len(records)) * _BLOCKS // len(records)) % 2 == 1

@@ -1,8 +1,9 @@
-"""Records of the steps of a running server, as its plug-in writes them (``serving/bench/vllm_steps.py``).
+"""Records of the steps of a running server, as its plug-in (``serving/bench/vllm_steps.py``) or a listener writes them.
 
 {"schema": "wastenot.steps/1", "engine": "vllm 0.32.0", "model": "llama-8b", "gpus": 1, ...}
 {"at": 1795745180.6, "running": 4, "prefill_tokens": 0, "decode_tokens": 4, "cache_tokens": 2048, "step_s": 0.009}
 
+The listener (``serving/bench/live_steps.py``) also gives the context of each request that decoded, ``context_tokens``.
 Nothing in them is trusted: lines that are no records are counted and left out, and values are checked.
 """
 
@@ -12,7 +13,7 @@ import json
 import math
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -23,8 +24,10 @@ from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
 
 SCHEMA: Final = "wastenot.steps/1"
-_REMEDY: Final = "vLLM with wastenot installed beside it writes one where WASTENOT_STEPS names a file"
-_MOST_RECORDS = 200_000  # the latest of a file are used
+REMEDY: Final = "vLLM with wastenot installed beside it writes one where WASTENOT_STEPS names a file"
+MOST_RECORDS = 200_000
+"""Of a server; the latest ones are used."""
+StepRow = tuple[float, float, float, float, float]
 _MOST_BYTES = 4096  # of a line
 _MOST_TOKENS = 1e7
 _LONGEST_S = 60.0  # that a step may take
@@ -68,7 +71,7 @@ def read_step_records(path: str | os.PathLike[str]) -> StepRecords:
     """
     path = Path(path)
     head: dict[str, Any] = {}
-    rows: deque[tuple[float, ...]] = deque(maxlen=_MOST_RECORDS)
+    rows: deque[StepRow] = deque(maxlen=MOST_RECORDS)
     left_out = 0
     for file in (path.with_name(path.name + ".1"), path):
         if file != path and not file.exists():
@@ -77,17 +80,28 @@ def read_step_records(path: str | os.PathLike[str]) -> StepRecords:
             if isinstance(found, dict) and "schema" in found:
                 head = found
                 if head["schema"] != SCHEMA:
-                    raise BadInputError(f"{file}: is {head['schema']!s:.60}, not records of steps ({SCHEMA}); {_REMEDY}")
+                    raise BadInputError(f"{file}: is {head['schema']!s:.60}, not records of steps ({SCHEMA}); {REMEDY}")
                 continue
-            row = _row(found) if head else None
+            row = step_row(found) if head else None
             if row is None:
                 left_out += 1
             else:
                 rows.append(row)
     if not head:
-        raise BadInputError(f"{path}: has no records of steps ({SCHEMA}); {_REMEDY}")
+        raise BadInputError(f"{path}: has no records of steps ({SCHEMA}); {REMEDY}")
     if not rows:
         raise BadInputError(f"{path}: has no record of a whole step; serve some requests first")
+    return records_of(head, rows, left_out)
+
+
+def records_of(head: Mapping[str, Any], rows: Collection[StepRow], left_out: int = 0) -> StepRecords:
+    """Records of at least one step.
+
+    Args:
+        head: what engine the steps are of, as in the first line of a file.
+        rows: of :func:`step_row`.
+        left_out: records that are none of a whole step.
+    """
     prefill, decode, context, time_s, core_mhz = np.array(rows, dtype=np.float64).T
     gpus = head.get("gpus")
     return StepRecords(
@@ -113,11 +127,11 @@ def _documents(path: Path) -> Iterator[object]:
                 except (ValueError, RecursionError):
                     yield None
     except OSError as error:
-        raise BadInputError(f"{path}: cannot be read: {error.strerror or error}; {_REMEDY}") from error
+        raise BadInputError(f"{path}: cannot be read: {error.strerror or error}; {REMEDY}") from error
 
 
-def _row(found: object) -> tuple[float, ...] | None:
-    """A record as numbers; ``None`` where it is none."""
+def step_row(found: object) -> StepRow | None:
+    """A record as numbers, in the order of the arrays of :class:`StepRecords`; ``None`` where it is none."""
     if not isinstance(found, dict):
         return None
     prefill, decode = _number(found, "prefill_tokens", _MOST_TOKENS), _number(found, "decode_tokens", _MOST_TOKENS)
@@ -125,7 +139,9 @@ def _row(found: object) -> tuple[float, ...] | None:
     time_s = _number(found, "step_s" if decode else "wait_s", _LONGEST_S)
     if prefill is None or decode is None or time_s is None or not time_s > 0.0 or not prefill + decode > 0.0:
         return None
-    context = 0.0 if cached is None or not running else cached / max(running, decode)
+    context = _number(found, "context_tokens", _MOST_TOKENS)
+    if context is None:
+        context = 0.0 if cached is None or not running else cached / max(running, decode)
     return prefill, decode, context, time_s, _number(found, "core_mhz", 1e5) or math.nan
 
 

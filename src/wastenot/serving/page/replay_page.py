@@ -1,0 +1,144 @@
+"""The page of a replay: what controlling the clocks would have saved, and the clocks over the hours beside the load."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any
+
+from wastenot.core.wording import counted
+from wastenot.pages.figure import Figure, inline, layered, series_color, specification_of, tooltips
+from wastenot.pages.optional_imports import load
+from wastenot.pages.page import Page
+from wastenot.pages.theme import CATEGORIES
+from wastenot.serving.control.history import plain
+from wastenot.serving.control.replay import Replay, ReplayedServer, Stretch
+from wastenot.serving.page.replay_words import (
+    cannot_tell,
+    effect_text,
+    next_step,
+    of_servers,
+    origin_of,
+    panels,
+    servers_table,
+    verdict_text,
+    warnings,
+)
+
+_WIDE, _HEIGHT = 900, 130
+_MOST_SHOWN = 6  # servers in the figure
+_PANELS = {
+    "mhz": "core clock that would have been set, MHz",
+    "tokens": "tokens generated per second",
+    "running": "requests in the batch",
+}
+_HOURS_FROM_S = 3 * 3600.0
+
+
+def replay_page(found: Replay) -> Page:
+    """The page of a replay.
+
+    Args:
+        found: what to show, of :func:`wastenot.serve.replay`.
+
+    Raises:
+        MissingExtraError: the ``report`` extra is not installed.
+    """
+    effect = effect_text(found)
+    return Page(
+        verb="serve control",
+        brand="serve control",
+        title=(found.model or "engine", f"on {found.device or 'an unnamed device'}"),
+        origin=origin_of(found),
+        effect=effect[:1].upper() + effect[1:],
+        verdict=verdict_text(found),
+        panels=panels(found),
+        next_step=next_step(found),
+        figures=[timeline_figure(found)],
+        tables=[("servers", servers_table(found))] if len(found.servers) > 1 else [],
+        notes=warnings(found),
+        cannot_tell=cannot_tell(found),
+        source="energies and times by the profile, for the load that Prometheus recorded",
+        about=_about(found),
+        device=found.device,
+        made_from=[("Load", f"metrics that Prometheus at {found.prometheus or 'an unnamed address'} kept"),
+                   *([("Engine", found.engine)] if found.engine else [])],
+    )  # fmt: skip
+
+
+def _about(found: Replay) -> str:
+    name = plain(found.servers[0].instance) if len(found.servers) == 1 else of_servers(found)
+    return f"{name} · the last {found.hours:g} h"
+
+
+def timeline_figure(found: Replay) -> Figure:
+    """Clocks and load over time, a line for each server; lines are broken where nothing is counted."""
+    shown = [each for each in found.servers if each.timeline][:_MOST_SHOWN]
+    note = "The default clocks are drawn at the profile's maximum. Lines are broken where the history has gaps."
+    left = len(found.servers) - len(shown)
+    if left:
+        note += f" {counted(left, 'more server')} not drawn; the table has all."
+    return Figure("replay-timeline", "Clocks and load", _about(found), note, specification_of(_chart(shown)))
+
+
+def _chart(shown: Sequence[ReplayedServer]) -> Any:
+    if not shown:
+        return None
+    alt = load("altair")
+    begin_s = min(each.timeline[0].at_s for each in shown)
+    end_s = max(each.timeline[-1].at_s + each.timeline[-1].lasted_s for each in shown)
+    unit, unit_s = ("hours", 3600.0) if end_s - begin_s >= _HOURS_FROM_S else ("minutes", 60.0)
+    rows = [row for each in shown for row in _rows(each, begin_s, unit_s)]
+    colors = {plain(each.instance): CATEGORIES[index % len(CATEGORIES)] for index, each in enumerate(shown)}
+    began = f"{datetime.fromtimestamp(begin_s, UTC):%H:%M} UTC"
+    fields = [field for field in _PANELS if any(row[field] is not None for row in rows)]
+    drawn = []
+    for field in fields:
+        last = field == fields[-1]
+        x = alt.X(
+            "at:Q",
+            title=f"{unit} since {began}" if last else None,
+            scale=alt.Scale(domain=[0.0, (end_s - begin_s) / unit_s], nice=False),
+            axis=alt.Axis(labels=last, ticks=last, grid=False, tickCount=12),
+        )
+        y = alt.Y(
+            f"{field}:Q",
+            title=None,
+            scale=alt.Scale(zero=field != "mhz", nice=True),
+            axis=alt.Axis(tickCount=4, minExtent=44, maxExtent=44),
+        )
+        color = (
+            series_color("server:N", colors, symbolType="stroke", symbolStrokeWidth=3, labelLimit=300)
+            if len(shown) > 1
+            else alt.value(next(iter(colors.values())))
+        )
+        chart = (
+            alt.Chart(inline(rows))
+            .mark_line(strokeWidth=1.8, interpolate="step-after", clip=True)
+            .encode(
+                x=x, y=y, color=color, tooltip=tooltips({"server:N": "server", "at:Q": unit, f"{field}:Q": _PANELS[field]})
+            )
+        )
+        title = alt.TitleParams(_PANELS[field], anchor="start", fontSize=12, fontWeight="normal", offset=4)
+        drawn.append(layered(chart).properties(width=_WIDE, height=_HEIGHT, title=title))
+    return alt.vconcat(*drawn, spacing=12)
+
+
+def _rows(server: ReplayedServer, begin_s: float, unit_s: float) -> list[dict[str, object]]:
+    """The stretches of a server; one without values where they do not follow each other, and at the end."""
+    rows: list[dict[str, object]] = []
+    for each, after in pairwise([*server.timeline, None]):
+        assert each is not None
+        end_s = each.at_s + each.lasted_s
+        rows.append(_row(server, each, (each.at_s - begin_s) / unit_s))
+        if after is None or after.at_s > end_s + 1e-3:
+            rows.append(_row(server, each, (end_s - begin_s) / unit_s))
+            rows.append(_row(server, None, (end_s - begin_s) / unit_s))
+    return rows
+
+
+def _row(server: ReplayedServer, of: Stretch | None, at: float) -> dict[str, object]:
+    values = (None, None, None) if of is None else (of.core_mhz, of.tokens_per_s, of.running)
+    shown = (None if value is None else round(value, 2) for value in values)
+    return {"server": plain(server.instance), "at": round(at, 5), **dict(zip(_PANELS, shown, strict=True))}
