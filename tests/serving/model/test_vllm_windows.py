@@ -1,0 +1,53 @@
+"""A real vLLM 0.26 on an H100: the composed profile is as far off its steps as the documentation says, and no nearer."""
+
+import json
+import lzma
+
+import numpy as np
+import pytest
+
+from benchmarks.h200.vllm_windows import RECORD, errors
+from wastenot.serving.model.step_records import read_step_records
+
+
+@pytest.fixture(scope="module")
+def record():
+    return json.loads(RECORD.read_text())
+
+
+@pytest.fixture(scope="module")
+def steps(tmp_path_factory):
+    path = tmp_path_factory.mktemp("steps") / "steps.jsonl"
+    path.write_bytes(lzma.decompress((RECORD.parent / "steps.jsonl.xz").read_bytes()))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("own_attention", "kind", "mean", "worst"),
+    [
+        (False, "decode", (0.059, 0.036), (0.089, 0.066)),
+        (False, "prefill", (0.158, 0.128), (0.465, 0.260)),
+        (False, "mixed", (0.035, 0.059), (0.101, 0.119)),
+        (True, "prefill", (0.132, 0.108), (0.464, 0.263)),
+    ],
+)
+def test_windows_are_as_far_off_as_documented(record, own_attention, kind, mean, worst):
+    found = errors(record, own_attention=own_attention)
+    off = np.abs([each for each, window in zip(found, record["windows"], strict=True) if window["name"] == kind])
+    assert off.mean(axis=0) == pytest.approx(mean, abs=0.001)
+    assert off.max(axis=0) == pytest.approx(worst, abs=0.001)
+
+
+def test_the_plug_in_reads_this_version(steps):
+    found = read_step_records(steps)
+    assert (found.engine, found.model, found.left_out) == ("vllm 0.26.0", "llama-8b", 34)
+    assert len(found) == 12_992
+
+
+def test_scheduled_ahead_a_prompt_delays_the_output_of_the_step_before(steps):
+    """So the time of a step with prompts is partly in the record before it."""
+    found = read_step_records(steps)
+    decodes, prompts = found.decode_tokens > 0, found.prefill_tokens > 1000
+    before = np.flatnonzero(decodes[:-1] & (found.prefill_tokens[:-1] == 0) & prompts[1:] & decodes[1:])
+    usual = np.flatnonzero(decodes[:-1] & (found.prefill_tokens[:-1] == 0) & (found.prefill_tokens[1:] == 0))
+    assert np.median(found.time_s[before]) > 3.0 * np.median(found.time_s[usual])
