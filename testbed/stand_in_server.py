@@ -102,7 +102,8 @@ def _chunk(chat: bool, text: str | None, usage: dict[str, int] | None, finish: s
         choices = [{"index": 0, "delta": {"content": text}, "finish_reason": finish}]
     else:
         choices = [{"index": 0, "text": text, "finish_reason": finish}]
-    fields: dict[str, Any] = {"id": "1", "object": "chunk", "choices": choices}
+    kind = "chat.completion.chunk" if chat else "text_completion"
+    fields: dict[str, Any] = {"id": "1", "object": kind, "choices": choices}
     if usage is not None:
         fields["usage"] = usage
     return b"data: " + json.dumps(fields).encode() + b"\n\n"

@@ -59,6 +59,7 @@ def test_older_names_are_read_where_the_newer_are_missing(new, old):
         (PAGE.replace("12.0", "NaN"), "num_requests_running is nan"),
         (PAGE.replace("12.0", "-1"), "num_requests_running is -1"),
         (PAGE.replace("12.0", "+Inf"), "num_requests_running is inf"),
+        (PAGE.replace("12.0", "1e300"), "num_requests_running is 1e.300"),
         (PAGE.replace("num_requests_waiting", "other"), "no metric of requests that are waiting"),
         ("", "no metric of requests that are running"),
         ("<html>busy</html>", "no metric of requests that are running"),

@@ -6,6 +6,7 @@ import sys
 import time
 from types import ModuleType, SimpleNamespace
 
+import numpy as np
 import pytest
 
 from wastenot.serving.bench.step_log import StepLog
@@ -126,12 +127,35 @@ def test_without_details_only_steps_that_surely_decode_alone(plugin, running, fo
     assert record is None or (record["prefill_tokens"], record["decode_tokens"]) == (0, 2)
 
 
-def test_statistics_of_another_version_end_the_records_and_no_more(plugin, tmp_path):
+def test_statistics_of_another_version_end_the_records_and_no_more(plugin, tmp_path, caplog):
     logger = plugin.StepLogger(CONFIG)
     logger.record(SimpleNamespace(), iteration())
     logger.record(scheduler(iteration_details=details()), iteration(gaps=[0.01]))
     logger.log_engine_initialized()
+    assert len(caplog.records) == 1 and "no more steps are recorded: AttributeError" in caplog.text
     assert not (tmp_path / "steps.jsonl").exists()
+
+
+@pytest.mark.parametrize("nonsense", ["much", "nan", "inf", "-1", "0"])
+def test_a_size_that_is_none_is_said_once_and_steps_are_recorded(plugin, monkeypatch, tmp_path, caplog, nonsense):
+    monkeypatch.setenv("WASTENOT_STEPS_MB", nonsense)
+    logger = plugin.StepLogger(CONFIG)
+    for _ in range(3):
+        logger.record(scheduler(iteration_details=details()), iteration(gaps=[0.01]))
+    logger._log.close()
+    assert [each.getMessage() for each in caplog.records] == [
+        f"WASTENOT_STEPS_MB={nonsense}: not a size in megabytes; 67 is used"
+    ]
+    assert len(read_step_records(tmp_path / "steps.jsonl")) == 3
+
+
+def test_a_device_that_is_none_is_said_and_steps_are_recorded_without_a_clock(plugin, monkeypatch, tmp_path, caplog):
+    monkeypatch.setenv("WASTENOT_STEPS_DEVICE", "sim:nothing")
+    logger = plugin.StepLogger(CONFIG)
+    logger.record(scheduler(iteration_details=details()), iteration(gaps=[0.01]))
+    logger._log.close()
+    assert "WASTENOT_STEPS_DEVICE=sim:nothing: steps are recorded without a clock" in caplog.text
+    assert np.isnan(read_step_records(tmp_path / "steps.jsonl").core_mhz).all()
 
 
 def test_nothing_is_done_unless_asked_for(plugin, monkeypatch, tmp_path):

@@ -1,21 +1,25 @@
 """What a controller tells others: recommendations to an address, its own metrics to Prometheus."""
 
 import json
+import math
 import threading
 import time
 import urllib.request
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from wastenot.control.metrics import serve_registry
 from wastenot.core.errors import BadInputError
 from wastenot.core.setting import Setting
+from wastenot.serving.bench.server_metrics import LatencyCounts, ServerReading
 from wastenot.serving.control.hook import Hook
 from wastenot.serving.control.instance import Instance, Rules
 from wastenot.serving.control.own_metrics import control_registry
+from wastenot.serving.control.sources import Heard
 from wastenot.serving.model.profile_file import read_engine
 
 ENGINE = read_engine(Path(__file__).parents[3] / "data" / "serving" / "llama-8b-sim-h200.json").engine()
@@ -105,3 +109,32 @@ def test_own_metrics():
         assert f"wastenot_serve_controlled{labels} 1.0" in page()
         assert f"wastenot_serve_clock_target_hertz{labels} 1.2e+09" in page()
         assert f"wastenot_serve_clock_changes_total{labels} 3.0" in page()
+
+
+def test_joules_a_request_follow_from_two_counters():
+    pytest.importorskip("prometheus_client")
+    used_j = [1000.0, 500.0]
+    gpus = [SimpleNamespace(sensors=SimpleNamespace(energy_j=lambda at=at: used_j[at])) for at in range(2)]
+    instance = Instance("http://a:8000", (), ENGINE, Rules(), lambda event: None)
+    instance.devices = gpus
+    pages, labels = control_registry([instance]), {"dry_run": "true", "server": "http://a:8000"}
+
+    def told():
+        names = ("wastenot_serve_energy_joules_total", "wastenot_serve_requests_total")
+        return tuple(pages.get_sample_value(name, labels) for name in names)
+
+    def hear(at_s, come):
+        counts = LatencyCounts((0.1, math.inf), (come, come))
+        now_s = time.monotonic()
+        reading = ServerReading(1.0, 0.0, ttft=counts, output_tokens=10.0 * come)
+        instance.hear(Heard(0, now_s - 1.0 + at_s, reading), now_s)
+
+    hear(0.0, 70.0)
+    assert told() == (1500.0, 0.0)
+    hear(0.1, 75.0)
+    hear(0.2, 3.0)  # the server was restarted
+    hear(0.3, 10.0)
+    used_j[0] += 240.0
+    assert told() == (1740.0, 12.0)  # 20 J each
+    used_j[1] = None
+    assert told() == (None, 12.0)

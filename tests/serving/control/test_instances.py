@@ -1,11 +1,13 @@
 """One server under control, at times of the test's own."""
 
+import dataclasses
 import math
 import queue
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from wastenot.core.errors import ClocksRefusedError, DeviceError
@@ -159,6 +161,19 @@ def test_nonsense_and_restarts_give_the_clocks_back_at_once(controlled, heard, s
     follow(instance, Server(), 20.0)
     instance.hear(heard, 1021.0)
     assert instance.state == "default" and says in instance.why and gpus[0].clocks.asked[-1] == AUTO
+
+
+@pytest.mark.parametrize("absurd", [1e6, 1e300])
+@pytest.mark.parametrize("name", ["running", "waiting", "prompt_tokens", "output_tokens", "cache_used", "cache_tokens"])
+def test_absurd_values_never_lower_the_clock_nor_hold_the_controller_up(controlled, name, absurd):
+    of, _, _ = controlled
+    instance = of()
+    last = follow(instance, Server(), 20.0, cache_used=0.05, cache_tokens=4e5)
+    usual = instance.index
+    for late in range(1, 6):
+        instance.hear(Heard(0, 1000.0 + last + late, Server().at(last + late, **{name: absurd})), 1000.0 + last + late)
+        assert instance.state == "default" or instance.index >= usual
+    assert instance.policy.load is None or np.isfinite(dataclasses.astuple(instance.policy.load)).all()
 
 
 def test_frozen_metrics_give_the_clocks_back(controlled):

@@ -149,6 +149,7 @@ _TBT: Final = (
 _PROMPTS: Final = ("vllm:request_prompt_tokens", "sglang:prompt_tokens_histogram")
 _CACHE: Final = "vllm:cache_config_info"
 _CACHE_TOKENS: Final = "sglang:max_total_num_tokens"
+_MOST_COUNT: Final = 2.0**53  # beyond it a float cannot count
 
 METRIC_NAMES: Final = tuple(
     dict.fromkeys(
@@ -269,10 +270,10 @@ def named_values(series: Mapping[str, list[Sample]], quantity: Quantity) -> tupl
 
 
 def _gauge(series: Mapping[str, list[Sample]], quantity: Quantity) -> list[float] | None:
-    """The values of all engines, none of which is negative or infinite."""
+    """The values of all engines, none of which is negative or beyond what a counter can hold."""
     name, values = named_values(series, quantity)
     for value in values:
-        if not 0.0 <= value < math.inf:
+        if not 0.0 <= value <= _MOST_COUNT:
             raise ServerError(f"{name.partition('{')[0]} is {value:g}")
     return values or None
 

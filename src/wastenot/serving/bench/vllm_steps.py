@@ -13,9 +13,12 @@ It does not tell the context of each request; the tokens in the cache are those 
 
 from __future__ import annotations
 
+import logging
+import math
 import os
 import statistics
 import time
+from collections.abc import Callable
 from typing import Any
 
 from vllm.v1.metrics.loggers import StatLoggerBase
@@ -24,6 +27,8 @@ from wastenot.serving.bench.step_log import MOST_BYTES, StepLog, clock_of
 from wastenot.serving.model.step_records import SCHEMA
 
 FILE, MEGABYTES, DEVICE = "WASTENOT_STEPS", "WASTENOT_STEPS_MB", "WASTENOT_STEPS_DEVICE"
+_LEAST_BYTES = 1 << 16  # of a file, or each would hold a few steps
+_LOG = logging.getLogger("vllm.wastenot")  # shown with vLLM's own lines
 
 
 class StepLogger(StatLoggerBase):  # type: ignore[misc, unused-ignore]
@@ -51,8 +56,9 @@ class StepLogger(StatLoggerBase):  # type: ignore[misc, unused-ignore]
             found = step_record(scheduler_stats, iteration_stats, self._cache_tokens)
             if found is not None and self._log is not None:
                 self._log.put(found)
-        except Exception:  # of statistics that a later vLLM has not
+        except Exception as error:  # of statistics that a later vLLM has not
             self._path = ""
+            _LOG.warning("no more steps are recorded: %s: %s", type(error).__name__, error)
 
     def log_engine_initialized(self) -> None:
         """Nothing is to be done."""
@@ -74,8 +80,8 @@ class StepLogger(StatLoggerBase):  # type: ignore[misc, unused-ignore]
             "cache_tokens": int(self._cache_tokens),
             "details": bool(getattr(config.observability_config, "enable_logging_iteration_details", False)),
         }
-        most = int(1e6 * float(os.environ.get(MEGABYTES, MOST_BYTES / 1e6)))
-        self._log = StepLog(self._path, head, most_bytes=max(most, 1 << 16), clock_mhz=clock_of(os.environ.get(DEVICE)))
+        most = _most_bytes(os.environ.get(MEGABYTES))
+        self._log = StepLog(self._path, head, most_bytes=most, clock_mhz=_clock(os.environ.get(DEVICE)))
 
 
 def step_record(scheduler: Any, iteration: Any, cache_tokens: float) -> dict[str, Any] | None:
@@ -119,3 +125,30 @@ def step_record(scheduler: Any, iteration: Any, cache_tokens: float) -> dict[str
     else:
         return None
     return record
+
+
+def _most_bytes(megabytes: str | None) -> int:
+    """Size at which a file is full; where what is asked for is no size, that is said and the default taken."""
+    if not megabytes:
+        return MOST_BYTES
+    try:
+        asked = float(megabytes)
+    except ValueError:
+        asked = math.nan
+    if not 0.0 < asked < math.inf:
+        _LOG.warning("%s=%s: not a size in megabytes; %.0f is used", MEGABYTES, megabytes, MOST_BYTES / 1e6)
+        return MOST_BYTES
+    return max(int(1e6 * asked), _LEAST_BYTES)
+
+
+def _clock(name: str | None) -> Callable[[], float | None] | None:
+    """The core clock of a device now, where one is named; one that cannot be opened is said, and left out."""
+    if not name:
+        return None
+    from wastenot.core.errors import WastenotError, first_line
+
+    try:
+        return clock_of(name)
+    except WastenotError as error:
+        _LOG.warning("%s=%s: steps are recorded without a clock: %s", DEVICE, name, first_line(error))
+        return None

@@ -88,6 +88,7 @@ class Instance:
         policy: that chooses it, by what was heard.
         latency_s: from asking for its latest reading until its clock was set.
         sets: of clocks, so far.
+        requests: that have had their first token since it was heard of.
     """
 
     name: str
@@ -102,6 +103,7 @@ class Instance:
     policy: ByMetrics = field(init=False)
     latency_s: float | None = None
     sets: int = 0
+    requests: float = 0.0
     _good: int = 0
     _last_good_s: float = 0.0
     _moved_s: float = 0.0
@@ -155,6 +157,8 @@ class Instance:
             return
         if before is None or _moved(before, reading):
             self._moved_s = heard.at_s
+        if before is not None and before.ttft is not None and reading.ttft is not None:
+            self.requests += reading.ttft.total - before.ttft.total
         if heard.at_s - self._moved_s >= self.rules.stale_s:
             self._to_default("requests are running, but its metrics have not changed")
         elif self._good >= LEAST_READINGS and now_s >= self._retry_s:

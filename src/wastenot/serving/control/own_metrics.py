@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from wastenot.control.metrics import load_client
+from wastenot.core.errors import WastenotError
 from wastenot.serving.control.instance import Instance
 
 _HERTZ_PER_MHZ = 1e6
@@ -22,6 +23,16 @@ def control_registry(instances: Sequence[Instance]) -> Any:
     registry = client.CollectorRegistry(auto_describe=False)
     registry.register(_Collector(client, instances))
     return registry
+
+
+def _energy_j(instance: Instance) -> float | None:
+    """What the energy counters of its GPUs say together; ``None`` where one has none or does not answer."""
+    try:
+        told = [device.sensors.energy_j() for device in instance.devices]
+    except WastenotError:
+        return None
+    known = [each for each in told if each is not None]
+    return sum(known) if known and len(known) == len(told) else None
 
 
 def _age(instance: Instance) -> float | None:
@@ -42,6 +53,16 @@ _GAUGES: tuple[tuple[str, str, Callable[[Instance], float | None]], ...] = (
     ("wastenot_serve_requests_per_second", "Upper bound on the request rate that the clock is chosen for",
      lambda each: None if each.policy.load is None else each.policy.load.rate_per_s),
 )  # fmt: skip
+# Joules per request are the rate of the first by that of the second; Prometheus divides over whatever time is of interest.
+_COUNTERS: tuple[tuple[str, str, Callable[[Instance], float | None]], ...] = (
+    ("wastenot_serve_energy_joules", "Energy counters of the server's GPUs, all together", _energy_j),
+    (
+        "wastenot_serve_requests",
+        "Requests that have had their first token while the controller ran",
+        lambda each: each.requests,
+    ),
+    ("wastenot_serve_clock_changes", "Clock changes so far", lambda each: float(each.sets)),
+)
 
 
 class _Collector:
@@ -54,14 +75,11 @@ class _Collector:
         """The metrics as of now."""
         core, labels = self._client.metrics_core, ["server", "dry_run"]
         of = {each.name: [each.name, str(each.rules.dry_run).lower()] for each in self._instances}
-        for name, meaning, value in _GAUGES:
-            family = core.GaugeMetricFamily(name, meaning, labels=labels)
-            for each in self._instances:
-                known = value(each)
-                if known is not None:
-                    family.add_metric(of[each.name], known)
-            yield family
-        sets = core.CounterMetricFamily("wastenot_serve_clock_changes", "Clock changes so far", labels=labels)
-        for each in self._instances:
-            sets.add_metric(of[each.name], each.sets)
-        yield sets
+        for of_kind, listed in ((core.GaugeMetricFamily, _GAUGES), (core.CounterMetricFamily, _COUNTERS)):
+            for name, meaning, value in listed:
+                family = of_kind(name, meaning, labels=labels)
+                for each in self._instances:
+                    known = value(each)
+                    if known is not None:
+                        family.add_metric(of[each.name], known)
+                yield family

@@ -64,13 +64,15 @@ class Recent:
         self._see_lengths()
         if self._prompt_tokens is None or self._output_tokens is None:
             return None
-        mean = self._prompt_tokens
+        most = float(engine.cache_blocks * engine.block_tokens)  # no request is longer, whatever its server says
+        mean, output = min(self._prompt_tokens, most), min(self._output_tokens, most)
+        longest = mean if self._long_prompt_tokens is None else max(self._long_prompt_tokens, mean)
         return SeenLoad(
             rate_per_s=(come + 2.0 * math.sqrt(come) + 1.0) / over_s / now.engines,
             prompt_tokens=mean,
-            long_prompt_tokens=mean if self._long_prompt_tokens is None else max(self._long_prompt_tokens, mean),
-            output_tokens=self._output_tokens,
-            context=max(mean + self._output_tokens / 2.0, self._context(now, engine)),
+            long_prompt_tokens=min(longest, most),
+            output_tokens=output,
+            context=min(max(mean + output / 2.0, self._context(now, engine)), most),
         )
 
     def come(self, seconds: float) -> tuple[float, float]:
