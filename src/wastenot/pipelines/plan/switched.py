@@ -75,7 +75,8 @@ def with_switching(made: PlannedPipeline, switching: SwitchTime, *, reserve: flo
         if found is None:
             break
         if _worth(found)[0] >= 1.0:
-            found = max(found, _searched(begun), key=_worth)
+            if (tried := _searched(begun)) is not None:
+                found = max(found, tried, key=_worth)
             break
     if found is None:
         note = "settings change within instructions, planned as if switches between instructions took no time"
@@ -85,11 +86,14 @@ def with_switching(made: PlannedPipeline, switching: SwitchTime, *, reserve: flo
     return replace(found, plan=plan.sealed())
 
 
-def _searched(begun: list[tuple[LastingProblem, IndexArray]]) -> PlannedPipeline:
-    """The best plan that is found from some settings, of all ranks at once."""
+def _searched(begun: list[tuple[LastingProblem, IndexArray]]) -> PlannedPipeline | None:
+    """The best plan that is found from some settings, of all ranks at once; ``None`` where none of them is on time."""
     problem = begun[-1][0]
-    begun = begun + [(problem, setting) for setting in _others(problem)]
-    problem, setting = min((each for each in begun if each[0].keeps(each[1])), key=lambda each: each[0].cost(each[1]))
+    begun = [*begun, *((problem, setting) for setting in _others(problem))]
+    kept = [(problem, setting) for problem, setting in begun if problem.keeps(setting)]
+    if not kept:
+        return None
+    problem, setting = min(kept, key=lambda each: each[0].cost(each[1]))
     return problem.exactly(problem.improved(annealed(problem, setting)))
 
 
