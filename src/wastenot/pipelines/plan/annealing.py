@@ -32,6 +32,7 @@ _JUMPS = (-3, -2, -1, -1, 1, 1, 2, 3)  # settings
 _SHIFT = 8  # instructions that a bound moves by at most
 _DEAR = 1.2  # being late, by what time is worth, to begin with; ...
 _ADJUSTED = 1.01  # ... dearer while the plan is late, cheaper while it is not
+_ABOUT = 0.8  # of its least length that a stay must have before it is timed, by when instructions began in the first plan
 _LEAST_DEAR, _MOST_DEAR = 0.5, 20.0
 
 
@@ -39,8 +40,9 @@ def annealed(problem: LastingProblem, setting: IndexArray) -> IndexArray:
     """The cheapest settings found that keep the deadline, from settings that do; shapes (instructions,)."""
     rng = np.random.default_rng(0)
     ranks = [_Rank.of(problem, begin, end, setting) for begin, end in pairwise(problem.ranks.tolist())]
-    setting, cost, length_s = setting.copy(), problem.cost(setting), float(problem.lengths_s(setting[None])[0])
+    setting, cost, length_s = setting.copy(), problem.cost(setting), float(problem.timed(setting[None])[1][0])
     best, least = setting.copy(), cost
+    iteration_s = problem.made.profile.iteration_s
     late_w = _DEAR * problem.total_w
     scale = float(np.abs(problem.cost_j[np.arange(len(setting)), setting]).sum()) / len(ranks)
     drawn, most, timed, most_timed = 0, _PROPOSALS * len(setting), 0, max(_MOST_PARTS // len(problem.part_time_s), 1)
@@ -70,11 +72,16 @@ def annealed(problem: LastingProblem, setting: IndexArray) -> IndexArray:
         for row, (which, stays) in zip(sets, tried, strict=True):
             row[ranks[which].begin : ranks[which].end] = stays.each
         timed += len(sets)
-        lengths = problem.lengths_s(sets)
-        for row, its, limit, length, (which, stays) in zip(sets, costs, above, lengths.tolist(), tried, strict=True):
-            if length <= problem.within_s and its < least:
+        starts, lengths = problem.timed(sets)
+        listed = zip(sets, costs, above, starts, lengths.tolist(), tried, strict=True)
+        for row, its, limit, start_s, length, (which, stays) in listed:
+            cheaper = length <= problem.within_s and its < least
+            taken = its + late_w * max(length - problem.within_s, 0.0) < limit
+            if not (cheaper or taken) or next(problem.too_short(row, start_s, length + iteration_s), None):
+                continue
+            if cheaper:
                 best, least = row.copy(), its
-            if its + late_w * max(length - problem.within_s, 0.0) < limit:
+            if taken:
                 setting, cost, length_s = row.copy(), its, length
                 ranks[which].stays = stays
                 break
@@ -200,7 +207,7 @@ class _Rank:
             lasts_s[0] += lasts_s.pop()
             own, after = own[:-1], after[:-1]
         return all(
-            lasts >= self.stay_s[each][later] * (1.0 - 1e-9) for lasts, each, later in zip(lasts_s, own, after, strict=True)
+            lasts >= _ABOUT * self.stay_s[each][later] for lasts, each, later in zip(lasts_s, own, after, strict=True)
         )
 
     def _cost_j(self, bounds: list[int], own: list[int]) -> float:

@@ -51,7 +51,7 @@ _ROUNDS = 24  # of prices, for one setting a rank
 _STIFF = 40.0  # the price of all time rises by e where a plan is late by 1/40
 _SOFT = 0.5  # of the prices that move to the longest path in the first round
 _MOST_RAISES = 400
-_SHORT = 1e-6  # of its least length that a stay may lack by rounding
+_NEARLY = 0.98  # of its least length that a stay has in the plan without reserve, in which waits are elsewhere
 _STEPS = (1, 2, 4)  # settings by which a stay is slowed down at once; several, to get past one that saves nothing by itself
 _MOST_PARTS = 30_000_000
 """Parts × plans that are tried while one is improved: about 10 s, but counted, so that a busy machine finds the same
@@ -377,9 +377,36 @@ class LastingProblem:
         times, lost_s = self._many_times(setting[None])
         return times[:, 0].copy(), lost_s[0]
 
-    def lengths_s(self, settings: IndexArray) -> FloatArray:
-        """The longest path with each of several sets of settings; shapes (sets, instructions) and (sets,)."""
-        return self.dag.longest_s(self._many_times(settings)[0][self.dag.order])
+    def timed(self, settings: IndexArray) -> tuple[FloatArray, FloatArray]:
+        """When instructions begin, shape (sets, instructions), and the longest path, with several sets of settings."""
+        times = self._many_times(settings)[0][self.dag.order]
+        ends_s = self.dag.ends_s(times)
+        return (ends_s - times)[self.dag.place[: settings.shape[1]]].T, ends_s.max(axis=0)
+
+    def too_short(
+        self, setting: IndexArray, start_s: FloatArray, whole_s: float, part: float = 1.0
+    ) -> Iterator[tuple[int, int, IndexArray, int]]:
+        """The stays that last less than part of their least length.
+
+        Args:
+            setting: of each instruction.
+            start_s: when they begin.
+            whole_s: from an iteration's begin to that of the next.
+            part: of the least length that is enough.
+
+        Yields:
+            The rank's first instruction and one past its last, where its stays begin, and which is too short.
+        """
+        for begin, end in pairwise(self.ranks.tolist()):
+            own = setting[begin:end]
+            first = np.flatnonzero(np.append(own[0] != own[-1], own[1:] != own[:-1]))
+            if len(first) < 2:
+                continue
+            starts = start_s[begin:end][first]
+            lasts_s = np.append(starts[1:], starts[0] + whole_s) - starts
+            least_s = np.where(self.slow[own[first], own[np.roll(first, -1)]], self.slow_stay_s, self.stay_s)
+            for which in np.flatnonzero(lasts_s < part * least_s).tolist():
+                yield begin, end, first, which
 
     def _many_times(self, settings: IndexArray) -> tuple[FloatArray, FloatArray]:
         """The times of all parts, shape (parts, sets), and what instructions lose of them, shape (sets, instructions).
@@ -439,30 +466,25 @@ class LastingProblem:
 
     def _joined(self, setting: IndexArray, plan: PlannedPipeline) -> IndexArray | None:
         """The slower side of a stay that is too short made as fast as the other; ``None`` where all stays last."""
-        for begin, end in pairwise(self.ranks.tolist()):
-            own = setting[begin:end]
-            first = np.flatnonzero(np.append(own[0] != own[-1], np.diff(own) != 0))
-            if len(first) < 2:
-                continue
-            starts = plan.solved.start_s[begin:end]
-            whole_s = plan.solved.time_s + plan.profile.iteration_s
-            lasts_s = np.diff(starts[first], append=starts[first[0]] + whole_s)
-            after = own[np.roll(first, -1)]
-            least_s = np.where(self.slow[own[first], after], self.slow_stay_s, self.stay_s)
-            for which in np.flatnonzero(lasts_s < (1.0 - _SHORT) * least_s).tolist():
-                options = []
-                for other in (which - 1, (which + 1) % len(first)):
-                    pair = int(own[first[which]]), int(own[first[other]])
-                    slower = which if pair[0] < pair[1] else other
-                    changed = setting.copy()
-                    at, until = int(first[slower]), int(first[(slower + 1) % len(first)])
-                    stay = np.r_[at:until] if at < until else np.r_[at : end - begin, 0:until]
-                    changed[begin + stay] = max(pair)
-                    if np.isfinite(self.time_s[begin + stay, max(pair)]).all():
-                        options.append((self.cost(changed), changed))
-                if options:
-                    return min(options, key=lambda each: each[0])[1]
+        whole_s = plan.solved.time_s + plan.profile.iteration_s
+        for begin, end, first, which in self.too_short(setting, plan.solved.start_s, whole_s, _NEARLY):
+            own, options = setting[begin:end], []
+            for other in (which - 1, (which + 1) % len(first)):
+                pair = int(own[first[which]]), int(own[first[other]])
+                slower = which if pair[0] < pair[1] else other
+                at, until = int(first[slower]), int(first[(slower + 1) % len(first)])
+                stay = begin + (np.r_[at:until] if at < until else np.r_[at : end - begin, 0:until])
+                changed = setting.copy()
+                changed[stay] = max(pair)
+                if np.isfinite(self.time_s[stay, max(pair)]).all():
+                    options.append((self.cost(changed), changed))
+            if options:
+                return min(options, key=lambda each: each[0])[1]
         return None
+
+    def settings_of(self, plan: PlannedPipeline) -> IndexArray:
+        """The settings of a plan that :meth:`exactly` made."""
+        return np.asarray((self.way == plan.solved.way[: len(self.way), None]).argmax(axis=1))
 
     def ways(self, setting: IndexArray) -> IndexArray:
         """The ways of all parts of the plan's graph."""

@@ -94,7 +94,9 @@ def _searched(begun: list[tuple[LastingProblem, IndexArray]]) -> PlannedPipeline
     if not kept:
         return None
     problem, setting = min(kept, key=lambda each: each[0].cost(each[1]))
-    return problem.exactly(problem.improved(annealed(problem, setting)))
+    # Where its stays are in fact too short, it is joined first, and searched from there.
+    begin = problem.settings_of(problem.exactly(setting))
+    return problem.exactly(annealed(problem, begin))
 
 
 def _others(problem: LastingProblem) -> Iterator[IndexArray]:
