@@ -157,7 +157,9 @@ class _Rank:
         """Other stays, by some numbers between 0 and 1; ``None`` where they are not there or do not last."""
         bounds, own = self.stays.bounds, self.stays.own
         kind, one, two, three = int(3.0 * draws[1]), draws[2], draws[3], draws[4]
-        if kind == 1 and len(own) > 1:
+        if kind == 1 and len(own) == 1:
+            kind = 0
+        if kind == 1:
             at = 1 + int(one * (len(own) - 1))
             by = 1 + int(two * _SHIFT)
             if three < 0.5:
@@ -175,24 +177,14 @@ class _Rank:
         else:
             at = int(one * len(own))
             first, end, to = bounds[at], bounds[at + 1], own[at] + _JUMPS[int(two * len(_JUMPS))]
-        if not 0 <= to < len(self.lasts_s) or self.unknown[to][end] > self.unknown[to][first]:
+        spans = [(first, end)]
+        if kind == 0 and len(own) > 1 and own[0] == own[-1] and at in {0, len(own) - 1}:  # one stay over the end
+            spans = [(0, bounds[1]), (bounds[-2], bounds[-1])]
+        if not 0 <= to < len(self.lasts_s) or any(self.unknown[to][end] > self.unknown[to][first] for first, end in spans):
             return None
-        return self._changed(first, end, to)
-
-    def _changed(self, first: int, end: int, to: int) -> _Stays | None:
-        """The stays with some instructions at another setting; ``None`` where one is too short."""
-        before, own = self.stays.bounds, self.stays.own
-        left, right = bisect_left(before, first), bisect_left(before, end)  # stays that begin before the change, and after
-        begins, settings = [*before[:left], first], [*own[:left], to]
-        if end < before[-1] and before[right] != end:
-            begins, settings = [*begins, end], [*settings, own[right - 1]]
-        begins, settings = [*begins, *before[right:-1]], [*settings, *own[right:]]
-        kept = [0, *(place for place in range(1, len(settings)) if settings[place] != settings[place - 1])]
-        bounds = [*(begins[place] for place in kept), before[-1]]
-        settings = [settings[place] for place in kept]
-        if not self._last(bounds, settings):
-            return None
-        return _Stays(bounds, settings, self._cost_j(bounds, settings))
+        for first, end in spans:
+            bounds, own = _changed(bounds, own, first, end, to)
+        return _Stays(bounds, own, self._cost_j(bounds, own)) if self._last(bounds, own) else None
 
     def _last(self, bounds: list[int], own: list[int]) -> bool:
         """Whether each stay lasts until the next switch, in a loop."""
@@ -216,6 +208,17 @@ class _Rank:
             for each, begin, end in zip(own, bounds, bounds[1:], strict=False)
         )
         return cost + sum(self.switch_j[one][two] for one, two in pairwise(own))
+
+
+def _changed(bounds: list[int], own: list[int], first: int, end: int, to: int) -> tuple[list[int], list[int]]:
+    """The stays with some instructions at another setting."""
+    left, right = bisect_left(bounds, first), bisect_left(bounds, end)  # stays that begin before the change, and after
+    begins, settings = [*bounds[:left], first], [*own[:left], to]
+    if bounds[right] != end:
+        begins, settings = [*begins, end], [*settings, own[right - 1]]
+    begins, settings = [*begins, *bounds[right:-1]], [*settings, *own[right:]]
+    kept = [0, *(place for place in range(1, len(settings)) if settings[place] != settings[place - 1])]
+    return [*(begins[place] for place in kept), bounds[-1]], [settings[place] for place in kept]
 
 
 def _before(values: FloatArray) -> FloatArray:

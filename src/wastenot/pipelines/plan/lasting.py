@@ -148,11 +148,7 @@ class LastingProblem:
                 cost_j[part, column] = float(points.energy_j[index]) - waiting_w * plain_s
                 way[part, column] = index
         ranks = np.cumsum([0, *map(len, made.schedule.ranks)])
-        gap_s = np.empty(len(instructions))
-        for begin, end in pairwise(ranks.tolist()):
-            starts = solved.start_s[begin:end]
-            gap_s[begin : end - 1] = np.diff(starts)
-            gap_s[end - 1] = max(solved.time_s + iteration_s - float(starts[-1] - starts[0]), 0.0)
+        gap_s = _gaps_s(solved.start_s, ranks, solved.time_s + iteration_s)
         late = math.exp(_IN_TIME * switching.jitter)
         memory = np.array([-1.0 if each.memory_mhz is None else each.memory_mhz for each in settings])
         return cls(
@@ -316,7 +312,8 @@ class LastingProblem:
                     continue
                 changed, left = setting.copy(), left - 1
                 changed[begin:end] = to
-                if self.keeps(changed):
+                self._join_ends(setting, changed, begin, end)
+                if self.keeps(changed) and self._lasts(changed):
                     setting, moved = changed, True
                     begin_s, latest_s = self._room(setting)
                 else:
@@ -482,6 +479,11 @@ class LastingProblem:
                 return min(options, key=lambda each: each[0])[1]
         return None
 
+    def wait_as(self, plan: PlannedPipeline) -> None:
+        """Take gaps from a plan."""
+        self.gap_s = _gaps_s(plan.solved.start_s, self.ranks, plan.solved.time_s + plan.profile.iteration_s)
+        del self.lasts_s
+
     def settings_of(self, plan: PlannedPipeline) -> IndexArray:
         """The settings of a plan that :meth:`exactly` made."""
         return np.asarray((self.way == plan.solved.way[: len(self.way), None]).argmax(axis=1))
@@ -492,10 +494,40 @@ class LastingProblem:
         found[: len(setting)] = self.way[np.arange(len(setting)), setting]
         return found
 
+    def _join_ends(self, setting: IndexArray, changed: IndexArray, begin: int, end: int) -> None:
+        """Where a stay that was changed continues over the end of an iteration, change its other side too."""
+        rank = int(np.searchsorted(self.ranks, begin, side="right")) - 1
+        first, last = int(self.ranks[rank]), int(self.ranks[rank + 1]) - 1
+        if setting[first] != setting[last] or (begin > first and end <= last):
+            return
+        apart = first + np.flatnonzero(setting[first : last + 1] != setting[first])
+        if (
+            len(apart)
+            and np.isfinite(self.time_s[first : apart[0], changed[begin]]).all()
+            and np.isfinite(self.time_s[apart[-1] + 1 : last + 1, changed[begin]]).all()
+        ):
+            changed[first : apart[0]] = changed[apart[-1] + 1 : last + 1] = changed[begin]
+
+    def _lasts(self, setting: IndexArray) -> bool:
+        """Whether all stays last, by when instructions began in the plan with reserve."""
+        starts = np.concatenate([_before(self.gap_s[begin:end]) for begin, end in pairwise(self.ranks.tolist())])
+        whole_s = float(self.gap_s[: self.ranks[1]].sum())
+        return next(self.too_short(setting, starts, whole_s, _NEARLY), None) is None
+
     def _stays(self, setting: IndexArray) -> list[tuple[int, int]]:
         changes = np.flatnonzero(np.diff(setting)) + 1
         bounds = np.unique(np.concatenate([self.ranks, changes]))
         return list(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True))
+
+
+def _gaps_s(start_s: FloatArray, ranks: IndexArray, whole_s: float) -> FloatArray:
+    """From the begin of each instruction to that of the next on its rank, in a loop."""
+    gap_s = np.empty(int(ranks[-1]))
+    for begin, end in pairwise(ranks.tolist()):
+        starts = start_s[begin:end]
+        gap_s[begin : end - 1] = np.diff(starts)
+        gap_s[end - 1] = max(whole_s - float(starts[-1] - starts[0]), 0.0)
+    return gap_s
 
 
 def _before(time_s: FloatArray) -> FloatArray:

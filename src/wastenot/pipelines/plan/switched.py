@@ -75,8 +75,8 @@ def with_switching(made: PlannedPipeline, switching: SwitchTime, *, reserve: flo
         if found is None:
             break
         if _worth(found)[0] >= 1.0:
-            if (tried := _searched(begun)) is not None:
-                found = max(found, tried, key=_worth)
+            if (better := _searched(begun)) is not None:
+                found = max(found, better, key=_worth)
             break
     if found is None:
         note = "settings change within instructions, planned as if switches between instructions took no time"
@@ -93,10 +93,17 @@ def _searched(begun: list[tuple[LastingProblem, IndexArray]]) -> PlannedPipeline
     kept = [(problem, setting) for problem, setting in begun if problem.keeps(setting)]
     if not kept:
         return None
-    problem, setting = min(kept, key=lambda each: each[0].cost(each[1]))
-    # Where its stays are in fact too short, it is joined first, and searched from there.
-    begin = problem.settings_of(problem.exactly(setting))
-    return problem.exactly(annealed(problem, begin))
+    # Where stays are in fact too short they are joined first, and searched from there.
+    joined = [
+        (problem, problem.exactly(setting)) for problem, setting in sorted(kept, key=lambda each: each[0].cost(each[1]))[:4]
+    ]
+    import os
+
+    if os.environ.get("DBG"):
+        print([(p.cost(s)) for p, s in kept][:9], [-100 * x.plan.energy_change for _, x in joined])
+    problem, plan = min(joined, key=lambda each: each[1].plan.predicted.energy_j)
+    problem.wait_as(plan)
+    return problem.exactly(annealed(problem, problem.settings_of(plan)))
 
 
 def _others(problem: LastingProblem) -> Iterator[IndexArray]:
