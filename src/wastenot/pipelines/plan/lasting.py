@@ -19,6 +19,7 @@ from wastenot.core.arrays import BoolArray, FloatArray, IndexArray
 from wastenot.core.errors import InfeasibleError
 from wastenot.core.setting import Setting
 from wastenot.frontiers.algebra import Frontier, choice
+from wastenot.frontiers.graph import GraphPlan
 from wastenot.frontiers.graph_rounding import Effort
 from wastenot.frontiers.graph_times import Dag
 from wastenot.frontiers.stays import Start, Stays
@@ -50,7 +51,7 @@ _LATER = 1.0 + 1e-9  # the deadline at which time is priced: at the least time i
 _ROUNDS = 24  # of prices, for one setting a rank
 _STIFF = 40.0  # the price of all time rises by e where a plan is late by 1/40
 _SOFT = 0.5  # of the prices that move to the longest path in the first round
-_MOST_RAISES = 400
+_MOST_RAISES = 400  # of stays, until a plan is on time
 _NEARLY = 0.98  # of its least length that a stay has in the plan without reserve, in which waits are elsewhere
 _STEPS = (1, 2, 4)  # settings by which a stay is slowed down at once; several, to get past one that saves nothing by itself
 _MOST_PARTS = 30_000_000
@@ -310,10 +311,8 @@ class LastingProblem:
                 if (at_s + np.cumsum(self.time_s[begin:end, to]) > latest_s[begin:end] * (1.0 + 1e-12)).any():
                     tried.add((begin, end, to))  # too long by itself, whatever becomes of the others
                     continue
-                changed, left = setting.copy(), left - 1
-                changed[begin:end] = to
-                self._join_ends(setting, changed, begin, end)
-                if self.keeps(changed) and self._lasts(changed):
+                changed, left = self._joined_at_end(setting, begin, end, to), left - 1
+                if self._lasts(changed, self._rank_of(begin)) and self.keeps(changed):
                     setting, moved = changed, True
                     begin_s, latest_s = self._room(setting)
                 else:
@@ -381,7 +380,7 @@ class LastingProblem:
         return (ends_s - times)[self.dag.place[: settings.shape[1]]].T, ends_s.max(axis=0)
 
     def too_short(
-        self, setting: IndexArray, start_s: FloatArray, whole_s: float, part: float = 1.0
+        self, setting: IndexArray, start_s: FloatArray, whole_s: float, part: float = 1.0, rank: int | None = None
     ) -> Iterator[tuple[int, int, IndexArray, int]]:
         """The stays that last less than part of their least length.
 
@@ -390,11 +389,12 @@ class LastingProblem:
             start_s: when they begin.
             whole_s: from an iteration's begin to that of the next.
             part: of the least length that is enough.
+            rank: the only one to look at, if any.
 
         Yields:
             The rank's first instruction and one past its last, where its stays begin, and which is too short.
         """
-        for begin, end in pairwise(self.ranks.tolist()):
+        for begin, end in list(pairwise(self.ranks.tolist()))[slice(rank, None if rank is None else rank + 1)]:
             own = setting[begin:end]
             first = np.flatnonzero(np.append(own[0] != own[-1], own[1:] != own[:-1]))
             if len(first) < 2:
@@ -442,15 +442,16 @@ class LastingProblem:
 
         Stays that turn out too short in that plan, in which ranks wait elsewhere, are joined with a neighbour.
         """
-        deadline, setting = deadline_of(self.made), setting.copy()
+        deadline, setting, made = deadline_of(self.made), setting.copy(), self.made
+        until_s = None if made.plan.until_s is None else max(made.plan.until_s - made.profile.iteration_s, 0.0)
         while True:
-            found = replanned(self.made, self.ways(setting))
-            if found.solved.exact_time_s <= deadline:
+            found = made.graph.plan(self.ways(setting), until_s)
+            if found.exact_time_s <= deadline:
                 if (joined := self._joined(setting, found)) is None:
-                    return found
+                    return replanned(made, found.way)
                 setting = joined
                 continue
-            critical = found.solved.slack_s[: len(setting)] <= 1e-9 * found.solved.time_s
+            critical = found.slack_s[: len(setting)] <= 1e-9 * found.time_s
             slower = [
                 (begin, end) for begin, end in self._stays(setting)
                 if critical[begin:end].any() and setting[begin] + 1 < len(self.settings)
@@ -461,23 +462,25 @@ class LastingProblem:
             for begin, end in slower:
                 setting[begin:end] += 1
 
-    def _joined(self, setting: IndexArray, plan: PlannedPipeline) -> IndexArray | None:
+    def _joined(self, setting: IndexArray, plan: GraphPlan) -> IndexArray | None:
         """The slower side of a stay that is too short made as fast as the other; ``None`` where all stays last."""
-        whole_s = plan.solved.time_s + plan.profile.iteration_s
-        for begin, end, first, which in self.too_short(setting, plan.solved.start_s, whole_s, _NEARLY):
+        whole_s, joined, done = plan.time_s + self.made.profile.iteration_s, setting.copy(), -1
+        for begin, end, first, which in self.too_short(setting, plan.start_s, whole_s, _NEARLY):
+            if begin == done:
+                continue  # one of each rank at a time, since the next may last by then
             own, options = setting[begin:end], []
             for other in (which - 1, (which + 1) % len(first)):
                 pair = int(own[first[which]]), int(own[first[other]])
                 slower = which if pair[0] < pair[1] else other
                 at, until = int(first[slower]), int(first[(slower + 1) % len(first)])
                 stay = begin + (np.r_[at:until] if at < until else np.r_[at : end - begin, 0:until])
-                changed = setting.copy()
+                changed = joined.copy()
                 changed[stay] = max(pair)
                 if np.isfinite(self.time_s[stay, max(pair)]).all():
                     options.append((self.cost(changed), changed))
             if options:
-                return min(options, key=lambda each: each[0])[1]
-        return None
+                joined, done = min(options, key=lambda each: each[0])[1], begin
+        return None if done < 0 else joined
 
     def wait_as(self, plan: PlannedPipeline) -> None:
         """Take gaps from a plan."""
@@ -494,25 +497,27 @@ class LastingProblem:
         found[: len(setting)] = self.way[np.arange(len(setting)), setting]
         return found
 
-    def _join_ends(self, setting: IndexArray, changed: IndexArray, begin: int, end: int) -> None:
-        """Where a stay that was changed continues over the end of an iteration, change its other side too."""
-        rank = int(np.searchsorted(self.ranks, begin, side="right")) - 1
+    def _joined_at_end(self, setting: IndexArray, begin: int, end: int, to: int) -> IndexArray:
+        """A stay at another setting; where it continues over the end of an iteration, on both sides."""
+        changed = setting.copy()
+        changed[begin:end] = to
+        rank = self._rank_of(begin)
         first, last = int(self.ranks[rank]), int(self.ranks[rank + 1]) - 1
-        if setting[first] != setting[last] or (begin > first and end <= last):
-            return
         apart = first + np.flatnonzero(setting[first : last + 1] != setting[first])
-        if (
-            len(apart)
-            and np.isfinite(self.time_s[first : apart[0], changed[begin]]).all()
-            and np.isfinite(self.time_s[apart[-1] + 1 : last + 1, changed[begin]]).all()
-        ):
-            changed[first : apart[0]] = changed[apart[-1] + 1 : last + 1] = changed[begin]
+        if len(apart) and setting[first] == setting[last] and (begin == first or end == last + 1):
+            both = np.r_[first : apart[0], apart[-1] + 1 : last + 1]
+            if np.isfinite(self.time_s[both, to]).all():
+                changed[both] = to
+        return changed
 
-    def _lasts(self, setting: IndexArray) -> bool:
-        """Whether all stays last, by when instructions began in the plan with reserve."""
-        starts = np.concatenate([_before(self.gap_s[begin:end]) for begin, end in pairwise(self.ranks.tolist())])
-        whole_s = float(self.gap_s[: self.ranks[1]].sum())
-        return next(self.too_short(setting, starts, whole_s, _NEARLY), None) is None
+    def _rank_of(self, instruction: int) -> int:
+        return int(np.searchsorted(self.ranks, instruction, side="right")) - 1
+
+    def _lasts(self, setting: IndexArray, rank: int) -> bool:
+        """Whether all stays of a rank last, by when instructions began in the plan with reserve."""
+        starts = np.cumsum(self.gap_s) - self.gap_s
+        whole_s = float(self.gap_s[self.ranks[rank] : self.ranks[rank + 1]].sum())
+        return next(self.too_short(setting, starts, whole_s, _NEARLY, rank), None) is None
 
     def _stays(self, setting: IndexArray) -> list[tuple[int, int]]:
         changes = np.flatnonzero(np.diff(setting)) + 1

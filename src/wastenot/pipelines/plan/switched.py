@@ -43,6 +43,8 @@ _MARGINS = (0.0, 1.645, 6.0, 12.0, 30.0, 100.0, 1e6)
 to keep its slowdown as was asked; at the last one only the default clocks are left for what is critical. The second is the
 95 % quantile for one way by itself, the others were chosen by hand."""
 
+_LOOKED_AT = 4  # of the settings to search from, the cheapest by the numbers with reserve
+
 
 @single_threaded()
 def with_switching(made: PlannedPipeline, switching: SwitchTime, *, reserve: float = RESERVE) -> PlannedPipeline:
@@ -94,13 +96,8 @@ def _searched(begun: list[tuple[LastingProblem, IndexArray]]) -> PlannedPipeline
     if not kept:
         return None
     # Where stays are in fact too short they are joined first, and searched from there.
-    joined = [
-        (problem, problem.exactly(setting)) for problem, setting in sorted(kept, key=lambda each: each[0].cost(each[1]))[:4]
-    ]
-    import os
-
-    if os.environ.get("DBG"):
-        print([(p.cost(s)) for p, s in kept][:9], [-100 * x.plan.energy_change for _, x in joined])
+    cheapest = sorted(kept, key=lambda each: each[0].cost(each[1]))[:_LOOKED_AT]
+    joined = [(problem, problem.exactly(setting)) for problem, setting in cheapest]
     problem, plan = min(joined, key=lambda each: each[1].plan.predicted.energy_j)
     problem.wait_as(plan)
     return problem.exactly(annealed(problem, problem.settings_of(plan)))
