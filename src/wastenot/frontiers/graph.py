@@ -235,6 +235,23 @@ class Graph:
         ended = problem.end_w if problem.ends_early else 0.0
         return max(self._curve.at(problem.within_s).price_w(self._dag) - ended, 0.0)
 
+    @single_threaded()
+    def prices_of_time(self, at_s: float, *, until_s: float | None = None) -> FloatArray:
+        """Energy that one more second for each part alone would save, in J/s, by the relaxation; shape (parts,).
+
+        A flow: what enters a part's worker and its dependencies leaves it again, and :meth:`price_of_time` flows in all.
+
+        Args:
+            at_s: the deadline.
+            until_s: workers wait until then at least.
+
+        Raises:
+            BadInputError: a time is not a number of seconds.
+            InfeasibleError: no plan is that fast; names the fastest.
+        """
+        self._feasible(at_s, until_s)
+        return self._curve.at(self._problem(at_s, until_s).within_s).through_w[self._dag.place]
+
     def least_edp(self, exponent: float = 1.0, within_s: Fraction | float | None = None) -> Point:
         """The listed plan of least ``energy * time ** exponent``; see :meth:`as_frontier` and :meth:`Frontier.least_edp`."""
         return self.as_frontier().least_edp(exponent, within_s)

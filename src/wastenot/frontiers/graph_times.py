@@ -110,12 +110,16 @@ class Dag:
             end[parts] += begin
         return start
 
-    def longest_s(self, time_s: FloatArray) -> FloatArray:
-        """The longest path at each of several sets of times; shapes (parts, sets) and (sets,)."""
+    def ends_s(self, time_s: FloatArray) -> FloatArray:
+        """The earliest ends of all parts at each of several sets of times; shape (parts, sets)."""
         end = time_s.copy()
         for parts, earlier, delay, first in self._forward:
             end[parts] += np.maximum.reduceat(end[earlier] + delay[:, None], first, axis=0)
-        return np.asarray(end.max(axis=0))
+        return end
+
+    def longest_s(self, time_s: FloatArray) -> FloatArray:
+        """The longest path at each of several sets of times; shapes (parts, sets) and (sets,)."""
+        return np.asarray(self.ends_s(time_s).max(axis=0))
 
     def latest_s(self, time_s: FloatArray, within_s: float) -> FloatArray:
         """The latest end of each part, so that all is done within a time."""

@@ -91,3 +91,24 @@ def test_plans_with_settings_inside_instructions_stay_as_they_are():
     assert same.plan.ranks == made.plan.ranks and same.plan.switching is None
     assert any("settings change within instructions" in note for note in same.plan.notes)
     assert same.plan.digest == same.plan.content_digest()
+
+
+def test_where_switching_takes_longer_than_an_iteration_each_rank_has_one_setting_near_the_best():
+    """No instruction of the plan that changes settings at will is slow enough for one setting; time has to be traded."""
+    made = plan_pipeline(
+        made_profile(3, imbalance=0.2, seed=4),
+        build_schedule("1f1b", ranks=3, micro_batches=8),
+        goal=PipelineGoal(max_slowdown=0.03),
+    )
+    plan = with_switching(made, switch_time("unknown", 1e3), reserve=0.0).plan
+    for rank in range(3):
+        assert len({step.stays for step in PlanGraph(plan).steps(rank)}) == 1
+    graph, best_j = made.graph, np.inf
+    ways = len(graph.ways(int(graph.kind[0])))
+    for each in np.ndindex(ways, ways, ways):
+        way = np.repeat(each, 16)
+        tried = graph.plan(np.concatenate([way, np.zeros(len(graph) - len(way), dtype=np.intp)]))
+        if tried.time_s <= made.plan.within_s:
+            best_j = min(best_j, tried.energy_j)
+    assert plan.predicted.energy_j <= best_j + 0.03 * (made.plan.baseline.energy_j - best_j)
+    assert best_j < 0.99 * made.plan.baseline.energy_j

@@ -1,0 +1,587 @@
+"""Which settings an iteration's instructions can have where each lasts as long as a switch takes.
+
+Ranks are coupled by dependencies alone: a rank by itself is a dynamic programme (:mod:`wastenot.frontiers.stays`), and
+whether the deadline is kept is the longest path of the whole graph.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from wastenot.core.arrays import BoolArray, FloatArray, IndexArray
+from wastenot.core.errors import InfeasibleError
+from wastenot.core.setting import Setting
+from wastenot.frontiers.algebra import Frontier, choice
+from wastenot.frontiers.graph import GraphPlan
+from wastenot.frontiers.graph_rounding import Effort
+from wastenot.frontiers.graph_times import Dag
+from wastenot.frontiers.stays import Start, Stays
+from wastenot.frontiers.switched_work import SwitchedWork
+from wastenot.pipelines.model.iteration_graph import pipeline_graph
+from wastenot.pipelines.model.profile import PipelineProfile, listed_ways
+from wastenot.pipelines.plan.planner import PlannedPipeline, replanned
+from wastenot.planning.switching import SwitchTime
+
+_IN_TIME = 1.645
+"""Standard deviations: the 95 % quantile of a normal variable. Latencies are log-normal, so that a stay of exp(1.645 ·
+jitter) medians outlasts 95 % of the switches to it."""
+
+_OFF = 0.3
+"""Standard deviations of a switch's latency during which a fast instruction meets a slow clock, on average.
+
+Drivers request a faster clock 1 standard deviation early and a slower one 0.5 late (``rank_execution.CAUTION``). With Z
+normal, the faster one comes too late by E[(Z − 1)⁺] = 0.08 and the slower one too early by E[(Z − 0.5)⁺] = 0.20: 0.28 for
+a slow stay, which has one switch of each. It is charged to both, which is on the safe side."""
+
+_UNKNOWN = 0.2
+"""Of its speed that an instruction loses at a setting that it was not measured at; chosen by hand."""
+
+_LATE = 0.2
+"""Of a switch's latency: one that comes late by all of it leaves the instruction at a setting that is slower by a fifth or
+so. Chosen by hand."""
+
+_LATER = 1.0 + 1e-9  # the deadline at which time is priced: at the least time itself its price has no end
+_ROUNDS = 24  # of prices, for one setting a rank
+_STIFF = 40.0  # the price of all time rises by e where a plan is late by 1/40
+_SOFT = 0.5  # of the prices that move to the longest path in the first round
+_MOST_RAISES = 400  # of stays, until a plan is on time
+_NEARLY = 0.98  # of its least length that a stay has in the plan without reserve, in which waits are elsewhere
+_STEPS = (1, 2, 4)  # settings by which a stay is slowed down at once; several, to get past one that saves nothing by itself
+_MOST_PARTS = 30_000_000
+"""Parts × plans that are tried while one is improved: about 10 s, but counted, so that a busy machine finds the same
+plan."""
+
+
+@dataclass(eq=False)
+class LastingProblem:
+    """What the settings of all instructions come to; arrays by part are of the schedule's instructions alone.
+
+    Attributes:
+        made: the plan to begin with.
+        settings: in order of speed, slowest first.
+        dag: of all parts, with their order.
+        time_s: of each instruction at each setting, its reserve included; infinite where it cannot have it.
+        cost_j: its energy less what its rank would draw waiting meanwhile.
+        way: of each instruction at each setting in the plan's graph; −1 for none.
+        part_time_s: of every part of the graph, in the plan with reserve.
+        gap_s: from the begin of each instruction to that of the next on its rank.
+        ranks: first instruction of each rank, and one past the last.
+        within_s: the deadline.
+        stay_s: least time at a setting.
+        slow_stay_s: before it is left for another memory clock.
+        slow: whether two settings differ in their memory clock.
+        switch_j: what a switch costs, late or early as it comes.
+        off_s: for so long, on average, an instruction beside a switch runs at the slower of both settings.
+        price_w: what a second is worth in each instruction, by the relaxation of the graph.
+        total_w: what a later deadline is worth.
+    """
+
+    made: PlannedPipeline
+    settings: Sequence[Setting]
+    dag: Dag
+    time_s: FloatArray
+    cost_j: FloatArray
+    way: IndexArray
+    part_time_s: FloatArray
+    gap_s: FloatArray
+    ranks: IndexArray
+    within_s: float
+    stay_s: float
+    slow_stay_s: float
+    slow: BoolArray
+    switch_j: FloatArray
+    off_s: float
+    price_w: FloatArray
+    total_w: float
+
+    @cached_property
+    def lasts_s(self) -> FloatArray:
+        """From the begin of each instruction to that of the next on its rank, at each setting."""
+        return np.maximum(self.gap_s[:, None], np.where(np.isfinite(self.time_s), self.time_s, 0.0))
+
+    @classmethod
+    def of(
+        cls, made: PlannedPipeline, switching: SwitchTime, reserve: float, margin: float, effort: Effort | None
+    ) -> LastingProblem | None:
+        """The problem of a plan; ``None`` where instructions have several settings inside."""
+        graph, instructions = made.graph, made.schedule.instructions
+        kinds = sorted(set(graph.kind[: len(instructions)].tolist()))
+        ways = {
+            kind: {points[i].choices[0]: i for i in range(len(points))} for kind in kinds for points in (graph.ways(kind),)
+        }
+        labels = {label for each in ways.values() for label in each}
+        settings = sorted((each for each in labels if isinstance(each, Setting)), key=_speed)
+        if len(settings) < len(labels):
+            return None
+        late_s = _LATE * max(switching.core_s, switching.memory_s)
+        errors = made.profile.errors
+        charges = {} if errors is None or margin == 0.0 else {key: errors.charge_s(key, margin) for key in errors.ways}
+        padded = pipeline_graph(made.schedule, _with_reserve(made.profile, reserve, late_s, charges))
+        iteration_s = made.profile.iteration_s
+        until_s = None if made.plan.until_s is None else max(made.plan.until_s - iteration_s, 0.0)
+        within = deadline_of(made)
+        try:
+            solved = padded.least_energy(max(within, padded.least_time().exact_time_s), until_s=until_s, effort=effort)
+        except InfeasibleError:  # by rounding
+            solved = padded.least_time()
+        priced_at_s = max(float(within), padded.least_time().time_s) * _LATER
+        number = {setting: index for index, setting in enumerate(settings)}
+        time_s = np.full((len(instructions), len(settings)), np.inf)
+        cost_j, way = time_s.copy(), np.full(time_s.shape, -1, dtype=np.intp)
+        waiting_w, keys = made.profile.waiting_w, list(made.profile.ways)
+        for part, kind in enumerate(graph.kind[: len(instructions)].tolist()):
+            points = graph.ways(kind)
+            fastest_s = float(points.time_s.min())
+            charge_s = charges.get(keys[kind])
+            for setting, index in ways[kind].items():
+                assert isinstance(setting, Setting)
+                column, plain_s = number[setting], float(points.time_s[index])
+                time_s[part, column] = plain_s if plain_s <= fastest_s else plain_s + min(reserve * plain_s, late_s)
+                if charge_s is not None:
+                    time_s[part, column] += charge_s[int(points[index].options[0])]
+                cost_j[part, column] = float(points.energy_j[index]) - waiting_w * plain_s
+                way[part, column] = index
+        ranks = np.cumsum([0, *map(len, made.schedule.ranks)])
+        gap_s = _gaps_s(solved.start_s, ranks, solved.time_s + iteration_s)
+        late = math.exp(_IN_TIME * switching.jitter)
+        memory = np.array([-1.0 if each.memory_mhz is None else each.memory_mhz for each in settings])
+        return cls(
+            made,
+            settings,
+            Dag(len(graph), graph.edges, graph.delay_s),
+            time_s,
+            cost_j,
+            way,
+            solved.part_time_s.copy(),
+            gap_s,
+            ranks,
+            max(float(within), solved.time_s) * (1.0 + 1e-12),
+            late * switching.core_s,
+            late * max(switching.core_s, switching.memory_s),
+            memory[:, None] != memory,
+            _switch_j(settings, switching, time_s, cost_j),
+            _OFF * switching.jitter * switching.core_s,
+            padded.prices_of_time(priced_at_s, until_s=until_s)[: len(instructions)],
+            padded.price_of_time(priced_at_s, until_s=until_s),
+        )
+
+    def first(self) -> IndexArray:
+        """Settings that last, with no instruction slower than planned; shape (instructions,)."""
+        found = np.empty(len(self.time_s), dtype=np.intp)
+        for begin, end in pairwise(self.ranks.tolist()):
+            here = slice(begin, end)
+            allowed = self.time_s[here] <= self.part_time_s[here, None] * (1.0 + 1e-9)
+            allowed |= self.time_s[here] <= self.time_s[here].min(axis=1, keepdims=True)  # where a setting has several ways
+            found[here] = self._lasting(here, allowed)
+        return found
+
+    def at_prices(self) -> IndexArray:
+        """Settings that last and cost least where each instruction pays for its time; shape (instructions,).
+
+        Unlike those of :meth:`first`, instructions may be slower than planned where others are faster.
+        """
+        found, known = np.empty(len(self.time_s), dtype=np.intp), np.isfinite(self.time_s)
+        for begin, end in pairwise(self.ranks.tolist()):
+            found[begin:end] = self._lasting(slice(begin, end), known[begin:end], self.price_w[begin:end])
+        return found
+
+    def unchanging(self) -> Iterator[IndexArray]:
+        """One setting for each rank throughout, as prices follow the longest path (a subgradient of the dual)."""
+        price_w, total_w = self.price_w, self.total_w
+        ranks = np.repeat(np.arange(len(self.ranks) - 1), np.diff(self.ranks))
+        for round_ in range(_ROUNDS):
+            paid = np.add.reduceat(self.cost_j + price_w[:, None] * self.time_s, self.ranks[:-1], axis=0)
+            setting = paid.argmin(axis=1)[ranks]
+            if not np.isfinite(self.time_s[np.arange(len(setting)), setting]).all():
+                return  # no setting is there for all of a rank
+            yield setting
+            path, length_s = self._longest(setting)
+            share = _SOFT / (1.0 + 0.5 * round_)
+            scale = math.exp(min(max(_STIFF * (length_s / self.within_s - 1.0), -0.5), 0.5))
+            price_w = scale * ((1.0 - share) * price_w + share * total_w * path)
+            total_w *= scale
+
+    def _longest(self, setting: IndexArray) -> tuple[BoolArray, float]:
+        """Whether each instruction is on a longest path, and its length."""
+        dag = self.dag
+        placed = self._times(setting)[0][dag.order]
+        end_s = dag.earliest_s(placed) + placed
+        on, part = np.zeros(len(placed), dtype=bool), int(end_s.argmax())
+        while True:
+            on[part] = True
+            edges = slice(int(dag.into[part]), int(dag.into[part + 1]))
+            if edges.start == edges.stop:
+                return on[dag.place][: len(setting)], float(end_s.max())
+            earlier = dag.earlier[edges]
+            part = int(earlier[(end_s[earlier] + dag.delay_s[edges]).argmax()])
+
+    def quickened(self, setting: IndexArray) -> IndexArray | None:
+        """Stays on the longest path made faster until the deadline is kept: those first that cost least per second won.
+
+        ``None`` where that does not get there.
+        """
+        setting = setting.copy()
+        for _ in range(_MOST_RAISES):
+            on, length_s = self._longest(setting)
+            late_s = length_s - self.within_s
+            if late_s <= 0.0:
+                return setting
+            best = (np.inf, 0, 0, 0)
+            for begin, end in self._stays(setting):
+                own, path = int(setting[begin]), on[begin:end]
+                faster = slice(own + 1, len(self.settings))
+                if not path.any() or own + 1 == len(self.settings):
+                    continue
+                won_s = (self.time_s[begin:end, own, None] - self.time_s[begin:end, faster])[path].sum(axis=0)
+                more_j = (self.cost_j[begin:end, faster] - self.cost_j[begin:end, own, None]).sum(axis=0)
+                useful = np.isfinite(more_j) & (won_s > 0.0)
+                rate = np.full(len(useful), np.inf)
+                rate[useful] = np.maximum(more_j[useful], 0.0) / np.minimum(won_s[useful], late_s)
+                best = min(best, (float(rate.min()), begin, end, own + 1 + int(rate.argmin())))
+            if not np.isfinite(best[0]):
+                return None
+            setting[best[1] : best[2]] = best[3]
+        return None
+
+    def _lasting(self, here: slice, allowed: BoolArray, price_w: FloatArray | None = None) -> IndexArray:
+        """The cheapest settings of a rank that last, of those allowed, where each instruction pays a price for its time.
+
+        A stay's length is that of gaps, from the begin of an instruction to that of the next, waiting included: a switch may
+        happen while the rank waits. The schedule is a loop, since iterations follow each other. First it is solved with the
+        loop cut open, where the stay across the cut may turn out too short; if so, once more for each setting of that stay,
+        with half of the least stay on either side of the cut.
+        """
+        time_s, cost_j = self.time_s[here], self.cost_j[here]
+        if price_w is not None:
+            cost_j = cost_j + price_w[:, None] * time_s
+        work = SwitchedWork.of(
+            np.where(allowed, self.lasts_s[here], np.inf),
+            np.where(allowed, cost_j, np.inf),
+            weight_s=np.where(allowed, time_s, np.inf),
+            stay_s=self.stay_s,
+            slow_stay_s=self.slow_stay_s,
+            slow=self.slow,
+            switch_j=self.switch_j,
+        )
+        stays, free = Stays(work), np.zeros(1)
+        found = stays.cheapest(free).setting[0]
+        if not work.keeps(found):
+            lanes = np.flatnonzero(allowed.any(axis=0))
+            starts = [Start(int(each), 0.5 * self.stay_s, 0.5 * self.stay_s) for each in lanes]
+            closed = stays.cheapest(np.zeros(len(starts)), starts)
+            if np.isfinite(closed.cost).any():
+                found = closed.setting[int(closed.cost.argmin())]
+        return np.asarray(found, dtype=np.intp)
+
+    def improved(self, setting: IndexArray) -> IndexArray:
+        """Spend what time is left where it saves most: stays are slowed down as far as the deadline is kept.
+
+        Greedy by energy saved per second of longer work. A move fails at once if the stay's own instructions, given the
+        earliest starts and latest ends as they are, would not be done in time; only the others take the longest path of the
+        whole graph.
+        """
+        rows, left = np.arange(len(setting)), _MOST_PARTS // len(self.part_time_s)
+        tried: set[tuple[int, int, int]] = set()
+        begin_s, latest_s = self._room(setting)
+        while left > 0:
+            moves = []
+            for begin, end in self._stays(setting):
+                for step in _STEPS:
+                    to = int(setting[begin]) - step
+                    if to < 0 or (begin, end, to) in tried:
+                        continue
+                    gain = float((self.cost_j[rows[begin:end], setting[begin]] - self.cost_j[rows[begin:end], to]).sum())
+                    if gain > 0.0 and np.isfinite(gain):
+                        longer_s = float((self.time_s[begin:end, to] - self.time_s[begin:end, setting[begin]]).sum())
+                        moves.append((gain / max(longer_s, 1e-12), begin, end, to))
+            moved = False
+            for _, begin, end, to in sorted(moves, reverse=True):
+                if left == 0:
+                    break
+                if setting[begin] != setting[end - 1] or setting[begin] <= to:
+                    continue  # another move was here
+                at_s = np.maximum.accumulate(begin_s[begin:end] - _before(self.time_s[begin:end, to]))
+                if (at_s + np.cumsum(self.time_s[begin:end, to]) > latest_s[begin:end] * (1.0 + 1e-12)).any():
+                    tried.add((begin, end, to))  # too long by itself, whatever becomes of the others
+                    continue
+                changed, left = self._joined_at_end(setting, begin, end, to), left - 1
+                if self._lasts(changed, self._rank_of(begin)) and self.keeps(changed):
+                    setting, moved = changed, True
+                    begin_s, latest_s = self._room(setting)
+                else:
+                    tried.add((begin, end, to))
+            if not moved:
+                break
+        return setting
+
+    def on_time(self, setting: IndexArray) -> IndexArray:
+        """Without switches that keep what is critical from being on time: the slower side is raised to the faster.
+
+        One stay each time, that with the least energy added per second no longer lost, until the makespan is within the
+        deadline.
+        """
+        setting = setting.copy()
+        for _ in range(len(setting)):
+            times, lost_s = self._times(setting)
+            placed = times[self.dag.order]
+            begin = self.dag.earliest_s(placed)
+            length_s = float((begin + placed).max())
+            if length_s <= self.within_s:
+                break
+            slack_s = (self.dag.latest_s(placed, length_s) - placed - begin)[self.dag.place][: len(setting)]
+            best: tuple[float, int, int, int] | None = None
+            for part in np.flatnonzero((lost_s > 0.0) & (slack_s <= 1e-6 * length_s)).tolist():
+                for first, end in self._slower_stays(setting, part):
+                    to = int(setting[part])
+                    more_j = float((self.cost_j[first:end, to] - self.cost_j[first:end, setting[first]]).sum())
+                    if np.isfinite(self.time_s[first:end, to]).all():
+                        best = min(best or (np.inf, 0, 0, 0), (more_j / lost_s[part], first, end, to))
+            if best is None:
+                break
+            setting[best[1] : best[2]] = best[3]
+        return setting
+
+    def _slower_stays(self, setting: IndexArray, part: int) -> list[tuple[int, int]]:
+        """Stays right before and after an instruction's own that are slower."""
+        found = []
+        for begin, end in self._stays(setting):
+            rank = int(np.searchsorted(self.ranks, begin, side="right"))
+            same = rank == int(np.searchsorted(self.ranks, part, side="right"))
+            if same and setting[begin] < setting[part] and (end == part or begin == part + 1):
+                found.append((begin, end))
+        return found
+
+    def _room(self, setting: IndexArray) -> tuple[FloatArray, FloatArray]:
+        """Of each instruction the earliest start, and the latest end that keeps the deadline."""
+        placed, here = self._times(setting)[0][self.dag.order], self.dag.place[: len(setting)]
+        return self.dag.earliest_s(placed)[here], self.dag.latest_s(placed, self.within_s)[here]
+
+    def keeps(self, setting: IndexArray) -> bool:
+        """Whether the deadline is kept."""
+        placed = self._times(setting)[0][self.dag.order]
+        return bool((self.dag.earliest_s(placed) + placed).max() <= self.within_s)
+
+    def _times(self, setting: IndexArray) -> tuple[FloatArray, FloatArray]:
+        """Times of all parts, and what of it instructions lose by switches beside them that are late or early."""
+        times, lost_s = self._many_times(setting[None])
+        return times[:, 0].copy(), lost_s[0]
+
+    def timed(self, settings: IndexArray) -> tuple[FloatArray, FloatArray]:
+        """When instructions begin, shape (sets, instructions), and the longest path, with several sets of settings."""
+        times = self._many_times(settings)[0][self.dag.order]
+        ends_s = self.dag.ends_s(times)
+        return (ends_s - times)[self.dag.place[: settings.shape[1]]].T, ends_s.max(axis=0)
+
+    def too_short(
+        self, setting: IndexArray, start_s: FloatArray, whole_s: float, part: float = 1.0, rank: int | None = None
+    ) -> Iterator[tuple[int, int, IndexArray, int]]:
+        """The stays that last less than part of their least length.
+
+        Args:
+            setting: of each instruction.
+            start_s: when they begin.
+            whole_s: from an iteration's begin to that of the next.
+            part: of the least length that is enough.
+            rank: the only one to look at, if any.
+
+        Yields:
+            The rank's first instruction and one past its last, where its stays begin, and which is too short.
+        """
+        for begin, end in list(pairwise(self.ranks.tolist()))[slice(rank, None if rank is None else rank + 1)]:
+            own = setting[begin:end]
+            first = np.flatnonzero(np.append(own[0] != own[-1], own[1:] != own[:-1]))
+            if len(first) < 2:
+                continue
+            starts = start_s[begin:end][first]
+            lasts_s = np.append(starts[1:], starts[0] + whole_s) - starts
+            least_s = np.where(self.slow[own[first], own[np.roll(first, -1)]], self.slow_stay_s, self.stay_s)
+            for which in np.flatnonzero(lasts_s < part * least_s).tolist():
+                yield begin, end, first, which
+
+    def _many_times(self, settings: IndexArray) -> tuple[FloatArray, FloatArray]:
+        """The times of all parts, shape (parts, sets), and what instructions lose of them, shape (sets, instructions).
+
+        On the faster side of a switch, ``off_s`` seconds run at the slower setting, which costs 1 − own time / slower time
+        of them. Where the rank waits long before the second instruction, the switch is over by then: 10 ``off_s`` is 3
+        standard deviations.
+        """
+        count = settings.shape[1]
+        own_s = self.time_s[np.arange(count), settings]
+        lost_s = np.zeros(own_s.shape)
+        times = np.repeat(self.part_time_s[:, None], len(settings), axis=1)
+        waits_s = self.gap_s - self.part_time_s[:count]
+        beside = (settings[:, 1:] != settings[:, :-1]) & (waits_s[:-1] < 10.0 * self.off_s)
+        beside[:, self.ranks[1:-1] - 1] = False
+        which, before = np.nonzero(beside)
+        for part, other in ((before + 1, before), (before, before + 1)):
+            faster = settings[which, part] > settings[which, other]
+            at, slow = part[faster], settings[which, other][faster]
+            slower_s = self.time_s[at, slow]
+            ratio = own_s[which[faster], at] / np.where(slower_s > 0.0, slower_s, 1.0)
+            lost = np.where(np.isfinite(slower_s), 1.0 - ratio, _UNKNOWN)
+            np.add.at(lost_s, (which[faster], at), self.off_s * np.maximum(lost, 0.0))
+        times[:count] = (own_s + lost_s).T
+        return times, lost_s
+
+    def cost(self, setting: IndexArray) -> float:
+        """Of all instructions and switches, less what ranks would draw waiting meanwhile."""
+        after = np.flatnonzero(np.diff(setting)) + 1
+        after = after[~np.isin(after, self.ranks)]
+        switched_j = self.switch_j[setting[after - 1], setting[after]].sum()
+        return float(self.cost_j[np.arange(len(setting)), setting].sum() + switched_j)
+
+    def exactly(self, setting: IndexArray) -> PlannedPipeline:
+        """The plan of some settings, made faster where it misses the deadline by no more than rounding.
+
+        Stays that turn out too short in that plan, in which ranks wait elsewhere, are joined with a neighbour.
+        """
+        deadline, setting, made = deadline_of(self.made), setting.copy(), self.made
+        until_s = None if made.plan.until_s is None else max(made.plan.until_s - made.profile.iteration_s, 0.0)
+        while True:
+            found = made.graph.plan(self.ways(setting), until_s)
+            if found.exact_time_s <= deadline:
+                if (joined := self._joined(setting, found)) is None:
+                    return replanned(made, found.way)
+                setting = joined
+                continue
+            critical = found.slack_s[: len(setting)] <= 1e-9 * found.time_s
+            slower = [
+                (begin, end) for begin, end in self._stays(setting)
+                if critical[begin:end].any() and setting[begin] + 1 < len(self.settings)
+                and np.isfinite(self.time_s[begin:end, setting[begin] + 1]).all()
+            ]  # fmt: skip
+            if not slower:  # nothing critical can be faster: the plan as if switching took no time
+                return replanned(self.made, self.made.solved.way)
+            for begin, end in slower:
+                setting[begin:end] += 1
+
+    def _joined(self, setting: IndexArray, plan: GraphPlan) -> IndexArray | None:
+        """The slower side of a stay that is too short made as fast as the other; ``None`` where all stays last."""
+        whole_s, joined, done = plan.time_s + self.made.profile.iteration_s, setting.copy(), -1
+        for begin, end, first, which in self.too_short(setting, plan.start_s, whole_s, _NEARLY):
+            if begin == done:
+                continue  # one of each rank at a time, since the next may last by then
+            own, options = setting[begin:end], []
+            for other in (which - 1, (which + 1) % len(first)):
+                pair = int(own[first[which]]), int(own[first[other]])
+                slower = which if pair[0] < pair[1] else other
+                at, until = int(first[slower]), int(first[(slower + 1) % len(first)])
+                stay = begin + (np.r_[at:until] if at < until else np.r_[at : end - begin, 0:until])
+                changed = joined.copy()
+                changed[stay] = max(pair)
+                if np.isfinite(self.time_s[stay, max(pair)]).all():
+                    options.append((self.cost(changed), changed))
+            if options:
+                joined, done = min(options, key=lambda each: each[0])[1], begin
+        return None if done < 0 else joined
+
+    def wait_as(self, plan: PlannedPipeline) -> None:
+        """Take gaps from a plan."""
+        self.gap_s = _gaps_s(plan.solved.start_s, self.ranks, plan.solved.time_s + plan.profile.iteration_s)
+        del self.lasts_s
+
+    def settings_of(self, plan: PlannedPipeline) -> IndexArray:
+        """The settings of a plan that :meth:`exactly` made."""
+        return np.asarray((self.way == plan.solved.way[: len(self.way), None]).argmax(axis=1))
+
+    def ways(self, setting: IndexArray) -> IndexArray:
+        """The ways of all parts of the plan's graph."""
+        found = self.made.solved.way.copy()
+        found[: len(setting)] = self.way[np.arange(len(setting)), setting]
+        return found
+
+    def _joined_at_end(self, setting: IndexArray, begin: int, end: int, to: int) -> IndexArray:
+        """A stay at another setting; where it continues over the end of an iteration, on both sides."""
+        changed = setting.copy()
+        changed[begin:end] = to
+        rank = self._rank_of(begin)
+        first, last = int(self.ranks[rank]), int(self.ranks[rank + 1]) - 1
+        apart = first + np.flatnonzero(setting[first : last + 1] != setting[first])
+        if len(apart) and setting[first] == setting[last] and (begin == first or end == last + 1):
+            both = np.r_[first : apart[0], apart[-1] + 1 : last + 1]
+            if np.isfinite(self.time_s[both, to]).all():
+                changed[both] = to
+        return changed
+
+    def _rank_of(self, instruction: int) -> int:
+        return int(np.searchsorted(self.ranks, instruction, side="right")) - 1
+
+    def _lasts(self, setting: IndexArray, rank: int) -> bool:
+        """Whether all stays of a rank last, by when instructions began in the plan with reserve."""
+        starts = np.cumsum(self.gap_s) - self.gap_s
+        whole_s = float(self.gap_s[self.ranks[rank] : self.ranks[rank + 1]].sum())
+        return next(self.too_short(setting, starts, whole_s, _NEARLY, rank), None) is None
+
+    def _stays(self, setting: IndexArray) -> list[tuple[int, int]]:
+        changes = np.flatnonzero(np.diff(setting)) + 1
+        bounds = np.unique(np.concatenate([self.ranks, changes]))
+        return list(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True))
+
+
+def _gaps_s(start_s: FloatArray, ranks: IndexArray, whole_s: float) -> FloatArray:
+    """From the begin of each instruction to that of the next on its rank, in a loop."""
+    gap_s = np.empty(int(ranks[-1]))
+    for begin, end in pairwise(ranks.tolist()):
+        starts = start_s[begin:end]
+        gap_s[begin : end - 1] = np.diff(starts)
+        gap_s[end - 1] = max(whole_s - float(starts[-1] - starts[0]), 0.0)
+    return gap_s
+
+
+def _before(time_s: FloatArray) -> FloatArray:
+    """Times of all that comes before each, summed."""
+    return np.concatenate([[0.0], np.cumsum(time_s[:-1])])
+
+
+def deadline_of(made: PlannedPipeline) -> Fraction:
+    """What the graph of a plan has to be done within, exactly."""
+    plan, added = made.plan, Fraction(made.profile.iteration_s)
+    within = (made.baseline.exact_time_s + added) * (1 + Fraction(plan.max_slowdown or 0.0))
+    within = max(within, Fraction(plan.until_s or 0.0))
+    if plan.promise is not None:  # as careful as the plan was made, of whose numbers none is sure
+        within = min(within, max(made.solved.exact_time_s + added, Fraction(plan.until_s or 0.0)))
+    return within - added
+
+
+def _with_reserve(
+    profile: PipelineProfile, reserve: float, late_s: float, charges: Mapping[tuple[int, str], FloatArray]
+) -> PipelineProfile:
+    """The profile whose ways take longer, all but the fastest of each instruction; waiting is what they cost.
+
+    They do by a fraction of their time, and by no more than a number of seconds; and by what they are charged beyond that.
+    """
+
+    def padded(key: tuple[int, str], frontier: Frontier) -> Frontier:
+        listed = listed_ways(frontier)
+        fastest_s = min(time_s for time_s, _, _ in listed)
+        more_s = [min(reserve * time_s, late_s) if time_s > fastest_s else 0.0 for time_s, _, _ in listed]
+        if key in charges:
+            more_s = [more + charge for more, charge in zip(more_s, charges[key].tolist(), strict=True)]
+        return choice(
+            [(time_s + more, energy_j + profile.waiting_w * more, label)
+             for (time_s, energy_j, label), more in zip(listed, more_s, strict=True)]
+        )  # fmt: skip
+
+    return replace(profile, ways={key: padded(key, each) for key, each in profile.ways.items()})
+
+
+def _switch_j(settings: Sequence[Setting], switching: SwitchTime, time_s: FloatArray, cost_j: FloatArray) -> FloatArray:
+    """About what a switch costs by being early or late: ``jitter`` of its latency at the other setting's power."""
+    known = np.isfinite(time_s)
+    seconds = np.where(known, time_s, 0.0).sum(axis=0)
+    power_w = np.where(known, cost_j, 0.0).sum(axis=0) / np.maximum(seconds, 1e-12)
+    latency_s = np.array([[switching.latency_s(before, after) for after in settings] for before in settings])
+    return np.asarray(switching.energy_j + switching.jitter * latency_s * np.abs(power_w[:, None] - power_w))
+
+
+def _speed(setting: Setting) -> tuple[float, float, float]:
+    parts = (setting.memory_mhz, setting.core_mhz, setting.power_limit_w)
+    memory, core, limit = (math.inf if part is None else part for part in parts)
+    return core, memory, limit
