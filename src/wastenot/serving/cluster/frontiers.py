@@ -216,7 +216,7 @@ def ladder_frontier(
         points: levels.
         together: instances behind one router; the more there are, the more even is the load of each.
     """
-    trial = Trial(engine, mix, deadlines, share, together, by_deadline=True, requests=_REQUESTS)
+    trial = Trial(engine, mix, deadlines, share, together, by_tokens=True, requests=_REQUESTS)
     top = len(engine.tables.settings) - 1
     fastest = ladder(engine, top, 0, mix.context, deadlines)
     capacity = trial.capacity(fastest, trial.most_per_s / 2)

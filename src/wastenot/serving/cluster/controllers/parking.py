@@ -188,7 +188,7 @@ class Parking:
 
     def _route(self, *, alarm: bool) -> Route:
         hold = HOLD_STEPS[alarm] * self.profiles.cluster.layouts[self._plan.layout].most_step_tokens
-        return Route(((0,),) * COUNT, by_deadline=True, router=Router.LEAST_TOKENS, hold=(hold,))
+        return Route(((0,),) * COUNT, router=Router.LEAST_TOKENS, hold=(hold,))
 
     @property
     def _heavier(self) -> float:
