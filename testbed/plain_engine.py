@@ -170,7 +170,9 @@ def plainly_served(
                 if free:
                     free, request.blocks = free - 1, request.blocks + 1
                 else:
-                    preempt(max([*decoding, *prefilling], key=rank))
+                    victim, first = max([*decoding, *prefilling], key=rank), decoding[0]
+                    preempt(victim)
+                    preempted = not (victim is request is first)
 
         chunks: list[tuple[_Request, int]] = []
         room = engine.most_step_tokens - (len(decoding) if engine.chunked else 0)

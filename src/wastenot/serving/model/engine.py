@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from wastenot.core.errors import BadInputError
 from wastenot.core.setting import Setting
@@ -20,6 +21,9 @@ class Scheduler(enum.StrEnum):
     those that wait, and the least urgent is preempted when the cache is full; a prompt that was begun is finished first."""
     DEADLINE = "deadline"
     """Prompts by the deadline of their first token, also between two chunks of another. No stock engine offers it."""
+
+
+SchedulerName = Literal["fcfs", "priority", "deadline"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -260,9 +260,24 @@ def joined_after(state: State, layout: Any, one: Any, other: Any) -> bool:
     return one.ticket > other.ticket  # type: ignore[no-any-return]
 
 
+@inlined
+def first_to_decode(state: State, instance: Any) -> int:
+    """The request that began to decode before all others; -1 where there is none."""
+    heap, first = instance.room * state.numbers[0].calendar_room, -1
+    for index in range(instance.running):
+        slot = state.ends[heap + index] & LOW
+        if first < 0 or state.slots[slot].place < state.slots[first].place:
+            first = slot
+    return first
+
+
 @inside
 def make_room_by_force(state: State, instance: Any, layout: Any) -> None:
-    """The same where blocks do not suffice: request by request, by preemption."""
+    """The same where blocks do not suffice: request by request, by preemption.
+
+    A request that is preempted for want of a block of its own ends vLLM's step there. Where it is the first, that step is
+    empty and takes no time, and in the one after it nobody was preempted.
+    """
     numbers = state.numbers[0]
     event, heap, count = instance.events + 1, instance.room * numbers.calendar_room, 0
     for index in range(instance.running):  # those in need, in the order in which they joined, which is that of their tickets
@@ -284,7 +299,9 @@ def make_room_by_force(state: State, instance: Any, layout: Any) -> None:
                 instance.free -= 1
                 request.took = event
             else:
-                preempt(state, instance, layout, False)
+                first = first_to_decode(state, instance)
+                if preempt(state, instance, layout, False) == first and first == state.scratch[place]:
+                    instance.preempted = 0
 
 
 @inlined
