@@ -10,11 +10,11 @@
     n serve        the least power of n instances at rate / n each, plus parked ones, among those n that could take the rate
                    and its head-room (`_fewest_watts`, from the frontiers of power by rate)
 
-All classes share one pool, which evens out the load better than several. A parked instance is back in tens of milliseconds and a new one in minutes, so mistakes of the forecast cost
-little where some are parked. More serve as soon as more are needed, fewer only when fewer were enough for a while. When
-prompts pile up or instances fail, all that are parked are woken, as many are started as the load of the moment needs, and
-clocks are at their greatest until it is over. Meanwhile few prompts wait on an instance: the others are held at the router,
-so that instances that come have work at once.
+All classes share one pool, which evens out the load better than several. A parked instance is back in tens of milliseconds
+and a new one in minutes, so mistakes of the forecast cost little where some are parked. More serve as soon as more are
+needed, fewer only when fewer were enough for a while. When prompts pile up or instances fail, all that are parked are woken,
+as many are started as the load of the moment needs, and clocks are at their greatest until it is over. Meanwhile few prompts
+wait on an instance: the others are held at the router, so that instances that come have work at once.
 """
 
 from __future__ import annotations
