@@ -401,6 +401,18 @@ def continue_prompts(state: State, instance: Any, layout: Any, room: int) -> int
 
 
 @inside
+def in_chunks(state: State, instance: Any) -> tuple[int, float]:
+    """Tokens of the chunks of prompts that were begun, and those that they attend to, past ones included."""
+    tokens, attention, slot = 0, 0.0, instance.first_prefilling
+    while slot >= 0:
+        request = state.slots[slot]
+        tokens += request.chunk
+        attention += request.chunk * (request.prefilled + request.chunk / 2)
+        slot = request.after
+    return tokens, attention
+
+
+@inside
 def admit(state: State, instance: Any, layout: Any) -> None:
     """The prompts, or chunks of them, that the next step prefills."""
     if layout.scheduler == DEADLINE:
@@ -409,8 +421,10 @@ def admit(state: State, instance: Any, layout: Any) -> None:
     room = layout.most_step_tokens
     if layout.chunked:
         room -= instance.running
-    begun = instance.prefilling > 0
-    room = continue_prompts(state, instance, layout, room)
+    begun, tokens, attention = instance.prefilling > 0, 0, 0.0
+    if begun:
+        room = continue_prompts(state, instance, layout, room)
+        tokens, attention = in_chunks(state, instance)
     # As in vLLM, nobody is admitted in a step that preempts, unless there would be nothing to do in it.
     while instance.head >= 0 and not (instance.preempted and instance.running + instance.prefilling):
         slot = instance.head
@@ -437,6 +451,8 @@ def admit(state: State, instance: Any, layout: Any) -> None:
         request.blocks = whole if at_once else blocks_of(request.prefilled + request.chunk, layout.block_tokens)
         instance.free -= request.blocks
         room -= request.chunk
+        tokens += request.chunk
+        attention += request.chunk * (request.prefilled + request.chunk / 2)
         begun = True
         request.after = -1
         if instance.last_prefilling >= 0:
@@ -445,11 +461,5 @@ def admit(state: State, instance: Any, layout: Any) -> None:
             instance.first_prefilling = slot
         instance.last_prefilling = slot
         instance.prefilling += 1
-    tokens, attention, slot = 0, 0.0, instance.first_prefilling
-    while slot >= 0:
-        request = state.slots[slot]
-        tokens += request.chunk
-        attention += request.chunk * (request.prefilled + request.chunk / 2)
-        slot = request.after
     instance.step_tokens = tokens
     instance.past_tokens = max(attention / tokens - tokens / 2, 0.0) if tokens else 0.0
