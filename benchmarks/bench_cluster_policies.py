@@ -41,9 +41,9 @@ LENGTHS = 50_000
 """Requests whose lengths the oracle's frontiers are made with."""
 ALL = (
     "single-pool", "multi-pool", "scale-instances", "scale-degrees", "scale-clocks", "dynamollm", "throttllem",
-    "best-static", "best-static-by-deadline", "parking",
+    "best-static", "best-static-in-one-pool", "parking",
 )  # fmt: skip
-FEW = ("single-pool", "dynamollm", "best-static", "best-static-by-deadline", "parking")
+FEW = ("single-pool", "dynamollm", "best-static", "best-static-in-one-pool", "parking")
 TRACE = 'kind = "trace"\nfile = "{data}/AzureLLMInferenceTrace_conv.csv"\n'
 LOADS: dict[str, tuple[int, tuple[str, ...], str]] = {
     "hour": (12, ALL, TRACE + "rate_per_s = 40.0\nhistory_s = 600.0"),

@@ -11,7 +11,7 @@ import numpy as np
 from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
 from wastenot.serving.model.deadlines import LITERATURE, Deadlines
-from wastenot.serving.model.engine import Engine
+from wastenot.serving.model.engine import Engine, Scheduler
 from wastenot.serving.model.requests import Requests
 from wastenot.serving.simulation.policy import Policy, View
 from wastenot.serving.simulation.served import GAP_EDGES_S, Served
@@ -36,6 +36,7 @@ class _Request:
     longest_s: float = 0.0
     preemptions: int = 0
     handed: bool = False  # its cache comes with it
+    due_s: float = math.nan
 
 
 def plainly_served(
@@ -72,7 +73,8 @@ def plainly_served(
     if first_token_s is not None:
         for request, first_s in zip(every, first_token_s, strict=True):
             request.handed, request.made, request.first_s, request.last_s = True, 1, float(first_s), float(first_s)
-    for request in every:
+    for request, due_s in zip(every, requests.arrival_s + deadlines.ttft_of(requests.prompt_tokens), strict=True):
+        request.due_s = float(due_s)
         most = blocks_of(request.prompt + request.output, engine)
         if most > engine.cache_blocks:
             raise BadInputError(
@@ -105,14 +107,25 @@ def plainly_served(
             switches += setting != asked
             setting, effective_s = asked, math.inf
 
+    preempted = False  # at this boundary
+    by_priority = engine.scheduler == Scheduler.PRIORITY
+
+    def rank(request: _Request) -> tuple[float, float, int]:
+        return (request.due_s if by_priority else 0.0), request.arrival_s, request.index
+
     def preempt(request: _Request) -> None:
-        nonlocal free, news
+        nonlocal free, news, preempted
+        preempted = True
         free, request.blocks, request.context, request.prefilled = free + request.blocks, 0, 0, 0
         request.to_prefill, request.preemptions = request.prompt + request.made, request.preemptions + 1
         request.handed = False
         (decoding if request in decoding else prefilling).remove(request)
-        waiting.appendleft(request)
+        wait(request)
+
+    def wait(request: _Request) -> None:
+        nonlocal news
         news = True
+        waiting.insert(sum(rank(each) < rank(request) for each in waiting), request)
 
     def ask() -> None:
         nonlocal asked, effective_s, again_s, hold_s, news
@@ -140,9 +153,9 @@ def plainly_served(
 
     while to_come or waiting or prefilling or decoding:
         while to_come and to_come[0].arrival_s <= now:
-            waiting.append(to_come.popleft())
-            news = True
+            wait(to_come.popleft())
         take_effect()
+        preempted = False
         if not (waiting or prefilling or decoding):
             if news or now >= again_s:
                 ask()
@@ -157,24 +170,36 @@ def plainly_served(
                 if free:
                     free, request.blocks = free - 1, request.blocks + 1
                 else:
-                    preempt(max([*decoding, *prefilling], key=lambda each: (each.arrival_s, each.index)))
+                    victim, first = max([*decoding, *prefilling], key=rank), decoding[0]
+                    preempt(victim)
+                    preempted = not (victim is request is first)
 
         chunks: list[tuple[_Request, int]] = []
         room = engine.most_step_tokens - (len(decoding) if engine.chunked else 0)
-        for request in prefilling:
-            if room > 0 and engine.chunked:
-                chunks.append((request, min(room, request.to_prefill - request.prefilled)))
-                room -= chunks[-1][1]
-            elif not engine.chunked:  # held back since it was admitted
-                chunks.append((request, request.to_prefill - request.prefilled))
-                room -= chunks[-1][1]
-        while waiting and (room > 0 or waiting[0].handed) and len(decoding) + len(prefilling) < engine.most_running:
+        for request in tuple(prefilling):
+            left = request.to_prefill - request.prefilled
+            chunk = max(min(room, left), 0) if engine.chunked else left
+            while request in prefilling and blocks_of(request.prefilled + chunk, engine) > request.blocks + free:
+                victim = max([*decoding, *prefilling], key=rank)
+                if victim in decoding:
+                    room += engine.chunked
+                room += sum(tokens for each, tokens in chunks if each is victim)
+                chunks = [each for each in chunks if each[0] is not victim]
+                preempt(victim)
+            if request in prefilling and chunk:
+                more = max(blocks_of(request.prefilled + chunk, engine) - request.blocks, 0)
+                free, request.blocks = free - more, request.blocks + more
+                chunks.append((request, chunk))
+                room -= chunk
+        seats = 0 if preempted and (decoding or prefilling) else engine.most_running
+        while waiting and (room > 0 or waiting[0].handed) and len(decoding) + len(prefilling) < seats:
             request = waiting[0]
-            need, left = blocks_of(request.to_prefill + 1, engine), request.to_prefill - request.prefilled
-            if need > free or (not engine.chunked and chunks and not request.handed and left > room):
+            left = request.to_prefill - request.prefilled
+            whole = blocks_of(request.to_prefill + (request.handed or not engine.chunked), engine)
+            if whole > free or (not engine.chunked and chunks and not request.handed and left > room):
                 break
-            free, request.blocks = free - need, need
             if request.handed:
+                free, request.blocks = free - whole, whole
                 request.context = request.to_prefill
                 decoding.append(waiting.popleft())
                 news = True
@@ -183,6 +208,8 @@ def plainly_served(
             prefilling.append(waiting.popleft())
             chunks.append((request, min(room, left) if engine.chunked else left))
             room -= chunks[-1][1]
+            request.blocks = blocks_of(request.prefilled + chunks[-1][1], engine) if engine.chunked else whole
+            free -= request.blocks
 
         if news or now >= again_s:
             ask()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from wastenot.serving.cluster.model import (
 )
 from wastenot.serving.cluster.simulation.simulate import simulate_cluster
 from wastenot.serving.model.deadlines import Deadlines
-from wastenot.serving.model.engine import Engine
+from wastenot.serving.model.engine import Engine, Scheduler
 from wastenot.serving.model.requests import Requests
 from wastenot.serving.simulation.policy import Choice, View
 from wastenot.serving.simulation.served import Served
@@ -97,7 +97,7 @@ class Whims:
     def route(self) -> Route:
         pools = tuple((0, 1) if self.random.random() < 0.5 else (1, 0) for _ in range(COUNT))
         hold = tuple(self.random.integers(1, 1500, int(self.random.integers(3))).tolist())
-        return Route(pools, by_deadline=bool(self.random.random() < 0.5), hold=hold)
+        return Route(pools, router=Router.LEAST_TOKENS if self.random.random() < 0.5 else None, hold=hold)
 
     def any_of(self, view: ClusterView) -> Action:
         random = self.random
@@ -138,34 +138,38 @@ class Case:
     def engine(self) -> Engine:
         return self.cluster.layouts[0]
 
-    def controller(self, *, hold: bool = False, by_deadline: bool = False) -> Scripted:
+    def controller(self, *, hold: bool = False) -> Scripted:
         """All instances from the beginning; with or without requests held back behind a prompt or two."""
         held = (int(self.requests.prompt_tokens[0]),) if hold else ()
-        route = Route(((0,),) * COUNT, by_deadline=by_deadline, hold=held)
+        route = Route(((0,),) * COUNT, hold=held)
         return Scripted([*(Start(0, 0, rule) for rule in self.rules), route], self.period_s)
 
 
 def drawn_cluster(seed: int) -> Case:
     """A case of one to four instances."""
     one, random = drawn(3 * seed), np.random.default_rng(seed)
-    settings = len(one.engine.tables.settings)
+    # What a router holds back has another deadline than what comes to an engine at the same time.
+    engine = one.engine if seed % 3 else replace(one.engine, scheduler=Scheduler.FCFS)
+    settings = len(engine.tables.settings)
     rules = tuple(
-        ClockRule(random.integers(0, settings, one.engine.most_running + 1), int(random.integers(settings)))
+        ClockRule(random.integers(0, settings, engine.most_running + 1), int(random.integers(settings)))
         for _ in range(int(random.integers(1, 5)))
     )
-    cluster = Cluster((one.engine,), 1, ChangeTimes((1.0,)), deadlines=one.deadlines)
+    cluster = Cluster((engine,), 1, ChangeTimes((1.0,)), deadlines=one.deadlines)
     return Case(one.requests, cluster, rules, float(random.choice([0.01, 1.0])))
 
 
-def run_of(case: Case, seed: int, *, hold: bool = False, by_deadline: bool = False) -> ClusterServed:
-    """The run of a case."""
-    controller = case.controller(hold=hold, by_deadline=by_deadline)
-    return simulate_cluster(case.requests, case.cluster, controller, router=Router(seed % 4), seed=seed, bin_s=0.05)
+def run_of(case: Case, seed: int, *, hold: bool = False, scheduler: Scheduler | None = None) -> ClusterServed:
+    """The run of a case, with its own scheduler or another one."""
+    engine = case.engine if scheduler is None else replace(case.engine, scheduler=scheduler)
+    cluster = replace(case.cluster, layouts=(engine,))
+    controller = case.controller(hold=hold)
+    return simulate_cluster(case.requests, cluster, controller, router=Router(seed % 4), seed=seed, bin_s=0.05)
 
 
 def digits(seed: int) -> str:
     """All that came of a case, to the last digit."""
-    run = run_of(drawn_cluster(seed), seed, hold=seed % 3 == 0, by_deadline=seed % 2 == 0)
+    run = run_of(drawn_cluster(seed), seed, hold=seed % 3 == 0, scheduler=tuple(Scheduler)[seed // 2 % 3])
     numbers = [
         run.sent_s,
         run.first_token_s,

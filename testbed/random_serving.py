@@ -9,7 +9,7 @@ import numpy as np
 
 from wastenot.core.setting import Setting
 from wastenot.serving.model.deadlines import Deadlines
-from wastenot.serving.model.engine import Engine
+from wastenot.serving.model.engine import Engine, Scheduler
 from wastenot.serving.model.engine_tables import EngineTables
 from wastenot.serving.model.requests import Requests
 from wastenot.serving.simulation.policy import Choice, View
@@ -70,6 +70,7 @@ def drawn(seed: int) -> Case:
         chunked=bool(random.integers(2)),
         switch_s=float(random.choice([0.0, 0.001, 0.037, 0.5])),
         overhead_s=float(random.choice([0.0, 0.0013])),
+        scheduler=(Scheduler.FCFS, Scheduler.PRIORITY)[seed // 2 % 2],
     )
     deadlines = Deadlines(tbt_s=float(random.uniform(0.01, 0.1)))
     predicted = random.uniform(0.5, 80.0, count)

@@ -33,6 +33,7 @@ def steering_document(found: Steering) -> dict[str, Any]:
         "evidence": tables.evidence,
         "source": tables.source,
         "step_tokens": found.engine.most_step_tokens,
+        "scheduler": found.engine.scheduler.value,
         "switch_s": found.engine.switch_s,
         "assumed_below_mhz": found.engine.assumed_below_mhz,
         "assumed_clocks": found.with_assumed is not None or not found.engine.known_settings,
@@ -49,6 +50,7 @@ def steering_document(found: Steering) -> dict[str, Any]:
                 "saved": found.saved(run),
                 "attains": found.attains(run),
                 "with_assumed_clocks": _with_assumed(found, run),
+                "first_come_first_served": _on_stock(found, run),
             }
             for run in found.runs
         ],
@@ -60,6 +62,13 @@ def _with_assumed(found: Steering, run: Steered) -> dict[str, Any] | None:
     if found.with_assumed is None or assumed is None:
         return None
     return {"saved": found.with_assumed.saved(assumed), "attainment": assumed.result.attainment}
+
+
+def _on_stock(found: Steering, run: Steered) -> dict[str, Any] | None:
+    if found.stock is None:
+        return None
+    other = next(each for each in found.stock.runs if each.name == run.name)
+    return {"saved": found.stock.saved(other), "attainment": other.result.attainment, "energy_j": other.result.energy_j}
 
 
 def scenario_document(found: SimulatedScenario) -> dict[str, Any]:
@@ -80,6 +89,7 @@ def scenario_document(found: SimulatedScenario) -> dict[str, Any]:
         "deadlines": as_values(cluster.deadlines),
         "attain": scenario.parts.run.attain,
         "router": scenario.parts.run.router,
+        "scheduler": cluster.layouts[0].scheduler.value,
         "assumed_below_mhz": cluster.layouts[0].assumed_below_mhz,
         "assumed_clocks": any(each.with_assumed is not None for each in found.comparisons)
         or not all(each.known_settings for each in cluster.layouts),
@@ -92,7 +102,10 @@ def scenario_document(found: SimulatedScenario) -> dict[str, Any]:
                 "bound_per_token_j": each.bound_per_token_j,
                 "best": None if each.best is None else each.best.policy,
                 "policies": [
-                    _policy_document(outcome, each.outcome_with_assumed(outcome.policy)) for outcome in each.outcomes
+                    _policy_document(
+                        outcome, each.outcome_with_assumed(outcome.policy), each.outcome_on_stock(outcome.policy)
+                    )
+                    for outcome in each.outcomes
                 ],
             }
             for each in found.comparisons
@@ -100,13 +113,14 @@ def scenario_document(found: SimulatedScenario) -> dict[str, Any]:
     }
 
 
-def _policy_document(outcome: Outcome, assumed: Outcome | None) -> dict[str, Any]:
+def _policy_document(outcome: Outcome, assumed: Outcome | None, stock: Outcome | None) -> dict[str, Any]:
     return {
         "policy": outcome.policy,
         "failed": outcome.failed,
         "hindsight": outcome.hindsight,
         "saved": as_values(outcome.saved),
         "with_assumed_clocks": None if assumed is None else {"saved": as_values(assumed.saved), "failed": assumed.failed},
+        "first_come_first_served": None if stock is None else {"saved": as_values(stock.saved), "failed": stock.failed},
         "energy_j": as_values(outcome.over(lambda run: run.energy_j)),
         **{each.recorded: _known(outcome, each.taken) for each in CLUSTERS.values() if each.per_kwh is not None},
         "energy_per_token_j": as_values(outcome.over(lambda run: run.energy_per_token_j)),

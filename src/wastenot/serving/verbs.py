@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from wastenot.serving.control.replay import Replay
     from wastenot.serving.model.configurations import Only
     from wastenot.serving.model.deadlines import Deadlines
-    from wastenot.serving.model.engine import Engine
+    from wastenot.serving.model.engine import Engine, Scheduler, SchedulerName
     from wastenot.serving.model.profile_file import EngineProfile
     from wastenot.serving.model.recommend import Bounds, Prices, Recommendation, Unit
     from wastenot.serving.model.requests import Requests
@@ -108,6 +108,7 @@ def simulate(
     length_error: float = 0.3,
     seed: int = 0,
     assumed_clocks: bool = False,
+    scheduler: SchedulerName | None = None,
     progress: Progress | None = None,
 ) -> Steering:
     """Simulate policies that set the clock of one engine, beside each other on a trace.
@@ -124,6 +125,8 @@ def simulate(
         seed: of the prediction errors.
         assumed_clocks: run the policies with clocks that were neither measured nor fitted, too, whose steps' cost is
             assumed (``with_assumed`` of what is found).
+        scheduler: of the engine; by default its own, which is first come, first served. By ``deadline``, which no stock
+            engine offers, policies are run on a stock engine, too (``stock`` of what is found).
         progress: receives each policy.
 
     Raises:
@@ -145,8 +148,9 @@ def simulate(
     profiled = read_engine(engine) if isinstance(engine, str | os.PathLike) else engine
     requests = read_trace(trace).requests if isinstance(trace, str | os.PathLike) else trace
     kept = deadlines or LITERATURE
+    of = profiled.engine() if isinstance(profiled, EngineProfile) else profiled
     found = steer(
-        profiled.engine() if isinstance(profiled, EngineProfile) else profiled,
+        of if scheduler is None else replace(of, scheduler=_scheduler(scheduler)),
         requests,
         load=load,
         rate_per_s=rate_per_s,
@@ -162,6 +166,15 @@ def simulate(
     return replace(found, source=_file(engine), trace=_file(trace))
 
 
+def _scheduler(given: SchedulerName) -> Scheduler:
+    from wastenot.core.errors import BadInputError
+    from wastenot.serving.model.engine import Scheduler
+
+    if given not in tuple(Scheduler):
+        raise BadInputError(f"`scheduler` {given}: is not one of {', '.join(Scheduler)}")
+    return Scheduler(given)
+
+
 def _file(given: object) -> str:
     return os.fspath(given) if isinstance(given, str | os.PathLike) else ""
 
@@ -174,6 +187,7 @@ def simulate_scenario(
     seeds: Sequence[int] | None = None,
     share: Share | None = None,
     assumed_clocks: bool = False,
+    scheduler: SchedulerName | None = None,
     progress: Progress | None = None,
 ) -> SimulatedScenario:
     """Simulate policies for a cluster of servers, beside each other on a scenario's traffic.
@@ -186,6 +200,8 @@ def simulate_scenario(
         share: who shares the work; by default this process does it all.
         assumed_clocks: run the policies with clocks that were neither measured nor fitted, too, whatever the scenario's
             file says (``with_assumed`` of each comparison).
+        scheduler: of the engines, whatever the scenario's file says. By ``deadline``, which no stock engine offers, policies
+            are run on stock engines, too (``stock`` of each comparison).
         progress: receives each run.
 
     Raises:
@@ -201,9 +217,12 @@ def simulate_scenario(
     from wastenot.study.store import open_study
 
     if isinstance(scenario, str | os.PathLike):
-        read = read_scenario(scenario, tuple(POLICIES), assumed_clocks=assumed_clocks)
+        asked = None if scheduler is None else _scheduler(scheduler)
+        read = read_scenario(scenario, tuple(POLICIES), assumed_clocks=assumed_clocks, scheduler=asked)
     else:
         read = scenario
+        if scheduler is not None and scheduler != read.cluster.layouts[0].scheduler:
+            raise BadInputError("`scheduler`: applies to a scenario's file; pass it to `read_scenario` instead")
         cut = any(each.assumed_below_mhz is not None for each in read.cluster.layouts)
         if assumed_clocks and cut and read.with_assumed is None:
             raise BadInputError("`assumed_clocks`: applies to a scenario's file; pass it to `read_scenario` instead")
@@ -214,7 +233,8 @@ def simulate_scenario(
     chosen = read.with_run(policies=[each for each in known if each in policies] if policies else None, seeds=seeds)
     kept = open_study(study, create=True) if isinstance(study, str | os.PathLike) else study
     store = None if kept is None else ClusterStore(kept)
-    runs = [run for each in (chosen, chosen.with_assumed) if each is not None for run in runs_of(each)]
+    every = (chosen, chosen.with_assumed, chosen.stock)
+    runs = [run for each in every if each is not None for run in runs_of(each)]
     done = {} if store is None else _done(store, str(study), [run.digest for run in runs])
 
     def keep(run: Run, record: str) -> None:
@@ -225,10 +245,13 @@ def simulate_scenario(
         records = run_scenario(scenario, done=done, keep=keep, share=share, progress=progress)
         return compared(records, scenario.parts.objective.minimise)
 
-    found = beside(replace(chosen, with_assumed=None))
+    found = beside(replace(chosen, with_assumed=None, stock=None))
     if chosen.with_assumed is not None:
         assumed = beside(chosen.with_assumed)
         found = tuple(replace(each, with_assumed=more) for each, more in zip(found, assumed, strict=True))
+    if chosen.stock is not None:
+        stock = beside(chosen.stock)
+        found = tuple(replace(each, stock=more) for each, more in zip(found, stock, strict=True))
     return SimulatedScenario(chosen, found, len(runs), len(done))
 
 

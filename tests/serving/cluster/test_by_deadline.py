@@ -9,22 +9,20 @@ import numpy as np
 import pytest
 
 from testbed.random_clusters import Scripted
-from wastenot.serving.cluster.classes import COUNT
-from wastenot.serving.cluster.model import ChangeTimes, ClockRule, Cluster, Route, Start
+from wastenot.serving.cluster.model import ChangeTimes, ClockRule, Cluster, Start
 from wastenot.serving.cluster.simulation.simulate import simulate_cluster
 from wastenot.serving.model.deadlines import Deadlines
-from wastenot.serving.model.engine import Engine
+from wastenot.serving.model.engine import Engine, Scheduler
 from wastenot.serving.model.loads import LogNormal, poisson
 from wastenot.serving.model.requests import Requests
 
-BY_DEADLINE = Route(((0,),) * COUNT, by_deadline=True)
 DEADLINES = Deadlines(ttft_s=(0.2, 0.4, 1.5))
 
 
 @pytest.fixture
 def alone(three_clocks: Engine) -> Cluster:
     """One engine whose cache holds all, its clock fixed."""
-    engine = replace(three_clocks, cache_blocks=10**6, most_step_tokens=512, switch_s=0.0)
+    engine = replace(three_clocks, cache_blocks=10**6, most_step_tokens=512, switch_s=0.0, scheduler=Scheduler.DEADLINE)
     return Cluster((engine,), 1, ChangeTimes((1.0,)), gpus_per_host=1, deadlines=DEADLINES)
 
 
@@ -104,7 +102,7 @@ def step_by_step(requests: Requests, cluster: Cluster, setting: int) -> tuple[np
 def test_each_step_is_that_of_the_reference(alone: Cluster, seed: int) -> None:
     load = poisson(4.0 + seed, 40.0, LogNormal(500, 1.0, 3000), LogNormal(40, 0.9, 300), seed=seed)
     rule = ClockRule.fixed(seed % 3, alone.layouts[0])
-    served = simulate_cluster(load, alone, Scripted([Start(0, 0, rule), BY_DEADLINE]))
+    served = simulate_cluster(load, alone, Scripted([Start(0, 0, rule)]))
     first_s, finish_s = step_by_step(load, alone, seed % 3)
     np.testing.assert_allclose(served.first_token_s, first_s, rtol=1e-9)
     np.testing.assert_allclose(served.finish_s, finish_s, rtol=1e-9)
@@ -114,8 +112,9 @@ def test_short_prompts_do_not_stand_behind_long_ones(alone: Cluster) -> None:
     load = poisson(9.0, 300.0, LogNormal(500, 1.0, 3000), LogNormal(40, 0.9, 300), seed=3)
     short = load.prompt_tokens < DEADLINES.prompt_below[0]
     shares = []
-    for route in (Route(((0,),) * COUNT), BY_DEADLINE):
-        served = simulate_cluster(load, alone, Scripted([Start(0, 0), route]))
+    for scheduler in (Scheduler.FCFS, Scheduler.DEADLINE):
+        one = replace(alone, layouts=(replace(alone.layouts[0], scheduler=scheduler),))
+        served = simulate_cluster(load, one, Scripted([Start(0, 0)]))
         good = alone.deadlines.kept(load, served)
         shares.append((good[short].mean(), good.mean()))
     assert shares[1][0] > 0.99 > 0.95 > shares[0][0]
@@ -129,7 +128,7 @@ def test_a_clock_climbs_with_the_backlog_of_prompts(alone: Cluster) -> None:
     quiet = Requests(np.array([0.0, 5.0]), np.array([100, 400]), np.array([5, 5]))
     crowd = Requests(np.zeros(20), np.full(20, 400), np.full(20, 5))
     for load, same in ((quiet, True), (crowd, False)):
-        runs = [simulate_cluster(load, alone, Scripted([Start(0, 0, rule), BY_DEADLINE])) for rule in (low, climbs)]
+        runs = [simulate_cluster(load, alone, Scripted([Start(0, 0, rule)])) for rule in (low, climbs)]
         assert (runs[0].first_token_s == runs[1].first_token_s).all() == same
         assert runs[1].end_s <= runs[0].end_s
     assert runs[1].switches >= 3, "up with the backlog, and down again"

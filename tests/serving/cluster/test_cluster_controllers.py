@@ -68,7 +68,7 @@ def test_ours_parks_when_it_is_quiet_and_wakes_afterwards(
 
 def test_ours_starts_in_time_for_what_is_forecast(small_cluster: Cluster, profiles: Profiles, blend: FloatArray) -> None:
     few = poisson(3.0, 900.0, LogNormal(500, 1.0, 3000), LogNormal(150, 0.9, 800), seed=1)
-    many = poisson(14.0, 600.0, LogNormal(500, 1.0, 3000), LogNormal(150, 0.9, 800), seed=2)
+    many = poisson(16.0, 600.0, LogNormal(500, 1.0, 3000), LogNormal(150, 0.9, 800), seed=2)
     load = Requests(
         np.concatenate([few.arrival_s, 900.0 + many.arrival_s]),
         np.concatenate([few.prompt_tokens, many.prompt_tokens]),

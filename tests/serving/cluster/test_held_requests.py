@@ -19,6 +19,7 @@ from wastenot.serving.cluster.model import (
     Start,
 )
 from wastenot.serving.cluster.simulation.simulate import simulate_cluster
+from wastenot.serving.model.engine import Scheduler
 from wastenot.serving.model.loads import LogNormal, poisson
 from wastenot.serving.model.requests import Requests
 
@@ -61,13 +62,14 @@ def test_deadlines_are_kept_again_as_soon_as_the_crowd_is_gone(small_cluster: Cl
     assert shares[1] > 0.98
 
 
-@pytest.mark.parametrize("by_deadline", [False, True])
+@pytest.mark.parametrize("scheduler", Scheduler)
 @pytest.mark.parametrize("router", Router)
 def test_in_time_ones_go_by_deadline_and_late_ones_after_them(
-    small_cluster: Cluster, router: Router, by_deadline: bool
+    small_cluster: Cluster, router: Router, scheduler: Scheduler
 ) -> None:
     requests = crowd(3)
-    served, _ = run(requests, small_cluster, Route(ONE_POOL, by_deadline=by_deadline, hold=(HOLD,)), router=router)
+    cluster = replace(small_cluster, layouts=tuple(replace(each, scheduler=scheduler) for each in small_cluster.layouts))
+    served, _ = run(requests, cluster, Route(ONE_POOL, hold=(HOLD,)), router=router)
     due, held = due_s(requests, small_cluster), served.sent_s > requests.arrival_s
     good = held & (served.first_token_s <= due)
     late = np.flatnonzero(held & (served.sent_s > due))

@@ -42,7 +42,7 @@ def test_more_load_has_the_ladder_of_its_level(known: InstanceFrontier) -> None:
 
 
 def test_ladders_keep_deadlines_for_less_than_fixed_clocks_do(three_clocks: Engine, known: InstanceFrontier) -> None:
-    trial = Trial(three_clocks, known.mix, DEADLINES, 0.98, 1, by_deadline=True, requests=20_000)
+    trial = Trial(three_clocks, known.mix, DEADLINES, 0.98, 1, by_tokens=True, requests=20_000)
     fixed = [ClockRule.fixed(setting, three_clocks) for setting in range(3)]
     for level in (2, 4):
         rate = float(known.rate_per_s[level])

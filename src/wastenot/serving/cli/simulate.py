@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from wastenot.core.errors import BadInputError
 from wastenot.serving.cli.simulate_cluster import ScenarioOptions, scenario_text, simulate_cluster
@@ -30,6 +30,13 @@ def simulate(
     example: Annotated[bool, option("Print a scenario with comments, and exit.")] = False,
     policy: Annotated[
         list[str] | None, option("Only these policies; may be repeated. 'oracle' takes minutes.", "NAME")
+    ] = None,
+    scheduler: Annotated[
+        Literal["fcfs", "priority", "deadline"] | None,
+        option(
+            "Order of requests in an engine: first come, first served (fcfs, the default), vLLM's priority by the deadline "
+            "of the first token, or prefill by deadline, which no stock engine offers: what that adds is shown.",
+        ),
     ] = None,
     assumed_clocks: AssumedClocksOption = False,
     out: OutOption = None,
@@ -61,10 +68,14 @@ def simulate(
         )
     found: Steering | SimulatedScenario
     if source.suffix == ".toml":
-        found = scenario = simulate_cluster(source, scenario_options, policy, assumed_clocks=assumed_clocks)
+        found = scenario = simulate_cluster(
+            source, scenario_options, policy, assumed_clocks=assumed_clocks, scheduler=scheduler
+        )
         text = partial(scenario_text, scenario)
     else:
-        found = steering = simulate_engine(source, engine_options, policy, assumed_clocks=assumed_clocks)
+        found = steering = simulate_engine(
+            source, engine_options, policy, assumed_clocks=assumed_clocks, scheduler=scheduler
+        )
         text = partial(steering_text, steering)
     if page is not None or figures is not None:
         write_page(found.drawn(), page, figures, command=typed_command(str(source)))

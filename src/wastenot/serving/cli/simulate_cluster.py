@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from wastenot.serving.cluster.runs import Share
     from wastenot.serving.cluster.scenario import Scenario
     from wastenot.serving.cluster.simulated import SimulatedScenario
+    from wastenot.serving.model.engine import SchedulerName
 
 _LESS_IMPORTANT = (
     "Actions", "Median power", "GPU time", "Power, P99", "Between tokens, P99", "Energy", "First token, P99",
@@ -43,7 +44,12 @@ class ScenarioOptions:
 
 
 def simulate_cluster(
-    scenario: Path, asked: ScenarioOptions, policies: list[str] | None, *, assumed_clocks: bool = False
+    scenario: Path,
+    asked: ScenarioOptions,
+    policies: list[str] | None,
+    *,
+    assumed_clocks: bool = False,
+    scheduler: SchedulerName | None = None,
 ) -> SimulatedScenario:
     """Policies beside each other on a scenario's cluster and traffic; runs are kept as they end.
 
@@ -68,6 +74,7 @@ def simulate_cluster(
             seeds=seeds,
             share=_shared(asked.processes, asked.ray),
             assumed_clocks=assumed_clocks,
+            scheduler=scheduler,
             progress=progress,
         )
     if found.kept == found.runs:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from wastenot.serving.model.deadlines import Deadlines
+    from wastenot.serving.model.engine import SchedulerName
     from wastenot.serving.model.steering import PolicyName, Steered, Steering
 
 
@@ -62,7 +63,12 @@ class EngineOptions:
 
 
 def simulate_engine(
-    engine: Path, asked: EngineOptions, policies: list[str] | None, *, assumed_clocks: bool = False
+    engine: Path,
+    asked: EngineOptions,
+    policies: list[str] | None,
+    *,
+    assumed_clocks: bool = False,
+    scheduler: SchedulerName | None = None,
 ) -> Steering:
     """Policies beside each other on one engine and a trace.
 
@@ -102,6 +108,7 @@ def simulate_engine(
             length_error=asked.length_error,
             seed=asked.seed,
             assumed_clocks=assumed_clocks,
+            scheduler=scheduler,
             progress=progress,
         )
     return replace(found, source=str(engine), trace=str(asked.trace))
@@ -133,7 +140,7 @@ def deadlines_of(ttft: str, tbt: float, e2e: float | None, share: float) -> Dead
 def steering_text(found: Steering) -> RenderableType:
     """What was found, for a terminal."""
     from wastenot.pages.formatting import duration, percent, quantity
-    from wastenot.serving.page.steer_words import clocks_text
+    from wastenot.serving.page.steer_words import by_deadline_text, clocks_text
     from wastenot.terminal.tables import Group, Text, plain_table
 
     engine = found.engine
@@ -164,7 +171,7 @@ def steering_text(found: Steering) -> RenderableType:
             f"{row.switches:,}",
         )
     clocks = clocks_text(found)
-    notes = [] if clocks is None else [clocks]
+    notes = [note for note in (clocks, by_deadline_text(found)) if note is not None]
     if found.capacity is not None:
         notes.append(f"the maximum clock sustains at most {found.capacity.rate_per_s:.3g} requests/s")
     greatest = found.runs[0].result.attainment

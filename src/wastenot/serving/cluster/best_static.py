@@ -50,7 +50,7 @@ def best_static(
     share: float = 0.99,
     router: Router = Router.LEAST_REQUESTS,
     candidates: int = CANDIDATES,
-    by_deadline: bool = False,
+    one_pool: bool = False,
 ) -> Fixed:
     """The plan of least energy that keeps the deadlines of a share of each class on this very load.
 
@@ -60,18 +60,17 @@ def best_static(
         share: of the requests of each class that are to keep their deadlines.
         router: of the runs.
         candidates: layouts and clocks of a pool that are simulated.
-        by_deadline: one pool, whose prompts are prefilled in the order of their deadlines and go where there are fewest
-            tokens, as with our own controller.
+        one_pool: for all classes, whose requests go where there are fewest tokens, as with our own controller.
 
     Raises:
         BadInputError: no candidate keeps the deadlines on the GPUs that there are.
     """
     requests, some = _some_of(parts)
-    trial = _Trial(cluster, share, router, by_deadline)
+    trial = _Trial(cluster, share, router, one_pool)
     number = cluster.classes.of(requests.prompt_tokens, requests.output_tokens)
     tried: dict[tuple[int, ...], _Tried | None] = {}
     best: tuple[float, tuple[tuple[int, ...], ...]] | None = None
-    for partition in PARTITIONS[:1] if by_deadline else PARTITIONS:
+    for partition in PARTITIONS[:1] if one_pool else PARTITIONS:
         for classes in partition:
             if classes not in tried:
                 own = np.isin(number, classes)
@@ -92,7 +91,7 @@ def best_static(
             placed.append(replace(one.placed, pool=pool))
         for each in classes:
             pools[each] = (pool,)
-    plan = Fixed("best static by deadline" if by_deadline else "best static", tuple(placed), tuple(pools), (), by_deadline)
+    plan = Fixed("best static in one pool" if one_pool else "best static", tuple(placed), tuple(pools), (), one_pool)
     return _kept_by(plan, parts, cluster, share, router) if some else plan
 
 
@@ -119,7 +118,7 @@ def _kept_by(plan: Fixed, parts: Callable[[], Iterable[Requests]], cluster: Clus
         if not late:
             break
         more = tuple(replace(each, count=each.count + (each.pool in late)) for each in plan.placed)
-        plan = Fixed(plan.name, more, plan.pools, plan.room, plan.by_deadline)
+        plan = Fixed(plan.name, more, plan.pools, plan.room, plan.by_tokens)
     return plan
 
 
@@ -130,7 +129,7 @@ class _Trial:
     cluster: Cluster
     share: float
     router: Router
-    by_deadline: bool
+    one_pool: bool
 
     def best(self, requests: Requests, candidates: int) -> _Tried:
         """Of the candidates, the one that takes least energy; with no instances where none keeps the deadlines."""
@@ -161,9 +160,9 @@ class _Trial:
 
     def _capacities(self, known: Levels) -> FloatArray:
         """Of an instance at each setting; by estimate, or by trial where there is none."""
-        if not self.by_deadline:
+        if not self.one_pool:
             return known.capacity(self.share)
-        trial = Trial(known.engine, known.mix, self.cluster.deadlines, self.share, 4, by_deadline=True)
+        trial = Trial(known.engine, known.mix, self.cluster.deadlines, self.share, 4, by_tokens=True)
         settings = range(len(known.engine.tables.settings))
         return np.array([trial.capacity(ClockRule.fixed(each, known.engine), trial.most_per_s / 2) for each in settings])
 
@@ -174,7 +173,7 @@ class _Trial:
 
         def tried(count: int) -> _Tried | None:
             plan = replace(placed, count=count)
-            fixed = Fixed("", (plan,), ((0,),) * COUNT, (), self.by_deadline)
+            fixed = Fixed("", (plan,), ((0,),) * COUNT, (), self.one_pool)
             served = simulate_cluster(requests, self.cluster, fixed, router=self.router)
             good = np.nanmin(tally_of(served, requests, self.cluster).by_class()) >= self.share
             return _Tried(plan, served.total_energy_j) if good else None

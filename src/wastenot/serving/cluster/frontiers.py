@@ -1,13 +1,13 @@
 """What an instance draws at each level of load, at the cheapest clock that keeps the deadlines, fixed or climbing.
 
-The estimate of :mod:`wastenot.serving.cluster.levels`, checked step by step by the simulator. Where prompts go by deadline,
-clocks climb with their backlog (:func:`ladder`)::
+The estimate of :mod:`wastenot.serving.cluster.levels`, checked step by step by the simulator. Clocks may climb with the
+backlog of prompts (:func:`ladder`)::
 
     backlog, steps' worth    <1    1    2    4    8    16   32   64
     base 4, patience 2        4    4    4    5    6    8    11   12      settings by rising clock
 
-A fixed clock must suffice for the busiest seconds. One that climbs is low in all others, and by deadline a backlog of long
-prompts delays none of the short ones. Which base and which patience keep the deadlines is tried in the simulator.
+A fixed clock must suffice for the busiest seconds. One that climbs is low in all others. Which base and which patience keep
+the deadlines is tried in the simulator, with the scheduler that the engine has.
 """
 
 from __future__ import annotations
@@ -211,12 +211,12 @@ def ladder_frontier(
     Args:
         engine: of the instance.
         mix: of its requests.
-        deadlines: to be kept, by engines that prefill in their order.
+        deadlines: to be kept.
         share: of the requests of each class that are to keep the deadlines.
         points: levels.
         together: instances behind one router; the more there are, the more even is the load of each.
     """
-    trial = Trial(engine, mix, deadlines, share, together, by_deadline=True, requests=_REQUESTS)
+    trial = Trial(engine, mix, deadlines, share, together, by_tokens=True, requests=_REQUESTS)
     top = len(engine.tables.settings) - 1
     fastest = ladder(engine, top, 0, mix.context, deadlines)
     capacity = trial.capacity(fastest, trial.most_per_s / 2)

@@ -190,9 +190,6 @@ class Route:
         pools: by class.
         room: by pool, requests that an instance may have for there to be room for one more; pools without one always have
             room. Where no pool has room, the first that can takes a request all the same.
-        by_deadline: whether requests that come from now on carry the deadline of their first token, as engines with a
-            priority by request can heed it: prompts are prefilled in its order, an urgent one also between two chunks of
-            another, and those that are late after all that can still be in time. Otherwise first come, first served.
         hold: by pool, tokens of prompts waiting on an instance at and above which it gets no further request; pools without
             one never hold.
         router: how an instance of a pool is chosen; ``None`` for that of the run.
@@ -200,7 +197,6 @@ class Route:
 
     pools: tuple[tuple[int, ...], ...]
     room: tuple[int, ...] = ()
-    by_deadline: bool = False
     hold: tuple[int, ...] = ()
     router: Router | None = None
 

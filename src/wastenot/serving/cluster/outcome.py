@@ -90,18 +90,24 @@ class Comparison:
         outcomes: in the order of the scenario; savings are against the first.
         objective: what is to be least.
         with_assumed: the same with clocks that were neither measured nor fitted, where those were asked for.
+        stock: the same with engines that serve first come, first served, where these prefill by deadline.
     """
 
     traffic: str
     outcomes: tuple[Outcome, ...]
     objective: ClusterObjectiveKind = "energy"
     with_assumed: Comparison | None = None
+    stock: Comparison | None = None
 
     def outcome_with_assumed(self, policy: str) -> Outcome | None:
         """A policy's with assumed clocks; ``None`` where those were not asked for."""
         if self.with_assumed is None:
             return None
         return next(each for each in self.with_assumed.outcomes if each.policy == policy)
+
+    def outcome_on_stock(self, policy: str) -> Outcome | None:
+        """A policy's on engines that serve first come, first served; ``None`` where these are such."""
+        return None if self.stock is None else next(each for each in self.stock.outcomes if each.policy == policy)
 
     @property
     def best(self) -> Outcome | None:

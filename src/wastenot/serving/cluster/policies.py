@@ -85,8 +85,8 @@ def _steered(name: Name) -> Callable[[Given], Controller]:
     return controller
 
 
-def _best_static(given: Given, *, by_deadline: bool = False) -> Fixed:
-    return best_static(given.load.requests, given.cluster, share=given.share, router=given.router, by_deadline=by_deadline)
+def _best_static(given: Given, *, one_pool: bool = False) -> Fixed:
+    return best_static(given.load.requests, given.cluster, share=given.share, router=given.router, one_pool=one_pool)
 
 
 def _full_clock(given: Given) -> Controller:
@@ -152,14 +152,14 @@ POLICIES: Mapping[str, ClusterPolicy] = {
     "best-static-with-room": ClusterPolicy(
         _with_room, "best-static with more instances than these requests needed, by the head room", hindsight=True
     ),
-    "best-static-by-deadline": ClusterPolicy(
-        partial(_best_static, by_deadline=True),
-        "as best-static, with all requests on the same instances, most urgent prompts first, as with parking",
+    "best-static-in-one-pool": ClusterPolicy(
+        partial(_best_static, one_pool=True),
+        "as best-static, with all requests on the same instances, as with parking",
         hindsight=True,
     ),
     "parking": ClusterPolicy(
         lambda given: Parking(given.profiles, _calibrated(given), tariff=given.tariff),
-        "most urgent prompts first; instances not needed keep the model but sleep (parked); clocks rise with the queue",
+        "instances not needed keep the model but sleep (parked); clocks rise with the queue",
     ),
 }
 """By the names that scenarios use, in the order in which they are explained."""

@@ -28,7 +28,7 @@ SWING = (0.6, 0.7, 0.8, 0.9, 1.0, 1.1)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PoolPlan:
-    """Instances of one layout that share a load, prompts by deadline, clocks climbing with their backlog.
+    """Instances of one layout that share a load, clocks climbing with their backlog of prompts.
 
     Attributes:
         layout: of all instances.

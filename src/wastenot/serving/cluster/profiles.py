@@ -76,7 +76,7 @@ class Profiles:
             rate_per_s: of each class; shape (9,).
             full_speed: at the maximum clock only.
             together: instances behind one router, told apart as :data:`TOGETHER` has them.
-            ladders: clocks that climb with the backlog, prompts by deadline, instead of fixed ones.
+            ladders: clocks that climb with the backlog instead of fixed ones.
             fine: whether blends that differ little are told apart; each new one takes time. Those of ladders are.
         """
         blend = np.rint((_FINE if ladders or fine else _GRAIN) * rate_per_s / rate_per_s.sum()).astype(int)

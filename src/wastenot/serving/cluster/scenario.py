@@ -35,7 +35,7 @@ from wastenot.serving.cluster.model import ChangeTimes, Cluster, Failure, Router
 from wastenot.serving.cluster.tariffs import read_tariff
 from wastenot.serving.cluster.traffic import Distribution, RateCurve, read_curve, read_distribution
 from wastenot.serving.model.deadlines import LITERATURE, Deadlines
-from wastenot.serving.model.engine import Engine
+from wastenot.serving.model.engine import Engine, Scheduler
 from wastenot.serving.model.loads import LogNormal
 from wastenot.serving.model.profile_file import read_engine
 from wastenot.serving.model.requests import Requests
@@ -78,6 +78,7 @@ class ClusterPart(Part):
     gpus_per_host: _Whole = 8
     degrees: tuple[_Whole, ...] | None = None
     step_tokens: _Whole | tuple[_Whole, ...] | None = None
+    scheduler: Scheduler | None = None
     assumed_clocks: bool = False
     changes: ChangesPart = ChangesPart()
 
@@ -314,6 +315,7 @@ class Scenario:
         curves: of traffics that follow one, by their place.
         files: SHA-256 of each of these files, by name.
         with_assumed: the same with clocks that were neither measured nor fitted, where those are asked for.
+        stock: the same with engines that serve first come, first served, where these prefill by deadline.
     """
 
     path: Path
@@ -326,6 +328,7 @@ class Scenario:
     curves: dict[int, Curve]
     files: dict[str, str]
     with_assumed: Scenario | None = None
+    stock: Scenario | None = None
 
     @property
     def router(self) -> Router:
@@ -336,8 +339,11 @@ class Scenario:
         """The same with other policies or seeds; by default its own."""
         update = {"policies": policies, "seeds": seeds}
         run = self.parts.run.model_copy(update={name: tuple(each) for name, each in update.items() if each is not None})
-        assumed = None if self.with_assumed is None else self.with_assumed.with_run(policies=policies, seeds=seeds)
-        return replace(self, parts=self.parts.model_copy(update={"run": run}), with_assumed=assumed)
+        assumed, stock = (
+            None if each is None else each.with_run(policies=policies, seeds=seeds)
+            for each in (self.with_assumed, self.stock)
+        )
+        return replace(self, parts=self.parts.model_copy(update={"run": run}), with_assumed=assumed, stock=stock)
 
 
 def example() -> str:
@@ -346,7 +352,11 @@ def example() -> str:
 
 
 def read_scenario(
-    path: str | os.PathLike[str], policies: Sequence[str] | None = None, *, assumed_clocks: bool = False
+    path: str | os.PathLike[str],
+    policies: Sequence[str] | None = None,
+    *,
+    assumed_clocks: bool = False,
+    scheduler: Scheduler | None = None,
 ) -> Scenario:
     """Read a scenario with all files that it names.
 
@@ -354,6 +364,7 @@ def read_scenario(
         path: of the file.
         policies: names that are known; any by default.
         assumed_clocks: also run policies with clocks at which what steps cost is assumed, whatever the file says.
+        scheduler: of the engines, whatever the file says.
 
     Raises:
         BadInputError: a file cannot be read or is wrong; names file and key, and says how to fix it.
@@ -362,11 +373,16 @@ def read_scenario(
         content = Path(path).read_bytes()
     except OSError as error:
         raise BadInputError(f"{path}: cannot be read: {error.strerror or error}; {_REMEDY}") from error
-    return parse_scenario(content, path, policies, assumed_clocks=assumed_clocks)
+    return parse_scenario(content, path, policies, assumed_clocks=assumed_clocks, scheduler=scheduler)
 
 
 def parse_scenario(
-    content: bytes, path: str | os.PathLike[str], policies: Sequence[str] | None = None, *, assumed_clocks: bool = False
+    content: bytes,
+    path: str | os.PathLike[str],
+    policies: Sequence[str] | None = None,
+    *,
+    assumed_clocks: bool = False,
+    scheduler: Scheduler | None = None,
 ) -> Scenario:
     """A scenario from the content of its file; raises like :func:`read_scenario`."""
     where = Path(path)
@@ -381,7 +397,9 @@ def parse_scenario(
         location, problem = first_problem(error)
         raise _error(path, _key(location), problem) from error
     if assumed_clocks:
-        parts = _with_assumed_clocks(parts, True)
+        parts = _with_cluster(parts, assumed_clocks=True)
+    if scheduler is not None:
+        parts = _with_cluster(parts, scheduler=scheduler)
     _check_run(parts, path, policies)
     engines, engines_sha256 = _engines(parts.cluster, where)
     cluster = _cluster(parts, engines, where)
@@ -404,25 +422,42 @@ def parse_scenario(
                 curves[place] = _curve(each, where.parent)
     of = parts.model_dump(mode="json", include={"cluster", "deadlines", "predictor", "objective"})
     del of["cluster"]["assumed_clocks"]
+    of["cluster"]["scheduler"] = cluster.layouts[0].scheduler.value
     costs = {name: files[each] for name, each in parts.objective.given.items() if isinstance(each, str)}
     of |= {"engines": engines_sha256, "router": parts.run.router, "costs": costs}
     made = Scenario(where, parts.name or where.stem, parts, cluster, digest_of(of), tariffs, traces, curves, files)
     asked = parts.cluster.assumed_clocks
     if all(len(each.known_settings) == len(each.tables.settings) for each in engines):
-        return made
+        return _with_stock(made, of)
     if asked and not all(each.known_settings for each in engines):
-        return made
+        return _with_stock(made, of)
+    of |= {"within_known_clocks": True}
     known = replace(
         made,
-        parts=_with_assumed_clocks(parts, False),
+        parts=_with_cluster(parts, assumed_clocks=False),
         cluster=replace(cluster, layouts=tuple(each.within_known_clocks() for each in engines)),
-        digest=digest_of(of | {"within_known_clocks": True}),
+        digest=digest_of(of),
     )
-    return replace(known, with_assumed=made) if asked else known
+    return _with_stock(replace(known, with_assumed=made) if asked else known, of)
 
 
-def _with_assumed_clocks(parts: ScenarioPart, allowed: bool) -> ScenarioPart:
-    return parts.model_copy(update={"cluster": parts.cluster.model_copy(update={"assumed_clocks": allowed})})
+def _with_stock(scenario: Scenario, of: dict[str, Any]) -> Scenario:
+    """Together with the same on engines as they can be had, where prompts go by deadline; ``of``: what its digest is of."""
+    if all(each.scheduler != Scheduler.DEADLINE for each in scenario.cluster.layouts):
+        return scenario
+    fcfs = Scheduler.FCFS
+    stock = replace(
+        scenario,
+        parts=_with_cluster(scenario.parts, scheduler=fcfs),
+        cluster=replace(scenario.cluster, layouts=tuple(replace(each, scheduler=fcfs) for each in scenario.cluster.layouts)),
+        digest=digest_of(of | {"cluster": of["cluster"] | {"scheduler": fcfs.value}}),
+        with_assumed=None,
+    )
+    return replace(scenario, stock=stock)
+
+
+def _with_cluster(parts: ScenarioPart, **update: object) -> ScenarioPart:
+    return parts.model_copy(update={"cluster": parts.cluster.model_copy(update=update)})
 
 
 def digest_of(values: object) -> str:
@@ -505,6 +540,8 @@ def _engines(part: ClusterPart, where: Path) -> tuple[tuple[Engine, ...], str]:
                 where, "cluster.step_tokens", f"{len(budgets)} budgets; give one, or one for each of the degrees {degrees}"
             )
         chosen = [replace(each, most_step_tokens=tokens) for each, tokens in zip(chosen, budgets, strict=True)]
+    if part.scheduler is not None:
+        chosen = [replace(each, scheduler=part.scheduler) for each in chosen]
     return tuple(chosen), digest.hexdigest()
 
 

@@ -37,16 +37,12 @@ class _Alike:
 
     count: int
     rule: ClockRule
-    by_deadline: bool
+    by_tokens: bool
     name: str = "trial"
     period_s: float = 1e9
 
     def begin(self, cluster: Cluster) -> Sequence[Action]:
-        route = (
-            Route(((0,),) * COUNT, by_deadline=True, router=Router.LEAST_TOKENS)
-            if self.by_deadline
-            else Route(((0,),) * COUNT)
-        )
+        route = Route(((0,),) * COUNT, router=Router.LEAST_TOKENS if self.by_tokens else None)
         return [*[Start(0, 0, self.rule)] * self.count, route]
 
     def control(self, view: ClusterView) -> Sequence[Action]:
@@ -63,7 +59,7 @@ class Trial:
         deadlines: to be kept.
         share: of the requests of each class of deadlines that are to keep them.
         together: instances behind one router.
-        by_deadline: whether prompts are prefilled in the order of their deadlines, and go where there are fewest tokens.
+        by_tokens: whether requests go where there are fewest tokens.
         requests: of a run.
     """
 
@@ -72,7 +68,7 @@ class Trial:
     deadlines: Deadlines
     share: float
     together: int
-    by_deadline: bool = False
+    by_tokens: bool = False
     requests: int = REQUESTS
 
     @property
@@ -88,12 +84,12 @@ class Trial:
     def run(self, rule: ClockRule, rate_per_s: float) -> tuple[bool, float]:
         """Whether the deadlines are kept at a rate of each instance, and the power of each."""
         rate = rate_per_s * self.together
-        requests = _drawn(self.mix, rate, max(self.requests / rate, LEAST_S if self.by_deadline else 0.0))
+        requests = _drawn(self.mix, rate, max(self.requests / rate, LEAST_S if self.by_tokens else 0.0))
         if not len(requests):
             return True, 0.0
         cluster = Cluster((self.engine,), self.together, ChangeTimes((0.0,)), self.engine.gpus, deadlines=self.deadlines)
         lasts_s = float(requests.arrival_s[-1])
-        alike = _Alike(self.together, rule, self.by_deadline)
+        alike = _Alike(self.together, rule, self.by_tokens)
         served = simulate_cluster(requests, cluster, alike, bin_s=max(lasts_s / 8, 1e-3))
         good = self.deadlines.kept(requests, served)
         kind = np.searchsorted(self.deadlines.prompt_below, requests.prompt_tokens, side="right")

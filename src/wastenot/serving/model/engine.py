@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from wastenot.core.errors import BadInputError
 from wastenot.core.setting import Setting
 from wastenot.serving.model.engine_tables import EngineTables
+
+
+class Scheduler(enum.StrEnum):
+    """Whose turn it is in an engine: which prompts its next step prefills, and who is preempted when its cache is full."""
+
+    FCFS = "fcfs"
+    """First come, first served: what a stock vLLM does."""
+    PRIORITY = "priority"
+    """vLLM's ``--scheduling-policy priority``, where a request's priority is the deadline of its first token. It orders
+    those that wait, and the least urgent is preempted when the cache is full; a prompt that was begun is finished first."""
+    DEADLINE = "deadline"
+    """Prompts by the deadline of their first token, also between two chunks of another. No stock engine offers it."""
+
+
+SchedulerName = Literal["fcfs", "priority", "deadline"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,6 +38,7 @@ class Engine:
         most_step_tokens: new tokens of one step (vLLM's ``max_num_batched_tokens``).
         chunked: whether prompts are prefilled in chunks beside decoding requests; otherwise whole, in steps of their own,
             which decoding requests wait for.
+        scheduler: whose turn it is.
         switch_s: from the moment a clock is asked for to the moment it is in effect.
         overhead_s: of each step on the host, while the GPUs wait.
         gpus: its parallel degree.
@@ -39,6 +57,7 @@ class Engine:
     most_running: int = 256
     most_step_tokens: int = 2048
     chunked: bool = True
+    scheduler: Scheduler = Scheduler.FCFS
     switch_s: float = 0.05
     overhead_s: float = 0.0
     gpus: int = 1

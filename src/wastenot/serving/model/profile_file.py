@@ -25,7 +25,7 @@ from wastenot.core.result import HasPage
 from wastenot.core.setting import Setting
 from wastenot.core.version import own_version
 from wastenot.devices.simulated.basis import assumed_below_mhz
-from wastenot.serving.model.engine import Engine
+from wastenot.serving.model.engine import Engine, Scheduler
 from wastenot.serving.model.engine_tables import EngineTables
 
 SCHEMA: Final = "wastenot.engine/1"
@@ -168,6 +168,8 @@ _OWN: Final = tuple(name for name in Engine.__dataclass_fields__ if name not in 
 def _engine_values(engine: Engine) -> dict[str, Any]:
     tables = engine.tables
     values: dict[str, Any] = {name: getattr(engine, name) for name in _OWN}
+    if engine.scheduler == Scheduler.FCFS:
+        del values["scheduler"]  # so that versions before there were any can read the file
     values["tables"] = {
         "source": tables.source,
         "evidence": tables.evidence,
@@ -259,6 +261,7 @@ class _Engine(Part):
     overhead_s: NotNegative
     gpus: _Whole
     assumed_below_mhz: Positive | None = None
+    scheduler: Scheduler = Scheduler.FCFS
 
     def engine(self, model: str, device: str) -> Engine:
         own = {name: getattr(self, name) for name in _OWN}

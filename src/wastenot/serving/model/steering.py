@@ -14,7 +14,7 @@ from wastenot.core.progress import Progress, Silent
 from wastenot.core.result import HasDocument, HasPage
 from wastenot.serving.model.capacity import Capacity, best_step_tokens, capacity
 from wastenot.serving.model.deadlines import LITERATURE, Deadlines
-from wastenot.serving.model.engine import Engine
+from wastenot.serving.model.engine import Engine, Scheduler
 from wastenot.serving.model.loads import at_rate
 from wastenot.serving.model.requests import Requests, log_normal_lengths
 from wastenot.serving.policies.by_name import NAMES, maker_of
@@ -176,6 +176,7 @@ class Steering(HasDocument, HasPage):
         trace: file of the requests; empty where they have none.
         trace_requests: of the trace, before it was brought to the load.
         with_assumed: the same with clocks that were neither measured nor fitted, where those were asked for.
+        stock: the same with an engine that serves first come, first served, where this one prefills by deadline.
     """
 
     drawn_by: ClassVar[str] = "wastenot.serving.page.steer_page:steer_page"
@@ -191,6 +192,7 @@ class Steering(HasDocument, HasPage):
     trace: str = ""
     trace_requests: int | None = None
     with_assumed: Steering | None = None
+    stock: Steering | None = None
 
     @property
     def rate_per_s(self) -> float:
@@ -264,7 +266,8 @@ def steer(
     both = assumed_clocks and 0 < len(known) < len(engine.tables.settings)
     engine = engine if assumed_clocks and not known else engine.within_known_clocks()
     progress = progress or Silent()
-    progress.begin((2 if both else 1) * len(names))
+    by_deadline = engine.scheduler == Scheduler.DEADLINE
+    progress.begin((1 + both + by_deadline) * len(names))
     duration_s = _duration_s(trace)
     if step_tokens is None:
         progress.say("choosing the number of tokens per step")
@@ -306,6 +309,8 @@ def steer(
 
     found = beside(engine)
     whole = replace(whole, most_step_tokens=engine.most_step_tokens)
+    if by_deadline:
+        found = replace(found, stock=beside(replace(engine, scheduler=Scheduler.FCFS)))
     return replace(found, with_assumed=beside(whole)) if both else found
 
 

@@ -18,7 +18,7 @@ from wastenot.serving.cluster.outcome import Comparison, Outcome, Spread
 from wastenot.serving.cluster.policies import POLICIES
 from wastenot.serving.cluster.runs import RunRecord
 from wastenot.serving.cluster.scenario import Scenario
-from wastenot.serving.page.engine_words import clocks_note, waits_text
+from wastenot.serving.page.engine_words import by_deadline_note, clocks_note, waits_text
 
 
 def about_cluster(scenario: Scenario) -> tuple[str, str]:
@@ -74,7 +74,7 @@ def fixed_plan(found: Comparison) -> Outcome | None:
 
 
 _WITH_ROOM = "best-static-with-room"
-_PLANS = ("single-pool", "best-static", "best-static-full-clock", _WITH_ROOM, "best-static-by-deadline")
+_PLANS = ("single-pool", "best-static", "best-static-full-clock", _WITH_ROOM, "best-static-in-one-pool")
 _PLAIN = {"multi-pool": "pools by length", "parking": "sleeping instances", "dynamollm": "DynamoLLM"}
 _PLAIN |= {"throttllem": "throttLL'eM", "greenllm": "GreenLLM"}
 
@@ -184,8 +184,19 @@ def cautions_on(scenario: Scenario, found: Comparison) -> list[str]:
     notes += [
         f"{each.policy} left {counted(each.unanswered, 'request')} unanswered." for each in found.outcomes if each.unanswered
     ]
-    clocks = clocks_note(scenario.cluster.layouts, used=found.with_assumed is not None)
-    return notes if clocks is None else [*notes, sentence(clocks)]
+    more = (clocks_note(scenario.cluster.layouts, used=found.with_assumed is not None), _by_deadline_text(found))
+    return [*notes, *(sentence(each) for each in more if each is not None)]
+
+
+def _by_deadline_text(found: Comparison) -> str | None:
+    """What prefill by deadline adds to the best policy, or to the last where all failed, where prompts are prefilled so."""
+    best = found.best or found.outcomes[-1]
+    stock = found.outcome_on_stock(best.policy)
+    if stock is None:
+        return None
+    first, then = (_least(each, "worst_class") for each in (stock, best))
+    energy_j, other_j = (each.over(lambda run: run.energy_j).mean for each in (best, stock))
+    return by_deadline_note(f"{best.policy}, in the worst class,", (first, then), energy_j / other_j)
 
 
 def notes_on(scenario: Scenario, found: Comparison) -> list[str]:

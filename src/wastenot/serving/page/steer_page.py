@@ -21,6 +21,7 @@ from wastenot.serving.page.steer_words import (
     about,
     about_table,
     best_of,
+    by_deadline_text,
     clocks_text,
     effect_text,
     headline_run,
@@ -236,7 +237,7 @@ def steer_page(found: Steering) -> Page:
         figures=figures[:2],
         tables=[("policies", policies_table(found)), ("meanings", about_table(found))],
         folded=Folded("The busiest minute", "the timeline from closer", figures[2:]) if figures[2:] else None,
-        notes=[sentence(note) for note in (clocks_text(found),) if note is not None],
+        notes=[sentence(note) for note in (clocks_text(found), by_deadline_text(found)) if note is not None],
         about=about(found),
         device=engine.device,
         made_from=[

@@ -11,7 +11,7 @@ from wastenot.pages.formatting import SPACE, duration, number, percent, quantity
 from wastenot.pages.panel import Line, Next, Panel
 from wastenot.pages.table import Listed, Table, listing
 from wastenot.serving.model.steering import PolicyName, Steered, Steering, core_clocks_mhz
-from wastenot.serving.page.engine_words import clocks_note, waits_text
+from wastenot.serving.page.engine_words import by_deadline_note, clocks_note, waits_text
 
 
 def best_of(found: Steering) -> Steered:
@@ -76,6 +76,16 @@ def _lowest(found: Steering) -> float | None:
 def clocks_text(found: Steering) -> str | None:
     """Which clocks the policies could choose, where some are assumed."""
     return clocks_note((found.engine,), used=found.with_assumed is not None)
+
+
+def by_deadline_text(found: Steering) -> str | None:
+    """What prefill by deadline adds to the best policy, where prompts are prefilled so."""
+    if found.stock is None:
+        return None
+    best = best_of(found)
+    other = next(run for run in found.stock.runs if run.name == best.name)
+    met, energy = (other.result.attainment, best.result.attainment), best.result.energy_j / other.result.energy_j
+    return by_deadline_note(_in_sentence(best), met, energy)
 
 
 def sentence_name(run: Steered) -> str:

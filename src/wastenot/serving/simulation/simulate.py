@@ -3,14 +3,14 @@
 At the boundary between two steps, at time *t*:
 
 1. Requests that have come by *t* are waiting, first come, first served; one that was preempted waits before all others.
-2. Each request that decodes needs room for one more token. Where its last block is full and no block is free, the
-   request that began last is preempted: its blocks are freed, and its prompt with all tokens made so far is to be
-   prefilled again.
-3. Waiting requests are admitted while the batch has room (``most_running``), the step has (``most_step_tokens``) and
-   the cache has blocks for all of the prompt and one more token. With chunks, a request that is being prefilled is in
-   the batch already and continues first, and prompts fill what the decoding requests leave of the step. Without, the step
-   is a prefill of whole prompts if any can be admitted (the first of them however long it is), and decoding requests
-   wait.
+2. Each request that decodes needs room for one more token, and each whose prompt was begun for its next chunk. Where its
+   last block is full and no block is free, the request that began last is preempted: its blocks are freed, and its prompt
+   with all tokens made so far is to be prefilled again.
+3. Unless somebody was preempted, waiting requests are admitted while the batch has room (``most_running``), the step has
+   (``most_step_tokens``) and the cache has free blocks for all of the prompt; it takes those of its chunk. With chunks, a
+   request that is being prefilled is in the batch already and continues first, and prompts fill what the decoding requests
+   leave of the step. Without, the step is a prefill of whole prompts if any can be admitted (the first of them however long
+   it is), and decoding requests wait.
 4. If something came, began to decode or went since the policy was last asked, or it wanted to be, it is asked. A switch
    asked for at *t* is in effect for steps that begin at *t* + ``switch_s`` or later; a step runs at one clock. While the
    policy holds prompts back and others decode, the step prefills nothing (what was admitted stays admitted).
@@ -18,6 +18,9 @@ At the boundary between two steps, at time *t*:
    prompt of all their tokens would, on top of as many past tokens as make their attention the same.
 6. At its end each decoding request has one more token, and each whose prefill is complete has its first (a preempted
    one its next). A request that has made all its tokens goes, and its blocks are free.
+
+These are the rules of vLLM's scheduler (V1, 0.32), step by step those of its records. :class:`Scheduler
+<wastenot.serving.model.engine.Scheduler>` names the other orders that an engine may have.
 
 With nothing to do, the engine idles until the next request comes, and the clock may switch meanwhile.
 

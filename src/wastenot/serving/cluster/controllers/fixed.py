@@ -57,7 +57,7 @@ class Fixed:
         placed: instances.
         pools: that take the requests of each class, in order.
         room: of each pool, requests that an instance may have for it to take one more before the next pool.
-        by_deadline: whether prompts are prefilled in the order of their deadlines, and go where there are fewest tokens.
+        by_tokens: whether requests go where there are fewest tokens, however the run's router chooses.
         period_s: between two visits, at which it looks for instances that failed.
     """
 
@@ -65,7 +65,7 @@ class Fixed:
     placed: tuple[Placed, ...]
     pools: tuple[tuple[int, ...], ...]
     room: tuple[int, ...] = ()
-    by_deadline: bool = False
+    by_tokens: bool = False
     period_s: float = 5.0
     _cluster: Cluster = field(init=False, repr=False)
     _instances: list[Start] = field(init=False, repr=False)
@@ -77,8 +77,7 @@ class Fixed:
         asked, free = starts(cluster, self.placed), np.full(cluster.hosts, cluster.gpus_per_host)
         for each in asked:
             self._start(each, free)
-        router = Router.LEAST_TOKENS if self.by_deadline else None
-        return [*asked, Route(self.pools, self.room, by_deadline=self.by_deadline, router=router)]
+        return [*asked, Route(self.pools, self.room, router=Router.LEAST_TOKENS if self.by_tokens else None)]
 
     def control(self, view: ClusterView) -> Sequence[Action]:
         """Start instances that failed again, as soon as there are GPUs for them."""

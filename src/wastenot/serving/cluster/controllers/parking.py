@@ -2,7 +2,7 @@
 
     5 min     instances that are there: enough for what is forecast until new ones could have started, and head-room
     5 s       instances that serve: the number of least power for the load of the moment, the others parked or woken
-    a step    prompts by deadline; the clock: low, and climbing with the backlog of prompts
+    a step    the clock: low, and climbing with the backlog of prompts
 
     instances      off ──start (minutes)──► serving ◄──park / wake (tens of ms)──► parked ──stop──► off
                        `_resize`, 5 min               `_steer`, 5 s                    `_resize`
@@ -10,12 +10,11 @@
     n serve        the least power of n instances at rate / n each, plus parked ones, among those n that could take the rate
                    and its head-room (`_fewest_watts`, from the frontiers of power by rate)
 
-All classes share one pool: by deadline, short prompts need not wait for long ones, and one pool evens out the load better
-than several. A parked instance is back in tens of milliseconds and a new one in minutes, so mistakes of the forecast cost
-little where some are parked. More serve as soon as more are needed, fewer only when fewer were enough for a while. When
-prompts pile up or instances fail, all that are parked are woken, as many are started as the load of the moment needs, and
-clocks are at their greatest until it is over. Meanwhile few prompts wait on an instance: the others are held at the router,
-so that instances that come have work at once.
+All classes share one pool, which evens out the load better than several. A parked instance is back in tens of milliseconds
+and a new one in minutes, so mistakes of the forecast cost little where some are parked. More serve as soon as more are
+needed, fewer only when fewer were enough for a while. When prompts pile up or instances fail, all that are parked are woken,
+as many are started as the load of the moment needs, and clocks are at their greatest until it is over. Meanwhile few prompts
+wait on an instance: the others are held at the router, so that instances that come have work at once.
 """
 
 from __future__ import annotations
@@ -188,7 +187,7 @@ class Parking:
 
     def _route(self, *, alarm: bool) -> Route:
         hold = HOLD_STEPS[alarm] * self.profiles.cluster.layouts[self._plan.layout].most_step_tokens
-        return Route(((0,),) * COUNT, by_deadline=True, router=Router.LEAST_TOKENS, hold=(hold,))
+        return Route(((0,),) * COUNT, router=Router.LEAST_TOKENS, hold=(hold,))
 
     @property
     def _heavier(self) -> float:

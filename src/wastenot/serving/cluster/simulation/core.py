@@ -263,7 +263,7 @@ def fail(state: State, number: int, now_s: float) -> int:
             numbers.prefill_j += step_j * share
         spend(state, instance, layout, instance.now_s, now_s, (instance.lead_j + step_j) * share)
     while instance.running or instance.prefilling:
-        preempt(state, instance, layout)
+        preempt(state, instance, layout, False)
     lost, slot = instance.requests, instance.head  # now all of them, the oldest first
     while slot >= 0:
         after = state.slots[slot].after

@@ -198,7 +198,7 @@ def prepare(state: State, instance: Any, layout: Any) -> bool:
     """What the next step may do, at a boundary; whether the policy that steers the instance is to be asked before it."""
     if instance.effective_s < np.inf:
         take_effect(state, instance)
-    instance.step_tokens = 0
+    instance.step_tokens = instance.preempted = 0
     if instance.requests:
         if instance.running:
             make_room(state, instance, layout)

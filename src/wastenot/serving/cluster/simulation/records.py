@@ -7,12 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wastenot.serving.model.compiled import by_address
+from wastenot.serving.model.engine import Scheduler
 from wastenot.serving.model.step_costs import Column
 
 IDLE, STRETCH, STEP, AWAY, DONE_ALREADY = range(5)  # what an instance does until its next event; away ones are not in here
 DONE, UNTIL, EMPTY, READY, SLOTS, BINS, OUTSIDE, MORE, ASK = range(9)  # why run() returns
 SERVING, DRAINING = 2, 3  # states, as in the model
 LEAST_REQUESTS, POWER_OF_TWO, LEAST_TOKENS, LEAST_ENERGY = 0, 1, 2, 3
+FCFS, PRIORITY, DEADLINE = range(len(Scheduler))  # in its order
 LOOKED_AT = 8
 """Instances that are compared for a request by the energy that it adds."""
 BEGUN, IN_TIME, LATE = 0, 1, 2
@@ -38,15 +40,15 @@ NUMBERS = _record(
     "prefill_s decode_s mixed_s idle_s drawn_s",
     "requests gone more next left spare unplaced last_unplaced unplaced_count predicts router random routed bin which "
     "leaves gap_bins first_bins prompt_bins ttft_classes prompt_below_0 prompt_below_1 output_below_0 output_below_1 pools "
-    "switches calendar_room due_room rule_room by_deadline holds held "
+    "switches calendar_room due_room rule_room holds held "
     "asked alone calendar stacked prefill_steps decode_steps mixed_steps drawn settings",
 )
 """The numbers of a run. ``requests`` so far, those from ``gone`` on in the arrays, and whether there are ``more``;
 ``left``: requests that are not answered yet; ``spare``: the first free slot; ``unplaced``: the
 first request that waits at the router; ``bin``: of the timeline, now; ``leaves``: of the tree of events; ``which``: the
 instance that :func:`run` returned for; ``…_room``: places of an instance in arrays of which each has a part;
-``by_deadline``: whether requests carry theirs, and instances prefill them in its order; ``holds``: whether the router holds
-requests back, ``held`` ones in lists by class and deadline, all that wait at the router being ``unplaced_count``.
+``holds``: whether the router holds requests
+back, ``held`` ones in lists by class and deadline, all that wait at the router being ``unplaced_count``.
 
 ``asked``: whether the policy of ``which`` was asked, and its answer is to be heeded.
 
@@ -56,11 +58,11 @@ which requests may ask for the last ``calendar`` events; a timeline of ``drawn``
 
 LAYOUT = _record(
     "overhead_s switch_s",
-    "gpus cache_blocks block_tokens most_running most_step_tokens chunked decode_at contexts_at contexts prefill_at "
-    "tokens_at tokens pasts_at pasts places_at last_tokens idle_at clock_at steps_at batches_at batches",
+    "gpus cache_blocks block_tokens most_running most_step_tokens chunked scheduler decode_at contexts_at contexts "
+    "prefill_at tokens_at tokens pasts_at pasts places_at last_tokens idle_at clock_at steps_at batches_at batches",
 )
-"""An engine; ``…_at`` is where its numbers begin in the tables, ``places_at`` in the intervals of numbers of tokens. Decode
-steps are there by batch (``decode_at``) and by the knots alone (``steps_at``)."""
+"""An engine; ``scheduler`` is one of those above, ``…_at`` is where its numbers begin in the tables, ``places_at`` in the
+intervals of numbers of tokens. Decode steps are there by batch (``decode_at``) and by the knots alone (``steps_at``)."""
 
 INSTANCE = _record(
     "now_s end_s event_s effective_s step_s step_more_s step_j step_more_j lead_j tokens_left past_tokens mean_context "
@@ -68,15 +70,15 @@ INSTANCE = _record(
     "waiting_tokens context rule made joins prompt_tokens",
     "layout state doing steps requests waiting head tail prefilling first_prefilling last_prefilling running "
     "fresh first_fresh free events secured exempt late gap_bin place setting asked room step_tokens "
-    "step_batch tickets pool leaf steered news row",
+    "step_batch tickets pool leaf steered news row preempted",
 )
 """An instance since ``now_s``: what it does lasts until ``end_s``. ``step_s``, ``step_j``: of the first of ``steps``, and
 ``…_more_…`` of each one after it; ``lead_j``: at idle power before each; ``requests`` there: ``waiting`` ones in a list from
 ``head``, preempted ones first, those whose prompts are being prefilled in another one, and ``running`` ones in a heap by
 their last events; ``secured``: the event for which they have blocks; ``exempt`` of those due by their residue, since they
 just joined. ``steered``: by a policy, which is asked at boundaries with ``news`` and from ``again_s`` on, and holds prompts
-back until ``hold_s``; ``made``: steps so far; ``joins``: requests that began to decode so far; ``prompt_tokens``: of those
-with a first token while it is steered."""
+back until ``hold_s``; ``preempted``: whether a request was at this boundary; ``made``: steps so far; ``joins``: requests
+that began to decode so far; ``prompt_tokens``: of those with a first token while it is steered."""
 
 SLOT = _record(
     "arrival_s first_s last_s predicted due_s sent_s longest_s",
@@ -86,9 +88,9 @@ SLOT = _record(
 )
 """A request in the cluster, by its ``number``. ``kind``: its class as predicted; ``made``, ``joined``: tokens and events
 when it began to decode; ``took``: the event for which it took a block; ``place``: in the order in which requests began to
-decode; ``ticket``: in the order in which the instance got them; ``due_s``: of its first token, where requests are ordered by
-it; 0 where its answer was begun, infinite once it is late; ``handed``: its cache comes with it; ``since``: the first event
-whose gap is on the stack for it."""
+decode; ``ticket``: in the order in which the instance got them; ``due_s``: of its first token, by which all schedulers but
+``FCFS`` order; 0 where its answer was begun, infinite once it is late; ``handed``: its cache comes with it; ``since``: the
+first event whose gap is on the stack for it."""
 
 POOL = _record("", "tree_at leaves members_at ready room hold")
 """Instances of a pool that serve: ``ready`` of them, from ``members_at``, their loads in a tree. ``room``: requests that

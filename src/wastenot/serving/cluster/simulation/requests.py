@@ -12,7 +12,7 @@ import numpy as np
 
 from wastenot.serving.cluster.simulation.compiling import inside
 from wastenot.serving.cluster.simulation.counting import find_longest_gap
-from wastenot.serving.cluster.simulation.records import LEAST_TOKENS, LOW, TICKET, State
+from wastenot.serving.cluster.simulation.records import DEADLINE, LEAST_TOKENS, LOW, PRIORITY, TICKET, State
 from wastenot.serving.cluster.simulation.trees import into_heap, out_of_heap, put_leaf
 from wastenot.serving.model.step_costs import inlined
 
@@ -21,6 +21,12 @@ from wastenot.serving.model.step_costs import inlined
 def blocks_of(tokens: int, block: int) -> int:
     """Blocks of the cache that hold a number of tokens."""
     return (tokens + block - 1) // block
+
+
+@inlined
+def has_room(request: Any, layout: Any, context: int) -> bool:
+    """Whether a request that is due a block, having filled its last one, got one when it was admitted."""
+    return context % layout.block_tokens == 0 and request.blocks * layout.block_tokens > context  # type: ignore[no-any-return]
 
 
 @inlined
@@ -40,7 +46,7 @@ def begin_decoding(state: State, instance: Any, layout: Any, request: Any, slot:
     instance.running += 1
     instance.context += request.to_prefill
     state.due[instance.room * numbers.due_room + (request.joined + 1 - request.to_prefill) % layout.block_tokens] += 1
-    if request.to_prefill % layout.block_tokens == 0:
+    if has_room(request, layout, request.to_prefill):
         instance.exempt += 1
     if fresh:
         request.fresh_after = instance.first_fresh
@@ -60,7 +66,7 @@ def stop_decoding(state: State, instance: Any, layout: Any, request: Any, place:
     instance.running -= 1
     instance.context -= context
     state.due[instance.room * numbers.due_room + (request.joined + 1 - request.to_prefill) % layout.block_tokens] -= 1
-    if request.joined == instance.events and request.to_prefill % layout.block_tokens == 0:
+    if request.joined == instance.events and has_room(request, layout, request.to_prefill):
         instance.exempt -= 1
     request.late += instance.late - request.late_before
     if numbers.alone:
@@ -138,27 +144,71 @@ def was_fresh(state: State, instance: Any, slot: int) -> bool:
     return True
 
 
+@inlined
+def comes_after(state: State, one: int, other: int) -> bool:
+    """Whether a request is due later than another, or as late and came to the instance later."""
+    this, that = state.slots[one], state.slots[other]
+    return this.due_s > that.due_s or (this.due_s == that.due_s and this.ticket > that.ticket)  # type: ignore[no-any-return]
+
+
 @inside
-def preempt(state: State, instance: Any, layout: Any) -> None:
-    """The request that began last waits before all others, and starts over."""
-    numbers = state.numbers[0]
-    heap, youngest, slot, place = instance.room * numbers.calendar_room, -1, -1, -1
+def insert_by_deadline(state: State, instance: Any, slot: int) -> None:
+    """A request waits before all that are due later."""
+    before, at = -1, instance.head
+    while at >= 0 and comes_after(state, slot, at):
+        before, at = at, state.slots[at].after
+    state.slots[slot].after = at
+    if before >= 0:
+        state.slots[before].after = slot
+    else:
+        instance.head = slot
+    if at < 0:
+        instance.tail = slot
+
+
+@inlined
+def goes_first(state: State, layout: Any, one: int, other: int) -> bool:
+    """Whether a request is preempted before another: the last to come, or the least urgent by vLLM's priority."""
+    if layout.scheduler == PRIORITY:
+        return comes_after(state, one, other)
+    return state.slots[one].ticket > state.slots[other].ticket  # type: ignore[no-any-return]
+
+
+@inside
+def victim_of(state: State, instance: Any, layout: Any) -> tuple[int, int, int]:
+    """Who is preempted first: its slot; its place in the heap of those that decode, or -1; who is before it otherwise."""
+    heap, slot, place = instance.room * state.numbers[0].calendar_room, -1, -1
     for index in range(instance.running):
         other = state.ends[heap + index] & LOW
-        if state.slots[other].ticket > youngest:
-            youngest, slot, place = state.slots[other].ticket, other, index
+        if slot < 0 or goes_first(state, layout, other, slot):
+            slot, place = other, index
     other, before = instance.first_prefilling, -1
     last = -1
     while other >= 0:
-        if state.slots[other].ticket > youngest:
-            youngest, slot, place, before = state.slots[other].ticket, other, -1, last
+        if slot < 0 or goes_first(state, layout, other, slot):
+            slot, place, before = other, -1, last
         last, other = other, state.slots[other].after
+    return slot, place, before
+
+
+@inside
+def preempt(state: State, instance: Any, layout: Any, secured: bool) -> int:
+    """A request gives up its blocks for others; it waits before those that came after it, and starts over. Returns its slot.
+
+    ``secured``: whether all decoding requests have the blocks that they need for their next token already.
+    """
+    slot, place, before = victim_of(state, instance, layout)
     request = state.slots[slot]
     if place >= 0:
+        context = request.to_prefill + instance.events - request.joined
+        if secured and context % layout.block_tokens == 0 and not has_room(request, layout, context):
+            request.took = instance.events + 1
         stop_decoding(state, instance, layout, request, place)
         if not was_fresh(state, instance, slot):
             request.last_s = instance.event_s
         request.made += instance.events - request.joined
+        if not instance.running:
+            instance.secured = -1
     else:
         instance.free += request.blocks
         if before >= 0:
@@ -171,16 +221,20 @@ def preempt(state: State, instance: Any, layout: Any) -> None:
     left = request.to_prefill - request.prefilled
     request.took, request.prefilled, request.to_prefill, request.handed = -1, 0, request.prompt + request.made, 0
     request.preemptions += 1
-    if request.made:
-        request.due_s = 0.0
     instance.waiting_tokens += request.to_prefill - left
     instance.tokens_left += request.to_prefill - left
+    instance.news = instance.preempted = 1
+    instance.waiting += 1
+    if layout.scheduler == PRIORITY:
+        insert_by_deadline(state, instance, slot)
+        return slot
+    if request.made:
+        request.due_s = 0.0
     request.after = instance.head
     instance.head = slot
-    instance.news = 1
     if instance.tail < 0:
         instance.tail = slot
-    instance.waiting += 1
+    return slot
 
 
 @inside
@@ -199,28 +253,41 @@ def make_room(state: State, instance: Any, layout: Any) -> None:
 
 
 @inlined
-def joined_after(state: State, one: Any, other: Any) -> bool:
+def joined_after(state: State, layout: Any, one: Any, other: Any) -> bool:
     """Whether a request counts as one that began to decode later than another."""
-    if state.numbers[0].alone:
+    if state.numbers[0].alone or layout.scheduler == PRIORITY:
         return one.place > other.place  # type: ignore[no-any-return]
     return one.ticket > other.ticket  # type: ignore[no-any-return]
 
 
+@inlined
+def first_to_decode(state: State, instance: Any) -> int:
+    """The request that began to decode before all others; -1 where there is none."""
+    heap, first = instance.room * state.numbers[0].calendar_room, -1
+    for index in range(instance.running):
+        slot = state.ends[heap + index] & LOW
+        if first < 0 or state.slots[slot].place < state.slots[first].place:
+            first = slot
+    return first
+
+
 @inside
 def make_room_by_force(state: State, instance: Any, layout: Any) -> None:
-    """The same where blocks do not suffice: request by request, by preemption."""
+    """The same where blocks do not suffice: request by request, by preemption.
+
+    A request that is preempted for want of a block of its own ends vLLM's step there. Where it is the first, that step is
+    empty and takes no time, and in the one after it nobody was preempted.
+    """
     numbers = state.numbers[0]
     event, heap, count = instance.events + 1, instance.room * numbers.calendar_room, 0
     for index in range(instance.running):  # those in need, in the order in which they joined, which is that of their tickets
         slot = state.ends[heap + index] & LOW
         request = state.slots[slot]
-        if (
-            request.joined == instance.events
-            or (request.to_prefill + instance.events - request.joined) % layout.block_tokens
-        ):
+        context = request.to_prefill + instance.events - request.joined
+        if context % layout.block_tokens or has_room(request, layout, context):
             continue
         place = count
-        while place > 0 and joined_after(state, state.slots[state.scratch[place - 1]], request):
+        while place > 0 and joined_after(state, layout, state.slots[state.scratch[place - 1]], request):
             state.scratch[place] = state.scratch[place - 1]
             place -= 1
         state.scratch[place] = slot
@@ -232,7 +299,9 @@ def make_room_by_force(state: State, instance: Any, layout: Any) -> None:
                 instance.free -= 1
                 request.took = event
             else:
-                preempt(state, instance, layout)
+                first = first_to_decode(state, instance)
+                if preempt(state, instance, layout, False) == first and first == state.scratch[place]:
+                    instance.preempted = 0
 
 
 @inlined
@@ -299,48 +368,92 @@ def admit_by_deadline(state: State, instance: Any, layout: Any) -> None:
 
 
 @inside
+def continue_prompts(state: State, instance: Any, layout: Any, room: int) -> int:
+    """Chunks of the prompts that were begun, of at most so many tokens, with their blocks; what is left of the room.
+
+    Where no block is free for one, others are preempted, or it is itself.
+    """
+    slot = instance.first_prefilling
+    while slot >= 0:
+        state.slots[slot].chunk = 0
+        slot = state.slots[slot].after
+    slot = instance.first_prefilling
+    while slot >= 0:
+        request = state.slots[slot]
+        after, left = request.after, request.to_prefill - request.prefilled
+        chunk = max(min(room, left), 0) if layout.chunked else left
+        more = blocks_of(request.prefilled + chunk, layout.block_tokens) - request.blocks
+        victim = -1
+        while more > instance.free and victim != slot:
+            running = instance.running
+            victim = preempt(state, instance, layout, True)
+            if victim != slot:
+                room += state.slots[victim].chunk if running == instance.running else layout.chunked
+                after = request.after
+        if victim != slot:
+            request.chunk = chunk
+            room -= chunk
+            if more > 0:
+                instance.free -= more
+                request.blocks += more
+        slot = after
+    return room
+
+
+@inside
+def in_chunks(state: State, instance: Any) -> tuple[int, float]:
+    """Tokens of the chunks of prompts that were begun, and those that they attend to, past ones included."""
+    tokens, attention, slot = 0, 0.0, instance.first_prefilling
+    while slot >= 0:
+        request = state.slots[slot]
+        tokens += request.chunk
+        attention += request.chunk * (request.prefilled + request.chunk / 2)
+        slot = request.after
+    return tokens, attention
+
+
+@inside
 def admit(state: State, instance: Any, layout: Any) -> None:
     """The prompts, or chunks of them, that the next step prefills."""
-    if state.numbers[0].by_deadline:
+    if layout.scheduler == DEADLINE:
         admit_by_deadline(state, instance, layout)
         return
-    room, tokens, attention = layout.most_step_tokens, 0, 0.0
+    room = layout.most_step_tokens
     if layout.chunked:
         room -= instance.running
-    slot = instance.first_prefilling
-    while slot >= 0:  # what is left of the last one
-        request = state.slots[slot]
-        left = request.to_prefill - request.prefilled
-        if layout.chunked:
-            left = max(min(room, left), 0)
-        request.chunk = left
-        room -= left
-        tokens += left
-        attention += left * (request.prefilled + left / 2)
-        slot = request.after
-    while instance.head >= 0:
+    begun, tokens, attention = instance.prefilling > 0, 0, 0.0
+    if begun:
+        room = continue_prompts(state, instance, layout, room)
+        tokens, attention = in_chunks(state, instance)
+    # As in vLLM, nobody is admitted in a step that preempts, unless there would be nothing to do in it.
+    while instance.head >= 0 and not (instance.preempted and instance.running + instance.prefilling):
         slot = instance.head
         request = state.slots[slot]
         if instance.running + instance.prefilling >= layout.most_running or (room <= 0 and not request.handed):
             break
-        need, left = blocks_of(request.to_prefill + 1, layout.block_tokens), request.to_prefill - request.prefilled
-        if need > instance.free or (not layout.chunked and tokens and left > room and not request.handed):
+        left = request.to_prefill - request.prefilled
+        at_once = request.handed or not layout.chunked  # it may have to decode before blocks are looked for again
+        whole = blocks_of(request.to_prefill + at_once, layout.block_tokens)
+        if whole > instance.free or (not layout.chunked and begun and left > room and not request.handed):
             break
         instance.head = request.after
         if instance.head < 0:
             instance.tail = -1
         instance.waiting -= 1
-        instance.free -= need
-        request.blocks = need
         if request.handed:
+            instance.free -= whole
+            request.blocks = whole
             instance.waiting_tokens -= left
             begin_decoding(state, instance, layout, request, slot, True)
             room -= layout.chunked
             continue
         request.chunk = min(room, left) if layout.chunked else left
+        request.blocks = whole if at_once else blocks_of(request.prefilled + request.chunk, layout.block_tokens)
+        instance.free -= request.blocks
         room -= request.chunk
         tokens += request.chunk
         attention += request.chunk * (request.prefilled + request.chunk / 2)
+        begun = True
         request.after = -1
         if instance.last_prefilling >= 0:
             state.slots[instance.last_prefilling].after = slot

@@ -25,15 +25,17 @@ from wastenot.serving.cluster.simulation.costs import decode_cost, prefill_cost
 from wastenot.serving.cluster.simulation.instances import cut, while_decoding, with_prompts
 from wastenot.serving.cluster.simulation.records import (
     BEGUN,
+    FCFS,
     IDLE,
     IN_TIME,
     LATE,
     LEAST_ENERGY,
     LOOKED_AT,
     POWER_OF_TWO,
+    PRIORITY,
     State,
 )
-from wastenot.serving.cluster.simulation.requests import blocks_of, bound_of, tell_load, ttft_s_of
+from wastenot.serving.cluster.simulation.requests import blocks_of, bound_of, insert_by_deadline, tell_load, ttft_s_of
 from wastenot.serving.cluster.simulation.trees import least_leaf
 from wastenot.serving.model.step_costs import Column, inlined
 
@@ -172,26 +174,14 @@ def chosen(state: State, request: Any) -> int:
 
 
 @inside
-def insert_by_deadline(state: State, instance: Any, slot: int, request: Any) -> None:
-    """A request waits before all that are due later, of which there is one."""
-    before, at = -1, instance.head
-    while state.slots[at].due_s <= request.due_s:
-        before, at = at, state.slots[at].after
-    request.after = at
-    if before >= 0:
-        state.slots[before].after = slot
-    else:
-        instance.head = slot
-
-
-@inside
 def send(state: State, slot: int, number: int, now_s: float) -> None:
     """A request goes to an instance."""
     request, instance = state.slots[slot], state.instances[number]
     request.ticket, request.after, request.sent_s = instance.tickets, -1, now_s
     instance.tickets += 1
-    if state.numbers[0].by_deadline and instance.tail >= 0 and request.due_s < state.slots[instance.tail].due_s:
-        insert_by_deadline(state, instance, slot, request)
+    ordered = state.layouts[instance.layout].scheduler != FCFS
+    if ordered and instance.tail >= 0 and request.due_s < state.slots[instance.tail].due_s:
+        insert_by_deadline(state, instance, slot)
     elif instance.tail >= 0:
         state.slots[instance.tail].after = slot
         instance.tail = slot
@@ -276,14 +266,15 @@ def due_s_of(state: State, slot: int) -> float:
 @inside
 def tokens_before(state: State, instance: Any, request: Any) -> int:
     """Of prompts that an instance would prefill before that of one more request."""
-    if not state.numbers[0].by_deadline:
+    scheduler = state.layouts[instance.layout].scheduler
+    if scheduler == FCFS:
         return instance.waiting_tokens  # type: ignore[no-any-return]
     tokens, due_s = 0, request.arrival_s + ttft_s_of(state, request)
-    for first in (instance.first_prefilling, instance.head):
+    for begun, first in ((True, instance.first_prefilling), (False, instance.head)):
         slot = first
         while slot >= 0:
             other = state.slots[slot]
-            if other.due_s <= due_s:
+            if other.due_s <= due_s or (begun and scheduler == PRIORITY):
                 tokens += other.to_prefill - other.prefilled
             slot = other.after
     return tokens
@@ -386,8 +377,7 @@ def release(state: State, now_s: float) -> None:
             continue
         numbers.held -= 1
         numbers.unplaced_count -= 1
-        if numbers.by_deadline:
-            request.due_s = 0.0 if which == BEGUN else due_s if which == IN_TIME else np.inf
+        request.due_s = 0.0 if which == BEGUN else due_s if which == IN_TIME else np.inf
         send(state, slot, number, now_s)
 
 
@@ -458,6 +448,7 @@ def arrive(state: State) -> None:
         0,
         -1,
     )
+    request.due_s = due_s_of(state, slot)
     if numbers.alone:
         request.longest_s, request.preemptions, request.handed, request.kind = 0.0, 0, 0, 0
         if len(state.handed_s):
@@ -468,7 +459,6 @@ def arrive(state: State) -> None:
     size = 0 if request.prompt < numbers.prompt_below_0 else 1 if request.prompt < numbers.prompt_below_1 else 2
     length = 0 if request.predicted < numbers.output_below_0 else 1 if request.predicted < numbers.output_below_1 else 2
     request.kind = 3 * size + length
-    request.due_s = request.arrival_s + ttft_s_of(state, request) if numbers.by_deadline else 0.0
     kind = state.kinds[request.kind]
     kind.arrivals += 1
     kind.prompt_tokens += request.prompt

@@ -63,7 +63,7 @@ from wastenot.serving.cluster.model import (
 from wastenot.serving.cluster.simulation import core, records, router, trees
 from wastenot.serving.model.compiled import COMPILED
 from wastenot.serving.model.deadlines import Deadlines
-from wastenot.serving.model.engine import Engine
+from wastenot.serving.model.engine import Engine, Scheduler
 from wastenot.serving.model.interpolation import bilinear, fraction, interval_of
 from wastenot.serving.model.requests import Requests
 from wastenot.serving.model.step_costs import Column
@@ -298,6 +298,7 @@ def _layouts(engines: tuple[Engine, ...], deadlines: Deadlines, alone: bool) -> 
         clocks = np.array([math.nan if each.core_mhz is None else each.core_mhz for each in of.settings])
         greatest = float(np.nanmax(clocks)) if not np.isnan(clocks).all() else 0.0
         lay["chunked"], lay["last_tokens"] = engine.chunked, int(of.prefill_tokens[-1])
+        lay["scheduler"] = list(Scheduler).index(engine.scheduler)
         lay["contexts"], lay["tokens"], lay["pasts"] = len(of.context_tokens), len(of.prefill_tokens), len(of.past_tokens)
         lay["decode_at"] = 0 if alone else tables.add(_rows(engine))
         lay["contexts_at"] = tables.add(of.context_tokens)
@@ -1013,7 +1014,7 @@ class ClusterRun:
             raise _RefusedError("instances that hold before the first token of a prompt waits")
         self.routes, self.room, self.hold, self.stale = route.pools, route.room, route.hold, True
         numbers = self.numbers
-        numbers.by_deadline, numbers.holds = route.by_deadline, bool(route.hold)
+        numbers.holds = bool(route.hold)
         numbers.router = int(self.router if route.router is None else route.router)
 
     def _of(self, number: int, *states: InstanceState) -> _Instance:
