@@ -369,7 +369,7 @@ def admit_by_deadline(state: State, instance: Any, layout: Any) -> None:
 
 @inside
 def continue_prompts(state: State, instance: Any, layout: Any, room: int) -> int:
-    """Chunks of the prompts that were begun, of at most so many tokens, with their blocks; what is left of the room.
+    """Chunks of the prompts that were begun, of at most a number of tokens, with their blocks; what is left of the room.
 
     Where no block is free for one, others are preempted, or it is itself.
     """
