@@ -25,7 +25,7 @@ LANGUAGES = ("console", "sh", "python", "text", "csv", "json", "toml", "yaml")
 LEFT_OUT = {
     "needs a GPU": 10,
     "needs a program of yours": 9,
-    "needs a running server": 5,
+    "needs a running server": 6,
     "needs a second terminal": 4,
     "needs root": 7,
     "needs the network": 2,
