@@ -341,15 +341,7 @@ class Graph:
     def critical_path(self, plan: GraphPlan) -> IndexArray:
         """Parts of a plan that follow on each other without a pause, from its start to its end."""
         dag = self._dag
-        end = (plan.start_s + plan.part_time_s)[dag.order]
-        begin = plan.start_s[dag.order]
-        path = [int(np.argmax(end))]
-        while dag.into[path[-1]] < dag.into[path[-1] + 1]:
-            edges = slice(int(dag.into[path[-1]]), int(dag.into[path[-1] + 1]))
-            path.append(
-                int(dag.earlier[edges][np.argmin(np.abs(end[dag.earlier[edges]] + dag.delay_s[edges] - begin[path[-1]]))])
-            )
-        return dag.order[path[::-1]]
+        return dag.order[dag.critical_path(plan.start_s[dag.order], (plan.start_s + plan.part_time_s)[dag.order])]
 
     # ---- inside ----------------------------------------------------------------------------------------------
 

@@ -121,6 +121,15 @@ class Dag:
         """The longest path at each of several sets of times; shapes (parts, sets) and (sets,)."""
         return np.asarray(self.ends_s(time_s).max(axis=0))
 
+    def critical_path(self, start_s: FloatArray, end_s: FloatArray) -> IndexArray:
+        """Parts that follow on each other without a pause up to the last end, given when each starts and ends."""
+        path = [int(np.argmax(end_s))]
+        while self.into[path[-1]] < self.into[path[-1] + 1]:
+            edges = slice(int(self.into[path[-1]]), int(self.into[path[-1] + 1]))
+            earlier = self.earlier[edges]
+            path.append(int(earlier[np.argmin(np.abs(end_s[earlier] + self.delay_s[edges] - start_s[path[-1]]))]))
+        return np.array(path[::-1], dtype=np.intp)
+
     def latest_s(self, time_s: FloatArray, within_s: float) -> FloatArray:
         """The latest end of each part, so that all is done within a time."""
         end = np.full(len(self), within_s)

@@ -111,6 +111,10 @@ class PipelineProfile:
             if not 0 <= stage < self.stages:
                 raise BadInputError(f"{where}: {name} of stage {stage}: stages are 0 to {self.stages - 1}")
 
+    def graph_until_s(self, until_s: float | None) -> float | None:
+        """Until when the graph of an iteration lasts, where the whole iteration lasts until a time; ``None`` for no time."""
+        return None if until_s is None else max(until_s - self.iteration_s, 0.0)
+
     @property
     def stages(self) -> int:
         """Stages of the model."""

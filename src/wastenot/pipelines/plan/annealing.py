@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -130,7 +130,7 @@ class _Rank:
     unknown: list[list[int]]
     stay_s: list[list[float]]
     switch_j: list[list[float]]
-    stays: _Stays
+    stays: _Stays = field(init=False)
 
     @classmethod
     def of(cls, problem: LastingProblem, begin: int, end: int, setting: IndexArray) -> _Rank:
@@ -145,7 +145,6 @@ class _Rank:
             _before(~known).tolist(),
             np.where(problem.slow, problem.slow_stay_s, problem.stay_s).tolist(),
             problem.switch_j.tolist(),
-            _Stays([], [], 0.0),
         )
         own = setting[here]
         bounds = [0, *(np.flatnonzero(np.diff(own)) + 1).tolist(), end - begin]

@@ -214,7 +214,7 @@ class _Search:
 
     @property
     def _until(self) -> float | None:
-        return None if self.until_s is None else max(self.until_s - self.profile.iteration_s, 0.0)
+        return self.profile.graph_until_s(self.until_s)
 
     def _charged(self, key: tuple[int, str], margin: float) -> tuple[Frontier, IndexArray]:
         """The ways of an instruction with their times charged, and which of the profile's each is."""

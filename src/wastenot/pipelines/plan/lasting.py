@@ -19,7 +19,7 @@ from wastenot.core.arrays import BoolArray, FloatArray, IndexArray
 from wastenot.core.errors import InfeasibleError
 from wastenot.core.setting import Setting
 from wastenot.frontiers.algebra import Frontier, choice
-from wastenot.frontiers.graph import GraphPlan
+from wastenot.frontiers.graph import Graph, GraphPlan
 from wastenot.frontiers.graph_rounding import Effort
 from wastenot.frontiers.graph_times import Dag
 from wastenot.frontiers.stays import Start, Stays
@@ -79,8 +79,7 @@ class LastingProblem:
         slow: whether two settings differ in their memory clock.
         switch_j: what a switch costs, late or early as it comes.
         off_s: for so long, on average, an instruction beside a switch runs at the slower of both settings.
-        price_w: what a second is worth in each instruction, by the relaxation of the graph.
-        total_w: what a later deadline is worth.
+        padded: the graph with reserve.
     """
 
     made: PlannedPipeline
@@ -98,13 +97,29 @@ class LastingProblem:
     slow: BoolArray
     switch_j: FloatArray
     off_s: float
-    price_w: FloatArray
-    total_w: float
+    padded: Graph
 
     @cached_property
     def lasts_s(self) -> FloatArray:
         """From the begin of each instruction to that of the next on its rank, at each setting."""
         return np.maximum(self.gap_s[:, None], np.where(np.isfinite(self.time_s), self.time_s, 0.0))
+
+    @cached_property
+    def price_w(self) -> FloatArray:
+        """What a second is worth in each instruction, by the relaxation of the graph."""
+        prices_w = self.padded.prices_of_time(
+            self._priced_at_s, until_s=self.made.profile.graph_until_s(self.made.plan.until_s)
+        )
+        return prices_w[: len(self.time_s)]
+
+    @cached_property
+    def total_w(self) -> float:
+        """What a later deadline is worth."""
+        return self.padded.price_of_time(self._priced_at_s, until_s=self.made.profile.graph_until_s(self.made.plan.until_s))
+
+    @property
+    def _priced_at_s(self) -> float:
+        return max(float(deadline_of(self.made)), self.padded.least_time().time_s) * _LATER
 
     @classmethod
     def of(
@@ -124,14 +139,11 @@ class LastingProblem:
         errors = made.profile.errors
         charges = {} if errors is None or margin == 0.0 else {key: errors.charge_s(key, margin) for key in errors.ways}
         padded = pipeline_graph(made.schedule, _with_reserve(made.profile, reserve, late_s, charges))
-        iteration_s = made.profile.iteration_s
-        until_s = None if made.plan.until_s is None else max(made.plan.until_s - iteration_s, 0.0)
-        within = deadline_of(made)
+        within, until_s = deadline_of(made), made.profile.graph_until_s(made.plan.until_s)
         try:
             solved = padded.least_energy(max(within, padded.least_time().exact_time_s), until_s=until_s, effort=effort)
         except InfeasibleError:  # by rounding
             solved = padded.least_time()
-        priced_at_s = max(float(within), padded.least_time().time_s) * _LATER
         number = {setting: index for index, setting in enumerate(settings)}
         time_s = np.full((len(instructions), len(settings)), np.inf)
         cost_j, way = time_s.copy(), np.full(time_s.shape, -1, dtype=np.intp)
@@ -149,7 +161,7 @@ class LastingProblem:
                 cost_j[part, column] = float(points.energy_j[index]) - waiting_w * plain_s
                 way[part, column] = index
         ranks = np.cumsum([0, *map(len, made.schedule.ranks)])
-        gap_s = _gaps_s(solved.start_s, ranks, solved.time_s + iteration_s)
+        gap_s = _gaps_s(solved.start_s, ranks, solved.time_s + made.profile.iteration_s)
         late = math.exp(_IN_TIME * switching.jitter)
         memory = np.array([-1.0 if each.memory_mhz is None else each.memory_mhz for each in settings])
         return cls(
@@ -168,8 +180,7 @@ class LastingProblem:
             memory[:, None] != memory,
             _switch_j(settings, switching, time_s, cost_j),
             _OFF * switching.jitter * switching.core_s,
-            padded.prices_of_time(priced_at_s, until_s=until_s)[: len(instructions)],
-            padded.price_of_time(priced_at_s, until_s=until_s),
+            padded,
         )
 
     def first(self) -> IndexArray:
@@ -212,15 +223,10 @@ class LastingProblem:
         """Whether each instruction is on a longest path, and its length."""
         dag = self.dag
         placed = self._times(setting)[0][dag.order]
-        end_s = dag.earliest_s(placed) + placed
-        on, part = np.zeros(len(placed), dtype=bool), int(end_s.argmax())
-        while True:
-            on[part] = True
-            edges = slice(int(dag.into[part]), int(dag.into[part + 1]))
-            if edges.start == edges.stop:
-                return on[dag.place][: len(setting)], float(end_s.max())
-            earlier = dag.earlier[edges]
-            part = int(earlier[(end_s[earlier] + dag.delay_s[edges]).argmax()])
+        begin_s = dag.earliest_s(placed)
+        on, end_s = np.zeros(len(placed), dtype=bool), begin_s + placed
+        on[dag.critical_path(begin_s, end_s)] = True
+        return on[dag.place][: len(setting)], float(end_s.max())
 
     def quickened(self, setting: IndexArray) -> IndexArray | None:
         """Stays on the longest path made faster until the deadline is kept: those first that cost least per second won.
@@ -352,8 +358,7 @@ class LastingProblem:
         """Stays right before and after an instruction's own that are slower."""
         found = []
         for begin, end in self._stays(setting):
-            rank = int(np.searchsorted(self.ranks, begin, side="right"))
-            same = rank == int(np.searchsorted(self.ranks, part, side="right"))
+            same = self._rank_of(begin) == self._rank_of(part)
             if same and setting[begin] < setting[part] and (end == part or begin == part + 1):
                 found.append((begin, end))
         return found
@@ -443,9 +448,8 @@ class LastingProblem:
         Stays that turn out too short in that plan, in which ranks wait elsewhere, are joined with a neighbour.
         """
         deadline, setting, made = deadline_of(self.made), setting.copy(), self.made
-        until_s = None if made.plan.until_s is None else max(made.plan.until_s - made.profile.iteration_s, 0.0)
         while True:
-            found = made.graph.plan(self.ways(setting), until_s)
+            found = made.graph.plan(self.ways(setting), made.profile.graph_until_s(made.plan.until_s))
             if found.exact_time_s <= deadline:
                 if (joined := self._joined(setting, found)) is None:
                     return replanned(made, found.way)
@@ -482,10 +486,10 @@ class LastingProblem:
                 joined, done = min(options, key=lambda each: each[0])[1], begin
         return None if done < 0 else joined
 
-    def wait_as(self, plan: PlannedPipeline) -> None:
-        """Take gaps from a plan."""
-        self.gap_s = _gaps_s(plan.solved.start_s, self.ranks, plan.solved.time_s + plan.profile.iteration_s)
-        del self.lasts_s
+    def waiting_as(self, plan: PlannedPipeline) -> LastingProblem:
+        """The same with the gaps of another plan."""
+        whole_s = plan.solved.time_s + plan.profile.iteration_s
+        return replace(self, gap_s=_gaps_s(plan.solved.start_s, self.ranks, whole_s))
 
     def settings_of(self, plan: PlannedPipeline) -> IndexArray:
         """The settings of a plan that :meth:`exactly` made."""

@@ -148,7 +148,7 @@ def plan_pipeline(profile: PipelineProfile, schedule: PipelineSchedule, goal: Pi
     solved: GraphPlan
     promise: Promise | None = None
     if profile.errors is None and confidence is None:
-        until = None if until_s is None else max(until_s - profile.iteration_s, 0.0)
+        until = profile.graph_until_s(until_s)
         solved = graph.least_energy(deadline - Fraction(profile.iteration_s), until_s=until, effort=effort)
     else:
         sure = keep_with_confidence(
@@ -271,7 +271,7 @@ def replanned(made: PlannedPipeline, way: IndexArray) -> PlannedPipeline:
     """The same pipeline with other ways for the parts of its graph; the bound stays, for it is on every plan."""
     profile, schedule = made.profile, made.schedule
     until_s = made.plan.until_s
-    solved = made.graph.plan(way, None if until_s is None else max(until_s - profile.iteration_s, 0.0))
+    solved = made.graph.plan(way, profile.graph_until_s(until_s))
     solved = replace(solved, lower_bound_j=made.solved.lower_bound_j)
     ways = _Ways(schedule, made.graph)
     ranks = ways.ranks(solved)

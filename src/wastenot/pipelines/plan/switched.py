@@ -99,8 +99,7 @@ def _searched(begun: list[tuple[LastingProblem, IndexArray]]) -> PlannedPipeline
     cheapest = sorted(kept, key=lambda each: each[0].cost(each[1]))[:_LOOKED_AT]
     joined = [(problem, problem.exactly(setting)) for problem, setting in cheapest]
     problem, plan = min(joined, key=lambda each: each[1].plan.predicted.energy_j)
-    problem.wait_as(plan)
-    return problem.exactly(annealed(problem, problem.settings_of(plan)))
+    return problem.exactly(annealed(problem.waiting_as(plan), problem.settings_of(plan)))
 
 
 def _others(problem: LastingProblem) -> Iterator[IndexArray]:

@@ -20,7 +20,9 @@ def replay_text(found: Replay) -> RenderableType:
     head = headline(
         found.model or "engine", found.device or "an unnamed device", found.evidence, f"the last {found.hours:g} h"
     )
-    saving = Text(f"{effect_text(found)} of {of_servers(found)}, {amounts(found)} (by the profile)", style="bold")
+    saving = Text(
+        f"{effect_text(found)} of {of_servers(found)}, {' of '.join(amounts(found))} (by the profile)", style="bold"
+    )
     table = plain_table(
         ("server",),
         ("saved", "time per token", "added", "meets deadlines", "clock", "changes", "counted"),

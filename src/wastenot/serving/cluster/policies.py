@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 
 from wastenot.planning.tariff import Tariff
 from wastenot.serving.cluster.best_static import best_static
@@ -85,8 +85,14 @@ def _steered(name: Name) -> Callable[[Given], Controller]:
     return controller
 
 
+@lru_cache(maxsize=4)
+def _static_plan(profiles: Profiles, load: LoadParts, share: float, router: Router, one_pool: bool) -> Fixed:
+    """Kept, as several policies begin with it; it takes a search."""
+    return best_static(load.requests, profiles.cluster, share=share, router=router, one_pool=one_pool)
+
+
 def _best_static(given: Given, *, one_pool: bool = False) -> Fixed:
-    return best_static(given.load.requests, given.cluster, share=given.share, router=given.router, one_pool=one_pool)
+    return replace(_static_plan(given.profiles, given.load, given.share, given.router, one_pool))  # a run of its own
 
 
 def _full_clock(given: Given) -> Controller:

@@ -32,11 +32,11 @@ def of_servers(found: Replay) -> str:
     return counted(len(found.servers), "server")
 
 
-def amounts(found: Replay) -> str:
-    """What is saved, of what: ``67.7 Wh of 334 Wh``."""
+def amounts(found: Replay) -> tuple[str, str]:
+    """What is saved, and of what: ``67.7 Wh``, ``334 Wh``."""
     total_j = sum(each.default_energy_j for each in found.servers)
     saved_j = total_j - sum(each.energy_j for each in found.servers)
-    return f"{_energy(saved_j, total_j)} of {_energy(total_j, total_j)}"
+    return _energy(saved_j, total_j), _energy(total_j, total_j)
 
 
 def _energy(joules: float, like_j: float) -> str:
@@ -70,7 +70,7 @@ def panels(found: Replay) -> tuple[Panel, Panel, Panel]:
     covered_s = sum(each.covered_s for each in servers)
     kept = sum(each.kept_s for each in servers) / covered_s
     energy_j = sum(each.energy_j for each in servers)
-    saved, _, total = amounts(found).partition(" of ")
+    saved, total = amounts(found)
     saving = Panel(
         "Energy", f"{saved} saved", f"of {total} at the default clocks.",
         lines=(

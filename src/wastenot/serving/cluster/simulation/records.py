@@ -47,8 +47,8 @@ NUMBERS = _record(
 ``left``: requests that are not answered yet; ``spare``: the first free slot; ``unplaced``: the
 first request that waits at the router; ``bin``: of the timeline, now; ``leaves``: of the tree of events; ``which``: the
 instance that :func:`run` returned for; ``…_room``: places of an instance in arrays of which each has a part;
-``holds``: whether the router holds requests
-back, ``held`` ones in lists by class and deadline, all that wait at the router being ``unplaced_count``.
+``holds``: whether the router holds requests back, ``held`` ones in lists by class and deadline, all that wait at the router
+being ``unplaced_count``.
 
 ``asked``: whether the policy of ``which`` was asked, and its answer is to be heeded.
 
