@@ -55,9 +55,9 @@ def schedule_figure(overview: PipelineOverview) -> Figure:
     )  # fmt: skip
     grey = " Grey: clocks left to the GPU, or work that takes the same time at every clock." if _has_grey(overview) else ""
     names = {box.name for box in overview.after.boxes}
-    more = "lower ones gradients of weights, " if "backward_weight" in names else ""
+    more = "or a forward and a backward at once (with the forward's number), " if OVERLAPPED in names else ""
+    more += "lower ones gradients of weights, " if "backward_weight" in names else ""
     more += "the lowest recomputations, " if "recomputation" in names else ""
-    more += "or a forward and a backward at once (with the forward's number), " if OVERLAPPED in names else ""
     note = (
         f"{parts}One row per rank (the GPUs of a stage). Low boxes are forwards, high ones backwards, {more}labelled with "
         f"their micro-batch where it fits; gaps are waiting.{grey} Red: the critical path; any delay there slows all."
