@@ -67,7 +67,7 @@ $(OTHER)/constraints.txt: constraints.txt pyproject.toml
 	@touch $@
 
 .venv-%/.ready: .venv-%/constraints.txt
-	@.venv-$*/bin/python $(PIP) --no-compile --constraint $< --editable '.[report,postgresql,nvidia,serve,steps,test]'
+	@.venv-$*/bin/python $(PIP) --no-compile --constraint $< --editable '.[report,postgresql,nvidia,amd,serve,steps,test]'
 	@touch $@
 
 check: $(READY)
@@ -112,7 +112,7 @@ $(REPORT_READY): pyproject.toml constraints.txt
 # Not compiled: Python does that when it imports a file, and nine in ten of these it never does.
 $(READY): $(REPORT_READY)
 	@echo "Installing what tests and documentation need, 1.5 GB with PyTorch ..."
-	@$(INSTALL) --no-compile --editable '.[report,postgresql,nvidia,torch,serve,steps,cluster,test,dev,docs]'
+	@$(INSTALL) --no-compile --editable '.[report,postgresql,nvidia,amd,torch,serve,steps,cluster,test,dev,docs]'
 	@touch $(READY)
 
 clean:

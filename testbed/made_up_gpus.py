@@ -32,6 +32,7 @@ VENDOR = vendors.Vendor(
     commands=lambda words, card, setting: (f"acme-smi --card {card} --ceiling {setting.core_mhz:g}",),
     undo={"--ceiling": "--no-ceiling"},
     card_option="--card",
+    lock="acme-smi --ceiling 1500",
     driver="testbed.made_up_gpus",
     id_prefix="ACME-",
     binding=("json", "acme-ml"),

@@ -17,6 +17,7 @@ class Board:
         memory_bytes: of device memory.
         pci_device_id: device and vendor.
         memory_lock: whether its memory clock can be locked while it runs.
+        dies: that a package has, each a GPU of its own of which only the first reports power (AMD's MI250).
         idle_memory: place of the idle memory clock among the states: 0 lowest, -1 highest.
     """
 
@@ -26,6 +27,7 @@ class Board:
     pci_device_id: int
     memory_lock: bool = True
     idle_memory: int = 0
+    dies: int = 1
 
     @property
     def averages_power(self) -> bool:
@@ -42,6 +44,9 @@ BOARDS = {
     "h200": Board(HOPPER, (9, 0), 143_771 << 20, 0x233510DE, memory_lock=False, idle_memory=-1),
     "rtx-3080-ti": Board(AMPERE, (8, 6), 12 << 30, 0x220810DE),
     "rtx-a4000": Board(AMPERE, (8, 6), 16 << 30, 0x24B010DE),
+    "mi210": Board(0, (9, 0), 64 << 30, 0x740F1002),
+    "mi250": Board(0, (9, 0), 64 << 30, 0x740C1002, dies=2),
+    "mi300x": Board(0, (9, 4), 192 << 30, 0x74A11002),
     "v100": Board(VOLTA, (7, 0), 32 << 30, 0x1DB510DE, memory_lock=False, idle_memory=-1),
 }
 UNKNOWN_BOARD = Board(AMPERE, (8, 6), 12 << 30, 0x220810DE)

@@ -31,6 +31,11 @@ class Control:
         state: GpuState = self._client.request("state", index)
         return state
 
+    def request_place(self, unique_id: str) -> int:
+        """Place of a GPU among the server's, by its unique ID as wastenot knows it."""
+        place: int = self._client.request("place", unique_id)
+        return place
+
     def reset(self) -> None:
         """Fresh GPUs with nothing locked and nothing running, no faults, time from the beginning."""
         self._tasks.clear()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from testbed.stand_in.fixtures import StandIn
-from wastenot.devices.nvidia.device import NvidiaDevice
 from wastenot.devices.open import open_gpu
+from wastenot.devices.torch.gpu import TorchGpu
 
 PROGRAM = """
 import os, signal, sys, time
@@ -22,7 +22,7 @@ print("changed", flush=True)
 """Changes the clocks of the first GPU, says so, and does what ``end`` says."""
 
 
-def controlled(stand_in: StandIn, **options: Any) -> NvidiaDevice:
+def controlled(stand_in: StandIn, **options: Any) -> TorchGpu:
     """The GPU, in the stand-in's time."""
     return open_gpu(
         "nvidia:0", allow_clock_control=True, time_source=stand_in.time(), launcher=lambda _: stand_in.launcher(), **options

@@ -30,12 +30,16 @@ from types import ModuleType
 
 import pytest
 
+from testbed.stand_in.amd_library import SOCKET_VARIABLE as AMD_SOCKET_VARIABLE
 from testbed.stand_in.control import Control
 from testbed.stand_in.launcher import StandInLauncher, StandInTime, StandInTracer
 from testbed.stand_in.library import SOCKET_VARIABLE
+from wastenot.devices.amd import smi
 
 _SHIM = Path(__file__).parent / "shim"
 _ROOT = Path(__file__).parents[2]
+_MODELS = {"mi210": "AMD Instinct MI210", "mi250": "AMD Instinct MI250X"}  # with the toy's clocks: no preset is known
+_AMD = ("mi300x", *_MODELS)
 
 
 @dataclass(frozen=True)
@@ -46,19 +50,21 @@ class StandIn:
         socket: its path.
         control: a line to it.
         wall: whether it lives in real time.
+        amd: whether its GPUs are AMD's, behind AMD SMI, instead of NVIDIA's.
     """
 
     socket: str
     control: Control
     wall: bool
+    amd: bool = False
 
     def use(self, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-        """Make it the ``pynvml`` of this process until the test ends."""
-        return use_stand_in(monkeypatch, self.socket)
+        """Make it the driver of this process until the test ends; the module that speaks to it."""
+        return use_amd_stand_in(monkeypatch, self.socket) if self.amd else use_stand_in(monkeypatch, self.socket)
 
     def environment(self, **more: str) -> dict[str, str]:
-        """Environment of a process whose ``pynvml`` it shall be, with more variables."""
-        return environment(self.socket) | more
+        """Environment of a process whose driver it shall be, with more variables."""
+        return environment(self.socket, amd=self.amd) | more
 
     def launcher(self, index: int = 0) -> StandInLauncher:
         """What runs tasks on one of its GPUs."""
@@ -80,7 +86,8 @@ def start_stand_in(
     """Run a server until the context is left; it ends with this process, whatever happens to that.
 
     Args:
-        preset: of the simulated GPUs: a name, or a file that ends in ``.toml``.
+        preset: of the simulated GPUs: a name, or a file that ends in ``.toml``; ``mi300x``, ``mi210`` and ``mi250``
+            are AMD's.
         gpus: how many.
         wall: live in real time; otherwise time passes only when it is let.
         seed: of the noise.
@@ -88,10 +95,17 @@ def start_stand_in(
     """
     lock = "board" if memory_lock is None else ("supported" if memory_lock else "unsupported")
     with tempfile.TemporaryDirectory(prefix="stand-in-") as folder:
-        socket = f"{folder}/nvml"
+        socket = f"{folder}/driver"
+        made = Path(f"{folder}/{preset}.toml")
+        if preset in _MODELS:
+            toy = (_ROOT / "testbed" / "toy.toml").read_text()
+            toy = toy.replace('name = "toy"', f'name = "{preset}"').replace(
+                'model = "Toy GPU"', f'model = "{_MODELS[preset]}"'
+            )
+            made.write_text(toy)
         server = subprocess.Popen(
             [
-                sys.executable, "-m", "testbed.stand_in.server", socket, preset, "--gpus", str(gpus), "--seed", str(seed),
+                sys.executable, "-m", "testbed.stand_in.server", socket, str(made) if made.exists() else preset, "--gpus", str(gpus), "--seed", str(seed),
                 "--memory-lock", lock, "--until-input-ends", "--wall" if wall else "--virtual",
             ],
             stdin=subprocess.PIPE,
@@ -104,7 +118,7 @@ def start_stand_in(
             if server.stdout.readline() != b"ready\n":
                 raise RuntimeError(f"the stand-in for NVML did not start (exit {server.wait()})")
             control = Control(socket)
-            yield StandIn(socket, control, wall)
+            yield StandIn(socket, control, wall, Path(preset).stem in _AMD)
             control.close()
         finally:
             server.stdin.close()
@@ -132,14 +146,44 @@ def use_stand_in(monkeypatch: pytest.MonkeyPatch, socket: str) -> ModuleType:
     return shim
 
 
-def environment(socket: str) -> dict[str, str]:
-    """Environment of a process whose ``pynvml`` is a server's."""
-    return os.environ | {SOCKET_VARIABLE: socket, "PYTHONPATH": _python_path(_SHIM, _ROOT / "src", _ROOT)}
+def use_amd_stand_in(monkeypatch: pytest.MonkeyPatch, socket: str) -> ModuleType:
+    """Make a server what ``amdsmi`` speaks to in this process until the test ends.
+
+    Args:
+        monkeypatch: that undoes it.
+        socket: path of the server's.
+
+    Returns:
+        The module.
+    """
+    monkeypatch.setenv(AMD_SOCKET_VARIABLE, socket)
+    module = _amd_shim()
+    monkeypatch.setitem(sys.modules, "amdsmi", module)
+    monkeypatch.setattr(smi, "_library", lambda: module)
+    return module
+
+
+def environment(socket: str, *, amd: bool = False) -> dict[str, str]:
+    """Environment of a process whose ``pynvml`` or ``amdsmi`` is a server's."""
+    variable = AMD_SOCKET_VARIABLE if amd else SOCKET_VARIABLE
+    return os.environ | {variable: socket, "PYTHONPATH": _python_path(_SHIM, _ROOT / "src", _ROOT)}
 
 
 def _python_path(*first: Path) -> str:
     already = os.environ.get("PYTHONPATH")
     return os.pathsep.join([*map(str, first), *([already] if already else [])])
+
+
+@cache
+def _amd_shim() -> ModuleType:
+    """One module for the process, whose library connects to whichever server is named when it is initialised."""
+    spec = importlib.util.spec_from_file_location("amdsmi_shim", _SHIM / "amdsmi.py")
+    assert spec is not None and spec.loader is not None
+    before = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "amdsmi"}
+    for name in before:
+        del sys.modules[name]
+    spec.loader.exec_module(importlib.util.module_from_spec(spec))
+    return sys.modules["amdsmi"]
 
 
 @cache

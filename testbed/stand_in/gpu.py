@@ -40,10 +40,13 @@ class Gpu:
         seed: of its noise.
         timing: that it lives in.
         memory_lock: whether the memory clock can be locked; by default as on the real board.
+        count: of GPUs in the machine.
     """
 
-    def __init__(self, preset: Preset, index: int, seed: int, timing: Timing, memory_lock: bool | None) -> None:
-        self.preset, self.index, self.seed, self.timing = preset, index, seed, timing
+    def __init__(
+        self, preset: Preset, index: int, seed: int, timing: Timing, memory_lock: bool | None, count: int = 1
+    ) -> None:
+        self.preset, self.index, self.seed, self.timing, self.count = preset, index, seed, timing, count
         self.board = BOARDS.get(preset.name, UNKNOWN_BOARD)
         self.arrival = Arrival(preset.switching)
         self._lived_s = 0.0
@@ -76,6 +79,11 @@ class Gpu:
     @property
     def uuid(self) -> str:
         return f"GPU-{uuid.uuid5(uuid.NAMESPACE_OID, f'{self.preset.name}/{self.seed}/{self.index}')}"
+
+    @property
+    def is_second_die(self) -> bool:
+        """Whether it is the other die of a package whose first one reports the power of both."""
+        return self.index % self.board.dies > 0
 
     @property
     def bus_id(self) -> str:

@@ -1,8 +1,8 @@
 """Kills processes that are changing clocks, at random moments, and checks what is left.
 
-Runs against the stand-in for NVML only, whose state outlives its clients; no real GPU is ever touched:
+Runs against stand-ins for drivers only, whose state outlives its clients; no real GPU is ever touched:
 
-    python -m testbed.stand_in.kill_runs [KIND] [KILLS] [SEED]
+    python -m testbed.stand_in.kill_runs [KIND] [KILLS] [SEED] [PRESET]    # mi210: AMD's, behind AMD SMI
 
 Every victim is a process of its own, which requests and releases settings of one of two GPUs for as long as it lives. It is
 killed after a random number of requests and a random wait, so in the middle of any of its steps. One kill of root's
@@ -31,6 +31,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from testbed.stand_in.amd_library import SOCKET_VARIABLE as AMD_SOCKET_VARIABLE
 from testbed.stand_in.control import Control
 from testbed.stand_in.fixtures import start_stand_in
 from testbed.stand_in.library import SOCKET_VARIABLE
@@ -51,12 +52,17 @@ _AIMED_EVERY = 5  # one kill in so many finds clocks changed, however slow the m
 _PATIENCE_S = 60.0  # for what should take no longer than a heartbeat
 
 
+def vendor() -> str:
+    """Whose GPUs the server has."""
+    return "amd" if AMD_SOCKET_VARIABLE in os.environ else "nvidia"
+
+
 def change_clocks_forever(seed: int, gpu: int, done: int) -> None:
     """What a victim does until it is killed: request and release settings, writing a byte to ``done`` after each."""
     rng = random.Random(seed)
     while True:
         try:
-            clocks = open_gpu(f"nvidia:{gpu}", allow_clock_control=True).clocks
+            clocks = open_gpu(f"{vendor()}:{gpu}", allow_clock_control=True).clocks
             states, limits = clocks.supported_clocks(), clocks.power_limits_w()
             break
         except WastenotError:
@@ -85,7 +91,7 @@ class Runs:
     """
 
     def __init__(self, folder: Path, kind: str, seed: int) -> None:
-        self.control = Control(os.environ[SOCKET_VARIABLE])
+        self.control = Control(os.environ[AMD_SOCKET_VARIABLE if vendor() == "amd" else SOCKET_VARIABLE])
         self.folder, self._kind, self._seed, self._rng = folder, kind, seed, random.Random(f"{kind} {seed}")
         self._policy, self._socket = folder / "wastenotd.toml", folder / "wastenotd.sock"
         self.daemon = 0
@@ -129,7 +135,7 @@ class Runs:
         elif self._kind == "both" and self._rng.random() < 0.5:
             self.start_daemon()
         else:
-            open_gpu("nvidia:0")  # the next command, which is not allowed to change clocks itself
+            open_gpu(f"{vendor()}:0")  # the next command, which is not allowed to change clocks itself
         found["left"] = self.changed() or bool(journals())
         if self._kind == "both":
             if not runs(self.daemon):
@@ -230,10 +236,10 @@ def kill_and_check(kills: int, seed: int = 0, kind: str = "root") -> dict[str, f
     }
 
 
-def main(kind: str = "root", kills: int = 1000, seed: int = 0) -> dict[str, float]:
+def main(kind: str = "root", kills: int = 1000, seed: int = 0, preset: str = "h200") -> dict[str, float]:
     """The same in a separate process, on its own stand-in."""
     with (
-        start_stand_in("h200", gpus=_GPUS, memory_lock=True) as stand_in,
+        start_stand_in(preset, gpus=_GPUS, memory_lock=True) as stand_in,
         tempfile.TemporaryDirectory(prefix="kills-") as folder,
     ):
         environment = stand_in.environment(WASTENOT_STATE=folder, WASTENOT_READ_ONLY="0")
@@ -270,4 +276,4 @@ def runs(process: int) -> bool:
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(*sys.argv[1:2], *map(int, sys.argv[2:]))))
+    print(json.dumps(main(*sys.argv[1:2], *map(int, sys.argv[2:4]), *sys.argv[4:])))

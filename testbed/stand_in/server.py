@@ -13,6 +13,7 @@ import traceback
 from contextlib import AbstractContextManager
 from typing import Any
 
+from testbed.stand_in import amd_functions
 from testbed.stand_in.codes import Code, Refused
 from testbed.stand_in.faults import Fault, Faults
 from testbed.stand_in.functions import cost_s, functions_of
@@ -37,6 +38,7 @@ _SYSTEM = {
     "nvmlSystemGetCudaDriverVersion": CUDA,
     "nvmlInit": None,
     "nvmlShutdown": None,
+    "amdsmi_init": None,
 }
 
 
@@ -65,14 +67,14 @@ class Server:
         self._runs: dict[int, GpuRun] = {}
         self._traces: dict[int, tuple[AbstractContextManager[TracedRun], TracedRun]] = {}
         self._timing: Timing = WallTiming() if wall else VirtualTiming()
-        self._gpus = [Gpu(preset, index, seed, self._timing, memory_lock) for index in range(gpus)]
-        self._functions = [functions_of(gpu) for gpu in self._gpus]
+        self._gpus = [Gpu(preset, index, seed, self._timing, memory_lock, gpus) for index in range(gpus)]
+        self._functions = [{**functions_of(gpu), **amd_functions.functions_of(gpu)} for gpu in self._gpus]
 
     # ---- NVML ------------------------------------------------------------------------------------------------
 
     def nvml(self, caller: Caller, name: str, index: int | None, arguments: tuple[Any, ...]) -> tuple[int, Any]:
-        """Serve a function of NVML: its return code and value."""
-        changes = name.startswith(("nvmlDeviceSet", "nvmlDeviceReset"))
+        """Serve a function of NVML or AMD SMI: its return code, in NVML's numbers, and value."""
+        changes = name.startswith(("nvmlDeviceSet", "nvmlDeviceReset", "amdsmi_set"))
         if index is not None and not 0 <= index < len(self._gpus):
             return Code.INVALID_ARGUMENT, None
         with self._setting[index] if changes and index is not None else contextlib.nullcontext():
@@ -137,6 +139,10 @@ class Server:
         """A GPU as it truly is."""
         with self._lock:
             return state_of(self._gpus[index])
+
+    def place(self, caller: Caller, unique_id: str) -> int:
+        """Place of a GPU among the server's, by its unique ID as wastenot knows it."""
+        return next(gpu.index for gpu in self._gpus if unique_id in (gpu.uuid, amd_functions.unique_id(gpu)))
 
     def reset(self, caller: Caller) -> None:
         """Fresh GPUs, no faults."""

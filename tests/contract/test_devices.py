@@ -36,17 +36,23 @@ def stand_in():
         yield server
 
 
-@pytest.fixture(params=[TOY, "recorded", "nvidia:0", *(f"sim:{name}" for name in preset_names())])
+@pytest.fixture(scope="module")
+def amd_stand_in():
+    with start_stand_in("mi300x", seed=3) as server:
+        yield server
+
+
+@pytest.fixture(params=[TOY, "recorded", "nvidia:0", "amd:0", *(f"sim:{name}" for name in preset_names())])
 def name(request, recording):
     return recording if request.param == "recorded" else request.param
 
 
 @pytest.fixture
 def device(name, request, monkeypatch, tmp_path):
-    if not name.startswith("nvidia:"):
+    if not name.startswith(("nvidia:", "amd:")):
         yield open_device(name, seed=3)
         return
-    server = request.getfixturevalue("stand_in")
+    server = request.getfixturevalue("stand_in" if name.startswith("nvidia:") else "amd_stand_in")
     server.control.reset()
     server.use(monkeypatch)
     monkeypatch.setenv("WASTENOT_STATE", str(tmp_path))

@@ -37,6 +37,7 @@ class Vendor:
         commands: of the tool, to set a setting, given the words of a card's name and its unique ID or index.
         undo: by flag of these commands, the one that undoes it.
         card_option: of the tool, before the card that is set.
+        lock: a command of the tool that limits the core clock to 1,500 MHz, as people run it by hand.
         notes: by flag, what to know before it is run; ``{}`` stands for its value.
         deferred: the flags that take effect when the driver is loaded again.
         switching: what is published of its cards' switching times.
@@ -58,6 +59,7 @@ class Vendor:
     commands: Callable[[frozenset[str], str, Setting], tuple[str, ...]]
     undo: Mapping[str, str]
     card_option: str
+    lock: str
     notes: Mapping[str, str] = field(default_factory=dict)
     deferred: frozenset[str] = frozenset()
     switching: tuple[PublishedSwitch, ...] = ()
@@ -83,8 +85,10 @@ def _amd_commands(words: frozenset[str], card: str, setting: Setting) -> tuple[s
     # (https://rocm.docs.amd.com/projects/amdsmi/en/latest/conceptual/perf-determinism.html).
     if setting.memory_mhz is not None:
         return ()
+    # amd-smi counts GPUs in an order of its own, and its unique IDs are not those by which PyTorch knows them.
+    number = card if card.isdecimal() else "0"
     limits = (("--perf-determinism", setting.core_mhz), ("--power-cap", setting.power_limit_w))
-    return tuple(f"amd-smi set --gpu {card} {flag} {value:.0f}" for flag, value in limits if value is not None)
+    return tuple(f"amd-smi set --gpu {number} {flag} {value:.0f}" for flag, value in limits if value is not None)
 
 
 _HOPPER = frozenset({"h100", "h200", "h800", "gh200"})
@@ -101,6 +105,7 @@ _NVIDIA = Vendor(
     # No flag restores the power limit: "default" stands for the watts that `nvidia-smi -q -d POWER` shows.
     undo={"-lgc": "-rgc", "-lmc": "-rmc", "-lmcd": "-rmcd", "-pl": "-pl DEFAULT"},
     card_option="-i",
+    lock="nvidia-smi -lgc 0,1500",
     notes={
         "-lgc": "-lgc {} is a ceiling of the core clock.",
         "-lmcd": "A deferred memory clock (-lmcd) takes effect when the driver is loaded again.",
@@ -133,6 +138,15 @@ _AMD = Vendor(
     commands=_amd_commands,
     undo={"--perf-determinism": "--perf-determinism", "--power-cap": "--power-cap"},
     card_option="--gpu",
+    lock="amd-smi set --perf-determinism 1500",
+    notes={"--gpu": "--gpu is a number of amd-smi, which amd-smi list shows beside each card."},
+    driver="wastenot.devices.amd.driver",
+    id_prefix="AMD-",
+    binding=("amdsmi", "amdsmi"),
+    pci_id="0x1002",
+    torch_build="hip",
+    visible="HIP_VISIBLE_DEVICES",
+    container="docker run --device=/dev/kfd --device=/dev/dri",
 )
 
 VENDORS: tuple[Vendor, ...] = (_NVIDIA, _AMD)

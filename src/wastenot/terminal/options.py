@@ -297,13 +297,14 @@ class ClockControlOptions:
         clocks = device.clocks
         if self.allow_clock_control and isinstance(clocks, SharedClocks):
             outcome = clocks.outcome()
-            hint = f"\n{_LOCK_HINT}" if ranges is None and isinstance(clocks, LeasedClocks) else ""
+            vendor = vendor_named(name) if ranges is None and isinstance(clocks, LeasedClocks) else None
+            hint = "" if vendor is None else f"\n{_LOCK_HINT.format(vendor.lock)}"
             clocks.on_change = lambda: say(f"{name}: afterwards the clocks are {outcome}{hint}")
             clocks.on_interrupt = lambda: say(f"{name}: the clocks are {outcome}")
         return device
 
 
-_LOCK_HINT = "  existing locks cannot be read: to keep one set by nvidia-smi -lgc 0,1500, pass --restore-clocks 0-1500"
+_LOCK_HINT = "  existing locks cannot be read: to keep one set by {}, pass --restore-clocks 0-1500"
 
 
 def say_left_changed(name: str) -> None:

@@ -12,7 +12,7 @@ from wastenot.devices.nvidia.nvml import Nvml, text_of
 
 if TYPE_CHECKING:
     from wastenot.devices.common.journal import Restore
-    from wastenot.devices.nvidia.device import NvidiaDevice
+    from wastenot.devices.torch.gpu import TorchGpu
 
 _NO_MEMORY_LOCK = ("Hopper",)
 
@@ -63,22 +63,21 @@ def examine(index: int, torch_indices: Mapping[str, int]) -> Examined:
     )
 
 
-def open_gpu(name: str, *, allow_clock_control: bool = False, restore: Restore | None = None, **parts: Any) -> NvidiaDevice:
+def open_gpu(name: str, *, allow_clock_control: bool = False, restore: Restore | None = None, **parts: Any) -> TorchGpu:
     """Open a GPU by name.
 
     Args:
         name: ``nvidia:INDEX``, in NVML's order, or ``nvidia:UUID``.
         allow_clock_control: allow clocks to be changed.
         restore: ranges of locked clocks to restore.
-        parts: time source and launchers that replace the defaults, see :class:`NvidiaDevice`.
+        parts: time source and launchers that replace the defaults, see :class:`wastenot.devices.torch.gpu.TorchGpu`.
 
     Raises:
         BadInputError: there is no such GPU, or it is partitioned into MIG instances.
     """
-    from wastenot.devices.nvidia.device import NvidiaDevice, handle_of
+    from wastenot.devices.nvidia.device import nvidia_gpu
 
-    nvml = Nvml(allow_changes=allow_clock_control)
-    return NvidiaDevice(nvml, handle_of(nvml, name), name, restore=restore, **parts)
+    return nvidia_gpu(Nvml(allow_changes=allow_clock_control), name, restore=restore, **parts)
 
 
 def clock_setter(unique_id: str, *, allow_changes: bool) -> NvidiaSetter:

@@ -226,8 +226,10 @@ def compiled(source: str, kernel: str, device: str, doing: str) -> Any:
         doing: what it is needed for, for messages.
 
     Raises:
-        MissingExtraError: this PyTorch cannot compile kernels.
+        MissingExtraError: this PyTorch cannot compile kernels, or not for NVIDIA's.
     """
+    if torch.version.hip:
+        raise MissingExtraError(f"{doing} counts cycles as NVIDIA's GPUs do; AMD's are not known to wastenot yet")
     compile_kernel = getattr(torch.cuda, "_compile_kernel", None)
     if compile_kernel is None:
         raise MissingExtraError(

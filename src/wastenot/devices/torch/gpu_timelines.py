@@ -1,4 +1,4 @@
-"""Timelines of an NVIDIA GPU: groups of calls with counted cycles, power polled from NVML. It changes nothing on the GPU."""
+"""Timelines of a real GPU: groups of calls with counted cycles, power polled from its driver. It changes nothing on the GPU."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from wastenot.devices.nvidia.instrument import power_log
 from wastenot.devices.timeline import Phase, PreparedTimeline, Subject, Timeline
 
 if TYPE_CHECKING:
-    from wastenot.devices.nvidia.device import NvidiaDevice
+    from wastenot.devices.torch.gpu import TorchGpu
     from wastenot.devices.torch.timeline import PreparedSubjects, TorchTimelines
 
 _LATE_S = 0.01  # by which a reading may come later than expected
 
 
-class NvidiaTimelines:
-    """Records timelines of an NVIDIA GPU.
+class GpuTimelines:
+    """Records timelines of a GPU.
 
     Args:
         gpu: the GPU.
@@ -29,10 +28,10 @@ class NvidiaTimelines:
         BadInputError: the GPU has no power sensor.
     """
 
-    def __init__(self, gpu: NvidiaDevice, runner: TorchTimelines) -> None:
+    def __init__(self, gpu: TorchGpu, runner: TorchTimelines) -> None:
         self.identity, self.stamps = gpu.identity, runner.stamps
         self._runner, self._sleep, self._sensors = runner, gpu.time.sleep, gpu.sensors
-        self.channels, self._poller = power_log(gpu)
+        self.channels, self._poller = gpu.power_log()
 
     @contextmanager
     def prepare(self, subjects: Sequence[Subject], *, group_s: float = 1e-3) -> Iterator[PreparedTimeline]:

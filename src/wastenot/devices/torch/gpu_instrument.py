@@ -1,4 +1,4 @@
-"""The instrument of an NVIDIA GPU: executions with timestamps of CUDA events, power polled from NVML."""
+"""The instrument of a real GPU: executions with timestamps of events, power polled from its driver."""
 
 from __future__ import annotations
 
@@ -10,23 +10,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wastenot.core.errors import BadInputError, DeviceError
-from wastenot.devices.common.power_poller import PowerPoller
-from wastenot.devices.instrument import TOTAL, Burst, BurstRun, Channel, Clock, PreparedBurst, RoundTrip
-from wastenot.devices.nvidia.published import ARCHITECTURES, MEMORY, power_sensor
+from wastenot.core.errors import DeviceError
+from wastenot.devices.instrument import Burst, BurstRun, Clock, PreparedBurst, RoundTrip
 
 if TYPE_CHECKING:
-    from wastenot.devices.nvidia.device import NvidiaDevice
     from wastenot.devices.torch.bursts import TorchBurst, TorchBursts
+    from wastenot.devices.torch.gpu import TorchGpu
 
 _ROUND_TRIPS = 5  # before a run, and again after it
 _TRIES = 3  # per run
 _LATE_S = 0.01  # by which a reading may come later than expected
-_UNKNOWN = Channel(TOTAL, 0.1, 0.025, 0.01, source="assumed, as on Hopper")  # for architectures without published values
 
 
-class NvidiaInstrument:
-    """Runs bursts on an NVIDIA GPU and logs its power by polling its sensors. It changes nothing on the GPU.
+class GpuInstrument:
+    """Runs bursts on a GPU and logs its power by polling its sensors. It changes nothing on the GPU.
 
     Args:
         gpu: the GPU.
@@ -39,12 +36,12 @@ class NvidiaInstrument:
     executions_by: Clock = "gpu"
     readings_by: Clock = "host"
 
-    def __init__(self, gpu: NvidiaDevice, bursts: TorchBursts) -> None:
+    def __init__(self, gpu: TorchGpu, bursts: TorchBursts) -> None:
         self.identity, self.now_s = gpu.identity, gpu.time.now_s
         self.resolution_s: float = bursts.resolution_s
         self._bursts, self._sleep = bursts, gpu.time.sleep
         self._calls: Mapping[str, Callable[[], object]] = {}
-        self.channels, self._poller = power_log(gpu)
+        self.channels, self._poller = gpu.power_log()
 
     def round_trips(self, times: int) -> tuple[RoundTrip, ...]:
         """Read the GPU's clock a number of times.
@@ -54,7 +51,7 @@ class NvidiaInstrument:
         """
         return self._bursts.round_trips(times)
 
-    def with_callables(self, calls: Mapping[str, Callable[[], object]]) -> NvidiaInstrument:
+    def with_callables(self, calls: Mapping[str, Callable[[], object]]) -> GpuInstrument:
         """The same instrument, running functions in place of the kernels of these names.
 
         Args:
@@ -96,19 +93,3 @@ class NvidiaInstrument:
             f"{self.identity.name}: the host was too slow to queue executions ahead of the GPU, {_TRIES} times in a row; "
             "is it busy with other work?"
         )
-
-
-def power_log(gpu: NvidiaDevice) -> tuple[tuple[Channel, ...], PowerPoller]:
-    """The power readings of a GPU, total power first, as far as their sensors are known; and what logs them.
-
-    Raises:
-        BadInputError: the GPU has no power sensor.
-    """
-    sensors = gpu.sensors
-    if sensors.power_w() is None:
-        raise BadInputError(f"{gpu.identity.name}: it has no power sensor; power changes within a second cannot be observed")
-    architecture = ARCHITECTURES.get(gpu.nvml.try_call("nvmlDeviceGetArchitecture", gpu.handle) or -1)
-    published = power_sensor(architecture, gpu.identity.model, instant=sensors.has_instant) or _UNKNOWN
-    if sensors.memory_power_w() is None:
-        return (published,), PowerPoller(lambda: (sensors.power_w(),), gpu.time.now_s)
-    return (published, MEMORY), PowerPoller(sensors.powers_w, gpu.time.now_s)

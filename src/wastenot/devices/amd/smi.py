@@ -1,0 +1,149 @@
+"""The only access to AMD SMI: a call that would change a GPU is refused here, below every caller, unless that is allowed."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import threading
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+from wastenot.core.errors import MissingExtraError, WastenotError
+from wastenot.core.install import install_line
+from wastenot.devices.common.gpu_driver import (
+    DriverError,
+    GpuLostError,
+    NoPermissionError,
+    NoSuchGpuError,
+    NotSupportedError,
+    ReadOnlyError,
+    refusal,
+)  # fmt: skip
+
+_ELSEWHERE = "use a sim: device, or run on a machine where amd-smi works"
+_READING = ("amdsmi_init", "amdsmi_get")
+_TURN = threading.RLock()
+"""One call at a time: before ROCm 7.2 the library is not safe to call from several threads."""
+_UNKNOWN = 0xFFFF, 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF  # what it writes, by the width of a field, for a value there is none of
+
+
+class Smi:
+    """AMD SMI with typed errors and a guard against unintended changes.
+
+    Functions are called by their names in ``amdsmi``: ``smi.call("amdsmi_get_power_info", handle)``.
+
+    Args:
+        allow_changes: allow functions that change a GPU. ``WASTENOT_READ_ONLY=1`` in the environment still forbids them.
+
+    Raises:
+        MissingExtraError: the Python binding of AMD SMI, or AMD SMI itself, is not installed.
+        DriverError: the driver is not loaded or does not start.
+    """
+
+    def __init__(self, *, allow_changes: bool = False) -> None:
+        self.library: Any = _library()
+        self.allow_changes = allow_changes
+        self.call("amdsmi_init", self.library.AmdSmiInitFlags.INIT_AMD_GPUS)
+
+    def call(self, function: str, *arguments: object) -> Any:
+        """Call a function of AMD SMI.
+
+        Args:
+            function: its name in ``amdsmi``.
+            arguments: of the function.
+
+        Raises:
+            ReadOnlyError: the function may change something, which was not allowed.
+            NoPermissionError: the user lacks the permission.
+            NotSupportedError: the GPU, driver or binding does not support it.
+            NoSuchGpuError: there is no such GPU.
+            GpuLostError: the GPU no longer answers.
+            DriverError: any other failure.
+        """
+        if not function.startswith(_READING):
+            reason = refusal(self.allow_changes)
+            if reason is not None:
+                raise ReadOnlyError(f"{function}: refused: {reason}")
+        implementation = getattr(self.library, function, None)
+        if implementation is None:
+            raise NotSupportedError(f"{function}: the installed amdsmi does not provide it; install a newer version")
+        try:
+            with _TURN:
+                return implementation(*arguments)
+        except self.library.AmdSmiException as error:
+            raise _typed(self.library, function, error) from error
+
+    def try_call(self, function: str, *arguments: object) -> Any:
+        """Call a reading function; ``None`` where this GPU, driver or user has no such value.
+
+        Raises:
+            DriverError: the GPU or its driver failed, so that nothing can be said about the value.
+        """
+        try:
+            return self.call(function, *arguments)
+        except (NotSupportedError, NoPermissionError):
+            return None
+
+    def handles(self) -> tuple[Any, ...]:
+        """Handles of all GPUs in HIP's order, which PyTorch and ``HIP_VISIBLE_DEVICES`` count by; AMD SMI's own differs."""
+        found = self.call("amdsmi_get_processor_handles")
+        places = [self._enumeration(handle).get("hip_id") for handle in found]
+        order = sorted(range(len(found)), key=lambda place: (number(places[place]) is None, places[place], place))
+        return tuple(found[place] for place in order)
+
+    def unique_id(self, handle: object) -> str:
+        """A GPU's unique ID: as PyTorch writes HIP's where that is known, else AMD SMI's own."""
+        hip = str(self._enumeration(handle).get("hip_uuid", "")).removeprefix("GPU-")
+        if len(hip) == 16:  # HIP keeps it as text; PyTorch prints the text's bytes as if they were a UUID
+            text = hip.encode().hex()
+            return f"AMD-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+        return f"AMD-{self.call('amdsmi_get_gpu_device_uuid', handle)}"
+
+    def _enumeration(self, handle: object) -> dict[str, Any]:
+        return self.try_call("amdsmi_get_gpu_enumeration_info", handle) or {}
+
+
+def number(value: object) -> float | None:
+    """A value of AMD SMI; ``None`` for what stands there where there is none: "N/A", or all bits set."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or value in _UNKNOWN:
+        return None
+    return float(value)
+
+
+@cache
+def _library() -> ModuleType:
+    said = io.StringIO()
+    try:
+        # Where the library is missing, importing the binding prints so, and fails in ways that differ by version.
+        with contextlib.redirect_stdout(said):
+            import amdsmi
+    except ImportError as error:
+        raise MissingExtraError(f"AMD GPUs need amdsmi: {install_line('amd')}") from error
+    except (OSError, KeyError, AttributeError) as error:
+        raise MissingExtraError(f"no AMD driver with AMD SMI (libamd_smi.so) is installed here; {_ELSEWHERE}") from error
+    return amdsmi  # type: ignore[no-any-return,unused-ignore]
+
+
+def _typed(library: Any, function: str, error: Exception) -> WastenotError:
+    status, code = library.amdsmi_wrapper, getattr(error, "err_code", None)
+    said = " ".join(str(getattr(error, "err_info", None) or error).split())
+    absent = MissingExtraError if function == "amdsmi_init" else DriverError  # a driver that was there has failed
+    lost = f"the GPU no longer answers ({said}); an administrator must reset it, or reboot"
+    by_code: dict[int, tuple[type[WastenotError], str]] = {
+        status.AMDSMI_STATUS_DRIVER_NOT_LOADED: (absent, f"the AMD driver is not loaded; {_ELSEWHERE}"),
+        status.AMDSMI_STATUS_NO_DRV: (absent, f"the AMD driver is not loaded; {_ELSEWHERE}"),
+        status.AMDSMI_STATUS_NO_PERM: (NoPermissionError, f"{function}: no permission; clocks need root"),
+        status.AMDSMI_STATUS_NOT_SUPPORTED: (NotSupportedError, f"{function}: this GPU or driver does not support it"),
+        status.AMDSMI_STATUS_NOT_YET_IMPLEMENTED: (NotSupportedError, f"{function}: this driver does not provide it"),
+        status.AMDSMI_STATUS_SETTING_UNAVAILABLE: (NotSupportedError, f"{function}: this GPU has no such setting"),
+        status.AMDSMI_STATUS_INVAL: (NotSupportedError, f"{function}: this GPU does not accept the arguments"),
+        status.AMDSMI_STATUS_INPUT_OUT_OF_BOUNDS: (NotSupportedError, f"{function}: this GPU does not accept the value"),
+        status.AMDSMI_STATUS_NOT_FOUND: (NoSuchGpuError, f"{function}: {said}"),
+        status.AMDSMI_STATUS_DRM_ERROR: (GpuLostError, lost),
+        status.AMDSMI_STATUS_IO: (GpuLostError, lost),
+    }
+    kind, message = (
+        (DriverError, f"{function}: {said}") if code is None else by_code.get(code, (DriverError, f"{function}: {said}"))
+    )
+    return kind(message)
