@@ -105,7 +105,8 @@ def start_stand_in(
             made.write_text(toy)
         server = subprocess.Popen(
             [
-                sys.executable, "-m", "testbed.stand_in.server", socket, str(made) if made.exists() else preset, "--gpus", str(gpus), "--seed", str(seed),
+                sys.executable, "-m", "testbed.stand_in.server", socket, str(made) if made.exists() else preset,
+                "--gpus", str(gpus), "--seed", str(seed),
                 "--memory-lock", lock, "--until-input-ends", "--wall" if wall else "--virtual",
             ],
             stdin=subprocess.PIPE,

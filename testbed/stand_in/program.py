@@ -1,9 +1,9 @@
 """``wastenot`` on the stand-in: ``python -m testbed.stand_in.program ARGUMENTS``; STAND_IN_NVML or STAND_IN_AMDSMI names it.
 
-NVML is the stand-in's already, by ``shim/pynvml``, and so is AMD SMI. What this adds is the rest of a machine with a GPU: tasks run on the
-simulated GPUs, whose time is virtual unless STAND_IN_WALL is set; PyTorch sees them; and the user is root, or an ordinary
-one where STAND_IN_USER is set. Numbers are marked as simulated, which they are, although the program takes the GPUs for real
-ones.
+NVML is the stand-in's already, by ``shim/pynvml``, and so is AMD SMI. What this adds is the rest of a machine with a GPU:
+tasks run on the simulated GPUs, whose time is virtual unless STAND_IN_WALL is set; PyTorch sees them; and the user is root,
+or an ordinary one where STAND_IN_USER is set. Numbers are marked as simulated, which they are, although the program takes
+the GPUs for real ones.
 """
 
 from __future__ import annotations

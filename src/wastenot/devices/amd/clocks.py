@@ -84,10 +84,9 @@ class AmdSetter:
         """
         failed: DriverError | None = None
         if kinds & {"core", "memory"}:
+            named: Mapping[Kind, tuple[float, float] | None] = {"core": restore.core_mhz, "memory": restore.memory_mhz}
             again = {kind: bounds for kind, bounds in self._limits.items() if kind not in kinds}
-            for kind, bounds in (("core", restore.core_mhz), ("memory", restore.memory_mhz)):
-                if kind in kinds and bounds is not None:
-                    again[kind] = bounds
+            again |= {kind: bounds for kind, bounds in named.items() if kind in kinds and bounds is not None}
             try:
                 level = self._smi.library.AmdSmiDevPerfLevel.AUTO
                 self._smi.call("amdsmi_set_gpu_perf_level", self._handle, level)

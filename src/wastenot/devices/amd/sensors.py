@@ -46,8 +46,8 @@ class AmdSensors:
         if before is not None and not self._plausible(time_s - before[0], energy_j - before[1]):
             self._counts = False
             raise DriverError(
-                f"the energy counter of this GPU went from {before[1]:,.1f} to {energy_j:,.1f} J in {time_s - before[0]:.3g} s, "
-                "which cannot be: energy is taken from power readings from now on; measure again"
+                f"the energy counter of this GPU went from {before[1]:,.1f} to {energy_j:,.1f} J in "
+                f"{time_s - before[0]:.3g} s, which cannot be: energy is taken from power readings from now on; measure again"
             )
         return energy_j
 

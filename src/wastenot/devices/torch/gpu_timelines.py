@@ -1,4 +1,4 @@
-"""Timelines of a real GPU: groups of calls with counted cycles, power polled from its driver. It changes nothing on the GPU."""
+"""Timelines of a real GPU: groups of calls with counted cycles, power polled from its driver. It changes nothing."""
 
 from __future__ import annotations
 
