@@ -47,7 +47,7 @@ class AmdSensors:
             self._counts = False
             raise DriverError(
                 f"the energy counter of this GPU went from {before[1]:,.1f} to {energy_j:,.1f} J in "
-                f"{time_s - before[0]:.3g} s, which cannot be: energy is taken from power readings from now on; measure again"
+                f"{time_s - before[0]:.3g} s, which cannot be: power readings take its place from now on; measure again"
             )
         return energy_j
 
