@@ -93,9 +93,12 @@ class Smi:
         return tuple(found[place] for place in order)
 
     def unique_id(self, handle: object) -> str:
-        """A GPU's unique ID: as PyTorch writes HIP's where that is known, else AMD SMI's own."""
+        """A GPU's unique ID: HIP's as PyTorch writes it, else AMD SMI's own.
+
+        HIP's is text of 16 characters, whose bytes PyTorch prints as a UUID: recalled of its output, not seen on a card.
+        """
         hip = str(self._enumeration(handle).get("hip_uuid", "")).removeprefix("GPU-")
-        if len(hip) == 16:  # HIP keeps it as text; PyTorch prints the text's bytes as if they were a UUID
+        if len(hip) == 16:
             text = hip.encode().hex()
             return f"AMD-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
         return f"AMD-{self.call('amdsmi_get_gpu_device_uuid', handle)}"
