@@ -23,6 +23,7 @@ from typing import ClassVar, Literal, Protocol
 
 from wastenot.control.energy_edges import EnergyEdges
 from wastenot.control.marker import ITERATION, Marker
+from wastenot.control.obeyed import Obeyed
 from wastenot.control.rehearsed import Rehearsed
 from wastenot.control.status import (
     NOTHING_PROVED,
@@ -151,6 +152,7 @@ class ClockDriver(ABC):
         self._started_unix_s = time.time() if started_unix_s is None else started_unix_s
         self._edges = [EnergyEdges(gpu, gpu.time.now_s) for gpu in gpus]
         self._readings: list[dict[str, float | None]] = [dict.fromkeys(_READ) for _ in gpus]
+        self._obeyed = [Obeyed() for _ in gpus]
         self._sensors_due_s = now_s
         self._line = TimeLine(now_s)
         self._events: deque[Event] = deque(maxlen=_EVENTS)
@@ -268,6 +270,10 @@ class ClockDriver(ABC):
             clocks = sensors.clocks()
             read = (sensors.power_w(), sensors.temperature_c(), clocks.core_mhz, clocks.memory_mhz)
             self._readings[index] = dict(zip(_READ, read, strict=True))
+            if self.rehearsed is None and not self._dry_run:
+                told = self._obeyed[index].look(now_s, self._target_of(index).core_mhz, clocks.core_mhz)
+                if told is not None:
+                    self._tell("note", f"{self.gpus[index].identity.name}: {told}")
 
     def _moment(self, now_s: float) -> Moment:
         sensors, target = self.gpus[0].sensors, self._target_of(0)
