@@ -22,6 +22,10 @@ tests:
       - {{series: 'wastenot_gpu_lease_state{{gpu="GPU-2",state="held"}}', values: '1x40'}}
       - {{series: 'wastenot_gpu_lease_state{{gpu="GPU-3",state="unrestored"}}', values: '0 0 1x20'}}
       - {{series: 'wastenotd_gpu_hung{{gpu="GPU-4"}}', values: '0 0 1x20'}}
+      - {{series: 'wastenot_gpu_clock_hertz{{gpu="GPU-5"}}', values: '1.755e9x40'}}
+      - {{series: 'wastenot_gpu_clock_target_hertz{{gpu="GPU-5"}}', values: '1.47e9x40'}}
+      - {{series: 'wastenot_gpu_clock_hertz{{gpu="GPU-6"}}', values: '1.98e9 1.47e9 1.47e9x40'}}
+      - {{series: 'wastenot_gpu_clock_target_hertz{{gpu="GPU-6"}}', values: '_ 1.47e9 1.47e9x40'}}
       - {{series: 'wastenot_slowdown_low_ratio{{instance="a"}}', values: '0.03x40'}}
       - {{series: 'wastenot_max_slowdown_ratio{{instance="a"}}', values: '0.02x40'}}
       - {{series: 'wastenot_slowdown_low_ratio{{instance="b"}}', values: '0.03x5 0.01x35'}}
@@ -50,6 +54,12 @@ tests:
           - exp_labels: {{gpu: GPU-4}}
             exp_annotations:
               summary: "GPU-4: its driver does not return from a call; 'dmesg' may say why"
+      - eval_time: 10m
+        alertname: WastenotClockNotKept
+        exp_alerts:
+          - exp_labels: {{gpu: GPU-5}}
+            exp_annotations:
+              summary: "GPU-5: runs above the clock that was asked for: its driver does not keep it, or something resets it"
       - eval_time: 15m
         alertname: WastenotSlowdownExceeded
         exp_alerts:
@@ -76,7 +86,7 @@ def promtool(*arguments):
 @pytest.mark.system
 def test_prometheus_takes_the_rules():
     code, said = promtool("check", "rules", RULES)
-    assert code == 0 and "5 rules found" in said, said
+    assert code == 0 and "6 rules found" in said, said
 
 
 @pytest.mark.system
