@@ -1,4 +1,4 @@
-"""What a plan saves in TensorBoard and W&B: real writers, read back."""
+"""What a plan saves in TensorBoard, W&B and MLflow: real writers, read back."""
 
 import json
 import time
@@ -85,8 +85,8 @@ def test_a_run_that_logs_dictionaries_is_given_what_a_writer_is():
     assert run.seen == ({name: value for name, value, _ in writer.seen}, 7)
 
 
-@pytest.mark.parametrize(("writers", "said"), [((), "none given"), ((object(),), "object is neither")])
-def test_a_writer_of_neither_kind_is_refused(writers, said):
+@pytest.mark.parametrize(("writers", "said"), [((), "none given"), ((object(),), "object is none of these")])
+def test_a_writer_of_another_kind_is_refused(writers, said):
     with pytest.raises(BadInputError, match=said):
         tracker(status, *writers)
 
@@ -123,6 +123,23 @@ def test_wandb_keeps_it_beside_what_the_program_logs(tmp_path, monkeypatch):
     assert [row["_step"] for row in rows] == [0, 1, 2]
     assert [row["loss"] for row in rows] == pytest.approx([1.0, 0.9, 0.8])
     assert [row["wastenot (simulated)/saved_j"] for row in rows] == [4_200.0] * 3
+
+
+@pytest.mark.slow
+def test_mlflow_reads_it_back(tmp_path, monkeypatch):
+    mlflow = pytest.importorskip("mlflow", reason="no MLflow")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    mlflow.set_tracking_uri((tmp_path / "runs").as_uri())
+    mlflow.set_experiment("training")
+    with mlflow.start_run() as run:
+        log = tracker(status, mlflow, every_s=0.0)
+        for step in (5, 6):
+            mlflow.log_metric("loss", 0.5, step=step)
+            log(step)
+    client = mlflow.MlflowClient()
+    read = client.get_metric_history(run.info.run_id, "wastenot simulated/saved_j_low")
+    assert [(each.step, each.value) for each in read] == [(5, 3_900.0), (6, 3_900.0)]
+    assert "wastenot simulated/power_w/sim:rtx-3080-ti" in client.get_run(run.info.run_id).data.metrics
 
 
 def _history(file):

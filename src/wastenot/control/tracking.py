@@ -1,7 +1,8 @@
-"""What a plan saves, in the program's own TensorBoard or W&B run, beside its loss."""
+"""What a plan saves, in the program's own TensorBoard, W&B or MLflow run, beside its loss."""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 from wastenot.control.harmless import Harmless
 from wastenot.control.status import Status
 from wastenot.core.errors import BadInputError, WastenotError
+
+_KINDS = "TensorBoard's SummaryWriter, what wandb.init() returned, or the module mlflow"
 
 
 def scalars(status: Status) -> dict[str, float]:
@@ -52,7 +55,8 @@ def tracker(
 
     Args:
         status: the present status, such as ``applied.status``.
-        writers: where to log: TensorBoard's ``SummaryWriter`` (of PyTorch or tensorboardX), a run of W&B, or several.
+        writers: where to log: TensorBoard's ``SummaryWriter`` (of PyTorch or tensorboardX), a run of W&B, the module
+            ``mlflow``, or several.
         every_s: seconds between two entries at least.
         now_s: a clock.
 
@@ -60,10 +64,10 @@ def tracker(
         The callback; it takes the step that the program itself gives to its writer.
 
     Raises:
-        BadInputError: no writer is given, or one is of neither kind.
+        BadInputError: no writer is given, or one is of none of these kinds.
     """
     if not writers:
-        raise BadInputError("`writers`: none given; pass TensorBoard's SummaryWriter, or what wandb.init() returned")
+        raise BadInputError(f"`writers`: none given; pass {_KINDS}")
     write = [_writing(writer) for writer in writers]
     last_s: float | None = None
     harmless = Harmless(consequence="nothing more is logged of the plan, and the program continues")
@@ -88,7 +92,7 @@ def tracker(
 
 
 def _writing(writer: Any) -> Callable[[dict[str, float], int], None]:
-    """How to write values to a writer, found by what it can do, so that neither library is imported here."""
+    """How to write values to a writer, found by what it can do, so that none of the libraries is imported here."""
     if callable(getattr(writer, "add_scalar", None)):
 
         def to_tensorboard(values: dict[str, float], step: int) -> None:
@@ -102,4 +106,10 @@ def _writing(writer: Any) -> Callable[[dict[str, float], int], None]:
             writer.log(values, step=step)  # joins what the program logs at this step
 
         return to_wandb
-    raise BadInputError(f"`writers`: {type(writer).__name__} is neither TensorBoard's SummaryWriter nor a W&B run")
+    if callable(getattr(writer, "log_metrics", None)):
+
+        def to_mlflow(values: dict[str, float], step: int) -> None:
+            writer.log_metrics({re.sub(r"[^\w./: -]", "", name): value for name, value in values.items()}, step=step)
+
+        return to_mlflow
+    raise BadInputError(f"`writers`: {type(writer).__name__} is none of these: {_KINDS}")
