@@ -32,7 +32,8 @@ class AmdSensors:
         self._most_w = _MOST * limit_w if limit_w else None
         self._last: tuple[float, float] | None = None  # time by the GPU's clock in s, energy in J
         self._counts = True
-        self._held_s, self._violations = 0.0, tuple[float, float, float]()
+        self._held_s = 0.0
+        self._violations: tuple[float, float, float] | None = None  # time in µs, steps, of these with a violation
 
     def energy_j(self) -> float | None:
         """The energy counter of the package: on cards with two dies (MI250), of both, at the first of them."""
@@ -41,7 +42,8 @@ class AmdSensors:
         found = self._smi.try_call("amdsmi_get_energy_count", self._handle)
         if found is None or not 0 < found["energy_accumulator"] < _NO_COUNT:
             return None
-        energy_j, time_s = 1e-6 * found["counter_resolution"] * found["energy_accumulator"], 1e-9 * found["timestamp"]
+        energy_j: float = 1e-6 * found["counter_resolution"] * found["energy_accumulator"]
+        time_s: float = 1e-9 * found["timestamp"]
         before, self._last = self._last, (time_s, energy_j)
         if before is not None and not self._plausible(time_s - before[0], energy_j - before[1]):
             self._counts = False
@@ -90,9 +92,9 @@ class AmdSensors:
         if steps is None or stamp_us is None or not violated:
             return None
         before, self._violations = self._violations, (stamp_us, steps, sum(violated))
-        if before and self._violations[1] > before[1]:
-            share = (self._violations[2] - before[2]) / (self._violations[1] - before[1])
-            self._held_s += min(max(share, 0.0), 1.0) * 1e-6 * (self._violations[0] - before[0])
+        if before is not None and steps > before[1]:
+            share = (sum(violated) - before[2]) / (steps - before[1])
+            self._held_s += min(max(share, 0.0), 1.0) * 1e-6 * (stamp_us - before[0])
         return self._held_s
 
     def processes(self) -> int | None:
