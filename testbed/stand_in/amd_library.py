@@ -69,7 +69,10 @@ class Library:
         return found
 
     def _start(self, flags: Any) -> int:
-        self._client = Client(os.environ[SOCKET_VARIABLE])
+        path = os.environ.get(SOCKET_VARIABLE)
+        if not path:
+            return _STATUS[Code.DRIVER_NOT_LOADED]
+        self._client = Client(path)
         return self._request("amdsmi_init", None)[0]
 
     def _request(self, name: str, index: int | None, *arguments: Any) -> tuple[int, Any]:

@@ -180,11 +180,18 @@ def _amd_shim() -> ModuleType:
     """One module for the process, whose library connects to whichever server is named when it is initialised."""
     spec = importlib.util.spec_from_file_location("amdsmi_shim", _SHIM / "amdsmi.py")
     assert spec is not None and spec.loader is not None
-    before = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "amdsmi"}
-    for name in before:
-        del sys.modules[name]
-    spec.loader.exec_module(importlib.util.module_from_spec(spec))
-    return sys.modules["amdsmi"]
+    before = {name: sys.modules.pop(name) for name in _parts_of_amdsmi()}
+    try:
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+        return sys.modules["amdsmi"]
+    finally:
+        for name in _parts_of_amdsmi():
+            del sys.modules[name]
+        sys.modules.update(before)
+
+
+def _parts_of_amdsmi() -> tuple[str, ...]:
+    return tuple(name for name in sys.modules if name.partition(".")[0] == "amdsmi")
 
 
 @cache
