@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from wastenot.core.wording import sentence
 from wastenot.pages.figure import Figure
 from wastenot.pages.page import Folded, Page
 from wastenot.pipelines.page.clocks_figure import clocks_figure
@@ -12,7 +13,7 @@ from wastenot.pipelines.page.listings import frontier_table, stages_table, strag
 from wastenot.pipelines.page.power_figure import power_figure
 from wastenot.pipelines.page.savings_figure import savings_figure
 from wastenot.pipelines.page.schedule_figure import schedule_figure
-from wastenot.pipelines.page.story import next_step, ranks_text, story_of
+from wastenot.pipelines.page.story import next_step, size_text, story_of
 from wastenot.pipelines.plan.overview import PipelineOverview, pipeline_overview
 from wastenot.pipelines.plan.plan import PipelinePlan
 from wastenot.pipelines.plan.planner import PlannedPipeline
@@ -26,9 +27,9 @@ def pipeline_figures(overview: PipelineOverview) -> tuple[Figure, ...]:
         MissingExtraError: the ``report`` extra is not installed.
     """
     drawn = (
+        energy_figure(overview),
         schedule_figure(overview),
         power_figure(overview),
-        energy_figure(overview),
         clocks_figure(overview),
         frontier_figure(overview),
         savings_figure(overview),
@@ -78,7 +79,7 @@ def pipeline_page(overview: PipelineOverview) -> Page:
         notes=_notes(overview),
         about=about(overview),
         device=plan.device,
-        made_from=(("Plan", plan.digest), ("Ranks", ranks_text(plan))),
+        made_from=(("Plan", plan.digest), ("Ranks", size_text(plan))),
     )
 
 
@@ -93,8 +94,7 @@ def planned_page(made: PlannedPipeline) -> Page:
 
 
 def _notes(overview: PipelineOverview) -> list[str]:
-    assumed = "; ".join(note.removesuffix(".") for note in overview.plan.notes)
-    notes = [f"Assumed: {assumed}."] if assumed else []
+    notes = [sentence(f"{'' if place else 'assumed: '}{note}") for place, note in enumerate(overview.plan.notes)]
     if overview.plan.baseline_clocks == "highest":
         notes.insert(0, "The profile has no numbers at the default clocks: the highest clock stands in for them.")
     return notes
