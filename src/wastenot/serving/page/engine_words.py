@@ -15,6 +15,7 @@ from wastenot.serving.model.operating_points import OperatingPoint, PrefillPoint
 from wastenot.serving.model.profile_file import EngineProfile, StatedError
 
 _HOW = {"measured": "steps as measured", "fitted": "fitted to steps", "kernels": "estimated from kernel measurements"}
+_SIMULATED = "estimated from kernels of a simulated GPU"
 _MOST_BATCHES = 8  # columns of a table
 _LIMITS = (0.0, 0.02, 0.05)  # on how much longer a token may take
 _TO_NAME = 0.0005  # a saving that is shown as more than 0.0 %
@@ -28,7 +29,8 @@ def origin_of(profile: EngineProfile) -> Origin:
 
 def source_text(profile: EngineProfile) -> str:
     """How its tables came about."""
-    return " and ".join(dict.fromkeys(_HOW[each.tables.source] for each in profile.engines))
+    how = _HOW | {"kernels": _SIMULATED} if origin_of(profile) == "simulated" else _HOW
+    return " and ".join(dict.fromkeys(how[each.tables.source] for each in profile.engines))
 
 
 def steps_text(engines: Sequence[Engine]) -> str:
@@ -59,10 +61,14 @@ def clocks_note(engines: Sequence[Engine], *, used: bool) -> str | None:
     at = f"{limit:,.0f}{SPACE}MHz"
     if not any(each.known_settings for each in engines):
         return f"all clocks are assumed: the simulated GPU was fitted to measurements from {at} up only"
+    known = [each.tables.settings[place].core_mhz for each in engines for place in each.known_settings]
+    lowest = min((mhz for mhz in known if mhz is not None), default=limit)
+    first = f" ({lowest:,.0f}{SPACE}MHz is the lowest profiled)" if lowest > limit else ""
     if used:
-        return f"assumed clocks are those below {at}: the simulated GPU was fitted to measurements from there up only"
+        return f"known clocks are those from {at} up{first}: below, the simulated GPU was fitted to no measurement"
     return (
-        f"only clocks from {at} up are used: below, the simulated GPU rests on no measurement (--assumed-clocks adds those)"
+        f"only clocks from {at} up are used{first}: below, the simulated GPU rests on no measurement (--assumed-clocks adds "
+        "those)"
     )
 
 
