@@ -93,7 +93,7 @@ def effect_text(predicted: Forecast) -> str:
         saves = f"{percent(low, 1)} to {percent(high, 1)} of the energy saved"
         return f"Worth trying: {saves}{_by_one_cap(headline)}, {limit}"
     if spread.median < -_SAVES:
-        return f"Uncertain: energy {changes(spread.central_95)}, {limit}"
+        return f"Uncertain: energy {changes(spread.central_95, 1)}, {limit}"
     return f"Not worth trying: nothing would be saved, {limit}"
 
 
@@ -133,7 +133,7 @@ def _panels(predicted: Forecast) -> tuple[Panel, ...]:
     if natural is not None:
         span = f", within the clocks seen, {natural.low_mhz:,.0f} to {natural.high_mhz:,.0f}{SPACE}MHz"
         kinds = (("One cap for all kernels", natural.one_cap), ("A cap for each kernel", natural.within_range))
-        for (title, rows), how, seen in zip(kinds, ("", " if switching were instant"), (span, ""), strict=True):
+        for (title, rows), how in zip(kinds, ("", " if switching were instant"), strict=True):
             asked = next((row for row in rows if row.max_slowdown == predicted.max_slowdown), None)
             if asked is None:
                 continue
@@ -143,7 +143,7 @@ def _panels(predicted: Forecast) -> tuple[Panel, ...]:
             told = [row for row in rows if row is not asked and not _is_nothing(row.energy_change)]
             others = [Line(_limit(row.max_slowdown).capitalize(), _saved(row)) for row in told]
             saved_j = max(-asked.energy_change.median, 0.0) * predicted.auto_energy_j
-            text = f"or {quantity(saved_j, 'J', 3)} per iteration{how}, {limit}{seen}."
+            text = f"or {quantity(saved_j, 'J', 3)} per iteration{how}, {limit}{'' if panels else span}."
             panels.append(Panel(title, _saved(asked), text, lines=(*cap, _spread(asked.energy_change), *others)))
     any_clock = _at_any_clock(predicted)
     if not panels:
