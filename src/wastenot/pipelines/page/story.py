@@ -61,9 +61,10 @@ def _verdict(plan: PipelinePlan) -> str:
 
 def _energy(overview: PipelineOverview) -> Panel:
     plan, before, after = overview.plan, overview.before, overview.after
+    waiting = [quantity(float(line.waiting_j.sum()), "J", 3) for line in (after, before)]
     power, was = (quantity(line.energy_j / line.lasts_s, "W", 3) for line in (after, before))
     lines = [
-        Line("While waiting", f"{joules(float(after.waiting_j.sum()))} instead of {joules(float(before.waiting_j.sum()))}"),
+        Line("While waiting", f"{waiting[0]} instead of {waiting[1]}"),
         Line("Mean power", f"{power} instead of {was}"),
     ]
     if plan.promise is not None:
