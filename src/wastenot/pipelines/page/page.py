@@ -10,7 +10,6 @@ from wastenot.pipelines.page.drawing import about
 from wastenot.pipelines.page.energy_figure import energy_figure
 from wastenot.pipelines.page.frontier_figure import frontier_figure
 from wastenot.pipelines.page.listings import frontier_table, stages_table, stragglers_table
-from wastenot.pipelines.page.power_figure import power_figure
 from wastenot.pipelines.page.savings_figure import savings_figure
 from wastenot.pipelines.page.schedule_figure import schedule_figure
 from wastenot.pipelines.page.story import next_step, size_text, story_of
@@ -29,7 +28,6 @@ def pipeline_figures(overview: PipelineOverview) -> tuple[Figure, ...]:
     drawn = (
         energy_figure(overview),
         schedule_figure(overview),
-        power_figure(overview),
         clocks_figure(overview),
         frontier_figure(overview),
         savings_figure(overview),
