@@ -129,7 +129,7 @@ def _panels(predicted: Forecast) -> tuple[Panel, ...]:
     """What one cap, and then one for each kernel, would save; without natural clocks any clock; and how sure that is."""
     natural, limit = predicted.natural, _limit(predicted.max_slowdown)
     left = ", memory clock unchanged" if predicted.core_only else ""
-    panels = []
+    panels: list[Panel] = []
     if natural is not None:
         span = f", within the clocks seen, {natural.low_mhz:,.0f} to {natural.high_mhz:,.0f}{SPACE}MHz"
         kinds = (("One cap for all kernels", natural.one_cap), ("A cap for each kernel", natural.within_range))
