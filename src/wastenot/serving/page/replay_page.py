@@ -94,8 +94,8 @@ def timeline_figure(found: Replay) -> Figure:
     """Clocks and load over time, a line for each server; lines are broken where nothing is counted."""
     shown = [each for each in found.servers if each.timeline][:_MOST_SHOWN]
     note = (
-        "The default clocks, with which the controller begins, also after a gap of the history, are drawn at the profile's "
-        "maximum. Lines are broken in gaps."
+        "Lines are broken where the history has gaps; the controller then starts from the default clocks, which are drawn "
+        "at the profile's maximum."
     )
     left = len(found.servers) - len(shown)
     if left:
