@@ -15,7 +15,6 @@ from wastenot.serving.model.operating_points import OperatingPoint, PrefillPoint
 from wastenot.serving.model.profile_file import EngineProfile, StatedError
 
 _HOW = {"measured": "steps as measured", "fitted": "fitted to steps", "kernels": "estimated from kernel measurements"}
-_SIMULATED = "estimated from kernels of a simulated GPU"
 _MOST_BATCHES = 8  # columns of a table
 _LIMITS = (0.0, 0.02, 0.05)  # on how much longer a token may take
 _TO_NAME = 0.0005  # a saving that is shown as more than 0.0 %
@@ -29,8 +28,7 @@ def origin_of(profile: EngineProfile) -> Origin:
 
 def source_text(profile: EngineProfile) -> str:
     """How its tables came about."""
-    how = _HOW | {"kernels": _SIMULATED} if origin_of(profile) == "simulated" else _HOW
-    return " and ".join(dict.fromkeys(how[each.tables.source] for each in profile.engines))
+    return " and ".join(dict.fromkeys(_HOW[each.tables.source] for each in profile.engines))
 
 
 def steps_text(engines: Sequence[Engine]) -> str:
