@@ -74,17 +74,17 @@ def _role_of(found: Comparison, outcome: Outcome) -> Role:
 
 
 def _energy_figure(scenario: Scenario, found: Comparison, suffix: str, title: str) -> Figure:
-    seeds, failed = len(found.outcomes[0].records), any(each.failed for each in found.outcomes)
-    bound, worst = found.bound_per_token_j, "most of a class that may be late"
+    seeds, bound = len(found.outcomes[0].records), found.bound_per_token_j
+    names = plain_names(scenario, found)
+    bars = [_bar(each, names[each.policy], _role_of(found, each)) for each in found.outcomes]
+    saves = any(bar.role == "headline" for bar in bars)
+    allowed, late = 1.0 - scenario.parts.run.attain, "late in the worst class, %"
     parts = (
         f"Bars: means over {seeds} seeds, with the range; late: the most with any seed." if seeds > 1 else "",
         "" if bound is None else f"Dotted across: {quantity(bound, 'J', 3)}, the least that these tokens need, never idle.",
-        "Strong bars: what the cards are of; what the headline saves is dotted beside its bar.",
-        f"Green: up to {percent(1.0 - scenario.parts.run.attain, 0)}, the {worst}{'; pale: policies beyond that' * failed}.",
+        "Strong bars: what the cards are of; what the headline saves is dotted beside its bar." if saves else "",
+        f"Green: up to {percent(allowed, 0)}, the most of a class that may be late.",
     )
-    names = plain_names(scenario, found)
-    bars = [_bar(each, names[each.policy], _role_of(found, each)) for each in found.outcomes]
-    allowed, late = 1.0 - scenario.parts.run.attain, "late in the worst class, %"
     chart = specification_of(policies_chart(bars, allowed=allowed, late=late, bound_j=found.bound_per_token_j))
     note = " ".join(filter(None, parts))
     return Figure(f"cluster-energy{suffix}", f"Energy and deadlines by policy{title}", about(scenario, found), note, chart)

@@ -38,7 +38,8 @@ def policies_figure(found: Steering) -> Figure:
     bars = _bars(found)
     if found.with_assumed is not None:
         bars += _bars(found.with_assumed, assumed=True)
-    note = "Strong bar: the headline, with what it saves dotted. "
+    saves = any(bar.role == "headline" for bar in bars)
+    note = "Strong bar: the headline, with what it saves dotted. " if saves else ""
     note += f"Green: up to {percent(1.0 - found.share, 0)} of requests may miss a deadline"
     note += "." if all(bar.attains for bar in bars) else "; policies beyond that save at the users' expense."
     if found.with_assumed is not None:
