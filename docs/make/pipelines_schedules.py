@@ -56,6 +56,7 @@ def run(name: str, ranks: int, micro_batches: int) -> Timeline:
 PAGES = (
     Page(
         "pipelines-schedules",
-        {f"picture-{name}": partial(picture, name) for name in SCHEDULES} | {"bubbles": bubbles, "links": links},
+        {f"picture-{name}": partial(picture, name) for name in SCHEDULES if name != "gpipe"}
+        | {"bubbles": bubbles, "links": links},
     ),
 )

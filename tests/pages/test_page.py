@@ -1,5 +1,7 @@
 """What every page has: the parts of its head, and none that have nothing in them."""
 
+from dataclasses import replace
+
 import pytest
 
 from wastenot.pages.figure import Figure
@@ -9,8 +11,8 @@ from wastenot.pages.panel import Next
 ABOUT = "a model on a GPU · 64 layers · measured numbers"
 
 
-def shown(**parts):
-    page = Page("plan", "plan", ("a model", "on a GPU"), "measured", "Saves 1 %", "measured", (), (), (), **parts)
+def shown(figures=(), **parts):
+    page = Page("plan", "plan", ("a model", "on a GPU"), "measured", "Saves 1 %", "measured", (), figures, (), **parts)
     return page.html()
 
 
@@ -39,10 +41,12 @@ def test_what_to_do_next_names_the_files_that_the_pages_command_wrote(made, comm
     assert Next("Do", (command,)).filled(made).commands == (filled,)
 
 
-def test_what_a_page_is_of_is_said_once_and_every_card_says_which_numbers_it_shows():
+def test_what_a_page_is_of_is_said_once_and_which_numbers_it_shows_in_the_badge_and_at_the_first_figure():
     own, other = (Figure(name, name, about, "How to read it.", None) for name, about in (("a", ABOUT), ("b", "a forecast")))
     html = shown(about=ABOUT, folded=Folded("More", "the rest", [own, other]))
     body = html[html.index("<main>") : html.index("<footer>")]
     cards = body[body.index("<figure") :]
     assert body.count("64 layers") == 1 and "64 layers" not in cards
-    assert cards.count('<p class="origin">measured numbers</p>') == 1 and cards.count("a forecast") == 1
+    assert cards.count('<p class="origin"></p>') == 1 and cards.count('<p class="origin">a forecast</p>') == 1
+    first = shown([own, replace(own, name="c")], about=ABOUT)
+    assert first.count('<p class="origin">measured numbers</p>') == 1 and first.count('<p class="origin"></p>') == 1

@@ -38,21 +38,37 @@ def change(ratio: float | None, digits: int = 2) -> str:
     return "–" if ratio is None else percent(ratio, digits, sign=True)
 
 
-def changes(interval: tuple[float, float], digits: int = 2) -> str:
-    """Both ends of an interval of changes: ``−3.10 % to −2.05 %``."""
+def digits_within(interval: tuple[float, float] | None) -> int:
+    """Digits after the decimal point that mean something: the last is worth no more than half the interval, at most two.
+
+    Args:
+        interval: of a change, as fractions; without one nothing says how sure the change is, and two are shown.
+    """
+    if interval is None:
+        return 2
+    half_percent = 50.0 * abs(interval[1] - interval[0])
+    return 2 if half_percent < 0.1 else 1 if half_percent < 1.0 else 0
+
+
+def changes(interval: tuple[float, float], digits: int | None = None) -> str:
+    """Both ends of an interval of changes, by default to the digits that it allows: ``−3.1 % to −2.1 %``."""
+    digits = digits_within(interval) if digits is None else digits
     return f"{change(interval[0], digits)} to {change(interval[1], digits)}"
 
 
-def saved_range(interval: tuple[float, float], digits: int = 2, *, what: str = "saved", name: str = "energy") -> str:
-    """An interval of changes beside a saving: ``1.44 % to 2.08 % saved``; with its signs where it may be a loss.
+def saved_range(
+    interval: tuple[float, float], digits: int | None = None, *, what: str = "saved", name: str = "energy"
+) -> str:
+    """An interval of changes beside a saving: ``1.4 % to 2.1 % saved``; with its signs where it may be a loss.
 
     Args:
         interval: the least and the greatest change.
-        digits: after the decimal point.
+        digits: after the decimal point; by default those that the interval allows.
         what: a fall is called.
         name: of the quantity, where signs are shown.
     """
     low, high = interval
+    digits = digits_within(interval) if digits is None else digits
     if high >= 0.0:
         return f"{name} {changes(interval, digits)}"
     return f"{percent(-high, digits)} to {percent(-low, digits)} {what}"

@@ -173,6 +173,17 @@ class Page:
         parts = [part for part in self.about.split(" · ") if not set(part.replace(",", "").split()) <= known]
         return " · ".join(part for part in parts if part != f"{self.origin} numbers")
 
+    def beneath(self, figure: Figure, named: bool) -> str:
+        """What stands under a figure's title: of its subtitle, what the head of the page does not say.
+
+        Args:
+            figure: on this page.
+            named: the origin of the numbers stands at another figure already, besides the badge.
+        """
+        known = {*self.about.split(" · "), *([f"{self.origin} numbers"] if named else [])}
+        parts = [part for part in figure.subtitle.split(" · ") if part not in known]
+        return " · ".join(parts if named else dict.fromkeys([*parts, f"{self.origin} numbers"]))
+
     def write(self, path: str | os.PathLike[str], *, command: str | None = None, made_at: datetime | None = None) -> None:
         """Write the page to an HTML file, which is created or replaced; see :meth:`html`.
 

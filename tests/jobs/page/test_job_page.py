@@ -27,7 +27,8 @@ def overview():
 def test_figures_show_every_pair_and_every_run(overview):
     frontier, sizes, regret = job_figures(overview)
     shown = {(row["size"], row["setting"]) for row in rows_of(frontier)}
-    assert len(shown) == len(overview.pairs)
+    marked = {overview.default.batch_size, overview.next_pair.batch_size}
+    assert len(shown) == sum(not pair.forecast or pair.batch_size in marked for pair in overview.pairs)
     labels = {row["label"] for row in rows_of(frontier) if "label" in row}
     assert f"batch {overview.next.batch_size:,} at {setting_text(overview.next_pair.setting)}, next" in labels
     runs = [row for row in rows_of(sizes) if "run" in row]
@@ -97,10 +98,12 @@ def test_a_choice_that_many_runs_know_makes_the_headline(overview):
     runs = f"the {len(overview.history)} runs so far, trials included"
     assert verdict == f"{runs}: {words[0]} energy, {words[1]} time than by default"
     lines = {line.label.replace("\N{NO-BREAK SPACE}", " "): line.text for line in page.panels[1].lines}
-    (compared,) = (text for label, text in lines.items() if label.startswith(f"By default ({known.batch_size:,}"))
+    (compared,) = (text for label, text in lines.items() if label.startswith(f"By default (batch size {known.batch_size:,}"))
     assert compared.startswith(f"the same {reached:,} results would have taken ")
-    assert compared.endswith(f", estimated from 5 runs of {known.batch_size:,}")
-    weighted = lines["Energy and time weighted"].replace("\N{NO-BREAK SPACE}", " ")
+    assert compared.endswith(f", estimated from 5 runs of batch size {known.batch_size:,}")
+    weighted = next(text for label, text in lines.items() if label.startswith("Half energy, half time")).replace(
+        "\N{NO-BREAK SPACE}", " "
+    )
     assert weighted.endswith(" so far, 50.0 % less per run from now on")
     shown = page.next_step.filled("wastenot job show any --study mine.db --page any.html").commands[1]
     assert shown == f"wastenot job show {overview.terms.name} --study mine.db --page {overview.terms.name}.html"

@@ -437,7 +437,7 @@ def test_a_file_is_read_again(found, tmp_path):
     ("interval", "median", "says"),
     [
         ((-0.30, -0.10), -0.20, "Worth trying: 10.0 % to 30.0 % of the energy saved, at most 2 % slower"),
-        ((-0.30, -0.001), -0.20, "Uncertain: energy \N{MINUS SIGN}30.00 % to \N{MINUS SIGN}0.10 %, at most 2 % slower"),
+        ((-0.30, -0.001), -0.20, "Uncertain: energy \N{MINUS SIGN}30.0 % to \N{MINUS SIGN}0.1 %, at most 2 % slower"),
         ((-0.01, 0.0), 0.0, "Not worth trying: nothing would be saved, at most 2 % slower"),
     ],
 )

@@ -1,6 +1,5 @@
 """The page of a pipeline's plan: figures show the plan's numbers, in every state, and it loads nothing."""
 
-import itertools
 import json
 import re
 from datetime import UTC, datetime
@@ -18,7 +17,6 @@ from wastenot.pipelines.page.page import (
     pipeline_figures,
     pipeline_page,
 )
-from wastenot.pipelines.page.power_figure import power_figure
 from wastenot.pipelines.page.savings_figure import savings_figure
 from wastenot.pipelines.page.schedule_figure import clock_color, schedule_figure
 from wastenot.pipelines.page.story import story_of
@@ -50,7 +48,6 @@ def rows_with(figure, *fields):
 def figure_of(overview, name):
     draw = {
         "pipeline-schedule": schedule_figure,
-        "pipeline-power": power_figure,
         "pipeline-energy": energy_figure,
         "pipeline-frontier": frontier_figure,
         "pipeline-clocks": clocks_figure,
@@ -75,7 +72,7 @@ def test_every_state_has_a_page(state):
     figures = json.loads(re.search(r'id="specifications">(.*?)</script>', page, re.S)[1])["figures"]
     drawn = set(figures) - {"pipeline-frontier"}
     several = len({each.core_mhz for each in overview.clocks} - {None}) > 1  # one clock is no figure
-    expected = {"pipeline-schedule", "pipeline-power", "pipeline-energy"}
+    expected = {"pipeline-schedule", "pipeline-energy"}
     assert drawn == expected | ({"pipeline-clocks"} if several else set())
     assert all(set(forms) == {"wide", "narrow"} for forms in figures.values())
 
@@ -112,15 +109,6 @@ def test_a_long_schedule_shows_its_beginning_middle_and_end():
     assert titles == [["beginning"], ["middle"], ["end"]]
     assert len(rows_with(figure, "r", "m", "k")) < 0.95 * 2 * len(overview.after.boxes)
     assert figure.note.startswith("The schedule is long")
-
-
-def test_power_keeps_the_energy_of_an_iteration():
-    overview = pipeline_overview(planned(**STATES["long"]).plan)
-    drawn = rows_with(figure_of(overview, "pipeline-power"), "power")
-    for name, line in (("highest clocks", overview.before), ("this plan", overview.after)):
-        rows = [row for row in drawn if row["series"] == name]
-        energy = sum(one["y"] * (two["x"] - one["x"]) for one, two in itertools.pairwise(rows))
-        assert 1e3 * energy == pytest.approx(line.energy_j, rel=1e-3)  # kW and s
 
 
 def test_bars_of_ranks_add_up_to_the_plan():
@@ -171,10 +159,8 @@ def test_the_headline_says_what_is_saved_at_which_slowdown_and_how_it_is_known()
     most = 100 * max(1.0 - plan.lower_bound_j / plan.baseline.energy_j, -plan.energy_change)
     assert plain(verdict) == "no slower, on a simulated GPU"
     assert plain(panels[2].lines[0].text).startswith(f"{most:.1f} %: ")
-    assert [panel.title for panel in panels] == ["Energy of an iteration", "Time of an iteration", "Least energy possible"]
-    assert plain(panels[0].value) == f"{-100 * plan.energy_change:.1f} % saved" and panels[1].text.startswith(
-        "no slower than"
-    )
+    assert [panel.title for panel in panels] == ["Energy of an iteration", "GPUs wait", "Least energy possible"]
+    assert plain(panels[0].value) == f"{-100 * plan.energy_change:.1f} % saved" and panels[1].text.startswith("instead of")
     straggling = story_of(pipeline_overview(planned(straggler=0.25, **SMALL).plan))
     assert plain(straggling[1]).endswith("while another pipeline is 25.0 % slower")
 
@@ -185,7 +171,7 @@ def test_figures_fit_a_narrow_page_and_are_written_as_files(tmp_path, svg_only):
         widths = re.findall(r'"width": (\d+)', json.dumps(figure.narrow))
         assert widths and all(int(width) <= NARROW_WIDTH for width in widths)
     files = export_figures(drawn, "simulated", tmp_path)
-    assert len(files) == 5 * 3 and all(path.stat().st_size > 1_000 for path in files if path.suffix == ".svg")
+    assert len(files) == 4 * 3 and all(path.stat().st_size > 1_000 for path in files if path.suffix == ".svg")
 
 
 @pytest.mark.parametrize(

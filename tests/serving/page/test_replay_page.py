@@ -103,7 +103,7 @@ def test_servers_are_told_apart(two):
     assert page.notes == ["gpu-1:8000: not counted: 1 gap without scrapes."]
     ((_, table),) = page.tables
     assert [row.texts[0] for row in table.rows] == ["gpu-1:8000", "b<i>:1"]
-    assert {each["server"] for each in rows(page.figures[0])} == {"gpu-1:8000", "b<i>:1"}
+    assert {each["server"] for each in rows(page.figures[1])} == {"gpu-1:8000", "b<i>:1"}
     html = page.html()
     assert "b<i>" not in html and "2 servers" in html
 
@@ -111,7 +111,7 @@ def test_servers_are_told_apart(two):
 def test_most_servers_of_a_fleet_are_in_the_table_only(found):
     many = replace(found, servers=tuple(replace(found.servers[0], instance=f"gpu-{index}") for index in range(9)))
     page = replay_page(many)
-    assert "3 more servers not drawn" in page.figures[0].note and len(page.tables[0][1].rows) == 9
+    assert "3 more servers not drawn" in page.figures[1].note and len(page.tables[0][1].rows) == 9
 
 
 def test_a_history_whose_tokens_are_all_left_out(found):

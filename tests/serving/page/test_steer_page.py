@@ -41,10 +41,15 @@ def found():
 def test_each_policy_is_a_point_and_a_row(found):
     figure = steer_figures(found)[0]
     bars = next(rows for rows in figure.specification["datasets"].values() if "failed" in rows[0])
-    assert [(row["policy"], row["energy"], row["late"]) for row in bars] == [
-        (run.result.policy, run.result.energy_per_token_j, 100.0 * (1.0 - run.result.attainment)) for run in found.runs
+    ordered = sorted(found.runs, key=lambda run: -run.result.energy_per_token_j)
+    assert [(row["energy"], row["late"]) for row in bars] == [
+        (run.result.energy_per_token_j, 100.0 * (1.0 - run.result.attainment)) for run in ordered
     ]
-    assert [row["failed"] for row in bars] == [not found.attains(run) for run in found.runs]
+    assert [row["failed"] for row in bars] == [not found.attains(run) for run in ordered]
+    names = {run.name: row["policy"] for run, row in zip(ordered, bars, strict=True)}
+    assert names["fixed"] == "fixed 1,000\N{NO-BREAK SPACE}MHz, in hindsight" and names["price"] == "price policy"
+    (headline,) = (row for row in bars if row["headline"])
+    assert headline["against"] == found.runs[0].result.energy_per_token_j and headline["policy"] == names["fixed"]
     assert [row.values[1] for row in policies_table(found).rows[1:]] == [found.saved(run) for run in found.runs[1:]]
 
 

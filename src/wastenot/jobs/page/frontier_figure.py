@@ -15,7 +15,7 @@ from wastenot.jobs.page.drawing import WIDE, about, energy_unit, scale_of, time_
 from wastenot.jobs.page.words import cost_beside_default, setting_text, time_text
 from wastenot.jobs.plan.overview import JobOverview
 from wastenot.pages.figure import Figure, beside, inline, layered, specification_of, tooltips, words
-from wastenot.pages.formatting import quantity
+from wastenot.pages.formatting import percent, quantity
 from wastenot.pages.narrow import NARROW_PANEL
 from wastenot.pages.optional_imports import load
 from wastenot.pages.theme import CATEGORIES
@@ -30,6 +30,9 @@ _ROOM_ON_THE_LEFT = 0.12  # of the times shown: what a label takes there
 def frontier_figure(overview: JobOverview) -> Figure:
     """Pairs, those that no other beats, the default and the next one."""
     known = [pair for pair in overview.pairs if pair.energy_j is not None]
+    # A forecast far off would squeeze what was run: it is drawn only where default or next run rest on it, or all is one.
+    marked = {each.batch_size for each in (overview.default, overview.next_pair) if each is not None}
+    drawn = [pair for pair in known if not pair.forecast or pair.batch_size in marked] or known
     if not known:
         lacks = "energy is not measured on this device" if overview.pairs else "no run has reached the target yet"
         if overview.reached and not overview.pairs:
@@ -39,12 +42,12 @@ def frontier_figure(overview: JobOverview) -> Figure:
         "A dot is a batch size at a power limit or clock; a thin line joins those of a batch size, named at its left end. "
         "On the thick line no dot is beaten by another in both time and energy."
     )
-    if any(pair.forecast for pair in known):
+    if any(pair.forecast for pair in drawn):
         note += " Faint: a forecast, as no run with this batch size has reached the target yet."
-    absent = [f"{size:,}" for size in overview.terms.batch_sizes if size not in {pair.batch_size for pair in known}]
+    absent = [f"{size:,}" for size in overview.terms.batch_sizes if size not in {pair.batch_size for pair in drawn}]
     if absent:
-        note += f" Not drawn, as nothing is known of their speed: batch {listed(absent)}."
-    return Figure("job-frontier", _TITLE, about(overview), note, specification_of(_chart(overview, known)))
+        note += f" Not drawn, as no run with it has reached the target: batch {listed(absent)}."
+    return Figure("job-frontier", _TITLE, about(overview), note, specification_of(_chart(overview, drawn)))
 
 
 def _chart(overview: JobOverview, pairs: list[Pair]) -> Any:
@@ -112,7 +115,7 @@ def _chart(overview: JobOverview, pairs: list[Pair]) -> Any:
     if len(overview.pareto) > 1:
         pareto = alt.Chart(inline([row(pair) for pair in overview.pareto]))
         layers.append(pareto.mark_line(style="curve", strokeWidth=2.4).encode(x=x, y=y, order=alt.Order("x:Q")))
-    layers += [dots, *names]
+    layers += [dots, *names, *_difference(overview, row, x, y)]
     styles = [(overview.default, "dot", "default"), (overview.next_pair, "plan", "next")]
     if overview.default is not None and overview.default == overview.next_pair:
         styles = [(overview.default, "plan", "default and next")]
@@ -123,6 +126,24 @@ def _chart(overview: JobOverview, pairs: list[Pair]) -> Any:
                 _marked(mark, style, tip) if _stands_free_on_the_left(pair, pairs) else beside(style, mark, "label:N", tip)
             )
     return layered(*layers).properties(width=WIDE, height=_HEIGHT)
+
+
+def _difference(overview: JobOverview, row: Callable[..., dict[str, object]], x: Any, y: Any) -> list[Any]:
+    """A line from the default to the next pair, with both energies and what is between them."""
+    default, following = overview.default, overview.next_pair
+    if default is None or following is None or default == following or not default.energy_j or following.energy_j is None:
+        return []
+    alt = load("altair")
+    ends = [row(default), row(following)]
+    line = alt.Chart(inline([ends[0] | {"x2": ends[1]["x"], "y2": ends[1]["y"]}]))
+    change = percent(following.energy_j / default.energy_j - 1.0, 1, sign=True)
+    values = f"{quantity(default.energy_j, 'J', 3)} → {quantity(following.energy_j, 'J', 3)}"
+    middle = {name: 0.5 * sum(float(str(end[name])) for end in ends) for name in ("x", "y")}
+    text = alt.Chart(inline([ends[1] | middle | {"label": f"{values}, {change}", "short": change}]))
+    return [
+        line.mark_rule(style="leader", tooltip=None).encode(x=x, y=y, x2=alt.X2("x2:Q"), y2=alt.Y2("y2:Q")),
+        *words(text.encode(x=x, y=y, text=alt.Text("label:N")), align="right", dx=-7),
+    ]
 
 
 def _stands_free_on_the_left(pair: Pair, pairs: list[Pair]) -> bool:

@@ -12,7 +12,7 @@ from wastenot.jobs.plan.overview import JobOverview, RunInHistory
 from wastenot.pages.formatting import percent, quantity
 from wastenot.pages.table import Listed, Table, listing
 
-_SHOWN = 24
+_SHOWN = 6
 _joules, _watts = (partial(quantity, unit=unit, digits=3) for unit in ("J", "W"))
 _UNFIT = "does not fit into memory"
 

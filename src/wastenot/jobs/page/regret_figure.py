@@ -7,7 +7,7 @@ from typing import Any
 from wastenot.jobs.page.drawing import WIDE, about
 from wastenot.jobs.page.words import runs_of
 from wastenot.jobs.plan.overview import JobOverview, RunInHistory
-from wastenot.pages.figure import Figure, inline, layered, series_color, specification_of, tooltips
+from wastenot.pages.figure import Figure, inline, layered, series_color, specification_of, tooltips, words
 from wastenot.pages.optional_imports import load
 
 _HEIGHT = 230
@@ -26,14 +26,24 @@ def regret_figure(overview: JobOverview) -> Figure:
         f"What the runs used beyond as many {runs_of(cheapest)}, the cheapest choice known now, counted in such runs "
         "(regret). It levels off once the choice is right."
     )
-    extra = _extra_of_default(overview)
-    if extra is not None:
-        note += " The other line: always the default, as expected."
-        ahead = [(each.regret or 0.0) <= of_default for each, of_default in _beside_default(overview, extra)]
-        if ahead[-1] and not all(ahead):
-            last_behind = max(index for index, each in enumerate(ahead) if not each)
-            note += f" Learning had paid for itself after run {known[last_behind + 1].run.number:,}."
+    if _extra_of_default(overview) is not None:
+        note += " The other line: always the default, as expected"
+        all_reached = all(each.run.outcome == "reached" for each in known)
+        note += "." if all_reached else ", counted where a run reached the target: it is flat where none did."
     return Figure("job-regret", title, about(overview), note, specification_of(_regret(overview)))
+
+
+def paid_back_after(overview: JobOverview) -> int | None:
+    """The run from which on learning had paid for itself; ``None`` where it has not, or cost nothing."""
+    extra = _extra_of_default(overview)
+    if extra is None:
+        return None
+    runs = _beside_default(overview, extra)
+    ahead = [(each.regret or 0.0) <= of_default for each, of_default in runs]
+    if not ahead or not ahead[-1] or all(ahead):
+        return None
+    last_behind = max(index for index, each in enumerate(ahead) if not each)
+    return runs[last_behind + 1][0].run.number
 
 
 def _regret(overview: JobOverview) -> Any:
@@ -53,7 +63,14 @@ def _regret(overview: JobOverview) -> Any:
     )
     line = base.mark_line(strokeWidth=2)
     points = base.mark_point(size=60, filled=True, opacity=0).encode(tooltip=tip)
-    return layered(line, points).properties(width=WIDE, height=_HEIGHT)
+    layers = [line, points]
+    number = paid_back_after(overview)
+    if number is not None:
+        at = alt.Chart(inline([{"run": number, "text": f"paid back after run {number:,}"}]))
+        layers.append(at.mark_rule(style="rule", tooltip=None).encode(x=_run_axis(overview)))
+        told = at.encode(x=_run_axis(overview), y=alt.YValue(_HEIGHT), text=alt.Text("text:N"))
+        layers += words(told, align="right", baseline="bottom", dx=-6, dy=-6)
+    return layered(*layers).properties(width=WIDE, height=_HEIGHT)
 
 
 def _extra_of_default(overview: JobOverview) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wastenot.jobs.page.drawing import OUTCOME_COLORS, WIDE, about, cost_axis, scale_of, sizes_axis
-from wastenot.jobs.page.words import cost_beside_default, pair_text
+from wastenot.jobs.page.words import cost_beside_default, cost_in_column, pair_text
 from wastenot.jobs.plan.overview import JobOverview
 from wastenot.pages.figure import Figure, inline, layered, series_color, specification_of, tooltips, words
 from wastenot.pages.formatting import percent
@@ -13,6 +13,8 @@ from wastenot.pages.optional_imports import load
 
 _TITLE = "Energy and time of each batch size"
 _HEIGHT = 300
+_BEYOND_RUNS = 1.5  # of the highest cost of a run, where the axis ends
+_BESIDE_INTERVAL = -9  # pixels from the interval of a batch size to its runs
 
 
 def sizes_figure(overview: JobOverview) -> Figure:
@@ -26,7 +28,7 @@ def sizes_figure(overview: JobOverview) -> Figure:
     if overview.outlook:
         note += (
             " Lines: 95 % interval of what is expected of a run that reaches the target; for batch sizes without a run, "
-            "forecast from their neighbours."
+            "forecast from their neighbours. Arrow: beyond the axis."
         )
     if _default_cost(overview) is not None and overview.default is not None:
         note += f" Dotted: the default, {pair_text(overview.default)}; runs take the cheapest setting known for their size."
@@ -44,9 +46,9 @@ def _chart(overview: JobOverview) -> Any:
     terms = overview.terms
     runs = [each for each in overview.history if each.cost]
     costs = [each.cost or 0.0 for each in runs]
-    # An interval may reach far beyond anything that matters: the axis ends at ten times the least of what is expected.
+    # What is expected may lie far beyond anything that was run: the axis ends soon after that.
     middle = [each.cost for each in overview.outlook] + costs
-    furthest = max([10.0 * min(middle), *costs])
+    furthest = _BEYOND_RUNS * max(costs) if costs else 10.0 * min(middle)
     shown = [min(max(value, min(middle) / 5.0), furthest) for each in overview.outlook for value in (each.low, each.high)]
     title, factor = cost_axis(overview, max(costs or middle))
     usual = [] if (found := _default_cost(overview)) is None else [found]
@@ -64,6 +66,7 @@ def _chart(overview: JobOverview) -> Any:
             "low": factor * each.low,
             "high": factor * each.high,
             "expected": cost_beside_default(overview, each.cost),
+            "beyond": cost_in_column(overview, each.cost),
             "interval": f"{cost_beside_default(overview, each.low)} to {cost_beside_default(overview, each.high)}",
             "chance": percent(each.chance, 0),
             "label": _label(overview, each.batch_size),
@@ -89,7 +92,7 @@ def _chart(overview: JobOverview) -> Any:
         ]
         there = {name: color for name, color in OUTCOME_COLORS.items() if any(row["outcome"] == name for row in rows)}
         tip = tooltips({"run:Q": "run", "outcome:N": "outcome", "epochs:Q": "epochs", "text:N": "cost"})
-        dots = alt.Chart(inline(rows)).mark_circle(size=46, clip=True)
+        dots = alt.Chart(inline(rows)).mark_circle(size=46, clip=True, xOffset=_BESIDE_INTERVAL)
         color = series_color("outcome:N", there, symbolSize=80)
         faint = alt.condition("datum.before", alt.value(0.15), alt.value(0.55))
         layers.append(dots.encode(x=x, y=y, color=color, opacity=faint, tooltip=tip))
@@ -104,6 +107,9 @@ def _chart(overview: JobOverview) -> Any:
             )
         )
         layers.append(base.mark_point(style="dot", clip=True).encode(x=x, y=y, tooltip=tip))
+        beyond = base.transform_filter(alt.datum.cost > factor * furthest).transform_calculate(arrow="'↑ ' + datum.beyond")
+        above = beyond.mark_text(style="small-label", align="right", dx=-6, baseline="top", dy=4)
+        layers.append(above.encode(x=x, y=alt.YValue(0), text=alt.Text("arrow:N"), tooltip=tip))
         following = base.transform_filter("datum.label != ''")
         above = following.encode(x=x, y=alt.Y("top:Q", scale=scale), text=alt.Text("label:N"))
         layers += words(above, align="center", baseline="bottom", dy=-6)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from wastenot.core.wording import counted
 from wastenot.jobs.model.objective import objective_of
+from wastenot.jobs.page.regret_figure import paid_back_after
 from wastenot.jobs.page.words import (
     FEW,
     asked_text,
@@ -22,6 +23,8 @@ from wastenot.jobs.page.words import (
 from wastenot.jobs.plan.overview import JobOverview
 from wastenot.pages.formatting import SPACE, percent, quantity
 from wastenot.pages.panel import Line, Panel
+
+_HALF = 0.5
 
 
 def story_of(overview: JobOverview) -> tuple[str, str, tuple[Panel, ...]]:
@@ -64,14 +67,15 @@ def _compared(overview: JobOverview) -> list[Line]:
     if default is None or against is None or choice_text(overview) is None:
         return []
     energy = "" if default.energy_j is None else f"{quantity(against.reached * default.energy_j, 'J', 3)} in "
-    usual = pair_text(default).removeprefix("batch size ")
     took = f"{energy}{time_text(against.reached * default.time_s)}"
-    rests = f"estimated from {counted(default.epochs.reached, 'run')} of {default.batch_size:,}"
-    lines = [Line(f"By default ({usual})", f"the same {against.reached:,} results would have taken {took}, {rests}")]
+    rests = f"estimated from {counted(default.epochs.reached, 'run')} of batch size {default.batch_size:,}"
+    lines = [
+        Line(f"By default ({pair_text(default)})", f"the same {against.reached:,} results would have taken {took}, {rests}")
+    ]
     if is_weighted(overview.terms) and overview.next_pair is not None:
         ratio = overview.next_pair.cost(overview.terms) / default.cost(overview.terms)
         text = f"{_less(against.ratio)} so far, {_less(ratio)} per run from now on"
-        lines.append(Line("Energy and time weighted", text))
+        lines.append(Line(_weights(overview), text))
     return lines
 
 
@@ -93,8 +97,7 @@ def _next(overview: JobOverview) -> Panel:
     lines = []
     if pair is not None and default is not None and saves_beside_default(overview):
         first, _, rest = compared_text(pair, default).partition(" and ")
-        usual = pair_text(default).removeprefix("batch size ")
-        than = f"{f'and {rest} ' if rest else ''}per run than with the default, {usual}"
+        than = f"{f'and {rest} ' if rest else ''}per run than with the default, {pair_text(default)}"
         value, text = first, f"{than}, with {value}{f': {decision.why}' if decision.why else ''}."
     if pair is not None:
         energy = "" if pair.energy_j is None else f"{quantity(pair.energy_j, 'J', 3)} in "
@@ -135,16 +138,21 @@ def _asked(overview: JobOverview) -> Panel:
     objective = _weights(overview) if is_weighted(terms) else asked_text(terms)
     if regret is None or cheapest is None or regret <= 0.0:
         return Panel("Objective", f"{objective[:1].upper()}{objective[1:]}", "", lines=tuple(lines))
-    lines.append(Line("Cost of a run" if is_weighted(terms) else "Objective", objective))
+    if not is_weighted(terms) or choice_text(overview) is None:  # else said beside what was used
+        lines.append(Line("Cost of a run" if is_weighted(terms) else "Objective", objective))
+    number = paid_back_after(overview)
+    if number is not None:
+        lines.insert(0, Line("Paid back", f"after run {number:,}, against always running the default"))
     text = f"beyond always taking the cheapest choice; as much as {regret:.2f} {runs_of(cheapest)} (regret)."
     return Panel("What learning cost", time_text(regret * cheapest.time_s), text, lines=tuple(lines))
 
 
 def _weights(overview: JobOverview) -> str:
-    """What a weighted cost is, in numbers: ``0.5 × energy + 0.5 × 322 W × time``."""
+    """What a weighted cost is, in words: ``Half energy, half time (at 322 W)``."""
     terms = overview.terms
-    power = "highest power limit" if terms.max_power_w is None else f"{terms.max_power_w:,.0f}{SPACE}W"
-    return f"{terms.eta:g} × energy + {1.0 - terms.eta:g} × {power} × time"
+    power = "the highest power limit" if terms.max_power_w is None else f"{terms.max_power_w:,.0f}{SPACE}W"
+    shares = ("half", "half") if terms.eta == _HALF else (percent(terms.eta, 0), percent(1.0 - terms.eta, 0))
+    return f"{shares[0].capitalize()} energy, {shares[1]} time (at {power})"
 
 
 def objective_text(overview: JobOverview) -> str:

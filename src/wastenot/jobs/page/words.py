@@ -34,9 +34,8 @@ def pair_text(pair: Pair) -> str:
 
 
 def runs_of(pair: Pair) -> str:
-    """Of which pair regret is counted in runs: ``runs of 64 at 175 W``."""
-    at = "" if pair.setting.is_auto else f" at {setting_text(pair.setting)}"
-    return f"runs of {pair.batch_size:,}{at}"
+    """Of which pair regret is counted in runs: ``runs of batch size 64 at 175 W``."""
+    return f"runs of {pair_text(pair)}"
 
 
 def cost_text(terms: JobTerms, cost: float, digits: int = 3) -> str:

@@ -201,13 +201,16 @@ _TRIED = 3  # times as many GPUs are drawn, of which those are kept that agree b
 _BOUNDS = (0.0, 0.02, 0.05)  # slowdowns that savings within the range seen are stated for
 
 NARROWED_BY = {
-    "voltage": "a sweep of the core clocks of one compute-bound kernel, or --knowledge preset if it behaves as its preset",
+    "voltage": "a sweep of the core clocks of one compute-bound kernel, or --knowledge preset, to take the simulated GPU's",
     "power": "idle power with the memory active, and low-power kernels, at two core clocks",
     "memory power": "a memory power sensor, or a sweep of memory clocks",
     "auto": "the same core clock, once left to the driver and once locked",
     "time": "FLOPs and bytes of every kernel, or a sweep of the core clocks of a few kernels",
 }
 """For each group of unknowns, the measurement that would determine them."""
+
+MEMORY_LEFT: Final = "too long between kernels, so that it is left alone"
+"""How the note ends that says why memory clocks stay; it is no caveat."""
 
 
 def check_draws(draws: int) -> None:
@@ -269,7 +272,7 @@ def forecast(
     slow = preset.switching.memory_s >= SLOW_SWITCH_S
     if core_only is None and slow:
         takes = f"{preset.name} takes about {preset.switching.memory_s:.2g} s to change its memory clock"
-        notes = (*notes, f"{takes}, too long between kernels, so that it is left alone")
+        notes = (*notes, f"{takes}, {MEMORY_LEFT}")
     core_only = slow if core_only is None else core_only
     candidates = candidate_settings(preset, core_step_mhz, core_only=core_only)
     highest = max(preset.clocks.boost_mhz, float(np.nanmax(np.append(observed.core_mhz, 0.0))))

@@ -9,7 +9,14 @@ from typing import Any
 
 from wastenot.core.errors import BadInputError
 from wastenot.core.wording import sentence
-from wastenot.kernels.forecast.forecast import Forecast, KernelForecast, Quantiles, RangeForecast, UncertaintySource
+from wastenot.kernels.forecast.forecast import (
+    MEMORY_LEFT,
+    Forecast,
+    KernelForecast,
+    Quantiles,
+    RangeForecast,
+    UncertaintySource,
+)
 from wastenot.kernels.natural.page.summary import forecast_table
 from wastenot.pages.figure import Figure, inline, layered, name_axis, specification_of, tooltips
 from wastenot.pages.formatting import SPACE, change, changes, fraction_of_whole, megahertz, percent, quantity, shortened
@@ -20,7 +27,7 @@ from wastenot.pages.table import Listed, Table, listing
 from wastenot.workloads.models import MODELS
 from wastenot.workloads.shape import Shape, default_batch, name_of, parse_name
 
-_WIDTH, _NAME_WIDTH, _LONGEST_NAME, _COLOR = 600, 290, 48, "#2f6fde"
+_WIDTH, _NAME_WIDTH, _LONGEST_NAME, _COLOR = 530, 280, 48, "#2f6fde"
 _SHOWN = 5e-4  # of the energy, below which figures show 0.0 %
 _SAVES = 1e-4  # of the energy, below which nothing is saved
 _SEEN_SHARE = 5e-3  # of the variance, below which it is shown as none
@@ -71,7 +78,9 @@ def _unknowns_table(predicted: Forecast) -> Table:
     """What widens the forecast, without what adds nothing to it."""
     told = [each for each in predicted.unknowns if each.share >= _SEEN_SHARE]
     together = max(0.0, 1.0 - math.fsum(each.share for each in predicted.unknowns))
-    note = f"What one unknown explains by itself; {percent(together, 0)} of the variance is due to several together."
+    if told and together >= _SEEN_SHARE:
+        told.append(UncertaintySource("several of these together", together, "–"))
+    note = f"Of what is saved at any {'core ' if predicted.core_only else ''}clock, {_limit(predicted.max_slowdown)}."
     return listing("Where the uncertainty comes from", told, _UNKNOWN_FIELDS, note)
 
 
@@ -84,7 +93,7 @@ def effect_text(predicted: Forecast) -> str:
         saves = f"{percent(low, 1)} to {percent(high, 1)} of the energy saved"
         return f"Worth trying: {saves}{_by_one_cap(headline)}, {limit}"
     if spread.median < -_SAVES:
-        return f"Uncertain: energy {changes(spread.central_95)}, {limit}"
+        return f"Uncertain: energy {changes(spread.central_95, 1)}, {limit}"
     return f"Not worth trying: nothing would be saved, {limit}"
 
 
@@ -92,7 +101,8 @@ def verdict_text(predicted: Forecast) -> str:
     """What that is: a forecast, of which clocks, and what it assumes."""
     headline = _headline(predicted)
     clocks = "at any clock, by a model" if headline is _at_any_clock(predicted) else "within the clocks seen"
-    return f"a forecast {clocks}, no clock was set; it holds for 95{SPACE}% of {predicted.draws:,} possible GPUs"
+    drawn = f"{predicted.draws:,} possible GPUs, drawn at random to fit what was seen"
+    return f"a forecast {clocks}, no clock was set: it holds for 95{SPACE}% of {drawn}"
 
 
 def _at_any_clock(predicted: Forecast) -> RangeForecast:
@@ -119,9 +129,9 @@ def _panels(predicted: Forecast) -> tuple[Panel, ...]:
     """What one cap, and then one for each kernel, would save; without natural clocks any clock; and how sure that is."""
     natural, limit = predicted.natural, _limit(predicted.max_slowdown)
     left = ", memory clock unchanged" if predicted.core_only else ""
-    panels = []
+    panels: list[Panel] = []
     if natural is not None:
-        span = f"{natural.low_mhz:,.0f} to {natural.high_mhz:,.0f}{SPACE}MHz"
+        span = f", within the clocks seen, {natural.low_mhz:,.0f} to {natural.high_mhz:,.0f}{SPACE}MHz"
         kinds = (("One cap for all kernels", natural.one_cap), ("A cap for each kernel", natural.within_range))
         for (title, rows), how in zip(kinds, ("", " if switching were instant"), strict=True):
             asked = next((row for row in rows if row.max_slowdown == predicted.max_slowdown), None)
@@ -133,7 +143,7 @@ def _panels(predicted: Forecast) -> tuple[Panel, ...]:
             told = [row for row in rows if row is not asked and not _is_nothing(row.energy_change)]
             others = [Line(_limit(row.max_slowdown).capitalize(), _saved(row)) for row in told]
             saved_j = max(-asked.energy_change.median, 0.0) * predicted.auto_energy_j
-            text = f"or {quantity(saved_j, 'J', 3)} per iteration{how}, {limit}, within the clocks seen, {span}."
+            text = f"or {quantity(saved_j, 'J', 3)} per iteration{how}, {limit}{'' if panels else span}."
             panels.append(Panel(title, _saved(asked), text, lines=(*cap, _spread(asked.energy_change), *others)))
     any_clock = _at_any_clock(predicted)
     if not panels:
@@ -146,9 +156,8 @@ def _panels(predicted: Forecast) -> tuple[Panel, ...]:
             Line("Least certain", f"{_UNKNOWNS.get(most.what, most.what)}, {percent(most.share, 0)} of the variance"),
             Line("To determine it", most.narrowed_by),
         ]
-    drawn = "possible GPUs save energy: what is not known of yours is drawn at random for each."
     saving = f"{round(predicted.saves_share * predicted.draws):,} of {predicted.draws:,}"
-    panels.append(Panel("Possible GPUs that save", saving, drawn, lines=tuple(lines)))
+    panels.append(Panel("Sure to save?", saving, "possible GPUs save energy.", lines=tuple(lines)))
     return tuple(panels)
 
 
@@ -221,7 +230,7 @@ def forecast_figures(predicted: Forecast) -> tuple[Figure, ...]:
     if natural is not None:
         kinds = (("one cap", natural.one_cap), ("a cap for each kernel", natural.within_range))
         seen = [(f"{kind}, {_limit(row.max_slowdown)}", row.energy_change) for kind, each in kinds for row in each]
-        rows = [*seen, *rows, (f"seen at default clocks only, {limit}", natural.without)]
+        rows = [*seen, *rows]
     kernels = [
         (f"{row.kernel}{'' if row.energy_share is None else f' ({fraction_of_whole(row.energy_share)} of energy)'}",
          row.energy_change)
@@ -229,7 +238,9 @@ def forecast_figures(predicted: Forecast) -> tuple[Figure, ...]:
     ]  # fmt: skip
     (drawn, left), (drawn_kernels, left_kernels) = map(_parted, (rows, kernels))
     note = f"Dots: medians of possible GPUs. Thick lines hold 80{SPACE}% of them, thin ones 95{SPACE}%."
-    capped = f"{note} Cap: the highest core clock allowed." if natural is not None else note
+    within = "Caps are within the clocks seen, and planned for each possible GPU by itself; the page of natural clocks plans"
+    capped = note if natural is None else f"{note} {within} once for all, and so differs by some tenths of a per cent."
+    own = note if natural is None else f"{note} Clocks may be below those seen, where a model is all there is."
     return (
         Figure(
             "forecast-energy", "Energy saved, if clocks could be set", _about(predicted),
@@ -237,7 +248,7 @@ def forecast_figures(predicted: Forecast) -> tuple[Figure, ...]:
         ),
         Figure(
             "forecast-kernels", f"Energy saved by each kernel at its own clock, {limit}", _about(predicted),
-            f"{note}{_nothing_text(left_kernels)}", specification_of(_chart(drawn_kernels, "energy saved per call, %")),
+            f"{own}{_nothing_text(left_kernels)}", specification_of(_chart(drawn_kernels, "energy saved per call, %")),
         ),
     )  # fmt: skip
 
@@ -260,7 +271,8 @@ def _chart(rows: Sequence[tuple[str, Quantiles]], axis: str) -> Any:
             "median": -100.0 * spread.median,
             **{f"{side}{part}": -100.0 * end for part, interval in (("80", spread.central_80), ("95", spread.central_95))
                for side, end in zip(("high", "low"), interval, strict=True)},
-            "text": percent(-spread.median, 1),
+            "text": f"{percent(-spread.median, 1)} ({_ends(spread)})",
+            "short": percent(-spread.median, 1),
             "says": f"{change(spread.median)}, 95 %: {changes(spread.central_95)}",
         }
         for index, (name, spread) in enumerate(rows)
@@ -280,6 +292,11 @@ def _chart(rows: Sequence[tuple[str, Quantiles]], axis: str) -> Any:
     dots = chart.mark_circle(size=64, opacity=1.0, color=_COLOR).encode(x=x, y=y, tooltip=tooltip)
     text = chart.mark_text(style="small-label", align="left").encode(x=alt.XValue(_WIDTH + 8), y=y, text=alt.Text("text:N"))
     return layered(rule("95", 1.6, 0.6), rule("80", 5.0, 0.45), dots, text).properties(width=_WIDTH, height=alt.Step(24))
+
+
+def _ends(spread: Quantiles) -> str:
+    """Of the 95 % interval, in per cent saved."""
+    return " to ".join(percent(-end, 1).removesuffix(f"{SPACE}%") for end in reversed(spread.central_95))
 
 
 def _about(predicted: Forecast) -> str:
@@ -310,11 +327,12 @@ def forecast_page(predicted: Forecast) -> Page:
             "by plan, and by kernel",
             tables=[("forecast", _changes_table(predicted)), ("kernels", kernels_listing(predicted, "Forecast by kernel"))],
         ),
-        notes=[sentence(note) for note in predicted.notes],
+        notes=[sentence(note) for note in predicted.notes if not note.endswith(MEMORY_LEFT)],
         about=_about(predicted),
         device=predicted.device,
         made_from=[
             ("Iteration at the default clocks", auto),
+            *(("Memory clock", note) for note in predicted.notes if note.endswith(MEMORY_LEFT)),
             ("Possible GPUs", f"{predicted.draws:,} with the clocks, limit and peaks of {predicted.gpu}; {like}"),
         ],
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wastenot.core.wording import counted
+from wastenot.core.wording import counted, listed
 from wastenot.pages.formatting import SPACE
 from wastenot.pages.optional_imports import load
 from wastenot.pipelines.plan.overview import PipelineOverview
@@ -71,7 +72,12 @@ def shape_text(plan: PipelinePlan) -> str:
     """Schedule, stages and micro-batches."""
     stages = counted(plan.stages, "stage")
     on = "" if len(plan.ranks) == plan.stages else f" on {counted(len(plan.ranks), 'rank')}"
-    return f"{plan.schedule}, {stages}{on}, {counted(plan.micro_batches, 'micro-batch')}".replace(" ", " ")
+    return f"schedule {plan.schedule}, {stages}{on}, {counted(plan.micro_batches, 'micro-batch')}".replace(" ", " ")
+
+
+def ranks_text(ranks: Sequence[int]) -> str:
+    """Some ranks by their numbers."""
+    return f"rank{'' if len(ranks) == 1 else 's'} {listed([str(rank) for rank in ranks])}"
 
 
 def mhz_text(core_mhz: float | None) -> str:

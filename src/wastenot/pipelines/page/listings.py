@@ -15,13 +15,14 @@ from wastenot.pipelines.plan.overview import Box, PipelineOverview
 from wastenot.pipelines.plan.straggler import Saving
 
 _SHOWN = 24
-_seconds, _joules = (partial(quantity, unit=unit, digits=4) for unit in ("s", "J"))
+_seconds = partial(quantity, unit="s", digits=4)
+_short_s, _short_j = (partial(quantity, unit=unit, digits=3) for unit in ("s", "J"))
 _tenths, _whole = (partial(percent, digits=digits) for digits in (1, 0))
 _changed = partial(change, digits=1)
 
 
 def stages_table(overview: PipelineOverview) -> Table:
-    """Each instruction of each stage, before and after."""
+    """Each instruction of each stage that the plan changes, before and after; all where it changes none."""
     before, after = _by_instruction(overview.before.boxes), _by_instruction(overview.after.boxes)
     clocks = {key: [box.core_mhz for box in boxes if box.core_mhz is not None] for key, boxes in after.items()}
 
@@ -33,16 +34,18 @@ def stages_table(overview: PipelineOverview) -> Table:
     columns: tuple[Listed[tuple[int, str]], ...] = (
         Listed("Instruction", lambda key: f"{instruction_text(key[1])}, stage {key[0]}", numeric=False),
         Listed("Times per iteration", lambda key: len(after[key]), "{:,}".format),
-        Listed("Time before", lambda key: before[key][0].time_s, _seconds),
-        Listed("Time, mean", lambda key: sum(box.time_s for box in after[key]) / len(after[key]), _seconds),
-        Listed("Energy before", lambda key: before[key][0].energy_j, _joules),
-        Listed("Energy, mean", lambda key: sum(box.energy_j for box in after[key]) / len(after[key]), _joules),
+        Listed("Time before", lambda key: before[key][0].time_s, _short_s),
+        Listed("Time, mean", lambda key: sum(box.time_s for box in after[key]) / len(after[key]), _short_s),
+        Listed("Energy before", lambda key: before[key][0].energy_j, _short_j),
+        Listed("Energy, mean", lambda key: sum(box.energy_j for box in after[key]) / len(after[key]), _short_j),
         Listed("Core clock", lambda key: fmean(clocks[key]) if clocks[key] else None, text_of=among, unknown="auto"),
     )
     before_is = f"before is at the {before_text(overview.plan)}"
-    note = f"For one micro-batch on one GPU; {before_is}; auto: left to the GPU."
     ordered = sorted(after, key=lambda key: key[0])
-    return listing("Instructions of each stage", ordered, columns, note, shown=_SHOWN)
+    changed = [key for key in ordered if any(box.clocks != before[key][0].clocks for box in after[key])] or ordered
+    rest = "" if len(changed) == len(ordered) else " All other instructions are as before."
+    note = f"For one micro-batch on one GPU; {before_is}.{rest}"
+    return listing("Instructions whose clocks change", changed, columns, note, shown=_SHOWN)
 
 
 def frontier_table(overview: PipelineOverview) -> Table | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from wastenot.core.wording import sentence
 from wastenot.pages.figure import Figure
 from wastenot.pages.page import Folded, Page
 from wastenot.pipelines.page.clocks_figure import clocks_figure
@@ -9,10 +10,9 @@ from wastenot.pipelines.page.drawing import about
 from wastenot.pipelines.page.energy_figure import energy_figure
 from wastenot.pipelines.page.frontier_figure import frontier_figure
 from wastenot.pipelines.page.listings import frontier_table, stages_table, stragglers_table
-from wastenot.pipelines.page.power_figure import power_figure
 from wastenot.pipelines.page.savings_figure import savings_figure
 from wastenot.pipelines.page.schedule_figure import schedule_figure
-from wastenot.pipelines.page.story import next_step, ranks_text, story_of
+from wastenot.pipelines.page.story import next_step, size_text, story_of
 from wastenot.pipelines.plan.overview import PipelineOverview, pipeline_overview
 from wastenot.pipelines.plan.plan import PipelinePlan
 from wastenot.pipelines.plan.planner import PlannedPipeline
@@ -26,9 +26,8 @@ def pipeline_figures(overview: PipelineOverview) -> tuple[Figure, ...]:
         MissingExtraError: the ``report`` extra is not installed.
     """
     drawn = (
-        schedule_figure(overview),
-        power_figure(overview),
         energy_figure(overview),
+        schedule_figure(overview),
         clocks_figure(overview),
         frontier_figure(overview),
         savings_figure(overview),
@@ -78,7 +77,7 @@ def pipeline_page(overview: PipelineOverview) -> Page:
         notes=_notes(overview),
         about=about(overview),
         device=plan.device,
-        made_from=(("Plan", plan.digest), ("Ranks", ranks_text(plan))),
+        made_from=(("Plan", plan.digest), ("Ranks", size_text(plan))),
     )
 
 
@@ -93,8 +92,7 @@ def planned_page(made: PlannedPipeline) -> Page:
 
 
 def _notes(overview: PipelineOverview) -> list[str]:
-    assumed = "; ".join(note.removesuffix(".") for note in overview.plan.notes)
-    notes = [f"Assumed: {assumed}."] if assumed else []
+    notes = [sentence(f"{'' if place else 'assumed: '}{note}") for place, note in enumerate(overview.plan.notes)]
     if overview.plan.baseline_clocks == "highest":
         notes.insert(0, "The profile has no numbers at the default clocks: the highest clock stands in for them.")
     return notes

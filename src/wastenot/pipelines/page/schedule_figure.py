@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wastenot.pages.figure import Figure, inline, layered, specification_of, tooltips
-from wastenot.pages.formatting import percent, quantity
+from wastenot.pages.formatting import quantity
 from wastenot.pages.narrow import PANEL_WIDTH
 from wastenot.pages.optional_imports import load
 from wastenot.pipelines.model.schedule import OVERLAPPED
@@ -60,7 +60,8 @@ def schedule_figure(overview: PipelineOverview) -> Figure:
     more += "the lowest recomputations, " if "recomputation" in names else ""
     note = (
         f"{parts}One row per rank (the GPUs of a stage). Low boxes are forwards, high ones backwards, {more}labelled with "
-        f"their micro-batch where it fits; gaps are waiting.{grey} Red: the critical path; any delay there slows all."
+        f"their micro-batch, a part of the batch, where it fits; gaps are waiting.{grey} Red: the critical path; any delay "
+        "there slows all."
     )
     return Figure("pipeline-schedule", _TITLE, about(overview), note, specification_of(_chart(overview, axis)))
 
@@ -93,8 +94,7 @@ def _chart(overview: PipelineOverview, axis: TimeAxis) -> Any:
     span = _span([box for _, line in lines for box in line.boxes])
     rows = []
     for place, (name, line) in enumerate(lines):
-        title = f"{name}: {quantity(line.lasts_s, 's', 4)}, {quantity(line.energy_j, 'J', 4)}"
-        title += f", GPUs wait {percent(line.waiting, 1)} of the time"
+        title = f"{name}: {quantity(line.lasts_s, 's', 4)}"
         above = title if len(windows) == 1 else ""  # over three panels it would push them apart
         panels = [
             _panel(overview, line, axis, window, span, width, above if index == 0 else "", last=place == 1,

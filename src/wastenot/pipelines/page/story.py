@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from wastenot.core.origin import Origin
 from wastenot.core.wording import counted
-from wastenot.pages.formatting import SPACE, change, number, percent, quantity
+from wastenot.pages.formatting import SPACE, number, percent, quantity, saved_range
 from wastenot.pages.panel import Line, Next, Panel, Tone
-from wastenot.pipelines.page.drawing import before_text, mhz_text
+from wastenot.pipelines.page.drawing import before_text, mhz_text, ranks_text
 from wastenot.pipelines.plan.overview import PipelineOverview
 from wastenot.pipelines.plan.plan import PipelinePlan
 from wastenot.planning.switching import SwitchTime
@@ -18,6 +18,7 @@ _HOW: dict[Origin, str] = {
     "forecast": "computed from a forecast",
 }
 _GPUS_OF_A_HOST = 8  # beyond which torchrun has to be told of hosts
+_FEW_RANKS = 8  # that are named one by one
 _SAME = 5e-6  # slowdown that is none
 
 
@@ -60,15 +61,15 @@ def _verdict(plan: PipelinePlan) -> str:
 
 def _energy(overview: PipelineOverview) -> Panel:
     plan, before, after = overview.plan, overview.before, overview.after
+    waiting = [quantity(float(line.waiting_j.sum()), "J", 3) for line in (after, before)]
     power, was = (quantity(line.energy_j / line.lasts_s, "W", 3) for line in (after, before))
     lines = [
-        Line("While waiting", f"{joules(float(after.waiting_j.sum()))} instead of {joules(float(before.waiting_j.sum()))}"),
+        Line("While waiting", f"{waiting[0]} instead of {waiting[1]}"),
         Line("Mean power", f"{power} instead of {was}"),
     ]
     if plan.promise is not None:
-        low, high = plan.promise.energy_change_interval
-        interval = f"{change(low)} to {change(high)} ({percent(plan.promise.level, 0)})"
-        lines.append(Line("Expected, with all errors", f"{change(plan.promise.energy_change)}; {interval}"))
+        sure = f"{percent(plan.promise.level, 0)} interval"
+        lines.append(Line(sure, saved_range(plan.promise.energy_change_interval, 1)))
     used = f"{joules(after.energy_j)} instead of {joules(before.energy_j)} at the {before_text(plan)}"
     value = f"{percent(abs(plan.energy_change), 1)} {'saved' if plan.energy_change <= 0.0 else 'more'}"
     return Panel(
@@ -78,20 +79,22 @@ def _energy(overview: PipelineOverview) -> Panel:
 
 def _time(overview: PipelineOverview) -> Panel:
     plan, before, after = overview.plan, overview.before, overview.after
-    lines = [
-        Line("GPUs wait", f"{percent(after.waiting, 1)} of the time instead of {percent(before.waiting, 1)}"),
-        *_clocks(overview),
-    ]
+    lines = _clocks(overview)
     took = quantity(before.time_s, "s", 4)
+    waits = f"{percent(after.waiting, 1)} of the time"
     if plan.until_s is not None:
+        lines.insert(0, Line("GPUs wait", f"{waits} instead of {percent(before.waiting, 1)}"))
         own = f"{quantity(after.time_s, 's', 4)} instead of {took} at the {before_text(plan)}"
         lines.insert(0, Line("Its own work", own))
         return Panel(
             "Time of an iteration", quantity(after.lasts_s, "s", 4), "until the slower pipeline is done.", lines=tuple(lines)
         )
-    text = f"{_pace(plan)} than at the {before_text(plan)}: {took}."
-    lines.append(Line("Switching", switching_text(plan).partition(";")[0]))
-    return Panel("Time of an iteration", quantity(after.time_s, "s", 4), text, lines=tuple(lines))
+    lines += [
+        Line("An iteration takes", took if abs(after.time_s / before.time_s - 1.0) < _SAME else
+             f"{quantity(after.time_s, 's', 4)} instead of {took}"),
+        Line("Switching", switching_text(plan).partition(";")[0]),
+    ]  # fmt: skip
+    return Panel("GPUs wait", waits, f"instead of {percent(before.waiting, 1)}, for other ranks.", lines=tuple(lines))
 
 
 def _clocks(overview: PipelineOverview) -> list[Line]:
@@ -102,9 +105,7 @@ def _clocks(overview: PipelineOverview) -> list[Line]:
         lowest, highest = mhz_text(min(clocks)), mhz_text(max(clocks))
         among = "" if len(clocks) == len(overview.after.boxes) else ", or left to the GPU"
         lines.append(Line("Core clocks", f"{lowest if lowest == highest else f'{lowest} to {highest}'}{among}"))
-    switches = _switches(overview)
-    often = "once" if switches == 1.0 else f"{switches:.3g} times"
-    return [*lines, Line("Clocks change", f"{often} per iteration and rank, on average")]
+    return [*lines, Line("Clocks change", _switches_text(overview))]
 
 
 def _bound(overview: PipelineOverview) -> Panel:
@@ -115,7 +116,6 @@ def _bound(overview: PipelineOverview) -> Panel:
         Line(
             "No plan saves more than", f"{percent(most, 1)}: {joules(plan.lower_bound_j)} in the same time is a lower bound"
         ),
-        Line("This plan needs", joules(plan.predicted.energy_j)),
     ]
     if plan.switching is not None:
         value = f"{percent(-plan.free_energy_change, 1)} saved"
@@ -137,23 +137,30 @@ def next_step(plan: PipelinePlan) -> Next | None:
     return Next(then, (f"wastenot apply PIPELINE.json{gpus} -- torchrun {processes} train.py",))
 
 
-def ranks_text(plan: PipelinePlan) -> str:
+def size_text(plan: PipelinePlan) -> str:
     """How many ranks there are, and GPUs in each."""
     on = f"{counted(len(plan.ranks), 'rank')} of {counted(plan.gpus_per_stage, 'GPU')}"
     return on if plan.replicas == 1 else f"{on}, {plan.replicas} replicas"
 
 
-def _switches(overview: PipelineOverview) -> float:
-    """How often a rank changes its setting in an iteration, on average."""
+def _switches_text(overview: PipelineOverview) -> str:
+    """How often ranks change their settings in an iteration: ``twice on ranks 0 and 3, never on others``."""
     settings: dict[int, list[object]] = {}
     for box in overview.after.boxes:
         settings.setdefault(box.rank, []).extend(each.setting for each in box.clocks)
-    changes = [
-        sum(one != other for one, other in zip(of_rank, [*of_rank[1:], of_rank[0]], strict=True))
-        for of_rank in settings.values()
+    changes = {
+        rank: sum(one != other for one, other in zip(of_rank, [*of_rank[1:], of_rank[0]], strict=True))
+        for rank, of_rank in settings.items()
         if of_rank
-    ]
-    return sum(changes) / max(len(changes), 1)
+    }
+    changing = [rank for rank, times in changes.items() if times]
+    counts = {changes[rank] for rank in changing}
+    if len(counts) != 1 or len(changing) > _FEW_RANKS:
+        return f"{sum(changes.values()) / max(len(changes), 1):.3g} times per iteration and rank, on average"
+    (times,) = counts
+    often = "once" if times == 1 else "twice" if times == 2 else f"{times} times"
+    rest = "" if len(changing) == len(changes) else ", never on the others"
+    return f"{often} per iteration on {ranks_text(changing)}{rest}"
 
 
 def joules(energy_j: float) -> str:

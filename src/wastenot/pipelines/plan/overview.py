@@ -71,8 +71,6 @@ class TimeLine:
         working_j: of each rank's GPUs while they work; shape (ranks,).
         waiting_j: of each rank's GPUs while they wait; shape (ranks,).
         rank_waiting: fraction of its time in which each rank waits; shape (ranks,).
-        edges_s: when the power of all GPUs changes, from 0 to ``lasts_s``; shape (steps + 1,).
-        power_w: of all GPUs in between; shape (steps,).
     """
 
     boxes: tuple[Box, ...]
@@ -81,8 +79,6 @@ class TimeLine:
     working_j: FloatArray
     waiting_j: FloatArray
     rank_waiting: FloatArray
-    edges_s: FloatArray
-    power_w: FloatArray
 
     @property
     def energy_j(self) -> float:
@@ -93,12 +89,6 @@ class TimeLine:
     def waiting(self) -> float:
         """Fraction of GPUs' time in which they wait."""
         return float(self.rank_waiting.mean())
-
-    def mean_power_w(self, edges_s: FloatArray) -> FloatArray:
-        """Mean power of all GPUs between moments; energies are kept."""
-        reached_j = np.concatenate([[0.0], np.cumsum(self.power_w * np.diff(self.edges_s))])
-        mean: FloatArray = np.diff(np.interp(edges_s, self.edges_s, reached_j)) / np.diff(edges_s)
-        return mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,15 +211,7 @@ def _time_line(plan: PipelinePlan, boxes: tuple[Box, ...], time_s: float, lasts_
         busy_s[box.rank] += 0.0 if box.overlapped else box.time_s
         working_j[box.rank] += gpus * box.energy_j
     waiting_j = gpus * plan.waiting_w * (lasts_s - busy_s)
-    # Power above that of waiting begins and ends with each box.
-    begin, time, energy = np.array([(box.begin_s, box.time_s, box.energy_j) for box in boxes]).T
-    instead = np.array([0.0 if box.overlapped else plan.waiting_w for box in boxes])
-    above = gpus * (energy / time - instead)
-    edges, place = np.unique(np.concatenate([[0.0], begin, begin + time, [lasts_s]]), return_inverse=True)
-    change = np.zeros(len(edges))
-    np.add.at(change, place[1:-1], np.concatenate([above, -above]))
-    power = gpus * ranks * plan.waiting_w + np.cumsum(change)[:-1]
-    return TimeLine(boxes, time_s, lasts_s, working_j, waiting_j, 1.0 - busy_s / lasts_s, edges, power)
+    return TimeLine(boxes, time_s, lasts_s, working_j, waiting_j, 1.0 - busy_s / lasts_s)
 
 
 def mean_core_mhz(way: Way) -> float | None:

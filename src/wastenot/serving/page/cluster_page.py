@@ -19,7 +19,6 @@ from wastenot.pages.formatting import duration, percent, quantity
 from wastenot.pages.optional_imports import load
 from wastenot.pages.page import Folded, Page
 from wastenot.pages.table import Table
-from wastenot.pages.theme import CATEGORIES
 from wastenot.serving.cluster.outcome import Comparison, Outcome
 from wastenot.serving.cluster.runs import RunRecord
 from wastenot.serving.cluster.scenario import Scenario
@@ -41,7 +40,7 @@ from wastenot.serving.page.cluster_words import (
     verdict_text,
 )
 from wastenot.serving.page.engine_words import simulated_origin, steps_text
-from wastenot.serving.page.policies_chart import PolicyBar, policies_chart
+from wastenot.serving.page.policies_chart import ROLE_COLORS, PolicyBar, Role, policies_chart
 
 _WIDE, _HEIGHT = 900, 84
 _UNITS_S = ((3 * 86_400.0, 86_400.0, "days"), (3 * 3600.0, 3600.0, "hours"), (300.0, 60.0, "minutes"))
@@ -64,35 +63,38 @@ def cluster_figures(scenario: Scenario, found: Sequence[Comparison]) -> tuple[Fi
     return tuple(figures)
 
 
-def policy_colors(found: Comparison) -> dict[str, str]:
-    """A colour for each policy, the same in all figures."""
-    return {each.policy: CATEGORIES[place % len(CATEGORIES)] for place, each in enumerate(found.outcomes)}
+def _role_of(found: Comparison, outcome: Outcome) -> Role:
+    """Whether savings are against it, the headline or the second card is of it, or none of these."""
+    shown = [each for each in (fixed_plan(found), policy_to_add(found)) if each is not None]
+    roles: dict[str, Role] = dict(zip((each.policy for each in shown), ("headline", "second"), strict=False))
+    return "compared with" if outcome is found.outcomes[0] else roles.get(outcome.policy, "other")
 
 
 # ---- energy --------------------------------------------------------------------------------------------------------------
 
 
 def _energy_figure(scenario: Scenario, found: Comparison, suffix: str, title: str) -> Figure:
-    seeds, failed = len(found.outcomes[0].records), any(each.failed for each in found.outcomes)
-    bound, worst = found.bound_per_token_j, "most of a class that may be late"
+    seeds, bound = len(found.outcomes[0].records), found.bound_per_token_j
+    names = plain_names(scenario, found)
+    bars = [_bar(each, names[each.policy], _role_of(found, each)) for each in found.outcomes]
+    saves = any(bar.role == "headline" for bar in bars)
+    allowed, late = 1.0 - scenario.parts.run.attain, "late in the worst class, %"
     parts = (
         f"Bars: means over {seeds} seeds, with the range; late: the most with any seed." if seeds > 1 else "",
-        "" if bound is None else f"Dotted: {quantity(bound, 'J', 3)}, the least that these tokens need without idle time.",
-        f"Green: up to {percent(1.0 - scenario.parts.run.attain, 0)}, the {worst}{'; pale: policies beyond that' * failed}.",
+        "" if bound is None else f"Dotted across: {quantity(bound, 'J', 3)}, the least that these tokens need, never idle.",
+        "Strong bars: what the cards are of; what the headline saves is dotted beside its bar." if saves else "",
+        f"Green: up to {percent(allowed, 0)}, the most of a class that may be late.",
     )
-    names, colors = plain_names(scenario, found), policy_colors(found)
-    bars = [_bar(each, names[each.policy], colors[each.policy]) for each in found.outcomes]
-    allowed, late = 1.0 - scenario.parts.run.attain, "late in the worst class, %"
     chart = specification_of(policies_chart(bars, allowed=allowed, late=late, bound_j=found.bound_per_token_j))
     note = " ".join(filter(None, parts))
     return Figure(f"cluster-energy{suffix}", f"Energy and deadlines by policy{title}", about(scenario, found), note, chart)
 
 
-def _bar(outcome: Outcome, name: str, color: str) -> PolicyBar:
+def _bar(outcome: Outcome, name: str, role: Role) -> PolicyBar:
     energy = outcome.over(lambda run: run.energy_per_token_j)
-    saved = "" if outcome.saved.mean == 0.0 else f"{percent(outcome.saved.mean, 1)} saved"
+    saved = None if role == "compared with" else outcome.saved.mean
     late = 1.0 - outcome.over(lambda run: run.worst_class).least
-    return PolicyBar(name, color, energy.mean, energy.least, energy.most, saved, late, not outcome.failed)
+    return PolicyBar(name, role, energy.mean, energy.least, energy.most, saved, late, not outcome.failed)
 
 
 # ---- over time -----------------------------------------------------------------------------------------------------------
@@ -123,7 +125,8 @@ def _timeline_chart(scenario: Scenario, found: Comparison) -> Any:
     fields = [field for field in panels if any(row.get(field) for row in rows)]
     names = plain_names(scenario, found)
     data = inline([{**row, "policy": names[row["policy"]]} for row in rows])
-    colors = {names[run.policy]: policy_colors(found)[run.policy] for run in runs}
+    drawn_of = {each.policy: ROLE_COLORS[_role_of(found, each)] for each in found.outcomes}
+    colors = {names[run.policy]: drawn_of[run.policy] for run in runs}
     tip = tooltips({"policy:N": "policy", "at:Q": unit})
     drawn = []
     for field in fields:
@@ -195,12 +198,8 @@ def cluster_page(scenario: Scenario, found: Sequence[Comparison]) -> Page:
         panels=panels(scenario, first),
         next_step=next_step(scenario, first),
         figures=cluster_figures(scenario, found),
-        tables=[table for table in tables if not table[0].startswith(_DETAILS)],
-        folded=Folded(
-            "Classes of requests, latency and actions",
-            "which requests were late, and what the policies did",
-            tables=[table for table in tables if table[0].startswith(_DETAILS)],
-        ),
+        tables=[],
+        folded=Folded("All policies", "what each does, its numbers, and which requests were late", tables=tables),
         notes=[
             f"{each.traffic}: {note}" if len(found) > 1 else note for each in found for note in cautions_on(scenario, each)
         ],
@@ -208,9 +207,6 @@ def cluster_page(scenario: Scenario, found: Sequence[Comparison]) -> Page:
         device=scenario.cluster.layouts[0].device,
         made_from=(("Scenario", str(scenario.path)), ("Engines", steps_text(scenario.cluster.layouts))),
     )
-
-
-_DETAILS = ("classes", "running")
 
 
 def _renamed(table: Table, names: Mapping[str, str], *, beside: bool) -> Table:
@@ -225,10 +221,10 @@ def _renamed(table: Table, names: Mapping[str, str], *, beside: bool) -> Table:
 
 def _tables(scenario: Scenario, found: Comparison, place: int, *, several: bool) -> list[tuple[str, Table]]:
     tables = [
+        ("meanings", about_table(found)),
         ("policies", savings_table(found, scenario.parts.objective.currency)),
         ("classes", classes_table(found)),
         ("running", running_table(found)),
-        ("meanings", about_table(found)),
     ]
     names = plain_names(scenario, found)
     tables = [(name, _renamed(table, names, beside=name == "meanings")) for name, table in tables]

@@ -406,7 +406,10 @@ def panels(scenario: Scenario, found: Comparison) -> tuple[Panel, ...]:
     if fixed is not None:
         text = f"{plan_text(scenario, fixed)} throughout, chosen knowing these requests: leave some room."
         if fixed.policy == _WITH_ROOM:
-            text = f"{plan_text(scenario, fixed)} throughout, more instances than these requests need."
+            fewest = next((plan_text(scenario, each) for each in found.outcomes if each.policy == "best-static"), "fewer")
+            room = percent(scenario.parts.run.head_room, 0)
+            plan = plan_text(scenario, fixed)
+            text = f"{plan} throughout: {fewest} would have done, and {room} more for safety, rounded up."
         panel = _saving_panel(scenario, found, "Without any control", text, fixed)
         shown.append(replace(panel, lines=(*panel.lines, *_fewer_alone(scenario, found, fixed))))
     if policy is not None:
@@ -451,9 +454,22 @@ def _saving_panel(scenario: Scenario, found: Comparison, title: str, text: str, 
         *_deadline_lines(outcome),
         *(() if outcome.hindsight else (Line("Serving, on average", _serving_text(scenario, outcome)),)),
         Line("Median power", " instead of ".join(power)),
+        *_without_idle(scenario, first, outcome),
         *(() if assumed is None else (Line("With assumed clocks", saved_text(assumed)),)),
     )
     return Panel(title, f"{percent(outcome.saved.mean, 1)} saved", text, lines=lines)
+
+
+def _without_idle(scenario: Scenario, first: Outcome, outcome: Outcome) -> tuple[Line, ...]:
+    """What is saved where GPUs without an instance count for nothing, which otherwise count on both sides."""
+    working = [
+        math.fsum(run.energy_j - run.energy_by_use_j.get("off", 0.0) for run in each.records) for each in (outcome, first)
+    ]
+    if not scenario.cluster.changes.off_power_w or not working[1]:
+        return ()
+    power = quantity(scenario.cluster.changes.off_power_w, "W", 2)
+    saved = percent(1.0 - working[0] / working[1], 1)
+    return (Line(f"Without the {power} of each GPU that has no instance", f"{saved} saved"),)
 
 
 def _per_token_j(run: RunRecord) -> float:
@@ -465,9 +481,10 @@ def _median_w(run: RunRecord) -> float:
 
 
 def _deadline_lines(outcome: Outcome) -> tuple[Line, ...]:
+    worst = _least(outcome, "worst_class")
     return (
         Line("Deadlines met", percent(_least(outcome, "attainment"), 2)),
-        Line("Worst class", f"{percent(_least(outcome, 'worst_class'), 2)}, {class_text(_worst_name(outcome))}"),
+        Line("Worst class", f"{percent(worst, 2)}{'' if worst == 1.0 else f', {class_text(_worst_name(outcome))}'}"),
         Line("Worst minute", f"{percent(_latest_minute(outcome), 1)} of its requests late"),
     )
 
@@ -497,8 +514,7 @@ def _asked(scenario: Scenario, found: Comparison) -> Panel:
             "Starting an instance takes",
             " / ".join(dict.fromkeys(quantity(each, "s", 3) for each in cluster.changes.start_s)),
         ),
-        Line("GPUs", f"{cluster.gpus:,}"),
-        Line("Power assumed", _assumed_power(cluster.changes)),
+        Line("Power assumed", f"{_assumed_power(cluster.changes)}; part of all energies, for {cluster.gpus:,} GPUs"),
     )
     text = f"in {_requests_text(scenario, found)}{_cached_text(found)}."
     return Panel("Load", f"{number(_rate_per_s(found), 3)}{SPACE}requests/s", text, lines=lines)

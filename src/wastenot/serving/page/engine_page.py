@@ -42,6 +42,7 @@ from wastenot.serving.page.engine_words import (
 )
 
 _WIDE = 915
+_PROMPTS = "engine-prompts"
 _MOST_SERIES = 6  # batch sizes that are drawn as curves by clock
 
 
@@ -131,7 +132,7 @@ def _clock_figure(points: Sequence[OperatingPoint], subtitle: str) -> Figure | N
     told = None
     if headline is not None and headline.setting.core_mhz is not None:
         told = f"{headline.batch:,.0f}", headline.setting.core_mhz
-        note += " Diamond: the headline."
+        note += " Strong: the headline's batch size."
     chart = specification_of(
         _curves(rows, f"energy per token, % of that at {default}", "batch", _batch_colors(points), told)
     )
@@ -149,7 +150,7 @@ def _prefill_figure(points: Sequence[PrefillPoint], subtitle: str) -> Figure | N
     note = f"Colours: tokens of a prompt. {_least_note(rows)}"
     colors = _colors([f"{tokens:,.0f}" for tokens in sorted({each.tokens for each in mine})])
     chart = specification_of(_curves(rows, f"energy per prompt, % of that at {default}", "tokens", colors))
-    return Figure("engine-prompts", "Energy per prompt by clock", subtitle, note, chart)
+    return Figure(_PROMPTS, "Energy per prompt by clock", subtitle, note, chart)
 
 
 def _least_note(rows: Sequence[dict[str, Any]]) -> str:
@@ -185,7 +186,8 @@ def _parts_of_default(
             "part": 100.0 * energy_j / against[series],
             "series": f"{series:,.0f}",
             "setting": setting_text(setting),
-            "energy": quantity(energy_j, "J", 4),
+            "energy": quantity(energy_j, "J", 3),
+            "against": quantity(against[series], "J", 3),
             "time": quantity(time_s, "s", 4),
             "change": percent(energy_j / against[series] - 1.0, 1, sign=True),
             "least": is_least,
@@ -237,8 +239,9 @@ def _curves(
         }
     )
     base = alt.Chart(inline(rows)).encode(x=x, y=y, color=color)
-    lines = base.mark_line(strokeWidth=1.8).encode(order=alt.Order("mhz:Q"))
-    dots = base.mark_circle(size=30).encode(tooltip=tip)
+    strong = alt.value(1.0) if told is None else alt.condition(alt.datum.series == told[0], alt.value(1.0), alt.value(0.4))
+    lines = base.mark_line(strokeWidth=1.8).encode(order=alt.Order("mhz:Q"), opacity=strong)
+    dots = base.mark_circle(size=30).encode(tooltip=tip, opacity=strong)
     least = (
         alt.Chart(inline([row for row in rows if row["least"]]))
         .mark_point(size=130, strokeWidth=2)
@@ -247,7 +250,10 @@ def _curves(
     chosen = [row for row in rows if (row["series"], row["mhz"]) == told]
     layers = [lines, dots, least]
     if chosen:
-        named = {**chosen[0], "label": f"{chosen[0]['setting']}: {chosen[0]['change']}", "short": chosen[0]["change"]}
+        best = chosen[0]
+        (before, unit), (after, same) = (best[each].split(SPACE) for each in ("against", "energy"))
+        values = f"{before}{'' if unit == same else SPACE + unit} → {after}{SPACE}{same}, {best['change']}"
+        named = {**best, "label": values, "short": best["change"]}
         point = alt.Chart(inline([named])).encode(x=x, y=y)
         # Curves rise to the right, those of larger batches above: there is room above and to the left of the point.
         layers += words(point.encode(text=alt.Text("label:N")), align="right", baseline="bottom", dx=-6, dy=-11)
@@ -296,6 +302,7 @@ def engine_page(profile: EngineProfile, *, context: float | None = None, assumed
     points = operating_points(profile, context=context, assumed_clocks=assumed_clocks)
     prefills = prefill_points(profile, assumed_clocks=assumed_clocks)
     model, device = name_of(profile)
+    figures = engine_figures(profile, points, prefills, context)
     tables = [
         ("best", frontier_table(points, ends_only=True)),
         *((f"clocks-{each.gpus}", clocks_table(points, each.gpus)) for each in profile.engines),
@@ -310,9 +317,14 @@ def engine_page(profile: EngineProfile, *, context: float | None = None, assumed
         verdict=verdict_text(profile, points),
         panels=panels(profile, points),
         next_step=next_step(profile, points, context),
-        figures=engine_figures(profile, points, prefills, context),
+        figures=[each for each in figures if each.name != _PROMPTS or len(figures) == 1],
         tables=[("errors", errors_table(profile))],
-        folded=Folded("Tables", "the best choices, and energy by clock", tables=[table for table in tables if table[1]]),
+        folded=Folded(
+            "Prompts, and tables",
+            "energy per prompt by clock, the best choices, and energy by clock",
+            [each for each in figures if each.name == _PROMPTS and len(figures) > 1],
+            [table for table in tables if table[1]],
+        ),
         notes=[sentence(note) for note in profile_notes(profile, assumed_clocks=assumed_clocks)],
         about=about(profile, context),
         device=device,

@@ -59,10 +59,14 @@ def clocks_note(engines: Sequence[Engine], *, used: bool) -> str | None:
     at = f"{limit:,.0f}{SPACE}MHz"
     if not any(each.known_settings for each in engines):
         return f"all clocks are assumed: the simulated GPU was fitted to measurements from {at} up only"
+    known = [each.tables.settings[place].core_mhz for each in engines for place in each.known_settings]
+    lowest = min((mhz for mhz in known if mhz is not None), default=limit)
+    first = f" ({lowest:,.0f}{SPACE}MHz is the lowest profiled)" if lowest > limit else ""
     if used:
-        return f"assumed clocks are those below {at}: the simulated GPU was fitted to measurements from there up only"
+        return f"known clocks are those from {at} up{first}: below, the simulated GPU was fitted to no measurement"
     return (
-        f"only clocks from {at} up are used: below, the simulated GPU rests on no measurement (--assumed-clocks adds those)"
+        f"only clocks from {at} up are used{first}: below, the simulated GPU rests on no measurement (--assumed-clocks adds "
+        "those)"
     )
 
 

@@ -1,24 +1,36 @@
 """Policies beside each other, of one engine or of a cluster: a bar of energy for each, and how many requests were late.
 
-policy  ┃▬▬▬▬▬▬▬▬▬▬▬  297 mJ              ┃ ●    ┊       0.06 %
-policy  ┃▬▬▬▬▬▬▬  223 mJ, 24.9 % saved    ┃  ●   ┊       0.14 %
+policy  ┃▬▬▬▬▬▬▬▬▬▬▬  297 mJ                       ┃ ●    ┊       99.94 % met
+policy  ┃▬▬▬▬▬▬▬┄┄┄┄  223 mJ, −74 mJ, 24.9 % saved ┃  ●   ┊       99.86 % met
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from wastenot.pages.figure import energy_axis, inline, layered, name_axis, tooltips
-from wastenot.pages.formatting import percent, quantity
+from wastenot.pages.formatting import MINUS, SPACE, number, percent, quantity
 from wastenot.pages.optional_imports import load
+from wastenot.pages.theme import CATEGORIES
 
-_WIDE, _LATE, _STEP = 880, 210, 26  # of names and both panels; of the second; of a row
+Role = Literal["compared with", "headline", "second", "other", "other, assumed"]
+"""Of a policy on its page: what others are compared with, the headline, what the second card is of, or none of these."""
+
+_BLUE, _ORANGE, *_, _GREY = CATEGORIES[:6]
+ROLE_COLORS: dict[Role, str] = {
+    "compared with": _GREY, "headline": _BLUE, "second": _ORANGE, "other": _BLUE, "other, assumed": _ORANGE,
+}  # fmt: skip
+"""The same in all figures of a page."""
+
+_WIDE, _LATE, _STEP = 880, 190, 26  # of names and both panels; of the second; of a row
 _LETTER, _MOST_NAME = 6.4, 240  # pixels
-_ROOM_FOR_LABELS = 1.55  # beside bars
+_ROOM_FOR_LABELS = 1.75  # beside bars
 _ROOM_FOR_LATE = 1.5
 _LINEAR = 0.1  # per cent of late requests up to which the axis is about linear
+_TICKS, _BEYOND_BARS = 4, 1.1  # of energies: how many, and how far beyond the longest bar
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,33 +39,37 @@ class PolicyBar:
 
     Attributes:
         policy: its name.
-        color: of it in all figures of the page.
+        role: on the page.
         energy_j: per token; ``least_j`` and ``most_j`` over seeds.
-        saved: in words; empty for the one that others are compared with.
+        saved: fraction of the energy; ``None`` for the one that others are compared with.
         late: fraction of requests that missed a deadline.
         attains: whether so few missed one that its saving counts.
     """
 
     policy: str
-    color: str
+    role: Role
     energy_j: float
     least_j: float
     most_j: float
-    saved: str
+    saved: float | None
     late: float
     attains: bool
 
 
-def policies_chart(bars: Sequence[PolicyBar], *, allowed: float, late: str, bound_j: float | None = None) -> Any:
-    """A row for each policy.
+def policies_chart(
+    bars: Sequence[PolicyBar], *, allowed: float = 0.0, late: str | None = None, bound_j: float | None = None
+) -> Any:
+    """A row for each policy, those that need most first; what the headline's saves is drawn beside its bar.
 
     Args:
-        bars: in the order they are shown.
+        bars: of the policies.
         allowed: fraction of requests that may be late.
-        late: what these are, as the title of their axis.
+        late: what these are, as the title of their axis; ``None`` to leave them out.
         bound_j: energy per token that no policy can do without, where that is known.
     """
     alt = load("altair")
+    bars = sorted(bars, key=lambda bar: -bar.energy_j)
+    against_j = next(bar.energy_j for bar in bars if bar.role == "compared with")
     rows = [
         {
             "index": index,
@@ -61,11 +77,15 @@ def policies_chart(bars: Sequence[PolicyBar], *, allowed: float, late: str, boun
             "energy": bar.energy_j,
             "least": bar.least_j,
             "most": bar.most_j,
+            "against": against_j,
+            "beside": against_j if bar.role == "headline" else bar.most_j,
+            "headline": bar.role == "headline",
             "failed": not bar.attains,
+            "opacity": 0.25 if not bar.attains else 0.45 if bar.role.startswith("other") else 1.0,
             "late": 100.0 * bar.late,
-            "label": ", ".join(filter(None, (quantity(bar.energy_j, "J", 3), bar.saved))),
-            "short": bar.saved or quantity(bar.energy_j, "J", 3),
-            "text": percent(bar.late, 2),
+            "label": _label(bar, against_j),
+            "short": _short(bar),
+            "text": f"{percent(1.0 - bar.late, 2)} met",
         }
         for index, bar in enumerate(bars)
     ]
@@ -74,25 +94,31 @@ def policies_chart(bars: Sequence[PolicyBar], *, allowed: float, late: str, boun
     most = max(bar.most_j for bar in bars)
     unit, in_unit = energy_axis(most)
     energies = alt.Scale(domain=[0.0, _ROOM_FOR_LABELS * most], nice=False)
-    x = alt.X(
-        "energy:Q", title=f"energy per token, {unit}", scale=energies, axis=alt.Axis(tickCount=5, grid=False, **in_unit)
-    )
+    axis = alt.Axis(values=_ticks(most), grid=False, **in_unit)
+    x = alt.X("energy:Q", title=f"energy per token, {unit}", scale=energies, axis=axis)
     y = alt.Y("index:O", title=None, axis=name_axis(names, width))
     bare = alt.Y("index:O", title=None, axis=alt.Axis(labels=False, ticks=False, domain=False, grid=False))
-    tip = tooltips({"policy:N": "policy", "label:N": "energy per token", "text:N": "late"})
-    scale = alt.Scale(domain=list(range(len(bars))), range=[bar.color for bar in bars])
-    color = alt.Color("index:O", scale=scale, legend=None)
-    opacity = alt.condition("datum.failed", alt.value(0.35), alt.value(1.0))
+    tip = tooltips({"policy:N": "policy", "label:N": "energy per token", "text:N": "deadlines"})
+    color = alt.Color(
+        "index:O", legend=None, scale=alt.Scale(domain=list(range(len(bars))), range=[ROLE_COLORS[bar.role] for bar in bars])
+    )
+    opacity = alt.Opacity("opacity:Q", scale=None, legend=None)
     chart = alt.Chart(inline(rows))
     energy = [
         chart.mark_bar(height=_STEP * 0.6).encode(x=x, y=y, color=color, opacity=opacity, tooltip=tip),
+        chart.transform_filter("datum.headline")
+        .mark_rule(style="rule", tooltip=None)
+        .encode(x=alt.X("most:Q", scale=energies), x2=alt.X2("against:Q"), y=y),
         chart.mark_rule(style="interval").encode(x=alt.X("least:Q"), x2=alt.X2("most:Q"), y=y),
         chart.mark_text(style="label", align="left", dx=8).encode(
-            x=alt.X("most:Q", scale=energies), y=y, text=alt.Text("label:N")
+            x=alt.X("beside:Q", scale=energies), y=y, text=alt.Text("label:N")
         ),
     ]
     if bound_j is not None:
         energy.insert(1, alt.Chart(inline([{"energy": bound_j}])).mark_rule(style="rule").encode(x=x))
+    height = alt.Step(_STEP)
+    if late is None:
+        return layered(*energy).properties(width=_WIDE - width, height=height)
     latest = _ROOM_FOR_LATE * max(100.0 * allowed, *(100.0 * bar.late for bar in bars))
     # Nearly linear up to a tenth of a per cent, then logarithmic: what is allowed is small, what some policies miss is not.
     lates = alt.Scale(type="symlog", constant=_LINEAR, domain=[0.0, latest], nice=False)
@@ -107,9 +133,33 @@ def policies_chart(bars: Sequence[PolicyBar], *, allowed: float, late: str, boun
         dots.mark_circle(size=90).encode(x=across, y=bare, color=color, opacity=opacity, tooltip=tip),
         dots.mark_text(style="label", align="left").encode(x=alt.XValue(_LATE + 8), y=bare, text=alt.Text("text:N")),
     ]
-    height = alt.Step(_STEP)
     panels = (
         layered(*energy).properties(width=_WIDE - _LATE - width, height=height),
         layered(*share).properties(width=_LATE, height=height),
     )
     return alt.hconcat(*panels, spacing=18)
+
+
+def _label(bar: PolicyBar, against_j: float) -> str:
+    """Energy and saving; of the headline also the difference, which its line shows."""
+    shown_j = float(f"{against_j:.3g}") - float(f"{bar.energy_j:.3g}")  # so that it is what the labels say
+    value, unit = (1e3 * shown_j, "mJ") if bar.energy_j < 1.0 else (shown_j, "J")
+    between = f"{MINUS}{number(value, 2)}{SPACE}{unit}" if bar.role == "headline" and shown_j > 0.0 else ""
+    return ", ".join(filter(None, (quantity(bar.energy_j, "J", 3), between, _saving(bar))))
+
+
+def _short(bar: PolicyBar) -> str:
+    return _saving(bar) or quantity(bar.energy_j, "J", 3)
+
+
+def _saving(bar: PolicyBar) -> str:
+    if not bar.attains:
+        return "too many late"
+    return "" if bar.saved is None else f"{percent(bar.saved, 1)} saved"
+
+
+def _ticks(most: float) -> list[float]:
+    """Of an axis that ends soon after the longest bar, whatever room labels take beyond it."""
+    step = 10.0 ** math.floor(math.log10(most / _TICKS))
+    step *= next(each for each in (1.0, 2.0, 2.5, 5.0, 10.0) if each * step * _TICKS >= most)
+    return [round(number * step, 12) for number in range(_TICKS + 1) if number * step <= _BEYOND_BARS * most]

@@ -14,9 +14,12 @@ from wastenot.pages.page import Page
 from wastenot.pages.theme import CATEGORIES
 from wastenot.serving.control.history import plain
 from wastenot.serving.control.replay import Replay, ReplayedServer, Stretch
+from wastenot.serving.page.policies_chart import PolicyBar, policies_chart
 from wastenot.serving.page.replay_words import (
+    amounts,
     cannot_tell,
     effect_text,
+    energies_per_token_j,
     next_step,
     of_servers,
     origin_of,
@@ -55,7 +58,7 @@ def replay_page(found: Replay) -> Page:
         verdict=verdict_text(found),
         panels=panels(found),
         next_step=next_step(found),
-        figures=[timeline_figure(found)],
+        figures=[figure for figure in (energy_figure(found), timeline_figure(found)) if figure is not None],
         tables=[("servers", servers_table(found))] if len(found.servers) > 1 else [],
         notes=warnings(found),
         cannot_tell=cannot_tell(found),
@@ -69,13 +72,31 @@ def replay_page(found: Replay) -> Page:
 
 def _about(found: Replay) -> str:
     name = plain(found.servers[0].instance) if len(found.servers) == 1 else of_servers(found)
-    return f"{name} · the last {found.hours:g} h"
+    return f"{name} · the last {'hour' if found.hours == 1.0 else f'{found.hours:g} h'}"
+
+
+def energy_figure(found: Replay) -> Figure | None:
+    """Energy per token at the default clocks and as the controller would have set them; ``None`` without tokens."""
+    token_j = energies_per_token_j(found)
+    if token_j is None:
+        return None
+    default_j, ours_j = token_j
+    bars = [
+        PolicyBar("default clocks", "compared with", *(default_j,) * 3, None, 0.0, attains=True),
+        PolicyBar("serve control", "headline", *(ours_j,) * 3, found.saved, 0.0, attains=True),
+    ]
+    saved, total = amounts(found)
+    note = f"By the profile, for the load that was recorded: {total} at the default clocks, {saved} less as controlled."
+    return Figure("replay-energy", "Energy per token", _about(found), note, specification_of(policies_chart(bars)))
 
 
 def timeline_figure(found: Replay) -> Figure:
     """Clocks and load over time, a line for each server; lines are broken where nothing is counted."""
     shown = [each for each in found.servers if each.timeline][:_MOST_SHOWN]
-    note = "The default clocks are drawn at the profile's maximum. Lines are broken where the history has gaps."
+    note = (
+        "Lines are broken where the history has gaps; the controller then starts from the default clocks, which are drawn "
+        "at the profile's maximum."
+    )
     left = len(found.servers) - len(shown)
     if left:
         note += f" {counted(left, 'more server')} not drawn; the table has all."

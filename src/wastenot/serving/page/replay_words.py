@@ -39,6 +39,13 @@ def amounts(found: Replay) -> tuple[str, str]:
     return _energy(saved_j, total_j), _energy(total_j, total_j)
 
 
+def energies_per_token_j(found: Replay) -> tuple[float, float] | None:
+    """At the default clocks, and as controlled; ``None`` where no token was generated."""
+    tokens = sum(each.output_tokens for each in found.servers if each.tbt_s is not None)
+    both_j = [sum(getattr(each, name) for each in found.servers) for name in ("default_energy_j", "energy_j")]
+    return (both_j[0] / tokens, both_j[1] / tokens) if tokens else None
+
+
 def _energy(joules: float, like_j: float) -> str:
     """An energy, in the unit of another."""
     return f"{joules / 3.6e6:.3g} kWh" if like_j >= 3.6e6 else f"{joules / 3.6e3:.3g} Wh"
@@ -46,7 +53,7 @@ def _energy(joules: float, like_j: float) -> str:
 
 def verdict_text(found: Replay) -> str:
     """What the headline rests on."""
-    hours = f"{found.hours:g}{SPACE}hour{'s' * (found.hours != 1.0)}"
+    hours = "hour" if found.hours == 1.0 else f"{found.hours:g}{SPACE}hours"
     when = f"in the last {hours}, compared with the default clocks"
     return f"{when}; the load is what Prometheus recorded, the energies are predicted by the profile. No clock was set"
 
@@ -69,14 +76,15 @@ def panels(found: Replay) -> tuple[Panel, Panel, Panel]:
     tokens = sum(each.output_tokens for each in servers if each.tbt_s is not None)
     covered_s = sum(each.covered_s for each in servers)
     kept = sum(each.kept_s for each in servers) / covered_s
-    energy_j = sum(each.energy_j for each in servers)
+    token_j = energies_per_token_j(found)
     saved, total = amounts(found)
     saving = Panel(
         "Energy", f"{saved} saved", f"of {total} at the default clocks.",
         lines=(
-            *([Line("Energy per token", quantity(energy_j / tokens, "J", 3))] if tokens else []),
+            *([] if token_j is None else [Line("Energy per token", " instead of ".join(
+                quantity(each, "J", 3) for each in reversed(token_j)))]),
             Line("Tokens generated", f"{tokens:,.0f}"),
-            Line("Time counted", duration(covered_s)),
+            Line("Time counted", f"{duration(covered_s)} of {duration(3600.0 * found.hours * len(servers))}"),
         ),
     )  # fmt: skip
     if tokens:
@@ -92,7 +100,7 @@ def panels(found: Replay) -> tuple[Panel, Panel, Panel]:
     ttft = " / ".join(quantity(each, "s", 3) for each in deadlines.ttft_s)
     met = Panel(
         "Deadlines met", f"{percent(kept, 1)} of the time",
-        f"by at least {percent(deadlines.share, 0)} of first tokens, and of tokens.",
+        f"when {percent(deadlines.share, 0)} of first tokens, and of the gaps between tokens, would have been in time.",
         lines=(
             Line(f"Deadline of the first token{', by prompt length' * (len(deadlines.ttft_s) > 1)}", ttft),
             Line("Deadline between tokens", quantity(deadlines.tbt_s, "s", 3)),

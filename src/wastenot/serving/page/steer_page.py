@@ -10,13 +10,12 @@ import numpy as np
 from wastenot.core.arrays import FloatArray
 from wastenot.core.wording import sentence
 from wastenot.pages.figure import Figure, inline, layered, series_color, specification_of, tooltips
-from wastenot.pages.formatting import percent
+from wastenot.pages.formatting import SPACE, percent
 from wastenot.pages.optional_imports import load
 from wastenot.pages.page import Folded, Page
-from wastenot.pages.theme import CATEGORIES
 from wastenot.serving.model.steering import Steered, Steering, core_clocks_mhz
 from wastenot.serving.page.engine_words import simulated_origin, steps_text
-from wastenot.serving.page.policies_chart import PolicyBar, policies_chart
+from wastenot.serving.page.policies_chart import ROLE_COLORS, PolicyBar, Role, policies_chart
 from wastenot.serving.page.steer_words import (
     about,
     about_table,
@@ -31,35 +30,47 @@ from wastenot.serving.page.steer_words import (
     verdict_text,
 )
 
-
-def policy_colors(found: Steering) -> dict[str, str]:
-    """A colour for each policy, the same in all figures."""
-    return {run.result.policy: CATEGORIES[index % len(CATEGORIES)] for index, run in enumerate(found.runs)}
+_ASSUMED = ", assumed"
 
 
 def policies_figure(found: Steering) -> Figure:
     """A bar for each policy; with assumed clocks, where those were asked for, below."""
     bars = _bars(found)
     if found.with_assumed is not None:
-        bars += [replace(bar, policy=f"{bar.policy}, assumed") for bar in _bars(found.with_assumed)[1:]]
-    note = f"Green: up to {percent(1.0 - found.share, 0)} of requests may miss a deadline"
-    note += "." if all(bar.attains for bar in bars) else "; pale: policies beyond that save at the users' expense."
+        bars += _bars(found.with_assumed, assumed=True)
+    saves = any(bar.role == "headline" for bar in bars)
+    note = "Strong bar: the headline, with what it saves dotted. " if saves else ""
+    note += f"Green: up to {percent(1.0 - found.share, 0)} of requests may miss a deadline"
+    note += "." if all(bar.attains for bar in bars) else "; policies beyond that save at the users' expense."
     if found.with_assumed is not None:
-        note += " Assumed: the same with assumed clocks, too."
+        note += " Blue: known clocks only; orange: assumed ones, too."
     chart = policies_chart(bars, allowed=1.0 - found.share, late="late requests, %")
     return Figure("serving-policies", "Energy and deadlines by policy", about(found), note, specification_of(chart))
 
 
-def _bars(found: Steering) -> list[PolicyBar]:
-    colors = policy_colors(found)
-    return [
-        PolicyBar(
-            run.result.policy, colors[run.result.policy], *(run.result.energy_per_token_j,) * 3,
-            "" if run is found.runs[0] else f"{percent(found.saved(run), 1)} saved",
-            1.0 - run.result.attainment, found.attains(run),
-        )
-        for run in found.runs
-    ]  # fmt: skip
+def _bars(found: Steering, *, assumed: bool = False) -> list[PolicyBar]:
+    shown = best_of(found) if assumed else headline_run(found)
+    bars = []
+    for run in found.runs[1:] if assumed else found.runs:
+        strong: Role = "second" if assumed else "compared with" if run is found.runs[0] else "headline"
+        weak: Role = "other, assumed" if assumed else "other"
+        bars.append(
+            PolicyBar(
+                _name_of(run, assumed=assumed), strong if run is shown or run is found.runs[0] else weak,
+                *(run.result.energy_per_token_j,) * 3, None if run is found.runs[0] else found.saved(run),
+                1.0 - run.result.attainment, found.attains(run),
+            )
+        )  # fmt: skip
+    return bars
+
+
+def _name_of(run: Steered, *, assumed: bool = False) -> str:
+    """What figures call a policy: a fixed clock by its MHz."""
+    name, mhz = run.result.policy, run.result.mean_core_mhz
+    if run.name in ("fixed", "greatest") and mhz is not None:
+        fixed = run.name == "fixed"
+        name = f"{'fixed' if fixed else 'maximum clock,'} {mhz:,.0f}{SPACE}MHz{', in hindsight' * fixed}"
+    return f"{name}{_ASSUMED}" if assumed else name
 
 
 _WIDE, _HEIGHT = 900, 84
@@ -91,15 +102,21 @@ def timeline_figures(found: Steering) -> tuple[Figure, ...]:
 def _shown(found: Steering) -> list[Steered]:
     """The maximum clock, what the headline is of, and what a card says of assumed clocks where those were asked for."""
     wanted = dict.fromkeys((found.runs[0].name, headline_run(found).name))
-    runs = [run for run in found.runs if run.name in wanted]
+    runs = [replace(run, result=replace(run.result, policy=_name_of(run))) for run in found.runs if run.name in wanted]
     if found.with_assumed is not None and (best := best_of(found.with_assumed)) is not found.with_assumed.runs[0]:
-        runs.append(replace(best, result=replace(best.result, policy=f"{best.result.policy}, assumed")))
+        runs.append(replace(best, result=replace(best.result, policy=_name_of(best, assumed=True))))
     return [run for run in runs if run.served.timeline is not None]
+
+
+def _role_of(found: Steering, run: Steered) -> Role:
+    if run.result.policy.endswith(_ASSUMED):
+        return "second"
+    return "compared with" if run.name == found.runs[0].name else "headline"
 
 
 def _steering_of(found: Steering, run: Steered) -> Steering:
     """With known or with assumed clocks, whose policies a run is one of."""
-    known = any(run is each for each in found.runs)
+    known = not run.result.policy.endswith(_ASSUMED)
     return found if known or found.with_assumed is None else found.with_assumed
 
 
@@ -126,8 +143,7 @@ def _figure(found: Steering, shown: list[Steered], name: str, title: str, note: 
 def _chart(found: Steering, shown: list[Steered], begin_s: float, end_s: float) -> Any:
     alt = load("altair")
     rows = [row for run in shown for row in timeline_rows(_steering_of(found, run), run, begin_s, end_s)]
-    assumed = CATEGORIES[len(found.runs) % len(CATEGORIES)]  # the policy itself may be shown beside it
-    colors = {run.result.policy: policy_colors(found).get(run.result.policy, assumed) for run in shown}
+    colors = {run.result.policy: ROLE_COLORS[_role_of(found, run)] for run in shown}
     minutes = end_s - begin_s > 3 * _CLOSE_S
     unit_s = 60.0 if minutes else 1.0
     limits = {"gap_ms": 1e3 * found.deadlines.tbt_s, "first": 100.0}
@@ -235,8 +251,13 @@ def steer_page(found: Steering) -> Page:
         panels=panels(found),
         next_step=next_step(found),
         figures=figures[:2],
-        tables=[("policies", policies_table(found)), ("meanings", about_table(found))],
-        folded=Folded("The busiest minute", "the timeline from closer", figures[2:]) if figures[2:] else None,
+        tables=[],
+        folded=Folded(
+            "All policies",
+            f"what each does, its numbers{', and the busiest minute' if figures[2:] else ''}",
+            figures[2:],
+            [("meanings", about_table(found)), ("policies", policies_table(found))],
+        ),
         notes=[sentence(note) for note in (clocks_text(found), by_deadline_text(found)) if note is not None],
         about=about(found),
         device=engine.device,

@@ -102,10 +102,14 @@ def _in_sentence(run: Steered) -> str:
 def verdict_text(found: Steering) -> str:
     """What the headline is compared with, and whether a policy adds to it."""
     kept = percent(found.runs[0].result.attainment, 2)
-    known = "" if found.with_assumed is None else " at known clocks"
-    more = "" if cap_of(found) is None else f"; no policy saves more{known}"
+    more = "" if cap_of(found) is None else "; no policy saves more"
     if more and all(_stays_lowest(found, run) for run in found.runs[1:]):
-        more = f"; all policies stay at the lowest {'clock allowed' if found.with_assumed is None else 'known clock'}"
+        more = "; all policies stay at the lowest clock allowed"
+    assumed = found.with_assumed
+    if assumed is not None and (best := best_of(assumed)) is not assumed.runs[0]:
+        limit = found.engine.assumed_below_mhz or assumed.engine.assumed_below_mhz
+        which = "unmeasured clocks" if limit is None else f"clocks below {limit:,.0f}{SPACE}MHz"
+        more = f"; {percent(assumed.saved(best), 1)} with {_in_sentence(best)} if {which} behave as assumed"
     return f"compared with the maximum clock, at which {kept} did{more}"
 
 
@@ -153,7 +157,12 @@ def _assumed_panel(more: Steering) -> Panel:
     failed = [
         f"{run.result.policy} ({percent(1.0 - run.result.attainment, 1)} late)" for run in more.runs if not more.attains(run)
     ]
-    return replace(panel, lines=(*panel.lines, Line("Too many late requests", ", ".join(failed) or "none")))
+    fixed = next((run for run in more.runs if run.name == "fixed" and run is not best and more.attains(run)), None)
+    lines = [*panel.lines]
+    if fixed is not None and fixed.result.mean_core_mhz is not None:
+        saves = f"saves {percent(more.saved(fixed), 1)}, {percent(fixed.result.attainment, 2)} met their deadlines"
+        lines.append(Line("Fixed, in hindsight", f"{fixed.result.mean_core_mhz:,.0f}{SPACE}MHz {saves}"))
+    return replace(panel, lines=(*lines, Line("Too many late requests", ", ".join(failed) or "none")))
 
 
 def _run_panel(title: str, run: Steered, value: str | None = None) -> Panel:
