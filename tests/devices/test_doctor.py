@@ -66,12 +66,12 @@ def put_card(tmp_path):
 
 def test_no_gpu(first_lines, stand_in):
     stand_in.control.fault("nvmlInit", "DRIVER_NOT_LOADED")
-    assert first_lines() == ("No NVIDIA GPU here: everything works on simulated GPUs.", "wastenot demo")
+    assert first_lines() == ("No NVIDIA or AMD GPU here: everything works on simulated GPUs.", "wastenot demo")
 
 
 def test_no_binding_and_no_gpu(first_lines, monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert first_lines() == ("No NVIDIA GPU here: everything works on simulated GPUs.", "wastenot demo")
+    assert first_lines() == ("No NVIDIA or AMD GPU here: everything works on simulated GPUs.", "wastenot demo")
 
 
 def test_a_gpu_without_the_binding(first_lines, monkeypatch, tmp_path):
