@@ -407,7 +407,7 @@ def test_a_claim_keeps_others_out_at_the_default_clocks_too(stand_in, device):
 
 
 def test_auto_within_a_claim_is_the_drivers_own_choice_whatever_was_locked_before(stand_in):
-    earlier = controlled(stand_in)
+    controlled(stand_in)
     nvml = Nvml(allow_changes=True)
     nvml.call("nvmlDeviceSetGpuLockedClocks", nvml.call("nvmlDeviceGetHandleByIndex", 0), 345, 1500)
     device = controlled(stand_in, restore=journal.Restore((345.0, 1500.0)))
