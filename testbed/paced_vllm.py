@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from docs.make.blocks import BLOCK
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.profile_file import read_engine
 
@@ -60,9 +59,8 @@ class PacedVllm:
         self.folder, self.url = folder, f"http://127.0.0.1:{port}"
         (folder / "paced.py").write_text(_PROGRAM)
         self.pace(0.0, 0.0)
-        blocks = BLOCK.findall(_TUTORIAL.read_text())
-        tiny = next(body for kind, option, _, body in blocks if (kind, option) == ("file", "tiny.py"))
-        subprocess.run([VLLM / "bin" / "python", "-c", tiny], cwd=folder, env=_environment(), check=True)
+        model = _TUTORIAL.read_text().partition("<!-- file: tiny.py -->\n```python\n")[2].partition("```")[0]
+        subprocess.run([VLLM / "bin" / "python", "-c", model], cwd=folder, env=_environment(), check=True)
 
     def pace(self, step_s: float, token_s: float) -> None:
         """Let a step take so long, and each token of a prompt so much longer, from the next step on."""
