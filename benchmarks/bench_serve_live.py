@@ -135,8 +135,9 @@ class Run:
         return np.nan
 
     def until_controlled(self) -> None:
-        """Wait until the clocks are chosen from the metrics, and a while more."""
-        while self.told("controlled") != 1.0:
+        """Wait until the clocks are chosen from the metrics, a minute at most until one is locked, and a while more."""
+        until_s = time.monotonic() + 60.0
+        while self.told("controlled") != 1.0 or (np.isinf(self.locked[-1][1]) and time.monotonic() < until_s):
             assert self.process.poll() is None, (self.folder / "control.txt").read_text()
             time.sleep(0.5)
         time.sleep(10.0)
