@@ -37,8 +37,8 @@ def server_under_load(stand_in, gpu=0, rate=5.0, port=0):
 class Controller:
     """``wastenot serve control --json`` in a process of its own, and its events as they come."""
 
-    def __init__(self, stand_in, *arguments, allow=True, **environment):
-        command = [sys.executable, "-m", "testbed.stand_in.program", "serve", "control", str(ENGINE), "--json", *arguments]
+    def __init__(self, stand_in, *arguments, allow=True, program="testbed.stand_in.program", **environment):
+        command = [sys.executable, "-m", program, "serve", "control", str(ENGINE), "--json", *arguments]
         if allow:
             command.append("--allow-clock-control")
         self.process = subprocess.Popen(

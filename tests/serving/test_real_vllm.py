@@ -14,7 +14,10 @@ import pytest
 
 from benchmarks.kept import ROOT
 from docs.make.blocks import BLOCK
+from testbed.logged_control import decided_again, read_log
 from wastenot.serving.bench.server_metrics import samples
+from wastenot.serving.control.instance import Rules
+from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.profile_file import read_engine
 from wastenot.serving.model.step_records import read_step_records
 from wastenot.serving.tables.store import ServingStore
@@ -51,7 +54,10 @@ def folder(tmp_path):
     (tmp_path / ".venv-vllm").symlink_to(VLLM)
     program = tmp_path / "bin" / "wastenot"
     program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m wastenot "$@"\n')
+    logged = (
+        f'PYTHONPATH="{ROOT}:$PYTHONPATH" CONTROL_LOG=control.log exec "{sys.executable}" -m testbed.logged_control "$@"'
+    )
+    program.write_text(f"#!/bin/sh\n{logged}\n")
     program.chmod(0o755)
     return tmp_path
 
@@ -115,3 +121,10 @@ def test_the_page_runs_on_a_real_vllm_and_what_is_measured_is_what_it_counted(fo
     chosen = [float(each) for each in re.findall(r": would be (\d+) MHz; ", control)]
     assert chosen and set(chosen) <= set(clocks)
     assert "default clocks: " not in control
+
+    # and it decided as the simulator's policy does on the same readings
+    rules = Rules(Deadlines((5.0,), (), tbt_s=0.5))
+    again = decided_again(
+        read_log(folder / "control.log"), read_engine(folder / "corrected.json").within_known_clocks().engine(), rules
+    )
+    assert again.alike == again.calls and again.simulated_alike == again.decisions > 20 and not again.defaults

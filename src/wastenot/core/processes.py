@@ -105,3 +105,8 @@ def _end_silently() -> None:
 
 class Terminated(SystemExit):
     """A signal asked the process to terminate."""
+
+
+def terminate(number: int, frame: object) -> None:
+    """Handle a signal by an exception, so that contexts exit in order."""
+    raise Terminated(128 + number)

@@ -33,9 +33,9 @@ class Logged(ByMetrics):
     log: list[tuple[float, ServerReading]] = field(default_factory=list)
     decided: list[int] = field(default_factory=list)
 
-    def hear(self, at_s: float, reading: ServerReading) -> bool:
+    def hear(self, at_s: float, reading: ServerReading) -> None:
         self.log.append((at_s, reading))
-        return super().hear(at_s, reading)
+        super().hear(at_s, reading)
 
     def decide(self) -> int:
         self.decided.append(super().decide())

@@ -8,11 +8,10 @@ import signal
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from types import FrameType
 from typing import Any
 
 from wastenot.core.errors import DeviceError
-from wastenot.core.processes import Terminated
+from wastenot.core.processes import terminate
 from wastenot.devices.common import journal
 from wastenot.devices.common.gpu_driver import Kind
 from wastenot.devices.common.journal import Holder, Restore
@@ -54,7 +53,7 @@ class Lease:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGHUP):
                 if signal.getsignal(number) is signal.SIG_DFL:
-                    self._before[number] = signal.signal(number, _terminate)
+                    self._before[number] = signal.signal(number, terminate)
 
     def note_change(self, kind: Kind) -> None:
         """Note in the journal that the driver has changed something, or may have: it is to be undone without fail.
@@ -101,7 +100,3 @@ class Lease:
         if threading.current_thread() is threading.main_thread():
             for number, handler in self._before.items():
                 signal.signal(number, handler)
-
-
-def _terminate(number: int, frame: FrameType | None) -> None:
-    raise Terminated(128 + number)

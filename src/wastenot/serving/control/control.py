@@ -14,10 +14,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from types import FrameType
 
 from wastenot.core.errors import ClocksRefusedError
-from wastenot.core.processes import Terminated
+from wastenot.core.processes import terminate
 from wastenot.serving.control.instance import Instance
 from wastenot.serving.control.keeper import kept
 from wastenot.serving.control.sources import Heard
@@ -90,13 +89,9 @@ def _terminated_by_signals() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, _terminate) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before = {number: signal.signal(number, terminate) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _terminate(number: int, frame: FrameType | None) -> None:
-    raise Terminated(128 + number)

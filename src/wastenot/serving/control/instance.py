@@ -23,7 +23,7 @@ from wastenot.serving.bench.server_metrics import ServerReading
 from wastenot.serving.control.sources import Heard
 from wastenot.serving.model.deadlines import LITERATURE, Deadlines
 from wastenot.serving.model.engine import Engine
-from wastenot.serving.policies.by_metrics import LEAST_READINGS, ByMetrics
+from wastenot.serving.policies.by_metrics import ByMetrics
 
 EventKind = Literal["began", "clock", "default", "controlled", "recommendation", "note", "ended"]
 
@@ -104,7 +104,6 @@ class Instance:
     latency_s: float | None = None
     sets: int = 0
     requests: float = 0.0
-    _good: int = 0
     _last_good_s: float = 0.0
     _moved_s: float = 0.0
     _fault: str = ""
@@ -123,7 +122,7 @@ class Instance:
     def hear(self, heard: Heard, now_s: float) -> None:
         """Take in what was heard, and set the clock that follows from it."""
         if heard.reading is None:
-            self._fault, self._good = heard.why, 0
+            self._fault = heard.why
             if heard.nonsense:
                 self._to_default(heard.why)
         elif self._is_new(heard, now_s):
@@ -133,7 +132,6 @@ class Instance:
         """Leave the clocks to the driver where nothing good has been heard for too long; try again what failed."""
         silent_s = now_s - self._last_good_s
         if silent_s >= self.rules.stale_s:
-            self._good = 0
             self._to_default(f"no metrics for {silent_s:.0f} s" + (f": {self._fault}" if self._fault else ""))
         elif self.state == "default" and not self._undone:
             self._undo()
@@ -150,18 +148,17 @@ class Instance:
     def _take(self, heard: Heard, reading: ServerReading, now_s: float) -> None:
         before = self.policy.recent.latest
         self._fault, self._last_good_s = "", heard.at_s
-        self._good += 1
-        if self.policy.hear(heard.at_s, reading):
-            self._good, self._moved_s = 1, heard.at_s
+        if before is not None and reading.began_anew(before):
             self._to_default("its counters restarted: the server was restarted")
-            return
+            before = None
+        self.policy.hear(heard.at_s, reading)
         if before is None or _moved(before, reading):
             self._moved_s = heard.at_s
         if before is not None and before.ttft is not None and reading.ttft is not None:
             self.requests += reading.ttft.total - before.ttft.total
         if heard.at_s - self._moved_s >= self.rules.stale_s:
             self._to_default("requests are running, but its metrics have not changed")
-        elif self._good >= LEAST_READINGS and now_s >= self._retry_s:
+        elif self.policy.ready and now_s >= self._retry_s:
             self._control(heard.at_s, reading, now_s)
 
     # ---- clocks --------------------------------------------------------------------------------------------------------
@@ -169,7 +166,6 @@ class Instance:
     def _control(self, at_s: float, reading: ServerReading, now_s: float) -> None:
         if self.state != "controlled":
             self.state, self.why = "controlled", ""
-            self.policy.restart()
             self.tell(Event("controlled", f"{self.name}: its metrics are valid; its clocks are chosen from them", self.name))
         self._set(self.policy.decide(), reading, now_s)
         self.latency_s = time.monotonic() - at_s

@@ -221,6 +221,7 @@ class ByMetrics:
     _deadlines: Deadlines = field(init=False, repr=False)
     _wanted: deque[int] = field(default_factory=lambda: deque(maxlen=_LOWER_AFTER), repr=False)
     _setting: int = field(default=0, init=False, repr=False)
+    _heard: int = field(default=0, init=False, repr=False)
     _due_s: float = field(default=-math.inf, init=False, repr=False)
 
     def begin(self, engine: Engine, deadlines: Deadlines) -> int:
@@ -232,22 +233,31 @@ class ByMetrics:
         return self._setting
 
     def restart(self) -> None:
-        """Forget what was chosen and measured at it: the clocks were left to the driver."""
+        """Forget what was chosen and measured at it: the clocks were left to the driver, until two more readings."""
         self.feedback.restart()
         self._wanted.clear()
+        self._heard = 0
+
+    @property
+    def ready(self) -> bool:
+        """Whether enough has been heard, since it began or restarted, to decide by."""
+        return self._heard >= LEAST_READINGS
 
     def choose(self, view: View) -> Choice:
         """As if the simulated engine were a server whose metrics are read once each period."""
         if view.now_s >= self._due_s:
             assert view.reading is not None, "metrics of a simulated engine come from the simulator"
             self._due_s = view.now_s + self.period_s
-            if not self.hear(view.now_s, view.reading()) and len(self.recent.readings) >= LEAST_READINGS:
+            self.hear(view.now_s, view.reading())
+            if self.ready:
                 self._setting = self.decide()
         return Choice(self._setting, self._due_s)
 
-    def hear(self, at_s: float, reading: ServerReading) -> bool:
-        """Take in a reading; whether the server has restarted, so that all before is forgotten."""
-        return self.recent.add(at_s, reading)
+    def hear(self, at_s: float, reading: ServerReading) -> None:
+        """Take in a reading; where the server has restarted, all before is forgotten."""
+        if self.recent.add(at_s, reading):
+            self.restart()
+        self._heard += 1
 
     def decide(self) -> int:
         """The setting that follows from what was heard."""
