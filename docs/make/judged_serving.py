@@ -61,9 +61,7 @@ def _oracle(cases: list[dict[str, Any]]) -> str:
     for case in cases:
         energy = case["beside_oracle"]["energy_j"]
         more.append(100 * (energy["price"] / energy["oracle"] - 1))
-    return (
-        f"Against the plan of an oracle on the first minutes, `price` uses {min(more):.1f} to {max(more):.1f} % more energy."
-    )
+    return f"Against the plan of an oracle on the first minutes, `price` uses {round(min(more), 1) + 0.0:.1f} to {max(more):.1f} % more energy."
 
 
 def attack() -> str:
