@@ -8,6 +8,8 @@ import pytest
 from testbed import ROOT
 from wastenot.core.errors import BadInputError
 from wastenot.core.samples import FOLDER, copy_samples, sample_file, samples
+from wastenot.serving.model.profile_file import read_engine
+from wastenot.serving.model.traces import read_trace
 
 NAMES = tuple(samples())
 
@@ -78,3 +80,9 @@ def test_an_unknown_origin_is_refused(wastenot, name):
     }
     said = wastenot.refuse(*words[name])
     assert f"{name}:2: origin: 'dreamt' must be measured or simulated" in said
+
+
+def test_a_profile_and_a_trace_are_named_as_samples(wastenot):
+    assert read_engine("sample:engine.json").engine() is not None
+    assert len(read_trace("sample:requests.csv").requests) > 0
+    assert "did you mean 'engine.json'" in wastenot.refuse("serve", "control", "sample:engin.json", "--for", "1s")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from importlib import resources
@@ -35,6 +36,12 @@ def sample_file(name: str) -> Path:
     if name not in known:
         raise BadInputError(f"{name}: is not a sample; {suggestion(name, known)}")
     return FOLDER / name
+
+
+def file_named(name: str | os.PathLike[str], folder: Path = Path()) -> Path:
+    """Where a file of that name stands: ``sample:engine.json`` among the samples, others relative to a folder."""
+    text = os.fspath(name)
+    return sample_file(text.removeprefix(PREFIX)) if text.startswith(PREFIX) else folder / text
 
 
 def copy_samples(names: Sequence[str], folder: Path, *, overwrite: bool = False) -> list[Path]:

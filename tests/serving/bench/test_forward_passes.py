@@ -191,7 +191,10 @@ def test_addresses(address):
 @pytest.mark.parametrize(
     ("address", "says"),
     [
-        ("http://localhost:8000", "does not serve its steps over HTTP; vLLM with wastenot installed beside it writes one"),
+        (
+            "http://localhost:8000",
+            "does not serve its steps over HTTP; vLLM with wastenot installed beside it writes a file of steps",
+        ),
         ("https://localhost", "WASTENOT_STEPS"),
         ("tcp://localhost", "not an address that steps can be heard from"),
         ("tcp://:20380", "not an address"),

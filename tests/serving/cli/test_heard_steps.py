@@ -156,7 +156,7 @@ def test_a_server_that_says_nothing(wastenot, profile, address, tmp_path):
 @pytest.mark.parametrize(
     ("what", "more", "says"),
     [
-        ("ENGINE", ["--from", "http://localhost:8000"], "vLLM with wastenot installed beside it writes one"),
+        ("ENGINE", ["--from", "http://localhost:8000"], "vLLM with wastenot installed beside it writes a file of steps"),
         ("ENGINE", ["--from", "tcp://a"], "not an address that steps can be heard from"),
         ("ENGINE", ["--from", "tcp://a:1", "--for", "0s"], "at least 1 s and at most a day"),
         ("ENGINE", ["--from", "tcp://a:1", "--core", "1000,2000"], "give the one clock in effect"),

@@ -19,7 +19,7 @@ class Watching:
     name = "watching"
 
     def begin(self, engine, deadlines):
-        self.misses, self.load = Misses(deadlines, 0.5), Load()
+        self.misses, self.load = Misses(deadlines), Load()
         return 0
 
     def choose(self, view: View) -> Choice:
@@ -41,7 +41,7 @@ def test_misses_are_those_of_the_run_however_wrong_lengths_were_predicted(three_
 
 def test_the_nearer_to_what_is_allowed_the_fewer_clocks() -> None:
     def floor(begun: float, missed: float) -> float:
-        return Misses(DEADLINES, 0.5, begun, missed).floor()
+        return Misses(DEADLINES, begun, missed).floor()
 
     assert floor(1000, 5) == 0.0 and 0.0 < floor(1000, 9) < 1.0 < floor(1000, 11) < 2.0 and floor(1000, 16) == 2.0
     assert floor(20, 1) == 0.0  # a single one of few says little
@@ -49,7 +49,7 @@ def test_the_nearer_to_what_is_allowed_the_fewer_clocks() -> None:
 
 def test_what_no_clock_could_have_helped_counts_neither_as_missed_nor_as_allowed() -> None:
     def floor(missed: float, unavoidable: float) -> float:
-        return Misses(DEADLINES, 0.5, 1000, missed, unavoidable).floor()
+        return Misses(DEADLINES, 1000, missed, unavoidable).floor()
 
     assert floor(7.5, 6) == 0.0 < floor(7.5, 0)
     assert floor(9.9, 6) > floor(3.9, 0) == 0.0

@@ -134,7 +134,10 @@ def next_step(plan: PipelinePlan) -> Next | None:
     gpus = " --device nvidia:0,..." if plan.device.startswith("unknown") else ""
     ranks = plan.gpus * plan.replicas
     processes = f"--nproc-per-node {ranks}" if ranks <= _GPUS_OF_A_HOST else "..."
-    return Next(then, (f"wastenot apply PIPELINE.json{gpus} -- torchrun {processes} train.py",))
+    return Next(
+        f"{then}; PIPELINE.json is the file that --out writes",
+        (f"wastenot apply PIPELINE.json{gpus} -- torchrun {processes} train.py",),
+    )
 
 
 def size_text(plan: PipelinePlan) -> str:

@@ -28,7 +28,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from wastenot.core.documents import Finite, Name, NotNegative, Part, Positive, first_problem
 from wastenot.core.errors import BadInputError
-from wastenot.core.samples import PREFIX, sample_file
+from wastenot.core.samples import file_named, sample_file
 from wastenot.planning.objective_kinds import CLUSTERS, ClusterObjectiveKind
 from wastenot.planning.tariff import HOUR_S, Tariff
 from wastenot.serving.cluster.model import ChangeTimes, Cluster, Failure, Router
@@ -415,7 +415,9 @@ def parse_scenario(
                 files[file] = _sha256(there)
         if isinstance(each, TracePart):
             with _named(f"{key}.file", where):
-                read = read_trace(_path_of(each.file, where), lenient=each.lenient, prefix_blocks=each.prefix_blocks)
+                read = read_trace(
+                    file_named(each.file, where.parent), lenient=each.lenient, prefix_blocks=each.prefix_blocks
+                )
             traces[each.label] = read.requests
         elif isinstance(each, CurvePart):
             with _named(key, where):
@@ -512,8 +514,8 @@ def _engines(part: ClusterPart, where: Path) -> tuple[tuple[Engine, ...], str]:
     digest = hashlib.sha256()
     for name in names:
         try:
-            engines = read_engine(_path_of(name, where)).engines
-            digest.update(_path_of(name, where).read_bytes())
+            engines = read_engine(file_named(name, where.parent)).engines
+            digest.update(file_named(name, where.parent).read_bytes())
         except BadInputError as error:
             raise BadInputError(f"{where}: cluster.engines: {error}") from error
         for each in engines:
@@ -561,14 +563,9 @@ def _cluster(parts: ScenarioPart, engines: tuple[Engine, ...], where: Path) -> C
     return Cluster(engines, part.hosts, part.changes.times(len(engines)), part.gpus_per_host, deadlines=parts.deadlines)
 
 
-def _path_of(name: str, where: Path) -> Path:
-    """Where a file that a scenario names stands."""
-    return sample_file(name.removeprefix(PREFIX)) if name.startswith(PREFIX) else where.parent / name
-
-
 def _there(name: str, key: str, where: Path) -> Path:
     """A file that a scenario names."""
-    file = _path_of(name, where)
+    file = file_named(name, where.parent)
     if not file.is_file():
         raise BadInputError(
             f"{where}: {key}: {file}: cannot be read: there is no such file; name it by its path from the scenario"

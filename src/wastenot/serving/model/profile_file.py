@@ -22,6 +22,7 @@ from wastenot.core.documents import Finite, NotNegative, Part, Positive, read_do
 from wastenot.core.errors import BadInputError
 from wastenot.core.files import write_text
 from wastenot.core.result import HasPage
+from wastenot.core.samples import file_named
 from wastenot.core.setting import Setting
 from wastenot.core.version import own_version
 from wastenot.devices.simulated.basis import assumed_below_mhz
@@ -142,12 +143,12 @@ def write_engine(profile: EngineProfile, path: str | os.PathLike[str], *, comman
 
 
 def read_engine(path: str | os.PathLike[str]) -> EngineProfile:
-    """Read a profile that :func:`write_engine` wrote.
+    """Read a profile that :func:`write_engine` wrote, or the sample ``sample:engine.json``.
 
     Raises:
         BadInputError: it cannot be read or is not such a file; names what is wrong and where.
     """
-    content = read_document(path, _Document, _REMEDY).content
+    content = read_document(file_named(path), _Document, _REMEDY).content
     return EngineProfile(
         tuple(each.engine(content.model, content.device) for each in content.engines),
         content.errors,

@@ -24,7 +24,7 @@ from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
 
 SCHEMA: Final = "wastenot.steps/1"
-REMEDY: Final = "vLLM with wastenot installed beside it writes one where WASTENOT_STEPS names a file"
+REMEDY: Final = "vLLM with wastenot installed beside it writes a file of steps where WASTENOT_STEPS names one"
 MOST_RECORDS = 200_000
 """Of a server; the latest ones are used."""
 StepRow = tuple[float, float, float, float, float]

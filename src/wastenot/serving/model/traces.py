@@ -17,6 +17,7 @@ import numpy as np
 from wastenot.core.arrays import IndexArray
 from wastenot.core.errors import BadInputError
 from wastenot.core.files import read_text
+from wastenot.core.samples import file_named
 from wastenot.core.wording import counted
 from wastenot.serving.model.requests import Requests
 
@@ -88,7 +89,7 @@ def read_trace(path: str | os.PathLike[str], *, lenient: bool = False, prefix_bl
     first.
 
     Args:
-        path: of the file.
+        path: of the file, or the sample ``sample:requests.csv``.
         lenient: leave lines out that are no requests (cut off, lengths of 0), and sort requests that are not in the order of
             their arrivals, instead of refusing the file.
         prefix_blocks: that a cache of prefixes holds, which all requests share; ``hash_ids`` of the lines name the blocks of
@@ -99,6 +100,7 @@ def read_trace(path: str | os.PathLike[str], *, lenient: bool = False, prefix_bl
     Raises:
         BadInputError: the file cannot be read, is none of these, or has a line that is wrong; the text names the first.
     """
+    path = file_named(path)
     text = read_text(path, "give a trace as CSV or JSON lines")
     moments: list[Moment] = []
     prompts, outputs, blocks, lines, wrong = [], [], [], [], []

@@ -1,7 +1,7 @@
 """Deadlines missed so far, those that no clock could have kept, and what another one costs.
 
-First tokens that are too late at the maximum clock, too, even if the engine did nothing else, are nobody's to blame: beside
-the engine, its prompts are prefilled once more, by projection.
+First tokens that are too late at the maximum clock, too, are nobody's to blame: beside the engine, its prompts are prefilled
+once more, by projection, with as many decoding as would be there at that clock.
 """
 
 from __future__ import annotations
@@ -56,15 +56,22 @@ class Unavoidable:
             until_s = came_s + self.deadlines.ttft_of(prompts.astype(np.intp))
             self._queue.extend(map(_Prompt, came_s.tolist(), until_s.tolist(), prompts.tolist()))
             self._last_s = float(came_s.max())
-        self._prefill(view.now_s)
+        batch, context = float(len(view.running_made)), 0.0
+        if self.engine.chunked and batch and self._queue:
+            context = float(view.running_context.mean())
+            step_s = self.costs.decode(batch, context)[0] + self.engine.overhead_s
+            batch *= float(step_s[-1] / step_s[view.setting])  # a faster engine has fewer requests in its batch
+        else:
+            batch = 0.0
+        self._prefill(view.now_s, batch, context)
 
-    def _prefill(self, now_s: float) -> None:
-        """The steps that begin until now."""
+    def _prefill(self, now_s: float, batch: float, context: float) -> None:
+        """The steps that begin until now, beside a batch that decodes."""
         while self._queue:
             begin_s = max(self._free_s, self._queue[0].arrival_s)
             if begin_s > now_s:
                 return
-            room, tokens, attention, done = float(self.engine.most_step_tokens), 0.0, 0.0, 0
+            room, tokens, attention, done = max(self.engine.most_step_tokens - batch, 1.0), 0.0, 0.0, 0
             for prompt in self._queue:
                 whole = not self.engine.chunked
                 if prompt.arrival_s > begin_s or room <= 0 or (whole and tokens and prompt.left > room):
@@ -73,37 +80,40 @@ class Unavoidable:
                 attention += chunk * (prompt.past + chunk / 2)
                 prompt.left, prompt.past = prompt.left - chunk, prompt.past + chunk
                 tokens, room, done = tokens + chunk, room - chunk, done + (prompt.left <= 0)
-            step_s = self.costs.prefill(tokens, max(attention / tokens - tokens / 2, 0.0))[0][-1]
+            step_s = self.costs.mixed_s(tokens, max(attention / tokens - tokens / 2, 0.0), batch, context)[-1]
             self._free_s = begin_s + float(step_s) + self.engine.overhead_s
             for _ in range(done):
                 self.count += self._free_s > self._queue.popleft().until_s
 
 
-# A missed deadline costs 10 e^(3 u) energies of a request, where u = missed / meant − 1 once many have been served, and the
-# price holds how many are missed near those that are meant to be. With ``part`` 1/4, four times as many are allowed:
+# Of the deadlines that may be missed, all but a reserve are meant to be: a quarter of them at first, half of them later. The
+# price of a missed deadline rises with those that were missed, and holds them near those that are meant to be:
 #
-#     missed / meant     0        1        2        2.8      3.8      4        6
-#     price              0.5      10       200      200      200      200      200      energies of a request
-#     floor              0        0        0        0        1        1.1      2        1: only safe clocks, 2: the greatest
+#     missed       none     meant     allowed    1.2 × allowed
+#     price        0.1      5         270        270               energies of a request
+#     floor        0        0         1.2        2                 1: only safe clocks, 2: the greatest
 #
 # All numbers by hand, as those of ``price.py``.
 
-REQUESTS_RISKED = 10.0
+REQUESTS_RISKED = 5.0
 """Energies of a request that a missed deadline costs as long as as many are missed as are meant to be."""
-STEEPNESS = 3.0
-"""Of the price, by how much more was missed than meant: e³, about 20 times, for each time as many as meant."""
-PRICE_RANGE = (-3.0, 3.0)
-"""Of the logarithm of the price: from half of a request's energy to 200 of them."""
+STEEPNESS = 4.0
+"""Of the price: e⁴, 55 times, from none missed to those meant, and again to all that may be."""
+RESERVE = 1.5
+"""Standard deviations of a count of all deadlines that may be missed (its root), which are kept for chance."""
+LEAST_MEANT, MOST_MEANT = 0.25, 0.5
+"""Of the deadlines that may be missed, those that are meant to be: the rest is kept for what is not foreseen."""
 MOST_CAUTION = 0.4
-"""Of a bound on the time to the first token that is kept free, once twice as many were missed as meant."""
-SPARED, EXHAUSTED, EXCEEDED = 0.7, 0.95, 1.5
+"""Of a bound on the time to the first token that is kept free, once all were missed that may be."""
+SPARED, EXHAUSTED, EXCEEDED = 0.7, 0.95, 1.2
 """Of the deadlines that may be missed: once more than the first were, low clocks are left out; at the second, all that are
 not safe; at the last, all but the greatest. Prices are only as good as the projections behind them; this holds where those
 are wrong."""
-LEAST_ALLOWED = 0.3
+NEAR = (0.85, 0.98, 1.3)
+"""Of the deadlines that may be missed, counting those that no clock could have kept: from the first on low clocks are left
+out, at the second most of the safe ones, too. Beyond the last, what is asked is lost in any case."""
+LEAST_ALLOWED = 0.05
 """Of the deadlines that may be missed, however many of them no clock could have kept: the rest is for the policy."""
-FIRST = 200.0
-"""Requests that count as served without a miss at the start; of 99 %, half a miss is meant in them."""
 ENOUGH = 300.0
 """Requests before which a share of misses says little: of 99 %, three of them may miss."""
 
@@ -117,7 +127,6 @@ class Misses:
 
     Attributes:
         deadlines: of the requests.
-        part: of the requests that may miss theirs, those that are meant to: the rest is kept for what is not foreseen.
         begun: requests that have had their first token.
         missed: of them, those whose first token came too late, or too many of whose later ones did once they are done.
         unavoidable: of those, the ones that no clock is to blame for.
@@ -125,7 +134,6 @@ class Misses:
     """
 
     deadlines: Deadlines
-    part: float
     begun: float = 0.0
     missed: float = 0.0
     unavoidable: float = 0.0
@@ -194,18 +202,19 @@ class Misses:
 
     def price_j(self, request_j: float) -> float:
         """Of another one, given what a request costs: it rises as the share that may be missed is used up."""
-        low, high = PRICE_RANGE
-        return request_j * REQUESTS_RISKED * math.exp(min(max(STEEPNESS * self._used(), low), high))
+        return request_j * REQUESTS_RISKED * math.exp(STEEPNESS * self._used())
 
     def caution(self) -> float:
         """Part of the bounds on first tokens that is kept free: more, the more were missed than meant."""
-        return MOST_CAUTION * min(max(self._used(), 0.0), 1.0)
+        return MOST_CAUTION * max(self._used(), 0.0)
 
     def floor(self) -> float:
         """How far low clocks are left out: from 0, none, through 1, all that are not safe, to 2, all but the greatest."""
         lost, allowed = self._to_blame(), self._allowed(max(self.begun, ENOUGH))
         spent = lost / allowed if allowed > 0.0 else math.inf if lost > 0.0 else 0.0
-        return float(np.interp(spent, (SPARED, EXHAUSTED, EXCEEDED), (0.0, 1.0, 2.0)))
+        floor = float(np.interp(spent, (SPARED, EXHAUSTED, EXCEEDED), (0.0, 1.0, 2.0)))
+        near = (self.missed + self._spoilt) / max((1 - self.deadlines.share) * max(self.begun, ENOUGH), 1e-9)
+        return max(floor, float(np.interp(near, NEAR[:2], (0.0, 1.5)))) if near <= NEAR[2] else floor
 
     def _to_blame(self) -> float:
         """Deadlines missed that need not have been."""
@@ -217,6 +226,8 @@ class Misses:
         return max(allowed - self.unavoidable, LEAST_ALLOWED * allowed)
 
     def _used(self) -> float:
-        """How many more were missed than meant, in units of those that are meant to be."""
-        meant = self.part * self._allowed(self.begun)
-        return (self._to_blame() - meant) / max(meant + self.part * (1 - self.deadlines.share) * FIRST, 1.0)
+        """Of the deadlines that may be missed: -1 with none missed, 0 with those meant to be, 1 with all, and no more."""
+        allowed = self._allowed(self.begun)
+        meant = min(max(allowed - RESERVE * math.sqrt(allowed), LEAST_MEANT * allowed), MOST_MEANT * allowed)
+        more = self._to_blame() + 0.5 - meant  # with half of the next one: where none is left, it is not to be the first
+        return min(more / max(meant if more < 0 else allowed - meant, 1.0), 1.0)

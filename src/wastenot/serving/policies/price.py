@@ -16,9 +16,9 @@ A look is at each step while prompts wait, else when a request came, began to de
   prompt run at the one it meets. How much a late token matters depends on how many each running request may still have.
 - While prompts wait, the engine's next steps are known: each clock is projected, from the moment it would be in effect,
   until all prompts are prefilled, and costs its energy and the deadlines missed on the way, of first and of later tokens.
-  So does each clock with the prompts held back until it is in effect: deadlines of first tokens leave time for that.
 - The nearer the misses come to what is allowed, the more of the lowest clocks are left out while prompts wait, and those
-  that are unsafe when a prompt arrives. Misses that no clock could have helped do not count (``misses.py``).
+  that are unsafe when a prompt arrives. Misses that no clock could have helped do not count (``misses.py``). So are they the
+  nearer the batch comes to what the engine can hold, since one that is full keeps prompts waiting long after a burst.
 
 Where prompts are prefilled whole, in steps of their own, prompts that come while others are prefilled prolong the wait of
 those that decode more than is projected, and about one request in fifty may miss its deadlines.
@@ -48,13 +48,16 @@ from wastenot.serving.simulation.policy import Choice, View
 RENEW_S = 5.0
 """After which prices are computed anew: short beside the minute over which the rate of arrivals is averaged
 (``load.py``)."""
-FIRST_REQUESTS = 10
+FIRST_REQUESTS = 5
 """Requests that are served at the maximum clock, while the load is not known. The relative error of a rate from n arrivals
-is 1 / √n, here a third."""
+is 1 / √n, here not half; prices are renewed soon, and at the maximum clock each request costs a quarter more."""
 MOST_STEPS = 64
 """That are projected; a longer queue is prefilled at the maximum clock. It bounds the time of a decision, as each step is a
 pass over all clocks. 64 full steps of about 50 ms (8 billion parameters on an H200, 2,048 tokens) are 3.2 s, more than any
 prompt may wait for its first token by default: the last of so long a queue are late at any clock."""
+CROWDED = (0.5, 0.65)
+"""Of the requests that an engine can have in its batch: from the first on low clocks are left out, at the second all but the
+greatest. A batch that is full admits a prompt only where an answer ends, and after a burst it stays full for minutes."""
 SAFE = 0.01
 """Late steps that an arrival may bring more than at the maximum clock."""
 ENOUGH = 0.002
@@ -67,16 +70,14 @@ class Price:
 
     Attributes:
         name: for tables and pictures.
-        part: of the requests that may miss their deadlines, those that are meant to.
     """
 
     name: str = "price policy"
-    part: float = 0.25
     _steering: _Steering | None = field(default=None, init=False, repr=False)
 
     def begin(self, engine: Engine, deadlines: Deadlines) -> int:
         """Forget earlier runs; begins at the maximum clock."""
-        self._steering = _Steering(engine, deadlines, self.part)
+        self._steering = _Steering(engine, deadlines)
         return self._steering.greatest
 
     def choose(self, view: View) -> Choice:
@@ -95,6 +96,7 @@ class _Prices:
         output: tokens of an answer, on average.
         decoding: share of the time that is left for decoding.
         request_j: mean energy of a request.
+        most: requests that fit into the batch.
         first_tokens: deadlines that an arrival puts at risk; shape (settings, states).
         late: what an arrival brings by batch and context, as far as asked for.
         busy: share of the time that prompts take, by setting; shape (settings,).
@@ -108,8 +110,9 @@ class _Prices:
     output: float
     decoding: float
     request_j: float
+    most: float
     first_tokens: FloatArray
-    late: dict[tuple[int, int], tuple[FloatArray, FloatArray]]
+    late: dict[tuple[int, int], FloatArray]
     busy: FloatArray
     shared_s: FloatArray
     whole_s: FloatArray
@@ -119,8 +122,8 @@ class _Prices:
         """What it is worth that one request of a batch is done."""
         return float(self.chain.request[min(int(batch), len(self.chain.request)) - 1]) if batch >= 1 else 0.0
 
-    def arrival(self, batch: float, context: float) -> tuple[FloatArray, FloatArray]:
-        """Late steps that an arrival brings, and how likely it is to be held back, by setting.
+    def arrival(self, batch: float, context: float) -> FloatArray:
+        """Late steps that an arrival brings, by setting.
 
         Looked up once for batches of the same first four binary digits (at most 1/8 apart) and contexts of the same 128
         tokens.
@@ -128,21 +131,19 @@ class _Prices:
         near = 2 ** max(math.floor(math.log2(batch)) - 3, 0)
         key = int(batch // near * near), int(context / 128)
         if key not in self.late:
-            late, raised = self.risks.arrival(np.array([float(key[0])]), context)
-            self.late[key] = late[:, 0], raised[:, 0]
+            self.late[key] = self.risks.arrival(np.array([float(key[0])]), context)[:, 0]
         return self.late[key]
 
 
 class _Steering:
     """One run of the policy."""
 
-    def __init__(self, engine: Engine, deadlines: Deadlines, part: float) -> None:
+    def __init__(self, engine: Engine, deadlines: Deadlines) -> None:
         self.engine, self.deadlines = engine, deadlines
         self.greatest = len(engine.tables.settings) - 1
-        self.costs, self.load, self.misses = StepCosts(engine.tables), Load(), Misses(deadlines, part)
+        self.costs, self.load, self.misses = StepCosts(engine.tables), Load(), Misses(deadlines)
         self.unavoidable = Unavoidable(engine, deadlines, self.costs)
         self.renew_s, self.effective_s = -math.inf, -math.inf
-        self.held = 0
         self.prices: _Prices | None = None
 
     def choose(self, view: View) -> Choice:
@@ -155,13 +156,8 @@ class _Steering:
         if self.prices is None or view.now_s >= self.renew_s:
             self.prices, self.renew_s = self.renewed(view.now_s), view.now_s + RENEW_S
         waits = len(view.waiting_tokens) > 0
-        holds = np.zeros(self.greatest + 1, dtype=bool)
         if waits:
-            cost = self.with_queue(view, self.prices, hold=False)
-            if len(view.running_made) and self.engine.switch_s:
-                held = self.with_queue(view, self.prices, hold=True)
-                held[: max(view.setting + 1, self.held)] = np.inf  # prompts wait for a faster clock only, and once
-                cost, holds = np.minimum(cost, held), held < cost
+            cost = self.with_queue(view, self.prices)
         else:
             batch = len(view.running_made)
             context = float(view.running_context.mean()) if batch else 0.0
@@ -172,8 +168,7 @@ class _Steering:
             best = view.asked
         if best != view.asked:
             self.effective_s = view.now_s + (self.engine.switch_s if best != view.setting else 0.0)
-        hold_s, self.held = (self.effective_s, best) if holds[best] else (-math.inf, 0)
-        return Choice(best, view.now_s if waits else view.now_s + 1.0, hold_s)
+        return Choice(best, view.now_s if waits else view.now_s + 1.0)
 
     def renewed(self, now_s: float) -> _Prices:
         """Prices at the load seen so far.
@@ -202,15 +197,15 @@ class _Steering:
         # Risks, slow to compute, are found at batches of 0, 1, 2, 4 … 1,024 and interpolated linearly.
         knots = np.unique(np.minimum([0.0, *2.0 ** np.arange(11)], states - 1.0))
         first = np.stack([np.interp(batch, knots, row) for row in risks.first_tokens(knots)])
-        spoilt = self.spoilt(risks.arrival(knots)[0], outputs, time_s[:, knots.astype(np.intp)], rate) * (knots > 0)
+        spoilt = self.spoilt(risks.arrival(knots), outputs, time_s[:, knots.astype(np.intp)], rate) * (knots > 0)
         misses = first + np.stack([np.interp(batch, knots, row) for row in spoilt])
         slow = (time_s > WITHIN * self.deadlines.tbt_s) & (batch > 0)
         most = min(engine.most_running, engine.cache_blocks * engine.block_tokens / context)
         misses = misses + (batch >= most)  # none is admitted
         cost_w = power_w + rate * price_j * misses + slow * (10 * rate * price_j + power_w.max())
         return _Prices(
-            risks, prices_of_chain(rate, leave, cost_w), output, decoding, request_j, first, {}, busy, risks.shared_s(),
-            whole_s, self.deadlines.ttft_of(prompts.astype(np.intp)) * (1 - self.misses.caution()),
+            risks, prices_of_chain(rate, leave, cost_w), output, decoding, request_j, most, first, {}, busy,
+            risks.shared_s(), whole_s, self.deadlines.ttft_of(prompts.astype(np.intp)) * (1 - self.misses.caution()),
         )  # fmt: skip
 
     def spoilt(self, late: FloatArray, outputs: FloatArray, step_s: FloatArray, rate: float) -> FloatArray:
@@ -241,20 +236,20 @@ class _Steering:
         that prices choose and a safe one would cost energy and save no deadlines.
         """
         left_out, batch = self.misses.floor(), len(view.running_made)
+        crowded = round(float(np.interp(batch / prices.most, CROWDED, (0.0, 1.0))) * self.greatest)
         if len(view.waiting_tokens):
-            return round(min(left_out, 1.0) * self.greatest)
+            return max(round(min(left_out, 1.0) * self.greatest), crowded)
         if not left_out:
-            return 0
-        late, often = prices.arrival(max(batch, 1.0), float(view.running_context.mean()) if batch else prices.risks.context)
-        safe = int(np.argmax(late + often <= (late + often)[self.greatest] + SAFE))
-        return safe + round(max(left_out - 1.0, 0.0) * (self.greatest - safe))
+            return crowded
+        late = prices.arrival(max(batch, 1.0), float(view.running_context.mean()) if batch else prices.risks.context)
+        safe = int(np.argmax(late <= late[self.greatest] + SAFE))
+        return max(safe + round(max(left_out - 1.0, 0.0) * (self.greatest - safe)), crowded)
 
     def quiet_w(self, view: View, prices: _Prices, batch: float, context: float) -> tuple[FloatArray, FloatArray]:
         """Watts of each clock with a batch and no prompt waiting: in all, and for all but deadlines.
 
         The first is the improvement step of the chain (``chain.py``) with the batch and the context that there are: power,
-        less requests that leave in a second × worth of one, plus what the next prompt puts at risk: first tokens, later
-        tokens, and where it is held back, the power above this clock's that holding costs for the time of a switch.
+        less requests that leave in a second × worth of one, plus what the next prompt puts at risk: first and later tokens.
         """
         miss_w = prices.risks.rate_per_s * self.misses.price_j(prices.request_j)
         risk_w = miss_w * prices.first_tokens[:, min(int(batch), prices.first_tokens.shape[1] - 1)]
@@ -263,7 +258,7 @@ class _Steering:
             return idle_w + risk_w, idle_w
         step_s, step_j = self.costs.decode(batch, context)
         step_s = step_s + self.engine.overhead_s
-        late, often = prices.arrival(batch, context)
+        late = prices.arrival(batch, context)
         late_w = miss_w * late * self.spoilt_now(view, late, step_s)
         slow = step_s > WITHIN * self.deadlines.tbt_s
         if self.deadlines.end_to_end_s is not None and len(view.running_made):
@@ -273,12 +268,10 @@ class _Steering:
         slow[self.greatest] = False
         power_w = step_j / step_s
         energy_w = power_w - batch / (prices.output * step_s) * prices.decoding * prices.worth(batch)
-        stays = int(np.argmin(late + often))
-        raise_w = prices.risks.rate_per_s * often * self.engine.switch_s * (power_w[stays] - power_w).clip(0)
         # 1e9 W: out of the question, yet finite, so that the maximum clock (never slow) is left where all others are.
-        return energy_w + risk_w + late_w + raise_w + slow * 1e9, energy_w
+        return energy_w + risk_w + late_w + slow * 1e9, energy_w
 
-    def with_queue(self, view: View, prices: _Prices, *, hold: bool) -> FloatArray:  # noqa: PLR0915 - one projection
+    def with_queue(self, view: View, prices: _Prices) -> FloatArray:
         """What each clock costs until no prompt waits, above what the time is worth otherwise; as a power.
 
         All clocks are projected side by side, one entry of each array for each; the batch and the prompts in a step are the
@@ -288,8 +281,6 @@ class _Steering:
              │ steps at the clock of now │ steps at the one asked for │
              ├──────┬──────┬──────┬──────┼────┬────┬────┬────┤        energy, first tokens past their deadlines (`missed`),
              0             chunks of prompts beside decoding          steps longer than the time between tokens (`late`)
-
-        With ``hold``, the engine only decodes until ``effective_s`` and prefills everything at the clock asked for.
         """
         engine, deadlines = self.engine, self.deadlines
         settings = np.arange(self.greatest + 1)
@@ -303,13 +294,7 @@ class _Steering:
         early_s = limit_s - self.misses.caution() * bound_s
         batch, context = float(len(view.running_made)), float(view.running_context.sum())
         running, rate, bound = batch, prices.risks.rate_per_s, (WITHIN + 1) / 2 * deadlines.tbt_s - engine.overhead_s
-        now_s, (energy_j, missed, late, decoded) = np.full(len(settings), view.now_s), np.zeros((4, len(settings)))
-        if hold:  # decode at the clock of now until the one asked for is in effect
-            step_s, step_j = (each[view.setting] for each in self.costs.decode(batch, context / batch))
-            count = np.ceil((effective_s - view.now_s).clip(0) / (step_s + engine.overhead_s))
-            now_s, energy_j, decoded = now_s + count * (step_s + engine.overhead_s), count * step_j, count * batch
-            late = count * (step_s > bound)
-        before_s: FloatArray | None = now_s - view.now_s if hold else None
+        now_s, (before_s, energy_j, missed, late, decoded) = np.full(len(settings), view.now_s), np.zeros((5, len(settings)))
         start_s, head, steps = now_s, 0, 0
         while head < len(todo):
             steps += 1
@@ -333,7 +318,7 @@ class _Steering:
             use = np.where(now_s >= effective_s, settings, view.setting)
             tight = (time_s[use] > bound).astype(float)
             fuller, more_s = np.zeros(len(settings)), np.zeros(len(settings))
-            if before_s is not None and room > 0 and head == len(todo):  # prompts that come meanwhile fill the step up
+            if steps > 1 and room > 0 and head == len(todo):  # prompts that come meanwhile fill the step up
                 full_s = self.costs.mixed_s(tokens + room, before, beside, mean)
                 fuller, more_s = 1 - np.exp(-rate * before_s), (full_s - time_s)[use]
                 tight = np.maximum(tight, fuller * (full_s[use] > bound))

@@ -9,13 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wastenot.core.arrays import BoolArray, FloatArray
+from wastenot.core.arrays import FloatArray
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.step_costs import StepCosts
 
-SPARE_S = 0.005
-"""Of a deadline that holding a prompt back leaves: for what the projection leaves out; by hand."""
 WITHIN = 0.99
 """Of the bound between two tokens: a step that is projected to take longer counts as late, as tables interpolate;
 by hand."""
@@ -41,20 +39,16 @@ class Risks:
     rate_per_s: float
     context: float
 
-    def arrival(self, batches: FloatArray, context: float | None = None) -> tuple[FloatArray, FloatArray]:
-        """What an arrival brings those that decode; each of shape (settings, batches).
-
-        How many late steps, and how likely it is to be held back until the clock is up.
-        """
-        late, _, can = self._met(batches, self.context if context is None else context)
-        return np.asarray((late * ~can).mean(axis=-1)), np.asarray((np.minimum(late, 1.0) * can).mean(axis=-1))
+    def arrival(self, batches: FloatArray, context: float | None = None) -> FloatArray:
+        """How many late steps an arrival brings those that decode; shape (settings, batches)."""
+        return np.asarray(self._met(batches, self.context if context is None else context)[0].mean(axis=-1))
 
     def first_tokens(self, batches: FloatArray) -> FloatArray:
         """How many deadlines of first tokens an arrival puts at risk more than at the best clock; (settings, batches).
 
         Its own, and that of one that comes behind it.
         """
-        _, prefill_s, _ = self._met(batches, self.context)
+        _, prefill_s = self._met(batches, self.context)
         limit_s = self.deadlines.ttft_of(self.prompts.astype(np.intp))
         wait_s = self._decode_s(batches, self.context)[..., None]
         own = np.clip((prefill_s + wait_s - limit_s) / np.maximum(wait_s, 1e-4), 0.0, 1.0).mean(axis=-1)
@@ -67,12 +61,10 @@ class Risks:
         risk = own + behind / (1 - busy) ** 2
         return np.asarray(risk - risk.min(axis=0))
 
-    def _met(self, batches: FloatArray, context: float) -> tuple[FloatArray, FloatArray, BoolArray]:
-        """Late steps of each prompt if it is prefilled at once, the time to prefill it, and whether it can be held back.
+    def _met(self, batches: FloatArray, context: float) -> tuple[FloatArray, FloatArray]:
+        """Late steps of each prompt, and the time to prefill it; both of shape (settings, batches, prompts).
 
         Those of its steps count that begin before another clock is in effect; prompts that come until then fill them up.
-        A prompt that would make a step late is held back where its deadline allows, until the maximum clock is in effect.
-        All are of shape (settings, batches, prompts).
         """
         switch_s, prompts = self.engine.switch_s, self.prompts
         bound: FloatArray | float = WITHIN * self.deadlines.tbt_s - self.engine.overhead_s
@@ -80,7 +72,7 @@ class Risks:
         chunks = np.maximum(prompts / chunk, 1.0)
         fast_s = step_s[-1] * chunks
         if not switch_s:
-            return np.zeros_like(step_s), np.broadcast_to(fast_s, step_s.shape), np.ones_like(step_s, dtype=bool)
+            return np.zeros_like(step_s), np.broadcast_to(fast_s, step_s.shape)
         decode_s = self._decode_s(batches, context)[..., None]
         if not self.engine.chunked:  # those that decode wait for it, and for a step of their own
             bound = bound - decode_s
@@ -94,10 +86,7 @@ class Risks:
             both = self._first_step_s(batches, prompts + np.roll(prompts, shift), context)[0] > bound
             late = late + meets * (both & ~alone) / len(shifts)
         slow = np.minimum(chunks, np.ceil(switch_s / step_s))
-        at_once_s = step_s * slow + fast_s / chunks * (chunks - slow)
-        held_s = switch_s + decode_s + fast_s
-        can = (held_s + decode_s + SPARE_S < self.deadlines.ttft_of(prompts.astype(np.intp))) & (batches[:, None] > 0)
-        return late, at_once_s + np.minimum(late, 1.0) * can * (held_s - at_once_s), can
+        return late, step_s * slow + fast_s / chunks * (chunks - slow)
 
     def whole_s(self) -> FloatArray:
         """Time to prefill each prompt alone at the maximum clock; shape (prompts,)."""
