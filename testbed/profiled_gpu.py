@@ -17,7 +17,7 @@ from wastenot.devices.simulated.device import SimulatedDevice
 from wastenot.devices.simulated.instrument import SimulatedInstrument
 from wastenot.devices.simulated.preset import find_preset
 from wastenot.profiles.result import Profile, UnitPower
-from wastenot.profiles.steady_state import SSP_MARGIN
+from wastenot.profiles.steady_state import SETTLED
 from wastenot.workloads.kernel import KernelSpec
 from wastenot.workloads.primitives import primitive
 
@@ -81,7 +81,7 @@ class Truth:
         told = true_executions(instrument, burst_of(spec, _EXECUTIONS))
         mean = np.array([execution.mean_w["total"] for execution in told])
         time = np.array([execution.time_s for execution in told])
-        far = np.flatnonzero(np.abs(mean - mean[-1]) > SSP_MARGIN * mean[-1])
+        far = np.flatnonzero(np.abs(mean - mean[-1]) > SETTLED * mean[-1])
         slow = np.flatnonzero(time > 1.001 * time[-1])
         inside = [execution.power_w["total"] for execution in told]
         sse = int(slow[-1]) + 2 if len(slow) else 1

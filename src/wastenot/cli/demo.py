@@ -69,7 +69,7 @@ def demo(
         if with_page:
             api.report(
                 study, page, plan=out / "plan.json", planner=planner, price=DEFAULT_PRICE, command=command,
-                notes=[f"Applied to a simulated job, it {applied}: {PAGE_OF_THE_JOB}, beside this page."],
+                notes=[f"The demo ran this job, too: it {applied}; see {PAGE_OF_THE_JOB}, beside this page."],
             )  # fmt: skip
     _tell("")
     now, whole = ending(plan, Files(str(study_file), out / "plan.json"))

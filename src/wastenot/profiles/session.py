@@ -33,6 +33,7 @@ from wastenot.profiles.steady_state import (
     FLAT,
     FLAT_AVERAGED,
     MAX_FLAT_ERROR,
+    SETTLED,
     movement,
     steady_execution,
     steady_power,
@@ -227,7 +228,7 @@ class Session:
                         break
             sse = steady_execution(self._unit_times(timed, probe, units).time_s, self._guidance.margin)
             if moved <= FLAT and units >= sse + _MIN_PLATEAU_UNITS:
-                return units, sse, UnitRange.single("SSP", steady_power(surface, units, sse))
+                return units, sse, UnitRange.single("SSP", steady_power(surface, units, sse, SETTLED))
             if 2 * units * self._unit_s > self._options.longest_run_s or self._over_budget(_SEARCH_BUDGET):
                 self._fall_short(self._still_moved(units))
                 return units, sse, UnitRange.single("SSP", units - 1)
@@ -264,21 +265,22 @@ class Session:
         main = next((one for one in self._collected[1:] if one.burst == burst), None) or self._new_burst_runs(units)
         wanted = 0 if self._averages(self._unit_s) else self._guidance.readings(self._unit_s)
         limit = round(_MAX_MORE_RUNS * self._guidance.runs)
+        kept = [one for one in self._collected[1:] if len(one.burst.order) >= len(burst.order)]
         with self._instrument.prepare(burst) as bench:
             self._run(main, max(self._guidance.runs - len(main.runs), 0), bench)
-            while (missing := wanted - self._readings_of_interest(main, units - 1)) > 0:
+            while (missing := wanted - sum(self._readings_of_interest(one, units - 1) for one in kept if one.runs)) > 0:
                 if len(main.runs) >= limit or self._over_budget(1.0):
                     break
                 self._run(main, min(max(4 * missing, 20), limit - len(main.runs)), bench)
         self._learn_response(main)
         if missing > 0:
             self._fall_short(f"too few readings of interest after {len(main.runs)} runs: {wanted} are asked for")
-        return [one for one in self._collected[1:] if len(one.burst.order) >= len(burst.order)]
+        return kept
 
-    def _readings_of_interest(self, main: BurstRuns, unit: int) -> int:
+    def _readings_of_interest(self, runs: BurstRuns, unit: int) -> int:
         """Step 6: the number of readings that fall into a unit, in golden runs."""
-        timed = self._timed(main.runs)
-        times = self._unit_times(timed, main, unit + 1)
+        timed = self._timed(runs.runs)
+        times = self._unit_times(timed, runs, unit + 1)
         number = 0
         for index in fullest_bin(times.time_s[:, unit], self._guidance.margin, self._options.outliers):
             middle_s = window_middle_s(timed[index], self._total)

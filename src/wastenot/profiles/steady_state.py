@@ -15,7 +15,7 @@ from wastenot.core.arrays import FloatArray
 from wastenot.profiles.surface import Surface
 
 SSP_MARGIN = 0.02
-"""Within which the power of SSP and of all later executions is, as a fraction of the steady power."""
+"""Within which the power of SSP and of all later executions is, of the steady power, where a sensor averages over many."""
 
 FIRST_UNITS = 4
 """Executions that the search begins with (FinGraV §IV-B, step 3)."""
@@ -25,6 +25,9 @@ FLAT = 0.25
 
 MAX_FLAT_ERROR = 0.15
 """Standard error, in margins, with which this movement has to be known."""
+
+SETTLED = FLAT * SSP_MARGIN
+"""Within which the power of SSP is, where a sensor shows single units: no further from the end than the end is flat."""
 
 FLAT_AVERAGED = 0.6
 """As :data:`FLAT`, for sensors that average over many units, whose readings say less about each."""
@@ -53,16 +56,17 @@ def movement(surface: Surface, units: int) -> tuple[float, float]:
     return abs(change) / allowed, error / allowed
 
 
-def steady_power(surface: Surface, units: int, first: int) -> int:
-    """The first unit from which on mean power stays within the margin of where it ends, by bisection.
+def steady_power(surface: Surface, units: int, first: int, margin: float = SSP_MARGIN) -> int:
+    """The first unit from which on mean power stays within a margin of where it ends, by bisection.
 
     Args:
         surface: of runs whose power was flat in the end.
         units: of a run.
         first: SSE; SSP does not come before it.
+        margin: as a fraction of the steady power.
     """
     plateau_w = _plateau_w(surface, units)
-    far = np.abs(surface.unit_means(0, units).power_w - plateau_w) > SSP_MARGIN * plateau_w
+    far = np.abs(surface.unit_means(0, units).power_w - plateau_w) > margin * plateau_w
     steady = ~np.logical_or.accumulate(far[::-1])[::-1]
     low, high = first, units - 1
     while low < high:

@@ -68,8 +68,8 @@ def test_a_setting_that_the_job_left_is_in_no_headline(tuned):
     assert "MHz" not in story_of(stepped)[1] and next_step(stepped) is None
 
 
-def test_the_search_comes_first_and_shows_what_was_compared(tuned):
-    figure = applied_figures(tuned)[0]
+def test_the_search_follows_the_saving_and_shows_what_was_compared(tuned):
+    figure = next(each for each in applied_figures(tuned) if each.specification and each.name != "applied-saving")
     assert figure.name == "applied-search" and "1 more" in figure.note
     rows = [row for rows in figure.specification["datasets"].values() for row in rows if "outcome" in row]
     shown = {(row["at"], row["change"], row["outcome"]) for row in rows}

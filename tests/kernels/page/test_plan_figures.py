@@ -18,7 +18,7 @@ from wastenot.pages import optional_imports
 from wastenot.pages.figure import export_figures
 from wastenot.pages.formatting import percent
 
-NAMES = ["schedule", "relaxed-waste", "switching", "kernels", "settings-coarse", "settings-kernel", "desirability"]
+NAMES = ["today", "schedule", "relaxed-waste", "switching", "kernels", "settings-coarse", "settings-kernel", "desirability"]
 PASSES = ("forward", "loss", "backward")  # others are too short to be seen
 _STARTS = {".svg": b"<svg", ".pdf": b"%PDF", ".png": b"\x89PNG"}
 
@@ -53,7 +53,7 @@ def test_a_figure_with_nothing_to_draw_is_left_out(cases, tmp_path, svg_only):
 def test_the_schedule_that_can_be_applied_today_is_drawn_first(coarse):
     rung, schedule = coarse.plan.today.rung, coarse.plan.schedule
     (figure,) = schedule_figures(coarse.plan)
-    assert percent(-coarse.plan.today.energy_change) in figure.title
+    assert percent(-coarse.plan.today.energy_change) in report_figures(coarse)[0].title
     assert f"{rung.switches} switch" in figure.note
     rows = [row for each in figure.specification["datasets"].values() for row in each]
     passes = [row for row in rows if "pass" in row]

@@ -18,7 +18,7 @@ from wastenot.kernels.page.tables import (
     kernel_table_by_pass,
 )
 from wastenot.kernels.plan.overview import make_overview
-from wastenot.pages.formatting import change, fraction_of_whole, number, percent, quantity, shortened
+from wastenot.pages.formatting import change, digits_within, fraction_of_whole, number, percent, quantity, shortened
 from wastenot.pages.price import Price, energy_text
 from wastenot.planning.comparison import Comparison, ComparisonRow, compare
 from wastenot.planning.objective import Objective
@@ -155,7 +155,8 @@ def test_what_can_be_applied_is_stated_beside_the_potential(demo_sweep, coarse_s
     assert "assumed until you measure it and pass --switch-time" in table.note
     story = story_of(made, None)
     (today, _, _) = story.panels
-    assert today.value == f"{percent(-first.energy_change)} saved" and "nvidia-smi -i 0 -lgc 0," in today.lines[-1].text
+    digits = digits_within(made.today.energy_change_interval)
+    assert today.value == f"{percent(-first.energy_change, digits)} saved" and "nvidia-smi -i 0 -lgc 0," in today.lines[-1].text
     assert f"by a schedule of {first.switches} switches" in today.text
     assert f"save {percent(-first.energy_change)} of the energy" in story.effect
     assert kernel_table(made).note is None or "the expected part of that" in kernel_table(made).note

@@ -83,10 +83,10 @@ def test_one_profile_becomes_three_figures_of_three_files(alone, tmp_path, drawn
     for words in (
         "simulated: from a simulated GPU",
         "gemm-4096 on sim:mi300x",
-        "golden",
+        "reading",
         "warm-up",
-        "SSE: execution",
-        "SSP: execution",
+        "first at full speed (SSE)",
+        "at steady power (SSP)",
     ):
         assert words in svg, words
 
@@ -98,11 +98,11 @@ def test_every_figure_says_device_runs_and_origin(alone, after, averaged):
 
 def test_readings_are_those_of_the_profile(alone):
     run, inside, _ = figures_of(alone)
-    drawn = [row for row in values(run) if row.get("kind", "").startswith("reading of")]
+    drawn = [row for row in values(run) if row.get("kind", "").startswith("reading")]
     golden = {round(float(power), 1) for power in alone.logged.power_w[alone.logged.golden == 1]}
-    assert drawn and {row["p"] for row in drawn if row["kind"] == "reading of a golden run"} <= golden
+    assert drawn and {row["p"] for row in drawn if row["kind"] == "reading"} <= golden
     ssp = alone.state("SSP")
-    dots = [row for row in values(inside) if row.get("kind") == "reading of a golden run"]
+    dots = [row for row in values(inside) if row.get("kind") == "reading"]
     assert len(dots) == sum(state.channels["total"].readings for state in alone.states)
     means = [row["p"] for row in values(run) if row.get("execution") == ssp.unit]
     assert any(mean == pytest.approx(ssp.channels["total"].mean_w, abs=0.01) for mean in means)
@@ -117,13 +117,13 @@ def test_a_channel_that_averages_for_long_is_a_level_only(alone):
     assert any(name in row.texts[0] and "level" in row.texts[0] for row in state_table(found).rows)
     components, shapes, _ = draw_profiles([found, alone])
     assert len([row for row in values(components) if row.get("says")]) == 2 * len(found.channels)
-    assert name != "HBM" or "HBM" in str(shapes.specification)  # the other profile still has it
+    assert name != "HBM" or "HBM" in str(components.specification)  # the other profile still has it
 
 
 def test_means_of_a_sensor_that_averages_are_no_power_inside(averaged):
     run, inside, method = figures_of(averaged)
     assert "longer than an execution" in run.note
-    assert not [row for row in values(inside) if row.get("kind") == "reading of a golden run"]
+    assert not [row for row in values(inside) if row.get("kind") == "reading"]
     assert method.specification is None and "averages" in method.note
 
 
@@ -177,7 +177,7 @@ def test_the_headline_is_what_reading_too_early_misses_and_says_whether_the_coun
     first, steady = alone.states[0], alone.states[-1]
     assert f"{percent(1.0 - first.energy_j / steady.energy_j, 1)} too low" in effect
     assert quantity(float(alone.unit_begin_s[steady.unit - 1]), "s", 2) in effect
-    assert f"{steady.channels[TOTAL].mean_w:.1f}" in verdict and verdict.endswith("simulated: shows the method, not a GPU")
+    assert f"{steady.channels[TOTAL].mean_w:.1f}" in verdict and verdict.endswith("a simulated profile shows the method, not a GPU")
     measured = replace(alone, origin="measured", complete=True)
     _, _, checked, _ = story_of([measured])
     assert checked.startswith("the energy counter agrees to") == (alone.counter is not None)
@@ -200,7 +200,7 @@ def test_the_headline_is_what_reading_too_early_misses_and_says_whether_the_coun
 def test_profiles_read_from_files_name_them_in_the_next_command(alone, after):
     other = replace(after, kernel="gemv-4096", before="")
     _, _, verdict, panels = story_of([alone, other])
-    assert f"{panels[0].value} apart, well beyond the errors" in verdict and verdict.endswith("was not varied")
+    assert f"{panels[0].value} apart, well beyond the errors" in verdict and verdict.endswith("each alone, at steady power")
     named = next_step([alone, other], ("my gemm.parquet", "gemv.parquet"))
     assert named.commands[1] == "wastenot profile compare 'my gemm.parquet' after.parquet --page order.html"
     assert "PROFILE" in next_step([alone, other]).text and "PROFILE" not in " ".join((named.text, *named.commands))
@@ -220,7 +220,7 @@ def test_what_cannot_be_drawn_is_said_before_the_figures(alone, monkeypatch):
     drawn = run, replace(inside, note="Too slow a sensor.", specification=None), replace(method, specification=None)
     monkeypatch.setattr(page_module, "draw_profiles", lambda profiles, **options: drawn)
     page = profile_page([alone])
-    assert list(page.all_figures) == [run] and page.notes[-1] == "Too slow a sensor." and page.folded is None
+    assert list(page.all_figures) == [run] and page.notes[-1] == "Too slow a sensor." and not page.folded.figures
 
 
 def test_the_command_that_made_a_page_stands_in_its_foot(alone, drawn_before):

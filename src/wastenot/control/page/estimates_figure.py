@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from wastenot.control.page.story import bound_text
+from wastenot.control.page.story import bound_text, negated, plus_minus
 from wastenot.control.page.time_line_figure import WIDTH, Axis, figure_of
-from wastenot.control.status import Moment, Status, Summary
+from wastenot.control.page.trials import still_held, trial_words
+from wastenot.control.status import Estimate, Moment, Status, Summary
+from wastenot.pages.compared import Compared, compared_chart
 from wastenot.pages.figure import Figure, inline, layered, tooltips
+from wastenot.pages.formatting import SPACE, change, digits_within
 from wastenot.pages.optional_imports import load
 
 _HEIGHT = 170
@@ -27,9 +30,33 @@ def estimates_figure(summary: Summary) -> Figure:
     bound = bound_text(summary.status)
     note = (
         f"Bands: 95 % intervals from the comparisons so far, at first very few. Red: the slowdown limit of {bound}. Dotted: "
-        "what the plan predicts."
+        f"what the plan predicts.{' Nothing is known before the first blocks were compared.' if known[0].at_s else ''}"
     )
     return figure_of(summary, "estimates", title, note, _chart(summary.status, known))
+
+
+def saving_figure(summary: Summary) -> Figure | None:
+    """An iteration at the default clocks and at those applied; ``None`` where the saving is not known."""
+    proof, held = summary.status.proof, still_held(summary)
+    if proof.energy_change is None or proof.time_change is None:
+        return None
+    name = "plan's clocks" if held is None else trial_words(held)
+    quantities = [_compared(what, found) for what, found in (("energy", proof.energy_change), ("time", proof.time_change))]
+    note = f"An iteration at the default clocks and at {'the ' * (held is None)}{name}. "
+    note += "Axes do not begin at 0. Lines: 95 % intervals."
+    saved = proof.energy_change.value < 0.0
+    title = f"What was saved: {plus_minus(negated(proof.energy_change), sign=False)}" if saved else "What was compared"
+    return figure_of(summary, "saving", title, note, compared_chart(("default clocks", name), quantities))
+
+
+def _compared(what: str, found: Estimate) -> Compared:
+    value = 100.0 * (1.0 + found.value)
+    digits = digits_within((found.low, found.high))
+    return Compared(
+        f"{what} of an iteration, % of that at the default clocks", 100.0, value,
+        (f"100{SPACE}%", f"{value:.{digits}f}{SPACE}%"), change(found.value, digits),
+        (100.0 * (1.0 + found.low), 100.0 * (1.0 + found.high)),
+    )  # fmt: skip
 
 
 def _chart(status: Status, known: Sequence[Moment]) -> Any:

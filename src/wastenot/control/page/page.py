@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from wastenot.control.page.close_up_figure import close_up_figure
-from wastenot.control.page.estimates_figure import estimates_figure
+from wastenot.control.page.estimates_figure import estimates_figure, saving_figure
 from wastenot.control.page.next_step import next_step
 from wastenot.control.page.passes_table import passes_table
 from wastenot.control.page.search_figure import search_figure
@@ -18,7 +18,7 @@ from wastenot.control.status import Status, Summary
 from wastenot.core.wording import sentence
 from wastenot.pages.figure import Figure
 from wastenot.pages.formatting import duration
-from wastenot.pages.page import Page
+from wastenot.pages.page import Folded, Page
 
 _WARNS = ("refused", "drift", "stepped")
 
@@ -33,8 +33,10 @@ def applied_figures(summary: Summary) -> tuple[Figure, ...]:
         others: tuple[Figure, ...] = (close_up_figure(summary),)
     else:
         others = (estimates_figure(summary), close_up_figure(summary))
-    drawn = (time_line_figure(summary), *(figure for figure in others if figure.specification is not None))
-    return (search_figure(summary), *drawn) if summary.trials else drawn
+    saving = None if summary.status.rehearsal is not None else saving_figure(summary)
+    first = () if saving is None else (saving,)
+    search = (search_figure(summary),) if summary.trials else ()
+    return *first, *search, time_line_figure(summary), *(figure for figure in others if figure.specification is not None)
 
 
 def applied_page(summary: Summary) -> Page:
@@ -60,11 +62,11 @@ def applied_page(summary: Summary) -> Page:
         next_step=next_step(summary),
         figures=applied_figures(summary),
         tables=[
-            ("trials", trials_table(summary)),
             *([] if status.rehearsal is not None else [("passes", passes_table(summary))]),
             ("events", events_table(summary)),
             ("gpus", gpus_table(summary)),
         ],
+        folded=_settings_tried(summary),
         tone=tone,
         notes=[sentence(text) for text in (*_warnings(status), *rehearsal_lines(status))],
         about=subtitle(summary),
@@ -77,6 +79,13 @@ def applied_page(summary: Summary) -> Page:
             ("Ran", f"{duration(status.elapsed_s)}{' of simulated time' if status.origin == 'simulated' else ''}"),
         ),
     )
+
+
+def _settings_tried(summary: Summary) -> Folded | None:
+    """Every setting of a search, of which the figure shows most; ``None`` where there was none."""
+    table = trials_table(summary)
+    about = "every one, with its change in energy and time"
+    return None if table is None else Folded("Settings tried", about, (), [("trials", table)])
 
 
 def _warnings(status: Status) -> list[str]:

@@ -37,7 +37,7 @@ def search_figure(summary: Summary) -> Figure:
     found = ". Of the others, the one of least energy is held" if still_held(summary) is not None else ""
     note = (
         f"Dots: settings; bars: 95 % intervals. Red line: the limit of {bound_text(summary.status)}; a setting whose "
-        f"interval crosses it is not known to keep it{found}.{early}"
+        f"interval crosses it neither certainly keeps nor certainly breaks it (not decided){found}.{early}"
     )
     return figure_of(summary, "search", title, note, _chart(summary, compared))
 

@@ -9,7 +9,7 @@ from wastenot.control.rehearsed import missing_text
 from wastenot.control.status import Estimate, GpuStatus, Rehearsal, Status, Summary, Trial, Tuning
 from wastenot.core.origin import Origin
 from wastenot.core.wording import counted
-from wastenot.pages.formatting import SPACE, change, duration, number, percent, quantity, saved_range
+from wastenot.pages.formatting import SPACE, change, changes, digits_within, duration, number, percent, quantity, saved_range
 from wastenot.pages.panel import Line, Panel, Tone
 from wastenot.pages.price import energy_text
 
@@ -56,9 +56,9 @@ def _found(held: Trial, tuning: Tuning, search_s: float) -> Panel:
     auto = [name for name, value in (("core clock", held.core_mhz), ("memory clock", held.memory_mhz)) if value is None]
     what = f"the best of {counted(tuning.tried, 'setting')} tried; {' and '.join(auto)} left to the driver."
     took = f"{counted(tuning.iterations, 'iteration')} in {duration(search_s)}, {tuning.trials:,} comparisons"
-    lines = [Line("Search", f"{took}; it is not counted in what was saved")]
+    lines = [Line("Search", f"{took}; what was saved counts from its end")]
     if tuning.regret is not None:
-        lines.append(Line("Other settings", f"would save at most {percent(tuning.regret)} more"))
+        lines.append(Line("Any other setting would save", f"at most {percent(tuning.regret, 1)} more"))
     return Panel("Setting found", trial_words(held), what, lines=tuple(lines))
 
 
@@ -90,7 +90,7 @@ def _effect(summary: Summary) -> str:
     if _went_back(status) and proof.saved_j is not None:
         return f"Saved {_joules(proof.saved_j.value)}, then returned to the default clocks"
     slower = proof.time_change.value >= 0.0
-    pace = plus_minus(proof.time_change if slower else negated(proof.time_change), sign=False, tight=2e-3)
+    pace = plus_minus(proof.time_change if slower else negated(proof.time_change), sign=False, tight=1e-3)
     return f"{_saving(summary, proof.energy_change)}, {pace} {'slower' if slower else 'faster'}"
 
 
@@ -159,12 +159,13 @@ def _since_the_last_step(status: Status) -> str:
 
 
 def _saved(status: Status) -> Panel:
-    proof = status.proof
+    proof, searched = status.proof, status.tuning is not None
     since_s, lasted_s = applied_s(status)
     within = f"in {'the ' if since_s else ''}{duration(lasted_s)}{' after the search' if since_s else ''}"
     used = [gpu.energy_j for gpu in status.gpus if gpu.energy_j is not None]
     lines = [Line("Used", f"{_joules(sum(used))}, {counted(len(used), 'GPU')}")] if used else []
-    lines.append(Line("Predicted", f"{percent(-status.predicted_energy_change)} saved"))
+    if not searched:  # whose prediction comes from the same job
+        lines.append(Line("Predicted", f"{percent(-status.predicted_energy_change, 1)} saved"))
     saved, energy = proof.saved_j, proof.energy_change
     if saved is not None:
         sold = f" ({energy_text(saved.value)})" if abs(saved.value) >= _SOLD_J else ""
@@ -174,7 +175,8 @@ def _saved(status: Status) -> Panel:
         return Panel("Saved", "unknown" if saved is None else _joules(saved.value), f"{within}.", lines=tuple(lines))
     within = saved_range((energy.low, energy.high), name="change")
     text = f"compared with the default clocks; {within} (95{SPACE}%)."
-    value = f"{percent(abs(energy.value), 1)} {'saved' if energy.value <= 0.0 else 'more'}"
+    value = percent(abs(energy.value), digits_within((energy.low, energy.high)))
+    value += " saved" if energy.value <= 0.0 else " more"
     return Panel("Energy per iteration", value, text, lines=tuple(lines))
 
 
@@ -184,23 +186,24 @@ def saved_text(energy_j: float) -> str:
 
 
 def _joules(energy_j: float) -> str:
-    """An energy to three digits: ``4,200 J``, ``19.4 kJ``."""
-    return f"{number(1e-3 * energy_j, 3)}{SPACE}kJ" if 1e4 <= abs(energy_j) < 1e6 else quantity(energy_j, "J", 3)
+    """An energy to three digits: ``420 J``, ``4.20 kJ``."""
+    return f"{number(1e-3 * energy_j, 3)}{SPACE}kJ" if 1e3 <= abs(energy_j) < 1e6 else quantity(energy_j, "J", 3)
 
 
 def _time(summary: Summary) -> Panel:
     status, time = summary.status, summary.status.proof.time_change
     lines = [
         Line("Slowdown allowed", bound_text(status) if status.max_slowdown else "none"),
-        Line("Predicted", change(status.predicted_time_change)),
+        *([] if status.tuning is not None else [Line("Predicted", change(status.predicted_time_change))]),
     ]
     if summary.ended == "refused" or status.rung:
         final = "the default clocks" if summary.ended == "refused" else rung_text(status.rung, status.rungs)
         lines.append(Line("Final clocks", final))
     if time is None:
         return Panel("Time per iteration", "unknown", "compared with the default clocks.", lines=tuple(lines))
-    text = f"compared with the default clocks; {interval(time)} (95{SPACE}%)."
-    return Panel("Time per iteration", change(time.value), text, lines=tuple(lines))
+    within = (time.low, time.high)
+    text = f"compared with the default clocks; {changes(within)} (95{SPACE}%)."
+    return Panel("Time per iteration", change(time.value, digits_within(within)), text, lines=tuple(lines))
 
 
 def _rehearsed(summary: Summary, rehearsal: Rehearsal) -> tuple[str, str]:

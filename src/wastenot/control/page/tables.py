@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wastenot.control.page.time_line_figure import numbered
+from wastenot.control.page.time_line_figure import listed
 from wastenot.control.status import GpuStatus, Summary
 from wastenot.pages.formatting import duration, quantity
 from wastenot.pages.table import Column, Row, Table
@@ -21,10 +21,11 @@ _KINDS = {
 
 def events_table(summary: Summary) -> Table | None:
     """What happened, in order; ``None`` where nothing did between start and end."""
-    if {event.kind for event in summary.status.events} <= {"started", "ended"}:
+    events = listed(summary.status)
+    if not events:
         return None
     rows = []
-    for number, event in numbered(summary.status.events):
+    for number, event in events:
         at = f"{event.at_s:,.1f} s" if event.at_s < 600.0 else duration(event.at_s)
         rows.append(
             Row(None, (str(number), at, _KINDS[event.kind], event.text), (number, event.at_s, event.kind, event.text))

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from wastenot.control.page.story import applied_s
 from wastenot.control.status import Event, Moment, Status, Summary
 from wastenot.pages.figure import Figure, inline, layered, series_color, specification_of, tooltips
-from wastenot.pages.formatting import quantity
+from wastenot.pages.formatting import percent, quantity
 from wastenot.pages.narrow import NARROW_PANEL
 from wastenot.pages.optional_imports import load
 
@@ -20,6 +21,7 @@ _TUNED_COLORS = {TUNED: COLORS[PLAN], DEFAULT: COLORS[DEFAULT]}
 _SAVED = "#0f9b8e"
 _POWER_HEIGHT, _CLOCK_HEIGHT, _SAVED_HEIGHT = 220, 150, 150
 _OUTSIDE = 0.004  # of the readings, at either end, may lie beyond a panel
+_REACHED_MHZ = 10.0  # below the clock requested, up to which it counts as reached
 _NEIGHBOURS_PX = 16  # below which the numbers of two events would touch
 _SHOWN = ("stepped", "drift", "refused", "restored", "stopped", "note")
 
@@ -74,11 +76,9 @@ def time_line_figure(summary: Summary) -> Figure:
     title = "The run over time"
     if not moments:
         return figure_of(summary, "time-line", title, "The run ended before there was anything to draw.")
-    events = [(number, each) for number, each in numbered(status.events) if each.kind in _SHOWN]
+    events = [(number, each) for number, each in listed(status) if each.kind in _SHOWN]
     axis = Axis.of(max(status.elapsed_s, moments[-1].at_s, *(each.at_s for _, each in events), 0.0))
-    note = (
-        "Each dot is a reading of the first GPU. Level lines: requested clocks, which are ceilings: the GPU may run lower. "
-    )
+    note = f"Each dot is a reading of the first GPU. Level lines: requested clocks, which are ceilings{_below(moments)}. "
     if status.rehearsal is not None:
         note = (
             "Each dot is a reading of the first GPU, which is simulated and runs nothing of the program: its power is that "
@@ -91,7 +91,23 @@ def time_line_figure(summary: Summary) -> Figure:
     return figure_of(summary, "time-line", title, note.strip(), _chart(summary, axis, events))
 
 
-def numbered(events: Sequence[Event]) -> list[tuple[int, Event]]:
+def _below(moments: Sequence[Moment]) -> str:
+    """Why readings lie below the clocks requested, where many do."""
+    held = [each for each in moments if each.target_core_mhz is not None and each.core_mhz is not None]
+    below = [each for each in held if (each.core_mhz or 0.0) < (each.target_core_mhz or 0.0) - _REACHED_MHZ]
+    if len(below) < 0.05 * len(held) or not held:
+        return ""
+    share = percent(len(below) / len(held), 0)
+    return f": in {share} of the readings the GPU's own power regulator held the clock below, as it does by default"
+
+
+def listed(status: Status) -> list[tuple[int, Event]]:
+    """Events with their numbers; none where a run only started, was tuned and ended, which the page says elsewhere."""
+    between = [each.kind for each in status.events if each.kind not in ("started", "stopped", "ended")]
+    return [] if between == ["note"] * (status.tuning is not None) else _numbered(status.events)
+
+
+def _numbered(events: Sequence[Event]) -> list[tuple[int, Event]]:
     """Events with their numbers, without the start at a setting right when the search for it ends: they are one."""
     pairs = zip((None, *events), events, strict=False)
     told = [each for before, each in pairs if before is None or each.kind != "started" or each.at_s > before.at_s]
@@ -106,12 +122,24 @@ def _chart(summary: Summary, axis: Axis, events: Sequence[tuple[int, Event]]) ->
     panels = [_power_panel(rows, axis, colors), _clock_panel(rows, axis, colors)]
     if any("saved" in row for row in rows):
         panels.append(_saved_panel(summary, rows, axis))
+    since_s, _ = applied_s(summary.status)
+    searched = [] if events or not since_s or summary.status.tuning is None else _search_end(axis, since_s)
     heights = (_POWER_HEIGHT, _CLOCK_HEIGHT, _SAVED_HEIGHT)
     drawn = [
-        layered(*layers, *_event_lines(events, axis, numbers=index == 0)).properties(width=WIDTH, height=height)
+        layered(*layers, *_event_lines(events, axis, numbers=index == 0), *searched[: 2 if index == 0 else 1]).properties(
+            width=WIDTH, height=height
+        )
         for index, (layers, height) in enumerate(zip(panels, heights, strict=False))
     ]
     return alt.vconcat(*drawn, spacing=16).resolve_scale(color="shared")
+
+
+def _search_end(axis: Axis, at_s: float) -> list[Any]:
+    """A line where the search for a setting ended, and its name above it."""
+    alt = load("altair")
+    chart = alt.Chart(inline([{"t": round(axis.factor * at_s, 5), "text": "the search ends"}])).encode(x=alt.X("t:Q"))
+    text = chart.mark_text(style="small-label", dy=-7, baseline="bottom")
+    return [chart.mark_rule(style="rule"), text.encode(y=alt.YValue(0), text=alt.Text("text:N"))]
 
 
 def _row(moment: Moment, axis: Axis, last_rung: int, other: str) -> dict[str, object]:
@@ -190,7 +218,7 @@ def _clock_panel(rows: Sequence[dict[str, object]], axis: Axis, colors: Mapping[
         )
     )
     lines = alt.Chart(inline(asked)).mark_rule(style="curve", strokeDash=[1, 0]).encode(x=x, x2=alt.X2("end:Q"), y=y)
-    return [dots, lines] if asked else [dots]
+    return [lines, dots] if asked else [dots]
 
 
 def _saved_panel(summary: Summary, rows: Sequence[dict[str, object]], axis: Axis) -> list[Any]:
@@ -198,7 +226,7 @@ def _saved_panel(summary: Summary, rows: Sequence[dict[str, object]], axis: Axis
     estimate = summary.status.proof.saved_j
     known = [row for row in rows if "saved" in row]
     last = max(abs(float(str(row["saved"]))) for row in known)
-    factor, unit = (1e-6, "MJ") if last >= 1e6 else (1e-3, "kJ") if last >= 1e4 else (1.0, "J")
+    factor, unit = (1e-6, "MJ") if last >= 1e6 else (1e-3, "kJ") if last >= 1e3 else (1.0, "J")
     scaled = [{"t": row["t"], "saved": round(factor * float(str(row["saved"])), 5)} for row in known]
     x = axis.x()
     y = alt.Y("saved:Q", title=f"saved, {unit}", scale=alt.Scale(zero=True))

@@ -140,12 +140,14 @@ def _times(found: Latency) -> Any:
     tip = tooltips({"name:N": "target", "typical:N": "typical", "usual:N": "two of three", "most:N": "longest",
                     "switches:Q": "switches"})  # fmt: skip
     base = alt.Chart(inline(rows)).encode(y=y, color=color, tooltip=tip)
-    kernels = alt.Chart(inline([{"low": 1e3 * min(ends), "high": 1e3 * _KERNEL_S}]))
+    kernels = alt.Chart(inline([{"low": 1e3 * min(ends), "high": 1e3 * _KERNEL_S, "text": "most kernels"}]))
     zone = kernels.mark_rect(style="good-region", tooltip=None).encode(
         x=alt.X("low:Q", title=title, scale=scale), x2=alt.X2("high:Q")
     )
+    named = kernels.encode(x=alt.X("low:Q", title=title, scale=scale), y=alt.YValue(0), text=alt.Text("text:N"))
     return layered(
         zone,
+        named.mark_text(style="good-label", align="left", baseline="bottom", dx=2, dy=-4),
         base.mark_rule(strokeWidth=5.0, opacity=0.4, strokeDash=[1, 0]).encode(
             x=alt.X("low:Q", title=title, scale=scale), x2=alt.X2("high:Q")
         ),
@@ -187,16 +189,19 @@ def latency_page(found: Latency) -> Page:
             ("wastenot kernel plan --study STUDY.db --latency LATENCY.json",),
         ),
         figures=latency_figures(found),
-        tables=[("targets", targets_table(found))],
-        folded=Folded("By start and target", "typical times", tables=[(what, starts_table(found, what)) for what in kinds]),
-        notes=[sentence(line) for line in indistinct],
+        tables=[],
+        folded=Folded(
+            "As tables",
+            "by target, and typical times by start and target",
+            tables=[("targets", targets_table(found)), *((what, starts_table(found, what)) for what in kinds)],
+        ),
         about=_subtitle(found),
         device=found.device,
         made_from=[
             ("Measured", found.measured_at[:16].replace("T", " ") + " UTC"),
             ("Device time", duration(found.seconds)),
         ],
-        cannot_tell=found.not_covered,
+        cannot_tell=(*map(sentence, indistinct), *found.not_covered),
     )
 
 

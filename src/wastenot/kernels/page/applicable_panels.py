@@ -9,7 +9,7 @@ from wastenot.core.vendors import VENDORS, notes_on, undo_commands, vendor_of
 from wastenot.core.wording import counted
 from wastenot.kernels.page.provenance import Files
 from wastenot.kernels.page.verdict import energy_words, is_default, pace, short_percent, why_nothing_today
-from wastenot.pages.formatting import SPACE, change, megahertz, percent, quantity
+from wastenot.pages.formatting import SPACE, change, digits_within, megahertz, percent, quantity
 from wastenot.pages.panel import Line, Panel
 from wastenot.planning.applicable import NEAR, Applicable, ApplicableRow
 from wastenot.planning.applicable_today import applicable_today, scheduled_today
@@ -43,7 +43,7 @@ def today_panel(plan: Plan, files: Files) -> Panel:
     if not today.whole and not _shows(plan, row):
         return Panel(_TODAY, "not worth it", f"which is less than a run can show, with {_way(plan, row)}.")
     run = setting_commands(plan, row)
-    value, besides = gain_words(plan, today.energy_change, today.time_change)
+    value, besides = gain_words(plan, today.energy_change, today.time_change, today.energy_change_interval)
     return Panel(
         _TODAY,
         "the whole plan" if today.whole else value,
@@ -62,16 +62,16 @@ def apply_command(plan: Plan, files: Files) -> str:
 
 def _scheduled_panel(plan: Plan, rung: Rung, one: ApplicableRow | None, files: Files) -> Panel:
     """A schedule, and what one setting would give instead."""
-    lines = [Line("Run", f"{apply_command(plan, files)} applies it, stays within the limit, and reports the saving")]
+    lines = []
     if files.plan is None:
-        lines.insert(
-            0, Line("Write it to a file", f"wastenot kernel plan with the options of this plan and --out {files.plan_text}")
+        lines.append(
+            Line("Write it to a file", f"wastenot kernel plan with the options of this plan and --out {files.plan_text}")
         )
     if one is not None and one.setting is not None and not one.setting.setting.is_auto and _shows(plan, one):
         run = setting_commands(plan, one)
         commands = "" if not run else f": {'; '.join(run)}"
         lines.append(Line("One setting instead", f"{' '.join(gain_words(plan, *_changes(plan, one, own=False)))}{commands}"))
-    value, besides = gain_words(plan, plan.today.energy_change, plan.today.time_change)
+    value, besides = gain_words(plan, plan.today.energy_change, plan.today.time_change, plan.today.energy_change_interval)
     how = f"by a schedule of {counted(rung.switches, 'switch')} per iteration, at today's switching speed"
     known = "" if plan.objective.corrected else f"; {_known(plan)}"
     return Panel(_TODAY, value, f"{besides}, {how}{known}.", lines=tuple(lines))
@@ -145,9 +145,18 @@ def _changes(plan: Plan, row: ApplicableRow, own: bool) -> tuple[float, float]:
     return shown.energy_change + late[0], shown.time_change + late[1]
 
 
-def gain_words(plan: Plan, energy_change: float, time_change: float) -> tuple[str, str]:
-    """What the plan is for, in two or three words, and what it does besides."""
-    energy = f"{percent(abs(energy_change))} {'saved' if energy_change <= 0.0 else 'more energy'}"
+def gain_words(
+    plan: Plan, energy_change: float, time_change: float, interval: tuple[float, float] | None = None
+) -> tuple[str, str]:
+    """What the plan is for, in two or three words, and what it does besides.
+
+    Args:
+        plan: whose objective counts.
+        energy_change: against the default clocks, as is ``time_change``.
+        time_change: likewise.
+        interval: that holds the change in energy; it says how many digits are shown.
+    """
+    energy = f"{percent(abs(energy_change), digits_within(interval))} {'saved' if energy_change <= 0.0 else 'more energy'}"
     if plan.objective.saves_time:
         return pace(time_change), energy_words(energy_change)
     same = pace(0.0) == pace(time_change)
@@ -160,7 +169,7 @@ def _more(plan: Plan, shown: tuple[float, float], held: tuple[float, float]) -> 
     more = held[index] - shown[index]
     if more < _SEEN:
         return "nothing more"
-    return f"{percent(more)} {'even faster' if index else 'more'}"
+    return f"{percent(more, 1)} {'even faster' if index else 'more'}"
 
 
 def _needs(row: ApplicableRow, found: Applicable) -> str:

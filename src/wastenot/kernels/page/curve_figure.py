@@ -5,6 +5,7 @@ The first has the plan and what could be applied today in it, the second where t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -22,10 +23,10 @@ from wastenot.kernels.page.labelled_points import (
 )
 from wastenot.kernels.page.plan_figure import SAVED, WIDE, plan_figure, saved, slowdown
 from wastenot.kernels.page.verdict import is_default
-from wastenot.kernels.plan.curves import Curve
+from wastenot.kernels.plan.curves import Curve, SwitchingCurve
 from wastenot.kernels.plan.overview import PlanOverview
 from wastenot.pages.figure import Figure, inline, layered, series_color, specification_of, tooltips, words
-from wastenot.pages.formatting import percent, quantity
+from wastenot.pages.formatting import digits_within, percent, quantity
 from wastenot.pages.narrow import NARROW_PANEL
 from wastenot.pages.optional_imports import load
 from wastenot.planning.applicable_today import applicable_today, scheduled_today
@@ -36,6 +37,7 @@ from wastenot.workloads.identity import Granularity
 _COLORS = {"kernel": "#2f6fde", "pass": "#e08a00", "iteration": "#0f9b8e"}
 _DASHES = {"global": [1, 0], "local": [5, 3]}
 _HEIGHT = 330
+_FAR = 0.10  # slowdown limit at which curves end where the plan's own is less than half of it
 _STRAIGHT = 5e-5  # change of time that is shown as none
 
 
@@ -45,7 +47,8 @@ def curve_figure(overview: PlanOverview) -> Figure:
     how = "by the numbers as measured"
     if goal.corrected:
         how = f"with {percent(goal.confidence or DEFAULT_CONFIDENCE, 0)} confidence"
-    curves = [curve for curve in overview.curves if curve.points]
+    far = _FAR if (goal.max_slowdown or 0.0) < 0.5 * _FAR else math.inf
+    curves = [near for curve in overview.curves if (near := _until(curve, far)).points]
     note = f"Lines: the most energy that can be saved within a slowdown limit, {how}{_clocks_for(overview)}. "
     if any(curve.scope == "local" for curve in curves):
         note += "Dashed (local): each part keeps the limit by itself. "
@@ -54,6 +57,14 @@ def curve_figure(overview: PlanOverview) -> Figure:
         note += f" No line for the {reason}."
     chart = _chart(overview, curves) if curves else None
     return plan_figure(overview.plan, "relaxed-waste", "Energy saved by slowdown limit", note, chart)
+
+
+def _until(curve: Curve, far: float) -> Curve:
+    """A curve up to a slowdown limit; more is far from a plan that hardly slows down."""
+    points = tuple(point for point in curve.points if point.max_slowdown <= far)
+    if points and len(points) < len(curve.points):
+        points += (replace(points[-1], max_slowdown=far),)
+    return replace(curve, points=points)
 
 
 def _how_fast(overview: PlanOverview) -> str:
@@ -174,13 +185,13 @@ def _marks(overview: PlanOverview) -> list[LabelledPoint]:
     marks = [_fastest_mark(curve, overview) for curve in overview.curves if curve.scope == "global"][:1]
     rung = scheduled_today(plan)
     if rung is not None and not own:
-        text = _label("applicable today", ", by its schedule", rung.energy_change)
+        text = _label("applicable today", ", by its schedule", rung.energy_change, plan.today.energy_change_interval)
         marks.append(_mark("applicable", overview, rung.time_change, rung.energy_change, text, "applicable today"))
     elif today is not None and not own and today.energy_change is not None and today.time_change is not None:
         energy_change = today.energy_change + (today.late_energy_change or 0.0)
         time_change = today.time_change + (today.late_time_change or 0.0)
         if today.setting is None or not today.setting.setting.is_auto:
-            text = _label("applicable today", f", by {today.granularity}", energy_change)
+            text = _label("applicable today", f", by {today.granularity}", energy_change, plan.today.energy_change_interval)
             marks.append(_mark("applicable", overview, time_change, energy_change, text, "applicable today"))
     expected = plan.expected
     if headline.source == "validation" and expected is not None:
@@ -192,7 +203,7 @@ def _marks(overview: PlanOverview) -> list[LabelledPoint]:
         )  # fmt: skip
     word = {"validation": "measured", "promise": "expected", "measurements": "as measured"}[headline.source]
     named, more = ("this plan", ", applicable today") if own else ("instant", " switching")
-    text = _label(named, more, headline.energy_change)
+    text = _label(named, more, headline.energy_change, headline.energy_change_interval)
     if is_default(plan):
         text = Label("this plan: the default clocks")
     marks.append(
@@ -204,8 +215,8 @@ def _marks(overview: PlanOverview) -> list[LabelledPoint]:
     return marks
 
 
-def _label(what: str, more: str, energy_change: float) -> Label:
-    return Label(what, more, f": {percent(-energy_change)} saved")
+def _label(what: str, more: str, energy_change: float, within: tuple[float, float] | None) -> Label:
+    return Label(what, more, f": {percent(-energy_change, digits_within(within))} saved")
 
 
 def _fastest_mark(curve: Curve, overview: PlanOverview) -> LabelledPoint:
@@ -283,19 +294,22 @@ def switching_figure(overview: PlanOverview) -> Figure:
         if row is not None and not plan.today.whole:
             saving = percent(-plan.today.energy_change)
             users = f"while {GRANULARITY_WORDS[row.granularity]}, which is what users get, saves {saving}"
-        own = f" Diamond: this device{_how_slow(plan)}: {percent(-curve.own_energy_change)} saved by a schedule, {users}."
+        kept = digits_within(plan.today.energy_change_interval)
+        own = f" Diamond: this device{_how_slow(plan, curve)}: {percent(-curve.own_energy_change, kept)}, {users}."
     note = f"Saved by a schedule within the plan's limit, if every switch took the time shown below and was on time.{own}"
     return Figure("switching", _SWITCHING_TITLE, subtitle, note, specification_of(_switching_chart(overview)))
 
 
-def _how_slow(plan: Plan) -> str:
-    """In what this device's switches differ from those of the line."""
+def _how_slow(plan: Plan, curve: SwitchingCurve) -> str:
+    """In what this device's switches differ from those of the line, and what remains of the saving after each."""
     switching = None if plan.schedule is None else plan.schedule.switching
     if switching is None:
         return ""
-    said = [f"whose memory clocks take {quantity(switching.memory_s, 's', 2)}"] * (switching.memory_s > switching.core_s)
-    said += [f"whose switches vary by {percent(switching.jitter, 0)}"] * (switching.jitter > 0.0)
-    return f", {' and '.join(said)}" if said else ""
+    on_time = curve.on_time_energy_change
+    remains = f" (leaves {percent(-on_time, 1)})" if on_time is not None and switching.jitter > 0.0 else ""
+    said = [f"memory clocks take {quantity(switching.memory_s, 's', 2)}{remains}"] * (switching.memory_s > switching.core_s)
+    said += [f"switches vary by {percent(switching.jitter, 0)}"] * (switching.jitter > 0.0)
+    return f", whose {' and whose '.join(said)}" if said else ""
 
 
 def _switching_chart(overview: PlanOverview) -> Any:
@@ -327,6 +341,7 @@ def _switching_chart(overview: PlanOverview) -> Any:
     line = alt.Chart(inline(rows)).encode(x=x, y=y, tooltip=tooltip)
     layers = [line.mark_line(color=_LINE, strokeWidth=2), line.mark_point(filled=True, size=60, color=_LINE)]
     if curve.own_s is not None and curve.own_energy_change is not None:
+        digits = digits_within(overview.plan.today.energy_change_interval)
         own_time, applicable = quantity(curve.own_s, "s", 2), overview.plan.applicable
         if applicable is not None and applicable.switching.memory_s > applicable.switching.core_s:
             own_time += f", memory clocks {quantity(applicable.switching.memory_s, 's', 2)}"
@@ -334,8 +349,8 @@ def _switching_chart(overview: PlanOverview) -> Any:
             "x": max(_LEAST_S, curve.own_s), "y": round(saved(curve.own_energy_change), 6),
             "switch": quantity(curve.own_s, "s", 3) if curve.own_s else "no time",
             "saved_text": percent(-curve.own_energy_change), "time_text": "", "switches": "this device",
-            "label": f"this device, {own_time}: {percent(-curve.own_energy_change)} saved",
-            "short": f"this device: {percent(-curve.own_energy_change)}",
+            "label": f"this device, {own_time}: {percent(-curve.own_energy_change, digits)} saved",
+            "short": f"this device: {percent(-curve.own_energy_change, digits)}",
         }]  # fmt: skip
         beside_it: dict[str, Any] = (
             {"align": "right", "dx": -9} if curve.own_s > _FAR_RIGHT_S else {"align": "left", "dx": 9}

@@ -11,7 +11,7 @@ from wastenot.kernels.page.desirability_figure import desirability_figure
 from wastenot.kernels.page.kernels_figure import kernels_figure
 from wastenot.kernels.page.plan_figure import if_instant
 from wastenot.kernels.page.provenance import Files
-from wastenot.kernels.page.schedule_figure import schedule_figures
+from wastenot.kernels.page.schedule_figure import compared_figures, schedule_figures
 from wastenot.kernels.page.settings_figure import coarse_figure, kernel_figure
 from wastenot.kernels.page.story import next_step, story_of
 from wastenot.kernels.page.summary import plan_numbers, warnings
@@ -127,6 +127,7 @@ def report_figures(overview: PlanOverview) -> tuple[Figure, ...]:
         MissingExtraError: the ``report`` extra is not installed.
     """
     return (
+        *compared_figures(overview.plan),
         *schedule_figures(overview.plan),
         curve_figure(overview),
         switching_figure(overview),

@@ -10,8 +10,10 @@ from wastenot.control.status import Instant
 from wastenot.core.setting import Setting
 from wastenot.core.wording import counted
 from wastenot.kernels.page.plan_figure import plan_figure
+from wastenot.kernels.page.verdict import is_default
+from wastenot.pages.compared import compared_chart, compared_iteration
 from wastenot.pages.figure import Figure
-from wastenot.pages.formatting import percent, quantity
+from wastenot.pages.formatting import digits_within, percent, quantity
 from wastenot.planning.plan import Plan
 from wastenot.planning.schedule import Rung, Schedule
 
@@ -30,8 +32,25 @@ def schedule_figures(plan: Plan) -> tuple[Figure, ...]:
     )
     if any(None in clocks and len(clocks) > 1 for clocks in (cores, memories)):
         note += " No line where the driver decides."
-    title = f"What can be applied today: {percent(-plan.today.energy_change)} saved"
-    return (plan_figure(plan, "schedule", title, note, close_up_chart(_iteration(schedule, rung))),)
+    return (
+        plan_figure(
+            plan, "schedule", "Its schedule: the clocks of one iteration", note, close_up_chart(_iteration(schedule, rung))
+        ),
+    )
+
+
+def compared_figures(plan: Plan) -> tuple[Figure, ...]:
+    """Energy and time of an iteration at the default clocks and with what can be applied today; none where nothing can."""
+    today, base = plan.today, plan.baseline
+    if is_default(plan) or not today.sets_something:
+        return ()
+    digits = digits_within(today.energy_change_interval)
+    ends = today.energy_change_interval
+    compared = compared_iteration(base.energy_j, base.time_s, (today.energy_change, today.time_change), ends)
+    title = f"What can be applied today: {percent(-today.energy_change, digits)} saved"
+    line = " Line: the 95 % interval." if ends is not None else ""
+    note = f"An iteration at the default clocks and with what can be applied today. Axes do not begin at 0.{line}"
+    return (plan_figure(plan, "today", title, note, compared_chart(("default clocks", "applied today"), compared)),)
 
 
 def _flat(name: str, clocks: set[float | None]) -> str:

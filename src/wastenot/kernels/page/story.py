@@ -15,7 +15,7 @@ from wastenot.kernels.page.verdict import (
     range_of,
     verdict_of,
 )
-from wastenot.pages.formatting import MINUS, SPACE, change, changes, number, percent, quantity, saved_range
+from wastenot.pages.formatting import MINUS, SPACE, change, changes, digits_within, number, percent, quantity, saved_range
 from wastenot.pages.panel import Line, Next, Panel, Story
 from wastenot.pages.price import SECONDS_PER_YEAR, Price, energy_text
 from wastenot.planning.headline import Interval
@@ -76,14 +76,18 @@ def _plan_panel(plan: Plan, price: Price | None, files: Files) -> Panel:
         amount = f"{quantity(abs(saved_s), 's')} {'less' if saved_s >= 0.0 else 'more'}"
     else:
         amount = f"{quantity(abs(saved_j), 'J')} {'less' if saved_j >= 0.0 else 'more'}"
-    value, besides = gain_words(plan, plan.headline.energy_change, plan.headline.time_change)
+    value, besides = gain_words(
+        plan, plan.headline.energy_change, plan.headline.time_change, plan.headline.energy_change_interval
+    )
     lines = (*_year(plan, price), *_certainty(plan, files), *_carbon(plan))
     return Panel(title, value, f"{besides}: {amount} per iteration; {at_default}.", lines=lines)
 
 
 def _bound_panel(plan: Plan, files: Files) -> Panel:
     """The plan itself, where the device switches too slowly for it."""
-    main, other = gain_words(plan, plan.headline.energy_change, plan.headline.time_change)
+    main, other = gain_words(
+        plan, plan.headline.energy_change, plan.headline.time_change, plan.headline.energy_change_interval
+    )
     words = f"{other}, with {units_in_words(plan)}; {_known(plan)}."
     return Panel(_BOUND, main, words, lines=(*_certainty(plan, files), *_carbon(plan)))
 
@@ -102,7 +106,8 @@ def _certainty(plan: Plan, files: Files) -> list[Line]:
             limit = "" if goal.max_slowdown is None or goal.confidence is None else f"; {limit_words(goal.max_slowdown)}"
             energy = f"energy {change(expected.energy_change)} ({changes(expected.energy_change_interval)})"
             if expected.energy_change < 0.0 and expected.energy_change_interval[1] < 0.0:
-                energy = f"{percent(-expected.energy_change)} ({saved_range(expected.energy_change_interval)})"
+                digits = digits_within(expected.energy_change_interval)
+                energy = f"{percent(-expected.energy_change, digits)} ({saved_range(expected.energy_change_interval)})"
             lines.append(Line("Promised", f"{energy}, time {change(expected.time_change)}{limit}"))
         else:
             planned = plan.predicted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wastenot.core.origin import Origin
 from wastenot.core.wording import counted
-from wastenot.pages.formatting import SPACE, change, changes, percent
+from wastenot.pages.formatting import SPACE, change, changes, digits_within, percent
 from wastenot.pages.panel import Tone
 from wastenot.planning.applicable_today import Today, applicable_today
 from wastenot.planning.headline import Headline
@@ -115,10 +115,15 @@ def effect(plan: Plan, today: Today | None = None) -> str:
     if abs(told.energy_change) < _SEEN:
         saved = f"{verb('save')} no energy"
     elif told.energy_change < 0.0:
-        saved = f"{verb('save')} {percent(-told.energy_change)} of the energy"
+        saved = f"{verb('save')} {_rounded(-told.energy_change, told.energy_change_interval)} of the energy"
     else:
-        saved = f"{verb('use')} {percent(told.energy_change)} more energy"
+        saved = f"{verb('use')} {_rounded(told.energy_change, told.energy_change_interval)} more energy"
     return f"{saved}, {pace(told.time_change)}"
+
+
+def _rounded(change: float, interval: tuple[float, float] | None) -> str:
+    """A change to the digits that its interval allows."""
+    return percent(change, digits_within(interval))
 
 
 def pace(time_change: float) -> str:

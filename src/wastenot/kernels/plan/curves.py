@@ -203,11 +203,13 @@ class SwitchingCurve:
         points: by rising switching time, of a device whose switches all take that long and on time.
         own_s: the device's own switching time of core clocks; ``None`` where the plan has no schedule.
         own_energy_change: of the plan's schedule, with the device's own switches.
+        on_time_energy_change: of the best schedule if the device's own switches did not vary.
     """
 
     points: tuple[SwitchingPoint, ...]
     own_s: float | None
     own_energy_change: float | None
+    on_time_energy_change: float | None = None
 
 
 def switching_curve(planner: Planner, plan: Plan) -> SwitchingCurve | None:
@@ -222,10 +224,13 @@ def switching_curve(planner: Planner, plan: Plan) -> SwitchingCurve | None:
     switchings = [
         SwitchTime(core_s=seconds, memory_s=seconds, basis="given", source="examined") for seconds in SWITCH_TIMES_S
     ]
+    own = None if plan.schedule is None else plan.schedule.switching
+    asked = [*switchings, *([] if own is None else [own.model_copy(update={"jitter": 0.0})])]
     try:
-        rungs = best_rungs(planner.at(plan.granularity), plan.objective.objective, plan.scope, switchings)
+        rungs = best_rungs(planner.at(plan.granularity), plan.objective.objective, plan.scope, asked)
     except InfeasibleError:
         return None
+    on_time = rungs.pop().energy_change if own is not None else None
     if not plan.objective.saves_time:  # what slower switches can follow, faster ones can as well
         for index in range(len(rungs) - 2, -1, -1):
             rungs[index] = min(rungs[index : index + 2], key=lambda rung: rung.energy_change)
@@ -235,4 +240,4 @@ def switching_curve(planner: Planner, plan: Plan) -> SwitchingCurve | None:
     )
     if plan.schedule is None:
         return SwitchingCurve(points, None, None)
-    return SwitchingCurve(points, plan.schedule.switching.core_s, plan.schedule.rungs[0].energy_change)
+    return SwitchingCurve(points, plan.schedule.switching.core_s, plan.schedule.rungs[0].energy_change, on_time)

@@ -19,6 +19,7 @@ _STEP = 34  # height of a bar with its margins, in pixels
 _NAME_WIDTH, _ALL_WIDTH, _LINES_WIDTH, _LINES_HEIGHT = 120, 780, 410, 230
 _LONGEST_NAME = 36
 _MOST_LINES = 8
+_SHAPES = 2  # channels whose shape is drawn: the total and the first component; the levels of all are bars
 _LETTER, _WIDEST_NAME = 6.2, 330  # pixels
 _ALONE = "alone, SSP"
 _ROOM = 1.57  # of the width, in which text stands right of every bar
@@ -66,8 +67,10 @@ def components_figure(profiles: Sequence[Profile], *, relative: bool = False) ->
 def shapes_figure(profiles: Sequence[Profile], *, relative: bool = False) -> Figure:
     """Power inside SSP against the fraction of the execution: a panel for each channel, a line for each profile."""
     names = [name for name in _all_channels(profiles) if any(_resolved(profile, name) for profile in profiles)]
+    names = names[:_SHAPES]
     title, stem = "Power inside an execution", "profiles-shapes"
-    note = f"Estimated power over an execution at steady power{_or_after(profiles)}."
+    times = ", ".join(f"{subject(profile)} {quantity(steady(profile).time_s, 's', 3)}" for profile in profiles[:_MOST_LINES])
+    note = f"Estimated power over an execution at steady power{_or_after(profiles)}. An execution takes: {times}."
     shown = [profile for profile in profiles if any(_resolved(profile, name) for name in names)]
     if not shown:
         return Figure(stem, title, _subtitle(profiles), "No sensor here resolves the power inside an execution.", None)
@@ -80,9 +83,7 @@ def shapes_figure(profiles: Sequence[Profile], *, relative: bool = False) -> Fig
     scale = _scale(profiles, names, relative)
     labels = _labels(shown)
     panels = [_lines(shown, labels, name, scale) for name in names]
-    # Two panels in a row.
-    rows = [alt.hconcat(*panels[start : start + 2], spacing=24) for start in range(0, len(panels), 2)]
-    chart = alt.vconcat(*rows, spacing=18).resolve_scale(color="shared")
+    chart = alt.hconcat(*panels, spacing=24).resolve_scale(color="shared")
     return Figure(stem, title, _subtitle(profiles), note, specification_of(chart))
 
 
@@ -155,7 +156,15 @@ def _bars(
                 "says": scale.text(name, inside.mean_w, inside.mean_error_w),
             }
         )
-    most = max(max(value["high"], value["sse"] or 0.0) for value in values)  # type: ignore[call-overload]
+    # One axis for all components, so that their bars compare; the total has its own.
+    alike = [name] if scale.relative or name == TOTAL else [each for each in names if each != TOTAL]
+    most = max(
+        scale.scaled(each, state.channels[each].mean_w)
+        for each in alike
+        for profile in profiles
+        for state in profile.states
+        if each in state.channels
+    )
     x = alt.X("p:Q", title=None, scale=alt.Scale(domain=[0.0, 1.36 * most], nice=False), axis=alt.Axis(tickCount=4))
     y = alt.Y("row:O", title=None, sort=rows, scale=alt.Scale(domain=rows), axis=_label_axis(labels) if first else None)
     base = alt.Chart(inline(values)).encode(y=y)

@@ -55,7 +55,7 @@ def subtitle(profile: Profile) -> str:
 
 def _describe_runs(profile: Profile) -> str:
     """How many runs, and how many of them are used."""
-    which = f"used (golden: execution times within {percent(profile.margin, 0)})"
+    which = f"used (execution times within {percent(profile.margin, 0)})"
     if profile.bin_rank:
         which = f"in outlier bin {profile.bin_rank} ({percent(profile.margin, 0)} wide)"
     return f"{counted(profile.runs, 'run')}, {profile.golden_runs:,} {which}"
@@ -65,6 +65,11 @@ def meanings(names: Sequence[str]) -> str:
     """What channels with a short name measure, a sentence; nothing where their names say it."""
     known = [f"{name}: {_MEANINGS[name]}" for name in names if name in _MEANINGS]
     return f"{'; '.join(known)}. " if known else ""
+
+
+def named(name: str) -> str:
+    """A channel with what it measures, where its name does not say it: ``XCD (compute dies)``."""
+    return f"{name} ({_MEANINGS[name]})" if name in _MEANINGS else name
 
 
 def meaning_of(name: str) -> str:
@@ -95,9 +100,14 @@ def difference(profile: Profile) -> float | None:
     return None if first is None or last is None else last.mean_w / first.mean_w - 1.0
 
 
-def label_of(state: str) -> str:
+def state_words(state: str) -> str:
     """A state in words."""
-    return {"SSP": "at steady power (SSP)", "SSE": "first at full speed (SSE)"}.get(state, state)
+    return {"SSP": "at steady power", "SSE": "first at full speed"}.get(state, state)
+
+
+def label_of(state: str) -> str:
+    """A state in words, with its short name."""
+    return f"{state_words(state)} ({state})" if state in ("SSE", "SSP") else state
 
 
 def energy_text(state: State) -> str:
@@ -150,8 +160,8 @@ def facts(profile: Profile) -> list[tuple[str, str]]:
         pairs.append(
             (
                 "energy counter",
-                f"{watts(counter.counter_w)} over {number(counter.seconds, 3)} s; profile: {watts(counter.profile_w)}, "
-                f"{change(counter.difference)}",
+                f"{watts(counter.counter_w)} over {number(counter.seconds, 3)} s of executions; the profile adds up to "
+                f"{watts(counter.profile_w)}, {change(counter.difference)}",
             )
         )
     return pairs

@@ -1,4 +1,4 @@
-"""Power inside SSE and SSP: readings of interest, the estimate with its error, and a polynomial through the readings."""
+"""Power inside SSE and SSP: readings of interest, and the estimate with its error."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ import numpy as np
 from wastenot.devices.instrument import TOTAL
 from wastenot.pages.figure import Figure, inline, layered, series_color, tooltips
 from wastenot.pages.formatting import quantity
-from wastenot.profiles.page.description import channel_names, subject, timed_channels, unit_word
-from wastenot.profiles.page.drawing import BLUE, FAINT, FIT_COLOR, TimeUnit, altair, color_of, profile_figure
+from wastenot.profiles.page.description import channel_names, named, state_words, subject, timed_channels, unit_word
+from wastenot.profiles.page.drawing import BLUE, FIT_COLOR, TimeUnit, altair, color_of, profile_figure
 from wastenot.profiles.result import Profile, State, UnitPower
 
 _WIDTH, _TOTAL_HEIGHT, _PARTS_HEIGHT = 435, 260, 210
-_TREND_POINTS = 60
-_READING, _ESTIMATE = "reading of a golden run", "estimate ± standard error"
-_TREND = "polynomial of degree 4 through the readings"
+_READING, _ESTIMATE = "reading", "estimate"
 
 
 def inside_figure(profile: Profile) -> Figure:
@@ -32,10 +30,7 @@ def inside_figure(profile: Profile) -> Figure:
             "do not show power inside it and are left out. "
         )
     else:
-        note += (
-            "Dots: readings of golden runs. Dashed: a polynomial of degree 4 through the dots alone, as in FinGraV; "
-            "unsure where dots are few. "
-        )
+        note += "Dots: readings; lines: estimates. "
     if any(not state.channels[TOTAL].resolved for state in drawn):
         note += "If the sensor does not resolve the shape, only the mean is drawn, with the error of power at any time. "
     chart = _chart(profile, drawn) if drawn else None
@@ -77,7 +72,8 @@ def _title(profile: Profile, state: State) -> Any:
     if state.name == "in context":
         what = subject(profile)
     else:
-        what = f"{' = '.join(same)}: {unit_word(profile).partition(' of ')[0]} {state.unit}"
+        what = f"{state_words(same[0])} ({' = '.join(same)}), {unit_word(profile).partition(' of ')[0]} {state.unit}"
+        what = f"{what[:1].upper()}{what[1:]}"
     return _panel_title(f"{what}, mean {inside.mean_w:.0f} W{known}")
 
 
@@ -97,9 +93,9 @@ def _panel(profile: Profile, state: State, names: list[str], height: int, width:
     total = names == [TOTAL]
     y_title = ("total power, W" if total else "power of components, W") if first else ""
     y = alt.Y("p:Q", title=y_title, scale=alt.Scale(zero=not total, nice=True))
-    kinds = {_READING: BLUE, _ESTIMATE: FIT_COLOR, _TREND: FAINT}
+    kinds = {_READING: BLUE, _ESTIMATE: FIT_COLOR}
     if not total:
-        kinds = {name: color_of(name, channel_names(profile)) for name in names}
+        kinds = {named(name): color_of(name, channel_names(profile)) for name in names}
     elif _averaged(profile, state):
         kinds = {_ESTIMATE: FIT_COLOR}
     layers = []
@@ -137,7 +133,7 @@ def _layers(
     )
 
     def kind(what: str) -> str:
-        return what if name == TOTAL else name
+        return what if name == TOTAL else named(name)
 
     band = [
         {
@@ -163,12 +159,6 @@ def _layers(
             color=color, x=x, y=y, tooltip=tooltips({"p:Q": f"{name}, W", "low:Q": "from", "high:Q": "to", "t:Q": unit.name})
         )
     )
-    if inside.trend_w and not _averaged(profile, state):
-        share = np.linspace(0.0, 1.0, _TREND_POINTS)
-        power = np.polynomial.polynomial.polyval(share, np.array(inside.trend_w))
-        values = [{"t": float(at * t), "p": float(p), "kind": kind(_TREND)} for t, p in zip(share, power, strict=True)]
-        line = alt.Chart(inline(values)).mark_line(style="curve", strokeDash=[5, 4], strokeWidth=1.4)
-        layers.append(line.encode(x=x, y=y, color=color) if name == TOTAL else line.encode(x=x, y=y))
     return layers
 
 

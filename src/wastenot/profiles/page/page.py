@@ -38,7 +38,7 @@ def profile_page(profiles: Sequence[Profile], *, relative: bool = False, files: 
     if len(profiles) == 1:
         profile = profiles[0]
         made_from = [("Device", f"{profile.device}: {profile.model}"), ("Driver", profile.driver)]
-        made_from += [(name.capitalize(), what) for name, what in facts(profile) if name == "timestamps"]
+        made_from += [(name.capitalize(), what) for name, what in facts(profile) if name in ("timestamps", "energy counter")]
         title, where = (subject(profile), f"on {profile.device}"), subtitle(profile)
         table = "states", state_table(profile)
     else:
@@ -51,7 +51,9 @@ def profile_page(profiles: Sequence[Profile], *, relative: bool = False, files: 
     drawn = [figure for figure in figures if figure.specification is not None]
     shown = sorted(drawn, key=lambda figure: figure.name != CONTEXTS)
     method = [figure for figure in shown if figure.name == METHOD]
-    folded = Folded("How the method matters", "what each of its steps changes", method) if method else None
+    folded = Folded(
+        "All values, and the method", "both states, and what each step of FinGraV's method changes", method, [table]
+    )
     if len(profiles) > 1:  # whose figures say what the table does
         folded = Folded("The figures as a table", "mean power, time and energy of an execution", method, [table])
     missing = [figure.note for figure in figures if figure not in shown and figure.name not in (CONTEXTS, METHOD)]
@@ -65,7 +67,7 @@ def profile_page(profiles: Sequence[Profile], *, relative: bool = False, files: 
         panels=panels,
         next_step=next_step(profiles, files),
         figures=[figure for figure in shown if figure.name != METHOD],
-        tables=[table] if len(profiles) == 1 else [],
+        tables=[],
         folded=folded,
         device=profiles[0].device if len({each.device for each in profiles}) == 1 else "",
         tone=tone,

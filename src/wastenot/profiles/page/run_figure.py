@@ -12,7 +12,15 @@ from wastenot.devices.instrument import TOTAL
 from wastenot.pages.figure import Figure, inline, layered, series_color, series_opacity, tooltips, words
 from wastenot.pages.formatting import quantity
 from wastenot.pages.narrow import NARROW_PANEL
-from wastenot.profiles.page.description import channel_names, meanings, shown_before, timed_channels, unit_word
+from wastenot.profiles.page.description import (
+    channel_names,
+    named,
+    shown_before,
+    state_words,
+    steady,
+    timed_channels,
+    unit_word,
+)
 from wastenot.profiles.page.drawing import (
     BLUE,
     FIT_COLOR,
@@ -26,14 +34,15 @@ from wastenot.profiles.page.drawing import (
     profile_figure,
     span_of,
 )
-from wastenot.profiles.result import Profile, State
+from wastenot.profiles.result import Profile
 
 _TOTAL_HEIGHT, _PARTS_HEIGHT = 330, 240
-_GOLDEN, _OTHER, _FITTED = "reading of a golden run", "reading of another run", "estimate: means, and inside SSE and SSP"
+_GOLDEN, _OTHER = "reading", "reading of a run that is left out"
 _TOTAL_TITLE, _PARTS_TITLE = "total power, W", "power of components, W"
 _MOST_BOUNDS = 70  # executions, above which their bounds are not drawn
 _MOST_OF_PART = 800  # readings of a component that are drawn
-_LABEL_ROOM = 0.16  # of the range of power, for labels above it
+_LABEL_ROOM = 0.28  # of the range of power, for labels above it
+_BRACKET_PX, _STATES_PX = 20, 27  # from the top: the line that spans the warm-up, and the states' labels
 _LABEL_WIDTH = 130  # pixels that a label needs
 
 
@@ -45,8 +54,8 @@ def run_figure(profile: Profile) -> Figure:
         name: drawn_readings(profile, name, span_s, most=MOST_POINTS if name == TOTAL else _MOST_OF_PART) for name in names
     }
     note = (
-        "Dots: readings, faint from runs whose execution times differ. "
-        f"Steps: estimated mean power of each {unit_word(profile)}. "
+        "Dots: readings, faint from runs whose execution times differ. Orange steps, black for components: estimated mean "
+        f"power of each {unit_word(profile)}. "
     )
     channel = profile.channels[0].channel
     if channel.span_s > float(profile.unit_time_s[-1]):
@@ -58,11 +67,12 @@ def run_figure(profile: Profile) -> Figure:
     states = [state for state in profile.states if state.name != "in context"]
     if states:
         note += (
-            "From SSE (steady-state execution) on, execution time is steady, from SSP (steady-state power) on power, too. "
+            "From SSE (steady-state execution) on, execution time is steady, from SSP (steady-state power) on power, too"
+            f"{'; dashed: the mean of all later executions' if _later_w(profile) is not None else ''}. "
         )
-    if any(len(rows) < total for rows, total in shown.values()):
-        note += "Some readings are omitted. "
-    note += meanings(names)
+    drawn, all_of = (sum(each) for each in zip(*((len(rows), total) for rows, total in shown.values()), strict=True))
+    if drawn < all_of:
+        note += f"{drawn:,} of {all_of:,} readings are drawn. "
     levels = [name for name in channel_names(profile) if name not in names]
     if levels:
         note += f"Not drawn over time: {', '.join(levels)}, whose averaging time is too long. "
@@ -105,8 +115,7 @@ def _total_panel(profile: Profile, unit: TimeUnit, x: Any, rows: Any) -> Any:
         for t, p, good, run in zip(logged.moment_s[rows], power, golden, logged.run[rows], strict=True)
     ]
     style = point_style(len(rows), MOST_POINTS)
-    colors = {_GOLDEN: BLUE, _OTHER: BLUE, _FITTED: FIT_COLOR}
-    opacities = {_GOLDEN: style["opacity"], _OTHER: 0.3, _FITTED: 1.0}
+    colors, opacities = {_GOLDEN: BLUE, _OTHER: BLUE}, {_GOLDEN: style["opacity"], _OTHER: 0.3}
     dots = (
         alt.Chart(inline(readings))
         .mark_circle(size=style["size"], stroke=None)
@@ -119,7 +128,7 @@ def _total_panel(profile: Profile, unit: TimeUnit, x: Any, rows: Any) -> Any:
         )
     )
     fitted = _steps(profile, TOTAL, unit, x, y, _TOTAL_TITLE, FIT_COLOR)
-    fitted += _inside_lines(profile, unit, x, y)
+    fitted += [*_inside_lines(profile, unit, x, y), *_later_line(profile, unit, x, y)]
     return layered(*_execution_bounds(profile, unit), dots, *fitted, *_state_labels(profile, unit)).properties(
         width=WIDTH, height=_TOTAL_HEIGHT
     )
@@ -143,11 +152,11 @@ def _parts_panel(profile: Profile, unit: TimeUnit, x: Any, shown: dict[str, Any]
     dots = []
     for name, rows in shown.items():
         values = [
-            {"t": round(float(unit.factor * t), 5), "p": round(float(p), 1), "golden": bool(good), "name": name}
+            {"t": round(float(unit.factor * t), 5), "p": round(float(p), 1), "golden": bool(good), "name": named(name)}
             for t, p, good in zip(logged.moment_s[rows], logged.power_w[rows], logged.golden[rows], strict=True)
         ]
         dots += values
-    colors = {name: color_of(name, names) for name in shown}
+    colors = {named(name): color_of(name, names) for name in shown}
     style = point_style(len(dots), MOST_POINTS)
     points = (
         alt.Chart(inline(dots))
@@ -155,7 +164,7 @@ def _parts_panel(profile: Profile, unit: TimeUnit, x: Any, shown: dict[str, Any]
         .encode(
             x=x,
             y=y,
-            color=series_color("name:N", colors, columnPadding=22, symbolOpacity=1, symbolSize=60),
+            color=series_color("name:N", colors, columnPadding=22, symbolOpacity=1, symbolSize=60, labelLimit=300),
             opacity=alt.condition("datum.golden", alt.value(0.6), alt.value(0.2)),
             tooltip=tooltips({"name:N": " ", "p:Q": "W", "t:Q": unit.name}),
         )
@@ -182,43 +191,69 @@ def _execution_bounds(profile: Profile, unit: TimeUnit) -> list[Any]:
     return layers
 
 
+def _later_w(profile: Profile) -> float | None:
+    """Mean total power of all executions from SSP on, where runs were long enough to tell; else ``None``."""
+    later_w = next(each.steady_w for each in profile.channels if each.channel.name == TOTAL)
+    return later_w if len(profile.states) > 1 and math.isfinite(later_w) else None
+
+
+def _later_line(profile: Profile, unit: TimeUnit, x: Any, y: Any) -> list[Any]:
+    """The power of all later executions, from SSP to the right edge, which shows how steady SSP is."""
+    later_w = _later_w(profile)
+    if later_w is None:
+        return []
+    begin_s = float(profile.unit_begin_s[steady(profile).unit - 1])
+    row = {"t": unit.factor * begin_s, "end": unit.factor * span_of(profile)[1], "p": round(later_w, 2)}
+    rule = altair().Chart(inline([row])).mark_rule(style="curve", strokeWidth=1.6, strokeDash=[5, 4])
+    return [rule.encode(x=x, x2=altair().X2("end:Q"), y=y, tooltip=tooltips({"p:Q": "all later executions, W"}))]
+
+
 def _state_labels(profile: Profile, unit: TimeUnit) -> list[Any]:
-    """Labels at the top: warm-up, SSE, SSP; on two lines if they are close on a narrow page."""
+    """Labels at the top: a line over the warm-up, then the states with their power, on two lines where they are close."""
     alt = altair()
-    span = span_of(profile)
+    span, states = span_of(profile), profile.states
     pixels = NARROW_PANEL / (span[1] - span[0])
-    word = unit_word(profile).partition(" of ")[0]
-
-    def label_of(state: State) -> str:
-        return profile.kernel if state.name == "in context" else f"{state.name}: {word} {state.unit}"
-
-    labels: list[tuple[float, str, str]] = []
-    states = profile.states
-    if shown_before(profile) and profile.unit_begin_s[0] > 0.0:
-        labels.append((0.5 * float(profile.unit_begin_s[0]), profile.before, "center"))
-    elif states[0].unit > 1:
-        warm_s = float(profile.unit_begin_s[states[0].unit - 1])
-        short = pixels * warm_s < _LABEL_WIDTH / 2
-        labels.append((warm_s, "warm-up", "right") if short else (0.5 * warm_s, "warm-up", "center"))
-    if len(states) > 1 and len({state.unit for state in states}) == 1:
-        name = " = ".join(state.name for state in states)
-        labels.append((float(profile.unit_begin_s[states[0].unit - 1]), f"{name}: {word} {states[0].unit}", "left"))
-    else:
-        labels += [(float(profile.unit_begin_s[state.unit - 1]), label_of(state), "left") for state in states]
+    end_s = float(profile.unit_begin_s[-1] + profile.unit_time_s[-1])
     layers: list[Any] = []
+    if shown_before(profile) and profile.unit_begin_s[0] > 0.0:
+        layers += _bracket(unit, 0.0, float(profile.unit_begin_s[0]), profile.before)
+    elif states[-1].unit > 1:
+        warm_s = float(profile.unit_begin_s[states[-1].unit - 1])
+        layers += _bracket(unit, 0.0, warm_s, f"warm-up: {quantity(warm_s, 's', 2)}")
     last_s = -math.inf
-    for moment_s, text, align in labels:
-        flush = align == "left" and pixels * (span[1] - moment_s) < _LABEL_WIDTH
-        close = align == "left" and pixels * (moment_s - last_s) < _LABEL_WIDTH + (_LABEL_WIDTH if flush else 0)
+    shown = {state.unit: state for state in reversed(states)}
+    for state in sorted(shown.values(), key=lambda each: each.unit):
+        moment_s = float(profile.unit_begin_s[state.unit - 1])
+        inside = state.channels.get(TOTAL)
+        power = "" if inside is None else f": {inside.mean_w:.0f} W"
+        if state.name == "in context":
+            name = profile.kernel
+        else:
+            same = [other.name for other in states if other.unit == state.unit]
+            name = f"{state_words(same[0])} ({' = '.join(same)})"
+        flush = pixels * (span[1] - moment_s) < _LABEL_WIDTH
+        close = pixels * (moment_s - last_s) < _LABEL_WIDTH * (2 if flush else 1)
         # If there is no room to the right, the label ends where the execution does.
-        at_s, side = (float(profile.unit_begin_s[-1] + profile.unit_time_s[-1]), "right") if flush else (moment_s, align)
-        narrow = "" if text == "warm-up" and side == "right" else text.replace(f": {word}", "")
-        row = alt.Chart(inline([{"t": unit.factor * at_s, "text": text, "short": narrow}]))
-        across = {"left": 3, "right": 0 if flush else -6, "center": 0}[side]
-        position = {"align": side, "baseline": "top", "dx": across, "dy": 21 if close else 5}
-        layers += words(row.encode(x=alt.X("t:Q"), y=alt.YValue(0), text=alt.Text("text:N")), "label", **position)
-        last_s = at_s if side == "left" else last_s
+        at_s, side = (end_s, "right") if flush else (moment_s, "left")
+        row = {"t": unit.factor * at_s, "text": f"{name}{power}", "short": f"{state.name}{power}"}
+        chart = alt.Chart(inline([row])).encode(x=alt.X("t:Q"), y=alt.YValue(_STATES_PX), text=alt.Text("text:N"))
+        place = {"align": side, "baseline": "top", "dx": 0 if flush else 3, "dy": 16 if close and not flush else 0}
+        layers += words(chart, "label", **place)
+        last_s = moment_s
     return layers
+
+
+def _bracket(unit: TimeUnit, begin_s: float, end_s: float, text: str) -> list[Any]:
+    """A line over a stretch of time, named above it."""
+    alt = altair()
+    begin, end = unit.factor * begin_s, unit.factor * end_s
+    row = {"t": begin, "end": end, "middle": 0.5 * (begin + end), "text": text}
+    base = alt.Chart(inline([row]))
+    line = base.mark_rule(style="curve", strokeWidth=1.6, strokeDash=[1, 0]).encode(
+        x=alt.X("t:Q"), x2=alt.X2("end:Q"), y=alt.YValue(_BRACKET_PX)
+    )
+    label = base.encode(x=alt.X("middle:Q"), y=alt.YValue(_BRACKET_PX), text=alt.Text("text:N"))
+    return [line, *words(label, "label", align="center", baseline="bottom", dy=-3)]
 
 
 def _steps(profile: Profile, name: str, unit: TimeUnit, x: Any, y: Any, title: str, color: str | None) -> list[Any]:

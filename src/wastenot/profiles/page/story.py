@@ -127,7 +127,7 @@ def _checked(profile: Profile) -> tuple[str, bool]:
     where = "in this context" if profile.before else "at steady power"
     shown = "this profile" if inside is None else f"{watts(inside.mean_w, inside.mean_error_w)} {where}"
     if profile.origin == "simulated":
-        return f"{shown}; simulated: shows the method, not a GPU", True
+        return f"{shown}; a simulated profile shows the method, not a GPU", True
     if counter is None:
         return f"{shown}; there was no energy counter to check it against", True
     off, compared = percent(abs(counter.difference)), f"the profile over {quantity(counter.seconds, 's', 3)}"
@@ -144,8 +144,7 @@ def _state_panel(profile: Profile, state: State) -> Panel:
     title = title if len(names) == 1 else f"At full speed and steady power ({' = '.join(names)})"
     text = f"per {word}{{}} in {quantity(state.time_s, 's')}, number {state.unit} of a run."
     drawn = "" if inside is None else f": {watts(inside.mean_w, inside.mean_error_w)}"
-    lines = _counter_lines(profile) if state is steady(profile) else ()
-    return Panel(title, energy_text(state), text.format(drawn), lines=lines)
+    return Panel(title, energy_text(state), text.format(drawn))
 
 
 def _early_panel(profile: Profile) -> Panel:
@@ -153,13 +152,13 @@ def _early_panel(profile: Profile) -> Panel:
     first, last = profile.states[0], steady(profile)
     inside = first.channels[TOTAL]
     missed_j = last.energy_j - first.energy_j
-    text = f"at {unit_word(profile)} {first.unit}, the first at full speed (SSE): {energy_text(first)} at "
-    text += f"{watts(inside.mean_w, inside.mean_error_w)}."
+    text = f"by {unit_word(profile)} {first.unit}, the first at full speed (SSE): {energy_text(first)} at "
+    text += f"{watts(inside.mean_w, inside.mean_error_w)}, {_side(first.energy_j / last.energy_j - 1.0)}."
     mean_w = _run_mean_w(profile)
     lines = []
     if mean_w is not None:
         off = _side(mean_w / _total(profile).mean_w - 1.0)
-        lines.append(Line(f"Averaged from the start to number {last.unit}", f"{watts(mean_w)}, {off}"))
+        lines.append(Line(f"Power averaged from the start to number {last.unit}", f"{watts(mean_w)}, {off}"))
     value = f"{quantity(abs(missed_j), 'J', 3)} {'missed' if missed_j > 0.0 else 'too much'}"
     return Panel("If read too early", value, text, lines=tuple(lines))
 
@@ -206,26 +205,20 @@ def _side(off: float) -> str:
 def _warm_up_panel(profile: Profile) -> Panel:
     before = steady(profile).unit - 1
     text = f"{before:,} executions" if profile.group == 1 else f"{before * profile.group:,} executions"
-    text += " one after another; from then on power is steady."
-    basis = f"{profile.golden_runs:,} of {profile.runs:,} runs, whose execution times agree (golden runs)"
-    lines = (Line("Basis", basis), *_sensor_lines(profile))
-    return Panel("Warm up for", quantity(_warm_up_s(profile), "s", 2), text, lines=lines)
+    text += f" one after another; from then on power is steady{_how_steady(profile)}."
+    return Panel("Warm up for", quantity(_warm_up_s(profile), "s", 2), text, lines=_sensor_lines(profile))
 
 
 def _basis(profile: Profile) -> Panel:
-    text = f"of which {profile.golden_runs:,}, whose execution times agree, are used (golden runs)."
+    text = f"of which {profile.golden_runs:,}, whose execution times agree, are used."
     return Panel("Basis", f"{profile.runs:,} runs", text, lines=_sensor_lines(profile))
 
 
-def _counter_lines(profile: Profile) -> tuple[Line, ...]:
-    """What the energy counter says of a run that was kept back for this check."""
-    counter = profile.counter
-    if counter is None:
-        return ()
-    text = f"{watts(counter.counter_w)} over {quantity(counter.seconds, 's', 3)}, where the profile gives "
-    text += f"{watts(counter.profile_w)} ({percent(abs(counter.difference))} apart)"
-    text += "; both are simulated, so this checks the method only" if profile.origin == "simulated" else ""
-    return (Line(_COUNTER.capitalize(), text),)
+def _how_steady(profile: Profile) -> str:
+    """By how much all later executions differ from the first at steady power."""
+    later_w = next(each.steady_w for each in profile.channels if each.channel.name == TOTAL)
+    off = later_w / _total(profile).mean_w - 1.0
+    return f": all later ones draw {watts(later_w)} ({change(off, 1)})" if math.isfinite(later_w) else ""
 
 
 def _sensor_lines(profile: Profile) -> tuple[Line, ...]:
@@ -254,9 +247,10 @@ def _difference_verdict(high: Profile, low: Profile, powered: Sequence[Profile])
     """How sure the difference in power is, and what it does not cover."""
     by_w = abs(_total(high).mean_w - _total(low).mean_w)
     error_w = math.hypot(_total(high).mean_error_w, _total(low).mean_error_w)
-    sure = f"{watts(by_w, error_w)} apart, {'well beyond' if _is_clear(_total(high), _total(low)) else 'within'} the errors"
+    clear = _is_clear(_total(high), _total(low))
+    sure = f"{watts(by_w, error_w)} apart, {'well beyond' if clear else 'within'} the errors"
     where = "each right after other kernels" if all(each.before for each in powered) else "each alone, at steady power"
-    return f"{sure}; {where}; what ran before was not varied"
+    return f"{sure}; {where}"
 
 
 def _difference_effect(high: Profile, low: Profile, count: int) -> str:
@@ -272,7 +266,7 @@ def _difference_effect(high: Profile, low: Profile, count: int) -> str:
     parts = _parts(high, low)
     ends = [max(parts, key=lambda each: parts[each]), min(parts, key=lambda each: parts[each])] if parts else []
     told = [
-        f"{quantity(abs(parts[name]), 'W', 3)} {'more' if parts[name] > 0.0 else 'less'} in {meaning_of(name)}"
+        f"{'more' if parts[name] > 0.0 else 'less'} in {meaning_of(name)}"
         for name, side in zip(ends, (1.0, -1.0), strict=False)
         if side * parts[name] > 0.0
     ]

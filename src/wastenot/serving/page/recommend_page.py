@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wastenot.pages.figure import Figure, inline, layered, specification_of, tooltips, words
-from wastenot.pages.formatting import SPACE, number, quantity
+from wastenot.pages.formatting import quantity
 from wastenot.pages.optional_imports import load
 from wastenot.pages.page import Folded, Page
 from wastenot.pages.theme import CATEGORIES
@@ -38,7 +38,7 @@ def recommend_figure(found: Recommended) -> Figure:
     note = (
         f"Rings: recommended, the cheapest{' within the bound' * bool(found.bounds.latencies)}. Lines join a model's best "
         "configurations: no other is both faster and cheaper. Both axes are logarithmic."
-        + (" Numbers are batch sizes." if one else "")
+        + (" Numbers at points are batch sizes." if one else " Numbers at points are batch sizes, of every other one.")
         + (" Thin lines are forecasts of a measured configuration at other clocks." if forecasts else "")
     )
     title = f"{found.cost_title[:1].upper()}{found.cost_title[1:]} against {found.latency_title}"
@@ -74,7 +74,6 @@ def _chart(found: Recommended) -> Any:
             "configuration": configuration_text(point),
             "time": quantity(latency_s, "s", 4),
             "price": found.cost_text(cost),
-            "on_axis": found.cost_text(cost) if found.unit == "money" else f"{number(cost, 3)}{SPACE}J",
         }
 
     cost_of = {id(point): (latency, cost) for latency, cost, point in known}
@@ -126,8 +125,7 @@ def _chart(found: Recommended) -> Any:
         layers.append(forecast.mark_circle(size=9, opacity=0.6).encode(x=x, y=y, color=color, tooltip=tip))
     layers.append(alt.Chart(inline(measured)).mark_circle(size=42).encode(x=x, y=y, color=color, tooltip=tip))
     if not several_models:
-        numbers = alt.Chart(inline(measured)).encode(x=x, y=y, text=alt.Text("batch:N"))
-        layers += words(numbers, "small-label", align="left", baseline="bottom", dx=5, dy=-6)
+        layers += _batches(measured, x, y)
     if rings:
         mark = alt.Chart(inline(rings)).mark_point(size=150, strokeWidth=2.4, filled=False)
         layers.append(mark.encode(x=x, y=y, color=color, tooltip=tip))
@@ -137,7 +135,21 @@ def _chart(found: Recommended) -> Any:
             for each in found.chosen
         ]
         layers += _ends(rings, fastest, x, y)
+        layers += _batches([{**row(*cost_of[id(point)], point), "short": ""} for point in _between(found, cost_of)], x, y)
     return layered(*layers).properties(width=_WIDE, height=400)
+
+
+def _between(found: Recommended, cost_of: dict[int, tuple[float, float]]) -> list[ServingPoint]:
+    """Every other best configuration of each model, without the two that are named already."""
+    ends = {id(point) for each in found.chosen for point in (each.point, each.fastest)}
+    fronts = [sorted(each.frontier, key=lambda point: cost_of[id(point)][0]) for each in found.chosen]
+    return [point for front in fronts for point in front[1::2] if id(point) not in ends]
+
+
+def _batches(rows: list[dict[str, Any]], x: Any, y: Any) -> list[Any]:
+    """Batch sizes beside points."""
+    numbers = load("altair").Chart(inline(rows)).encode(x=x, y=y, text=load("altair").Text("batch:N"))
+    return words(numbers, "small-label", align="left", baseline="bottom", dx=5, dy=-6)
 
 
 def _ends(rings: list[dict[str, Any]], fastest: list[dict[str, Any]], x: Any, y: Any) -> list[Any]:
@@ -148,7 +160,7 @@ def _ends(rings: list[dict[str, Any]], fastest: list[dict[str, Any]], x: Any, y:
         (rings, {"align": "right", "baseline": "top", "dx": -2, "dy": 9}),
         (fastest, {"align": "left", "baseline": "bottom", "dx": 3, "dy": -7}),
     ):
-        texts = [{**each, "label": f"batch {each['batch']}: {each['on_axis']}", "short": each["on_axis"]} for each in named]
+        texts = [{**each, "label": f"batch {each['batch']}: {each['price']}", "short": each["price"]} for each in named]
         layers += words(alt.Chart(inline(texts)).encode(x=x, y=y, text=alt.Text("label:N")), "small-label", **place)
     return layers
 

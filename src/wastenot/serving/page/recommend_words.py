@@ -6,6 +6,7 @@ import math
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any, ClassVar
 
 from wastenot.core.origin import Origin
@@ -156,7 +157,8 @@ def effect_text(found: Recommended) -> str:
         within = f"within a {called(found.bounds.percentile)} of {quantity(bound, 's', 3)} between tokens"
     if len(found.chosen) > 1:
         if _only_batches(found):
-            batches = [f"{each.point.max_running:,}" for each in found.chosen]
+            names = _told_apart([short_name(each.point.model) for each in found.chosen])
+            batches = [f"{each.point.max_running:,} ({name})" for each, name in zip(found.chosen, names, strict=True)]
             what = f"{found.cost_title} {'is' if found.unit != 'money' else 'are'} lowest at batch {listed(batches)}"
             return _sentence(f"{within}, {what}" if within else what)
         low, high = (found.cost_text(choose(each.cost for each in found.chosen)) for choose in (min, max))
@@ -171,6 +173,14 @@ def effect_text(found: Recommended) -> str:
     return f"{_sentence(configuration_text(best.point))}: {_full_cost(found, best.cost)}, {least}; {takes}"
 
 
+def _told_apart(names: Sequence[str]) -> list[str]:
+    """Names as short as still tells them apart: ``8B`` and ``70B`` of two models of a family."""
+    parts = [name.split("-") for name in names]
+    same = sum(1 for _ in takewhile(lambda each: len(set(each)) == 1, zip(*parts, strict=False)))
+    short = [each[same] if len(each) > same else "" for each in parts]
+    return short if len(set(short)) == len(names) and all(short) else list(names)
+
+
 def verdict_text(found: Recommended) -> str:
     """How much depends on the bound, and what the headline rests on."""
     origin = origin_of(found)
@@ -180,15 +190,6 @@ def verdict_text(found: Recommended) -> str:
     unmet = f"{counted(len(found.unmet), 'more model')} cannot meet the bounds" if found.chosen and found.unmet else ""
     said = (_next_faster_text(found) or unmet, f"{counted(len(found.points), 'configuration')} {which}")
     return "; ".join(filter(None, said))
-
-
-def bounds_note(found: Recommended) -> str:
-    """Which statistic of the latency is bounded, and what another one comes to."""
-    bounds = " and ".join(
-        f"{LATENCY_NAMES[name]} within {quantity(value, 's', 3)}" for name, value in found.bounds.latencies.items()
-    )
-    bounds = f"{called(found.bounds.percentile)} {bounds}" if bounds else "no latency is bounded"
-    return "; ".join(filter(None, (bounds, tail_text(found))))
 
 
 def tail_text(found: Recommended) -> str:
@@ -304,7 +305,7 @@ def next_step(found: Recommended) -> Next | None:
         return None
     point = found.chosen[0].point
     model = short_name(point.model)
-    text = f"Serve {model} with {configuration_text(point)}"
+    text = f"Serve {model} with {configuration_text(point)}{' (the others likewise)' if len(found.chosen) > 1 else ''}"
     clocks = clock_options(point.setting)
     bench = f"wastenot serve bench http://HOST:PORT --batch {point.max_running}{clocks} --study SERVER.db"
     # An owner and a name is what engines load; any other name is one that somebody gave it.
@@ -325,12 +326,17 @@ def _serve_command(point: ServingPoint) -> str:
 
 def notes(found: Recommended) -> list[str]:
     """What to know of what is recommended."""
-    texts = [bounds_note(found), *(note for each in found.chosen for note in each.point.notes)] if found.chosen else []
-    if tables := dict.fromkeys(each.source.removeprefix(PUBLISHED) for each in found.points if is_published(each)):
+    if not found.chosen:
+        return []
+    beyond = tail_text(found) if found.bounds.latencies else "no latency is bounded"
+    remedy = f" (--percentile {found.also} bounds that instead)" if beyond.endswith(", above the bound") else ""
+    texts = [f"{beyond}{remedy}" if beyond else "", *(note for each in found.chosen for note in each.point.notes)]
+    tables = dict.fromkeys(each.source.removeprefix(PUBLISHED) for each in found.points if is_published(each))
+    if tables and not all(map(is_published, found.points)):
         texts.append(f"read from {', '.join(tables)}, in the format of https://ml.energy/leaderboard")
     if _only_batches(found):
         texts.append("only the batch size was chosen: each model is known on one number of GPUs")
-    return [_sentence(text) + "." for text in dict.fromkeys(texts)]
+    return [_sentence(text) + "." for text in dict.fromkeys(texts) if text]
 
 
 def is_published(point: ServingPoint) -> bool:

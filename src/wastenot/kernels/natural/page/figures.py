@@ -10,6 +10,7 @@ import numpy as np
 from wastenot.core.wording import counted
 from wastenot.kernels.natural.curves import KernelCurve
 from wastenot.kernels.natural.overview import BOUNDS, CapPlan, KernelAtNaturalClocks, Loss, NaturalOverview, Wake
+from wastenot.pages.compared import compared_chart, compared_iteration
 from wastenot.pages.figure import (
     Figure,
     inline,
@@ -19,7 +20,16 @@ from wastenot.pages.figure import (
     specification_of,
     tooltips,
 )
-from wastenot.pages.formatting import SPACE, change, fraction_of_whole, megahertz, percent, quantity, shortened
+from wastenot.pages.formatting import (
+    SPACE,
+    change,
+    digits_within,
+    fraction_of_whole,
+    megahertz,
+    percent,
+    quantity,
+    shortened,
+)
 from wastenot.pages.optional_imports import load
 
 LOSS_NAMES: dict[Loss, str] = {
@@ -41,6 +51,28 @@ def subtitle(overview: NaturalOverview) -> str:
     return f"{overview.workload} on {overview.device} · {overview.origin} numbers"
 
 
+def saving_figure(overview: NaturalOverview) -> Figure | None:
+    """An iteration at the default clocks and under the cap of the headline; ``None`` where no cap saves anything."""
+    plan = _of_one_cap(overview)
+    if plan is None or plan.energy_change >= 0.0:
+        return None
+    digits, name = digits_within(plan.energy_change_interval), f"cap {plan.cap_mhz:,.0f}{SPACE}MHz"
+    changed = plan.energy_change, plan.time_change
+    quantities = compared_iteration(overview.auto_energy_j, overview.auto_time_s, changed, plan.energy_change_interval)
+    note = f"An iteration at the default clocks and with a {name.replace('cap', 'cap of', 1)}. Axes do not begin at 0."
+    note += " Line: the 95 % interval." if plan.energy_change_interval is not None else ""
+    return Figure(
+        "natural-saving", f"What one cap would save: {percent(-plan.energy_change, digits)}", subtitle(overview), note,
+        specification_of(compared_chart(("default clocks", name), quantities)),
+    )  # fmt: skip
+
+
+def _of_one_cap(overview: NaturalOverview) -> CapPlan | None:
+    """The plan of the headline: one cap for everything."""
+    plans = [plan for plan in overview.plans if plan.granularity == "iteration" and plan.max_slowdown == BOUNDS[1]]
+    return next((plan for plan in plans if plan.cap_mhz is not None), None)
+
+
 def curves_figure(overview: NaturalOverview) -> Figure:
     """Time, power and energy of every kernel and of all together by clock, each against its own at its own clock."""
     note = "Thin: each kernel, at the clocks at which it was seen."
@@ -51,8 +83,7 @@ def curves_figure(overview: NaturalOverview) -> Figure:
         note = f"Thick: all kernels under one cap, the highest core clock allowed; ring: the cap of the headline. {note}"
     colors = {_EACH: _EACH_COLOR} | ({_WHOLE: _WHOLE_COLOR} if whole else {})
     rows = [row | {"line": _EACH} for each in overview.kernels for row in _curve_rows(overview.curves[each.kernel], each)]
-    plans = [plan for plan in overview.plans if plan.granularity == "iteration" and plan.max_slowdown == BOUNDS[1]]
-    plan = next((plan for plan in plans if plan.cap_mhz is not None), None)
+    plan = _of_one_cap(overview)
     return Figure(
         "natural-curves",
         "Time, power and energy by clock",
@@ -122,7 +153,7 @@ def _curves_chart(rows: Sequence[dict[str, object]], colors: dict[str, str], pla
         lines = base.mark_line(opacity=0.8).encode(y=y, strokeWidth=thick)
         panel = layered(lines, *([ring] if rings else [])).properties(width=_WIDTH, height=_HEIGHT)
         if plan is not None and what in changed:
-            text = f"{what} {change(changed[what])} at {plan.cap_mhz:,.0f}{SPACE}MHz"
+            text = f"{what} {change(changed[what], 1)} at {plan.cap_mhz:,.0f}{SPACE}MHz"
             panel = panel.properties(title=alt.TitleParams(text, fontSize=13, fontWeight="normal", offset=6))
         panels.append(panel)
     return alt.hconcat(*panels, spacing=22)
@@ -238,7 +269,7 @@ def colors_of(names: Sequence[str]) -> dict[str, str]:
 
 _MOST_BARS = 40
 _JOULES_WIDTH, _JOULES_STEP = 560, 19
-_KEPT, _SAVED = "used with the plan", "saved by it"
+_KEPT, _SAVED = "left with the caps", "saved by them"
 _COLORS = {_KEPT: "#2f6fde", _SAVED: "#0f9b8e"}
 
 
@@ -263,21 +294,22 @@ def joules_figure(overview: NaturalOverview) -> Figure:
             "cap": "none" if mhz is None else f"{megahertz(mhz)} MHz",
             "tip": f"{quantity(before, 'J')} → {quantity(used, 'J')} ({change(energy, 1)}), time {change(time, 1)}",
         }
-        text = f"{fraction_of_whole(before / whole)}" + ("" if mhz is None else f", cap {mhz:,.0f} MHz: {change(energy, 1)}")
-        short = text.replace("cap ", "")
+        text = "" if mhz is None else f"{change(energy, 1)} at {mhz:,.0f} MHz"
+        text += f"{'; ' if text else ''}{fraction_of_whole(before / whole)} of all"
+        short = text.removesuffix(" of all")
         kept = {"part": _KEPT, "order": 0, "joules": min(used, before), "end": before, "text": text, "short": short}
         saved = {"part": _SAVED, "order": 1, "joules": max(0.0, before - used), "end": before, "text": "", "short": ""}
         values += [{**tip, **kept}, {**tip, **saved}]
     allowed = plan.objective.max_slowdown or 0.0
     note = (
         "All calls of each kernel in one iteration at the default clocks, and what caps would save at "
-        f"{percent(allowed, 0)} slowdown if switching were instant. Beside each bar: its share of "
-        "the energy, its cap, and what that changes."
+        f"{percent(allowed, 0)} slowdown if switching were free. Beside each bar: what its cap changes, and its share of "
+        "the energy."
     )
     names = [shortened(line[0], 36) for line in lines]
     return Figure(
         "natural-joules",
-        "Where the energy goes, and what a cap for each kernel would save",
+        "Where the energy goes, and what a cap for each kernel would save if switching were free",
         subtitle(overview),
         note,
         specification_of(_joules_chart(values, names, lines[0][1])),
@@ -288,7 +320,7 @@ def _joules_chart(values: Sequence[dict[str, object]], names: Sequence[str], lar
     """A bar for each kernel, with its name and text beside it."""
     alt = load("altair")
     y = alt.Y("index:O", title=None, axis=name_axis(names, _NAME_WIDTH))
-    scale = alt.Scale(domain=[0.0, 1.55 * largest_j], nice=False)
+    scale = alt.Scale(domain=[0.0, 1.45 * largest_j], nice=False)
     chart = alt.Chart(inline(values))
     bars = chart.mark_bar(height=12).encode(
         x=alt.X(

@@ -7,10 +7,17 @@ import shlex
 from wastenot.core.setting import Setting
 from wastenot.core.vendors import commands, undo_commands
 from wastenot.kernels.natural.overview import BOUNDS, CapPlan, Loss, NaturalOverview
-from wastenot.kernels.natural.page.figures import curves_figure, joules_figure, loss_figure, subtitle, wake_figure
+from wastenot.kernels.natural.page.figures import (
+    curves_figure,
+    joules_figure,
+    loss_figure,
+    saving_figure,
+    subtitle,
+    wake_figure,
+)
 from wastenot.kernels.natural.page.summary import forecast_table, kernels_table, plans_table
 from wastenot.pages.figure import Figure
-from wastenot.pages.formatting import SPACE, change, changes, percent, quantity, saved_range
+from wastenot.pages.formatting import SPACE, change, digits_within, percent, quantity, saved_range
 from wastenot.pages.page import Folded, Page
 from wastenot.pages.panel import Line, Next, Panel
 
@@ -26,7 +33,7 @@ def story_of(overview: NaturalOverview) -> tuple[str, str, tuple[Panel, ...]]:
         effect = f"No cap within the clocks seen would save energy at most {limit}"
     else:
         what = "A cap for each kernel" if best.cap_mhz is None else f"One cap of {_mhz(best.cap_mhz)}"
-        effect = f"{what} would save {percent(-best.energy_change)} of the energy, {_pace(best.time_change)}"
+        effect = f"{what} would save {_saving(best)} of the energy, {_pace(best.time_change)}"
     verdict = "expected from clocks that the GPU passed through by itself; none was set"
     return effect, verdict, (_one_cap(overview, one), _own_caps(each), _basis(overview))
 
@@ -43,7 +50,7 @@ def _one_cap(overview: NaturalOverview, plans: list[CapPlan]) -> Panel:
         return Panel(title, "none helps", "within the clocks seen.")
     simulated = overview.origin == "simulated"  # whose numbers are no reason to set a card's clock
     run = () if simulated else commands(overview.device, Setting(core_mhz=shown.cap_mhz))
-    lines = [Line("Expected", f"{_intervals(shown)} (95{SPACE}%)")]
+    lines = [Line("Expected", f"{_interval(shown)} (95{SPACE}%)")]
     lines += [
         Line(f"At most {percent(plan.max_slowdown, 0)} slower", f"{_mhz(plan.cap_mhz)}, {_energy(plan)}")
         for plan in plans
@@ -52,21 +59,21 @@ def _one_cap(overview: NaturalOverview, plans: list[CapPlan]) -> Panel:
     how = "; measure it on your GPU before setting it there" if simulated else ", which root can set today:"
     limit = percent(shown.max_slowdown, 0)
     text = f"with a cap of {_mhz(shown.cap_mhz)} on the core clock, at most {limit} slower{how}"
-    value = f"{percent(-shown.energy_change)} saved"
+    value = f"{_saving(shown)} saved"
     undo = undo_commands(run) if run else ()
     return Panel(title, value, text if run else f"{text}.", commands=run, undo=undo, lines=tuple(lines))
 
 
 def _own_caps(plans: list[CapPlan]) -> Panel:
-    title = "A cap for each kernel"
+    title = "A cap for each kernel, if switching were free"
     if not any(map(_saves, plans)):
         return Panel(title, "saves no more", "within the clocks seen.")
     first, *others = plans
-    lines = [Line("Expected", f"{_intervals(first)} (95{SPACE}%)")]
+    lines = [Line("Expected", f"{_interval(first)} (95{SPACE}%)")]
     lines += [Line(f"At most {percent(plan.max_slowdown, 0)} slower", _energy(plan)) for plan in others]
     return Panel(
-        title, f"{percent(-first.energy_change)} saved", f"at most {percent(first.max_slowdown, 0)} slower.",
-        lines=tuple(lines), note="Assumes that switching between kernels is free; today's drivers need milliseconds for it.",
+        title, f"{_saving(first)} saved", f"at most {percent(first.max_slowdown, 0)} slower.",
+        lines=tuple(lines), note="Cannot be had today: drivers need milliseconds to switch between kernels.",
     )  # fmt: skip
 
 
@@ -93,19 +100,21 @@ def _mhz(clock: float | None) -> str:
 
 
 def _pace(time_change: float) -> str:
-    return f"{percent(abs(time_change))} {'slower' if time_change >= 0.0 else 'faster'}"
+    return f"{percent(abs(time_change), 1)} {'slower' if time_change >= 0.0 else 'faster'}"
 
 
 def _energy(plan: CapPlan) -> str:
     """What a plan saves, or with its sign what it changes."""
-    return f"{percent(-plan.energy_change)} saved" if _saves(plan) else f"energy {change(plan.energy_change)}"
+    return f"{_saving(plan)} saved" if _saves(plan) else f"energy {change(plan.energy_change)}"
 
 
-def _intervals(plan: CapPlan) -> str:
-    energy, time = plan.energy_change_interval, plan.time_change_interval
-    return ", ".join(
-        [*([] if energy is None else [saved_range(energy)]), *([] if time is None else [f"time {changes(time)}"])]
-    )
+def _interval(plan: CapPlan) -> str:
+    return "not known" if plan.energy_change_interval is None else saved_range(plan.energy_change_interval)
+
+
+def _saving(plan: CapPlan) -> str:
+    """What a plan saves, to the digits that its interval allows."""
+    return percent(-plan.energy_change, digits_within(plan.energy_change_interval))
 
 
 def next_step(workload: str, device: str) -> Next:
@@ -124,7 +133,9 @@ def natural_figures(overview: NaturalOverview) -> tuple[Figure, ...]:
     Raises:
         MissingExtraError: the ``report`` extra is not installed.
     """
-    return curves_figure(overview), joules_figure(overview), loss_figure(overview), wake_figure(overview)
+    saving = saving_figure(overview)
+    saved = () if saving is None else (saving,)
+    return *saved, curves_figure(overview), joules_figure(overview), loss_figure(overview), wake_figure(overview)
 
 
 def natural_page(overview: NaturalOverview) -> Page:
@@ -149,12 +160,16 @@ def natural_page(overview: NaturalOverview) -> Page:
         panels=panels,
         next_step=next_step(overview.workload, overview.device),
         figures=figures[:-2],
-        tables=[("plans", plans_table(overview))],
+        tables=[],
         folded=Folded(
-            "Each kernel, how it was measured, and a forecast",
+            "All plans, each kernel, how it was measured, and a forecast",
             "what kernels lose at lower clocks, the clock after matrix products, and what other clocks may save",
             figures[-2:],
-            [("kernels", kernels_table(overview)), ("forecast", forecast_table(overview.forecast, beyond=True))],
+            [
+                ("plans", plans_table(overview)),
+                ("kernels", kernels_table(overview)),
+                ("forecast", forecast_table(overview.forecast, beyond=True)),
+            ],
         ),
         tone="promised",
         panel_kinds=("today", "rest", "rest"),
