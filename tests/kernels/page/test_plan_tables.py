@@ -156,9 +156,10 @@ def test_what_can_be_applied_is_stated_beside_the_potential(demo_sweep, coarse_s
     story = story_of(made, None)
     (today, _, _) = story.panels
     digits = digits_within(made.today.energy_change_interval)
-    assert today.value == f"{percent(-first.energy_change, digits)} saved" and "nvidia-smi -i 0 -lgc 0," in today.lines[-1].text
+    saving = percent(-first.energy_change, digits)
+    assert today.value == f"{saving} saved" and "nvidia-smi -i 0 -lgc 0," in today.lines[-1].text
     assert f"by a schedule of {first.switches} switches" in today.text
-    assert f"save {percent(-first.energy_change)} of the energy" in story.effect
+    assert f"save {saving} of the energy" in story.effect
     assert kernel_table(made).note is None or "the expected part of that" in kernel_table(made).note
 
     quick = plan(coarse_sweep, Objective("waste", 0.02), switch_time_s=1e-9)

@@ -115,7 +115,7 @@ def test_a_channel_that_averages_for_long_is_a_level_only(alone):
     assert not [row for figure in (run, inside) for row in values(figure) if name in (row.get("name"), row.get("kind"))]
     assert f"Not drawn over time: {name}" in run.note
     assert any(name in row.texts[0] and "level" in row.texts[0] for row in state_table(found).rows)
-    components, shapes, _ = draw_profiles([found, alone])
+    components, _, _ = draw_profiles([found, alone])
     assert len([row for row in values(components) if row.get("says")]) == 2 * len(found.channels)
     assert name != "HBM" or "HBM" in str(components.specification)  # the other profile still has it
 
@@ -177,7 +177,7 @@ def test_the_headline_is_what_reading_too_early_misses_and_says_whether_the_coun
     first, steady = alone.states[0], alone.states[-1]
     assert f"{percent(1.0 - first.energy_j / steady.energy_j, 1)} too low" in effect
     assert quantity(float(alone.unit_begin_s[steady.unit - 1]), "s", 2) in effect
-    assert f"{steady.channels[TOTAL].mean_w:.1f}" in verdict and verdict.endswith("a simulated profile shows the method, not a GPU")
+    assert f"{steady.channels[TOTAL].mean_w:.1f}" in verdict and verdict.endswith("shows the method, not a GPU")
     measured = replace(alone, origin="measured", complete=True)
     _, _, checked, _ = story_of([measured])
     assert checked.startswith("the energy counter agrees to") == (alone.counter is not None)

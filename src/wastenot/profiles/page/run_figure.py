@@ -54,7 +54,7 @@ def run_figure(profile: Profile) -> Figure:
         name: drawn_readings(profile, name, span_s, most=MOST_POINTS if name == TOTAL else _MOST_OF_PART) for name in names
     }
     note = (
-        "Dots: readings, faint from runs whose execution times differ. Orange steps, black for components: estimated mean "
+        "Dots: readings, faint from runs whose execution times differ. Orange or thin steps: estimated mean "
         f"power of each {unit_word(profile)}. "
     )
     channel = profile.channels[0].channel
