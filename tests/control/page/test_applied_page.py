@@ -249,7 +249,7 @@ def test_gpus_show_a_dash_for_what_is_not_known():
 
 def test_figures_are_files_too(tmp_path, svg_only):
     files = applied_page(summary(points=60)).export(tmp_path / "figures")
-    names = ("time-line", "estimates", "close-up")
+    names = ("saving", "time-line", "estimates", "close-up")
     assert {path.name for path in files} == {f"applied-{name}.{kind}" for name in names for kind in ("svg", "pdf", "png")}
     assert "simulated" in (tmp_path / "figures" / "applied-close-up.svg").read_text()
 
@@ -257,6 +257,7 @@ def test_figures_are_files_too(tmp_path, svg_only):
 def test_the_page_holds_its_data_and_fetches_nothing(page):
     found = re.search(r'<script type="application/json" id="specifications">(.*?)</script>', page, re.S)
     assert set(json.loads(found[1])["figures"]) == {
+        "applied-saving",
         "applied-time-line",
         "applied-estimates",
         "applied-close-up",

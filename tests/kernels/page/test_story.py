@@ -230,7 +230,7 @@ def test_the_plan_and_the_rest_add_up_to_what_is_saved():
     made = plan(NOISY, max_slowdown=0.08)
     story, found = story_of(made, PRICE), made.applicable
     more = found.finest.energy_change - made.headline.energy_change
-    assert plain(story.panels[2].value) == f"{100 * more:.2f} % more"
+    assert plain(story.panels[2].value) == f"{100 * more:.1f} % more"
     needed = found.rows[0].shortest_dwell_s
     assert quantity(needed, "s", 2) in story.panels[2].lines[0].text
 
