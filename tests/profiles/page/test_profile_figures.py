@@ -189,7 +189,7 @@ def test_the_headline_is_what_reading_too_early_misses_and_says_whether_the_coun
     assert "agrees" not in story_of([replace(off, origin="simulated")])[2]
     assert tone == "undecided" and differs.startswith("the energy counter differs by 4.76\N{NO-BREAK SPACE}%")
     values = [panel.value for panel in panels]
-    assert len(set(values)) == len(values) == 3 and f"of {alone.runs:,} runs" in panels[-1].lines[0].text
+    assert len(set(values)) == len(values) == 3 and f"{alone.runs:,} runs" in profile_page([alone]).about
     assert values[1] == f"{quantity(steady.energy_j - first.energy_j, 'J', 3)} missed"
     tone, effect, verdict, _ = story_of([replace(alone, complete=False)])
     assert tone == "undecided" and verdict.startswith("incomplete")
