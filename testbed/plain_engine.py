@@ -85,6 +85,7 @@ def plainly_served(
     prefilling: list[_Request] = []
     decoding: list[_Request] = []
     free, now, steps = engine.cache_blocks, 0.0, 0
+    before_s = 0.0  # of the decode step right before
     setting = policy.begin(engine, deadlines)
     asked, effective_s, again_s, hold_s, news, switches = setting, math.inf, -math.inf, -math.inf, True, 0
     energy_j = dict.fromkeys(("prefill", "decode", "mixed", "idle"), 0.0)
@@ -157,6 +158,7 @@ def plainly_served(
         take_effect()
         preempted = False
         if not (waiting or prefilling or decoding):
+            before_s = 0.0
             if news or now >= again_s:
                 ask()
                 take_effect()
@@ -224,20 +226,26 @@ def plainly_served(
         tokens = sum(chunk for _, chunk in chunks)
         if chunks:
             attention = sum(chunk * (request.prefilled + chunk / 2) for request, chunk in chunks)
-            past = max(attention / tokens - tokens / 2, 0.0)
+            past = attention / tokens - tokens / 2
             kind = "mixed" if batch else "prefill"
             cost = (
                 tables.mixed(setting, tokens, past, len(batch), context) if batch else tables.prefill(setting, tokens, past)
             )
         else:
             kind, cost = "decode", tables.decode(setting, len(batch), context)
-        now, steps = now + cost.time_s, steps + 1
+        lasts_s = cost.time_s
+        if chunks:
+            launch_s = engine.graph_launch_s if tokens + len(batch) <= engine.most_graph_tokens else engine.launch_s
+            lasts_s = max(lasts_s, launch_s - before_s)
+            energy_j["idle"] += (lasts_s - cost.time_s) * tables.idle_power_w[setting]
+        before_s = 0.0 if chunks else lasts_s + engine.overhead_s
+        now, steps = now + lasts_s, steps + 1
         energy_j[kind], time_s[kind], count[kind] = (
             energy_j[kind] + cost.energy_j,
-            time_s[kind] + cost.time_s,
+            time_s[kind] + lasts_s,
             count[kind] + 1,
         )
-        setting_s[setting] += cost.time_s
+        setting_s[setting] += lasts_s
 
         done = list(batch)
         for request in batch:

@@ -1,6 +1,9 @@
 """Steps of a real vLLM on one GPU whose clocks nobody sets: what each held, how long it took, and the card's energy.
 
-    WASTENOT_READ_ONLY=1 python benchmarks/h200/vllm_on_gpu.py FOLDER       # six minutes with vLLM 0.26 on an H200
+    export WASTENOT_READ_ONLY=1
+    python benchmarks/h200/vllm_on_gpu.py FOLDER second     # four minutes with vLLM 0.26 on an H100 or H200
+    python benchmarks/h200/vllm_kernels.py FOLDER           # nine minutes more: the kernels by themselves, for the profile
+    python -m benchmarks.h200.vllm_windows FOLDER           # anywhere: FOLDER/windows.json, and the profile beside it
 
 Llama 3 8B with random weights, vLLM's own defaults but for at most 256 requests and 8,192 tokens a step. Phases of decode,
 prefill and mixed steps of one size each, then traffic of many sizes. The plug-in records steps, as on any server; a process
@@ -31,14 +34,22 @@ CONFIG = {
 }  # fmt: skip
 SECONDS = 5.0  # of each phase
 # name, sequences that decode, tokens of each before, prompts at once beside them, tokens of each
-PHASES = (
-    ("decode", 8, 150, 0, 0), ("decode", 32, 150, 0, 0), ("decode", 128, 200, 0, 0),
-    ("prefill", 0, 0, 1, 512), ("prefill", 0, 0, 1, 2048), ("prefill", 0, 0, 4, 512),
-    ("mixed", 32, 400, 1, 512), ("mixed", 128, 400, 1, 512), ("mixed", 32, 400, 1, 2048), ("mixed", 8, 400, 1, 128),
-    ("decode", 1, 150, 0, 0), ("decode", 64, 1500, 0, 0), ("decode", 256, 300, 0, 0),
-    ("prefill", 0, 0, 1, 128), ("prefill", 0, 0, 4, 2048), ("prefill", 0, 0, 1, 6000),
-)  # fmt: skip
-TRAFFIC = ((8.0, 25.0, 1), (20.0, 25.0, 2))  # requests per second, seconds, seed
+PHASES = {
+    "first": (
+        ("decode", 8, 150, 0, 0), ("decode", 32, 150, 0, 0), ("decode", 128, 200, 0, 0),
+        ("prefill", 0, 0, 1, 512), ("prefill", 0, 0, 1, 2048), ("prefill", 0, 0, 4, 512),
+        ("mixed", 32, 400, 1, 512), ("mixed", 128, 400, 1, 512), ("mixed", 32, 400, 1, 2048), ("mixed", 8, 400, 1, 128),
+        ("decode", 1, 150, 0, 0), ("decode", 64, 1500, 0, 0), ("decode", 256, 300, 0, 0),
+        ("prefill", 0, 0, 1, 128), ("prefill", 0, 0, 4, 2048), ("prefill", 0, 0, 1, 6000),
+    ),
+    "second": (
+        ("decode", 16, 700, 0, 0), ("decode", 64, 500, 0, 0), ("decode", 256, 600, 0, 0),
+        ("prefill", 0, 0, 1, 1024), ("prefill", 0, 0, 8, 256), ("prefill", 0, 0, 2, 1500),
+        ("mixed", 16, 500, 1, 1024), ("mixed", 64, 300, 2, 256), ("mixed", 48, 400, 1, 1500), ("mixed", 192, 250, 1, 384),
+    ),
+}  # fmt: skip
+# requests per second, seconds, seed
+TRAFFIC = {"first": ((8.0, 25.0, 1), (20.0, 25.0, 2)), "second": ((6.0, 18.0, 3), (14.0, 18.0, 4))}
 
 
 def sample(path: str) -> None:
@@ -120,25 +131,19 @@ async def _ended(tasks: list[asyncio.Task[None]]) -> None:
     await asyncio.sleep(0.7)
 
 
-async def run(folder: Path, phases: list[dict[str, Any]]) -> None:
-    """All phases, then a trace of a few steps."""
-    from vllm.config import ProfilerConfig
+async def run(folder: Path, which: str, phases: list[dict[str, Any]]) -> None:
+    """All phases, then traffic."""
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.v1.engine.async_llm import AsyncLLM
 
     model = folder / "model"
     model.mkdir(exist_ok=True)
     (model / "config.json").write_text(json.dumps(CONFIG))
-    trace = folder / "trace"
     engine = AsyncLLM.from_engine_args(
         AsyncEngineArgs(
             model=str(model), served_model_name=["llama-8b"], load_format="dummy", dtype="bfloat16",
             skip_tokenizer_init=True, max_model_len=8192, max_num_seqs=256, max_num_batched_tokens=8192,
             gpu_memory_utilization=0.85, disable_log_stats=True, enable_logging_iteration_details=True,
-            enforce_eager="--eager" in sys.argv,
-            profiler_config=ProfilerConfig(
-                profiler="torch", torch_profiler_dir=str(trace), torch_profiler_with_stack=False, ignore_frontend=True
-            ),
         )
     )  # fmt: skip
     load = Load(engine)
@@ -151,23 +156,15 @@ async def run(folder: Path, phases: list[dict[str, Any]]) -> None:
 
     await timed({"name": "warm"}, load.phase(16, 150, 1, 512, 3.0))
     await timed({"name": "idle"}, asyncio.sleep(4.0))
-    for name, decodes, context, prompts, tokens in PHASES:
+    for name, decodes, context, prompts, tokens in PHASES[which]:
         sizes = {"decodes": decodes, "context": context, "prompts": prompts, "prompt_tokens": tokens}
         await timed({"name": name, **sizes}, load.phase(decodes, context, prompts, tokens, SECONDS))
-    for rate, seconds, seed in TRAFFIC:
+    for rate, seconds, seed in TRAFFIC[which]:
         await timed({"name": "traffic", "per_second": rate, "seed": seed}, load.traffic(rate, seconds, seed))
-    (folder / "phases.json").write_text(json.dumps(phases))
-    for name, decodes, prompts in (("decode-32", 32, 0), ("prefill-1x512", 0, 1), ("decode-128", 128, 0)):
-        tasks = _started([load.phase(decodes, 450, prompts, 512, 2.2 if decodes else 0.8)])
-        await asyncio.sleep(2.0 if decodes else 0.4)
-        await engine.start_profile(name)
-        await asyncio.sleep(0.25)
-        await engine.stop_profile()
-        await asyncio.gather(*tasks)
     engine.shutdown()
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, which: str) -> None:
     """Run, and write what it ran on."""
     folder.mkdir(parents=True, exist_ok=True)
     os.environ["WASTENOT_STEPS"] = str(folder / "steps.jsonl")
@@ -186,7 +183,7 @@ def main(folder: Path) -> None:
     sampler = subprocess.Popen([sys.executable, __file__, "--sample", str(folder / "energy.csv")])
     phases: list[dict[str, Any]] = []
     try:
-        asyncio.run(run(folder, phases))
+        asyncio.run(run(folder, which, phases))
     finally:
         (folder / "phases.json").write_text(json.dumps(phases))
         with suppress(OSError):
@@ -197,4 +194,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "--sample":
         sample(sys.argv[2])
     else:
-        main(Path(sys.argv[1]))
+        main(Path(sys.argv[1]), sys.argv[2])

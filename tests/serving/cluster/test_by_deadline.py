@@ -72,7 +72,7 @@ def step_by_step(requests: Requests, cluster: Cluster, setting: int) -> tuple[np
             taken.append((each, chunk))
         batch = len(decoding)
         context = sum(each[0] for each in decoding.values()) / batch if batch else 0.0
-        past = max(attention / tokens - tokens / 2, 0.0) if tokens else 0.0
+        past = attention / tokens - tokens / 2 if tokens else 0.0
         if tokens and batch:
             cost = engine.tables.mixed(setting, tokens, past, batch, context)
         elif tokens:

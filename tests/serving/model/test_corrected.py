@@ -44,8 +44,10 @@ def test_scales_and_overhead_are_found(three_clocks, core_mhz):
     assert {each.quantity for each in found.off} == {"prefill time", "decode time"}
     engine, was = found.profile.engine(), three_clocks.tables
     assert np.allclose(engine.tables.decode_time_s, found.decode_scale * was.decode_time_s)
-    power = engine.tables.prefill_energy_j / engine.tables.prefill_time_s
-    assert np.allclose(power, was.prefill_energy_j / was.prefill_time_s)
+    for kind in ("prefill", "decode"):  # the power of a step with its overhead, which is at idle power
+        energy_j, time_s = (getattr(engine.tables, f"{kind}_{what}") for what in ("energy_j", "time_s"))
+        power = (energy_j + 60.0 * found.overhead_s) / (time_s + found.overhead_s)
+        assert np.allclose(power, getattr(was, f"{kind}_energy_j") / getattr(was, f"{kind}_time_s"))
 
 
 def test_steps_held_out_do_not_take_part(three_clocks):
@@ -151,3 +153,53 @@ def test_steps_of_a_real_vllm_correct_a_profile_of_another_engine():
     assert [each.quantity for each in found.off] == ["prefill time", "decode time"]
     assert all(each.after_mean < each.before_mean for each in found.off)
     assert found.prefill_scale > 1.5 and 1.0 < found.decode_scale < 2.0
+
+
+def ahead_of(engine, *, launch_s, prefill=1.2, decode=1.1, steps=600, seed=0):
+    """Records of a server that launches each step before it hands out the tokens of the one before."""
+    rng, tables = np.random.default_rng(seed), engine.tables
+    new = np.where((np.arange(steps) % 5 == 4) & (rng.random(steps) < 0.7), rng.integers(16, 512, steps), 0)
+    made = rng.integers(1, 32, steps)
+    rows, launched_s, ran_s, handed_s = [], 0.0, 0.0, [0.0]
+    for index in range(steps + 1):
+        if index < steps:
+            n, b = int(new[index]), int(made[index])
+            empty = decode * tables.decode(-1, b, tables.context_tokens[0]).time_s
+            full = decode * tables.decode(-1, b, 500.0).time_s
+            takes_s = max(prefill * tables.prefill(-1, n + b).time_s, empty) + full - empty if n else full
+            launched_s = handed_s[-1] + (launch_s if n else 1e-4)
+        if index:
+            rows[-1]["step_s"] = (out_s := max(ran_s, launched_s)) - handed_s[-1]
+            handed_s.append(out_s)
+        if index < steps:
+            ran_s = max(ran_s + takes_s, launched_s)
+            rows.append(
+                {**ROW, "running": b, "prefill_tokens": n, "prefills": 1, "decode_tokens": b, "cache_tokens": 500 * b}
+            )
+    return rows
+
+
+def test_steps_launched_ahead_are_told_apart_from_what_was_launched_in_their_time(three_clocks, tmp_path):
+    """Taken one by one, the record before a step with prompts would make decode steps slower, and prompts faster."""
+    empty = max(three_clocks.tables.decode(-1, 32, 500.0).time_s, three_clocks.tables.prefill(-1, 544).time_s)
+    rows = ahead_of(three_clocks, launch_s=2.0 * empty)
+    file = written(tmp_path / "steps.jsonl", rows, {**HEAD, "asynchronous": True})
+    found = corrected(EngineProfile((three_clocks,)), read_step_records(file))
+    assert found.graph_launch_s == pytest.approx(2.0 * empty, rel=0.02)
+    assert all(each.after_mean < 0.03 for each in found.off)
+    found.profile.write(tmp_path / "engine.json")
+    again = read_engine(tmp_path / "engine.json").engine()
+    assert (again.launch_s, again.graph_launch_s) == (found.launch_s, found.graph_launch_s)
+    one_by_one = corrected(EngineProfile((three_clocks,)), read_step_records(written(tmp_path / "steps.jsonl", rows)))
+    assert max(each.after_mean for each in one_by_one.off) > 0.1
+
+
+def test_prompts_alone_take_the_time_between_outputs_where_the_engine_was_busy(tmp_path):
+    prompt = {**ROW, "prefill_tokens": 700, "prefills": 2, "decode_tokens": 0, "running": 1, "wait_s": 0.001}
+    rows = [{**prompt, "at": 10.0}, {**prompt, "at": 10.05, "running": 0}, {**prompt, "at": 11.0}, {**ROW, "at": 11.02}]
+    found = read_step_records(
+        written(tmp_path / "steps.jsonl", rows, {**HEAD, "asynchronous": True, "most_graph_tokens": 256})
+    )
+    assert np.isnan(found.time_s[[0, 2]]).all() and found.time_s[[1, 3]] == pytest.approx([0.05, 0.01])
+    assert found.ahead.tolist() == [False, True, False, False] and found.prompts.tolist() == [2.0, 2.0, 2.0, 1.0]
+    assert found.most_graph_tokens == 256

@@ -12,7 +12,7 @@ from scipy.interpolate import RegularGridInterpolator
 from wastenot.serving.model.compiled import compiled
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.interpolation import bilinear, fraction, interval_of
-from wastenot.serving.model.step_costs import FlatTables, flat_tables, mixed_within
+from wastenot.serving.model.step_costs import FlatTables, StepCosts, flat_tables, mixed_within
 
 
 def test_values_are_those_of_scipy() -> None:
@@ -61,3 +61,26 @@ def test_cells_that_are_not_known_are_filled_for_projections_alone(three_clocks:
     holes[:, -1, -1] = np.nan
     tables = replace(three_clocks.tables, decode_time_s=holes)
     assert flat_tables(tables).decode_time_s[-1] == holes[-1, -1, 0]
+
+
+def test_several_prompts_cost_what_their_pairs_of_tokens_cost(three_clocks: Engine) -> None:
+    """Of a table whose attention is proportional to pairs; every form reads the same."""
+    tokens, past = np.array([1.0, 500.0, 1000.0, 2000.0]), np.array([0.0, 512.0, 2048.0])
+    pairs = tokens[:, None] * (past[None, :] + tokens[:, None] / 2)
+    time_s = np.repeat((0.004 + 2e-5 * tokens[:, None] + 2e-9 * pairs)[None], 3, axis=0)
+    tables = replace(
+        three_clocks.tables, prefill_tokens=tokens, past_tokens=past, prefill_time_s=time_s, prefill_energy_j=300.0 * time_s
+    )
+    read, costs = compiled(cost), StepCosts(tables)
+    for prompts in (1, 2, 4, 8):
+        each = 1000.0 / prompts
+        below = 0.5 * (each - 1000.0)
+        found = tables.prefill(1, 1000.0, below)
+        assert found.time_s == pytest.approx(0.024 + 2e-9 * prompts * each**2 / 2, rel=1e-9)
+        assert found.power_w == pytest.approx(300.0, rel=1e-9)
+        assert read(flat_tables(tables), 1, 1000.0, below, 0.0, 0.0) == pytest.approx(tuple(found), rel=1e-12)
+        assert costs.prefill(1000.0, below)[0][1] == pytest.approx(found.time_s, rel=1e-12)
+    steep = replace(tables, prefill_time_s=tables.prefill_time_s * np.array([1.0, 9.0, 9.0]))
+    assert steep.prefill(1, 1000.0, -499.5).time_s > 0.0
+    alone = replace(tables, past_tokens=past[:1], prefill_time_s=time_s[:, :, :1], prefill_energy_j=time_s[:, :, :1])
+    assert alone.prefill(1, 1000.0, -400.0) == alone.prefill(1, 1000.0)

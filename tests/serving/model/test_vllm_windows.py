@@ -6,7 +6,7 @@ import lzma
 import numpy as np
 import pytest
 
-from benchmarks.h200.vllm_windows import RECORD, errors
+from benchmarks.h200.vllm_windows import RECORD, SECOND, by_traffic, errors
 from wastenot.serving.model.step_records import read_step_records
 
 
@@ -51,3 +51,21 @@ def test_scheduled_ahead_a_prompt_delays_the_output_of_the_step_before(steps):
     before = np.flatnonzero(decodes[:-1] & (found.prefill_tokens[:-1] == 0) & prompts[1:] & decodes[1:])
     usual = np.flatnonzero(decodes[:-1] & (found.prefill_tokens[:-1] == 0) & (found.prefill_tokens[1:] == 0))
     assert np.median(found.time_s[before]) > 3.0 * np.median(found.time_s[usual])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("where", "before", "after", "worst"),
+    [(RECORD, (0.076, 0.067), (0.059, 0.049), (0.148, 0.164)), (SECOND, (0.081, 0.082), (0.072, 0.079), (0.173, 0.146))],
+    ids=["first", "second"],
+)
+def test_windows_corrected_by_traffic_are_as_far_off_as_documented(where, before, after, worst):
+    record = json.loads(where.read_text())
+    found = by_traffic(where.parent / "steps.jsonl.xz", record)
+    assert 0.030 < found.launch_s < 0.034 and 0.012 < found.graph_launch_s < 0.015
+    assert all(each.after_mean < each.before_mean for each in found.off)
+    own = np.abs(errors(record, own_attention=True))
+    off = np.abs(errors(record, own_attention=True, engine=found.profile.engine()))
+    assert own.mean(axis=0) == pytest.approx(before, abs=0.001)
+    assert off.mean(axis=0) == pytest.approx(after, abs=0.001)
+    assert off.max(axis=0) == pytest.approx(worst, abs=0.001)

@@ -31,6 +31,18 @@ def test_the_simulator_is_equal_to_a_plain_one_step_by_step_with_all_that_its_po
         np.testing.assert_allclose(flat(whims.seen), flat(others.seen), rtol=1e-9, err_msg=str(seed))
 
 
+def test_steps_with_prompts_wait_for_their_launch() -> None:
+    waited = 0.0
+    for seed in range(20):
+        case = drawn(seed)
+        case = replace(case, engine=replace(case.engine, launch_s=0.07, graph_launch_s=0.03, most_graph_tokens=12))
+        whims, others = Whims(len(case.engine.tables.settings), seed), Whims(len(case.engine.tables.settings), seed)
+        fast, plain = both(case, whims, others)
+        assert_alike(fast, plain)
+        waited += fast.energy_j["idle"]
+    assert waited > 0.0
+
+
 def flat(views: list[View]) -> np.ndarray:
     """All that a policy saw, and how much of each."""
     seen = [np.atleast_1d(getattr(view, each.name)) for view in views for each in fields(View)[:-1]]  # but the reading

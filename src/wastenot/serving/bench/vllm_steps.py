@@ -8,6 +8,8 @@ a file. What vLLM tells a logger is no stable interface, so whatever it does not
 - always: the median time between tokens of the requests that decoded in it (``step_s``): from the step before, host time
   included. There is none in a step that only prefills.
 
+Where steps are scheduled ahead (``asynchronous``), what these times are of: :mod:`wastenot.serving.model.step_records`.
+
 It does not tell the context of each request; the tokens in the cache are those of all blocks in use (``cache_tokens``).
 """
 
@@ -78,10 +80,17 @@ class StepLogger(StatLoggerBase):  # type: ignore[misc, unused-ignore]
             "most_step_tokens": int(config.scheduler_config.max_num_batched_tokens),
             "most_running": int(config.scheduler_config.max_num_seqs),
             "cache_tokens": int(self._cache_tokens),
+            "asynchronous": bool(getattr(config.scheduler_config, "async_scheduling", False)),
+            "most_graph_tokens": _graph_tokens(config),
             "details": bool(getattr(config.observability_config, "enable_logging_iteration_details", False)),
         }
         most = _most_bytes(os.environ.get(MEGABYTES))
         self._log = StepLog(self._path, head, most_bytes=most, clock_mhz=_clock(os.environ.get(DEVICE)))
+
+
+def _graph_tokens(config: Any) -> int:
+    """Tokens of the largest step that is launched as CUDA graphs; 0 where none is."""
+    return int(getattr(getattr(config, "compilation_config", None), "max_cudagraph_capture_size", None) or 0)
 
 
 def step_record(scheduler: Any, iteration: Any, cache_tokens: float) -> dict[str, Any] | None:

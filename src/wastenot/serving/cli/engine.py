@@ -321,6 +321,8 @@ def _document(
         else {
             "steps": corrected.steps,
             "overhead_s": corrected.overhead_s,
+            "launch_s": corrected.launch_s,
+            "graph_launch_s": corrected.graph_launch_s,
             "prefill_scale": corrected.prefill_scale,
             "decode_scale": corrected.decode_scale,
             "off": as_values(corrected.off),

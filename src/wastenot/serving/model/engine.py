@@ -41,6 +41,10 @@ class Engine:
         scheduler: whose turn it is.
         switch_s: from the moment a clock is asked for to the moment it is in effect.
         overhead_s: of each step on the host, while the GPUs wait.
+        launch_s: that the host takes to launch a step with prompts, while the GPUs run the one before (vLLM's asynchronous
+            scheduling): GPUs that are done sooner wait for it at idle power.
+        graph_launch_s: the same of steps of few enough tokens that they are launched as CUDA graphs.
+        most_graph_tokens: of steps launched as graphs (vLLM's ``max_cudagraph_capture_size``).
         gpus: its parallel degree.
         model: such as ``llama-8b``.
         device: such as ``sim:h200``.
@@ -60,13 +64,17 @@ class Engine:
     scheduler: Scheduler = Scheduler.FCFS
     switch_s: float = 0.05
     overhead_s: float = 0.0
+    launch_s: float = 0.0
+    graph_launch_s: float = 0.0
+    most_graph_tokens: int = 512
     gpus: int = 1
     model: str = ""
     device: str = ""
     assumed_below_mhz: float | None = None
 
     def __post_init__(self) -> None:
-        for name, seconds in (("switch_s", self.switch_s), ("overhead_s", self.overhead_s)):
+        for name in ("switch_s", "overhead_s", "launch_s", "graph_launch_s"):
+            seconds = getattr(self, name)
             if not 0.0 <= seconds < float("inf"):
                 raise BadInputError(f"`{name}` {seconds:g}: must be a number of seconds, at least 0")
 

@@ -171,6 +171,9 @@ def _engine_values(engine: Engine) -> dict[str, Any]:
     values: dict[str, Any] = {name: getattr(engine, name) for name in _OWN}
     if engine.scheduler == Scheduler.FCFS:
         del values["scheduler"]  # so that versions before there were any can read the file
+    for name in ("launch_s", "graph_launch_s", "most_graph_tokens"):
+        if not engine.launch_s and not engine.graph_launch_s:
+            del values[name]
     values["tables"] = {
         "source": tables.source,
         "evidence": tables.evidence,
@@ -260,6 +263,9 @@ class _Engine(Part):
     chunked: bool
     switch_s: NotNegative
     overhead_s: NotNegative
+    launch_s: NotNegative = 0.0
+    graph_launch_s: NotNegative = 0.0
+    most_graph_tokens: _Whole = 512
     gpus: _Whole
     assumed_below_mhz: Positive | None = None
     scheduler: Scheduler = Scheduler.FCFS

@@ -20,7 +20,7 @@ import numpy as np
 from wastenot.core.arrays import FloatArray
 from wastenot.serving.model import interpolation
 from wastenot.serving.model.compiled import COMPILED, compiled, compiled_inside
-from wastenot.serving.model.engine_tables import EngineTables
+from wastenot.serving.model.engine_tables import EngineTables, several_prompts
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Column = Any
@@ -55,7 +55,8 @@ class FlatTables(NamedTuple):
 @lru_cache(maxsize=16)  # policies are tried on the same engine hundreds of times
 def flat_tables(tables: EngineTables) -> FlatTables:
     """The tables with every cell known, as projections have them."""
-    return FlatTables(*(_column(filled(getattr(tables, name))) for name in FlatTables._fields))
+    every = several_prompts(tables)
+    return FlatTables(*(_column(filled(getattr(every, name))) for name in FlatTables._fields))
 
 
 def filled(values: FloatArray) -> FloatArray:
@@ -135,7 +136,7 @@ class StepCosts:
     _prefill: tuple[FloatArray, FloatArray] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        tables = self.tables
+        object.__setattr__(self, "tables", tables := several_prompts(self.tables))
         object.__setattr__(self, "_decode", (_by_cell(tables.decode_time_s), _by_cell(tables.decode_energy_j)))
         object.__setattr__(self, "_prefill", (_by_cell(tables.prefill_time_s), _by_cell(tables.prefill_energy_j)))
 

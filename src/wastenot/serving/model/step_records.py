@@ -4,6 +4,17 @@
 {"at": 1795745180.6, "running": 4, "prefill_tokens": 0, "decode_tokens": 4, "cache_tokens": 2048, "step_s": 0.009}
 
 The listener (``serving/bench/live_steps.py``) also gives the context of each request that decoded, ``context_tokens``.
+
+With asynchronous scheduling (``asynchronous`` in the first line; vLLM's default) an engine hands out the tokens of a step
+only once it has launched the next, so what lies between two outputs is the longer of two times, of different steps:
+
+    host   launch n        launch n + 1 ............  wait     launch n + 2
+    GPU    ... n - 1 | n ..............|        n + 1 ....................
+    output           n - 1                      n                        n + 1
+                     |<- the record of step n ->|<- of step n + 1 ------>|
+
+(vLLM 0.26, ``EngineCore.step_with_batch_queue``.) Decode steps are launched faster than they run, steps with prompts often
+not. Where n + 1 holds prompts, only the time of both together is theirs, whatever the share of each.
 Nothing in them is trusted: lines that are no records are counted and left out, and values are checked.
 """
 
@@ -20,14 +31,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from wastenot.core.arrays import FloatArray
+from wastenot.core.arrays import BoolArray, FloatArray
 from wastenot.core.errors import BadInputError
 
 SCHEMA: Final = "wastenot.steps/1"
 REMEDY: Final = "vLLM with wastenot installed beside it writes a file of steps where WASTENOT_STEPS names one"
 MOST_RECORDS = 200_000
 """Of a server; the latest ones are used."""
-StepRow = tuple[float, float, float, float, float]
+StepRow = tuple[float, float, float, float, float, float, float]
 _MOST_BYTES = 4096  # of a line
 _MOST_TOKENS = 1e7
 _LONGEST_S = 60.0  # that a step may take
@@ -44,9 +55,13 @@ class StepRecords:
         prefill_tokens: of prompts, in the step.
         decode_tokens: made by requests that were decoding.
         context: tokens in the cache of each request that was in the batch, on average.
-        time_s: of the step: since the one before where requests decoded in both, else what the engine waited for it.
+        time_s: of the step: since the one before where requests decoded in both, else what the engine waited for it. With
+            asynchronous scheduling always since the one before; NaN where the engine may have had nothing to do meanwhile.
         core_mhz: clock in effect; NaN where it was not read.
         left_out: lines that are no records of a whole step.
+        prompts: that had new tokens in the step; ``None`` where that is not told.
+        ahead: whether a step with prompts was launched in the time of the step before; ``None`` where none was.
+        most_graph_tokens: of steps that are launched as CUDA graphs.
     """
 
     model: str
@@ -58,6 +73,9 @@ class StepRecords:
     time_s: FloatArray
     core_mhz: FloatArray
     left_out: int = 0
+    prompts: FloatArray | None = None
+    ahead: BoolArray | None = None
+    most_graph_tokens: int = 512
 
     def __len__(self) -> int:
         return len(self.time_s)
@@ -73,6 +91,7 @@ def read_step_records(path: str | os.PathLike[str]) -> StepRecords:
     head: dict[str, Any] = {}
     rows: deque[StepRow] = deque(maxlen=MOST_RECORDS)
     left_out = 0
+    before: dict[str, Any] | None = None
     for file in (path.with_name(path.name + ".1"), path):
         if file != path and not file.exists():
             continue
@@ -83,6 +102,12 @@ def read_step_records(path: str | os.PathLike[str]) -> StepRecords:
                     raise BadInputError(f"{file}: is {head['schema']!s:.60}, not records of steps ({SCHEMA}); {REMEDY}")
                 continue
             row = step_row(found) if head else None
+            if row is not None and isinstance(found, dict):
+                if head.get("asynchronous") is True:
+                    row = _since(row, found, before)
+                before = found
+            else:
+                before = None
             if row is None:
                 left_out += 1
             else:
@@ -102,8 +127,8 @@ def records_of(head: Mapping[str, Any], rows: Collection[StepRow], left_out: int
         rows: of :func:`step_row`.
         left_out: records that are none of a whole step.
     """
-    prefill, decode, context, time_s, core_mhz = np.array(rows, dtype=np.float64).T
-    gpus = head.get("gpus")
+    prefill, decode, context, time_s, core_mhz, prompts, ahead = np.array(rows, dtype=np.float64).T
+    gpus, graph = head.get("gpus"), head.get("most_graph_tokens")
     return StepRecords(
         str(head.get("model", ""))[:200],
         str(head.get("engine", ""))[:200],
@@ -114,6 +139,9 @@ def records_of(head: Mapping[str, Any], rows: Collection[StepRow], left_out: int
         time_s,
         core_mhz,
         left_out,
+        prompts,
+        ahead > 0.0,
+        graph if isinstance(graph, int) and graph >= 0 else 512,
     )
 
 
@@ -142,7 +170,18 @@ def step_row(found: object) -> StepRow | None:
     context = _number(found, "context_tokens", _MOST_TOKENS)
     if context is None:
         context = 0.0 if cached is None or not running else cached / max(running, decode)
-    return prefill, decode, context, time_s, _number(found, "core_mhz", 1e5) or math.nan
+    prompts = _number(found, "prefills", _MOST_TOKENS) or 1.0
+    return prefill, decode, context, time_s, _number(found, "core_mhz", 1e5) or math.nan, prompts, 0.0
+
+
+def _since(row: StepRow, found: dict[str, Any], before: dict[str, Any] | None) -> StepRow:
+    """A row of an engine that schedules ahead, by the record before: the time since, and whether it was launched then."""
+    prefill, decode, context, time_s, core_mhz, prompts, _ = row
+    busy = before is not None and bool(_number(before, "running", _MOST_TOKENS) or _number(before, "waiting", _MOST_TOKENS))
+    if not decode:
+        at, was = _number(found, "at", 1e12), None if before is None else _number(before, "at", 1e12)
+        time_s = math.nan if at is None or was is None or not busy or not 0.0 < at - was < _LONGEST_S else at - was
+    return prefill, decode, context, time_s, core_mhz, prompts, float(busy and prefill > 0.0)
 
 
 def _number(found: dict[str, Any], name: str, most: float) -> float | None:

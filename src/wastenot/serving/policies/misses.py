@@ -80,7 +80,7 @@ class Unavoidable:
                 attention += chunk * (prompt.past + chunk / 2)
                 prompt.left, prompt.past = prompt.left - chunk, prompt.past + chunk
                 tokens, room, done = tokens + chunk, room - chunk, done + (prompt.left <= 0)
-            step_s = self.costs.mixed_s(tokens, max(attention / tokens - tokens / 2, 0.0), batch, context)[-1]
+            step_s = self.costs.mixed_s(tokens, attention / tokens - tokens / 2, batch, context)[-1]
             self._free_s = begin_s + float(step_s) + self.engine.overhead_s
             for _ in range(done):
                 self.count += self._free_s > self._queue.popleft().until_s

@@ -312,7 +312,7 @@ class _Steering:
                     break
                 begun.append(head)
                 head += 1
-            before, mean = max(attention / tokens - tokens / 2, 0.0), context / batch if batch else 0.0
+            before, mean = attention / tokens - tokens / 2, context / batch if batch else 0.0
             beside = batch if engine.chunked else 0.0
             time_s, step_j = self.costs.mixed(tokens, before, beside, mean)
             use = np.where(now_s >= effective_s, settings, view.setting)

@@ -130,7 +130,7 @@ def _keeps(  # noqa: PLR0912, PLR0915 - one loop over the steps, as the engine m
         if tokens > 0:  # one step with prompts in it
             beside = batch if limits.chunked else 0
             mean = total / batch if batch > 0 else 0.0
-            past = max(attention / tokens - tokens / 2, 0.0)
+            past = attention / tokens - tokens / 2
             step_s = limits.overhead_s + mixed_within(table, setting, tokens, past, float(beside), mean)[0]
             steps = 1.0 if beside > 0 else 0.0
         elif batch > 0:  # as many as nothing leaves before

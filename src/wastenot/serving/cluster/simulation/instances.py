@@ -102,6 +102,7 @@ def glide(state: State, number: int, instance: Any, layout: Any) -> bool:
         if not lasted_s >= 0:
             break
         instance.now_s += lasted_s
+        instance.before_s = lasted_s
         state.setting_s[instance.setting] += lasted_s
         numbers.decode_j += bilinear(tables, at + 1, down, 2, along, across)
         numbers.decode_s += lasted_s
@@ -234,7 +235,7 @@ def lead(state: State, instance: Any, layout: Any) -> bool:
 def plan(state: State, number: int, instance: Any, layout: Any) -> bool:
     """What the instance does next, from a boundary between two steps on; whether the tables cover it."""
     if not instance.requests:
-        instance.doing, instance.end_s = IDLE, np.inf
+        instance.doing, instance.end_s, instance.before_s = IDLE, np.inf, 0.0
         if instance.steered and instance.again_s > instance.now_s:
             instance.end_s = instance.again_s
         return True
@@ -275,6 +276,11 @@ def cost_next(state: State, instance: Any, layout: Any, alone: bool) -> bool:
         instance.doing = STEP
         instance.step_s, instance.step_j = prompts_cost(state, layout, instance, context)
         instance.step_more_s = instance.step_more_j = 0.0
+        graph = instance.step_tokens + instance.step_batch <= layout.most_graph_tokens
+        wait_s = (layout.graph_launch_s if graph else layout.launch_s) - instance.before_s - instance.step_s
+        if wait_s > 0.0:  # the host has not launched it by the time that the GPUs could be done
+            instance.step_s += wait_s
+            instance.lead_j += wait_s * state.tables[layout.idle_at + instance.setting]
     elif state.numbers[0].alone:
         instance.doing = STRETCH
         instance.step_s, instance.step_j = decode_cost_alone(state.tables, layout, instance, instance.step_batch, context)
@@ -356,6 +362,7 @@ def after_stretch(state: State, number: int, instance: Any, layout: Any, steps: 
     """The steps of a stretch have taken place."""
     numbers = state.numbers[0]
     running, step_s = instance.running, instance.step_s
+    instance.before_s = step_s + (steps - 1) * instance.step_more_s + (layout.overhead_s if numbers.alone else 0.0)
     idle_j, energy_j = instance.lead_j * steps, lasts(instance.step_j, instance.step_more_j, steps)
     numbers.idle_j += idle_j
     numbers.decode_j += energy_j
@@ -421,7 +428,7 @@ def after_step(state: State, number: int, instance: Any, layout: Any) -> None:
     else:
         numbers.prefill_j += instance.step_j
     spend(state, instance, layout, instance.now_s, instance.end_s, instance.lead_j + instance.step_j)
-    instance.now_s = instance.end_s
+    instance.now_s, instance.before_s = instance.end_s, 0.0
     instance.made += 1
     if numbers.alone:
         count_step(state, instance)

@@ -364,7 +364,7 @@ def admit_by_deadline(state: State, instance: Any, layout: Any) -> None:
         attention += request.chunk * (request.prefilled + request.chunk / 2)
         before, slot = slot, request.after
     instance.step_tokens = tokens
-    instance.past_tokens = max(attention / tokens - tokens / 2, 0.0) if tokens else 0.0
+    instance.past_tokens = attention / tokens - tokens / 2 if tokens else 0.0
 
 
 @inside
@@ -462,4 +462,4 @@ def admit(state: State, instance: Any, layout: Any) -> None:
         instance.last_prefilling = slot
         instance.prefilling += 1
     instance.step_tokens = tokens
-    instance.past_tokens = max(attention / tokens - tokens / 2, 0.0) if tokens else 0.0
+    instance.past_tokens = attention / tokens - tokens / 2 if tokens else 0.0

@@ -64,6 +64,7 @@ from wastenot.serving.cluster.simulation import core, records, router, trees
 from wastenot.serving.model.compiled import COMPILED
 from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine, Scheduler
+from wastenot.serving.model.engine_tables import several_prompts
 from wastenot.serving.model.interpolation import bilinear, fraction, interval_of
 from wastenot.serving.model.requests import Requests
 from wastenot.serving.model.step_costs import Column
@@ -292,8 +293,11 @@ def _layouts(engines: tuple[Engine, ...], deadlines: Deadlines, alone: bool) -> 
     places.add(np.asarray(deadlines.prompt_below, dtype=np.int64))
     layouts = np.zeros(len(engines), dtype=records.LAYOUT)
     for lay, engine in zip(layouts, engines, strict=True):
-        of = engine.tables
-        for name in ("overhead_s", "switch_s", "gpus", "cache_blocks", "block_tokens", "most_running", "most_step_tokens"):
+        of = several_prompts(engine.tables)
+        for name in (
+            "overhead_s", "launch_s", "graph_launch_s", "most_graph_tokens", "switch_s", "gpus", "cache_blocks",
+            "block_tokens", "most_running", "most_step_tokens",
+        ):  # fmt: skip
             lay[name] = getattr(engine, name)
         clocks = np.array([math.nan if each.core_mhz is None else each.core_mhz for each in of.settings])
         greatest = float(np.nanmax(clocks)) if not np.isnan(clocks).all() else 0.0
