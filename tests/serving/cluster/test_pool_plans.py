@@ -39,7 +39,7 @@ def test_the_plan_is_the_cheapest_of_all_layouts_and_counts(profiles: Profiles, 
             known = profiles.frontier(layout, rate, together=count, ladders=True)
             if count * known.capacity_per_s >= upper.sum():
                 tried.append((count * float(known.power_at(rate.sum() / count)), layout, count))
-    plan = planned(profiles, rate, upper)
+    plan = planned(profiles, rate, upper, swing=(1.0,))
     assert (plan.power_w, plan.layout, plan.instances) == pytest.approx(min(tried))
 
 
