@@ -13,6 +13,7 @@ import pytest
 from wastenot.core.errors import ClocksRefusedError, DeviceError
 from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.open import open_device
+from wastenot.devices.protocol import ClockReading
 from wastenot.serving.bench.server_metrics import LatencyCounts, ServerReading
 from wastenot.serving.control.control import control
 from wastenot.serving.control.instance import Instance, Rules, ladder
@@ -48,9 +49,21 @@ class Clocks:
         self.asked.append(AUTO)
 
 
+class Sensors:
+    """A GPU that keeps the clock asked for, or does not."""
+
+    def __init__(self, clocks):
+        self._clocks, self.disobeys = clocks, False
+
+    def clocks(self):
+        asked = self._clocks.asked[-1].core_mhz if self._clocks.asked else None
+        return ClockReading(1980.0 if self.disobeys or asked is None else asked, 3201.0)
+
+
 class Gpu:
     def __init__(self):
         self.clocks = Clocks()
+        self.sensors = Sensors(self.clocks)
         self.identity = open_device("sim:h200").identity
 
 
@@ -109,6 +122,14 @@ def test_all_gpus_of_a_server_follow_its_load(controlled):
     ) and instance.policy.load.output_tokens == pytest.approx(100.0)
     assert 5.0 < instance.policy.load.rate_per_s < 10.0  # on the safe side of chance
     assert next(event.kind for event in events) == "controlled"
+
+
+def test_a_gpu_that_does_not_keep_its_clock_is_told_of_once(controlled):
+    of, gpus, events = controlled
+    gpus[1].sensors.disobeys = True
+    follow(of(), Server(), 120.0)
+    (note,) = (event.text for event in events if event.kind == "note")
+    assert note.startswith("http://a: sim:h200: asked for at most ") and "it has run at 1980 MHz" in note
 
 
 def test_a_dry_run_touches_nothing(controlled):

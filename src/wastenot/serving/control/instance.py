@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from wastenot.control.obeyed import Obeyed
 from wastenot.core.errors import DeviceError, WastenotError, first_line
 from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.protocol import Device
@@ -110,12 +111,14 @@ class Instance:
     _retry_s: float = 0.0
     _undone: bool = True
     _ladder: tuple[Setting, ...] = ()
+    _obeyed: list[Obeyed] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._last_good_s = self._moved_s = time.monotonic()
         self.policy = ByMetrics(self.rules.headroom)
         self.index = self.policy.begin(self.engine, self.rules.deadlines)
         self._ladder = ladder(self.engine, self.devices)
+        self._obeyed = [Obeyed() for _ in self.devices]
 
     # ---- readings ------------------------------------------------------------------------------------------------------
 
@@ -135,6 +138,18 @@ class Instance:
             self._to_default(f"no metrics for {silent_s:.0f} s" + (f": {self._fault}" if self._fault else ""))
         elif self.state == "default" and not self._undone:
             self._undo()
+        if self.setting.core_mhz is not None and not self.rules.dry_run:
+            self._look(now_s, self.setting.core_mhz)
+
+    def _look(self, now_s: float, asked_mhz: float) -> None:
+        """Whether the GPUs keep the clock that they accepted."""
+        for device, obeyed in zip(self.devices, self._obeyed, strict=True):
+            try:
+                told = obeyed.look(now_s, asked_mhz, device.sensors.clocks().core_mhz)
+            except DeviceError:
+                continue  # setting its clock will say so
+            if told is not None:
+                self.tell(Event("note", f"{self.name}: {device.identity.name}: {told}", self.name))
 
     def _is_new(self, heard: Heard, now_s: float) -> bool:
         """Whether a reading is recent, and later than the one before."""
