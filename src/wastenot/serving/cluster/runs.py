@@ -353,7 +353,7 @@ def _simulated(scenario: Scenario, run: Run) -> RunRecord:
     )
     said = None
     if isinstance(controller, Parking):
-        said = beforehand(cluster, controller.layout, controller.keeps_per_s, load.known)
+        said = beforehand(cluster, *controller.keeps(), load.known)
     return _record(run, load.duration_s, cluster, tally, served, part.attain, tariffs, said)
 
 

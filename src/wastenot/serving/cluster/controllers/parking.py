@@ -1,20 +1,21 @@
-"""Our controller: deadlines are the constraint, energy the objective, and what is not needed now is parked, not stopped.
+"""Our controller: deadlines are the constraint, energy the objective, and what is not needed now waits awake, in reserve.
 
-    5 min     instances that are there: enough for what is forecast until new ones could have started, and head-room
-    5 s       instances that serve: the number of least power for the load of the moment, the others parked or woken
-    a step    the clock: low, and climbing with the backlog of prompts
+    5 min     instances that are there: enough for what is forecast until new ones could have started, and head-room; all
+              that there are GPUs for where nothing is forecast
+    5 s       instances in use: the number of least power for the load of the moment; the others are the reserve
+    a step    the clock: low, and climbing with the backlog of prompts; in the reserve the maximum
 
-    instances      off ──start (minutes)──► serving ◄──park / wake (tens of ms)──► parked ──stop──► off
-                       `_resize`, 5 min               `_steer`, 5 s                    `_resize`
+    instances      off ──start (minutes)──► in use ◄──at once──► reserve ◄──park / wake (tens of ms)──► parked
+                       `_resize`, 5 min               `_steer`, 5 s             `_rest`, where parked ones draw less
 
-    n serve        the least power of n instances at rate / n each, plus parked ones, among those n that could take the rate
+    n in use       the least power of n instances at rate / n each, plus idle ones, among those n that could take the rate
                    and its head-room (`_fewest_watts`, from the frontiers of power by rate)
 
-All classes share one pool, which evens out the load better than several. A parked instance is back in tens of milliseconds
-and a new one in minutes, so mistakes of the forecast cost little where some are parked. More serve as soon as more are
-needed, fewer only when fewer were enough for a while. When prompts pile up or instances fail, all that are parked are woken,
-as many are started as the load of the moment needs, and clocks are at their greatest until it is over. Meanwhile few prompts
-wait on an instance: the others are held at the router, so that instances that come have work at once.
+All classes share the instances, which evens out the load. Prompts go to the reserve once instances in use have a few waiting
+(``SPILL``), without a visit of the controller. More are used as soon as more are needed, fewer only when fewer were enough
+for a while. When prompts pile up, instances fail or a class nears the misses allowed (``CAREFUL``), all are used at the
+maximum clock. In an emergency as many are started as the load of the moment needs, and few prompts wait on an instance: the
+others are held at the router, so that instances that come have work at once.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from wastenot.core.arrays import BoolArray, FloatArray, IndexArray
+from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.planning.tariff import Tariff
 from wastenot.serving.cluster.classes import COUNT
 from wastenot.serving.cluster.demand import Demand, SlidingMaximum
@@ -114,6 +115,8 @@ DAY_S = 86_400.0
 """Whose load the layout is chosen for."""
 _ALIKE = Tariff.hourly(1.0)
 """Energy costs the same at all times."""
+_STOPPED = ((InstanceState.PARKED, 0), (InstanceState.SERVING, 1))
+"""State, and the least pool, of instances that may be stopped, in order."""
 _THERE = (InstanceState.STARTING, InstanceState.SERVING, InstanceState.PARKED, InstanceState.WAKING)
 
 
@@ -205,9 +208,8 @@ class Parking:
             self._plan_s = view.now_s + PLAN_S
             actions += self._resize(view, self._for_now() if over else 1)
         steered = list(self._steer(view, alarm))
-        reserve = self._has_reserve
-        if alarm != before or reserve != self._reserve:
-            actions.append(self._route(alarm=alarm, reserve=reserve))
+        if alarm != before or self._has_reserve != self._reserve:
+            actions.append(self._route(alarm=alarm, reserve=self._has_reserve))
         return [*actions, *steered]
 
     def _route(self, *, alarm: bool, reserve: bool) -> Route:
@@ -241,15 +243,9 @@ class Parking:
         """Instances that all hosts have GPUs for."""
         return self.profiles.cluster.most(self._plan.layout)
 
-    @property
-    def layout(self) -> int:
-        """Of all instances; chosen when the run begins."""
-        return self._plan.layout
-
-    @property
-    def keeps_per_s(self) -> float:
-        """What all instances that there are GPUs for can take of requests as they are expected, with the deadlines kept."""
-        return self._most * self._known(self._most).capacity_per_s
+    def keeps(self) -> tuple[int, float]:
+        """The layout, chosen when the run begins, and the rate that instances on all GPUs take of requests as expected."""
+        return self._plan.layout, self._most * self._known(self._most).capacity_per_s
 
     def _known(self, instances: int) -> InstanceFrontier:
         return self._plan.frontier(self.profiles, instances)
@@ -307,20 +303,16 @@ class Parking:
         self._short = free if soon - len(own) > free else math.inf
         yield from [start] * min(soon - len(own), free)
         # Parked ones first, then those of the reserve.
-        spare = [*own[view.state[own] == InstanceState.PARKED].tolist(), *np.flatnonzero(self._in_reserve(view)).tolist()]
+        first, then = (own[(view.state[own] == state) & (view.pool[own] >= pool)] for state, pool in _STOPPED)
+        spare = [*first.tolist(), *then.tolist()]
         for instance in spare[: max(len(own) - max(soon, later), 0)]:
             yield Stop(instance)
-
-    @staticmethod
-    def _in_reserve(view: ClusterView) -> BoolArray:
-        return np.asarray((view.state == InstanceState.SERVING) & (view.pool == 1))
 
     # ---- instances that serve ---------------------------------------------------------------------------------------
 
     def _steer(self, view: ClusterView, alarm: bool) -> Iterator[Action]:
         """Wake or park, and set clocks."""
-        serves = view.state == InstanceState.SERVING
-        used, spare = np.flatnonzero(serves & (view.pool == 0)), np.flatnonzero(self._in_reserve(view))
+        used, spare = (np.flatnonzero((view.state == InstanceState.SERVING) & (view.pool == pool)) for pool in (0, 1))
         parked = np.flatnonzero((view.state == InstanceState.PARKED) | (view.state == InstanceState.DRAINING))
         waking = int((view.state == InstanceState.WAKING).sum())
         most = len(used) + len(spare) + waking + len(parked)
