@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -19,7 +18,7 @@ from wastenot.serving.cluster.outcome import Comparison, Outcome, Spread
 from wastenot.serving.cluster.policies import POLICIES
 from wastenot.serving.cluster.runs import RunRecord
 from wastenot.serving.cluster.scenario import Scenario
-from wastenot.serving.model.band import Band, band, idle_varied
+from wastenot.serving.page.cluster_band import band_of, beforehand_text
 from wastenot.serving.page.engine_words import band_text, by_deadline_note, clocks_note, waits_text
 
 
@@ -98,24 +97,6 @@ def policy_to_add(found: Comparison) -> Outcome | None:
 def headline(found: Comparison) -> Outcome | None:
     """Whose saving stands first; ``None`` where nothing saves."""
     return fixed_plan(found) or policy_to_add(found)
-
-
-def band_of(scenario: Scenario, found: Comparison) -> Band | None:
-    """What the headline's saving becomes with other assumptions; ``None`` where nothing saves."""
-    head = headline(found)
-    if head is None or found.objective != "energy":
-        return None
-    first, engine = found.outcomes[0], scenario.cluster.layouts[0]
-    idle_w = float(engine.tables.idle_power_w.min()) / engine.gpus
-
-    def sums(outcome: Outcome) -> tuple[float, float]:
-        use = Counter[str]()
-        for run in outcome.records:
-            use.update(run.energy_by_use_j)
-        parked_s = use["parked"] / (scenario.cluster.changes.parked_power_w or 1.0)
-        return math.fsum(run.energy_j for run in outcome.records), use["idle"] / (idle_w or 1.0) + parked_s
-
-    return band(head.policy, head.saved.mean, [*idle_varied(sums(first), sums(head)), *found.varied])
 
 
 def effect_text(scenario: Scenario, found: Comparison) -> str:
@@ -209,40 +190,14 @@ def cautions_on(scenario: Scenario, found: Comparison) -> list[str]:
     notes += [
         f"{each.policy} left {counted(each.unanswered, 'request')} unanswered." for each in found.outcomes if each.unanswered
     ]
-    notes += [text for each in found.outcomes if (text := _beforehand_text(scenario, each, found.traffic)) is not None]
-    within = band_of(scenario, found)
+    notes += [text for each in found.outcomes if (text := beforehand_text(scenario, each, found.traffic)) is not None]
+    within = band_of(scenario, found, headline(found))
     more = (
         None if within is None else band_text(within),
         clocks_note(scenario.cluster.layouts, used=found.with_assumed is not None),
         _by_deadline_text(found),
     )
     return [*notes, *(sentence(each) for each in more if each is not None)]
-
-
-def _beforehand_text(scenario: Scenario, outcome: Outcome, traffic: str) -> str | None:
-    """What a policy said before the run that it keeps, beside what came; ``None`` where it does not say."""
-    said = [run.beforehand for run in outcome.records if run.beforehand is not None]
-    if not said:
-        return None
-    start = duration(max(scenario.cluster.changes.start_s))
-    forecast = any(part.kind == "curve" and part.label == traffic for part in scenario.parts.traffic)
-    rise = f"; what rises beyond the forecast, once more instances have started ({start})" if forecast else ""
-    bin_s, busiest = 60.0, 0.0
-    for run in outcome.records:
-        came, bins = [sum(row) for row in run.timeline.arrivals], max(round(60.0 / run.timeline.bin_s), 1)
-        bin_s = bins * run.timeline.bin_s
-        busiest = max(busiest, *(sum(came[at : at + bins]) / bin_s for at in range(len(came))))
-    keeps, known = min(each.keeps_per_s for each in said), [each.known_worst_class for each in said]
-    least = min((each for each in known if each is not None), default=1.0)
-    cannot = (
-        " It cannot meet them where as much comes at once as in what is known: there all GPUs at the maximum clock met "
-        f"those of {percent(least, 2)} of the worst class."
-    )
-    return (
-        f"Before the run {outcome.policy} said that it meets the deadlines up to {number(keeps, 3)} requests/s of lengths "
-        f"like those known{rise}.{cannot if least < scenario.parts.run.attain else ''} The busiest {duration(bin_s)} had "
-        f"{number(busiest, 3)}."
-    )
 
 
 def _by_deadline_text(found: Comparison) -> str | None:

@@ -5,7 +5,7 @@
     instance     5 s   the clock                                            by the batch of the moment
 
 A pool holds its GPUs in *units*, as many as the largest layout has, each on one host: an instance of the largest layout or
-several smaller ones. New instances are asked for so early that they serve when they will be needed. Units that a failed host
+several smaller ones. New instances are asked for in time to serve when they will be needed. Units that a failed host
 takes along are asked for again at once, or when there are GPUs for them.
 
 Emergencies (section IV). While prompts pile up in a pool or it misses deadlines, each visit takes one more stage:
@@ -58,7 +58,7 @@ _FREE = 1 << 40
 _MISSED = 0.05
 """Of the requests answered between two visits: if that many missed a deadline, it is an emergency."""
 _FEW = 20
-"""Requests of which a miss more or less says little: they count as so many."""
+"""Requests of which a miss more or less says little: that is the least count."""
 _OVER = 6
 """Visits without a sign of it before an emergency is over: half a minute."""
 _MOMENT_S = 60.0
