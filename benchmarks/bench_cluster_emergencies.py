@@ -29,6 +29,7 @@ from wastenot.serving.cluster.demand import Demand
 from wastenot.serving.cluster.frontiers import greatest
 from wastenot.serving.cluster.model import (
     Action,
+    Assign,
     ChangeTimes,
     Cluster,
     ClusterServed,
@@ -122,9 +123,10 @@ def drawn(rate_per_s: float, crowd_s: float, seed: int, lasts_s: float = LASTS_S
 
 
 def demand(service: Service, history: Requests) -> Demand:
-    """The mean rate of each class in calm times."""
+    """The mean rate of each class in calm times, forecast for all times: no crowd is."""
     number = service.cluster.classes.of(history.prompt_tokens, history.output_tokens)
-    return Demand(np.bincount(number, minlength=COUNT)[None, :] / history.arrival_s[-1])
+    rate = np.bincount(number, minlength=COUNT) / history.arrival_s[-1]
+    return Demand(np.stack([rate, rate]), LASTS_S)
 
 
 class Reference(Parking):
@@ -138,7 +140,8 @@ class Reference(Parking):
 
     def _everything(self, view: ClusterView) -> Iterator[Action]:
         if view.now_s < EVENT_S + self.period_s:
-            yield self._route(alarm=True)
+            yield self._route(alarm=True, reserve=False)
+            yield from (Assign(each, 0) for each in np.flatnonzero(view.pool == 1).tolist())
         fastest = greatest(self.profiles.cluster.layouts[self._plan.layout])
         for number, state in enumerate(view.state.tolist()):
             if state == InstanceState.PARKED:
@@ -212,7 +215,7 @@ def recoveries(service: Service, seeds: Sequence[int]) -> Iterator[Recovery]:
     for event in EVENTS:
         for seed in seeds:
             yield recovery(service, event, Reference(profiles, demand(service, history), "reference"), seed)
-            yield recovery(service, event, Parking(profiles, demand(service, history)), seed)
+            yield recovery(service, event, Parking(profiles, demand(service, history), "ours"), seed)
 
 
 def main(verdict: Verdict) -> None:

@@ -113,11 +113,26 @@ def cluster() -> str:
     return table(" | ".join(["policy", *heads]), lines) + "\n" + filled(said, 120)
 
 
+def unseen() -> str:
+    """Each trace that nothing was shaped on: the worst class, and what is saved of all GPUs' energy."""
+    rows = read_json(SERVING / "cluster-unseen.json")["traces"]
+    lines = []
+    for row in rows:
+        cells = [f"{row['service']}, {row['shape']}"]
+        for name in ("all GPUs", "best-static", "dynamollm", "parking"):
+            run = row[name]
+            worst, saved = percent(run["worst"], 2), percent(1 - run["energy_j"] / row["all GPUs"]["energy_j"])
+            saved = "" if name == "all GPUs" else f", {saved}" if run["keeps"] else f", ({saved})"
+            cells.append(worst + saved + ("; said so" if run.get("said_it_cannot") else ""))
+        lines.append(cells)
+    return table("trace | all GPUs, default clocks | `best-static` | `dynamollm` | `parking`", lines)
+
+
 PAGES = (
     Page(
         "judged-serving",
         {
-            "h200-steps": steps, "policies": one_engine, "attack": attack, "cluster": cluster,
+            "h200-steps": steps, "policies": one_engine, "attack": attack, "cluster": cluster, "unseen": unseen,
         },
     ),
 )  # fmt: skip

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 def steering_document(found: Steering) -> dict[str, Any]:
     """Policies on one engine and a trace (``wastenot.steer/1``)."""
+    from wastenot.serving.page.steer_words import band_of as steer_band
+
     tables = found.engine.tables
     return {
         "schema": "wastenot.steer/1",
@@ -41,6 +43,7 @@ def steering_document(found: Steering) -> dict[str, Any]:
         "requests": len(found.requests),
         "duration_s": found.duration_s,
         "rate_per_s": found.rate_per_s,
+        "band": as_values(steer_band(found)),
         "capacity_per_s": None if found.capacity is None else found.capacity.rate_per_s,
         "deadlines": as_values(found.deadlines),
         "policies": [
@@ -73,6 +76,9 @@ def _on_stock(found: Steering, run: Steered) -> dict[str, Any] | None:
 
 def scenario_document(found: SimulatedScenario) -> dict[str, Any]:
     """Policies for a cluster, on each traffic of its scenario (``wastenot.serve-sim/1``)."""
+    from wastenot.serving.page.cluster_band import band_of
+    from wastenot.serving.page.cluster_words import headline
+
     scenario, cluster = found.scenario, found.scenario.cluster
     return {
         "schema": "wastenot.serve-sim/1",
@@ -101,6 +107,7 @@ def scenario_document(found: SimulatedScenario) -> dict[str, Any]:
                 "kind": next(part.kind for part in scenario.parts.traffic if part.label == each.traffic),
                 "bound_per_token_j": each.bound_per_token_j,
                 "best": None if each.best is None else each.best.policy,
+                "band": as_values(band_of(scenario, each, headline(each))),
                 "policies": [
                     _policy_document(
                         outcome, each.outcome_with_assumed(outcome.policy), each.outcome_on_stock(outcome.policy)

@@ -188,6 +188,7 @@ def simulate_scenario(
     share: Share | None = None,
     assumed_clocks: bool = False,
     scheduler: SchedulerName | None = None,
+    band: bool = False,
     progress: Progress | None = None,
 ) -> SimulatedScenario:
     """Simulate policies for a cluster of servers, beside each other on a scenario's traffic.
@@ -202,17 +203,21 @@ def simulate_scenario(
             file says (``with_assumed`` of each comparison).
         scheduler: of the engines, whatever the scenario's file says. By ``deadline``, which no stock engine offers, policies
             are run on stock engines, too (``stock`` of each comparison).
+        band: also run the headline's policy, and the first, with other start-up, deadlines and predicted lengths
+            (``varied`` of each comparison): six more runs of each traffic, with one seed.
         progress: receives each run.
 
     Raises:
         BadInputError: the scenario or an argument cannot be used.
         StudyError: the study cannot be written, or holds a run that is damaged.
     """
+    from wastenot.serving.cluster.band import varied_runs
     from wastenot.serving.cluster.outcome import compared
     from wastenot.serving.cluster.policies import POLICIES
     from wastenot.serving.cluster.runs import Run, run_scenario, runs_of
     from wastenot.serving.cluster.scenario import read_scenario
     from wastenot.serving.cluster.simulated import SimulatedScenario
+    from wastenot.serving.page.cluster_words import headline
     from wastenot.serving.tables.cluster_store import ClusterStore, StoredClusterRun
     from wastenot.study.store import open_study
 
@@ -233,15 +238,18 @@ def simulate_scenario(
     chosen = read.with_run(policies=[each for each in known if each in policies] if policies else None, seeds=seeds)
     kept = open_study(study, create=True) if isinstance(study, str | os.PathLike) else study
     store = None if kept is None else ClusterStore(kept)
-    every = (chosen, chosen.with_assumed, chosen.stock)
-    runs = [run for each in every if each is not None for run in runs_of(each)]
-    done = {} if store is None else _done(store, str(study), [run.digest for run in runs])
+    runs: list[Run] = []
+    done: dict[str, str] = {}
 
     def keep(run: Run, record: str) -> None:
         if store is not None:
             store.keep(StoredClusterRun(run.digest, chosen.name, run.policy, run.label, run.seed, record))
 
     def beside(scenario: Scenario) -> tuple[Comparison, ...]:
+        own = runs_of(scenario)
+        runs.extend(own)
+        if store is not None:
+            done.update(_done(store, str(study), [run.digest for run in own]))
         records = run_scenario(scenario, done=done, keep=keep, share=share, progress=progress)
         return compared(records, scenario.parts.objective.minimise)
 
@@ -252,6 +260,14 @@ def simulate_scenario(
     if chosen.stock is not None:
         stock = beside(chosen.stock)
         found = tuple(replace(each, stock=more) for each, more in zip(found, stock, strict=True))
+    if band:
+        heads = {each.traffic: head.policy for each in found if (head := headline(each)) is not None}
+        policies = tuple(dict.fromkeys([found[0].outcomes[0].policy, *heads.values()]))
+        varied = varied_runs(replace(chosen, with_assumed=None, stock=None), policies, beside) if heads else []
+        found = tuple(
+            replace(each, varied=tuple(one[each.traffic, heads[each.traffic]] for one in varied if each.traffic in heads))
+            for each in found
+        )
     return SimulatedScenario(chosen, found, len(runs), len(done))
 
 

@@ -66,9 +66,12 @@ def test_ours_parks_when_it_is_quiet_and_wakes_afterwards(
     assert not [each for each in served.log if each.refused]
 
 
-def test_ours_starts_in_time_for_what_is_forecast(small_cluster: Cluster, profiles: Profiles, blend: FloatArray) -> None:
+@pytest.mark.parametrize("rate_per_s", [16.0, 17.0, 18.0])
+def test_ours_starts_in_time_for_what_is_forecast(
+    small_cluster: Cluster, profiles: Profiles, blend: FloatArray, rate_per_s: float
+) -> None:
     few = poisson(3.0, 900.0, LogNormal(500, 1.0, 3000), LogNormal(150, 0.9, 800), seed=1)
-    many = poisson(16.0, 600.0, LogNormal(500, 1.0, 3000), LogNormal(150, 0.9, 800), seed=2)
+    many = poisson(rate_per_s, 600.0, LogNormal(500, 1.0, 3000), LogNormal(150, 0.9, 800), seed=2)
     load = Requests(
         np.concatenate([few.arrival_s, 900.0 + many.arrival_s]),
         np.concatenate([few.prompt_tokens, many.prompt_tokens]),
@@ -95,6 +98,25 @@ def test_each_knob_of_dynamo_turns_alone(
     assert not [each for each in later if type(each) in others]
     assert (served.switches > 0) == (knob == "clocks")
     assert np.isfinite(served.finish_s).all()
+
+
+@pytest.mark.slow
+def test_emergencies_help_dynamo_through_a_crowd_that_was_not_forecast(
+    small_cluster: Cluster, profiles: Profiles, blend: FloatArray
+) -> None:
+    few = poisson(5.0, 60.0, LogNormal(500, 1.0, 3000), LogNormal(150, 0.9, 800), seed=1)
+    many = poisson(40.0, 120.0, LogNormal(500, 1.0, 3000), LogNormal(150, 0.9, 800), seed=2)
+    load = Requests(
+        np.concatenate([few.arrival_s, 60.0 + many.arrival_s]),
+        np.concatenate([few.prompt_tokens, many.prompt_tokens]),
+        np.concatenate([few.output_tokens, many.output_tokens]),
+    )
+    calm = slots(few, blend, 60.0)
+    with_, without = (
+        run(load, small_cluster, Dynamo(profiles, Demand(calm, 600.0), emergencies=each)) for each in (True, False)
+    )
+    assert without.attainment < 0.5
+    assert with_.attainment > 0.7
 
 
 def test_dynamo_takes_less_than_its_pools_at_full_speed(

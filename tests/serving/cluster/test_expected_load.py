@@ -95,3 +95,9 @@ def test_a_template_stays_as_it_is() -> None:
     assert demand.peak(1200.0, 1500.0) == pytest.approx(RATE)
     assert demand.expected(1200.0, 2400.0) == pytest.approx(1.5 * RATE)
     assert demand.recent(60.0) == pytest.approx(7 * RATE)
+
+
+def test_a_rise_that_is_forecast_is_not_scaled_down_by_what_came_before_it() -> None:
+    demand = fed(Demand(np.stack([RATE, 4 * RATE]), 900.0), RATE, 900.0)
+    assert demand.peak(895.0, 1200.0) == pytest.approx(4 * RATE)
+    assert demand.expected(900.0, 1200.0) == pytest.approx(4 * RATE)

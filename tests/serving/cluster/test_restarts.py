@@ -100,7 +100,7 @@ def test_ours_starts_for_a_crowd_within_seconds_and_is_back_when_they_serve(
         np.concatenate([getattr(each, name) for each in (few, many)]) for name in ("prompt_tokens", "output_tokens")
     )
     load = Requests(arrival[order], prompt[order], output[order])
-    controller = Parking(profiles, Demand(20.0 * blend[None]))
+    controller = Parking(profiles, Demand(np.repeat(20.0 * blend[None], 2, axis=0), 300.0))  # no crowd is forecast
     served = simulate_cluster(load, small_cluster, controller)
     asked = [at_s for at_s, _ in restarts(served)]
     assert 150.0 < min(asked) <= 170.0

@@ -38,6 +38,13 @@ class ScenarioOptions:
     processes: Annotated[
         int | None, option("Processes that share the work; by default one per core, fewer for short runs.", "N", min=1)
     ] = None
+    band: Annotated[
+        bool,
+        option(
+            "Also show what the headline becomes with start-up twice as long, deadlines halved and 70 % of lengths "
+            "predicted: two more runs for each."
+        ),
+    ] = False
     ray: Annotated[str | None, option("Share the work over this Ray cluster instead; auto: this machine's.", "ADDRESS")] = (
         None
     )
@@ -75,6 +82,7 @@ def simulate_cluster(
             share=_shared(asked.processes, asked.ray),
             assumed_clocks=assumed_clocks,
             scheduler=scheduler,
+            band=asked.band,
             progress=progress,
         )
     if found.kept == found.runs:

@@ -140,7 +140,7 @@ def deadlines_of(ttft: str, tbt: float, e2e: float | None, share: float) -> Dead
 def steering_text(found: Steering) -> RenderableType:
     """What was found, for a terminal."""
     from wastenot.pages.formatting import duration, percent, quantity
-    from wastenot.serving.page.steer_words import by_deadline_text, clocks_text
+    from wastenot.serving.page.steer_words import notes_on
     from wastenot.terminal.tables import Group, Text, plain_table
 
     engine = found.engine
@@ -170,8 +170,7 @@ def steering_text(found: Steering) -> RenderableType:
             "–" if row.mean_core_mhz is None else f"{row.mean_core_mhz:,.0f} MHz",
             f"{row.switches:,}",
         )
-    clocks = clocks_text(found)
-    notes = [note for note in (clocks, by_deadline_text(found)) if note is not None]
+    notes = notes_on(found)
     if found.capacity is not None:
         notes.append(f"the maximum clock sustains at most {found.capacity.rate_per_s:.3g} requests/s")
     greatest = found.runs[0].result.attainment

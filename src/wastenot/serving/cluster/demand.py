@@ -64,6 +64,11 @@ class Demand:
         """By a calibrated forecast."""
         return cls(forecast.expected_per_s, forecast.slot_s, forecast=forecast)
 
+    @property
+    def one_rate(self) -> bool:
+        """Whether no time is known to be like another."""
+        return len(self.forecast_per_s) == 1
+
     def see(self, view: ClusterView) -> None:
         """Take in the arrivals since the last visit."""
         self._seen.add(view.now_s, np.asarray(view.arrivals, dtype=np.float64))
@@ -92,7 +97,7 @@ class Demand:
         rate = self.forecast_per_s[first : last + 1].mean(axis=0)
         if not self.follows or now_s < MINUTE_S:
             return np.asarray(rate)
-        return np.asarray(self._shares(rate, now_s) * rate.sum() * self._ratio(first))
+        return np.asarray(self._shares(rate, now_s) * rate.sum() * self._ratio())
 
     def peak(self, now_s: float, until_s: float) -> FloatArray:
         """The greatest rate of each class that is expected of a slot from now on until then; shape (9,).
@@ -107,7 +112,7 @@ class Demand:
         rate = self.forecast_per_s[first : last + 1].max(axis=0)
         if not self.follows or now_s < MINUTE_S:
             return np.asarray(rate)
-        total = max(float(rate.sum()) * self._ratio(first), self._seen.busiest_minute())
+        total = max(float(rate.sum()) * self._ratio(), self._seen.busiest_minute())
         return np.asarray(self._shares(rate, now_s) * total)
 
     def _upper(self, forecast: Forecast, now_s: float, first: int, last: int) -> FloatArray:
@@ -131,10 +136,12 @@ class Demand:
         most = len(self.forecast_per_s) - 1
         return min(int(now_s / self.slot_s), most), min(int(max(until_s - 1e-9, now_s) / self.slot_s), most)
 
-    def _ratio(self, slot: int) -> float:
-        """What came lately over what is forecast for a slot, within bounds."""
-        foreseen = max(float(self.forecast_per_s[slot].sum()), 1e-9)
-        return min(max(float(self.recent(KEPT_S).sum()) / foreseen, LEAST), MOST)
+    def _ratio(self) -> float:
+        """What came lately over what was forecast for the same time, within bounds."""
+        now_s = self._seen.now_s
+        came, begin_s = self._seen.total(min(KEPT_S, now_s))
+        foreseen = max(self._told_until(now_s) - self._told_until(begin_s), 1e-9)
+        return min(max(came / foreseen, LEAST), MOST)
 
     def _shares(self, rate_per_s: FloatArray, now_s: float) -> FloatArray:
         """Of classes: half as they are forecast, half as they came lately, once enough have come; they sum to 1."""
@@ -162,8 +169,9 @@ class Demand:
     def _told_until(self, at_s: float) -> float:
         """Requests that were expected before a time."""
         slot = min(int(at_s / self.slot_s), len(self._told) - 2)
-        part = at_s / self.slot_s - slot
-        return self.slot_s * (self._told[slot] + (self._told[slot + 1] - self._told[slot]) * part)
+        begin_s = slot * self.slot_s if slot else 0.0  # one slot may hold for all times
+        before = self._told[slot] * self.slot_s if slot else 0.0
+        return before + (self._told[slot + 1] - self._told[slot]) * (at_s - begin_s)
 
 
 class SlidingMaximum:

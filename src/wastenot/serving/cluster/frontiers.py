@@ -177,6 +177,8 @@ _CLIMB = (1 / 12, 1 / 6, 1 / 3, 7 / 12, 1.0)
 """Of all settings, by which it has climbed with each doubling from then on."""
 _WITHIN = 0.9
 """Of the time between tokens that a step which only decodes may take."""
+_LOW = (0.05, 0.2, 0.5)
+"""Of the first level's load, at which the power is estimated."""
 _BACKLOGS = 7
 _REQUESTS = 9000
 
@@ -248,7 +250,20 @@ def ladder_frontier(
                 best = rule, power_w
         rules.append(best[0])
         setting[place], power[place] = best[0].prompts, best[1]
-    return InstanceFrontier(engine, mix, rate, setting, power, at.batch[setting, np.arange(points)], tuple(rules))
+    # Below the first level the power falls less than the load, as fewer requests share a step: by the estimate, whose error
+    # at the first level is taken for that below it.
+    less = np.array(_LOW) * rate[0]
+    low, first = levels(engine, mix, deadlines, less), int(setting[0])
+    less_w = low.power_w[first] * power[0] / at.power_w[first, 0]
+    return InstanceFrontier(
+        engine,
+        mix,
+        np.concatenate([less, rate]),
+        np.concatenate([np.full(len(less), first), setting]),
+        np.concatenate([less_w, power]),
+        np.concatenate([low.batch[first], at.batch[setting, np.arange(points)]]),
+        (*[rules[0]] * len(less), *rules),
+    )
 
 
 def _least_marginal(engine: Engine) -> int:

@@ -11,6 +11,7 @@ from wastenot.planning.objective_kinds import CLUSTERS, ClusterObjectiveKind
 from wastenot.serving.cluster.classes import COUNT
 from wastenot.serving.cluster.policies import POLICIES
 from wastenot.serving.cluster.runs import RunRecord
+from wastenot.serving.model.band import Varied
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,7 @@ class Comparison:
         objective: what is to be least.
         with_assumed: the same with clocks that were neither measured nor fitted, where those were asked for.
         stock: the same with engines that serve first come, first served, where these prefill by deadline.
+        varied: what the headline saves with other assumptions, where that was asked for.
     """
 
     traffic: str
@@ -98,6 +100,7 @@ class Comparison:
     objective: ClusterObjectiveKind = "energy"
     with_assumed: Comparison | None = None
     stock: Comparison | None = None
+    varied: tuple[Varied, ...] = ()
 
     def outcome_with_assumed(self, policy: str) -> Outcome | None:
         """A policy's with assumed clocks; ``None`` where those were not asked for."""

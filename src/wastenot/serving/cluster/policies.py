@@ -165,7 +165,7 @@ POLICIES: Mapping[str, ClusterPolicy] = {
     ),
     "parking": ClusterPolicy(
         lambda given: Parking(given.profiles, _calibrated(given), tariff=given.tariff),
-        "instances not needed keep the model but sleep (parked); clocks rise with the queue",
+        "instances not needed stand by for bursts or sleep (parked); clocks rise with the queue",
     ),
 }
 """By the names that scenarios use, in the order in which they are explained."""

@@ -35,12 +35,14 @@ class Profiles:
         lengths: requests that show how long prompts and answers of each class are; those of earlier traffic.
         points: levels of load of each frontier.
         share: of the requests that are to keep the deadlines, with independent arrivals; more than is asked of bursty ones.
+        misses: of those that this allows, which ladders are to stay below.
     """
 
     cluster: Cluster
     lengths: Requests
     points: int = 12
     share: float = 0.995
+    misses: float = 1.0
     _kinds: list[tuple[FloatArray, FloatArray]] = field(init=False, repr=False)
     _known: dict[_Key, InstanceFrontier] = field(init=False, repr=False, default_factory=dict)
     _capacities: dict[int, FloatArray] = field(init=False, repr=False, default_factory=dict)
@@ -86,13 +88,15 @@ class Profiles:
         key = (layout, full_speed, ladders, together, tuple((blend / blend.sum()).round(4).tolist()))
         if key not in self._known:
             engine = self.cluster.layouts[layout]
+            share = self.share
             if ladders:
+                share = 1 - (1 - share) * self.misses
                 made = partial(ladder_frontier, points=max(self.points // 2, 3))
             else:
                 settings = (len(engine.tables.settings) - 1,) if full_speed else None
                 made = partial(frontier, settings=settings, points=self.points)
             mix, deadlines = self.mix(blend.astype(np.float64)), self.cluster.deadlines
-            self._known[key] = made(engine, mix, deadlines, share=self.share, together=together)
+            self._known[key] = made(engine, mix, deadlines, share=share, together=together)
         return self._known[key]
 
     def capacity_by_class(self, layout: int) -> FloatArray:

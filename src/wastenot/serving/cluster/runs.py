@@ -20,7 +20,9 @@ from wastenot.core.errors import BadInputError
 from wastenot.core.processes import shared_out
 from wastenot.core.progress import Progress
 from wastenot.planning.tariff import Tariff
+from wastenot.serving.cluster.beforehand import Beforehand, beforehand
 from wastenot.serving.cluster.classes import COUNT
+from wastenot.serving.cluster.controllers.parking import Parking
 from wastenot.serving.cluster.model import Cluster, ClusterServed, InstanceState
 from wastenot.serving.cluster.oracle import step_bound
 from wastenot.serving.cluster.policies import POLICIES, Given
@@ -36,6 +38,8 @@ BINS = 240
 _BINS_S = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0, 1800.0, 3600.0)
 _FEW = 100_000
 """Requests that are simulated in about the time that a process takes to start."""
+_MISSES = 0.25
+"""Of those that are allowed, which clocks that climb are planned for: traffic comes in more bursts than is planned for."""
 _AT_WORK = (InstanceState.SERVING, InstanceState.DRAINING)
 _MEANS = "wastenot.cluster-run/1"
 """Part of the digest of a run: another where the same run would be recorded otherwise."""
@@ -119,6 +123,7 @@ class RunRecord:
         refused: actions that could not be done.
         switches: of clocks.
         failed: whether a class missed its share.
+        beforehand: what the policy said before the first request; ``None`` where it says nothing.
         timeline: by bins of time.
     """
 
@@ -151,6 +156,7 @@ class RunRecord:
     refused: int
     switches: int
     failed: bool
+    beforehand: Beforehand | None
     timeline: RunTimeline
 
     @property
@@ -248,7 +254,8 @@ def record_of(text: str) -> RunRecord:
     if not isinstance(values, dict) or set(values) != {field.name for field in fields(RunRecord)}:
         raise ValueError("not a valid run")
     try:
-        return RunRecord(**values | {"timeline": RunTimeline(**values["timeline"])})
+        said = values["beforehand"] and Beforehand(**values["beforehand"])
+        return RunRecord(**values | {"timeline": RunTimeline(**values["timeline"]), "beforehand": said})
     except TypeError as error:
         raise ValueError(f"not a valid run ({error})") from error
 
@@ -303,7 +310,7 @@ def _loaded(place: _Place) -> tuple[LoadParts, Profiles]:
     """What all policies on a traffic with a seed share; kept, as a process runs several of them."""
     scenario = place.scenario
     load = load_parts_of(scenario, scenario.parts.traffic[place.traffic], place.seed)
-    return load, Profiles(scenario.cluster, load.known.lengths, share=scenario.parts.run.attain)
+    return load, Profiles(scenario.cluster, load.known.lengths, share=scenario.parts.run.attain, misses=_MISSES)
 
 
 def simulated(scenario: Scenario, run: Run) -> str:
@@ -332,11 +339,11 @@ def _simulated(scenario: Scenario, run: Run) -> RunRecord:
             told.append(tokens)
             yield requests
 
-    tally = Tally(cluster)
+    tally, controller = Tally(cluster), POLICIES[run.policy].make(given)
     served = simulate_cluster_in_parts(
         parts(),
         cluster,
-        POLICIES[run.policy].make(given),
+        controller,
         tally.add,
         router=scenario.router,
         predict=None if load.predictor is None else lambda _: np.asarray(told.popleft()),
@@ -344,7 +351,10 @@ def _simulated(scenario: Scenario, run: Run) -> RunRecord:
         seed=run.seed,
         bin_s=bin_of(load.duration_s),
     )
-    return _record(run, load.duration_s, cluster, tally, served, part.attain, tariffs)
+    said = None
+    if isinstance(controller, Parking):
+        said = beforehand(cluster, *controller.keeps(), load.known)
+    return _record(run, load.duration_s, cluster, tally, served, part.attain, tariffs, said)
 
 
 def bin_of(duration_s: float) -> float:
@@ -360,6 +370,7 @@ def _record(
     served: ClusterServed,
     attain: float,
     tariffs: Mapping[str, Tariff],
+    said: Beforehand | None,
 ) -> RunRecord:
     costs = {
         name: each.cost(served.timeline.energy_j, served.timeline.bin_s, served.end_s) for name, each in tariffs.items()
@@ -401,6 +412,7 @@ def _record(
         refused=refused,
         switches=served.switches,
         failed=bool(np.nanmin(by_class) < attain),
+        beforehand=said,
         timeline=_timeline(served),
     )
 

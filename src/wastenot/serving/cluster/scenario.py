@@ -56,21 +56,24 @@ class ChangesPart(Part):
     reshard_s: NotNegative = 3.0
     wake_s: NotNegative = 0.03
     off_power_w: NotNegative = 0.0
-    parked_power_w: NotNegative = 60.0
+    parked_power_w: NotNegative | None = None
     start_power_w: NotNegative = 120.0
     host_power_w: NotNegative = 0.0
 
-    def times(self, layouts: int) -> ChangeTimes:
-        """For a number of layouts."""
-        start = self.start_s if isinstance(self.start_s, tuple) else (self.start_s,) * layouts
-        others = {name: getattr(self, name) for name in type(self).model_fields if name != "start_s"}
-        return ChangeTimes(start, **others)
+    def times(self, layouts: Sequence[Engine]) -> ChangeTimes:
+        """For some layouts; what a parked instance draws is what an idle one does, unless it is given."""
+        start = self.start_s if isinstance(self.start_s, tuple) else (self.start_s,) * len(layouts)
+        values = {name: getattr(self, name) for name in type(self).model_fields} | {"start_s": start}
+        if self.parked_power_w is None:
+            values["parked_power_w"] = float(layouts[0].tables.idle_power_w.min()) / layouts[0].gpus
+        return ChangeTimes(**values)
 
 
 class ClusterPart(Part):
     """GPUs and the engines that can run on them.
 
-    With ``assumed_clocks``, policies are also run with clocks at which what steps cost is assumed.
+    With ``assumed_clocks``, policies are also run with clocks at which what steps cost is assumed. ``idle_power_w`` is
+    of a GPU with a process that has nothing to do; by default what the engines' profiles say.
     """
 
     engines: Name | tuple[Name, ...]
@@ -80,6 +83,7 @@ class ClusterPart(Part):
     step_tokens: _Whole | tuple[_Whole, ...] | None = None
     scheduler: Scheduler | None = None
     assumed_clocks: bool = False
+    idle_power_w: NotNegative | None = None
     changes: ChangesPart = ChangesPart()
 
 
@@ -544,6 +548,8 @@ def _engines(part: ClusterPart, where: Path) -> tuple[tuple[Engine, ...], str]:
         chosen = [replace(each, most_step_tokens=tokens) for each, tokens in zip(chosen, budgets, strict=True)]
     if part.scheduler is not None:
         chosen = [replace(each, scheduler=part.scheduler) for each in chosen]
+    if part.idle_power_w is not None:
+        chosen = [each.with_idle_power(part.idle_power_w * each.gpus) for each in chosen]
     return tuple(chosen), digest.hexdigest()
 
 
@@ -560,7 +566,7 @@ def _cluster(parts: ScenarioPart, engines: tuple[Engine, ...], where: Path) -> C
     if isinstance(start, tuple) and len(start) != len(engines):
         degrees = ", ".join(str(each.gpus) for each in engines)
         raise _error(where, "cluster.changes.start_s", f"{len(start)} times; give one for each of the degrees {degrees}")
-    return Cluster(engines, part.hosts, part.changes.times(len(engines)), part.gpus_per_host, deadlines=parts.deadlines)
+    return Cluster(engines, part.hosts, part.changes.times(engines), part.gpus_per_host, deadlines=parts.deadlines)
 
 
 def _there(name: str, key: str, where: Path) -> Path:

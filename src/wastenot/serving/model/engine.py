@@ -6,6 +6,8 @@ import enum
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
+
 from wastenot.core.errors import BadInputError
 from wastenot.core.setting import Setting
 from wastenot.serving.model.engine_tables import EngineTables
@@ -87,6 +89,10 @@ class Engine:
     def known_settings(self) -> tuple[int, ...]:
         """Places of the settings whose clocks were measured or fitted."""
         return tuple(place for place, setting in enumerate(self.tables.settings) if not self.assumes(setting))
+
+    def with_idle_power(self, power_w: float) -> Engine:
+        """The same with another power of all its GPUs while it has nothing to do, at each setting."""
+        return replace(self, tables=replace(self.tables, idle_power_w=np.full_like(self.tables.idle_power_w, power_w)))
 
     def within_known_clocks(self) -> Engine:
         """The same with only those settings whose clocks were measured or fitted.

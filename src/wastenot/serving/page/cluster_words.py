@@ -18,7 +18,8 @@ from wastenot.serving.cluster.outcome import Comparison, Outcome, Spread
 from wastenot.serving.cluster.policies import POLICIES
 from wastenot.serving.cluster.runs import RunRecord
 from wastenot.serving.cluster.scenario import Scenario
-from wastenot.serving.page.engine_words import by_deadline_note, clocks_note, waits_text
+from wastenot.serving.page.cluster_band import band_of, beforehand_text
+from wastenot.serving.page.engine_words import band_text, by_deadline_note, clocks_note, waits_text
 
 
 def about_cluster(scenario: Scenario) -> tuple[str, str]:
@@ -91,6 +92,11 @@ def plain_names(scenario: Scenario, found: Comparison) -> dict[str, str]:
 def policy_to_add(found: Comparison) -> Outcome | None:
     """The policy that saves most and meets the deadlines; ``None`` where that is the one that savings are against."""
     return None if found.best is found.outcomes[0] else found.best
+
+
+def headline(found: Comparison) -> Outcome | None:
+    """Whose saving stands first; ``None`` where nothing saves."""
+    return fixed_plan(found) or policy_to_add(found)
 
 
 def effect_text(scenario: Scenario, found: Comparison) -> str:
@@ -184,7 +190,13 @@ def cautions_on(scenario: Scenario, found: Comparison) -> list[str]:
     notes += [
         f"{each.policy} left {counted(each.unanswered, 'request')} unanswered." for each in found.outcomes if each.unanswered
     ]
-    more = (clocks_note(scenario.cluster.layouts, used=found.with_assumed is not None), _by_deadline_text(found))
+    notes += [text for each in found.outcomes if (text := beforehand_text(scenario, each, found.traffic)) is not None]
+    within = band_of(scenario, found, headline(found))
+    more = (
+        None if within is None else band_text(within),
+        clocks_note(scenario.cluster.layouts, used=found.with_assumed is not None),
+        _by_deadline_text(found),
+    )
     return [*notes, *(sentence(each) for each in more if each is not None)]
 
 

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from wastenot.core.origin import Origin
 from wastenot.core.setting import Setting
-from wastenot.core.wording import counted
+from wastenot.core.wording import counted, listed
 from wastenot.pages.formatting import SPACE, megahertz, number, percent, quantity
 from wastenot.pages.panel import Line, Next, Panel
 from wastenot.pages.table import Column, Listed, Row, Table, listing
+from wastenot.serving.model.band import Band
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.operating_points import OperatingPoint, PrefillPoint
 from wastenot.serving.model.profile_file import EngineProfile, StatedError
@@ -411,6 +412,14 @@ def typical(points: Sequence[OperatingPoint]) -> tuple[OperatingPoint, ...] | No
 
 def _energy(point: OperatingPoint) -> str:
     return quantity(point.energy_per_token_j, "J", 3) + ("*" if point.is_least else SPACE)
+
+
+def band_text(found: Band) -> str:
+    """What a saving becomes with other assumptions."""
+    missed = [each.what for each in found.varied if each.failed]
+    text = f"{listed([each.what for each in found.varied])}, each changed alone: {found.policy} saves"
+    late = f"; too many requests are late with {listed(missed)}" if missed else ""
+    return f"with {text} {percent(found.low, 1)} to {percent(found.high, 1)}{late}"
 
 
 def by_deadline_note(policy: str, met: tuple[float, float], energy: float) -> str:

@@ -10,8 +10,9 @@ from typing import Final
 from wastenot.pages.formatting import SPACE, duration, number, percent, quantity
 from wastenot.pages.panel import Line, Next, Panel
 from wastenot.pages.table import Listed, Table, listing
+from wastenot.serving.model.band import Band, band, idle_varied
 from wastenot.serving.model.steering import PolicyName, Steered, Steering, core_clocks_mhz
-from wastenot.serving.page.engine_words import by_deadline_note, clocks_note, waits_text
+from wastenot.serving.page.engine_words import band_text, by_deadline_note, clocks_note, waits_text
 
 
 def best_of(found: Steering) -> Steered:
@@ -66,6 +67,23 @@ def _stays_lowest(found: Steering, run: Steered) -> bool:
 def headline_run(found: Steering) -> Steered:
     """What the headline is of: the clock fixed in hindsight where policies do no more, else the best policy."""
     return cap_of(found) or best_of(found)
+
+
+def band_of(found: Steering) -> Band | None:
+    """What the headline's saving becomes with other idle power; ``None`` where nothing saves."""
+    run, first, engine = headline_run(found), found.runs[0], found.engine
+    if run is first:
+        return None
+    idle_w = float(engine.tables.idle_power_w.min()) / engine.gpus or 1.0
+    sums = [(each.result.energy_j, each.served.energy_j["idle"] / idle_w) for each in (first, run)]
+    return band(run.name, found.saved(run), idle_varied(*sums))
+
+
+def notes_on(found: Steering) -> list[str]:
+    """What the headline rests on."""
+    within = band_of(found)
+    notes = (None if within is None else band_text(within), clocks_text(found), by_deadline_text(found))
+    return [note for note in notes if note is not None]
 
 
 def _lowest(found: Steering) -> float | None:

@@ -5,8 +5,18 @@
     instance     5 s   the clock                                            by the batch of the moment
 
 A pool holds its GPUs in *units*, as many as the largest layout has, each on one host: an instance of the largest layout or
-several smaller ones. New instances are asked for when their period begins and serve when they have started. Units that a
-failed host takes along are asked for again at once, or when there are GPUs for them.
+several smaller ones. New instances are asked for in time to serve when they will be needed. Units that a failed host
+takes along are asked for again at once, or when there are GPUs for them.
+
+Emergencies (section IV). While prompts pile up in a pool or it misses deadlines, each visit takes one more stage:
+
+    1    the maximum clock on all of its instances
+    2    few prompts wait on an instance. The others wait at the router, which sends them by deadline to whoever has room
+         first, in a larger pool too; those that are late come after all that can still be in time
+    3    the upper levels plan again, for the load of the moment: more instances, none stopped
+
+The paper reorders an engine's own queue and moves what waits there. A stock engine does neither; holding requests at the
+router, before an engine has them, comes to the same. Late requests are put off and not rejected.
 """
 
 from __future__ import annotations
@@ -41,6 +51,18 @@ CLUSTER_S, POOL_S, INSTANCE_S = 1800.0, 300.0, 5.0
 """Periods of the three levels."""
 _CROWDED = 2.0
 """Steps' worth of prompts that wait: the highest clock, whatever was planned."""
+_HELD_STEPS = 4
+"""Steps' worth of prompts that may wait on an instance in an emergency, before others are held at the router."""
+_FREE = 1 << 40
+"""The same in calm times: any number."""
+_MISSED = 0.05
+"""Of the requests answered between two visits: if that many missed a deadline, it is an emergency."""
+_FEW = 20
+"""Requests of which a miss more or less says little: that is the least count."""
+_OVER = 6
+"""Visits without a sign of it before an emergency is over: half a minute."""
+_MOMENT_S = 60.0
+"""Over which the load of the moment is averaged, for which the upper levels plan in an emergency."""
 
 
 @dataclass(slots=True, eq=False)
@@ -56,6 +78,7 @@ class Dynamo:
         clocks: whether clocks are; otherwise all have the greatest.
         head_room: above the load that is expected.
         lasts_s: of the service, the time whose peak pools are sized for where they are not sized again.
+        emergencies: whether there are the stages above.
     """
 
     profiles: Profiles
@@ -67,13 +90,17 @@ class Dynamo:
     head_room: float = 0.0
     lasts_s: float = 7 * 86_400.0
     period_s: float = INSTANCE_S
+    emergencies: bool = True
     _sizing: Sizing = field(init=False, repr=False)
     _next_s: list[float] = field(init=False, repr=False)
     _set: dict[int, int] = field(init=False, repr=False)
+    _stage: list[int] = field(init=False, repr=False)
+    _calm: list[int] = field(init=False, repr=False)
 
     def begin(self, cluster: Cluster) -> Sequence[Action]:
         """The pools of the first period, sharded for its beginning."""
         self._next_s, self._set = [CLUSTER_S, POOL_S], {}
+        self._stage, self._calm = [0] * COUNT, [0] * COUNT
         self._sizing = self._sized(0.0)
         actions: list[Action] = []
         for pool, count in enumerate(self._sizing.instances):
@@ -86,17 +113,19 @@ class Dynamo:
     def control(self, view: ClusterView) -> Sequence[Action]:
         """The levels whose periods are over, from the top."""
         self.demand.see(view)
-        actions: list[Action] = []
+        actions: list[Action] = list(self._escalate(view)) if self.emergencies else []
         if view.now_s >= self._next_s[0] - 1e-9:
             self._next_s[0] += CLUSTER_S
             if self.instances:
-                actions += self._size(view)
+                actions += self._size(view, self._sized(view.now_s))
         elif view.now_s >= self._next_s[1] - 1e-9:
             self._next_s[1] += POOL_S
             if self.shards:
                 actions += self._shard(view)
         elif (view.state == InstanceState.FAILED).any():
             actions += self._restart(view)
+        elif self.instances and max(self._stage) >= 3:
+            actions += self._size(view, self._sized(view.now_s, self.demand.recent(_MOMENT_S)), grows=True)
         if self.clocks:
             actions += self._clock(view)
         return actions
@@ -108,9 +137,11 @@ class Dynamo:
         """GPUs that pools are counted in."""
         return self.profiles.cluster.layouts[-1].gpus
 
-    def _sized(self, now_s: float) -> Sizing:
-        until_s = now_s + CLUSTER_S if self.instances else self.lasts_s
-        peak = self.demand.peak(now_s, until_s) * (1 + self.head_room)
+    def _sized(self, now_s: float, least_per_s: FloatArray | float = 0.0) -> Sizing:
+        """For the peak until the next period's instances can serve, or for more."""
+        start_s = self.profiles.cluster.changes.start_s[-1]
+        until_s = now_s + CLUSTER_S + start_s if self.instances else self.lasts_s
+        peak = np.maximum(self.demand.peak(now_s, until_s), least_per_s) * (1 + self.head_room)
         found = sized(peak, self.profiles.capacity_by_class(len(self.profiles.cluster.layouts) - 1))
         most = self.profiles.cluster.gpus // self._unit
         if sum(found.instances) <= most:
@@ -123,19 +154,26 @@ class Dynamo:
             scale *= 0.97
 
     def _route(self) -> Route:
-        return Route(with_somewhere(self._sizing.pools), room_of(self.profiles, self._sizing))
+        held = _HELD_STEPS * self.profiles.cluster.layouts[-1].most_step_tokens
+        hold = tuple(held if stage >= 2 else _FREE for stage in self._stage) if max(self._stage) >= 2 else ()
+        return Route(with_somewhere(self._sizing.pools), room_of(self.profiles, self._sizing), hold=hold)
 
-    def _size(self, view: ClusterView) -> Iterator[Action]:
-        """Units go from pools that shrink to those that grow; what is left is stopped, what is missing started."""
-        before, self._sizing = self._sizing, self._sized(view.now_s)
+    def _size(self, view: ClusterView, sizing: Sizing, *, grows: bool = False) -> Iterator[Action]:
+        """Units go from pools that shrink to those that grow; what is left is stopped, what is missing started.
+
+        In an emergency pools only grow, by what there are GPUs for.
+        """
+        before, self._sizing = self._sizing, sizing
         spare: list[tuple[int, ...]] = []
         missing: list[int] = []
         for pool, count in enumerate(self._sizing.instances):
             own = list(self._groups(view, pool))
-            coming = int(((view.pool == pool) & (view.state == InstanceState.STARTING)).sum())
-            if len(own) + coming > count:
+            coming = self._coming(view, pool)
+            if len(own) + coming > count and not grows:
                 spare += own[max(count - coming, 0) :]
             missing += [pool] * max(count - len(own) - coming, 0)
+        if grows:
+            missing = missing[: int((view.free_gpus // self._unit).sum())]
         for pool in missing:
             if spare:
                 for instance in spare.pop():
@@ -148,6 +186,37 @@ class Dynamo:
                 yield Stop(instance)
         if self._sizing.pools != before.pools:
             yield self._route()
+
+    def _coming(self, view: ClusterView, pool: int) -> int:
+        """Units of a pool that start or are being re-sharded."""
+        soon = (view.pool == pool) & np.isin(view.state, (InstanceState.STARTING, InstanceState.RESHARDING))
+        gpus = np.array([each.gpus for each in self.profiles.cluster.layouts])
+        return int(gpus[view.layout[soon]].sum()) // self._unit
+
+    # ---- emergencies ------------------------------------------------------------------------------------------------
+
+    def _escalate(self, view: ClusterView) -> Iterator[Action]:
+        """One more stage for each pool in trouble, none for those that were calm for a while."""
+        before = [stage >= 2 for stage in self._stage]
+        for pool in range(COUNT):
+            if self._at_risk(view, pool):
+                self._stage[pool], self._calm[pool] = min(self._stage[pool] + 1, 3), 0
+            elif self._stage[pool]:
+                self._calm[pool] += 1
+                if self._calm[pool] >= _OVER:
+                    self._stage[pool] = 0
+        if before != [stage >= 2 for stage in self._stage]:
+            yield self._route()
+
+    def _at_risk(self, view: ClusterView, pool: int) -> bool:
+        """Whether prompts pile up on an instance, wait at the router, or too many deadlines were missed."""
+        own = np.flatnonzero((view.pool == pool) & (view.state == InstanceState.SERVING))
+        most = np.array([each.most_step_tokens for each in self.profiles.cluster.layouts])
+        if (view.waiting_tokens[own] > 2 * _CROWDED * most[view.layout[own]]).any():
+            return True
+        classes = [each for each, pools in enumerate(with_somewhere(self._sizing.pools)) if pools and pools[0] == pool]
+        finished, missed = float(view.finished[classes].sum()), float(view.missed[classes].sum())
+        return bool(view.held[classes].any()) or missed > _MISSED * max(finished, _FEW)
 
     def _restart(self, view: ClusterView) -> Iterator[Action]:
         """Whole units that pools have lost, with the largest layout, as far as there are GPUs."""
@@ -236,8 +305,12 @@ class Dynamo:
                     group = []
 
     def _shard(self, view: ClusterView) -> Iterator[Action]:
+        """One unit of a pool after another, so that the others serve meanwhile; the next at a later visit."""
         cluster, rates = self.profiles.cluster, self._rates(view.now_s)
         for pool in range(COUNT):
+            if ((view.pool == pool) & np.isin(view.state, (InstanceState.DRAINING, InstanceState.RESHARDING))).any():
+                self._next_s[1] = view.now_s + self.period_s
+                continue
             groups = list(self._groups(view, pool))
             plan = self._plan(pool, len(groups) * self._unit, rates) if groups else None
             if plan is None:
@@ -253,8 +326,10 @@ class Dynamo:
             now_w = self._spread_w(there, rates[pool])
             change_j = len(moved) * self._unit * cluster.changes.start_power_w * cluster.changes.reshard_s
             if worth_it(now_w, plan.power_w, POOL_S, change_j):
-                for group, layouts in zip(moved, wanted, strict=False):
+                for group, layouts in zip(moved[:1], wanted, strict=False):
                     yield Reshard(group, layouts, pool)
+                if len(moved) > 1:
+                    self._next_s[1] = view.now_s + self.period_s
 
     # ---- clocks -----------------------------------------------------------------------------------------------------
 
@@ -267,7 +342,8 @@ class Dynamo:
             if (pool, layout) not in known:
                 blend = rates[pool] if rates[pool].sum() > 0 else rates.sum(axis=0)
                 known[pool, layout] = self.profiles.frontier(layout, blend)
-            setting = self._setting(known[pool, layout], view, instance)
+            top = len(engine.tables.settings) - 1
+            setting = top if self._stage[pool] else self._setting(known[pool, layout], view, instance)
             if self._set.get(instance) != setting:
                 self._set[instance] = setting
                 yield SetClock(instance, ClockRule.fixed(setting, engine))

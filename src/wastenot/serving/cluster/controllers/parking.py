@@ -1,20 +1,21 @@
-"""Our controller: deadlines are the constraint, energy the objective, and what is not needed now is parked, not stopped.
+"""Our controller: deadlines are the constraint, energy the objective, and what is not needed now waits awake, in reserve.
 
-    5 min     instances that are there: enough for what is forecast until new ones could have started, and head-room
-    5 s       instances that serve: the number of least power for the load of the moment, the others parked or woken
-    a step    the clock: low, and climbing with the backlog of prompts
+    5 min     instances that are there: enough for what is forecast until new ones could have started, and head-room; all
+              that there are GPUs for where nothing is forecast
+    5 s       instances in use: the number of least power for the load of the moment; the others are the reserve
+    a step    the clock: low, and climbing with the backlog of prompts; in the reserve the maximum
 
-    instances      off ──start (minutes)──► serving ◄──park / wake (tens of ms)──► parked ──stop──► off
-                       `_resize`, 5 min               `_steer`, 5 s                    `_resize`
+    instances      off ──start (minutes)──► in use ◄──at once──► reserve ◄──park / wake (tens of ms)──► parked
+                       `_resize`, 5 min               `_steer`, 5 s             `_rest`, where parked ones draw less
 
-    n serve        the least power of n instances at rate / n each, plus parked ones, among those n that could take the rate
+    n in use       the least power of n instances at rate / n each, plus idle ones, among those n that could take the rate
                    and its head-room (`_fewest_watts`, from the frontiers of power by rate)
 
-All classes share one pool, which evens out the load better than several. A parked instance is back in tens of milliseconds
-and a new one in minutes, so mistakes of the forecast cost little where some are parked. More serve as soon as more are
-needed, fewer only when fewer were enough for a while. When prompts pile up or instances fail, all that are parked are woken,
-as many are started as the load of the moment needs, and clocks are at their greatest until it is over. Meanwhile few prompts
-wait on an instance: the others are held at the router, so that instances that come have work at once.
+All classes share the instances, which evens out the load. Prompts go to the reserve once instances in use have a few waiting
+(``SPILL``), without a visit of the controller. More are used as soon as more are needed, fewer only when fewer were enough
+for a while. When prompts pile up, instances fail or a class nears the misses allowed (``CAREFUL``), all are used at the
+maximum clock. In an emergency as many are started as the load of the moment needs, and few prompts wait on an instance: the
+others are held at the router, so that instances that come have work at once.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from wastenot.serving.cluster.demand import Demand, SlidingMaximum
 from wastenot.serving.cluster.frontiers import InstanceFrontier, greatest, rule_at
 from wastenot.serving.cluster.model import (
     Action,
+    Assign,
     Cluster,
     ClusterView,
     InstanceState,
@@ -43,7 +45,7 @@ from wastenot.serving.cluster.model import (
     Stop,
     Wake,
 )
-from wastenot.serving.cluster.pools import PoolPlan, planned, power_by_count
+from wastenot.serving.cluster.pools import SWING, PoolPlan, planned, power_by_count
 from wastenot.serving.cluster.profiles import Profiles
 from wastenot.serving.cluster.tariffs import start_outweighed_s
 
@@ -73,6 +75,14 @@ ENOUGH = 5000.0
 USED = (0.0, 0.4, 1.0)
 """Of the misses that are allowed: where the load is taken for less, for more by the margin, and for far more than it is.
 With the default margin it is multiplied with 0.95, 1.05 and 1.20, linearly in between (:meth:`_raised`)."""
+SPILL = 0.3
+"""Of the shortest bound on the time to the first token, that prompts which wait may take of an instance in use before others
+go to the reserve: at once, without a visit of the controller."""
+SURGE = 4.0
+"""Times the load of a minute that instances in use and in reserve can take at once; further ones may be parked."""
+CAREFUL = ((0.7, 2.0), (0.4, 1.0))
+"""Of the misses that are allowed to a class, and how many more may be chance: beyond the first, all instances are used at
+the maximum clock, until there are fewer than the second."""
 HOLD_STEPS = (32, 4)
 """Steps' worth of prompts that wait on an instance before it gets no more: so that clocks can climb, and in an emergency.
 Rules have levels from 1, 2, 4 … 64 steps on, and ladders that begin to climb at once or at 2 steps are at their top at 16 or
@@ -99,10 +109,14 @@ BURSTS_S = 1800.0
 UNSEEN = 1.3
 """Of the usual load, a burst that is to be expected before a quarter of an hour has shown what bursts there are: it counts
 as seen ``BURSTS_S / 2`` before the begin."""
+UNKNOWN_SWING = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""Multiples of the load that the layout is chosen for where no time is known to be like another."""
 DAY_S = 86_400.0
 """Whose load the layout is chosen for."""
 _ALIKE = Tariff.hourly(1.0)
 """Energy costs the same at all times."""
+_STOPPED = ((InstanceState.PARKED, 0), (InstanceState.SERVING, 1))
+"""State, and the least pool, of instances that may be stopped, in order."""
 _THERE = (InstanceState.STARTING, InstanceState.SERVING, InstanceState.PARKED, InstanceState.WAKING)
 
 
@@ -136,11 +150,15 @@ class Parking:
     _plan: PoolPlan = field(init=False, repr=False)
     _plan_s: float = field(init=False, repr=False)
     _needed: SlidingMaximum = field(init=False, repr=False)
+    _awake: SlidingMaximum = field(init=False, repr=False)
     _alarm_s: float = field(init=False, repr=False)
     _alarm: bool = field(init=False, repr=False)
     _short: float = field(init=False, repr=False)
+    _reserve: bool = field(init=False, repr=False)
     _piled: bool = field(init=False, repr=False)
     _failed: int = field(init=False, repr=False)
+    _has_reserve: bool = field(init=False, repr=False)
+    _careful: bool = field(init=False, repr=False)
     _bursts: SlidingMaximum = field(init=False, repr=False)
     _outcome: FloatArray = field(init=False, repr=False)
     _rule: dict[int, int] = field(init=False, repr=False)
@@ -150,18 +168,24 @@ class Parking:
     def begin(self, cluster: Cluster) -> Sequence[Action]:
         """The layout of least power for a day's load, instances for what is forecast for the first minutes, all awake."""
         peak = self.demand.peak(0.0, cluster.changes.start_s[0] + 2 * PLAN_S)
-        parked_w = cluster.changes.parked_power_w
         usual = self.demand.expected(0.0, DAY_S)
-        self._plan = planned(self.profiles, usual, usual * (1 + self.reserve), spare_gpu_w=parked_w)
-        self._plan_s, self._needed, self._alarm_s, self._short = PLAN_S, SlidingMaximum(self.lasts_s), -math.inf, math.inf
-        self._alarm = False
+        self._plan = planned(
+            self.profiles,
+            usual,
+            usual * (1 + self.reserve),
+            spare_gpu_w=self._idle_gpu_w,
+            swing=UNKNOWN_SWING if self.demand.one_rate else SWING,
+        )
+        self._plan_s, self._alarm_s, self._short = PLAN_S, -math.inf, math.inf
+        self._needed, self._awake = SlidingMaximum(self.lasts_s), SlidingMaximum(self.lasts_s)
+        self._alarm = self._has_reserve = self._careful = False
         self._piled, self._failed, self._outcome, self._rule = False, 0, np.zeros((2, COUNT)), {}
         mix = self.profiles.mix(self._plan.blend)
         self._usual_work, self._came = mix.prompt + ANSWERS * mix.output, np.zeros(2)
         self._bursts = SlidingMaximum(BURSTS_S)
         self._bursts.add(-BURSTS_S / 2, UNSEEN)
         start = Start(self._plan.layout, 0, greatest(cluster.layouts[self._plan.layout]))
-        return [*[start] * self._there(peak), self._route(alarm=False)]
+        return [*[start] * self._there(peak), self._route(alarm=False, reserve=False)]
 
     def control(self, view: ClusterView) -> Sequence[Action]:
         """What the load of the moment asks for, and every five minutes what is forecast."""
@@ -179,15 +203,21 @@ class Parking:
             self._alarm_s = view.now_s + self.alarm_s
         alarm, before = view.now_s < self._alarm_s, self._alarm
         self._alarm = alarm
-        actions: list[Action] = [] if alarm == before else [self._route(alarm=alarm)]
+        actions: list[Action] = []
         if over or lost or view.now_s >= self._plan_s - 1e-9 or self._free(view) > self._short:
             self._plan_s = view.now_s + PLAN_S
             actions += self._resize(view, self._for_now() if over else 1)
-        return [*actions, *self._steer(view, alarm)]
+        steered = list(self._steer(view, alarm))
+        if alarm != before or self._has_reserve != self._reserve:
+            actions.append(self._route(alarm=alarm, reserve=self._has_reserve))
+        return [*actions, *steered]
 
-    def _route(self, *, alarm: bool) -> Route:
-        hold = HOLD_STEPS[alarm] * self.profiles.cluster.layouts[self._plan.layout].most_step_tokens
-        return Route(((0,),) * COUNT, router=Router.LEAST_TOKENS, hold=(hold,))
+    def _route(self, *, alarm: bool, reserve: bool) -> Route:
+        step = self.profiles.cluster.layouts[self._plan.layout].most_step_tokens
+        hold = HOLD_STEPS[alarm] * step
+        spill = int(SPILL * min(self.profiles.cluster.deadlines.ttft_s) / self._token_s()) if reserve and not alarm else hold
+        self._reserve = reserve
+        return Route(((0, 1),) * COUNT, router=Router.LEAST_TOKENS, hold=(spill, hold))
 
     @property
     def _heavier(self) -> float:
@@ -203,22 +233,34 @@ class Parking:
         return self.profiles.cluster.layouts[self._plan.layout].gpus
 
     @property
+    def _idle_gpu_w(self) -> float:
+        """What a GPU of the reserve draws."""
+        first = self.profiles.cluster.layouts[0]
+        return float(first.tables.idle_power_w.min()) / first.gpus
+
+    @property
     def _most(self) -> int:
         """Instances that all hosts have GPUs for."""
         return self.profiles.cluster.most(self._plan.layout)
+
+    def keeps(self) -> tuple[int, float]:
+        """The layout, chosen when the run begins, and the rate that instances on all GPUs take of requests as expected."""
+        return self._plan.layout, self._most * self._known(self._most).capacity_per_s
 
     def _known(self, instances: int) -> InstanceFrontier:
         return self._plan.frontier(self.profiles, instances)
 
     def _there(self, peak_per_s: FloatArray) -> int:
-        """Instances that are to be there for a peak: those of least power, the others off."""
+        """Instances that are to be there for a peak: those of least power, the others off; all where no peak is known."""
+        if self.demand.one_rate:
+            return self._most
         rate = float(peak_per_s.sum()) * self._heavier
         upper = rate * max(1 + self.reserve, self._bursts.greatest)
         return max(self._fewest_watts(rate, upper, self._most, 0.0), 1)
 
     def _note_burst(self, now_s: float) -> None:
-        """The load of the moment beside that of some minutes."""
-        usual = float(self.demand.recent(PLAN_S).sum())
+        """The load of the moment beside that of some minutes, or what is expected now: a rise that was foreseen is none."""
+        usual = max(float(self.demand.recent(PLAN_S).sum()), float(self.demand.expected(now_s, now_s).sum()))
         if now_s >= PLAN_S and usual > 0:
             self._bursts.add(now_s, float(self.demand.recent(WINDOWS_S[0]).sum()) / usual)
         self._bursts.forget(now_s)
@@ -260,34 +302,56 @@ class Parking:
         start = Start(layout, 0, greatest(self.profiles.cluster.layouts[layout]))
         self._short = free if soon - len(own) > free else math.inf
         yield from [start] * min(soon - len(own), free)
-        parked = own[view.state[own] == InstanceState.PARKED]
-        for instance in parked[: max(len(own) - max(soon, later), 0)].tolist():
+        # Parked ones first, then those of the reserve.
+        first, then = (own[(view.state[own] == state) & (view.pool[own] >= pool)] for state, pool in _STOPPED)
+        spare = [*first.tolist(), *then.tolist()]
+        for instance in spare[: max(len(own) - max(soon, later), 0)]:
             yield Stop(instance)
 
     # ---- instances that serve ---------------------------------------------------------------------------------------
 
     def _steer(self, view: ClusterView, alarm: bool) -> Iterator[Action]:
         """Wake or park, and set clocks."""
-        serving = np.flatnonzero(view.state == InstanceState.SERVING)
+        used, spare = (np.flatnonzero((view.state == InstanceState.SERVING) & (view.pool == pool)) for pool in (0, 1))
         parked = np.flatnonzero((view.state == InstanceState.PARKED) | (view.state == InstanceState.DRAINING))
-        awake = len(serving) + int((view.state == InstanceState.WAKING).sum())
-        most = awake + len(parked)
+        waking = int((view.state == InstanceState.WAKING).sum())
+        most = len(used) + len(spare) + waking + len(parked)
         rate = max(float(self.demand.recent(window_s).sum()) for window_s in WINDOWS_S) * self._heavier * self._raised()
-        parked_w = self.profiles.cluster.changes.parked_power_w
-        target = most if alarm else self._fewest_watts(rate, rate * (1 + self.head_room), most, parked_w)
+        target = (
+            most if alarm or self._careful else self._fewest_watts(rate, rate * (1 + self.head_room), most, self._idle_gpu_w)
+        )
         self._needed.add(view.now_s, max(target, min(most, 1)))
         target = int(self._needed.greatest)  # as many as were needed in the last ``lasts_s``
-        if target > awake:
+        if target > len(used):
+            moved = spare[: target - len(used)].tolist()
+            yield from (Assign(each, 0) for each in moved)
+            used, spare = np.union1d(used, moved).astype(np.intp), np.setdiff1d(spare, moved)
+        elif target < len(used):
+            quiet = sorted(used.tolist(), key=lambda each: (view.running[each] + view.waiting[each], -each))
+            quiet = quiet[: min(len(used) - target, len(used) - 1)]
+            yield from (Assign(each, 1) for each in quiet)
+            used, spare = np.setdiff1d(used, quiet), np.union1d(spare, quiet).astype(np.intp)
+        self._has_reserve = bool(len(spare))
+        yield from self._rest(view, len(used) + waking, spare, parked, all_awake=target == most)
+        yield from self._clock(used, rate / max(target, 1), max(target, 1), alarm or self._careful)
+        yield from self._clock(spare, math.inf, max(target, 1), True)
+
+    def _rest(
+        self, view: ClusterView, used: int, spare: IndexArray, parked: IndexArray, *, all_awake: bool
+    ) -> Iterator[Action]:
+        """Park of the reserve what not even a surge needs, where that draws less; wake what it does."""
+        most, awake = used + len(spare) + len(parked), used + len(spare)
+        keep = most
+        if not all_awake and self.profiles.cluster.changes.parked_power_w < self._idle_gpu_w:
+            surge = SURGE * float(self.demand.recent(WINDOWS_S[1]).sum()) * self._heavier
+            keep = next((n for n in range(used + 1, most) if n * self._known(n).capacity_per_s >= surge), most)
+        self._awake.add(view.now_s, keep)
+        keep = int(self._awake.greatest)
+        if keep > awake:
             back = sorted(parked.tolist(), key=lambda each: (view.state[each] == InstanceState.PARKED, each))
-            for instance in back[: target - awake]:
-                yield Wake(instance)
-        elif target < awake:
-            quiet = sorted(serving.tolist(), key=lambda each: (view.running[each] + view.waiting[each], -each))
-            quiet = quiet[: min(awake - target, len(serving) - 1)]
-            for instance in quiet:
-                yield Park(instance)
-            serving = np.setdiff1d(serving, quiet)
-        yield from self._clock(serving, rate / max(target, 1), max(target, 1), alarm)
+            yield from (Wake(each) for each in back[: keep - awake])
+        idle = spare[(view.running[spare] + view.waiting[spare]) == 0]
+        yield from (Park(each) for each in idle[: max(awake - keep, 0)].tolist())
 
     def _fewest_watts(self, rate: float, upper: float, most: int, spare_gpu_w: float) -> int:
         """Instances that draw least at a rate, of those that could take a higher one; all where they are too few."""
@@ -318,6 +382,8 @@ class Parking:
         finished, missed = self._outcome
         allowed = 1 - self.profiles.cluster.deadlines.share
         used = float((missed / np.maximum(finished, FEW)).max()) / allowed  # of the misses that are allowed to a class
+        share, chance = CAREFUL[self._careful]
+        self._careful = bool((missed > share * allowed * finished + chance).any())
         unknown = max(1 - float(finished.sum()) / ENOUGH, 0.0)
         return 1 + self.margin * float(np.interp(used, USED, (2 * unknown - 1, 1.0, 4.0)))
 
