@@ -68,9 +68,8 @@ class LearningCost:
     @property
     def left(self) -> float:
         """Cost that learning may still take; infinite without a budget, and before the default is known."""
-        budget = self._terms.learning_budget
-        known = budget is not None and math.isfinite(self.of_default)
-        return (budget - self.spent) * self.of_default if known else math.inf
+        budget, of_default = self._terms.learning_budget, self.of_default
+        return math.inf if budget is None or math.isinf(of_default) else (budget - self.spent) * of_default
 
 
 def learning_forecast(learner: Learner, runs: int) -> tuple[float, float]:
