@@ -83,6 +83,9 @@ class Learner:
             open_to = open_to & self._affordable(prospect)
         total = np.where(open_to, found.total, math.inf)
         place = int(total.argmin())
+        while total[place] < 0.0 and self._tells_nothing_new(place, prospect):
+            total[place] = math.inf
+            place = int(total.argmin())
         if total[place] >= 0.0:
             place = int(np.where(open_to, found.cost, math.inf).argmin())
         if self._in_vain >= _PATIENCE and self._epochs.reached.any():
@@ -167,6 +170,14 @@ class Learner:
         if not known[list(self._pending.values())].all():
             return known
         return known | (np.exp(np.minimum(prospect.log_cost, 600.0)) <= self.learning.left)
+
+    def _tells_nothing_new(self, place: int, prospect: Prospect) -> bool:
+        """Whether a run would be stopped no later than another of its batch size was, which has never reached the target."""
+        places, log_epochs = self._epochs.early()
+        longest = np.exp(log_epochs[places == place]).max(initial=0.0)
+        if longest == 0.0 or self._epochs.reached[place] > 0.0:
+            return False
+        return stop_after(prospect, place, self._recurrences()) <= longest
 
     def _beside(self, prospect: Prospect, found: Worth) -> tuple[Worth, BoolArray]:
         """What runs are worth beside those in flight, and the batch sizes that are open to another run.
