@@ -177,7 +177,7 @@ class Learner:
         longest = np.exp(log_epochs[places == place]).max(initial=0.0)
         if longest == 0.0 or self._epochs.reached[place] > 0.0:
             return False
-        return stop_after(prospect, place, self._recurrences()) <= longest
+        return bool(stop_after(prospect, place, self._recurrences()) <= longest)
 
     def _beside(self, prospect: Prospect, found: Worth) -> tuple[Worth, BoolArray]:
         """What runs are worth beside those in flight, and the batch sizes that are open to another run.
