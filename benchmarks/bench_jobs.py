@@ -159,6 +159,14 @@ def main(verdict: Verdict, seeds: int = 20, etas: Sequence[float] = ETAS, out: P
             print(f"         {name}: {ours[worst] / zeus[worst]:.4g}")
     if out:
         keep(out, kept(jobs, found, seeds))
+    for power in sorted(TRACES.glob("summary_power_*.csv")):  # other GPUs of the artifact, where they are at hand
+        if power.stem != "summary_power_v100":
+            print(f"  {power.name}")
+            elsewhere = table(read_jobs(power), 0.5, range(seeds))
+            zeus, ours = ends(elsewhere, "Zeus"), ends(elsewhere, "wastenot")
+            verdict.at_most(
+                f"regret against Zeus', mean of the jobs' ratios, {power.name}", float(np.mean(ours / zeus)), 0.5
+            )
 
 
 if __name__ == "__main__":

@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import io
 import math
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -60,13 +62,30 @@ class ZeusJob:
     recurrences: int
 
 
-def read_jobs() -> tuple[ZeusJob, ...]:
-    """All six jobs, on the V100."""
-    train, power = TRACES / "summary_train.csv", TRACES / "summary_power_v100.csv"
-    all_train, all_power, summaries = pd.read_csv(train), pd.read_csv(power), read_training_summaries(train, power)
+def read_jobs(power: Path = TRACES / "summary_power_v100.csv") -> tuple[ZeusJob, ...]:
+    """All six jobs, on the V100, or on another GPU of the artifact.
+
+    Batch sizes without a speed at every power limit are left out; where the default is not among the others, the next
+    smaller one takes its place.
+
+    Args:
+        power: speeds of a GPU.
+    """
+    train = TRACES / "summary_train.csv"
+    all_train, all_power = pd.read_csv(train), pd.read_csv(power)
+    of_job = ["dataset", "network", "optimizer"]
+    limits = all_power.groupby([*of_job, "batch_size"]).power_limit.transform("nunique")
+    all_power = all_power[limits == all_power.groupby(of_job).power_limit.transform("nunique")]
+    with tempfile.TemporaryDirectory() as folder:
+        whole = Path(folder) / power.name
+        all_power.to_csv(whole, index=False)
+        summaries = read_training_summaries(train, whole)
     out = []
-    for dataset, network, optimizer, target, default, most in _JOBS:
-        trace = summaries.trace(JobKey(dataset, network, optimizer), target, default, most, "V100")
+    for dataset, network, optimizer, target, usual, most in _JOBS:
+        key = JobKey(dataset, network, optimizer)
+        sizes = {size for size, _ in summaries.speeds[key]} & set(summaries.epochs[key, target])
+        default = max(size for size in sizes if size <= usual)
+        trace = summaries.trace(key, target, default, most, power.stem.removeprefix("summary_power_").upper())
         own_train, own_power = (
             table[(table.dataset == dataset) & (table.network == network) & (table.optimizer == optimizer)]
             for table in (all_train, all_power)

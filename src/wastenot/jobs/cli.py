@@ -179,6 +179,7 @@ def _named(overview: JobOverview) -> list[tuple[str, str]]:
     from wastenot.jobs.page.words import (
         asked_text,
         cost_text,
+        learning_text,
         next_effect_text,
         outcomes_text,
         regret_text,
@@ -189,7 +190,9 @@ def _named(overview: JobOverview) -> list[tuple[str, str]]:
     rows = [("Target", target_text(terms)), ("Objective", asked_text(terms)), ("Runs", outcomes_text(overview))]
     if overview.total_cost > 0.0:
         rows.append(("Cost so far", cost_text(terms, overview.total_cost)))
-    regret, effect = regret_text(overview), next_effect_text(overview)
+    regret, effect, learning = regret_text(overview), next_effect_text(overview), learning_text(overview)
+    if learning is not None:
+        rows.append(("Price of learning", learning))
     if regret is not None:
         rows.append(("Regret so far", regret))
     if effect is not None:

@@ -51,6 +51,7 @@ def job_document(overview: JobOverview) -> dict[str, Any]:
             "next_pair": None if overview.next_pair is None else _pair(overview, overview.next_pair),
             "changed_at": list(overview.changed_at),
             "no_memory": overview.no_memory,
+            "learning": None if overview.learning is None else as_values(overview.learning),
             "notes": list(overview.notes),
         }
     )

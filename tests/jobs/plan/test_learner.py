@@ -138,3 +138,15 @@ def test_a_batch_size_that_may_never_get_there_is_not_tried_again_before_its_fir
         if size != 64:
             unknown.append(size)
     assert unknown and len(unknown) == len(set(unknown))
+
+
+@pytest.mark.parametrize(("lasts", "again"), [(1000, True), (3, True), (2, False)])
+def test_a_batch_size_that_was_stopped_is_tried_again_only_for_longer(
+    lasts: int, again: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = learner()
+    for number in range(1, 4):
+        ran(one, number, 64, 10)
+    ran(one, 4, 32, 2, "stopped")
+    monkeypatch.setattr("wastenot.jobs.plan.learner.stop_after", lambda *_: lasts)
+    assert (one.choose().batch_size == 32) == again

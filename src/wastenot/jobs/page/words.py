@@ -8,6 +8,7 @@ from wastenot.core.setting import Setting
 from wastenot.core.wording import counted
 from wastenot.jobs.model.frontier import Pair
 from wastenot.jobs.model.objective import objective_of
+from wastenot.jobs.plan.learning_cost import FIRST_RUNS
 from wastenot.jobs.plan.overview import JobOverview
 from wastenot.jobs.tables.records import JobTerms
 from wastenot.pages.formatting import SPACE, number, percent, quantity
@@ -214,3 +215,15 @@ def regret_text(overview: JobOverview) -> str | None:
         return None
     shown = f"{overview.regret:.2f}".replace("-", "−")
     return f"{shown} {runs_of(overview.cheapest)}, the cheapest pair as far as is known"
+
+
+def learning_text(overview: JobOverview) -> str | None:
+    """What learning has cost and is expected to, beyond always running the default; ``None`` before that is known."""
+    learning = overview.learning
+    if learning is None:
+        return None
+    said = [f"{learning.so_far:+.1f} runs of the default so far".replace("-", "−")]
+    if learning.expected is not None:
+        most = f"{learning.expected:.1f} expected (90{SPACE}%: {learning.high:.1f})"
+        said.append(f"highest within the first {FIRST_RUNS} runs: {most}")
+    return "; ".join(said)

@@ -18,6 +18,11 @@ from wastenot.jobs.model.scatter import reached_by
 _RUNS_AHEAD = np.array([1.0, 4.0, 16.0])  # of a batch size, which together may teach what one does not
 _MOST_EPOCHS = 4000
 _PLANS = 160  # lengths of a run that are considered
+_TELLS = 0.5
+"""Fraction of the runs that would reach the target which must have done so for one that has not to say anything.
+
+A run that is stopped sooner is expected to change no belief, however often it is tried, and so is not counted as teaching.
+"""
 _STEP = 0.4
 _PLACES = np.arange(-3.4, 4.2 + 1e-9, _STEP)  # of runs among those of a batch size, in standard deviations
 
@@ -153,7 +158,8 @@ def _spent(prospect: Prospect, log_cost: FloatArray, share: FloatArray) -> Float
 def _taught(prospect: Prospect, places: IndexArray, log_cost: FloatArray, share: FloatArray) -> FloatArray:
     """What a recurrence costs less, as expected, for what runs teach that are stopped at a place.
 
-    Whoever knows more can change their mind: either after the target was reached, or after it was not by then.
+    Whoever knows more can change their mind: either after the target was reached, or after it was not by then. Nothing where
+    runs are stopped before most of them would have reached it.
 
     Args:
         prospect: what is believed before.
@@ -182,7 +188,8 @@ def _taught(prospect: Prospect, places: IndexArray, log_cost: FloatArray, share:
     beyond[..., :-1], beyond[..., -1] = later[..., 1:], 0.0
     beyond += failing[..., None]
     informed = costs.min(axis=2).cumsum(axis=-1) + beyond.min(axis=2)
-    taught: FloatArray = np.maximum(never.min(axis=2)[..., None] - informed, 0.0)
+    ever = np.cumsum(share, axis=1)
+    taught: FloatArray = np.maximum(never.min(axis=2)[..., None] - informed, 0.0) * (ever >= _TELLS * ever[:, -1:])
     return taught
 
 

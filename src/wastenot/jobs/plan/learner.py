@@ -16,6 +16,7 @@ from wastenot.jobs.model.epoch_costs import EpochCosts
 from wastenot.jobs.model.epochs import Epochs
 from wastenot.jobs.plan.choice import Prospect, Worth, stop_after, worth
 from wastenot.jobs.plan.decision import Decision, Outlook, Verdict
+from wastenot.jobs.plan.learning_cost import LearningCost
 from wastenot.jobs.tables.records import JobRun, JobTerms, Speed
 
 _LEAST_RECURRENCES = 100.0
@@ -40,6 +41,7 @@ class Learner:
 
     Attributes:
         changed_at: numbers of the runs with which the job's data turned out to have changed.
+        learning: what it has cost.
     """
 
     def __init__(self, terms: JobTerms, device: str) -> None:
@@ -58,6 +60,7 @@ class Learner:
         self._told: list[int] = []  # numbers of the runs that say something of epochs
         self._in_vain = 0  # runs in a row that did not reach the target
         self._known_since = 0.0  # runs before the last change
+        self.learning = LearningCost(terms, device)
 
     def measured(self, speed: Speed) -> None:
         """Take note of how fast the job runs at a batch size and setting."""
@@ -76,8 +79,13 @@ class Learner:
         open_to = self._fits
         if self._pending and self._epochs.reached.any():
             found, open_to = self._beside(prospect, found)
+        if self.terms.learning_budget is not None:
+            open_to = open_to & self._affordable(prospect)
         total = np.where(open_to, found.total, math.inf)
         place = int(total.argmin())
+        while total[place] < 0.0 and self._tells_nothing_new(place, prospect):
+            total[place] = math.inf
+            place = int(total.argmin())
         if total[place] >= 0.0:
             place = int(np.where(open_to, found.cost, math.inf).argmin())
         if self._in_vain >= _PATIENCE and self._epochs.reached.any():
@@ -103,9 +111,14 @@ class Learner:
 
     def goes_on(self, run: JobRun) -> Verdict:
         """Whether a run in flight continues after an epoch that did not reach the target."""
+        place = self._place[run.batch_size]
+        if self.terms.learning_budget is not None and not self._no_dearer(self._prospect())[place]:
+            of_epoch = float(self._prospect().epoch_cost[place])
+            if self.learning.cost_of(run) + of_epoch > self.learning.left:
+                return Verdict(go_on=False, why="another epoch would exceed the learning budget")
         bound = self._stop_after.get(run.number)
         if bound is None:
-            if run.epochs < self._at_least(self._place[run.batch_size]):
+            if run.epochs < self._at_least(place):
                 return Verdict(go_on=True)  # most runs end before it matters what is left of them
             bound = self._stop_after[run.number] = self._bound(run)
         return Verdict(run.epochs < bound, "starting over is expected to cost less than what is left")
@@ -113,6 +126,7 @@ class Learner:
     def ended(self, run: JobRun) -> None:
         """Take note of what became of a run."""
         self._pending.pop(run.number, None)
+        self.learning.ended(run)
         place = self._place[run.batch_size]
         self._runs[place] += 1.0
         self._in_vain = 0 if run.outcome == "reached" else self._in_vain + 1
@@ -132,6 +146,38 @@ class Learner:
     def setting(self, batch_size: int) -> Setting | None:
         """The best known setting for a batch size; ``None`` where none was measured on the device."""
         return self._costs.setting(batch_size)
+
+    def believed(self) -> tuple[tuple[FloatArray, FloatArray], FloatArray, tuple[FloatArray, FloatArray], FloatArray]:
+        """Log epochs to the target (mean, covariance), their scatter, log cost of an epoch, and the chance of the target."""
+        epochs, costs, chance = self._epochs.belief(), self._costs.belief(), self._epochs.reaching.chance()
+        return (
+            (epochs.mean, epochs.covariance),
+            np.sqrt(self._epochs.noise()),
+            (costs.mean, costs.covariance),
+            np.where(self._fits, chance, 0.0),
+        )
+
+    def _no_dearer(self, prospect: Prospect) -> BoolArray:
+        """Batch sizes that have reached the target and are expected to cost no more than the default, and the default."""
+        expected = np.exp(prospect.log_cost + 0.5 * prospect.noise)
+        found: BoolArray = (self._epochs.reached > 0.0) & (expected <= self.learning.of_default)
+        found[self._place[self.terms.default]] = True
+        return found
+
+    def _affordable(self, prospect: Prospect) -> BoolArray:
+        """Batch sizes that the learning budget allows, which one run explores at a time."""
+        known = self._no_dearer(prospect)
+        if not known[list(self._pending.values())].all():
+            return known
+        return known | (np.exp(np.minimum(prospect.log_cost, 600.0)) <= self.learning.left)
+
+    def _tells_nothing_new(self, place: int, prospect: Prospect) -> bool:
+        """Whether a run would be stopped no later than another of its batch size was, which has never reached the target."""
+        places, log_epochs = self._epochs.early()
+        longest = np.exp(log_epochs[places == place]).max(initial=0.0)
+        if longest == 0.0 or self._epochs.reached[place] > 0.0:
+            return False
+        return bool(stop_after(prospect, place, self._recurrences()) <= longest)
 
     def _beside(self, prospect: Prospect, found: Worth) -> tuple[Worth, BoolArray]:
         """What runs are worth beside those in flight, and the batch sizes that are open to another run.

@@ -24,6 +24,7 @@ from wastenot.jobs.model.frontier import Pair, epochs_to_target, job_frontier, p
 from wastenot.jobs.model.objective import cost, objective_of
 from wastenot.jobs.plan.decision import Decision, Outlook
 from wastenot.jobs.plan.learner import Learner
+from wastenot.jobs.plan.learning_cost import FIRST_RUNS, learning_forecast
 from wastenot.jobs.plan.remembered import fitting_terms, in_vain, recall
 from wastenot.jobs.tables.records import JobRun, JobTerms
 from wastenot.jobs.tables.store import JobStore, StoredJob
@@ -68,6 +69,21 @@ class AgainstDefault:
     energy_ratio: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class LearningPrice:
+    """What learning costs beyond running the default each time, in runs of the default.
+
+    Attributes:
+        so_far: below 0 where cheaper batch sizes have saved more.
+        expected: the most that it comes to at any time in the first ten runs, as expected; ``None`` after these.
+        high: likewise, as it is not exceeded with 90 %.
+    """
+
+    so_far: float
+    expected: float | None = None
+    high: float | None = None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class JobOverview(HasDocument, HasPage):
     """What is known of a job on a device.
@@ -90,6 +106,7 @@ class JobOverview(HasDocument, HasPage):
         next_pair: the pair that this comes to; ``None`` where its speed is not known.
         changed_at: numbers of the runs with which the job's data turned out to have changed.
         no_memory: the least batch size that did not fit into the device's memory.
+        learning: what learning costs; ``None`` before the default has reached the target.
         notes: what to know besides.
     """
 
@@ -111,6 +128,7 @@ class JobOverview(HasDocument, HasPage):
     next_pair: Pair | None
     changed_at: tuple[int, ...]
     no_memory: int | None
+    learning: LearningPrice | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -183,8 +201,9 @@ def overview_of(stored: StoredJob, *, origin: Origin | None = None) -> JobOvervi
     notes: list[str] = []
     decision: Decision | None = None
     changed_at: tuple[int, ...] = ()
+    learning: LearningPrice | None = None
     try:
-        decision, changed_at = _next(stored)
+        decision, changed_at, learning = _next(stored)
     except BadInputError as error:
         notes.append(str(error).replace("`batch_sizes`: ", "batch sizes: "))
     hopeless = in_vain(terms, stored.runs)
@@ -226,6 +245,7 @@ def overview_of(stored: StoredJob, *, origin: Origin | None = None) -> JobOvervi
         next=decision,
         next_pair=None if decision is None else _cheapest_of(pairs, terms, decision.batch_size),
         no_memory=too_large,
+        learning=learning,
         notes=tuple(notes),
     )
 
@@ -234,8 +254,8 @@ def _whys(stored: StoredJob) -> Sequence[str]:
     return stored.why if len(stored.why) == len(stored.runs) else [""] * len(stored.runs)
 
 
-def _next(stored: StoredJob) -> tuple[Decision, tuple[int, ...]]:
-    """What the product decides, by what it knows; and since which runs the job's data have changed.
+def _next(stored: StoredJob) -> tuple[Decision, tuple[int, ...], LearningPrice | None]:
+    """What the product decides, by what it knows; since which runs the job's data have changed; what learning costs.
 
     Raises:
         BadInputError: no batch size fits into the device's memory.
@@ -243,7 +263,17 @@ def _next(stored: StoredJob) -> tuple[Decision, tuple[int, ...]]:
     terms = fitting_terms(stored.terms, stored.runs, stored.device)
     learner = Learner(terms, stored.device)
     recall(learner, terms, stored.speeds, stored.runs)
-    return learner.choose(), learner.changed_at
+    return learner.choose(), learner.changed_at, _learning(learner, len(stored.runs))
+
+
+def _learning(learner: Learner, runs: int) -> LearningPrice | None:
+    so_far = learner.learning.spent
+    if not math.isfinite(learner.learning.of_default):
+        return None
+    bounded = learner.terms.within_s is not None or learner.terms.power_budget_w is not None
+    if runs >= FIRST_RUNS or bounded or len(learner.terms.batch_sizes) == 1:
+        return LearningPrice(so_far)
+    return LearningPrice(so_far, *learning_forecast(learner, FIRST_RUNS - runs))
 
 
 def _cost(terms: JobTerms, run: JobRun) -> float | None:

@@ -65,6 +65,7 @@ class job:  # noqa: N801 - reads as a verb, as apply does
         device: ``cpu``, or GPUs such as ``nvidia:0`` or ``("nvidia:0", "nvidia:1")``; by default what PyTorch uses, if the
             program has imported it, else the CPU.
         settings: what may be set besides: the GPU's power limits, its clocks, none, or these.
+        learning_budget: what learning may cost beyond always running the default, in runs of it; by default without a bound.
         learning_rate_scaling: how :meth:`TrainingRun.learning_rate` follows the batch size.
 
     Raises:
@@ -86,6 +87,7 @@ class job:  # noqa: N801 - reads as a verb, as apply does
         goal: JobGoal | None = None,
         device: str | Sequence[str] | None = None,
         settings: Settings = "limits",
+        learning_budget: float | None = None,
         learning_rate_scaling: LearningRateScaling = "none",
     ) -> None:
         if learning_rate_scaling not in _SCALINGS:
@@ -109,6 +111,7 @@ class job:  # noqa: N801 - reads as a verb, as apply does
             eta=0.0 if goal.eta is None else goal.eta,
             within_s=goal.within_s,
             power_budget_w=goal.power_budget_w,
+            learning_budget=learning_budget,
         )
         self._eta, self._device, self._settings = goal.eta, device, settings
         self._study, self._scaling = study, learning_rate_scaling

@@ -35,6 +35,11 @@ def check_terms(terms: JobTerms) -> None:
     for what, value in (("within_s", terms.within_s), ("power_budget_w", terms.power_budget_w)):
         if value is not None and not (value > 0.0 and math.isfinite(value)):
             raise BadInputError(f"`{what}` {value}: must be above 0")
+    if terms.learning_budget is not None and not 0.0 <= terms.learning_budget < math.inf:
+        raise BadInputError(
+            f"`learning_budget` {terms.learning_budget}: must be at least 0, in runs of the default batch size; leave it "
+            "out for no bound"
+        )
     if terms.within_s is not None and terms.power_budget_w is not None:
         raise BadInputError("`within_s`, `power_budget_w`: give one of them: each minimises the other quantity")
 
