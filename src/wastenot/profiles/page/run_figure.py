@@ -66,7 +66,7 @@ def run_figure(profile: Profile) -> Figure:
         note += "an execution: it is too low if its window includes idle time, which the estimate corrects. "
     states = [state for state in profile.states if state.name != "in context"]
     if states:
-        note += "From SSE (steady-state execution) on, execution time is steady; from SSP (steady-state power) on, power is. "
+        note += "From SSE (steady-state execution) on, time is steady; from SSP (steady-state power) on, power is. "
         if _later_w(profile) is not None:
             note += "Dashed: the mean of all later executions. "
     drawn, all_of = (sum(each) for each in zip(*((len(rows), total) for rows, total in shown.values()), strict=True))
