@@ -13,7 +13,7 @@ from wastenot.frontiers import graph_rounding
 from wastenot.frontiers.algebra import choice
 from wastenot.pipelines.model.profile import Fixed, PipelineProfile
 from wastenot.pipelines.model.schedules import SCHEDULES, build_schedule
-from wastenot.pipelines.plan import planner, savings
+from wastenot.pipelines.plan import lasting_bound, planner, savings
 from wastenot.pipelines.plan.planner import PipelineGoal, PlannedPipeline, frontier_rungs, plan_pipeline, with_rungs
 
 CLOCKS = (900.0, 1100.0, 1300.0, 1500.0, 1700.0)
@@ -32,12 +32,13 @@ ONE_BY_ONE = tuple(name for name in SCHEDULES if name != "dualpipe")
 
 @contextmanager
 def hastily() -> Iterator[None]:
-    """Plans made inside are improved for a hundredth as long, where it does not matter how good they are."""
+    """Plans and bounds made inside are improved for a hundredth as long, where it does not matter how good they are."""
     hasty = replace(planner._EFFORT, steps=400)
     with (
         patch.object(planner, "_EFFORT", hasty),
         patch.object(savings, "_EFFORT", hasty),
         patch.object(graph_rounding, "_MOST_STEPS", hasty.steps),
+        patch.object(lasting_bound, "_MOST_STEPS", 10),
     ):
         yield
 

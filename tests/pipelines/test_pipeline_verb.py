@@ -55,8 +55,11 @@ def test_how_long_switching_takes_can_be_given(program):
 
 
 def test_json_is_the_plan_as_it_is_written(program):
-    ran = program("pipeline", "plan", "profile.csv", *GIVEN, "--json", "--out", "plan.json")
-    assert json.loads(ran.out) == json.loads((program.folder / "plan.json").read_text())
+    ran = program("pipeline", "plan", "profile.csv", *GIVEN, "--device", "a100", "--json", "--out", "plan.json")
+    plan = json.loads(ran.out)
+    assert plan == json.loads((program.folder / "plan.json").read_text())
+    assert plan["device"] == "a100" and "A100" in plan["switching"]["source"]
+    assert plan["lower_bound_j"] <= plan["lasting_lower_bound_j"] <= plan["predicted"]["energy_j"]
 
 
 def test_the_frontier_as_text_and_as_a_table(program):

@@ -252,6 +252,11 @@ class Graph:
         self._feasible(at_s, until_s)
         return self._curve.at(self._problem(at_s, until_s).within_s).through_w[self._dag.place]
 
+    def relaxed(self, within_s: Fraction | float | None = None, *, until_s: float | None = None) -> Relaxed:
+        """The solution of the relaxation, by the graph's levels; arguments and errors are those of :meth:`lower_bound_j`."""
+        self._feasible(within_s, until_s)
+        return self._curve.solved(self._problem(within_s, until_s))
+
     def least_edp(self, exponent: float = 1.0, within_s: Fraction | float | None = None) -> Point:
         """The listed plan of least ``energy * time ** exponent``; see :meth:`as_frontier` and :meth:`Frontier.least_edp`."""
         return self.as_frontier().least_edp(exponent, within_s)

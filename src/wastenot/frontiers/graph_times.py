@@ -100,6 +100,26 @@ class Dag:
         for parts, earlier, delay, begins in self._forward:
             yield parts, np.maximum.reduceat(end_s[earlier] + delay, begins)
 
+    def levels_into(self) -> Iterator[tuple[slice, slice, IndexArray]]:
+        """The parts of each level but the first, their edges, and where each part's edges begin among these."""
+        for parts, _, _, first in self._forward:
+            yield parts, slice(int(self.into[parts.start]), int(self.into[parts.stop])), first
+
+    def spread(self, share: FloatArray, through: FloatArray, flow: FloatArray) -> None:
+        """Fill in a flow from what leaves last parts: what flows out of each part enters it in given shares.
+
+        Args:
+            share: of each edge, of what enters its later part.
+            through: of each part; given for those of :attr:`without_later`.
+            flow: along each edge.
+        """
+        for level in range(self.levels - 1, -1, -1):
+            leading, edges, first = self._leaving[level]
+            if len(leading):
+                through[leading] = np.add.reduceat(flow[edges], first)
+            into = slice(int(self.into[self.start[level]]), int(self.into[self.start[level + 1]]))
+            flow[into] = share[into] * through[self.later[into]]
+
     def earliest_s(self, time_s: FloatArray) -> FloatArray:
         """The earliest start of each part."""
         start = np.zeros(len(self))

@@ -123,11 +123,19 @@ def _promise(plan: PipelinePlan, promise: Promise) -> str:
 
 def _proof(plan: PipelinePlan) -> str:
     least = f"by these numbers no plan needs less than {_joules(plan.lower_bound_j)}"
-    left = percent(max(plan.gap, 0.0))
+    left, lasting = percent(max(plan.gap, 0.0)), ""
+    if plan.switching is not None and plan.promise is None:
+        least += " even if switching were free"
+    if plan.lasting_lower_bound_j is not None and plan.lasting_gap is not None:
+        left = percent(max(plan.lasting_gap, 0.0))
+        least += (
+            f", and none less than {_joules(plan.lasting_lower_bound_j)} whose settings last as long as switches take, "
+            "with as much time in reserve"
+        )
+    elif plan.switching is not None:
+        lasting = " and whose settings last as long as switches take"
     if plan.promise is None:
-        least += "" if plan.switching is None else " even if switching were free"
         return f"{least}: at most {left} more could be saved"
-    lasting = "" if plan.switching is None else " and whose settings last as long as switches take"
     return f"{least}, {left} below this plan, which is more certain to stay within the limit{lasting}"
 
 

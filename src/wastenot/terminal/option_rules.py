@@ -109,6 +109,11 @@ def _given_times(found: Values) -> str | None:
     return f"on {source}, whose times and energies are given" if source.lower().endswith(".csv") else None
 
 
+def _given_times_elsewhere(found: Values) -> str | None:
+    """The name of the GPU that times are of, such as ``a100``, says how long it takes to switch."""
+    return _given_times(found) if ":" in str(found.get("device")) else None
+
+
 def _studied(found: Values) -> str | None:
     if found.get("source") is not None or found.get("study") is None:
         return None
@@ -214,7 +219,6 @@ RULES: dict[str, tuple[Rule, ...]] = {
         needs("csv", "frontier"),
         Rule(
             (
-                "device",
                 "study",
                 "workload",
                 "granularity",
@@ -231,6 +235,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
             ),
             _given_times,
         ),
+        Rule(("device",), _given_times_elsewhere),
         Rule(("device", "tensor_parallel", "micro_batch", "sequence", "allow_clock_control", "seed", "dry_run"), _studied),
         needs("workload", "study"),
         not_with("workload", "source"),

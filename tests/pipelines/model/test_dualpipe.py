@@ -22,6 +22,7 @@ from wastenot.pipelines.model.profile import Fixed, PipelineProfile, listed_ways
 from wastenot.pipelines.model.schedule import OVERLAPPED, Instruction, PipelineSchedule
 from wastenot.pipelines.model.schedule_file import read_schedule, write_schedule
 from wastenot.pipelines.model.schedules import build_schedule
+from wastenot.pipelines.model.source import schedule_for
 from wastenot.pipelines.page.page import planned_page
 from wastenot.pipelines.plan.plan_file import read_pipeline_plan
 from wastenot.pipelines.plan.planner import plan_pipeline
@@ -119,6 +120,11 @@ def test_it_takes_even_numbers_only(ranks: int, micro_batches: int, message: str
     with pytest.raises(BadInputError) as error:
         build_schedule("dualpipe", ranks=ranks, micro_batches=micro_batches)
     assert str(error.value) == message
+
+
+def test_an_odd_number_is_refused_by_the_name_that_it_was_given_by() -> None:
+    with pytest.raises(BadInputError, match=r"^stages 3: schedule dualpipe needs an even number"):
+        schedule_for("dualpipe", micro_batches=12, ranks=3)
 
 
 @pytest.mark.parametrize("hidden", [0.0, 0.3, 1.0])

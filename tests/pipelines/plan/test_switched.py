@@ -50,6 +50,7 @@ def test_settings_last_and_the_deadline_is_kept(name, slowdown):
     assert lasting.solved.exact_time_s <= made.baseline.exact_time_s * (1 + Fraction(slowdown))
     assert made.plan.predicted.energy_j <= lasting.plan.predicted.energy_j <= made.plan.baseline.energy_j
     assert lasting.plan.lower_bound_j == made.plan.lower_bound_j
+    assert made.plan.lower_bound_j <= lasting.plan.lasting_lower_bound_j <= lasting.plan.predicted.energy_j
     assert lasting.plan.digest == lasting.plan.content_digest()
     if slowdown:
         assert lasting.plan.energy_change < 0.5 * made.plan.energy_change
@@ -110,5 +111,7 @@ def test_where_switching_takes_longer_than_an_iteration_each_rank_has_one_settin
         tried = graph.plan(np.concatenate([way, np.zeros(len(graph) - len(way), dtype=np.intp)]))
         if tried.time_s <= made.plan.within_s:
             best_j = min(best_j, tried.energy_j)
-    assert plan.predicted.energy_j <= best_j + 0.03 * (made.plan.baseline.energy_j - best_j)
+    saved_j = made.plan.baseline.energy_j - best_j
+    assert plan.predicted.energy_j <= best_j + 0.03 * saved_j
+    assert best_j - 0.15 * saved_j <= plan.lasting_lower_bound_j <= best_j
     assert best_j < 0.99 * made.plan.baseline.energy_j

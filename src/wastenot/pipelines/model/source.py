@@ -123,7 +123,10 @@ def schedule_for(
         raise BadInputError("`stages`: how many pipeline stages (GPUs, or groups of them) are there? such as 8")
     if ranks < 1:
         raise BadInputError(f"`stages` {ranks}: must be at least 1")
-    return build_schedule(name, ranks=ranks, micro_batches=micro_batches, chunks=chunks)
+    try:
+        return build_schedule(name, ranks=ranks, micro_batches=micro_batches, chunks=chunks)
+    except BadInputError as error:
+        raise BadInputError(error.text(lambda argument: f"`{'stages' if argument == 'ranks' else argument}`")) from error
 
 
 def _written(schedule: PathLike | PipelineSchedule) -> PipelineSchedule | None:

@@ -117,6 +117,9 @@ def _bound(overview: PipelineOverview) -> Panel:
             "No plan saves more than", f"{percent(most, 1)}: {joules(plan.lower_bound_j)} in the same time is a lower bound"
         ),
     ]
+    if (lasting_j := plan.lasting_lower_bound_j) is not None:
+        saved = f"{percent(1.0 - lasting_j / plan.baseline.energy_j, 1)} at most, with as much time in reserve"
+        lines.insert(1, Line("With settings that last", saved))
     if plan.switching is not None:
         value = f"{percent(-plan.free_energy_change, 1)} saved"
         return Panel("If switching were instant", value, "which no GPU can do today.", lines=tuple(lines))

@@ -52,7 +52,7 @@ _ROUNDS = 24  # of prices, for one setting a rank
 _STIFF = 40.0  # the price of all time rises by e where a plan is late by 1/40
 _SOFT = 0.5  # of the prices that move to the longest path in the first round
 _MOST_RAISES = 400  # of stays, until a plan is on time
-_NEARLY = 0.98  # of its least length that a stay has in the plan without reserve, in which waits are elsewhere
+NEARLY = 0.98  # of its least length that a stay has in the plan without reserve, in which waits are elsewhere
 _STEPS = (1, 2, 4)  # settings by which a stay is slowed down at once; several, to get past one that saves nothing by itself
 _MOST_PARTS = 30_000_000
 """Parts × plans that are tried while one is improved: about 10 s, but counted, so that a busy machine finds the same
@@ -469,7 +469,7 @@ class LastingProblem:
     def _joined(self, setting: IndexArray, plan: GraphPlan) -> IndexArray | None:
         """The slower side of a stay that is too short made as fast as the other; ``None`` where all stays last."""
         whole_s, joined, done = plan.time_s + self.made.profile.iteration_s, setting.copy(), -1
-        for begin, end, first, which in self.too_short(setting, plan.start_s, whole_s, _NEARLY):
+        for begin, end, first, which in self.too_short(setting, plan.start_s, whole_s, NEARLY):
             if begin == done:
                 continue  # one of each rank at a time, since the next may last by then
             own, options = setting[begin:end], []
@@ -521,7 +521,7 @@ class LastingProblem:
         """Whether all stays of a rank last, by when instructions began in the plan with reserve."""
         starts = np.cumsum(self.gap_s) - self.gap_s
         whole_s = float(self.gap_s[self.ranks[rank] : self.ranks[rank + 1]].sum())
-        return next(self.too_short(setting, starts, whole_s, _NEARLY, rank), None) is None
+        return next(self.too_short(setting, starts, whole_s, NEARLY, rank), None) is None
 
     def _stays(self, setting: IndexArray) -> list[tuple[int, int]]:
         changes = np.flatnonzero(np.diff(setting)) + 1

@@ -167,6 +167,8 @@ class PipelinePlan(HasPage, Part):
         recomputes: whether a backward runs the forward again first.
         switching: how long the device takes to change clocks: the plan's settings last at least as long; ``None`` where it
             was planned as if that took no time.
+        lasting_lower_bound_j: no plan within the deadline needs less whose settings last as long and that keeps as much time
+            in reserve; ``None`` where switching takes no time.
         free: under the plan as it would be if switching took no time, to compare; ``None`` where this is that plan.
         time_limit_s: for improving the plan, which then depends on how fast the machine was; ``None`` where its work was
             fixed, and the same question has the same plan.
@@ -206,6 +208,7 @@ class PipelinePlan(HasPage, Part):
     recomputes: bool = False
     switching: SwitchTime | None = None
     free: Iteration | None = None
+    lasting_lower_bound_j: Positive | None = None
     time_limit_s: Positive | None = None
     notes: Annotated[tuple[str, ...], Field(strict=False)] = ()
     rungs: Annotated[tuple[Rung, ...], Field(strict=False)] = ()
@@ -233,6 +236,12 @@ class PipelinePlan(HasPage, Part):
         return (self.predicted.energy_j - self.lower_bound_j) / self.predicted.energy_j
 
     @property
+    def lasting_gap(self) -> float | None:
+        """As :attr:`gap`, of plans whose settings last; ``None`` without their bound."""
+        least_j = self.lasting_lower_bound_j
+        return None if least_j is None else (self.predicted.energy_j - least_j) / self.predicted.energy_j
+
+    @property
     def gpus(self) -> int:
         """GPUs of one pipeline."""
         return len(self.ranks) * self.gpus_per_stage
@@ -248,8 +257,9 @@ class PipelinePlan(HasPage, Part):
         return self.model_copy(update={"digest": self.content_digest()})
 
     def document(self) -> dict[str, Any]:
-        """The plan as JSON values; a time limit, and backwards beside forwards, only where there are some."""
-        content = self.model_dump(mode="json", by_alias=True, exclude=None if self.time_limit_s else {"time_limit_s"})
+        """The plan as JSON values; a time limit, a bound, and backwards beside forwards, only where there are some."""
+        absent = {name for name in ("time_limit_s", "lasting_lower_bound_j") if getattr(self, name) is None}
+        content = self.model_dump(mode="json", by_alias=True, exclude=absent)
         for rank in content["ranks"]:
             if not rank["beside"]:
                 del rank["beside"]

@@ -28,6 +28,7 @@ from wastenot.core.blas import single_threaded
 from wastenot.frontiers.graph_rounding import Effort
 from wastenot.pipelines.plan.annealing import annealed
 from wastenot.pipelines.plan.lasting import LastingProblem
+from wastenot.pipelines.plan.lasting_bound import lasting_bound_j
 from wastenot.pipelines.plan.planner import PlannedPipeline
 from wastenot.planning.switching import SwitchTime
 
@@ -84,7 +85,12 @@ def with_switching(made: PlannedPipeline, switching: SwitchTime, *, reserve: flo
         note = "settings change within instructions, planned as if switches between instructions took no time"
         plan = made.plan.model_copy(update={"notes": (*made.plan.notes, note)})
         return replace(made, plan=plan.sealed())
-    plan = found.plan.model_copy(update={"switching": switching, "free": made.plan.predicted})
+    bound_j = lasting_bound_j(made, switching, reserve)
+    if bound_j is not None:
+        bound_j = min(max(bound_j, made.plan.lower_bound_j), found.plan.predicted.energy_j)
+    plan = found.plan.model_copy(
+        update={"switching": switching, "free": made.plan.predicted, "lasting_lower_bound_j": bound_j}
+    )
     return replace(found, plan=plan.sealed())
 
 
