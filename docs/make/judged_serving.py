@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from contextlib import redirect_stdout
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -114,18 +115,26 @@ def cluster() -> str:
 
 
 def unseen() -> str:
-    """Each trace that nothing was shaped on: the worst class, and what is saved of all GPUs' energy."""
+    """Traces that nothing was shaped on: those of each service that all GPUs keep together, and each that they do not."""
     rows = read_json(SERVING / "cluster-unseen.json")["traces"]
+    names = ("all GPUs", "best-static", "dynamollm", "parking")
     lines = []
-    for row in rows:
-        cells = [f"{row['service']}, {row['shape']}"]
-        for name in ("all GPUs", "best-static", "dynamollm", "parking"):
-            run = row[name]
-            worst, saved = percent(run["worst"], 2), percent(1 - run["energy_j"] / row["all GPUs"]["energy_j"])
-            saved = "" if name == "all GPUs" else f", {saved}" if run["keeps"] else f", ({saved})"
-            cells.append(worst + saved + ("; said so" if run.get("said_it_cannot") else ""))
+    for service in dict.fromkeys(row["service"] for row in rows):
+        kept = [row for row in rows if row["service"] == service and row["all GPUs"]["keeps"]]
+        cells = [f"{service}, the {len(kept)} that all GPUs keep"]
+        for name in names:
+            runs = [(row[name], 1 - row[name]["energy_j"] / row["all GPUs"]["energy_j"]) for row in kept]
+            saved = sorted(saving for run, saving in runs if run["keeps"])
+            cell = f"keeps {len(saved)}; at worst {percent(min(run['worst'] for run, _ in runs), 2)}"
+            spread = f"; saves {percent(saved[0])} to {percent(saved[-1])}, median {percent(median(saved))}"
+            cells.append(cell if name == "all GPUs" else cell + spread)
         lines.append(cells)
-    return table("trace | all GPUs, default clocks | `best-static` | `dynamollm` | `parking`", lines)
+    for row in rows:
+        if not row["all GPUs"]["keeps"]:
+            told = ["; said so" if row[name].get("said_it_cannot") else "" for name in names]
+            cells = [percent(row[name]["worst"], 2) + more for name, more in zip(names, told, strict=True)]
+            lines.append([f"{row['service']}, {row['shape']}", *cells])
+    return table("traces | all GPUs, default clocks | `best-static` | `dynamollm` | `parking`", lines)
 
 
 PAGES = (
