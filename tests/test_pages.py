@@ -14,7 +14,16 @@ from docs.make.page import DOCS, IMAGES, blocks_of, packed, table, write_blocks
 
 EVERY = list(pages())
 PAGES = {page.name: page for _, page in EVERY}
-QUICK = ("api", "daemon", "jobs", "judged-jobs", "judged-pipelines", "judged-serving", "pipelines-schedules")
+QUICK = (
+    "api",
+    "daemon",
+    "jobs",
+    "judged-jobs",
+    "judged-pipelines",
+    "judged-serving",
+    "pipelines-schedules",
+    "serve-control",
+)
 SLOW = ("h200", "judged-kernels", "natural")
 FITTED = (
     "calibration",

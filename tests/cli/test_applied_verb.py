@@ -22,7 +22,7 @@ def test_a_page_and_figures_of_a_run(wastenot, folder, svg_only):
     assert printed["run"]["schema"] == "wastenot.apply/1"
     page = (folder / "run.html").read_text()
     assert "Saved 8.1" in page and "wastenot report run.json --page run.html --figures figures" in page
-    assert len(printed["figures"]) == len(list((folder / "figures").iterdir())) == 9
+    assert len(printed["figures"]) == len(list((folder / "figures").iterdir())) == 12
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ def test_the_page(program, monkeypatch):
     assert "profile.csv" in (program.folder / "page.html").read_text()
     assert "page.html: page written" in ran.err and "figures: 1 figure file written" in ran.err
     [(figures, origin, folder)] = drawn
-    assert figures[0].name == "pipeline-schedule" and (origin, folder.name) == ("measured", "figures")
+    assert figures[0].name == "pipeline-energy" and (origin, folder.name) == ("measured", "figures")
 
 
 def test_a_schedule_in_a_file(program):

@@ -38,7 +38,7 @@ def test_profile_tells_what_it_found_and_that_it_is_simulated(profiled):
         "IOD",
         "HBM",
         "±",
-        "golden",
+        "used (execution times within",
         "ppm",
         "energy counter",
         "cycles counted",

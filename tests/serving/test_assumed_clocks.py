@@ -82,7 +82,8 @@ def test_policies_stay_within_known_clocks_and_what_others_would_save_is_told_be
     assert default.with_assumed is None
     assert all(run.result.mean_core_mhz >= 1500.0 for run in default.runs)
     page = steer_page(default)
-    assert page.notes == [
+    assert page.notes[0].startswith("With idle power 30")
+    assert page.notes[1:] == [
         "Only clocks from 1,500\xa0MHz up are used: below, the simulated GPU rests on no measurement (--assumed-clocks adds "
         "those)."
     ]
@@ -104,7 +105,7 @@ def test_policies_stay_within_known_clocks_and_what_others_would_save_is_told_be
     )
     table = policies_table(more)
     assert table.columns[3].title == "Saved with assumed clocks" and table.rows[2].texts[3] == saved
-    assert steer_page(more).notes[0].startswith("Known clocks are those from 1,500\xa0MHz up")
+    assert steer_page(more).notes[1].startswith("Known clocks are those from 1,500\xa0MHz up")
     assert more.document()["policies"][2]["with_assumed_clocks"]["saved"] == everywhere.saved(price)
 
 

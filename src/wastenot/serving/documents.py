@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def steering_document(found: Steering) -> dict[str, Any]:
     """Policies on one engine and a trace (``wastenot.steer/1``)."""
-    from wastenot.serving.page.steer_words import band_of as steer_band
+    from wastenot.serving.model.steered_headline import band_of as steer_band
 
     tables = found.engine.tables
     return {

@@ -21,7 +21,7 @@ def test_a_page_and_figures_of_a_pipelines_plan(wastenot, folder, svg_only):
     page = (folder / "page.html").read_text()
     assert "of the energy, no slower" in page
     assert "wastenot report pipeline.json --page page.html --figures figures" in page
-    assert len(printed["figures"]) == len(list((folder / "figures").iterdir())) == 15
+    assert len(printed["figures"]) == len(list((folder / "figures").iterdir())) == 12
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,10 @@ from wastenot.serving.model.deadlines import Deadlines
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.engine_tables import EngineTables
 from wastenot.serving.model.loads import LogNormal, poisson
+from wastenot.serving.model.steered_headline import best_of
 from wastenot.serving.model.steering import steer
 from wastenot.serving.page.steer_page import steer_figures, steer_page, timeline_rows
-from wastenot.serving.page.steer_words import best_of, effect_text, policies_table, saved_text
+from wastenot.serving.page.steer_words import effect_text, policies_table, saved_text
 
 pytest.importorskip("altair")
 AT = datetime(2026, 1, 1, tzinfo=UTC)

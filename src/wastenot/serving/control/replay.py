@@ -25,8 +25,7 @@ from wastenot.serving.control.history import History, Scrape, plain
 from wastenot.serving.control.instance import Instance, Rules
 from wastenot.serving.control.sources import Heard
 from wastenot.serving.model.deadlines import Deadlines
-from wastenot.serving.model.engine import Engine
-from wastenot.serving.model.steering import core_clocks_mhz
+from wastenot.serving.model.engine import Engine, core_clocks_mhz
 
 _PATIENCE = 2.5
 """Scrape intervals without a reading from which on the clocks are the driver's, where that is longer than ``stale_s``."""

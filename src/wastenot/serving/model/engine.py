@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
 from wastenot.core.setting import Setting
 from wastenot.serving.model.engine_tables import EngineTables
@@ -109,3 +110,11 @@ class Engine:
                 "to use them all the same, give `assumed_clocks`"
             )
         return replace(self, tables=self.tables.at_settings(known))
+
+
+def core_clocks_mhz(engine: Engine) -> FloatArray | None:
+    """Ceilings of the core clock by setting, the greatest where it is automatic; ``None`` where no setting has one."""
+    known = [each.core_mhz for each in engine.tables.settings if each.core_mhz is not None]
+    if not known:
+        return None
+    return np.array([max(known) if each.core_mhz is None else each.core_mhz for each in engine.tables.settings])

@@ -8,13 +8,12 @@ from typing import Any, ClassVar, Final, Literal, get_args
 
 import numpy as np
 
-from wastenot.core.arrays import FloatArray
 from wastenot.core.errors import BadInputError
 from wastenot.core.progress import Progress, Silent
 from wastenot.core.result import HasDocument, HasPage
 from wastenot.serving.model.capacity import Capacity, best_step_tokens, capacity
 from wastenot.serving.model.deadlines import LITERATURE, Deadlines
-from wastenot.serving.model.engine import Engine, Scheduler
+from wastenot.serving.model.engine import Engine, Scheduler, core_clocks_mhz
 from wastenot.serving.model.loads import at_rate
 from wastenot.serving.model.requests import Requests, log_normal_lengths
 from wastenot.serving.policies.by_name import NAMES, maker_of
@@ -116,14 +115,6 @@ def result_of(policy: str, served: Served, engine: Engine, deadlines: Deadlines)
         int(served.switches),
         int(served.preemptions.sum()),
     )
-
-
-def core_clocks_mhz(engine: Engine) -> FloatArray | None:
-    """Ceilings of the core clock by setting, the greatest where it is automatic; ``None`` where no setting has one."""
-    known = [each.core_mhz for each in engine.tables.settings if each.core_mhz is not None]
-    if not known:
-        return None
-    return np.array([max(known) if each.core_mhz is None else each.core_mhz for each in engine.tables.settings])
 
 
 def gap_percentile_s(served: Served, share: float) -> float:

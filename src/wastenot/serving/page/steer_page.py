@@ -13,15 +13,15 @@ from wastenot.pages.figure import Figure, inline, layered, series_color, specifi
 from wastenot.pages.formatting import SPACE, percent
 from wastenot.pages.optional_imports import load
 from wastenot.pages.page import Folded, Page
-from wastenot.serving.model.steering import Steered, Steering, core_clocks_mhz
+from wastenot.serving.model.engine import core_clocks_mhz
+from wastenot.serving.model.steered_headline import best_of, headline_run
+from wastenot.serving.model.steering import Steered, Steering
 from wastenot.serving.page.engine_words import simulated_origin, steps_text
 from wastenot.serving.page.policies_chart import ROLE_COLORS, PolicyBar, Role, policies_chart
 from wastenot.serving.page.steer_words import (
     about,
     about_table,
-    best_of,
     effect_text,
-    headline_run,
     next_step,
     notes_on,
     panels,

@@ -10,21 +10,17 @@ from typing import Final
 from wastenot.pages.formatting import SPACE, duration, number, percent, quantity
 from wastenot.pages.panel import Line, Next, Panel
 from wastenot.pages.table import Listed, Table, listing
-from wastenot.serving.model.band import Band, band, idle_varied
-from wastenot.serving.model.steering import PolicyName, Steered, Steering, core_clocks_mhz
+from wastenot.serving.model.steered_headline import (
+    HINDSIGHT,
+    band_of,
+    best_of,
+    cap_of,
+    headline_run,
+    lowest_mhz,
+    stays_lowest,
+)
+from wastenot.serving.model.steering import PolicyName, Steered, Steering
 from wastenot.serving.page.engine_words import band_text, by_deadline_note, clocks_note, waits_text
-
-
-def best_of(found: Steering) -> Steered:
-    """The policy that saved most of those that attained what was asked; the maximum clock where no other did.
-
-    This excludes those that know the requests to come: the fixed clock chosen in hindsight, and the oracle.
-    """
-    attained = [run for run in found.runs if found.attains(run) and run.name not in _HINDSIGHT]
-    return max(attained or found.runs[:1], key=found.saved)
-
-
-_HINDSIGHT: Final = ("fixed", "oracle")
 
 
 def about(found: Steering) -> str:
@@ -43,40 +39,12 @@ def effect_text(found: Steering) -> str:
     if best is found.runs[0]:
         return "No policy saves energy and meets the deadlines as the maximum clock does"
     cap = cap_of(found)
-    told, name = (best, sentence_name(best)) if cap is None else (cap, f"A fixed clock of {_lowest(found):,.0f}{SPACE}MHz")
+    told, name = (
+        (best, sentence_name(best)) if cap is None else (cap, f"A fixed clock of {lowest_mhz(found):,.0f}{SPACE}MHz")
+    )
     saved, kept = percent(found.saved(told), 1), percent(told.result.attainment, 2)
     name += "" if cap is None else ", chosen in hindsight,"
     return f"{name} saves {saved} of the energy; {kept} of requests met their deadlines"
-
-
-def cap_of(found: Steering) -> Steered | None:
-    """The run at the lowest clock throughout, where the best policy hardly leaves it: nothing else is needed then."""
-    best, fixed = best_of(found), next((run for run in found.runs if run.name == "fixed"), None)
-    lowest = _lowest(found)
-    if best is found.runs[0] or fixed is None or lowest is None or not found.attains(fixed):
-        return None
-    return fixed if all(_stays_lowest(found, run) for run in (best, fixed)) else None
-
-
-def _stays_lowest(found: Steering, run: Steered) -> bool:
-    """Whether a run hardly leaves the lowest clock."""
-    mean, lowest = run.result.mean_core_mhz, _lowest(found)
-    return mean is not None and lowest is not None and mean <= 1.01 * lowest
-
-
-def headline_run(found: Steering) -> Steered:
-    """What the headline is of: the clock fixed in hindsight where policies do no more, else the best policy."""
-    return cap_of(found) or best_of(found)
-
-
-def band_of(found: Steering) -> Band | None:
-    """What the headline's saving becomes with other idle power; ``None`` where nothing saves."""
-    run, first, engine = headline_run(found), found.runs[0], found.engine
-    if run is first:
-        return None
-    idle_w = float(engine.tables.idle_power_w.min()) / engine.gpus or 1.0
-    sums = [(each.result.energy_j, each.served.energy_j["idle"] / idle_w) for each in (first, run)]
-    return band(run.name, found.saved(run), idle_varied(*sums))
 
 
 def notes_on(found: Steering) -> list[str]:
@@ -84,11 +52,6 @@ def notes_on(found: Steering) -> list[str]:
     within = band_of(found)
     notes = (None if within is None else band_text(within), clocks_text(found), by_deadline_text(found))
     return [note for note in notes if note is not None]
-
-
-def _lowest(found: Steering) -> float | None:
-    clocks = core_clocks_mhz(found.engine)
-    return None if clocks is None else float(clocks.min())
 
 
 def clocks_text(found: Steering) -> str | None:
@@ -121,7 +84,7 @@ def verdict_text(found: Steering) -> str:
     """What the headline is compared with, and whether a policy adds to it."""
     kept = percent(found.runs[0].result.attainment, 2)
     more = "" if cap_of(found) is None else "; no policy saves more"
-    if more and all(_stays_lowest(found, run) for run in found.runs[1:]):
+    if more and all(stays_lowest(found, run) for run in found.runs[1:]):
         more = "; all policies stay at the lowest clock allowed"
     assumed = found.with_assumed
     if assumed is not None and (best := best_of(assumed)) is not assumed.runs[0]:
@@ -146,7 +109,7 @@ def _beside_it(found: Steering) -> tuple[Line, ...]:
         best = best_of(found)
         mean = f"{best.result.mean_core_mhz:,.0f}{SPACE}MHz on average"
         return (Line("The best policy", f"{best.result.policy} saves {percent(found.saved(best), 1)}, at {mean}"),)
-    known = [run for run in found.runs if run.name in _HINDSIGHT and found.attains(run)]
+    known = [run for run in found.runs if run.name in HINDSIGHT and found.attains(run)]
     if not known:
         return ()
     most = max(known, key=found.saved)
@@ -226,7 +189,7 @@ def about_table(found: Steering) -> Table:
 
 def next_step(found: Steering) -> Next:
     """How to have a running server's clock chosen likewise."""
-    engine, lowest = shlex.quote(found.source) if found.source else "ENGINE.json", _lowest(found)
+    engine, lowest = shlex.quote(found.source) if found.source else "ENGINE.json", lowest_mhz(found)
     if cap_of(found) is not None and lowest is not None:
         assumed = _assumed_clock(found)
         clocks = [lowest] if assumed is None else [lowest, assumed]
@@ -259,7 +222,7 @@ def next_step(found: Steering) -> Next:
 
 def _assumed_clock(found: Steering) -> float | None:
     """The fixed clock, in MHz, that saves most with assumed clocks, where it is one of them and meets the deadlines."""
-    more, lowest = found.with_assumed, _lowest(found)
+    more, lowest = found.with_assumed, lowest_mhz(found)
     run = None if more is None else next((run for run in more.runs if run.name == "fixed" and more.attains(run)), None)
     mhz = None if run is None else run.result.mean_core_mhz
     return None if mhz is None or lowest is None or mhz >= lowest else mhz
