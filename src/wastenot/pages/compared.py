@@ -13,6 +13,7 @@ from wastenot.pages.optional_imports import load
 _WIDTH, _HEIGHT = 350, 104
 _NAME_WIDTH = 140
 _DEFAULT, _CHOICE = "#e08a00", "#2f6fde"
+_TITLES = "energy of an iteration", "time of an iteration"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,30 +38,34 @@ class Compared:
 
 
 def compared_iteration(
-    energy_j: float, time_s: float, changes: tuple[float, float], within: tuple[float, float] | None
-) -> list[Compared]:
-    """Energy and time of an iteration.
+    energy_j: float, time_s: float, changes: tuple[float, float], within: tuple[float, float] | None,
+    time_within: tuple[float, float] | None = None, *, titles: tuple[str, str] = _TITLES, digits: int | None = None,
+) -> list[Compared]:  # fmt: skip
+    """Energy and time of an iteration, or of a token.
 
     Args:
         energy_j: at the default clocks.
         time_s: likewise.
         changes: of energy and of time, by the choice.
         within: interval that holds the change in energy.
+        time_within: likewise in time.
+        titles: of both, without units.
+        digits: of the change in energy after the decimal point; by default those that its interval allows.
     """
     energy, time = changes
     return [
-        _scaled("energy", energy_j, "J", energy, within, digits_within(within)),
-        _scaled("time", time_s, "s", time, None, 2 if abs(time) < 0.01 else 1),
+        _scaled(titles[0], energy_j, "J", energy, within, digits_within(within) if digits is None else digits),
+        _scaled(titles[1], time_s, "s", time, time_within, 2 if abs(time) < 0.01 else 1),
     ]
 
 
 def _scaled(
     what: str, default: float, unit: str, changed: float, within: tuple[float, float] | None, digits: int
 ) -> Compared:
-    """A quantity of an iteration in the prefix that suits it."""
+    """A quantity in the prefix that suits it."""
     factor, prefix = (1e-3, "k") if default >= 1e4 else (1.0, "") if default >= 1.0 else (1e3, "m")
     return Compared(
-        f"{what} of an iteration, {prefix}{unit}",
+        f"{what}, {prefix}{unit}",
         factor * default,
         factor * default * (1.0 + changed),
         (quantity(default, unit), quantity(default * (1.0 + changed), unit)),

@@ -33,6 +33,11 @@ def fraction_of_whole(fraction: float) -> str:
     return f"<0.1{SPACE}%" if 0.0 < fraction < 0.0005 else percent(fraction, 1)
 
 
+def percent_met(fraction: float) -> str:
+    """A fraction of requests in per cent, never rounded up: ``100.00 %`` is all of them."""
+    return percent(math.floor(1e4 * fraction + 1e-6) / 1e4)
+
+
 def change(ratio: float | None, digits: int = 2) -> str:
     """A change from auto, always with its sign; a dash for ``None``."""
     return "–" if ratio is None else percent(ratio, digits, sign=True)

@@ -66,7 +66,12 @@ def test_page_and_figures(table, tmp_path, svg_only):
     assert ran.code == 0, ran.err
     page = (tmp_path / "engine.html").read_text()
     assert "Energy per token by clock" in page and "wastenot serve profile steps.csv" in page
-    assert {each.stem for each in (tmp_path / "figures").iterdir()} == {"engine-latency", "engine-clocks", "engine-prompts"}
+    assert {each.stem for each in (tmp_path / "figures").iterdir()} == {
+        "engine-saving",
+        "engine-latency",
+        "engine-clocks",
+        "engine-prompts",
+    }
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from wastenot.kernels.forecast.forecast import (
     UncertaintySource,
 )
 from wastenot.kernels.natural.page.summary import forecast_table
+from wastenot.pages.compared import compared_chart, compared_iteration
 from wastenot.pages.figure import Figure, inline, layered, name_axis, specification_of, tooltips
 from wastenot.pages.formatting import SPACE, change, changes, fraction_of_whole, megahertz, percent, quantity, shortened
 from wastenot.pages.optional_imports import load
@@ -98,10 +99,13 @@ def effect_text(predicted: Forecast) -> str:
 
 
 def verdict_text(predicted: Forecast) -> str:
-    """What that is: a forecast, of which clocks, and what it assumes."""
+    """Whether it is within the limit where it is worth trying; a forecast, of which clocks, and what it assumes."""
     headline = _headline(predicted)
-    clocks = "at any clock, by a model" if headline is _at_any_clock(predicted) else "within the clocks seen"
+    clocks = "by a model at any clock" if headline == _at_any_clock(predicted) else "within the clocks seen"
     drawn = f"{predicted.draws:,} possible GPUs, drawn at random to fit what was seen"
+    if -max(headline.energy_change.central_95) >= _WORTH:
+        slower = f"within the limit, {percent(headline.time_change.median, 1)} slower"
+        return f"{slower}: forecast {clocks} for 95{SPACE}% of {drawn}; no clock was set"
     return f"a forecast {clocks}, no clock was set: it holds for 95{SPACE}% of {drawn}"
 
 
@@ -144,15 +148,16 @@ def _panels(predicted: Forecast) -> tuple[Panel, ...]:
             others = [Line(_limit(row.max_slowdown).capitalize(), _saved(row)) for row in told]
             saved_j = max(-asked.energy_change.median, 0.0) * predicted.auto_energy_j
             text = f"or {quantity(saved_j, 'J', 3)} per iteration{how}, {limit}{'' if panels else span}."
-            panels.append(Panel(title, _saved(asked), text, lines=(*cap, _spread(asked.energy_change), *others)))
+            slower = Line("Slowdown", percent(asked.time_change.median, 1))
+            panels.append(Panel(title, _saved(asked), text, lines=(*cap, _spread(asked.energy_change), slower, *others)))
     any_clock = _at_any_clock(predicted)
     if not panels:
         text = f"of the energy if switching were instant, {limit}{left}; all but the default clocks rests on a model."
         panels.append(Panel("Any clock", _saved(any_clock), text, lines=(_spread(any_clock.energy_change),)))
-    lines = [Line(f"Any {'core ' if left else ''}clock", f"{_saved(any_clock)}, by a model")] if natural else []
+    lines = []
     if predicted.unknowns:
         most = predicted.unknowns[0]
-        lines += [
+        lines = [
             Line("Least certain", f"{_UNKNOWNS.get(most.what, most.what)}, {percent(most.share, 0)} of the variance"),
             Line("To determine it", most.narrowed_by),
         ]
@@ -229,8 +234,7 @@ def forecast_figures(predicted: Forecast) -> tuple[Figure, ...]:
     rows = [(f"any {'core ' if predicted.core_only else ''}clock, {limit}", predicted.energy_change)]
     if natural is not None:
         kinds = (("one cap", natural.one_cap), ("a cap for each kernel", natural.within_range))
-        seen = [(f"{kind}, {_limit(row.max_slowdown)}", row.energy_change) for kind, each in kinds for row in each]
-        rows = [*seen, *rows]
+        rows = [(f"{kind}, {_limit(row.max_slowdown)}", row.energy_change) for kind, each in kinds for row in each]
     kernels = [
         (f"{row.kernel}{'' if row.energy_share is None else f' ({fraction_of_whole(row.energy_share)} of energy)'}",
          row.energy_change)
@@ -242,6 +246,7 @@ def forecast_figures(predicted: Forecast) -> tuple[Figure, ...]:
     capped = note if natural is None else f"{note} {within} once for all, and so differs by some tenths of a per cent."
     own = note if natural is None else f"{note} Clocks may be below those seen, where a model is all there is."
     return (
+        *_saving_figures(predicted),
         Figure(
             "forecast-energy", "Energy saved, if clocks could be set", _about(predicted),
             f"{capped}{_nothing_text(left)}", specification_of(_chart(drawn, "energy saved per iteration, %")),
@@ -251,6 +256,21 @@ def forecast_figures(predicted: Forecast) -> tuple[Figure, ...]:
             f"{own}{_nothing_text(left_kernels)}", specification_of(_chart(drawn_kernels, "energy saved per call, %")),
         ),
     )  # fmt: skip
+
+
+def _saving_figures(predicted: Forecast) -> tuple[Figure, ...]:
+    """An iteration at the default clocks and with the headline's caps; none where these save nothing."""
+    best = _headline(predicted)
+    energy, time = best.energy_change, best.time_change
+    if predicted.natural is None or energy.median >= -_SAVES:
+        return ()
+    base, medians = (predicted.auto_energy_j, predicted.auto_time_s), (energy.median, time.median)
+    quantities = compared_iteration(*base, medians, energy.central_95, time.central_95)
+    what, name = ("caps", "caps") if best.cap_mhz is None else ("one cap", f"cap {best.cap_mhz:,.0f}{SPACE}MHz")
+    note = f"Dots: medians of possible GPUs. Lines: 95{SPACE}% of them. Axes do not begin at 0."
+    title = f"What {what} would save: {percent(-energy.median, 1)}"
+    chart = specification_of(compared_chart(("default clocks", name), quantities))
+    return (Figure("forecast-saving", title, _about(predicted), note, chart),)
 
 
 def _parted(rows: Sequence[tuple[str, Quantiles]]) -> tuple[list[tuple[str, Quantiles]], list[str]]:
@@ -311,6 +331,7 @@ def forecast_page(predicted: Forecast) -> Page:
     """
     auto = f"{quantity(predicted.auto_time_s, 's')}, {quantity(predicted.auto_energy_j, 'J')} ({predicted.observed_origin})"
     like = "otherwise like any GPU" if predicted.knowledge == "any" else "otherwise close to its preset"
+    worth = -max(_headline(predicted).energy_change.central_95) >= _WORTH
     return Page(
         verb="forecast",
         brand="forecast",
@@ -321,11 +342,16 @@ def forecast_page(predicted: Forecast) -> Page:
         panels=_panels(predicted),
         next_step=_next_step(predicted),
         figures=forecast_figures(predicted),
-        tables=[("unknowns", _unknowns_table(predicted))],
+        tone="promised" if worth else "neutral",
+        tables=[],
         folded=Folded(
             "The numbers of the figures",
-            "by plan, and by kernel",
-            tables=[("forecast", _changes_table(predicted)), ("kernels", kernels_listing(predicted, "Forecast by kernel"))],
+            "where the uncertainty comes from, by plan, and by kernel",
+            tables=[
+                ("unknowns", _unknowns_table(predicted)),
+                ("forecast", _changes_table(predicted)),
+                ("kernels", kernels_listing(predicted, "Forecast by kernel")),
+            ],
         ),
         notes=[sentence(note) for note in predicted.notes if not note.endswith(MEMORY_LEFT)],
         about=_about(predicted),

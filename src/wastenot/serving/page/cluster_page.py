@@ -195,6 +195,7 @@ def cluster_page(scenario: Scenario, found: Sequence[Comparison]) -> Page:
         origin=simulated_origin(scenario.cluster.layouts),
         effect=effect_text(scenario, first),
         verdict=verdict_text(scenario, first),
+        tone="neutral" if fixed_plan(first) is None else "promised",
         panels=panels(scenario, first),
         next_step=next_step(scenario, first),
         figures=cluster_figures(scenario, found),

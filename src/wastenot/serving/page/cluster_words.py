@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from wastenot.core.wording import counted, listed, sentence
-from wastenot.pages.formatting import SPACE, duration, number, percent, quantity
+from wastenot.pages.formatting import SPACE, duration, fraction_of_whole, number, percent, percent_met, quantity
 from wastenot.pages.panel import Line, Next, Panel
 from wastenot.pages.table import Column, Listed, Row, Table, listing
 from wastenot.planning.objective_kinds import CLUSTERS
@@ -104,11 +103,12 @@ def effect_text(scenario: Scenario, found: Comparison) -> str:
     fixed, policy, first = fixed_plan(found), policy_to_add(found), found.outcomes[0]
     noun = CLUSTERS[found.objective].quantity
     if fixed is not None:
-        met = percent(_least(fixed, "attainment"), 1)
-        saved = percent(fixed.saved.mean, 1)
-        return f"{plan_text(scenario, fixed)}: {saved} less {noun}, {met} of requests met their deadlines"
+        more = ""
+        if policy is not None and policy.saved.mean > fixed.saved.mean:
+            more = f", {percent(policy.saved.mean, 1)} with {plain_names(scenario, found)[policy.policy]}"
+        return f"{percent(fixed.saved.mean, 1)} less {noun} with {plan_text(scenario, fixed)}{more}"
     if policy is not None:
-        worst = percent(_least(policy, "worst_class"), 2)
+        worst = percent_met(_least(policy, "worst_class"))
         saves = f"Policy {plain_names(scenario, found)[policy.policy]} saves {percent(policy.saved.mean, 1)} of the {noun}"
         return f"{saves}; {worst} of requests met their deadlines in the worst class"
     if found.best is None:
@@ -117,11 +117,13 @@ def effect_text(scenario: Scenario, found: Comparison) -> str:
 
 
 def verdict_text(scenario: Scenario, found: Comparison) -> str:
-    """What the headline is compared with, and what it rests on."""
+    """Whether a fixed plan meets the deadlines, and what it is compared with; what the policy of the headline rests on."""
     first, seeds = found.outcomes[0], len(found.outcomes[0].records)
     runs = "one simulated run" if seeds == 1 else f"{seeds} simulated runs"
-    if fixed_plan(found) is not None:
-        return f"compared with {plan_text(scenario, first)}; chosen in hindsight, over {runs}"
+    if (fixed := fixed_plan(found)) is not None:
+        met, asked = percent_met(_least(fixed, "worst_class")), percent(scenario.parts.run.attain, 0)
+        within = f"within the limit: {met} of the worst class met their deadlines, {asked} must"
+        return f"{within}. Compared with {plan_text(scenario, first)}, chosen in hindsight, over {runs}"
     policy = policy_to_add(found)
     if policy is None:
         return f"over {traffic_text(scenario, found)}"
@@ -304,7 +306,7 @@ def _saving_columns(found: Comparison, currency: str) -> tuple[Listed[Outcome], 
         ),
         *assumed,
         _mean("Energy per token", lambda run: run.energy_per_token_j, lambda token_j: quantity(token_j, "J", 3)),
-        Listed("Deadlines met", lambda each: _least(each, "attainment"), lambda value: percent(value, 2)),
+        Listed("Deadlines met", lambda each: _least(each, "attainment"), percent_met),
         Listed("Worst class", lambda each: _least(each, "worst_class"), text_of=_worst_text),
     )
 
@@ -345,7 +347,7 @@ def _least(outcome: Outcome, name: str) -> float:
 
 def _worst_text(outcome: Outcome) -> str:
     worst = _least(outcome, "worst_class")
-    return percent(worst, 2) if worst == 1.0 else f"{percent(worst, 2)} {_worst_name(outcome)}"
+    return percent_met(worst) if worst == 1.0 else f"{percent_met(worst)} {_worst_name(outcome)}"
 
 
 def _costs(found: Comparison, currency: str) -> list[tuple[str, _OfRun, Callable[[float], str]]]:
@@ -400,7 +402,7 @@ def classes_table(found: Comparison) -> Table:
     rows = []
     for outcome in found.outcomes:
         kept = [outcome.by_class()[number] for number in there]
-        texts = tuple("–" if each is None else percent(each, 2) for each in kept)
+        texts = tuple("–" if each is None else percent_met(each) for each in kept)
         rows.append(Row(None, (outcome.policy, *texts), (outcome.policy, *kept)))
     total = sum(count)
     shares = ", ".join(f"{NAMES[number]} {percent(count[number] / total, 0)}" for number in there)
@@ -420,10 +422,10 @@ def panels(scenario: Scenario, found: Comparison) -> tuple[Panel, ...]:
         if fixed.policy == _WITH_ROOM:
             fewest = next((plan_text(scenario, each) for each in found.outcomes if each.policy == "best-static"), "fewer")
             room = percent(scenario.parts.run.head_room, 0)
-            plan = plan_text(scenario, fixed)
-            text = f"{plan} throughout: {fewest} would have done, and {room} more for safety, rounded up."
-        panel = _saving_panel(scenario, found, "Without any control", text, fixed)
-        shown.append(replace(panel, lines=(*panel.lines, *_fewer_alone(scenario, found, fixed))))
+            text = (
+                f"{plan_text(scenario, fixed)} throughout: {fewest} would have done, and {room} more for safety, rounded up."
+            )
+        shown.append(_saving_panel(scenario, found, "A fixed clock, without any control", text, fixed))
     if policy is not None:
         title = f"Lowest {noun} that meets the deadlines" if fixed is None else "With a policy in control"
         text = f"{names[policy.policy]}: {about_policy(policy.policy)}."
@@ -436,68 +438,31 @@ def panels(scenario: Scenario, found: Comparison) -> tuple[Panel, ...]:
     return (*shown, _asked(scenario, found))
 
 
-def _fewer_alone(scenario: Scenario, found: Comparison, fixed: Outcome) -> tuple[Line, ...]:
-    """What fewer GPUs save at the clock of the first policy, by the run nearest to the plan; empty where there is none."""
-    most, full_mhz = serving(scenario, found.outcomes[0])
-    least, _ = serving(scenario, fixed)
-    alike = []
-    for each in found.outcomes[1:]:
-        gpus, clock_mhz = serving(scenario, each)
-        if not each.failed and each is not fixed and gpus < most and clock_mhz and clock_mhz == full_mhz:
-            alike.append((abs(gpus - least), gpus, each))
-    if not alike:
-        return ()
-    *_, nearest = min(alike, key=lambda one: one[:2])
-    saved = percent(nearest.saved.mean, 1)
-    return (Line("Fewer GPUs, at the same clock", f"{saved} saved with {_serving_text(scenario, nearest)}"),)
-
-
 def _saving_panel(scenario: Scenario, found: Comparison, title: str, text: str, outcome: Outcome) -> Panel:
     """What a policy saves, and what becomes of the deadlines."""
     first = found.outcomes[0]
-    token, power = (
-        [quantity(each.over(of).mean, unit, 3) for each in (outcome, first)]
-        for of, unit in ((_per_token_j, "J"), (_median_w, "W"))
-    )
+    token = [quantity(each.over(_per_token_j).mean, "J", 3) for each in (outcome, first)]
     assumed = found.outcome_with_assumed(outcome.policy)
     lines = (
         *((Line(f"Saved in each of {len(first.records)} runs", saved),) if (saved := _range_text(outcome.saved)) else ()),
         Line("Energy per token", " instead of ".join(token)),
         *_deadline_lines(outcome),
         *(() if outcome.hindsight else (Line("Serving, on average", _serving_text(scenario, outcome)),)),
-        Line("Median power", " instead of ".join(power)),
-        *_without_idle(scenario, first, outcome),
         *(() if assumed is None else (Line("With assumed clocks", saved_text(assumed)),)),
     )
     return Panel(title, f"{percent(outcome.saved.mean, 1)} saved", text, lines=lines)
-
-
-def _without_idle(scenario: Scenario, first: Outcome, outcome: Outcome) -> tuple[Line, ...]:
-    """What is saved where GPUs without an instance count for nothing, which otherwise count on both sides."""
-    working = [
-        math.fsum(run.energy_j - run.energy_by_use_j.get("off", 0.0) for run in each.records) for each in (outcome, first)
-    ]
-    if not scenario.cluster.changes.off_power_w or not working[1]:
-        return ()
-    power = quantity(scenario.cluster.changes.off_power_w, "W", 2)
-    saved = percent(1.0 - working[0] / working[1], 1)
-    return (Line(f"Without the {power} of each GPU that has no instance", f"{saved} saved"),)
 
 
 def _per_token_j(run: RunRecord) -> float:
     return run.energy_per_token_j
 
 
-def _median_w(run: RunRecord) -> float:
-    return run.power_p50_w
-
-
 def _deadline_lines(outcome: Outcome) -> tuple[Line, ...]:
     worst = _least(outcome, "worst_class")
     return (
-        Line("Deadlines met", percent(_least(outcome, "attainment"), 2)),
-        Line("Worst class", f"{percent(worst, 2)}{'' if worst == 1.0 else f', {class_text(_worst_name(outcome))}'}"),
-        Line("Worst minute", f"{percent(_latest_minute(outcome), 1)} of its requests late"),
+        Line("Deadlines met", percent_met(_least(outcome, "attainment"))),
+        Line("Worst class", f"{percent_met(worst)}{'' if worst == 1.0 else f', {class_text(_worst_name(outcome))}'}"),
+        Line("Worst minute", f"{fraction_of_whole(_latest_minute(outcome))} of its requests late"),
     )
 
 

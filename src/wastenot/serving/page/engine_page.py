@@ -8,6 +8,7 @@ from typing import Any
 
 from wastenot.core.setting import Setting
 from wastenot.core.wording import sentence
+from wastenot.pages.compared import compared_chart, compared_iteration
 from wastenot.pages.figure import Figure, inline, layered, specification_of, tooltips, words
 from wastenot.pages.formatting import SPACE, megahertz, percent, quantity
 from wastenot.pages.optional_imports import load
@@ -37,11 +38,13 @@ from wastenot.serving.page.engine_words import (
     prefill_table,
     profile_notes,
     setting_text,
+    source_text,
     typical,
     verdict_text,
 )
 
 _WIDE = 915
+_TITLES = "energy per token", "time between tokens"
 _PROMPTS = "engine-prompts"
 _MOST_SERIES = 6  # batch sizes that are drawn as curves by clock
 
@@ -55,12 +58,28 @@ def engine_figures(
         MissingExtraError: the ``report`` extra is not installed.
     """
     subtitle = about(profile, context)
-    figures = [clocks] if (clocks := _clock_figure(points, subtitle)) else []
+    first = (_saving_figure(points, subtitle), _clock_figure(points, subtitle)) if points else ()
+    figures = [each for each in first if each is not None]
     if points:
         figures.append(_latency_figure(points, subtitle))
     if prompts := _prefill_figure(prefills, subtitle):
         figures.append(prompts)
     return tuple(figures)
+
+
+def _saving_figure(points: Sequence[OperatingPoint], subtitle: str) -> Figure | None:
+    """A step at the default clocks and at those of the headline; ``None`` where no clock saves anything."""
+    mine = typical(points)
+    best = headline_point(mine)
+    if mine is None or best is None:
+        return None
+    energy_j, time_s = mine[-1].energy_per_token_j, mine[-1].latency_s
+    changes = best.energy_per_token_j / energy_j - 1.0, best.latency_s / time_s - 1.0
+    quantities = compared_iteration(energy_j, time_s, changes, None, titles=_TITLES, digits=1)
+    names = against_text(mine[-1].setting).removeprefix("the "), setting_text(best.setting)
+    title = f"What {names[1]} saves at batch size {best.batch:,.0f}: {percent(-changes[0], 1)}"
+    chart = specification_of(compared_chart(names, quantities))
+    return Figure("engine-saving", title, subtitle, "One step of the engine. Axes do not begin at 0.", chart)
 
 
 def _latency_figure(points: Sequence[OperatingPoint], subtitle: str) -> Figure:
@@ -315,6 +334,7 @@ def engine_page(profile: EngineProfile, *, context: float | None = None, assumed
         origin=origin_of(profile),
         effect=effect_text(points),
         verdict=verdict_text(profile, points),
+        tone="promised" if figures and figures[0].name == "engine-saving" else "neutral",
         panels=panels(profile, points),
         next_step=next_step(profile, points, context),
         figures=[each for each in figures if each.name != _PROMPTS or len(figures) == 1],
@@ -328,5 +348,5 @@ def engine_page(profile: EngineProfile, *, context: float | None = None, assumed
         notes=[sentence(note) for note in profile_notes(profile, assumed_clocks=assumed_clocks)],
         about=about(profile, context),
         device=device,
-        made_from=[(each.label, each.text) for each in engine_lines(profile)],
+        made_from=[*((each.label, each.text) for each in engine_lines(profile)), ("Based on", source_text(profile))],
     )

@@ -263,14 +263,20 @@ def headline_point(mine: Sequence[OperatingPoint] | None) -> OperatingPoint | No
 
 
 def verdict_text(profile: EngineProfile, points: Sequence[OperatingPoint]) -> str:
-    """What that is compared with, and what it rests on."""
+    """Whether that is within the limit and what lower ones save; else what it is compared with; how sure the steps are."""
     mine = typical(points) if points else None
+    best = headline_point(mine)
     said = [] if mine is None else [f"compared with {against_text(mine[-1].setting)}"]
     times = [each for each in profile.errors if each.quantity == "decode time"]
     right = (
         "" if not times else f", mean error {percent(sum(each.mean for each in times) / len(times), 1)} on held-out steps"
     )
-    return ", ".join((*said, f"{source_text(profile)}{right}"))
+    if mine is None or best is None or best is not _within(mine, _LIMITS[-1]):
+        return ", ".join((*said, f"{source_text(profile)}{right}"))
+    lower = [(each, _saved(_within(mine, each), mine)) for each in _LIMITS[-2::-1]]
+    saves = [f"{_allowed(each)} saves {percent(saved, 1) if saved >= _TO_NAME else 'nothing'}" for each, saved in lower]
+    limit = f"within the limit of {percent(_LIMITS[-1], 0)} slower, {said[0]}{right}"
+    return f"{limit}; {', '.join(saves)}"
 
 
 def next_step(profile: EngineProfile, points: Sequence[OperatingPoint], context: float) -> Next:
@@ -334,25 +340,19 @@ def panels(profile: EngineProfile, points: Sequence[OperatingPoint]) -> tuple[Pa
 
 def _typical_panel(mine: Sequence[OperatingPoint], least: OperatingPoint) -> Panel:
     """What is saved within each limit on the latency, and by the clock of least energy, at one batch size."""
-    *others, limit = _LIMITS
-    best, default = _within(mine, limit), mine[-1]
+    limit, default = _LIMITS[-1], mine[-1]
+    best = _within(mine, limit)
     lines = [
         Line("Energy per token", _from_to(default.energy_per_token_j, best.energy_per_token_j, "J")),
         Line("Time between tokens", _from_to(default.latency_s, best.latency_s, "s")),
         Line("Power", _from_to(default.power_w, best.power_w, "W")),
-        *(Line(_allowed(each).capitalize(), _saving(_within(mine, each), mine)) for each in others),
-        Line("However slow", f"{_saving(least, mine)}, {_slower(least, mine)}"),
+        Line("However slow", f"{percent(_saved(least, mine), 1)} at {setting_text(least.setting)}, {_slower(least, mine)}"),
     ]
     text = (
         f"at {setting_text(best.setting)} and batch size {best.batch:,.0f}, which stands for usual loads; "
         f"{_slower(best, mine)} than at {against_text(default.setting)}."
     )
     return Panel(_allowed(limit).capitalize(), f"{percent(_saved(best, mine), 1)} saved", text, lines=tuple(lines))
-
-
-def _saving(best: OperatingPoint, mine: Sequence[OperatingPoint]) -> str:
-    saved = _saved(best, mine)
-    return f"{percent(saved, 1)} at {setting_text(best.setting)}" if saved >= _TO_NAME else "nothing saved"
 
 
 def _within(mine: Sequence[OperatingPoint], limit: float) -> OperatingPoint:

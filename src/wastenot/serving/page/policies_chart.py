@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from wastenot.pages.figure import energy_axis, inline, layered, name_axis, tooltips
-from wastenot.pages.formatting import MINUS, SPACE, number, percent, quantity
+from wastenot.pages.formatting import MINUS, SPACE, number, percent, percent_met, quantity
 from wastenot.pages.optional_imports import load
 from wastenot.pages.theme import CATEGORIES
 
@@ -85,7 +85,7 @@ def policies_chart(
             "late": 100.0 * bar.late,
             "label": _label(bar, against_j),
             "short": _short(bar),
-            "text": f"{percent(1.0 - bar.late, 2)} met",
+            "text": f"{percent_met(1.0 - bar.late)} met",
         }
         for index, bar in enumerate(bars)
     ]
