@@ -441,7 +441,7 @@ def panels(scenario: Scenario, found: Comparison) -> tuple[Panel, ...]:
 def _saving_panel(scenario: Scenario, found: Comparison, title: str, text: str, outcome: Outcome) -> Panel:
     """What a policy saves, and what becomes of the deadlines."""
     first = found.outcomes[0]
-    token = [quantity(each.over(_per_token_j).mean, "J", 3) for each in (outcome, first)]
+    token = [quantity(each.over(lambda run: run.energy_per_token_j).mean, "J", 3) for each in (outcome, first)]
     assumed = found.outcome_with_assumed(outcome.policy)
     lines = (
         *((Line(f"Saved in each of {len(first.records)} runs", saved),) if (saved := _range_text(outcome.saved)) else ()),
@@ -451,10 +451,6 @@ def _saving_panel(scenario: Scenario, found: Comparison, title: str, text: str, 
         *(() if assumed is None else (Line("With assumed clocks", saved_text(assumed)),)),
     )
     return Panel(title, f"{percent(outcome.saved.mean, 1)} saved", text, lines=lines)
-
-
-def _per_token_j(run: RunRecord) -> float:
-    return run.energy_per_token_j
 
 
 def _deadline_lines(outcome: Outcome) -> tuple[Line, ...]:
