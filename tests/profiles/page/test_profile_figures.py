@@ -12,7 +12,7 @@ from wastenot.core.errors import BadInputError
 from wastenot.devices.instrument import TOTAL
 from wastenot.pages.formatting import percent, quantity
 from wastenot.profiles.page import page as page_module
-from wastenot.profiles.page.description import profiles_table, state_table
+from wastenot.profiles.page.description import profiles_table, state_table, steady
 from wastenot.profiles.page.page import draw_profiles, next_step, profile_page, story_of
 from wastenot.profiles.profile import profile
 from wastenot.profiles.result import CounterCheck
@@ -201,7 +201,12 @@ def test_the_headline_is_what_reading_too_early_misses_and_says_whether_the_coun
 def test_profiles_read_from_files_name_them_in_the_next_command(alone, after):
     other = replace(after, kernel="gemv-4096", before="")
     _, _, verdict, panels = story_of([alone, other])
-    assert f"{panels[0].value} apart, well beyond the errors" in verdict and verdict.endswith("each alone, at steady power")
+    assert f"{panels[0].value} apart, well beyond the errors" in verdict
+    assert panels[0].text.endswith("each alone, at steady power.")
+    shares = [
+        percent(steady(each).channels["XCD"].mean_w / steady(each).channels[TOTAL].mean_w, 0) for each in (alone, other)
+    ]
+    assert all(each in verdict for each in shares)
     named = next_step([alone, other], ("my gemm.parquet", "gemv.parquet"))
     assert named.commands[1] == "wastenot profile compare 'my gemm.parquet' after.parquet --page order.html"
     assert "PROFILE" in next_step([alone, other]).text and "PROFILE" not in " ".join((named.text, *named.commands))

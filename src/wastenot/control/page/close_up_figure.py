@@ -16,6 +16,7 @@ from wastenot.pages.theme import CATEGORIES
 
 _ITERATIONS = 2
 _STRIP, _CLOCKS, _ONE_CLOCK = 26, 130, 46
+_FEW = 2  # levels, whose values the axis names
 _VISIBLE = 0.002  # of the width
 _NOTHING = "between"  # what runs from the begin of an iteration to its first pass
 
@@ -31,7 +32,7 @@ class Window:
 
 def close_up_figure(summary: Summary) -> Figure:
     """Passes of the last two iterations at the plan's clocks, and the requests of clocks."""
-    title = "Two iterations close up"
+    title = "Clocks set in two iterations"
     window = last_iterations(summary.close_up)
     if window is None:
         return figure_of(summary, "close-up", title, "No two iterations in a row ran at the plan's clocks.")
@@ -132,7 +133,9 @@ def _steps(window: Window, name: str, title: str, factor: float, x: Any, unit: s
     if rows:
         rows[-1]["end"] = round(factor * (window.ends_s - window.begins_s), 4)
     shown = [row for row in rows if row["mhz"] is not None]
-    y = alt.Y("mhz:Q", title=title, scale=alt.Scale(zero=False, nice=True, padding=12))
+    levels = sorted({row["mhz"] for row in shown if row["mhz"] is not None})
+    axis = alt.Axis(values=levels) if len(levels) <= _FEW else alt.Axis()
+    y = alt.Y("mhz:Q", title=title, scale=alt.Scale(zero=False, nice=True, padding=12), axis=axis)
     base = alt.Chart(inline(shown))
     lines = base.mark_rule(style="curve", strokeDash=[1, 0], strokeWidth=2.4).encode(
         x=x, x2=alt.X2("end:Q"), y=y, tooltip=tooltips({"mhz:Q": f"{title}, requested", "t:Q": f"at, {unit}"})

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
-from wastenot.control.page.story import bound_text, negated, plus_minus
+from wastenot.control.page.story import bound_text
 from wastenot.control.page.time_line_figure import WIDTH, Axis, figure_of
 from wastenot.control.page.trials import still_held, trial_words
 from wastenot.control.status import Estimate, Moment, Status, Summary
@@ -17,7 +16,6 @@ from wastenot.pages.optional_imports import load
 
 _HEIGHT = 170
 _TIME, _ENERGY = "#2f6fde", "#0f9b8e"
-_LATE = 0.25  # of the run: estimates that begin later have the figure to themselves
 _MARGIN = 1.5  # of the settled interval, shown above and below; early intervals may be wider than a page
 
 
@@ -44,9 +42,9 @@ def saving_figure(summary: Summary) -> Figure | None:
     quantities = [_compared(what, found) for what, found in (("energy", proof.energy_change), ("time", proof.time_change))]
     note = f"An iteration at the default clocks and at {'the ' * (held is None)}{name}. "
     note += "Axes do not begin at 0. Lines: 95 % intervals."
-    saved = proof.energy_change.value < 0.0
-    title = f"What was saved: {plus_minus(negated(proof.energy_change), sign=False)}" if saved else "What was compared"
-    return figure_of(summary, "saving", title, note, compared_chart(("default clocks", name), quantities))
+    return figure_of(
+        summary, "saving", "An iteration, before and after", note, compared_chart(("default clocks", name), quantities)
+    )
 
 
 def _compared(what: str, found: Estimate) -> Compared:
@@ -62,9 +60,6 @@ def _compared(what: str, found: Estimate) -> Compared:
 def _chart(status: Status, known: Sequence[Moment]) -> Any:
     alt = load("altair")
     axis = Axis.of(max(status.elapsed_s, known[-1].at_s))
-    first = axis.factor * known[0].at_s
-    if first > _LATE * axis.end:
-        axis = replace(axis, begin=first)
     time = _rows(known, "time_change", axis)
     energy = _rows(known, "energy_change", axis)
     panels = []

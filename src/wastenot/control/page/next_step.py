@@ -45,7 +45,7 @@ def _after_applying(summary: Summary) -> Next | None:
     saved = status.proof.energy_change
     if tone == "kept" and saved is not None and saved.high < 0.0:
         if simulated:
-            text = f"Rehearse your own program, for which {_PROGRAM} stands, beside the simulated GPU; no real clock is set"
+            text = f"Rehearse your own program (replace {_PROGRAM}) beside the simulated GPU; no real clock is set"
             return Next(text, (f"{again} -- {_PROGRAM}",))
         return Next(f"Run the next job under this plan, too; {_PROGRAM} stands for your program", (again,))
     if tone != "undecided" or iterations is None:

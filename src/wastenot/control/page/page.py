@@ -20,6 +20,7 @@ from wastenot.pages.figure import Figure
 from wastenot.pages.formatting import duration
 from wastenot.pages.page import Folded, Page
 
+_OVER_TIME = ("applied-time-line", "applied-estimates")  # after the clocks that are set, which say what saves
 _WARNS = ("refused", "drift", "stepped")
 
 
@@ -60,7 +61,7 @@ def applied_page(summary: Summary) -> Page:
         verdict=verdict,
         panels=panels,
         next_step=next_step(summary),
-        figures=applied_figures(summary),
+        figures=sorted(applied_figures(summary), key=lambda figure: figure.name in _OVER_TIME),
         tables=[
             *([] if status.rehearsal is not None else [("passes", passes_table(summary))]),
             ("events", events_table(summary)),

@@ -163,7 +163,8 @@ def _saved(status: Status) -> Panel:
     since_s, lasted_s = applied_s(status)
     within = f"in {'the ' if since_s else ''}{duration(lasted_s)}{' after the search' if since_s else ''}"
     used = [gpu.energy_j for gpu in status.gpus if gpu.energy_j is not None]
-    lines = [Line("Used", f"{_joules(sum(used))}, {counted(len(used), 'GPU')}")] if used else []
+    compared = "; blocks at the default clocks included" if proof.default_iterations else ""
+    lines = [Line("Used", f"{_joules(sum(used))}, {counted(len(used), 'GPU')}{compared}")] if used else []
     if not searched:  # whose prediction comes from the same job
         lines.append(Line("Predicted", f"{percent(-status.predicted_energy_change, 1)} saved"))
     saved, energy = proof.saved_j, proof.energy_change
@@ -194,7 +195,7 @@ def _time(summary: Summary) -> Panel:
     status, time = summary.status, summary.status.proof.time_change
     lines = [
         Line("Slowdown allowed", bound_text(status) if status.max_slowdown else "none"),
-        *([] if status.tuning is not None else [Line("Predicted", change(status.predicted_time_change))]),
+        *([] if status.tuning is not None else [Line("Predicted", _pace(status.predicted_time_change))]),
     ]
     if summary.ended == "refused" or status.rung:
         final = "the default clocks" if summary.ended == "refused" else rung_text(status.rung, status.rungs)
@@ -202,8 +203,14 @@ def _time(summary: Summary) -> Panel:
     if time is None:
         return Panel("Time per iteration", "unknown", "compared with the default clocks.", lines=tuple(lines))
     within = (time.low, time.high)
-    text = f"compared with the default clocks; {changes(within)} (95{SPACE}%)."
-    return Panel("Time per iteration", change(time.value, digits_within(within)), text, lines=tuple(lines))
+    expected = changes(within) if time.high >= 0.0 else saved_range(within, what="faster")
+    text = f"compared with the default clocks; {expected} (95{SPACE}%)."
+    return Panel("Time per iteration", _pace(time.value, digits_within(within)), text, lines=tuple(lines))
+
+
+def _pace(time_change: float, digits: int = 2) -> str:
+    """A change of time in words: ``0.07 % faster``."""
+    return f"{percent(abs(time_change), digits)} {'slower' if time_change >= 0.0 else 'faster'}"
 
 
 def _rehearsed(summary: Summary, rehearsal: Rehearsal) -> tuple[str, str]:

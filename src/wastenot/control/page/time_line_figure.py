@@ -28,12 +28,11 @@ _SHOWN = ("stepped", "drift", "refused", "restored", "stopped", "note")
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """The time axis of a run: its unit, ``factor`` of which make a second, and its end and its begin in that unit."""
+    """The time axis of a run: its unit, ``factor`` of which make a second, and its end in that unit."""
 
     unit: str
     factor: float
     end: float
-    begin: float = 0.0
 
     @classmethod
     def of(cls, seconds: float) -> Axis:
@@ -47,7 +46,7 @@ class Axis:
         return alt.X(
             "t:Q",
             title=f"time since the start, {self.unit}" if title else None,
-            scale=alt.Scale(domain=[self.begin, self.end], nice=False),
+            scale=alt.Scale(domain=[0.0, self.end], nice=False),
             axis=alt.Axis(tickCount=10, labels=title, grid=True),
         )
 

@@ -48,7 +48,8 @@ def curve_figure(overview: PlanOverview) -> Figure:
     if goal.corrected:
         how = f"with {percent(goal.confidence or DEFAULT_CONFIDENCE, 0)} confidence"
     far = _FAR if (goal.max_slowdown or 0.0) < 0.5 * _FAR else math.inf
-    curves = [near for curve in overview.curves if (near := _until(curve, far)).points]
+    scopes = ("global", overview.plan.scope)  # others are in the table that compares them
+    curves = [near for curve in overview.curves if curve.scope in scopes and (near := _until(curve, far)).points]
     note = f"Lines: the most energy that can be saved within a slowdown limit, {how}{_clocks_for(overview)}. "
     if any(curve.scope == "local" for curve in curves):
         note += "Dashed (local): each part keeps the limit by itself. "

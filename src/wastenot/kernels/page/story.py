@@ -12,6 +12,7 @@ from wastenot.kernels.page.verdict import (
     limit_words,
     missing_of,
     origin_of_validation,
+    pace,
     range_of,
     verdict_of,
 )
@@ -108,7 +109,7 @@ def _certainty(plan: Plan, files: Files) -> list[Line]:
             if expected.energy_change < 0.0 and expected.energy_change_interval[1] < 0.0:
                 digits = digits_within(expected.energy_change_interval)
                 energy = f"{percent(-expected.energy_change, digits)} ({saved_range(expected.energy_change_interval)})"
-            lines.append(Line("Promised", f"{energy}, time {change(expected.time_change)}{limit}"))
+            lines.append(Line("Promised", f"{energy}, {pace(expected.time_change)}{limit}"))
         else:
             planned = plan.predicted
             text = f"energy {change(planned.energy_change)}, time {change(planned.time_change)}, by the sweep's numbers"

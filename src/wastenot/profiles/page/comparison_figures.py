@@ -15,6 +15,7 @@ from wastenot.profiles.result import Profile
 
 CONTEXTS = "profiles-contexts"
 """The figure of kernels alone and after others, which pages leave out where no kernel is both."""
+SHAPES = "profiles-shapes"
 _STEP = 34  # height of a bar with its margins, in pixels
 _NAME_WIDTH, _ALL_WIDTH, _LINES_WIDTH, _LINES_HEIGHT = 120, 780, 410, 230
 _LONGEST_NAME = 36
@@ -27,10 +28,12 @@ _ROOM = 1.57  # of the width, in which text stands right of every bar
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """Watts, or per cent of the largest mean of each channel."""
+    """Watts, or per cent of the largest mean of each channel; of two profiles also what differs, and by how much."""
 
     relative: bool
     largest_w: Mapping[str, float]
+    differing: str
+    differences_w: Mapping[str, float]
 
     def scaled(self, name: str, power_w: float) -> float:
         return 100.0 * power_w / self.largest_w[name] if self.relative else power_w
@@ -38,6 +41,10 @@ class _Scale:
     @property
     def unit(self) -> str:
         return "% of largest" if self.relative else "W"
+
+    def title(self, name: str) -> str:
+        by_w = self.differences_w.get(name)
+        return f"{name} power, {self.unit}" if by_w is None else f"{name} power: {watts(by_w, sign=True)}"
 
     def text(self, name: str, power_w: float, error_w: float) -> str:
         return percent(power_w / self.largest_w[name], 1) if self.relative else watts(power_w, error_w)
@@ -54,6 +61,8 @@ def components_figure(profiles: Sequence[Profile], *, relative: bool = False) ->
         note += " Channels with long averaging times only show the level of steady power."
     if relative:
         note += " 100 % is the largest of each column."
+    if scale.differences_w:
+        note += f" In bold: the difference, {scale.differing}."
     alt = altair()
     rows = [f"{index}" for index in range(len(profiles))]
     width = max((_ALL_WIDTH - 14 * len(names)) // len(names), 110)
@@ -68,7 +77,7 @@ def shapes_figure(profiles: Sequence[Profile], *, relative: bool = False) -> Fig
     """Power inside SSP against the fraction of the execution: a panel for each channel, a line for each profile."""
     names = [name for name in _all_channels(profiles) if any(_resolved(profile, name) for profile in profiles)]
     names = names[:_SHAPES]
-    title, stem = "Power inside an execution", "profiles-shapes"
+    title, stem = "Power inside an execution", SHAPES
     times = ", ".join(f"{subject(profile)} {quantity(steady(profile).time_s, 's', 3)}" for profile in profiles[:_MOST_LINES])
     note = f"Estimated power over an execution at steady power{_or_after(profiles)}. An execution takes: {times}."
     shown = [profile for profile in profiles if any(_resolved(profile, name) for name in names)]
@@ -102,7 +111,13 @@ def _scale(profiles: Sequence[Profile], names: Sequence[str], relative: bool) ->
         name: max(steady(profile).channels[name].mean_w for profile in profiles if name in steady(profile).channels)
         for name in names
     }
-    return _Scale(relative, largest)
+    means = [{name: each.mean_w for name, each in steady(profile).channels.items()} for profile in profiles]
+    if relative or len(profiles) != 2 or any(name not in mean_w for mean_w in means for name in names):
+        return _Scale(relative, largest, "", {})
+    labels = _labels(profiles)
+    high, low = sorted((0, 1), key=lambda index: -means[index][names[0]])  # by total power
+    differing = f"{labels[high]} minus {labels[low]}"
+    return _Scale(relative, largest, differing, {name: means[high][name] - means[low][name] for name in names})
 
 
 def _subtitle(profiles: Sequence[Profile]) -> str:
@@ -186,7 +201,7 @@ def _bars(
     return layered(*layers).properties(
         width=width,
         height=alt.Step(_STEP),
-        title=alt.TitleParams(f"{name} power, {scale.unit}", anchor="start", frame="group", fontSize=12.5, offset=4),
+        title=alt.TitleParams(scale.title(name), anchor="start", frame="group", fontSize=12.5, offset=4),
         view=alt.ViewBackground(stroke=None),
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from wastenot.core.wording import counted
 from wastenot.devices.instrument import TOTAL
-from wastenot.pages.formatting import SPACE, change, number, percent, quantity
+from wastenot.pages.formatting import MINUS, SPACE, change, number, percent, quantity
 from wastenot.pages.table import Column, Row, Table, Value
 from wastenot.profiles.result import Profile, State, UnitPower
 
@@ -15,10 +15,12 @@ ABSENT = "–"
 _MEANINGS = {"XCD": "compute dies", "IOD": "dies for input, output and cache", "HBM": "memory"}
 
 
-def watts(power_w: float, error_w: float | None = None) -> str:
-    """Power with its standard error, to the digits that the error justifies: ``707.3 ± 0.4 W``."""
+def watts(power_w: float, error_w: float | None = None, *, sign: bool = False) -> str:
+    """Power with its standard error, to the digits that the error justifies: ``707.3 ± 0.4 W``; or with its sign."""
     if not math.isfinite(power_w):
         return ABSENT
+    if sign:
+        return f"{power_w:+,.1f}{SPACE}W".replace("-", MINUS)
     return f"{power_w:,.1f}{SPACE}W" if error_w is None else f"{_plus_minus(power_w, error_w)}{SPACE}W"
 
 

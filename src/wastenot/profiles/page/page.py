@@ -8,7 +8,7 @@ from wastenot.core.errors import BadInputError
 from wastenot.core.origin import Origin
 from wastenot.pages.figure import Figure
 from wastenot.pages.page import Folded, Page
-from wastenot.profiles.page.comparison_figures import CONTEXTS, components_figure, contexts_figure, shapes_figure
+from wastenot.profiles.page.comparison_figures import CONTEXTS, SHAPES, components_figure, contexts_figure, shapes_figure
 from wastenot.profiles.page.description import facts, profiles_table, shortfall, state_table, subject, subtitle
 from wastenot.profiles.page.inside_figure import inside_figure
 from wastenot.profiles.page.method_figure import METHOD, method_figure
@@ -55,7 +55,8 @@ def profile_page(profiles: Sequence[Profile], *, relative: bool = False, files: 
         "All values, and the method", "both states, and what each step of FinGraV's method changes", method, [table]
     )
     if len(profiles) > 1:  # whose figures say what the table does
-        folded = Folded("The figures as a table", "mean power, time and energy of an execution", method, [table])
+        method = [figure for figure in shown if figure.name == SHAPES]
+        folded = Folded("Inside an execution, and all values", "power, time and energy of an execution", method, [table])
     missing = [figure.note for figure in figures if figure not in shown and figure.name not in (CONTEXTS, METHOD)]
     return Page(
         verb="power profile",
@@ -66,7 +67,7 @@ def profile_page(profiles: Sequence[Profile], *, relative: bool = False, files: 
         verdict=verdict,
         panels=panels,
         next_step=next_step(profiles, files),
-        figures=[figure for figure in shown if figure.name != METHOD],
+        figures=[figure for figure in shown if figure not in folded.figures],
         tables=[],
         folded=folded,
         device=profiles[0].device if len({each.device for each in profiles}) == 1 else "",

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 
 from wastenot.devices.instrument import TOTAL
-from wastenot.pages.formatting import MINUS, change, percent, quantity
+from wastenot.pages.formatting import change, percent, quantity
 from wastenot.pages.panel import Line, Next, Panel, Tone
 from wastenot.profiles.page.description import (
     describe_sensors,
@@ -25,6 +25,7 @@ from wastenot.profiles.result import Profile, State, UnitPower
 from wastenot.workloads.primitives import is_primitive
 
 _COUNTER = "energy counter"
+_TIMES = 3.0  # from which on a ratio is told as such, not in per cent
 _CLEAR = 3.0  # standard errors from which on a difference counts as there
 
 
@@ -154,13 +155,8 @@ def _early_panel(profile: Profile) -> Panel:
     missed_j = last.energy_j - first.energy_j
     text = f"by {unit_word(profile)} {first.unit}, the first at full speed (SSE): {energy_text(first)} at "
     text += f"{watts(inside.mean_w, inside.mean_error_w)}, {_side(first.energy_j / last.energy_j - 1.0)}."
-    mean_w = _run_mean_w(profile)
-    lines = []
-    if mean_w is not None:
-        off = _side(mean_w / _total(profile).mean_w - 1.0)
-        lines.append(Line(f"Power averaged from the start to number {last.unit}", f"{watts(mean_w)}, {off}"))
     value = f"{quantity(abs(missed_j), 'J', 3)} {'missed' if missed_j > 0.0 else 'too much'}"
-    return Panel("If read too early", value, text, lines=tuple(lines))
+    return Panel("If read too early", value, text)
 
 
 def _raw_w(profile: Profile) -> float | None:
@@ -186,16 +182,6 @@ def _raw_panel(profile: Profile) -> Panel | None:
     text += f"{quantity(profile.channels[0].channel.span_s, 's', 3)}, idle time included."
     side = "missed" if raw_w < _total(profile).mean_w else "too much"
     return Panel("If read without correction", f"{quantity(off_j, 'J', 3)} {side}", text)
-
-
-def _run_mean_w(profile: Profile) -> float | None:
-    """Mean total power from the first execution to the first at steady power; ``None`` where not each is known."""
-    count = steady(profile).unit
-    means_w = next((each.mean_w for each in profile.channels if each.channel.name == TOTAL), profile.channels[0].mean_w)
-    if len(means_w) < count:
-        return None
-    times_s = profile.unit_time_s[:count]
-    return float((means_w[:count] * times_s).sum() / times_s.sum())
 
 
 def _side(off: float) -> str:
@@ -240,17 +226,22 @@ def _story_of_several(profiles: Sequence[Profile]) -> tuple[Tone, str, str, tupl
         return tone, *_context_story(*context), (_context_panel(*context), *panels)
     early = [each for each in powered if _first_against_steady(each) is not None]
     panels += [_misread_panel(early)] if early else []
-    return tone, _difference_effect(high, low, len(powered)), _difference_verdict(high, low, powered), tuple(panels)
+    return tone, _difference_effect(high, low, len(powered)), _difference_verdict(high, low, len(powered)), tuple(panels)
 
 
-def _difference_verdict(high: Profile, low: Profile, powered: Sequence[Profile]) -> str:
-    """How sure the difference in power is, and what it does not cover."""
+def _difference_verdict(high: Profile, low: Profile, count: int) -> str:
+    """How sure the difference in power is, and what of their power goes to the component that differs most."""
     by_w = abs(_total(high).mean_w - _total(low).mean_w)
     error_w = math.hypot(_total(high).mean_error_w, _total(low).mean_error_w)
     clear = _is_clear(_total(high), _total(low))
     sure = f"{watts(by_w, error_w)} apart, {'well beyond' if clear else 'within'} the errors"
-    where = "each right after other kernels" if all(each.before for each in powered) else "each alone, at steady power"
-    return f"{sure}; {where}"
+    parts = _parts(high, low)
+    if not parts or not clear or count > 2:
+        return sure
+    name = max(parts, key=lambda each: abs(parts[each]))
+    first, second = (steady(each).channels[name].mean_w / _total(each).mean_w for each in (high, low))
+    shares = f"{percent(first, 0)} of {subject(high)}'s power goes to {meaning_of(name)}"
+    return f"{shares}, {percent(second, 0)} of {subject(low)}'s; {sure}"
 
 
 def _difference_effect(high: Profile, low: Profile, count: int) -> str:
@@ -283,14 +274,12 @@ def _difference_panel(high: Profile, low: Profile) -> Panel:
     by_w = _total(high).mean_w - _total(low).mean_w
     error_w = math.hypot(_total(high).mean_error_w, _total(low).mean_error_w)
     lines = [
-        Line(name if meaning_of(name) == name else f"{name} ({meaning_of(name)})", _signed_watts(part_w))
+        Line(name if meaning_of(name) == name else f"{name} ({meaning_of(name)})", watts(part_w, sign=True))
         for name, part_w in _parts(high, low).items()
     ]
-    return Panel("Difference in power", watts(by_w, error_w), f"{_draws(high)}, {_draws(low)}.", lines=tuple(lines))
-
-
-def _signed_watts(power_w: float) -> str:
-    return f"{'+' if power_w > 0.0 else MINUS}{watts(abs(power_w))}"
+    where = "right after other kernels" if high.before and low.before else "alone, at steady power"
+    text = f"{_draws(high)}, {_draws(low)}, each {where}."
+    return Panel("Difference in power", watts(by_w, error_w), text, lines=tuple(lines))
 
 
 def _draws(profile: Profile) -> str:
@@ -298,12 +287,15 @@ def _draws(profile: Profile) -> str:
 
 
 def _energy_panel(high: Profile, low: Profile) -> Panel:
-    """Energy of an execution of either."""
-    word = unit_word(high) if unit_word(high) == unit_word(low) else "execution or group of them"
-    value = f"{energy_text(steady(high))} and {energy_text(steady(low))}"
-    times = f"{quantity(steady(high).time_s, 's')} and {quantity(steady(low).time_s, 's')}"
-    text = f"for {subject(high)} and {subject(low)}, which take {times}."
-    return Panel(f"Energy per {word}", value, text)
+    """Energy of an execution of either, and by how much it differs."""
+    less, more = sorted((low, high), key=lambda each: steady(each).energy_j / each.group)
+    ratio = steady(more).energy_j / more.group / (steady(less).energy_j / less.group)
+    value = f"{ratio:.0f} times as much" if ratio >= _TIMES else f"{percent(ratio - 1.0, 1)} more"
+    text = f"for {subject(more)} {'as' if ratio >= _TIMES else 'than'} for {subject(less)}."
+    units = ["" if each.group == 1 else f" per {unit_word(each)}" for each in (more, less)]
+    costs = [f"{energy_text(steady(each))} in {quantity(steady(each).time_s, 's')}" for each in (more, less)]
+    lines = [Line(subject(each), cost + unit) for each, cost, unit in zip((more, less), costs, units, strict=True)]
+    return Panel("Energy per execution", value, text, lines=tuple(lines))
 
 
 def _misread_panel(early: Sequence[Profile]) -> Panel:
