@@ -14,6 +14,6 @@ def test_a_range_of_savings_has_the_sign_of_the_saving_beside_it_unless_it_may_b
     assert plain((-0.003, 0.0019), what="faster", name="time") == "time −0.3 % to +0.2 %"
 
 
-@pytest.mark.parametrize(("half_percent", "digits"), [(0.02, 2), (0.09, 2), (0.11, 1), (0.9, 1), (1.1, 0), (20.0, 0)])
+@pytest.mark.parametrize(("half_percent", "digits"), [(0.02, 2), (0.09, 2), (0.11, 1), (0.9, 1), (1.1, 1), (20.0, 1)])
 def test_no_more_digits_are_shown_than_the_interval_allows(half_percent, digits):
     assert digits_within((-0.1 - half_percent / 100, -0.1 + half_percent / 100)) == digits

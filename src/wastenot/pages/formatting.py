@@ -44,15 +44,14 @@ def change(ratio: float | None, digits: int = 2) -> str:
 
 
 def digits_within(interval: tuple[float, float] | None) -> int:
-    """Digits after the decimal point that mean something: the last is worth no more than half the interval, at most two.
+    """Digits after the decimal point that mean something: the second one where an interval is narrow enough for it.
 
     Args:
         interval: of a change, as fractions; without one nothing says how sure the change is, and two are shown.
     """
     if interval is None:
         return 2
-    half_percent = 50.0 * abs(interval[1] - interval[0])
-    return 2 if half_percent < 0.1 else 1 if half_percent < 1.0 else 0
+    return 2 if 50.0 * abs(interval[1] - interval[0]) < 0.1 else 1
 
 
 def changes(interval: tuple[float, float], digits: int | None = None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wastenot.kernels.forecast.forecast import Forecast, Quantiles
 from wastenot.kernels.natural.overview import BOUNDS, CapPlan, KernelAtNaturalClocks, NaturalOverview
-from wastenot.pages.formatting import change, changes, fraction_of_whole, percent
+from wastenot.pages.formatting import change, changes, digits_within, fraction_of_whole, percent
 from wastenot.pages.table import Listed, Table, listing
 
 _SHOWN_ERROR = 0.005  # of what a kernel loses, below which rounding hides it
@@ -53,7 +53,11 @@ def plans_table(overview: NaturalOverview) -> Table:
     fields: tuple[Listed[CapPlan], ...] = (
         Listed("Slowdown limit", lambda plan: plan.max_slowdown, text_of=lambda plan: percent(plan.max_slowdown, 0)),
         Listed("Caps", _caps, numeric=False),
-        Listed("Energy", lambda plan: plan.energy_change, change),
+        Listed(
+            "Energy",
+            lambda plan: plan.energy_change,
+            text_of=lambda plan: change(plan.energy_change, digits_within(plan.energy_change_interval)),
+        ),
         Listed("95 %", _within, unknown=""),
         Listed("Time", lambda plan: plan.time_change, change),
     )
