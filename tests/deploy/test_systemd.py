@@ -20,7 +20,7 @@ from testbed.stand_in.library import SOCKET_VARIABLE
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 PROGRAM = f"""#!/bin/sh
-export PYTHONPATH=/opt/wastenot/lib/testbed/stand_in/shim:/opt/wastenot/lib {SOCKET_VARIABLE}=/opt/wastenot/stand-in/nvml
+export PYTHONPATH=/opt/wastenot/lib/testbed/stand_in/shim:/opt/wastenot/lib {SOCKET_VARIABLE}=/opt/wastenot/stand-in/driver
 exec /opt/wastenot/python/bin/python3 -m wastenot.devices.clockd.main "$@"
 """
 
