@@ -42,7 +42,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 _SHARED = Path(__file__).parents[2] / "shared"
 _STRICT = os.environ.get("WASTENOT_TEST_STRICT") == "1"
 # In the reason of a skip that stays one, also where skips are failures.
-_MAY_BE_MISSING = ("triton", "GPU", "mount", "transformers", "lightning", "accelerate")
+_MAY_BE_MISSING = ("triton", "GPU", "mount", "transformers", "lightning", "accelerate", "MLflow")
 
 
 @pytest.fixture(scope="session")
