@@ -16,8 +16,8 @@ class Obeyed:
     """Compares the core clock in effect with the ceilings asked for.
 
     A clock below its ceiling does not count: a power or thermal limit holds it, or the GPU rests. Over the last half minute,
-    even the lowest clock must have been above the highest ceiling, so that switches under way do not count.
-    Readings at the default clocks are left out.
+    even the lowest clock must have been above the highest ceiling, so that switches under way do not count. Readings at the
+    default clocks are left out.
     """
 
     def __init__(self) -> None:
@@ -43,8 +43,5 @@ class Obeyed:
         if lowest_mhz <= _ABOVE * ceiling_mhz:
             return None
         self._told = True
-        asked, ran = (
-            f"asked for at most {ceiling_mhz:.0f} MHz",
-            f"it has run at {lowest_mhz:.0f} MHz or more for half a minute",
-        )
-        return f"{asked}, {ran}: {_BECAUSE}"
+        ran = f"it has run at {lowest_mhz:.0f} MHz or more for half a minute"
+        return f"asked for at most {ceiling_mhz:.0f} MHz, {ran}: {_BECAUSE}"

@@ -1,4 +1,4 @@
-"""The only access to AMD SMI: a call that would change a GPU is refused here, below every caller, unless that is allowed."""
+"""The only access to AMD SMI."""
 
 from __future__ import annotations
 
@@ -11,25 +11,21 @@ from typing import Any
 
 from wastenot.core.errors import MissingExtraError, WastenotError
 from wastenot.core.install import install_line
+from wastenot.devices.common.driver_library import DriverLibrary
 from wastenot.devices.common.gpu_driver import (
     DriverError,
     GpuLostError,
     NoPermissionError,
     NoSuchGpuError,
     NotSupportedError,
-    ReadOnlyError,
-    refusal,
 )  # fmt: skip
 
 _ELSEWHERE = "use a sim: device, or run on a machine where amd-smi works"
-_READING = ("amdsmi_init", "amdsmi_get")
-_TURN = threading.RLock()
-"""One call at a time: before ROCm 7.2 the library is not safe to call from several threads."""
 _UNKNOWN = 0xFFFF, 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF  # what it writes, by the width of a field, for a value there is none of
 
 
-class Smi:
-    """AMD SMI with typed errors and a guard against unintended changes.
+class Smi(DriverLibrary):
+    """AMD SMI.
 
     Functions are called by their names in ``amdsmi``: ``smi.call("amdsmi_get_power_info", handle)``.
 
@@ -41,49 +37,22 @@ class Smi:
         DriverError: the driver is not loaded or does not start.
     """
 
+    binding = "amdsmi"
+    reading = ("amdsmi_init", "amdsmi_get")
+    turn = threading.RLock()  # before ROCm 7.2 the library is not safe to call from several threads
+
     def __init__(self, *, allow_changes: bool = False) -> None:
-        self.library: Any = _library()
-        self.allow_changes = allow_changes
+        super().__init__(_library(), allow_changes=allow_changes)
         self.call("amdsmi_init", self.library.AmdSmiInitFlags.INIT_AMD_GPUS)
 
-    def call(self, function: str, *arguments: object) -> Any:
-        """Call a function of AMD SMI.
+    @property
+    def error(self) -> type[Exception]:
+        """What the binding raises."""
+        return self.library.AmdSmiException  # type: ignore[no-any-return]
 
-        Args:
-            function: its name in ``amdsmi``.
-            arguments: of the function.
-
-        Raises:
-            ReadOnlyError: the function may change something, which was not allowed.
-            NoPermissionError: the user lacks the permission.
-            NotSupportedError: the GPU, driver or binding does not support it.
-            NoSuchGpuError: there is no such GPU.
-            GpuLostError: the GPU no longer answers.
-            DriverError: any other failure.
-        """
-        if not function.startswith(_READING):
-            reason = refusal(self.allow_changes)
-            if reason is not None:
-                raise ReadOnlyError(f"{function}: refused: {reason}")
-        implementation = getattr(self.library, function, None)
-        if implementation is None:
-            raise NotSupportedError(f"{function}: the installed amdsmi does not provide it; install a newer version")
-        try:
-            with _TURN:
-                return implementation(*arguments)
-        except self.library.AmdSmiException as error:
-            raise _typed(self.library, function, error) from error
-
-    def try_call(self, function: str, *arguments: object) -> Any:
-        """Call a reading function; ``None`` where this GPU, driver or user has no such value.
-
-        Raises:
-            DriverError: the GPU or its driver failed, so that nothing can be said about the value.
-        """
-        try:
-            return self.call(function, *arguments)
-        except (NotSupportedError, NoPermissionError):
-            return None
+    def typed(self, function: str, error: Exception) -> WastenotError:
+        """The error that a failure of a function is for callers."""
+        return _typed(self.library, function, error)
 
     def handles(self) -> tuple[Any, ...]:
         """Handles of all GPUs in HIP's order, which PyTorch and ``HIP_VISIBLE_DEVICES`` count by; AMD SMI's own differs."""

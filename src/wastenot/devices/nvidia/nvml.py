@@ -1,4 +1,4 @@
-"""The only access to NVML: a call that would change a GPU is refused here, below every caller, unless that is allowed."""
+"""The only access to NVML."""
 
 from __future__ import annotations
 
@@ -8,24 +8,22 @@ from typing import Any
 
 from wastenot.core.errors import MissingExtraError, WastenotError
 from wastenot.core.install import install_line
+from wastenot.devices.common.driver_library import DriverLibrary
 from wastenot.devices.common.gpu_driver import (
     DriverError,
     GpuLostError,
     NoPermissionError,
     NoSuchGpuError,
     NotSupportedError,
-    ReadOnlyError,
-    refusal,
 )  # fmt: skip
 
 _ELSEWHERE = "use a sim: device, or run on a machine where nvidia-smi works"
 _NEEDED_FOR_CLOCKS = "clocks need root, in a container also --cap-add=SYS_ADMIN"
 _RESET = "an administrator must reset it, or reboot"
-_READING = ("nvmlInit", "nvmlShutdown", "nvmlSystemGet", "nvmlDeviceGet", "nvmlErrorString")
 
 
-class Nvml:
-    """NVML with typed errors and a guard against unintended changes.
+class Nvml(DriverLibrary):
+    """NVML.
 
     Functions are called by their names in ``pynvml``: ``nvml.call("nvmlDeviceGetName", handle)``.
 
@@ -37,48 +35,21 @@ class Nvml:
         DriverError: the driver is not loaded or does not start.
     """
 
+    binding = "nvidia-ml-py"
+    reading = ("nvmlInit", "nvmlShutdown", "nvmlSystemGet", "nvmlDeviceGet", "nvmlErrorString")
+
     def __init__(self, *, allow_changes: bool = False) -> None:
-        self.library: Any = _library()
-        self.allow_changes = allow_changes
+        super().__init__(_library(), allow_changes=allow_changes)
         self.call("nvmlInit")
 
-    def call(self, function: str, *arguments: object) -> Any:
-        """Call a function of NVML.
+    @property
+    def error(self) -> type[Exception]:
+        """What the binding raises."""
+        return self.library.NVMLError  # type: ignore[no-any-return]
 
-        Args:
-            function: its name in ``pynvml``.
-            arguments: of the function.
-
-        Raises:
-            ReadOnlyError: the function may change something, which was not allowed.
-            NoPermissionError: the user lacks the permission.
-            NotSupportedError: the GPU, driver or binding does not support it.
-            NoSuchGpuError: there is no GPU of that index or UUID.
-            GpuLostError: the GPU has fallen off the bus.
-            DriverError: any other failure.
-        """
-        if not function.startswith(_READING):
-            reason = refusal(self.allow_changes)
-            if reason is not None:
-                raise ReadOnlyError(f"{function}: refused: {reason}")
-        implementation = getattr(self.library, function, None)
-        if implementation is None:
-            raise NotSupportedError(f"{function}: the installed nvidia-ml-py does not provide it; install a newer version")
-        try:
-            return implementation(*arguments)
-        except self.library.NVMLError as error:
-            raise _typed(self.library, function, error) from error
-
-    def try_call(self, function: str, *arguments: object) -> Any:
-        """Call a reading function; ``None`` where this GPU, driver or user has no such value.
-
-        Raises:
-            DriverError: the GPU or its driver failed, so that nothing can be said about the value.
-        """
-        try:
-            return self.call(function, *arguments)
-        except (NotSupportedError, NoPermissionError):
-            return None
+    def typed(self, function: str, error: Exception) -> WastenotError:
+        """The error that a failure of a function is for callers."""
+        return _typed(self.library, function, error)
 
     def fields(self, handle: object, wanted: Sequence[tuple[int, int]]) -> tuple[float | None, ...]:
         """Values of several (field, scope), read in one call; ``None`` for each that the GPU does not report."""

@@ -127,6 +127,4 @@ def _run(learner: Learner, number: int, size: int, outcome: Outcome, epochs: int
 
 
 def _drawn(mean: FloatArray, covariance: FloatArray, rng: np.random.Generator) -> FloatArray:
-    values, vectors = np.linalg.eigh(0.5 * (covariance + covariance.T))
-    drawn: FloatArray = mean + vectors @ (np.sqrt(np.maximum(values, 0.0)) * rng.standard_normal(mean.size))
-    return drawn
+    return rng.multivariate_normal(mean, 0.5 * (covariance + covariance.T), check_valid="ignore", method="eigh")

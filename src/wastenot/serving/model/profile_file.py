@@ -171,8 +171,8 @@ def _engine_values(engine: Engine) -> dict[str, Any]:
     values: dict[str, Any] = {name: getattr(engine, name) for name in _OWN}
     if engine.scheduler == Scheduler.FCFS:
         del values["scheduler"]  # so that versions before there were any can read the file
-    for name in ("launch_s", "graph_launch_s", "most_graph_tokens"):
-        if not engine.launch_s and not engine.graph_launch_s:
+    if not engine.launch_s and not engine.graph_launch_s:
+        for name in ("launch_s", "graph_launch_s", "most_graph_tokens"):
             del values[name]
     values["tables"] = {
         "source": tables.source,
