@@ -76,8 +76,7 @@ def _on_stock(found: Steering, run: Steered) -> dict[str, Any] | None:
 
 def scenario_document(found: SimulatedScenario) -> dict[str, Any]:
     """Policies for a cluster, on each traffic of its scenario (``wastenot.serve-sim/1``)."""
-    from wastenot.serving.page.cluster_band import band_of
-    from wastenot.serving.page.cluster_words import headline
+    from wastenot.serving.cluster.band import band_of
 
     scenario, cluster = found.scenario, found.scenario.cluster
     return {
@@ -107,7 +106,7 @@ def scenario_document(found: SimulatedScenario) -> dict[str, Any]:
                 "kind": next(part.kind for part in scenario.parts.traffic if part.label == each.traffic),
                 "bound_per_token_j": each.bound_per_token_j,
                 "best": None if each.best is None else each.best.policy,
-                "band": as_values(band_of(scenario, each, headline(each))),
+                "band": as_values(band_of(scenario, each)),
                 "policies": [
                     _policy_document(
                         outcome, each.outcome_with_assumed(outcome.policy), each.outcome_on_stock(outcome.policy)

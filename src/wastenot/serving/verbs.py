@@ -217,7 +217,6 @@ def simulate_scenario(
     from wastenot.serving.cluster.runs import Run, run_scenario, runs_of
     from wastenot.serving.cluster.scenario import read_scenario
     from wastenot.serving.cluster.simulated import SimulatedScenario
-    from wastenot.serving.page.cluster_words import headline
     from wastenot.serving.tables.cluster_store import ClusterStore, StoredClusterRun
     from wastenot.study.store import open_study
 
@@ -261,7 +260,7 @@ def simulate_scenario(
         stock = beside(chosen.stock)
         found = tuple(replace(each, stock=more) for each, more in zip(found, stock, strict=True))
     if band:
-        heads = {each.traffic: head.policy for each in found if (head := headline(each)) is not None}
+        heads = {each.traffic: head.policy for each in found if (head := each.headline) is not None}
         policies = tuple(dict.fromkeys([found[0].outcomes[0].policy, *heads.values()]))
         varied = varied_runs(replace(chosen, with_assumed=None, stock=None), policies, beside) if heads else []
         found = tuple(

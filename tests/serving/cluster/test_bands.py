@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from wastenot.serving.cluster.band import RIGHT, variations, varied_runs
+from wastenot.serving.cluster.band import RIGHT, band_of, variations, varied_runs
 from wastenot.serving.cluster.outcome import Comparison, compared
 from wastenot.serving.cluster.policies import POLICIES
 from wastenot.serving.cluster.runs import run_scenario
 from wastenot.serving.cluster.scenario import Scenario, parse_scenario
 from wastenot.serving.model.band import Varied, band, idle_varied
-from wastenot.serving.page.cluster_band import band_of
-from wastenot.serving.page.cluster_words import cautions_on, headline
+from wastenot.serving.page.cluster_words import cautions_on
 from wastenot.serving.page.engine_words import band_text
 
 ENGINE = Path(__file__).parents[3] / "data" / "serving" / "llama-8b-sim-h200.json"
@@ -64,7 +63,7 @@ def test_idle_power_of_a_scenario_is_that_of_its_gpus_and_of_parked_ones(scenari
 @pytest.mark.slow
 def test_changes_are_run_again_and_idle_power_is_not(scenario: Scenario) -> None:
     (found,) = beside(scenario)
-    within = band_of(scenario, found, headline(found))
+    within = band_of(scenario, found)
     assert within is not None and within.low <= found.outcomes[1].saved.mean <= within.high
     assert len(within.varied) == 2
     changed = variations(scenario)

@@ -16,7 +16,6 @@ from wastenot.serving.page.cluster_words import (
     cautions_on,
     classes_table,
     effect_text,
-    fixed_plan,
     notes_on,
     plain_names,
     plan_text,
@@ -102,7 +101,7 @@ def test_the_headline_is_the_plan_that_needs_no_control_or_else_a_policy_that_me
     late = [replace(each, failed=True) if each.policy == "best-static" else each for each in records]
     for other in (late, [each for each in records if each.policy != "best-static"]):
         (controlled,) = compared(other)  # dynamollm saves more, and fails
-        assert effect_text(scenario, controlled).startswith("Policy sleeping instances saves 25.0")
+        assert effect_text(scenario, controlled).startswith("Policy instances in reserve saves 25.0")
         assert "hindsight" not in verdict_text(scenario, controlled)
     assert any("fewer than 99" in note and "dynamollm" in note for note in notes_on(scenario, found))
     assert any(
@@ -183,17 +182,19 @@ def test_a_plan_with_room_leads_and_pages_call_policies_by_what_they_are(scenari
     records = [first, _cheaper(first, "best-static", 0.6), _cheaper(first, "best-static-with-room", 0.7)]
     (found,) = compared([*records, _cheaper(first, "parking", 0.5)])
     page = cluster_page(scenario, [found])
-    assert fixed_plan(found) is found.outcomes[2] and page.panels[0].value == "30.0\N{NO-BREAK SPACE}% saved"
-    assert page.effect.endswith(f"{plan_text(scenario, fixed_plan(found))}, 50.0\N{NO-BREAK SPACE}% with sleeping instances")
+    assert found.fixed_plan is found.outcomes[2] and page.panels[0].value == "30.0\N{NO-BREAK SPACE}% saved"
+    assert page.effect.endswith(
+        f"{plan_text(scenario, found.fixed_plan)}, 50.0\N{NO-BREAK SPACE}% with instances in reserve"
+    )
     fewest, room = plan_text(scenario, found.outcomes[1]), round(100 * scenario.parts.run.head_room)
     more = f"and {room}\N{NO-BREAK SPACE}% more for safety, rounded up."
     assert page.panels[0].text.endswith(f" throughout: {fewest} would have done, {more}")
     names, plan = plain_names(scenario, found), plan_text(scenario, found.outcomes[0])
     assert names["single-pool"] == plan and names["best-static"] == f"{plan} (best-static)"  # these serve alike here
-    assert names["parking"] == "sleeping instances" and len(set(names.values())) == 4
+    assert names["parking"] == "instances in reserve" and len(set(names.values())) == 4
     tables = dict(page.folded.tables)
     assert [row.texts[0] for row in tables["policies"].rows] == list(names.values())
-    assert tables["meanings"].rows[3].texts[0] == "sleeping instances (parking)"
+    assert tables["meanings"].rows[3].texts[0] == "instances in reserve (parking)"
 
 
 def test_plans_that_rest_on_the_best_static_one_have_its_instances_and_perhaps_more(tmp_path):

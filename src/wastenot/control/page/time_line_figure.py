@@ -97,7 +97,7 @@ def _below(moments: Sequence[Moment]) -> str:
     if len(below) < 0.05 * len(held) or not held:
         return ""
     share = percent(len(below) / len(held), 0)
-    return f": in {share} of the readings the GPU's own power regulator held the clock below, as it does by default"
+    return f": in {share} of the readings a power or thermal limit, or a pause, held the clock below"
 
 
 def listed(status: Status) -> list[tuple[int, Event]]:

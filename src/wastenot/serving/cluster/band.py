@@ -1,17 +1,37 @@
-"""A headline's policy and the first one, run again where start-up, predicted lengths or deadlines are otherwise."""
+"""How far a cluster's headline may be off: with other idle power, and run again with other start-up, lengths, deadlines."""
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from wastenot.core.errors import BadInputError
-from wastenot.serving.cluster.outcome import Comparison
+from wastenot.serving.cluster.outcome import Comparison, Outcome
 from wastenot.serving.cluster.scenario import PredictorPart, Scenario, digest_of
-from wastenot.serving.model.band import Varied
+from wastenot.serving.model.band import Band, Varied, band, idle_varied
 
 RIGHT = 0.7
 """Fraction of answers whose kind is predicted correctly."""
+
+
+def band_of(scenario: Scenario, found: Comparison) -> Band | None:
+    """What the headline's saving becomes with other assumptions; ``None`` where nothing saves energy."""
+    head = found.headline
+    if head is None or found.objective != "energy":
+        return None
+    first, engine = found.outcomes[0], scenario.cluster.layouts[0]
+    idle_w = float(engine.tables.idle_power_w.min()) / engine.gpus
+
+    def sums(outcome: Outcome) -> tuple[float, float]:
+        use = Counter[str]()
+        for run in outcome.records:
+            use.update(run.energy_by_use_j)
+        parked_s = use["parked"] / (scenario.cluster.changes.parked_power_w or 1.0)
+        return math.fsum(run.energy_j for run in outcome.records), use["idle"] / (idle_w or 1.0) + parked_s
+
+    return band(head.policy, head.saved.mean, [*idle_varied(sums(first), sums(head)), *found.varied])
 
 
 def variations(scenario: Scenario) -> dict[str, Scenario]:

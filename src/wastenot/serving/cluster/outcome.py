@@ -13,6 +13,9 @@ from wastenot.serving.cluster.policies import POLICIES
 from wastenot.serving.cluster.runs import RunRecord
 from wastenot.serving.model.band import Varied
 
+WITH_ROOM = "best-static-with-room"
+"""The plan that is preferred among those that never change."""
+
 
 @dataclass(frozen=True, slots=True)
 class Spread:
@@ -120,6 +123,25 @@ class Comparison:
         """
         good = [each for each in self.outcomes if not (each.failed or each.hindsight)]
         return min(good, key=lambda each: each.over(_taken(self.objective)).mean, default=None)
+
+    @property
+    def policy_to_add(self) -> Outcome | None:
+        """The policy that saves most and meets the deadlines; ``None`` where that is the one that savings are against."""
+        return None if self.best is self.outcomes[0] else self.best
+
+    @property
+    def fixed_plan(self) -> Outcome | None:
+        """The plan that saves most of those that never change: it needs no control. ``None`` where none of them saves.
+
+        Such plans know the requests that they are judged on, which is to be said beside what they save.
+        """
+        good = [each for each in self.outcomes[1:] if each.hindsight and not each.failed and each.saved.mean > 0.0]
+        return max(good, key=lambda each: (each.policy == WITH_ROOM, each.saved.mean), default=None)
+
+    @property
+    def headline(self) -> Outcome | None:
+        """Whose saving stands first; ``None`` where nothing saves."""
+        return self.fixed_plan or self.policy_to_add
 
     @property
     def bound_per_token_j(self) -> float | None:

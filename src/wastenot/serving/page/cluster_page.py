@@ -30,11 +30,9 @@ from wastenot.serving.page.cluster_words import (
     cautions_on,
     classes_table,
     effect_text,
-    fixed_plan,
     next_step,
     panels,
     plain_names,
-    policy_to_add,
     running_table,
     savings_table,
     verdict_text,
@@ -65,7 +63,7 @@ def cluster_figures(scenario: Scenario, found: Sequence[Comparison]) -> tuple[Fi
 
 def _role_of(found: Comparison, outcome: Outcome) -> Role:
     """Whether savings are against it, the headline or the second card is of it, or none of these."""
-    shown = [each for each in (fixed_plan(found), policy_to_add(found)) if each is not None]
+    shown = [each for each in (found.fixed_plan, found.policy_to_add) if each is not None]
     roles: dict[str, Role] = dict(zip((each.policy for each in shown), ("headline", "second"), strict=False))
     return "compared with" if outcome is found.outcomes[0] else roles.get(outcome.policy, "other")
 
@@ -112,7 +110,7 @@ def _timeline_figure(scenario: Scenario, found: Comparison, suffix: str, title: 
 
 def _timeline_chart(scenario: Scenario, found: Comparison) -> Any:
     alt = load("altair")
-    wanted = [found.outcomes[0], fixed_plan(found), policy_to_add(found)]  # what panels are of; all would hide each other
+    wanted = [found.outcomes[0], found.fixed_plan, found.policy_to_add]  # what panels are of; all would hide each other
     runs = [each.records[0] for each in found.outcomes if any(each is one for one in wanted)]
     lasts_s = max(run.duration_s for run in runs)
     unit_s, unit = next(((unit_s, name) for least_s, unit_s, name in _UNITS_S if lasts_s >= least_s), (1.0, "seconds"))
@@ -195,7 +193,7 @@ def cluster_page(scenario: Scenario, found: Sequence[Comparison]) -> Page:
         origin=simulated_origin(scenario.cluster.layouts),
         effect=effect_text(scenario, first),
         verdict=verdict_text(scenario, first),
-        tone="neutral" if fixed_plan(first) is None else "promised",
+        tone="neutral" if first.fixed_plan is None else "promised",
         panels=panels(scenario, first),
         next_step=next_step(scenario, first),
         figures=cluster_figures(scenario, found),

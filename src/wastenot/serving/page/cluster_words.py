@@ -11,13 +11,14 @@ from wastenot.pages.formatting import SPACE, duration, fraction_of_whole, number
 from wastenot.pages.panel import Line, Next, Panel
 from wastenot.pages.table import Column, Listed, Row, Table, listing
 from wastenot.planning.objective_kinds import CLUSTERS
+from wastenot.serving.cluster.band import band_of
 from wastenot.serving.cluster.classes import NAMES
 from wastenot.serving.cluster.model import ChangeTimes
-from wastenot.serving.cluster.outcome import Comparison, Outcome, Spread
+from wastenot.serving.cluster.outcome import WITH_ROOM, Comparison, Outcome, Spread
 from wastenot.serving.cluster.policies import POLICIES
 from wastenot.serving.cluster.runs import RunRecord
 from wastenot.serving.cluster.scenario import Scenario
-from wastenot.serving.page.cluster_band import band_of, beforehand_text
+from wastenot.serving.page.beforehand_text import beforehand_text
 from wastenot.serving.page.engine_words import band_text, by_deadline_note, clocks_note, waits_text
 
 
@@ -64,18 +65,8 @@ def _cached_text(found: Comparison) -> str:
     return f", {percent(cached, 0)} of prompt tokens in a prefix cache" if cached else ""
 
 
-def fixed_plan(found: Comparison) -> Outcome | None:
-    """The plan that saves most of those that never change: it needs no control. ``None`` where none of them saves.
-
-    Such plans know the requests that they are judged on, which is to be said beside what they save.
-    """
-    good = [each for each in found.outcomes[1:] if each.hindsight and not each.failed and each.saved.mean > 0.0]
-    return max(good, key=lambda each: (each.policy == _WITH_ROOM, each.saved.mean), default=None)
-
-
-_WITH_ROOM = "best-static-with-room"
-_PLANS = ("single-pool", "best-static", "best-static-full-clock", _WITH_ROOM, "best-static-in-one-pool")
-_PLAIN = {"multi-pool": "pools by length", "parking": "sleeping instances", "dynamollm": "DynamoLLM"}
+_PLANS = ("single-pool", "best-static", "best-static-full-clock", WITH_ROOM, "best-static-in-one-pool")
+_PLAIN = {"multi-pool": "pools by length", "parking": "instances in reserve", "dynamollm": "DynamoLLM"}
 _PLAIN |= {"throttllem": "throttLL'eM", "greenllm": "GreenLLM"}
 
 
@@ -88,19 +79,9 @@ def plain_names(scenario: Scenario, found: Comparison) -> dict[str, str]:
     return names
 
 
-def policy_to_add(found: Comparison) -> Outcome | None:
-    """The policy that saves most and meets the deadlines; ``None`` where that is the one that savings are against."""
-    return None if found.best is found.outcomes[0] else found.best
-
-
-def headline(found: Comparison) -> Outcome | None:
-    """Whose saving stands first; ``None`` where nothing saves."""
-    return fixed_plan(found) or policy_to_add(found)
-
-
 def effect_text(scenario: Scenario, found: Comparison) -> str:
     """The headline: what a fixed plan saves, since that can be had without control, or else what a policy saves."""
-    fixed, policy, first = fixed_plan(found), policy_to_add(found), found.outcomes[0]
+    fixed, policy, first = found.fixed_plan, found.policy_to_add, found.outcomes[0]
     noun = CLUSTERS[found.objective].quantity
     if fixed is not None:
         more = ""
@@ -120,11 +101,11 @@ def verdict_text(scenario: Scenario, found: Comparison) -> str:
     """Whether a fixed plan meets the deadlines, and what it is compared with; what the policy of the headline rests on."""
     first, seeds = found.outcomes[0], len(found.outcomes[0].records)
     runs = "one simulated run" if seeds == 1 else f"{seeds} simulated runs"
-    if (fixed := fixed_plan(found)) is not None:
+    if (fixed := found.fixed_plan) is not None:
         met, asked = percent_met(_least(fixed, "worst_class")), percent(scenario.parts.run.attain, 0)
         within = f"within the limit: {met} of the worst class met their deadlines, {asked} must"
         return f"{within}. Compared with {plan_text(scenario, first)}, chosen in hindsight, over {runs}"
-    policy = policy_to_add(found)
+    policy = found.policy_to_add
     if policy is None:
         return f"over {traffic_text(scenario, found)}"
     return f"{_serving_text(scenario, policy)} instead of {_serving_text(scenario, first)}, over {runs}"
@@ -193,7 +174,7 @@ def cautions_on(scenario: Scenario, found: Comparison) -> list[str]:
         f"{each.policy} left {counted(each.unanswered, 'request')} unanswered." for each in found.outcomes if each.unanswered
     ]
     notes += [text for each in found.outcomes if (text := beforehand_text(scenario, each, found.traffic)) is not None]
-    within = band_of(scenario, found, headline(found))
+    within = band_of(scenario, found)
     more = (
         None if within is None else band_text(within),
         clocks_note(scenario.cluster.layouts, used=found.with_assumed is not None),
@@ -413,13 +394,13 @@ def classes_table(found: Comparison) -> Table:
 
 def panels(scenario: Scenario, found: Comparison) -> tuple[Panel, ...]:
     """The plan that never changes, the policy that takes least, and what is asked; what is missing is left out."""
-    first, fixed, policy = found.outcomes[0], fixed_plan(found), policy_to_add(found)
+    first, fixed, policy = found.outcomes[0], found.fixed_plan, found.policy_to_add
     noun = CLUSTERS[found.objective].quantity
     shown = []
     names = plain_names(scenario, found)
     if fixed is not None:
         text = f"{plan_text(scenario, fixed)} throughout, chosen knowing these requests: leave some room."
-        if fixed.policy == _WITH_ROOM:
+        if fixed.policy == WITH_ROOM:
             fewest = next((plan_text(scenario, each) for each in found.outcomes if each.policy == "best-static"), "fewer")
             room = percent(scenario.parts.run.head_room, 0)
             text = (
@@ -512,7 +493,7 @@ def _assumed_power(changes: ChangeTimes) -> str:
 
 def next_step(scenario: Scenario, found: Comparison) -> Next | None:
     """How to see whether the headline holds; ``None`` where nothing saves."""
-    first, fixed, policy = found.outcomes[0], fixed_plan(found), policy_to_add(found)
+    first, fixed, policy = found.outcomes[0], found.fixed_plan, found.policy_to_add
     compared = [each.policy for each in (first, fixed, policy) if each is not None]
     if len(compared) < 2:
         return None

@@ -1,31 +1,10 @@
-"""How far a cluster's headline may be off, and what a policy said before the run that it keeps."""
+"""What a policy said before the run that it keeps."""
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-
 from wastenot.pages.formatting import duration, number, percent
-from wastenot.serving.cluster.outcome import Comparison, Outcome
+from wastenot.serving.cluster.outcome import Outcome
 from wastenot.serving.cluster.scenario import Scenario
-from wastenot.serving.model.band import Band, band, idle_varied
-
-
-def band_of(scenario: Scenario, found: Comparison, head: Outcome | None) -> Band | None:
-    """What the headline's saving becomes with other assumptions; ``None`` where nothing saves energy."""
-    if head is None or found.objective != "energy":
-        return None
-    first, engine = found.outcomes[0], scenario.cluster.layouts[0]
-    idle_w = float(engine.tables.idle_power_w.min()) / engine.gpus
-
-    def sums(outcome: Outcome) -> tuple[float, float]:
-        use = Counter[str]()
-        for run in outcome.records:
-            use.update(run.energy_by_use_j)
-        parked_s = use["parked"] / (scenario.cluster.changes.parked_power_w or 1.0)
-        return math.fsum(run.energy_j for run in outcome.records), use["idle"] / (idle_w or 1.0) + parked_s
-
-    return band(head.policy, head.saved.mean, [*idle_varied(sums(first), sums(head)), *found.varied])
 
 
 def beforehand_text(scenario: Scenario, outcome: Outcome, traffic: str) -> str | None:
