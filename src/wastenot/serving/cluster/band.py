@@ -21,8 +21,7 @@ def band_of(scenario: Scenario, found: Comparison) -> Band | None:
     head = found.headline
     if head is None or found.objective != "energy":
         return None
-    first, engine = found.outcomes[0], scenario.cluster.layouts[0]
-    idle_w = float(engine.tables.idle_power_w.min()) / engine.gpus
+    first, idle_w = found.outcomes[0], scenario.cluster.layouts[0].idle_gpu_w
 
     def sums(outcome: Outcome) -> tuple[float, float]:
         use = Counter[str]()

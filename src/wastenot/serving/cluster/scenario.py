@@ -65,7 +65,7 @@ class ChangesPart(Part):
         start = self.start_s if isinstance(self.start_s, tuple) else (self.start_s,) * len(layouts)
         values = {name: getattr(self, name) for name in type(self).model_fields} | {"start_s": start}
         if self.parked_power_w is None:
-            values["parked_power_w"] = float(layouts[0].tables.idle_power_w.min()) / layouts[0].gpus
+            values["parked_power_w"] = layouts[0].idle_gpu_w
         return ChangeTimes(**values)
 
 

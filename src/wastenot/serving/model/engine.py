@@ -91,6 +91,11 @@ class Engine:
         """Places of the settings whose clocks were measured or fitted."""
         return tuple(place for place, setting in enumerate(self.tables.settings) if not self.assumes(setting))
 
+    @property
+    def idle_gpu_w(self) -> float:
+        """What one of its GPUs draws with nothing to do, at the setting at which that is least."""
+        return float(self.tables.idle_power_w.min()) / self.gpus
+
     def with_idle_power(self, power_w: float) -> Engine:
         """The same with another power of all its GPUs while it has nothing to do, at each setting."""
         return replace(self, tables=replace(self.tables, idle_power_w=np.full_like(self.tables.idle_power_w, power_w)))

@@ -48,7 +48,7 @@ def band_of(found: Steering) -> Band | None:
     run, first, engine = headline_run(found), found.runs[0], found.engine
     if run is first:
         return None
-    idle_w = float(engine.tables.idle_power_w.min()) / engine.gpus or 1.0
+    idle_w = engine.idle_gpu_w or 1.0
     sums = [(each.result.energy_j, each.served.energy_j["idle"] / idle_w) for each in (first, run)]
     return band(run.name, found.saved(run), idle_varied(*sums))
 

@@ -16,9 +16,9 @@ At the boundary between two steps, at time *t*:
    policy holds prompts back and others decode, the step prefills nothing (what was admitted stays admitted).
 5. The step lasts as the tables say, and ``overhead_s`` before it at idle power. One with prompts ends no sooner than
    the host has launched it, from its begin or that of a decode step right before it on (``launch_s``, ``graph_launch_s``):
-   its GPUs wait at idle power. Prompts of one step cost what one
-   prompt of all their tokens would, on top of as many past tokens as make their attention the same (with chunks of several
-   prompts below 0: :mod:`wastenot.serving.model.engine_tables`).
+   its GPUs wait at idle power. Prompts of one step cost what one prompt of all their tokens would, on top of as many past
+   tokens as make their attention the same (with chunks of several prompts below 0:
+   :mod:`wastenot.serving.model.engine_tables`).
 6. At its end each decoding request has one more token, and each whose prefill is complete has its first (a preempted
    one its next). A request that has made all its tokens goes, and its blocks are free.
 

@@ -250,7 +250,7 @@ class Dynamo:
         """Least power on the GPUs of a pool; ``None`` where they cannot take the load or the largest layout does as well."""
         if not rates[pool].sum() > 0:
             return None
-        idle_w = float(self.profiles.cluster.layouts[0].tables.idle_power_w.min()) / self.profiles.cluster.layouts[0].gpus
+        idle_w = self.profiles.cluster.layouts[0].idle_gpu_w
         load = float(rates[pool].sum())
         found = shardings(self._options(rates[pool]), gpus, load, spare_gpu_w=idle_w).on(gpus)
         if found is None:

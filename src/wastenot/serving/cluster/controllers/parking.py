@@ -235,8 +235,7 @@ class Parking:
     @property
     def _idle_gpu_w(self) -> float:
         """What a GPU of the reserve draws."""
-        first = self.profiles.cluster.layouts[0]
-        return float(first.tables.idle_power_w.min()) / first.gpus
+        return self.profiles.cluster.layouts[0].idle_gpu_w
 
     @property
     def _most(self) -> int:
