@@ -60,6 +60,11 @@ def changes(interval: tuple[float, float], digits: int | None = None) -> str:
     return f"{change(interval[0], digits)} to {change(interval[1], digits)}"
 
 
+def pace(time_change: float, digits: int = 2) -> str:
+    """A change of time in words: ``0.07 % faster``."""
+    return f"{percent(abs(time_change), digits)} {'slower' if time_change >= 0.0 else 'faster'}"
+
+
 def saved_range(
     interval: tuple[float, float], digits: int | None = None, *, what: str = "saved", name: str = "energy"
 ) -> str:

@@ -9,7 +9,18 @@ from wastenot.control.rehearsed import missing_text
 from wastenot.control.status import Estimate, GpuStatus, Rehearsal, Status, Summary, Trial, Tuning
 from wastenot.core.origin import Origin
 from wastenot.core.wording import counted
-from wastenot.pages.formatting import SPACE, change, changes, digits_within, duration, number, percent, quantity, saved_range
+from wastenot.pages.formatting import (
+    SPACE,
+    change,
+    changes,
+    digits_within,
+    duration,
+    number,
+    pace,
+    percent,
+    quantity,
+    saved_range,
+)
 from wastenot.pages.panel import Line, Panel, Tone
 from wastenot.pages.price import energy_text
 
@@ -195,7 +206,7 @@ def _time(summary: Summary) -> Panel:
     status, time = summary.status, summary.status.proof.time_change
     lines = [
         Line("Slowdown allowed", bound_text(status) if status.max_slowdown else "none"),
-        *([] if status.tuning is not None else [Line("Predicted", _pace(status.predicted_time_change))]),
+        *([] if status.tuning is not None else [Line("Predicted", pace(status.predicted_time_change))]),
     ]
     if summary.ended == "refused" or status.rung:
         final = "the default clocks" if summary.ended == "refused" else rung_text(status.rung, status.rungs)
@@ -205,12 +216,7 @@ def _time(summary: Summary) -> Panel:
     within = (time.low, time.high)
     expected = changes(within) if time.high >= 0.0 else saved_range(within, what="faster")
     text = f"compared with the default clocks; {expected} (95{SPACE}%)."
-    return Panel("Time per iteration", _pace(time.value, digits_within(within)), text, lines=tuple(lines))
-
-
-def _pace(time_change: float, digits: int = 2) -> str:
-    """A change of time in words: ``0.07 % faster``."""
-    return f"{percent(abs(time_change), digits)} {'slower' if time_change >= 0.0 else 'faster'}"
+    return Panel("Time per iteration", pace(time.value, digits_within(within)), text, lines=tuple(lines))
 
 
 def _rehearsed(summary: Summary, rehearsal: Rehearsal) -> tuple[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from wastenot.core.origin import Origin
 from wastenot.core.wording import counted
+from wastenot.pages import formatting
 from wastenot.pages.formatting import SPACE, change, changes, digits_within, percent
 from wastenot.pages.panel import Tone
 from wastenot.planning.applicable_today import Today, applicable_today
@@ -130,7 +131,7 @@ def pace(time_change: float) -> str:
     """A change of time in words: ``0.24 % faster``, ``at the same speed``."""
     if abs(time_change) < _SEEN:
         return "at the same speed"
-    return f"{percent(abs(time_change))} {'faster' if time_change < 0.0 else 'slower'}"
+    return formatting.pace(time_change)
 
 
 def limit_words(limit: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wastenot.core.origin import Origin
 from wastenot.core.wording import counted
-from wastenot.pages.formatting import SPACE, number, percent, quantity, saved_range
+from wastenot.pages.formatting import SPACE, number, pace, percent, quantity, saved_range
 from wastenot.pages.panel import Line, Next, Panel, Tone
 from wastenot.pipelines.page.drawing import before_text, mhz_text, ranks_text
 from wastenot.pipelines.plan.overview import PipelineOverview
@@ -44,7 +44,7 @@ def _pace(plan: PipelinePlan) -> str:
     slower = plan.predicted.time_s / plan.baseline.time_s - 1.0
     if abs(slower) < _SAME:
         return "no slower"
-    return f"{percent(abs(slower))} {'slower' if slower > 0.0 else 'faster'}"
+    return pace(slower)
 
 
 def _verdict(plan: PipelinePlan) -> str:

@@ -17,7 +17,7 @@ from wastenot.kernels.natural.page.figures import (
 )
 from wastenot.kernels.natural.page.summary import forecast_table, kernels_table, plans_table
 from wastenot.pages.figure import Figure
-from wastenot.pages.formatting import SPACE, change, digits_within, percent, quantity, saved_range
+from wastenot.pages.formatting import SPACE, change, digits_within, pace, percent, quantity, saved_range
 from wastenot.pages.page import Folded, Page
 from wastenot.pages.panel import Line, Next, Panel
 
@@ -33,7 +33,7 @@ def story_of(overview: NaturalOverview) -> tuple[str, str, tuple[Panel, ...]]:
         effect = f"No cap within the clocks seen would save energy at most {limit}"
     else:
         what = "A cap for each kernel" if best.cap_mhz is None else f"One cap of {_mhz(best.cap_mhz)}"
-        effect = f"{what} would save {_saving(best)} of the energy, {_pace(best.time_change)}"
+        effect = f"{what} would save {_saving(best)} of the energy, {pace(best.time_change, 1)}"
     verdict = "expected from clocks that the GPU passed through by itself; none was set"
     return effect, verdict, (_one_cap(overview, one), _own_caps(each), _basis(overview))
 
@@ -97,10 +97,6 @@ def _saves(plan: CapPlan) -> bool:
 
 def _mhz(clock: float | None) -> str:
     return "no cap" if clock is None else f"{clock:,.0f}{SPACE}MHz"
-
-
-def _pace(time_change: float) -> str:
-    return f"{percent(abs(time_change), 1)} {'slower' if time_change >= 0.0 else 'faster'}"
 
 
 def _energy(plan: CapPlan) -> str:
