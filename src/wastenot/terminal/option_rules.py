@@ -271,7 +271,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "serve simulate": (
         not_with("processes", "ray"),
         Rule(tuple(_OF_AN_ENGINE.split()), _of_a_scenario),
-        Rule(("study", "seeds", "processes", "ray"), _of_an_engine),
+        Rule(("study", "seeds", "processes", "ray", "band"), _of_an_engine),
     ),
     "kernel frontier": (
         needs("as_measured", "compare"),

@@ -114,6 +114,7 @@ def test_the_page_shows_the_time_line(served, tmp_path):
         ([*GIVEN, "--page", "engine.json"], "--page engine.json: is read; give another file"),
         ([*GIVEN, "--page", "trace.csv"], "--page trace.csv: is read; give another file"),
         ([*GIVEN, "--gpus", "8"], "--gpus 8: this profile has no such parallel degree; there are: 1"),
+        *(([*GIVEN, *more], f"{more[0]}: has no effect with engine.json") for more in (["--seeds", "2"], ["--band"])),
         ([*GIVEN, "--tbt", "1ms", "--load", "50%"], "even at its maximum clock and with almost no load"),
     ],
 )
