@@ -3,6 +3,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import pickle
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,16 @@ from wastenot.serving.model import compiled
 
 def twice(number: float) -> float:
     return 2 * number
+
+
+def _loaded(path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The file as a new module, among those imported: Numba imports the module of what it kept again by name."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, path.stem, module)
+    spec.loader.exec_module(module)
+    return module
 
 
 def test_a_function_is_compiled_even_where_it_cannot_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,7 +47,9 @@ def test_without_numba_it_stays_what_it_is(monkeypatch: pytest.MonkeyPatch) -> N
     assert compiled.compiled(twice) is twice
 
 
-def test_what_was_kept_is_compiled_again_once_a_file_that_it_uses_has_changed(tmp_path: Path) -> None:
+def test_what_was_kept_is_compiled_again_once_a_file_that_it_uses_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if not compiled.COMPILED:
         pytest.skip("needs Numba")
     module, used = tmp_path / "kept_by_numba.py", tmp_path / "used.py"
@@ -44,11 +57,7 @@ def test_what_was_kept_is_compiled_again_once_a_file_that_it_uses_has_changed(tm
     used.write_text("")
 
     def hits() -> int:
-        spec = importlib.util.spec_from_file_location(module.stem, module)
-        assert spec is not None and spec.loader is not None
-        fresh = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(fresh)
-        function: Any = compiled.compiled(fresh.one_more, uses=[str(used)])
+        function: Any = compiled.compiled(_loaded(module, monkeypatch).one_more, uses=[str(used)])
         assert function(1) == 2
         return sum(function.stats.cache_hits.values())
 
@@ -61,14 +70,11 @@ def test_what_another_version_kept_is_compiled_again(tmp_path: Path, monkeypatch
     if not compiled.COMPILED:
         pytest.skip("needs Numba")
     monkeypatch.setattr("numba.config.CACHE_DIR", str(tmp_path / "kept"))
-    (tmp_path / "kept_by_an_earlier.py").write_text("def one_less(number):\n    return number - 1\n")
+    module = tmp_path / "kept_by_an_earlier.py"
+    module.write_text("def one_less(number):\n    return number - 1\n")
 
     def function() -> Any:
-        spec = importlib.util.spec_from_file_location("kept_by_an_earlier", tmp_path / "kept_by_an_earlier.py")
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return compiled.compiled(module.one_less)
+        return compiled.compiled(_loaded(module, monkeypatch).one_less)
 
     assert function()(1) == 0
     (index,) = tmp_path.rglob("*.nbi")
