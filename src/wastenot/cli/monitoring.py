@@ -16,7 +16,7 @@ import typer
 from wastenot.programs.child_program import Child, exit_code, running_program
 from wastenot.terminal import completing, quantities
 from wastenot.terminal.option import argument, option
-from wastenot.terminal.options import JsonOption, PriceOptions
+from wastenot.terminal.options import JsonOption, OtlpOption, PriceOptions
 
 if TYPE_CHECKING:
     from wastenot.meters.result import GpuWindow, WindowResult
@@ -42,6 +42,7 @@ def monitor(
         option("Serve energy and power to Prometheus, and to 'wastenot serve bench --meter', on this port.", "PORT"),
     ] = None,
     metrics_host: Annotated[str, option("Listen there; 0.0.0.0 lets other machines read them.", "ADDRESS")] = "127.0.0.1",
+    otlp: OtlpOption = None,
     quiet: Annotated[bool, option("Show nothing while the program runs.")] = False,
     *,
     price_options: PriceOptions,
@@ -65,13 +66,19 @@ def monitor(
     names = None if device == "all" else [name.strip() for name in device.split(",")]
     meter = measure(names, name=shortened(" ".join(shlex.join(command).split()), _LONGEST_NAME))
     # The file only once the program runs: one of a run before is not lost to a command that cannot be run.
-    with _program(command, to_stderr=as_json) as child, _rows(csv) as table, meter as window, ExitStack() as stack:
+    # Metrics end after the window: what a collector takes to answer is not measured.
+    with _program(command, to_stderr=as_json) as child, _rows(csv) as table, ExitStack() as stack, meter as window:
         if metrics_port is not None:
             from wastenot.control.metrics import serve_registry
             from wastenot.control.window_metrics import window_registry
 
             port = stack.enter_context(serve_registry(metrics_port, window_registry(window), host=metrics_host))
             say(f"metrics: http://{metrics_host}:{port}/metrics")
+        if otlp is not None:
+            from wastenot.control.open_telemetry import sent_metrics
+            from wastenot.control.window_metrics import window_registry
+
+            stack.enter_context(sent_metrics(otlp, window_registry(window), say))
         _watch(child, window, interval, table, shown=not quiet)
     result = window.result()
     code = exit_code(child)

@@ -19,7 +19,7 @@ import typer
 from wastenot.programs.child_program import Child, exit_code, running_program
 from wastenot.terminal import quantities
 from wastenot.terminal.option import option
-from wastenot.terminal.options import PageOption
+from wastenot.terminal.options import OtlpOption, PageOption
 
 if TYPE_CHECKING:
     from wastenot.cli.bottom_lines import BottomLines
@@ -50,6 +50,7 @@ class ShownOptions:
     metrics_port: Annotated[int | None, option("Serve metrics to Prometheus on this port; 0 takes a free one.", "PORT")] = (
         None
     )
+    otlp: OtlpOption = None
     interval: Annotated[
         float | None,
         option("Time between lines shown; by default 1 s in a terminal, 60 s elsewhere.", "S", parser=quantities.seconds),
@@ -110,12 +111,17 @@ def run_command(
 
 
 def serve_metrics_of(stack: ExitStack, shown: ShownOptions, session: Session) -> None:
-    """Serve metrics of a session, where they are wanted."""
+    """Serve or send metrics of a session, where they are wanted."""
     if shown.metrics_port is not None:
         from wastenot.control.metrics import LOCALHOST, serve_metrics
 
         port = stack.enter_context(serve_metrics(shown.metrics_port, session.status))
         say_wastenot(f"metrics: http://{LOCALHOST}:{port}/metrics")
+    if shown.otlp is not None:
+        from wastenot.control.metrics import metrics_registry
+        from wastenot.control.open_telemetry import sent_metrics
+
+        stack.enter_context(sent_metrics(shown.otlp, metrics_registry(session.status), say_wastenot))
 
 
 def _watch(child: Child, session: Session, shown: ShownOptions) -> None:

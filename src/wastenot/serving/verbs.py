@@ -351,6 +351,7 @@ def control(
     duration_s: float | None = None,
     hook: str | None = None,
     metrics: tuple[str, int] | None = None,
+    otlp: str | None = None,
     assumed_clocks: bool = False,
     tell: Tell | None = None,
 ) -> None:
@@ -370,6 +371,7 @@ def control(
         duration_s: after which it ends; by default never.
         hook: address to which recommended numbers of instances are posted, as JSON.
         metrics: host and port at which what is done is served to Prometheus; port 0 takes a free one.
+        otlp: OpenTelemetry collector that the same is sent to, such as ``http://localhost:4318``.
         assumed_clocks: also choose clocks that were neither measured nor fitted, whose steps' cost is assumed.
         tell: receives each event, beginning with ``began``; by default they are printed.
 
@@ -411,6 +413,11 @@ def control(
             host, port = metrics
             port = stack.enter_context(serve_registry(port, control_registry(controlled), host=host))
             tell(Event("note", f"metrics: http://{host}:{port}/metrics", values={"metrics_port": port}))
+        if otlp is not None:
+            from wastenot.control.open_telemetry import sent_metrics
+            from wastenot.serving.control.own_metrics import control_registry
+
+            stack.enter_context(sent_metrics(otlp, control_registry(controlled), lambda text: tell(Event("note", text))))
         stack.enter_context(nullcontext() if rules.dry_run else held(controlled))
         if told_to is not None:
             stack.enter_context(told_to.running())

@@ -264,7 +264,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "serve control": (
         needs("hours out page figures", "replay"),
         not_with(
-            "prometheus period stale_after duration hook metrics_port metrics_host allow_clock_control restore_clocks",
+            "prometheus period stale_after duration hook metrics_port metrics_host otlp allow_clock_control restore_clocks",
             "replay",
         ),
     ),

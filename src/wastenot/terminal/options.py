@@ -79,6 +79,9 @@ OriginOption = Annotated[Origin, option("Where the numbers come from; shown wher
 DtypeOption = Annotated[
     str, option("Data type of activations and weights.", "|".join(DTYPE_BYTES), autocompletion=completing.dtypes)
 ]
+OtlpOption = Annotated[
+    str | None, option("Send metrics to this OpenTelemetry collector, such as http://localhost:4318.", "URL")
+]
 PageOption = Annotated[Path | None, option("Write a page to this file.", "FILE.html")]
 FiguresOption = Annotated[Path | None, option("Write every figure as SVG, PDF and PNG.", "DIR")]
 

@@ -14,6 +14,7 @@ from wastenot.terminal.options import (
     ClockControlOptions,
     FiguresOption,
     JsonOption,
+    OtlpOption,
     OutOption,
     PageOption,
 )
@@ -74,6 +75,7 @@ def serve_control(
     hook: Annotated[str | None, option("POST the recommended number of instances to this URL as JSON.", "URL")] = None,
     metrics_port: Annotated[int | None, option("Serve metrics to Prometheus on this port.", "PORT")] = None,
     metrics_host: Annotated[str, option("Listen there; 0.0.0.0 lets other machines read them.", "ADDRESS")] = "127.0.0.1",
+    otlp: OtlpOption = None,
     assumed_clocks: AssumedClocksOption = False,
     *,
     clock_control: ClockControlOptions,
@@ -126,6 +128,7 @@ def serve_control(
         duration_s=duration,
         hook=hook,
         metrics=None if metrics_port is None else (metrics_host, metrics_port),
+        otlp=otlp,
         assumed_clocks=assumed_clocks,
         tell=tell,
     )
