@@ -35,7 +35,7 @@ def import_(
     """Import a sweep file into a study.
 
     All of it or, if any row is invalid, nothing. A study file that does not exist is created. A table of the ML.ENERGY
-    leaderboard, CSV or JSON, is imported as operating points of servers.
+    leaderboard, InferenceX's agg_*.json and AIPerf's profile_export_aiperf.json are imported as operating points of servers.
     """
     from wastenot.serving.cli.server_tables import import_servers, is_server_table
 

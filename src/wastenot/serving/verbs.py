@@ -299,7 +299,7 @@ def recommend(
     """For each model, the configuration (GPUs, batch, clocks) of least energy that keeps bounds on latency.
 
     Args:
-        sources: studies of servers, or tables of the ML.ENERGY leaderboard.
+        sources: studies of servers, or tables of ML.ENERGY, InferenceX or AIPerf.
         bounds: on latencies and on the energy of a token; by default none.
         only: configurations to consider.
         unit: what is to be least: the energy of a token or a request, or money.

@@ -1,4 +1,4 @@
-"""``wastenot study import`` of a table of servers: operating points that others measured, as ML.ENERGY publishes them."""
+"""``wastenot study import`` of a table of servers: operating points as other benchmarks write them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def import_servers(file: Path, study: str, given: Mapping[str, object], *, as_js
     Raises:
         BadInputError: an option has no effect, the file breaks a rule, or the study holds this very content already.
     """
-    from wastenot.serving.model.ml_energy import read_ml_energy
+    from wastenot.serving.model.benchmark_files import read_server_table
     from wastenot.serving.tables.store import ServingStore
     from wastenot.study.store import open_study
     from wastenot.terminal.output import print_json, say
@@ -49,7 +49,7 @@ def import_servers(file: Path, study: str, given: Mapping[str, object], *, as_js
     for flag, value in given.items():
         if value not in (None, False):
             raise BadInputError(f"{flag}: has no effect on a table of servers; leave it out")
-    points = read_ml_energy(file)
+    points = read_server_table(file)
     content = hashlib.sha256(file.read_bytes()).hexdigest()
     ServingStore(open_study(study, create=True)).add(points, source=str(file), sha256=content)
     models, kinds = len({point.model for point in points}), sorted({point.gpu for point in points})

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from wastenot.core.errors import BadInputError
 from wastenot.core.wording import counted
+from wastenot.serving.model.benchmark_files import read_server_table
 from wastenot.serving.model.engine_tables import OutsideProfileError
-from wastenot.serving.model.ml_energy import read_ml_energy
 from wastenot.serving.model.profile_file import EngineProfile, read_engine
 from wastenot.serving.model.recommend import with_clocks
 from wastenot.serving.tables.records import ServingPoint
@@ -24,7 +24,7 @@ def configurations_of(sources: Iterable[str | os.PathLike[str] | Study]) -> tupl
     """The configurations of all sources, in their order.
 
     Args:
-        sources: studies of ``wastenot serve bench``, or tables as the ML.ENERGY leaderboard publishes them.
+        sources: studies of ``wastenot serve bench``, or tables of ML.ENERGY, InferenceX or AIPerf.
 
     Raises:
         BadInputError: a source does not exist or holds no configurations.
@@ -35,7 +35,7 @@ def configurations_of(sources: Iterable[str | os.PathLike[str] | Study]) -> tupl
         if not isinstance(source, Study):
             path = Path(source)
             if path.suffix.lower() in {".csv", ".json"}:
-                points += read_ml_energy(path)
+                points += read_server_table(path)
                 continue
             if "://" not in str(source) and not path.exists():
                 raise BadInputError(

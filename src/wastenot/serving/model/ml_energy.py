@@ -22,7 +22,7 @@ from wastenot.serving.tables.records import Percentiles, ServingPoint
 from wastenot.study.csv_text import check_text, origin_of, quoting_problem
 
 _REQUIRED = ("model_id", "gpu_model", "num_gpus", "max_num_seqs", "energy_per_token_joules", "median_itl_ms")
-PUBLISHED = "ML.ENERGY: "
+SOURCE = "ML.ENERGY: "
 """How the sources of points begin that are read from such a file."""
 _REMEDY = "give a table of the ML.ENERGY leaderboard, with columns such as " + ", ".join(_REQUIRED[:4])
 
@@ -33,17 +33,26 @@ def read_ml_energy(path: str | Path) -> tuple[ServingPoint, ...]:
     Raises:
         BadInputError: the file cannot be read, or a configuration is not one of a model that makes tokens.
     """
-    try:
-        content = Path(path).read_bytes()
-    except OSError as error:
-        raise BadInputError(f"{path}: cannot be read: {error.strerror}") from error
-    check_text(content, str(path))
-    text = content.decode("utf-8-sig")
+    text = text_of_file(path)
     rows = _of_json(text, str(path)) if text.lstrip()[:1] in {"{", "["} else _of_csv(text, str(path))
     points = tuple(_point(row, where, str(path)) for where, row in rows)
     if not points:
         raise BadInputError(f"{path}: holds no configuration; {_REMEDY}")
     return points
+
+
+def text_of_file(path: str | Path) -> str:
+    """What a table's file holds.
+
+    Raises:
+        BadInputError: it cannot be read, or is no text.
+    """
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise BadInputError(f"{path}: cannot be read: {error.strerror}") from error
+    check_text(content, str(path))
+    return content.decode("utf-8-sig")
 
 
 def _of_csv(text: str, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -86,35 +95,38 @@ def _of_json(text: str, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _point(row: Mapping[str, Any], where: str, name: str) -> ServingPoint:
-    energy_j, power_w = _number(row, "energy_per_token_joules", where), _number(row, "avg_power_watts", where)
-    tokens_per_s = _number(row, "output_throughput_tokens_per_sec", where)
-    itl_ms = {each: _number(row, f"{each}_itl_ms", where) for each in ("median", "p90", "p95", "p99")}
+    energy_j, power_w = (
+        positive_number(row, "energy_per_token_joules", where),
+        positive_number(row, "avg_power_watts", where),
+    )
+    tokens_per_s = positive_number(row, "output_throughput_tokens_per_sec", where)
+    itl_ms = {each: positive_number(row, f"{each}_itl_ms", where) for each in ("median", "p90", "p95", "p99")}
     if tokens_per_s is None and energy_j is not None and power_w is not None:
         tokens_per_s = power_w / energy_j
     if energy_j is None or itl_ms["median"] is None or tokens_per_s is None:
         raise BadInputError(f"{where}: needs energy_per_token_joules, median_itl_ms, and a throughput or a power")
     return ServingPoint(
-        model=_name(row, "model_id", where),
-        gpu=_name(row, "gpu_model", where),
-        gpus=_count(row, "num_gpus", where),
+        model=text_of(row, "model_id", where),
+        gpu=text_of(row, "gpu_model", where),
+        gpus=whole_number(row, "num_gpus", where),
         task=str(row.get("task") or "").strip(),
-        max_running=_count(row, "max_num_seqs", where),
-        mean_running=_number(row, "avg_batch_size", where),
+        max_running=whole_number(row, "max_num_seqs", where),
+        mean_running=positive_number(row, "avg_batch_size", where),
         energy_per_token_j=energy_j,
         power_w=power_w,
         tokens_per_s=tokens_per_s,
-        output_tokens=_number(row, "avg_output_len", where),
+        output_tokens=positive_number(row, "avg_output_len", where),
         itl=Percentiles(None, *(None if each is None else each / 1e3 for each in itl_ms.values())),
-        tensor_parallel=_count(row, "tensor_parallel", where, 1),
-        expert_parallel=_count(row, "expert_parallel", where, 1),
-        data_parallel=_count(row, "data_parallel", where, 1),
+        tensor_parallel=whole_number(row, "tensor_parallel", where, 1),
+        expert_parallel=whole_number(row, "expert_parallel", where, 1),
+        data_parallel=whole_number(row, "data_parallel", where, 1),
         precision=str(row.get("weight_precision") or "").strip(),
-        source=f"{PUBLISHED}{Path(name).name}",
+        source=f"{SOURCE}{Path(name).name}",
         evidence=origin_of(str(row.get("origin") or ""), where),
     )
 
 
-def _number(row: Mapping[str, Any], column: str, where: str) -> float | None:
+def positive_number(row: Mapping[str, Any], column: str, where: str) -> float | None:
     """A positive number; ``None`` where the table leaves it open."""
     value = row.get(column)
     if value is None or (isinstance(value, str) and not value.strip()):
@@ -128,15 +140,17 @@ def _number(row: Mapping[str, Any], column: str, where: str) -> float | None:
     return number
 
 
-def _name(row: Mapping[str, Any], column: str, where: str) -> str:
-    value = row[column]
+def text_of(row: Mapping[str, Any], column: str, where: str) -> str:
+    """A name that is there."""
+    value = row.get(column)
     if not isinstance(value, str) or not value.strip():
         raise BadInputError(f"{where}: {column} {value!r:.60} is not a name; correct it or leave the row out")
     return value.strip()
 
 
-def _count(row: Mapping[str, Any], column: str, where: str, default: int | None = None) -> int:
-    number = _number(row, column, where)
+def whole_number(row: Mapping[str, Any], column: str, where: str, default: int | None = None) -> int:
+    """A positive whole number, or the default where the table leaves it open."""
+    number = positive_number(row, column, where)
     if number is None and default is not None:
         return default
     if number is None or number != int(number):

@@ -9,7 +9,6 @@ from wastenot.pages.formatting import quantity
 from wastenot.pages.optional_imports import load
 from wastenot.pages.page import Folded, Page
 from wastenot.pages.theme import CATEGORIES
-from wastenot.serving.model.ml_energy import PUBLISHED
 from wastenot.serving.model.recommend import configuration_text
 from wastenot.serving.page.recommend_words import (
     Recommended,
@@ -175,7 +174,7 @@ def _published_source(found: Recommended) -> str:
     """Where all numbers come from, if others published them."""
     if not all(map(is_published, found.points)):
         return ""
-    return f"by others: {', '.join(dict.fromkeys(each.source.removeprefix(PUBLISHED) for each in found.points))}"
+    return f"by others: {', '.join(dict.fromkeys(each.source.partition(': ')[2] for each in found.points))}"
 
 
 def recommend_page(found: Recommended) -> Page:

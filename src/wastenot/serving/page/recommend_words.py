@@ -15,7 +15,7 @@ from wastenot.core.wording import counted, listed
 from wastenot.pages.formatting import SPACE, number, percent, quantity
 from wastenot.pages.panel import Line, Next, Panel
 from wastenot.pages.table import Column, Listed, Table, listing
-from wastenot.serving.model.ml_energy import PUBLISHED
+from wastenot.serving.model.benchmark_files import PUBLISHED
 from wastenot.serving.model.recommend import (
     LATENCY_NAMES,
     Bounds,
@@ -331,9 +331,9 @@ def notes(found: Recommended) -> list[str]:
     beyond = tail_text(found) if found.bounds.latencies else "no latency is bounded"
     remedy = f" (--percentile {found.also} bounds that instead)" if beyond.endswith(", above the bound") else ""
     texts = [f"{beyond}{remedy}" if beyond else "", *(note for each in found.chosen for note in each.point.notes)]
-    tables = dict.fromkeys(each.source.removeprefix(PUBLISHED) for each in found.points if is_published(each))
+    tables = dict.fromkeys(each.source.partition(": ")[2] for each in found.points if is_published(each))
     if tables and not all(map(is_published, found.points)):
-        texts.append(f"read from {', '.join(tables)}, in the format of https://ml.energy/leaderboard")
+        texts.append(f"published by others: {', '.join(tables)}")
     if _only_batches(found):
         texts.append("only the batch size was chosen: each model is known on one number of GPUs")
     return [_sentence(text) + "." for text in dict.fromkeys(texts) if text]
