@@ -113,7 +113,8 @@ def _attributes(labels: dict[str, str], hardware: bool) -> dict[str, str]:
 @contextmanager
 def _told_once(what: str, say: Callable[[str], None]) -> Iterator[None]:
     """The first fault that OpenTelemetry logs inside the context, as one line in place of its own."""
-    logger, told = logging.getLogger("opentelemetry"), []
+    logger = logging.getLogger("opentelemetry")
+    told: list[logging.LogRecord] = []
 
     class Once(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:

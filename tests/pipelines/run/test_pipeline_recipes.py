@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from testbed import ROOT
 from testbed.pipeline_ranks import environment, free_port
 from testbed.pipeline_runs import made_profile, planned
 
@@ -35,18 +36,31 @@ class Applied:
 def test_the_program_for_torch_runs_as_it_stands(tmp_path):
     pytest.importorskip("torch.distributed.pipelining")
     planned(made_profile(2, forward_s=0.02), 4, slower=0.1).write(tmp_path / "pipeline.json")
+    assert _both_ranks(tmp_path, "-c", block("init_process_group")) == [f"{rank} True job ended\n" for rank in (0, 1)]
+
+
+@pytest.mark.slow  # importing Megatron takes half a minute
+def test_megatrons_own_schedule_runs_a_plan(tmp_path):
+    pytest.importorskip("megatron.core")
+    planned(made_profile(2, forward_s=0.02), 4, slower=0.1).write(tmp_path / "pipeline.json")
+    out = _both_ranks(tmp_path, str(ROOT / "testbed" / "megatron_stage.py"), block("def watch_megatron"), "10")
+    assert [line.split()[:3] for line in out] == [["0", "True", "0"], ["1", "True", "0"]]
+
+
+def _both_ranks(folder, *arguments):
+    """What two ranks of a pipeline print."""
     port = free_port()
     ranks = [
         subprocess.Popen(
-            [sys.executable, "-c", block("init_process_group")],
-            env=environment(rank, 2, port, tmp_path) | {"DEVICE": "sim:h200"},
-            cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            [sys.executable, *arguments],
+            env=environment(rank, 2, port, folder) | {"DEVICE": "sim:h200"},
+            cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )
         for rank in (0, 1)
     ]  # fmt: skip
-    for rank, process in enumerate(ranks):
-        out, err = process.communicate(timeout=120)
-        assert out == f"{rank} True job ended\n", err
+    said = [process.communicate(timeout=240) for process in ranks]
+    assert not any(process.returncode for process in ranks), said
+    return [out for out, _ in said]
 
 
 def test_the_wrappers_for_megatron_mark_both_passes_and_no_evaluation():
