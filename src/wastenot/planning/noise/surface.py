@@ -62,8 +62,8 @@ class Readings:
         offset: what kernels have in common at each setting beside the shapes, shape (kernels, settings).
         offset_error: its standard error.
         own: how many of the shapes, the last ones, are directions in which the same values leave a kernel's mean shape
-            uncertain. Their weights are standard normal: learnt from kernels whose means were fitted to these values, they
-            would be too small.
+            uncertain. Their weights vary around 0 by at least 1: learnt from the values that chose the mean shape, that would
+            be too little.
     """
 
     clocks: FloatArray
@@ -456,7 +456,7 @@ def _with_weights(readings: Sequence[Readings], common: Hyperparameters) -> Hype
         mean[:learnt] = weight[:, :learnt].mean(axis=0)
         apart = weight - mean
         fitted = (covariance.sum(axis=0) + apart.T @ apart) / max(1, len(weight) - 1) + least
-        spread = np.eye(len(mean))
+        spread = np.diag(np.maximum(np.diag(fitted), 1.0))
         spread[:learnt, :learnt] = fitted[:learnt, :learnt]
     precision = np.linalg.inv(spread)
     information = precision - precision @ np.linalg.inv(inner + precision) @ precision
