@@ -62,8 +62,7 @@ class Readings:
         offset: what kernels have in common at each setting beside the shapes, shape (kernels, settings).
         offset_error: its standard error.
         own: how many of the shapes, the last ones, are directions in which the same values leave a kernel's mean shape
-            uncertain. Their weights vary around 0 by at least 1: learnt from the values that chose the mean shape, that would
-            be too little.
+            uncertain. Their weights vary around 0 by 1 or more: values that chose the mean shape would teach too little.
     """
 
     clocks: FloatArray
