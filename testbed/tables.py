@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -43,6 +43,13 @@ class Table:
         columns = (getattr(self, name)[rows] for name in ("core_mhz", "memory_mhz", "power_limit_w", "time_s", "energy_j"))
         return Table(self.name, np.array([place[k] for k in self.kernel[rows].tolist()]), *columns)
 
+    def thinned(self, clocks: int) -> Table:
+        """Only so many core clocks, evenly picked, the lowest and the highest among them."""
+        there = np.unique(self.core_mhz[~np.isnan(self.core_mhz)])
+        picked = there[np.linspace(0, len(there) - 1, clocks).round().astype(int)]
+        kept = np.isnan(self.core_mhz) | np.isin(self.core_mhz, picked)
+        return Table(self.name, *(getattr(self, each.name)[kept] for each in fields(self) if each.name != "name"))
+
     def sweep(self, rng: np.random.Generator, noise: Noise) -> Sweep:
         """Noisy readings; counts such that the kernels' shares of the time are about alike."""
         row = np.repeat(np.arange(len(self.time_s)), noise.readings)
@@ -75,15 +82,20 @@ class Table:
 
     def changes(self, costs: Costs, rows: np.ndarray) -> tuple[float, float]:
         """True change in time and energy under a plan, given the chosen row of each kernel."""
-        settings = np.nan_to_num(np.column_stack([self.kernel, self.core_mhz, self.memory_mhz, self.power_limit_w])).tolist()
-        place = {tuple(setting): index for index, setting in enumerate(settings)}
-        columns = (costs.kernel, costs.core_mhz, costs.memory_mhz, costs.power_limit_w)
-        chosen = np.nan_to_num(np.column_stack([column[rows] for column in columns])).tolist()
-        true, auto = [place[tuple(setting)] for setting in chosen], self._rows_at_auto
         time, energy = (
-            float(costs.count @ value[true] / (costs.count @ value[auto]) - 1) for value in (self.time_s, self.energy_j)
+            float(costs.count @ value[rows] / (costs.count @ value[costs.start[:-1]]) - 1) for value in self.of(costs)
         )
         return time, energy
+
+    def of(self, costs: Costs) -> tuple[np.ndarray, np.ndarray]:
+        """True time and energy of one call at each row of the costs."""
+        columns = ("kernel", "core_mhz", "memory_mhz", "power_limit_w")
+        there, asked = (
+            np.nan_to_num(np.column_stack([getattr(each, name) for name in columns])).tolist() for each in (self, costs)
+        )
+        place = {tuple(setting): index for index, setting in enumerate(there)}
+        true = [place[tuple(setting)] for setting in asked]
+        return self.time_s[true], self.energy_j[true]
 
 
 def table_of(name: str, sweep: Sweep) -> Table:

@@ -6,6 +6,7 @@ import pytest
 from testbed.binomial import least_hits
 from testbed.noisy_gpu import Truth
 from testbed.small_sweeps import make_sweep, random_sweep
+from testbed.tables import Noise, Table
 from wastenot.planning.noise.designs import FEW_SETTINGS
 from wastenot.planning.objective import Objective
 from wastenot.planning.plan import read_plan
@@ -114,3 +115,27 @@ def test_expectations_survive_the_file(tmp_path):
     made.write(tmp_path / "plan.json")
     assert read_plan(tmp_path / "plan.json") == made
     assert made.objective.confidence == 0.9
+
+
+def test_errors_on_few_clocks_are_those_of_shapes_that_the_same_values_chose():
+    """Kernels of a roofline at five clocks: about as many numbers as the shape of each has parameters."""
+    rng, deviations = np.random.default_rng(8), []
+    clocks = np.array([1380.0, 802.0, 945.0, 1087.0, 1237.0, 1380.0])
+    for _ in range(4):
+        core, sharpness = np.exp(rng.uniform(-1.0, 1.0, (24, 1))), rng.uniform(2.0, 9.0, (24, 1))
+        time = ((core * clocks[0] / clocks) ** sharpness + 1.0) ** (1.0 / sharpness)
+        energy = time * (60.0 + 100.0 * (clocks / 1380.0) ** 2)
+        requested = np.where(np.arange(6) == 0, np.nan, clocks)
+        setting = (np.tile(column, 24) for column in (requested, 0.0 * requested + 877.0, np.full(6, np.nan)))
+        table = Table("roofline", np.repeat(np.arange(24), 6), *setting, time.ravel(), energy.ravel())
+        planner = Planner(table.sweep(rng, Noise(0.007, 0.007, 2, 0.0)))
+        costs, base = planner.costs, planner.costs.start[planner.costs.kernel]
+        model, true = planner.cost_model, np.log(table.of(costs)[0])
+        believed = model.log_time.posterior(np.arange(len(base)))
+        variance = believed.variance + believed.variance[base] - 2.0 * believed.with_baseline
+        variance += ((believed.common[:] - believed.common[base]) ** 2).sum(axis=1)
+        apart = true - believed.mean - model.level
+        apart -= apart[base]
+        away = base != np.arange(len(base))
+        deviations.append((apart / np.sqrt(variance))[away])
+    assert 0.8 < np.sqrt(np.mean(np.square(deviations))) < 1.2

@@ -52,6 +52,7 @@ class Design:
             noise_error=measured.noise_error,
             offset=measured.offset[rows],
             offset_error=measured.offset_error[rows],
+            own=0 if power else self.shapes.directions.shape[1],
         )
 
     def chunks(self) -> Iterator[IndexArray]:

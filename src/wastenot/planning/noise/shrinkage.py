@@ -35,11 +35,8 @@ from wastenot.planning.noise.temperature import at_one_temperature
 from wastenot.study.sweep import Sweep
 
 _WIDENED = 1.15
-"""Factor on errors, for hyperparameters that are estimates. Set by hand; how often intervals hold with it, on cards and
-tables that had no part in this, is in ``docs/judged-kernels.md``."""
-
-_CLOCKS_UNKNOWN = 1.4
-"""A further one where the clocks in effect were not recorded, also by hand: values then scatter over clocks as well."""
+"""Factor on errors of log time, whose shapes are chosen by the values that they explain; power's are not. Set by hand; how
+often intervals hold with it, on cards and tables that had no part in this, is in ``docs/judged-kernels.md``."""
 
 _LEAST_POWER = 0.1  # of the measured one, where a surface that does not fit says less
 _LEAST_KERNELS = 8  # of few settings each, from which can be learnt what kernels have in common
@@ -170,7 +167,7 @@ class CostModel:
         level: shape (rows,).
         power: in units of ``power_unit_w``.
         power_unit_w: typical power.
-        widened: factor on the errors of log time and of power.
+        widened: factor on the errors of log time.
         correlation: of these errors.
         time_errors: loadings of further errors that all rows share, as fractions of time; shape (rows, errors).
         power_errors: the same of power.
@@ -209,7 +206,7 @@ class CostModel:
         first = np.searchsorted(rows, self.costs.start[self.costs.kernel[rows]])
         log_time = replace(log_time, mean=log_time.mean + self.level[rows])
         time = log_time.widened(self.widened).exponential(first)
-        power = power.widened(self.widened).scaled(self.power_unit_w)
+        power = power.scaled(self.power_unit_w)
         power = replace(power, mean=np.maximum(power.mean, _LEAST_POWER * self.power_unit_w * self.power.level()[rows]))
         energy = time.times(power, first, self.correlation)
         time_errors, power_errors = self.time_errors[rows], self.power_errors[rows]
@@ -260,7 +257,7 @@ def fit_costs(sweep: Sweep, costs: Costs) -> CostModel | None:
             _Surfaces.fitted(costs, designs, time, False),
             _Surfaces.fitted(costs, designs, power, True),
         )
-        widened = _WIDENED * (_CLOCKS_UNKNOWN if np.isnan(sweep.effective_core_mhz).any() else 1.0)
+        widened = _WIDENED
     elif known:
         fits, widened = (_AsMeasured(costs, time), _AsMeasured(costs, power)), 1.0
     else:

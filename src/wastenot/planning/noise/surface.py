@@ -61,6 +61,8 @@ class Readings:
         noise_error: relative standard error of ``noise``.
         offset: what kernels have in common at each setting beside the shapes, shape (kernels, settings).
         offset_error: its standard error.
+        own: how many of the shapes, the last ones, are directions in which the same values leave a kernel's mean shape
+            uncertain. Their weights vary around 0 by 1 or more: values that chose the mean shape would teach too little.
     """
 
     clocks: FloatArray
@@ -72,6 +74,7 @@ class Readings:
     noise_error: float
     offset: FloatArray
     offset_error: FloatArray
+    own: int
 
     def of(self, kernels: IndexArray | slice) -> Readings:
         """Those of some kernels."""
@@ -118,11 +121,11 @@ def fit_hyperparameters(readings: Sequence[Readings], everything: Iterable[Readi
         readings: to learn from.
         everything: where ``readings`` are a sample, all of them; the mean weights are then estimated from all.
     """
-    width = readings[0].shapes.shape[1]
+    width, own = readings[0].shapes.shape[1], readings[0].own
     reach = np.maximum(np.max([np.ptp(each.clocks, axis=0) for each in readings], axis=0), 0.1)
     searched = [each.evenly_picked(_LARGEST_SEARCH // len(readings)) for each in readings[:_LARGEST_SEARCH]]
     alike = [_Alike.of(each) for each in searched]
-    weight, spread = np.zeros(width), _WEIGHT_VARIANCE * np.eye(width)
+    weight, spread = np.zeros(width), np.diag(np.repeat([_WEIGHT_VARIANCE, 1.0], [width - own, own]))
 
     def loss(logs: FloatArray) -> float:
         tried = _unpacked(logs, weight, spread)
@@ -438,21 +441,25 @@ def _evidence(readings: Iterable[Readings], common: Hyperparameters) -> tuple[Fl
     return np.concatenate(precisions), np.concatenate(explained)
 
 
-def _with_weights(readings: Iterable[Readings], common: Hyperparameters) -> Hyperparameters:
+def _with_weights(readings: Sequence[Readings], common: Hyperparameters) -> Hyperparameters:
     """The same with mean and spread of the weights over kernels, by expectation maximisation."""
     inner, explained = _evidence(readings, common)
     mean, spread = common.weight, common.weight_spread
+    learnt = len(mean) - readings[0].own
     least = _LEAST_SPREAD * np.eye(len(mean))
     for _ in range(_ROUNDS):
         precision = np.linalg.inv(spread)
         covariance = np.linalg.inv(inner + precision)
         weight = (covariance @ (explained + precision @ mean)[:, :, None])[:, :, 0]
-        mean = weight.mean(axis=0)
+        mean = np.zeros_like(mean)
+        mean[:learnt] = weight[:, :learnt].mean(axis=0)
         apart = weight - mean
-        spread = (covariance.sum(axis=0) + apart.T @ apart) / max(1, len(weight) - 1) + least
+        fitted = (covariance.sum(axis=0) + apart.T @ apart) / max(1, len(weight) - 1) + least
+        spread = np.diag(np.maximum(np.diag(fitted), 1.0))
+        spread[:learnt, :learnt] = fitted[:learnt, :learnt]
     precision = np.linalg.inv(spread)
     information = precision - precision @ np.linalg.inv(inner + precision) @ precision
-    return replace(common, weight=mean, weight_spread=spread, weight_error=_error_root(information))
+    return replace(common, weight=mean, weight_spread=spread, weight_error=_error_root(information, learnt))
 
 
 def _with_mean_weight(readings: Iterable[Readings], common: Hyperparameters) -> Hyperparameters:
@@ -460,7 +467,9 @@ def _with_mean_weight(readings: Iterable[Readings], common: Hyperparameters) -> 
     width = len(common.weight)
     precision = np.linalg.inv(common.weight_spread)
     total, explained = np.zeros((0, width, width)), np.zeros(width)
+    learnt = width
     for each in readings:
+        learnt = width - each.own
         inner, projected = _evidence([each], common)
         shrink = precision @ np.linalg.inv(inner + precision)
         information: FloatArray = (precision - shrink @ precision).sum(axis=0)
@@ -468,14 +477,23 @@ def _with_mean_weight(readings: Iterable[Readings], common: Hyperparameters) -> 
         explained += (shrink @ projected[:, :, None]).sum(axis=(0, 2))
     if not len(total):
         return common
-    weight = np.linalg.solve(total.sum(axis=0) + np.eye(width) / _WEIGHT_VARIANCE, explained)
-    return replace(common, weight=weight, weight_error=_error_root(total))
+    whole = total.sum(axis=0) + np.eye(width) / _WEIGHT_VARIANCE
+    weight = np.zeros(width)
+    weight[:learnt] = np.linalg.solve(whole[:learnt, :learnt], explained[:learnt])
+    return replace(common, weight=weight, weight_error=_error_root(total, learnt))
 
 
-def _error_root(information: NDArray[np.floating]) -> FloatArray:
-    """Root of the covariance of mean weights, by the information that each kernel gives; shape (kernels, shapes, shapes)."""
-    size, along = np.linalg.eigh(0.5 * (information + information.transpose(0, 2, 1)).sum(axis=0))
-    root: FloatArray = along / np.sqrt(np.maximum(size, 0.0) + 1.0 / _WEIGHT_VARIANCE)
+def _error_root(information: NDArray[np.floating], learnt: int) -> FloatArray:
+    """Root of the covariance of mean weights, of which the first are learnt; shape (shapes, shapes).
+
+    Args:
+        information: that each kernel gives, shape (kernels, shapes, shapes).
+        learnt: how many.
+    """
+    inner = information[:, :learnt, :learnt]
+    size, along = np.linalg.eigh(0.5 * (inner + inner.transpose(0, 2, 1)).sum(axis=0))
+    root: FloatArray = np.zeros(information.shape[1:])
+    root[:learnt, :learnt] = along / np.sqrt(np.maximum(size, 0.0) + 1.0 / _WEIGHT_VARIANCE)
     return root
 
 
