@@ -28,7 +28,7 @@ from wastenot.devices.pods.owners import pod_of
 PLANS = Path("/etc/wastenot/plans")
 _PERIOD_S = 5.0  # a process is seen and its GPU set within it
 _STALE = 6  # turns after which annotations are asked for again
-_MISSED = 12  # turns without an end, after which it is not well: a driver that hangs
+_MISSED = 60  # turns without an end, after which it is not well: a driver that hangs, rather than turns for leases
 _DAEMON_S = 5.0  # for wastenotd's metrics
 
 
