@@ -10,8 +10,9 @@ from wastenot.core.errors import BadInputError
 from wastenot.core.setting import Setting
 from wastenot.devices.pods.api import Pod
 from wastenot.devices.pods.owners import pod_of
-from wastenot.devices.pods.wish import DYNAMO, Wish, wish_of
+from wastenot.devices.pods.wish import Wish, wish_of
 
+DYNAMO = "dynamo.nvidia.com/gpu-power-limit"
 UID = "3f2a6b1c-0d4e-4f5a-9b8c-7d6e5f4a3b2c"
 ROWS = [
     ("a", None, None, 1.0, 100.0), ("a", 1500.0, None, 1.0, 80.0), ("a", 900.0, None, 2.0, 70.0),

@@ -17,11 +17,11 @@ from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
 from wastenot.core.errors import BadInputError, ServerError
+from wastenot.core.vendors import with_drivers
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _PATIENCE_S = 10.0
 _LONGEST = 64 << 20  # bytes of an answer; 500 pods of a node take a tenth of it
-_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")  # of NVIDIA's and AMD's device plug-ins
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,5 +81,6 @@ class Api:
 def _pod(item: Mapping[str, Any]) -> Pod:
     about, containers = item["metadata"], item["spec"]["containers"]
     limits = [(each.get("resources") or {}).get("limits") or {} for each in containers]
-    gpus = sum(int(limit.get(name, 0)) for limit in limits for name in _RESOURCES)
+    names = [vendor.resource for vendor in with_drivers()]
+    gpus = sum(int(limit.get(name, 0)) for limit in limits for name in names)
     return Pod(f"{about['namespace']}/{about['name']}", about.get("annotations") or {}, gpus)

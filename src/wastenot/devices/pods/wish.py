@@ -17,11 +17,11 @@ from pathlib import Path
 
 from wastenot.core.errors import BadInputError
 from wastenot.core.setting import Setting
+from wastenot.core.vendors import with_drivers
 from wastenot.devices.pods.api import Pod
 from wastenot.devices.protocol import ClockControl
 
 PREFIX = "wastenot.dev/"
-DYNAMO = "dynamo.nvidia.com/gpu-power-limit"
 _NUMBERS = ("core-mhz", "memory-mhz", "budget-w")
 _NUMBER = re.compile(r"\d{1,6}(\.\d{1,3})?")
 _PLAN = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
@@ -90,8 +90,9 @@ def wish_of(pod: Pod, plans: Path) -> Wish | None:
         if given.keys() != {"plan"}:
             raise BadInputError(f"{PREFIX}plan: it says everything; leave out {', '.join(sorted(given.keys() - {'plan'}))}")
         each = _setting_of_plan(given["plan"], plans)
-    if DYNAMO in pod.annotations and (budget_w, each.power_limit_w) != (None, None):
-        return Wish(replace(each, power_limit_w=None), note=f"the power limit is left to {DYNAMO}")
+    others = [name for vendor in with_drivers() if (name := vendor.power_annotation) in pod.annotations]
+    if others and (budget_w, each.power_limit_w) != (None, None):
+        return Wish(replace(each, power_limit_w=None), note=f"the power limit is left to {others[0]}")
     return Wish(each, budget_w)
 
 
