@@ -7,18 +7,27 @@ It sets nothing itself, so wastenotd restores the clocks however it ends. A GPU 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from pathlib import Path
 
 from wastenot.core.errors import BadInputError, ServerError, WastenotError
 from wastenot.core.setting import AUTO, Setting
 from wastenot.devices.clockd.log_lines import Log, Repeats
+from wastenot.devices.clockd.metrics import Kind, Labels, Metrics
 from wastenot.devices.common.daemon_clocks import DaemonClocks
 from wastenot.devices.pods.api import Pod
 from wastenot.devices.pods.wish import wish_of
 
+METRICS: Mapping[str, tuple[Kind, str]] = {
+    "core_mhz": ("gauge", "Ceiling of the core clock set for the pods that use a GPU"),
+    "memory_mhz": ("gauge", "Memory clock set for the pods that use a GPU"),
+    "power_limit_w": ("gauge", "Power limit set for the pods that use a GPU"),
+    "refused": ("gauge", "1 where what pods ask for is not set, else 0; the log says why"),
+    "api_failures_total": ("counter", "Requests to Kubernetes' API that failed"),
+}
 _NOBODY = ""  # pods_of: a process that is in no pod
 
 
@@ -72,8 +81,12 @@ class Agent:
         self._gpus, self._ask, self._pod_of, self._plans, self._stale_s = gpus, ask, pod_of, plans, stale_s
         self._now_s, self._log = now_s, log
         self._pods: Mapping[str, Pod] = {}
-        self._asked_s, self._failures, self._repeats = -inf, 0, Repeats(now_s)
-        self.metrics = ""
+        self._asked_s, self._repeats = -inf, Repeats(now_s)
+        self._counts = Metrics(METRICS, "wastenot_pods")
+        for part in ("core_mhz", "memory_mhz", "power_limit_w"):
+            self._counts.read(part, partial(self._set, part))
+        self._counts.read("refused", self._refused)
+        self.metrics = self._counts.text()
 
     def turn(self) -> None:
         """Look who uses the GPUs, and set or take back what that means; faults of one GPU leave the others alone."""
@@ -91,7 +104,7 @@ class Agent:
                 gpu.refused = ""
             except WastenotError as error:
                 self._refuse(gpu, error)
-        self.metrics = "\n".join([*self._metrics(), ""])
+        self.metrics = self._counts.text()
 
     def close(self) -> None:
         """Take everything back."""
@@ -112,7 +125,7 @@ class Agent:
             self._pods = self._ask()
             self._asked_s = self._now_s()
         except ServerError as error:  # what was known holds
-            self._failures += 1
+            self._counts.count("api_failures_total")
             if self._repeats.is_news("API", str(error)):
                 self._log("API", error=error, kept="what was known of pods")
 
@@ -167,20 +180,10 @@ class Agent:
     def _name(self, uid: str) -> str:
         return "a process in no pod" if uid == _NOBODY else self._pods[uid].name if uid in self._pods else f"pod {uid}"
 
-    def _metrics(self) -> Iterator[str]:
-        """Of what is set and what is not; the names of pods and namespaces need no quoting."""
-        for name, meaning in (("core_mhz", "Ceiling of the core clock"), ("memory_mhz", "Memory clock"),
-                              ("power_limit_w", "Power limit")):  # fmt: skip
-            yield f"# HELP wastenot_pods_{name} {meaning} set for the pods that use a GPU"
-            yield f"# TYPE wastenot_pods_{name} gauge"
-            for gpu in self._gpus:
-                value = getattr(gpu.setting, name)
-                if value is not None:
-                    yield f'wastenot_pods_{name}{{gpu="{gpu.uuid}",pods="{gpu.pods}"}} {value:.15g}'
-        yield "# HELP wastenot_pods_refused 1 where what pods ask for is not set, else 0; the log says why"
-        yield "# TYPE wastenot_pods_refused gauge"
-        for gpu in self._gpus:
-            yield f'wastenot_pods_refused{{gpu="{gpu.uuid}"}} {int(bool(gpu.refused))}'
-        yield "# HELP wastenot_pods_api_failures_total Requests to Kubernetes' API that failed"
-        yield "# TYPE wastenot_pods_api_failures_total counter"
-        yield f"wastenot_pods_api_failures_total {self._failures}"
+    def _set(self, part: str) -> dict[Labels, float]:
+        """A part of what is set, by GPU and pods, whose names need no quoting."""
+        found = ((gpu, getattr(gpu.setting, part)) for gpu in self._gpus)
+        return {(("gpu", gpu.uuid), ("pods", gpu.pods)): value for gpu, value in found if value is not None}
+
+    def _refused(self) -> dict[Labels, float]:
+        return {(("gpu", gpu.uuid),): float(bool(gpu.refused)) for gpu in self._gpus}
