@@ -35,7 +35,7 @@ demo: $(REPORT_READY)
 
 test: $(READY)
 	$(PYTEST) -m "$(FAST)"
-	@echo "Left out: slow tests, and those that need Chromium, Prometheus, systemd, shellcheck, zsh or fish; make test-all runs them."
+	@echo "Left out: slow tests, and those that need Chromium, Prometheus, Slurm, systemd, shellcheck, zsh or fish; make test-all runs them."
 
 test-all: $(READY)
 	$(PYTEST) -m "not gpu"
@@ -90,11 +90,12 @@ docs-serve: docs
 bench: $(READY)
 	$(BIN)/python -m benchmarks
 
-# What root's daemon runs on and what builds the wheel, each in exact versions with hashes; needs uv (pip install uv).
+# What root's daemon and wastenot-pods run on and what builds the wheel, each in exact versions with hashes; needs uv (pip install uv).
 LOCK := uv pip compile - --quiet --upgrade --universal --python-version 3.11 --only-binary :all: --emit-build-options \
   --generate-hashes --constraint constraints.txt --no-annotate --custom-compile-command "make lock"
 lock:
 	printf '%s\n' lazy-loader nvidia-ml-py | $(LOCK) --output-file deploy/requirements/daemon.txt
+	printf '%s\n' lazy-loader numpy nvidia-ml-py pydantic | $(LOCK) --output-file deploy/requirements/pods.txt
 	echo setuptools | $(LOCK) --output-file deploy/requirements/build.txt
 
 format: $(READY)

@@ -84,7 +84,8 @@ def test_roots_install_of_the_daemon_is_checked_by_hashes_and_works(clone, tmp_p
     programs = tmp_path / "daemon" / "bin"
     code, said = run(str(programs / "pip"), "install", "--quiet", "--no-deps", "--no-index", str(made), folder=tmp_path)
     assert code == 0, said
-    assert run(str(programs / "wastenotd"), "--help", folder=tmp_path)[0] == 0
+    for program in ("wastenotd", "wastenot-pods"):
+        assert run(str(programs / program), "--help", folder=tmp_path)[0] == 0
     (tmp_path / "policy.toml").write_text("[[allow]]\nusers = [1000]\n")
     code, said = run(str(programs / "wastenotd"), "--check", "--policy", str(tmp_path / "policy.toml"), folder=tmp_path)
     assert code == 0 and "1 rules, valid" in said, said

@@ -7,6 +7,7 @@ export PATH
 
 [ -n "${SLURM_JOB_ID:-}" ] || exit 0
 rule=${WASTENOT_STATE:-/run/wastenotd}/policy.d/job-$SLURM_JOB_ID.toml
+rm -rf "${WASTENOT_JOBS:-/run/wastenot-jobs}/$SLURM_JOB_ID"
 if [ -f "$rule" ]; then
   rm -f "$rule"
   systemctl reload wastenotd || true

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Slurm prolog: the user of a job may set the clocks of the job's GPUs, for as long as the job runs.
+# Slurm prolog: the user of a job may set the clocks of the job's GPUs, for as long as the job runs. Where the job asks for a
+# plan, it says so to task-prolog.sh.
 # slurm.conf: Prolog=/etc/slurm/prolog.d/*.sh (or source it from yours). It runs as root on each node of the job.
 set -u
 PATH=${PATH:-}:/usr/sbin:/usr/bin:/sbin:/bin # Slurm sets none
@@ -26,5 +27,25 @@ if {
 } >"$new" && chmod 644 "$new"; then
   mv "$new" "$rules/job-$SLURM_JOB_ID.toml"
   systemctl reload wastenotd || true # a job runs without it, at the default clocks
+fi
+
+# --comment="wastenot=NAME" or "wastenot=/path/to/plan.json"; or --constraint=wastenot, which stands for wastenot=default.
+plan=
+case "+${SLURM_JOB_CONSTRAINTS:-}+" in *[!A-Za-z0-9_.-]wastenot[!A-Za-z0-9_.-]*) plan=default ;; esac
+set -f
+for word in ${SLURM_JOB_COMMENT:-}; do
+  case $word in wastenot=*) plan=${word#wastenot=} ;; esac
+done
+case $plan in
+  '' | *[!A-Za-z0-9_./-]*) exit 0 ;;
+  /*) ;;
+  */*) exit 0 ;;
+  *) plan=${WASTENOT_PLANS:-/etc/wastenot/plans}/$plan.json ;;
+esac
+jobs=${WASTENOT_JOBS:-/run/wastenot-jobs}
+mkdir -p "$jobs" && chmod 755 "$jobs"
+rm -rf "${jobs:?}/$SLURM_JOB_ID" # of a job that was requeued
+if mkdir "$jobs/$SLURM_JOB_ID" && printf '%s\n' "$plan" >"$jobs/$SLURM_JOB_ID/plan"; then
+  chown -R "$SLURM_JOB_UID" "$jobs/$SLURM_JOB_ID" # last: the user may put links into it from now on
 fi
 exit 0 # anything else would drain the node

@@ -9,6 +9,7 @@ import pytest
 
 from wastenot.control.metrics import METRICS
 from wastenot.devices.clockd.metrics import METRICS as DAEMON
+from wastenot.devices.pods.agent import METRICS as PODS
 
 RULES = Path(__file__).parents[2] / "deploy" / "prometheus" / "wastenot.rules.yml"
 
@@ -26,6 +27,8 @@ tests:
       - {{series: 'wastenot_gpu_clock_target_hertz{{gpu="GPU-5"}}', values: '1.47e9x40'}}
       - {{series: 'wastenot_gpu_clock_hertz{{gpu="GPU-6"}}', values: '1.98e9 1.47e9 1.47e9x40'}}
       - {{series: 'wastenot_gpu_clock_target_hertz{{gpu="GPU-6"}}', values: '_ 1.47e9 1.47e9x40'}}
+      - {{series: 'wastenot_pods_refused{{gpu="GPU-7"}}', values: '0 0 1x20'}}
+      - {{series: 'wastenot_pods_refused{{gpu="GPU-8"}}', values: '0 1 1 0x20'}}
       - {{series: 'wastenot_slowdown_low_ratio{{instance="a"}}', values: '0.03x40'}}
       - {{series: 'wastenot_max_slowdown_ratio{{instance="a"}}', values: '0.02x40'}}
       - {{series: 'wastenot_slowdown_low_ratio{{instance="b"}}', values: '0.03x5 0.01x35'}}
@@ -60,6 +63,12 @@ tests:
           - exp_labels: {{gpu: GPU-5}}
             exp_annotations:
               summary: "GPU-5: runs above the clock that was asked for: its driver does not keep it, or something resets it"
+      - eval_time: 10m
+        alertname: WastenotPodsRefused
+        exp_alerts:
+          - exp_labels: {{gpu: GPU-7}}
+            exp_annotations:
+              summary: "GPU-7: what the annotations of its pods ask for is not set; the log of wastenot-pods says why"
       - eval_time: 15m
         alertname: WastenotSlowdownExceeded
         exp_alerts:
@@ -86,7 +95,7 @@ def promtool(*arguments):
 @pytest.mark.system
 def test_prometheus_takes_the_rules():
     code, said = promtool("check", "rules", RULES)
-    assert code == 0 and "6 rules found" in said, said
+    assert code == 0 and "7 rules found" in said, said
 
 
 @pytest.mark.system
@@ -98,4 +107,6 @@ def test_alerts_are_raised_when_they_should_and_no_earlier(tmp_path):
 
 def test_alerts_name_metrics_that_exist():
     named = set(re.findall(r"wastenotd?_\w+", " ".join(re.findall(r"expr: (.*)", RULES.read_text()))))
-    assert len(named) > 4 and named <= {metric.name for metric in METRICS} | {f"wastenotd_{name}" for name in DAEMON}
+    assert len(named) > 4 and named <= {metric.name for metric in METRICS} | {
+        *(f"wastenotd_{name}" for name in DAEMON), *(f"wastenot_pods_{name}" for name in PODS)
+    }  # fmt: skip

@@ -10,11 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
-from jsonschema import Draft7Validator
 
 from wastenot.devices.clockd import server
-from wastenot.devices.clockd.main import main
 from wastenot.devices.clockd.policy import read_policy
 from wastenot.devices.common.daemon_protocol import SOCKET
 from wastenot.devices.common.journal import MACHINE
@@ -101,17 +98,13 @@ def test_the_unit_keeps_leases_while_the_daemon_is_away_and_starts_it_again():
     assert f"ExecStopPost=-{PROGRAM} --recover" in lines and not any("--check" in line for line in lines)
 
 
-def test_what_containers_mount_holds_the_socket_and_nothing_else(objects):
+def test_what_containers_mount_holds_the_socket_and_nothing_else():
     """Root of a container that can write where journals or rules are would set clocks past the policy."""
     assert SOCKET.parent == Path("/run/wastenot") and MACHINE not in (SOCKET.parent, *SOCKET.parents)
     assert SOCKET.parent not in (MACHINE, *MACHINE.parents)
     unit, folders = UNIT.read_text().splitlines(), (DEPLOY / "systemd" / "tmpfiles.conf").read_text()
     assert "RuntimeDirectoryMode=0700" in unit and f"ReadWritePaths={SOCKET.parent}" in unit
     assert f"d {MACHINE} 0700 root root" in folders and f"D {MACHINE}/policy.d 0700 root root" in folders
-    head = (DEPLOY / "kubernetes" / "wastenotd.yaml").read_text().partition("apiVersion")[0]
-    assert "mountPath: /run/wastenot, readOnly: true" in head
-    volumes = {volume["name"]: volume for volume in objects["DaemonSet"]["spec"]["template"]["spec"]["volumes"]}
-    assert volumes["state"]["hostPath"]["path"] == str(MACHINE)
     daemon = (ROOT / "docs" / "daemon.md").read_text()
     assert "-v /run/wastenot:/run/wastenot:ro --group-add" in daemon
     for script in ("prolog.sh", "epilog.sh"):
@@ -150,69 +143,6 @@ def test_the_recipe_of_the_image_copies_what_exists_and_starts_the_daemon():
     for line in (rest for word, rest in lines if word == "RUN"):
         for installed in re.findall(r"pip install ([^&]*)", line):
             assert "--require-hashes" in installed or {"--no-deps", "--no-index"} <= {*installed.split()}
-
-
-# The grammar of references to images, by which engines tell what is none: a name, a tag, a digest.
-NAME = r"(?:[a-z0-9.]+(?::\d+)?/)?[a-z0-9]+(?:[._/-][a-z0-9]+)*"
-REFERENCE = re.compile(NAME + r"(?::(?P<tag>\w[\w.-]{0,127}))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?")
-DIGEST = f"sha256:{'0123456789abcdef' * 4}"
-
-
-def test_images_are_named_by_a_digest_and_nothing_starts_from_a_tag(objects):
-    text = (DEPLOY / "container" / "Containerfile").read_text()
-    used = re.findall(r"^FROM (\S+)", text, re.MULTILINE)
-    assert len(used) == 2 and "\nARG PYTHON_DIGEST\n" in text.partition("FROM")[0]  # which has no default
-    [container] = objects["DaemonSet"]["spec"]["template"]["spec"]["containers"]
-    given = [image.replace("${PYTHON_DIGEST}", "{}") for image in used] + [
-        container["image"].replace(DIGEST[:7] + "DIGEST", "{}")
-    ]
-    for image in given:
-        found = REFERENCE.fullmatch(image.format(DIGEST))
-        assert found["digest"] == DIGEST and found["tag"] is None, image
-        for none in ("", "3.12-slim", "latest", "sha256:...", "sha256:DIGEST"):
-            assert REFERENCE.fullmatch(image.format(none)) is None, "an engine would start from it"
-
-
-@pytest.fixture
-def objects():
-    found = list(yaml.safe_load_all((DEPLOY / "kubernetes" / "wastenotd.yaml").read_text()))
-    return {each["kind"]: each for each in found}
-
-
-def mistakes(document):
-    schema = json.loads((Path(__file__).parent / "kubernetes-1.30.json").read_text())
-    validator = Draft7Validator(schema["kinds"][document["kind"]] | {"definitions": schema["definitions"]})
-    return [error.message for error in validator.iter_errors(document)]
-
-
-def test_kubernetes_understands_its_objects(objects):
-    assert set(objects) == {"Namespace", "ConfigMap", "DaemonSet"}
-    for document in objects.values():
-        assert mistakes(document) == []
-    pod = objects["DaemonSet"]["spec"]["template"]["spec"]
-    pod["containers"][0]["volumeMount"] = []
-    assert any("volumeMount" in mistake for mistake in mistakes(objects["DaemonSet"]))  # it does look
-    pod["containers"][0].pop("volumeMount")
-    pod["hostPID"] = "yes"
-    assert mistakes(objects["DaemonSet"])
-
-
-def test_the_daemon_of_kubernetes_has_what_it_needs_and_no_more(objects, tmp_path, capsys):
-    pod = objects["DaemonSet"]["spec"]["template"]["spec"]
-    [container] = pod["containers"]
-    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["SYS_ADMIN", "CHOWN"]}
-    assert "privileged" not in container["securityContext"] and "hostNetwork" not in pod
-    volumes = {volume["name"]: volume for volume in pod["volumes"]}
-    mounts = {mount["mountPath"]: volumes[mount["name"]] for mount in container["volumeMounts"]}
-    assert mounts["/run/wastenot"]["hostPath"]["path"] == "/run/wastenot"
-    assert mounts["/run/wastenotd"]["hostPath"]["path"] == "/run/wastenotd"
-    policy = tmp_path / "wastenotd.toml"
-    policy.write_text(objects["ConfigMap"]["data"][policy.name])
-    assert main(["--policy", str(policy), "--check"]) == 0 and "1 rules" in capsys.readouterr().out
-    assert container["livenessProbe"]["exec"]["command"] == ["wastenotd", "--health"]
-    assert container["args"] == ["--policy", "/etc/wastenot/wastenotd.toml"]
-    labels = objects["DaemonSet"]["spec"]["template"]["metadata"]["labels"]
-    assert objects["DaemonSet"]["spec"]["selector"]["matchLabels"].items() <= labels.items()
 
 
 # ---- Slurm --------------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """The files by which root installs wastenotd: exact versions with hashes, of what the daemon imports and nothing else."""
 
 import re
+import subprocess
 import sys
 import sysconfig
 import tomllib
@@ -11,10 +12,13 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+import wastenot as wn
 from testbed.daemon_process import Daemon
+from testbed.small_sweeps import make_sweep
 from testbed.stand_in.fixtures import start_stand_in
 
 ROOT = Path(__file__).parents[2]
+OF_PYDANTIC = {"pydantic-core", "annotated-types", "typing-extensions", "typing-inspection"}
 LOCKED = re.compile(r"(\S+)==(\S+) \\\n(?: +--hash=sha256:[0-9a-f]{64}(?: \\)?\n)+")
 
 
@@ -51,13 +55,38 @@ def test_it_holds_what_the_daemon_imports_and_what_that_declares_and_nothing_els
     assert imported | {each.name for each in declared if each.marker is None} == {*locked("daemon")}
 
 
+def test_what_wastenot_pods_imports_is_there_and_nothing_else(tmp_path):
+    """Reading a plan is what needs most."""
+    names = locked("pods")
+    for module, owners in packages_distributions().items():
+        found = Path(sysconfig.get_path("purelib")) / module
+        found = found if found.exists() else found.with_suffix(".py")
+        if canonicalize_name(owners[0]) in names and found.exists():
+            (tmp_path / found.name).symlink_to(found)
+    sweep = make_sweep([("a", None, None, 1.0, 100.0), ("a", 900.0, None, 1.0, 70.0)])
+    wn.plan(sweep, max_slowdown=0.0, granularity="iteration", as_measured=True).write(tmp_path / "one.json")
+    program = (
+        "import wastenot.devices.pods.main; from pathlib import Path; from wastenot.devices.pods.api import Pod; "
+        "from wastenot.devices.pods.wish import wish_of; "
+        f"print(wish_of(Pod('a/b', {{'wastenot.dev/plan': 'one'}}, 1), Path({str(tmp_path)!r})).each)"
+    )
+    environment = {"PYTHONPATH": f"{ROOT / 'src'}:{tmp_path}"}
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", program], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "core 900, memory auto\n", done.stderr
+    assert names.keys() == locked("daemon").keys() | {"numpy", "pydantic"} | OF_PYDANTIC
+
+
 def test_versions_are_those_that_were_tested_together_and_that_the_package_admits():
     tested = re.findall(r"^(\S+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
-    assert locked("daemon").items() <= {canonicalize_name(name): Version(version) for name, version in tested}.items()
+    assert (locked("daemon") | locked("pods")).items() <= {
+        canonicalize_name(name): Version(version) for name, version in tested
+    }.items()
     assert locked("build").keys() == {"setuptools"}
     document = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    project, have = document["project"], locked("daemon") | locked("build")
+    project, have = document["project"], locked("daemon") | locked("pods") | locked("build")
     asked = project["dependencies"] + project["optional-dependencies"]["nvidia"] + document["build-system"]["requires"]
     bounds = {canonicalize_name(each.name): each.specifier for each in map(Requirement, asked)}
-    assert have.keys() - bounds.keys() == {"packaging"}  # which lazy-loader asks for
+    assert have.keys() - bounds.keys() == {"packaging"} | OF_PYDANTIC  # packaging is what lazy-loader asks for
     assert all(version in bounds[name] for name, version in have.items() if name in bounds)

@@ -225,3 +225,10 @@ def test_a_killed_process_leaves_nothing_changed(kind):
     from testbed.stand_in.kill_runs import main
 
     assert main(kind, 12, 5, "mi210")["left"] == 0
+
+
+def test_the_processes_of_each_card_are_told(use):
+    server = use("mi300x")
+    server.control.foreign_process(4711, 2**30, 1)
+    server.control.foreign_process(4712, 2**30, 1)
+    assert sorted(driver.process_ids(0)) == [4711, 4712] and driver.process_ids(1) == ()  # by HIP's index, which differs

@@ -49,6 +49,8 @@ class Vendor:
         torch_build: the attribute of ``torch.version`` that a PyTorch for its cards has.
         visible: the environment variable that says which of its cards a process may use.
         container: what starts a container with its cards.
+        resource: by which pods of Kubernetes ask for its cards.
+        power_annotation: of pods whose power another agent limits.
     """
 
     name: str
@@ -70,6 +72,8 @@ class Vendor:
     torch_build: str = ""
     visible: str = ""
     container: str = ""
+    resource: str = ""
+    power_annotation: str = ""
 
 
 def _nvidia_commands(words: frozenset[str], card: str, setting: Setting) -> tuple[str, ...]:
@@ -128,6 +132,8 @@ _NVIDIA = Vendor(
     torch_build="cuda",
     visible="CUDA_VISIBLE_DEVICES",
     container="docker run --gpus all",
+    resource="nvidia.com/gpu",
+    power_annotation="dynamo.nvidia.com/gpu-power-limit",  # Dynamo's power agent
 )
 _AMD = Vendor(
     name="amd",
@@ -147,6 +153,7 @@ _AMD = Vendor(
     torch_build="hip",
     visible="HIP_VISIBLE_DEVICES",
     container="docker run --device=/dev/kfd --device=/dev/dri",
+    resource="amd.com/gpu",
 )
 
 VENDORS: tuple[Vendor, ...] = (_NVIDIA, _AMD)

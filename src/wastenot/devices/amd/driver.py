@@ -36,6 +36,13 @@ def unique_id(index: int) -> str:
     return smi.unique_id(smi.handles()[index])
 
 
+def process_ids(index: int) -> tuple[int, ...] | None:
+    """IDs of the processes that compute on a GPU; ``None`` where they are not reported."""
+    smi = Smi()
+    running = smi.try_call("amdsmi_get_gpu_process_list", smi.handles()[index])
+    return None if running is None else tuple(int(each["pid"]) for each in running)
+
+
 def examine(index: int, torch_indices: Mapping[str, int]) -> Examined:
     """Examine a GPU without changing anything."""
     from wastenot.devices.amd.device import model_of

@@ -11,7 +11,7 @@ Whoever reads standard error may stop reading it, and then a write to it blocks 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from math import inf
 from queue import Full, Queue
@@ -139,3 +139,14 @@ class Shares:
             if count > self._a_minute:
                 dropped = f"more than {self._a_minute} a minute"
                 self._log("log", user=user, lines=count - self._a_minute, dropped=dropped)
+
+
+def text_of(event: str, fields: Mapping[str, object]) -> str:
+    """An event and its fields in one line, which nothing that others sent breaks."""
+    return " ".join([event, *(f"{name}={_quoted(str(value))}" for name, value in fields.items())])
+
+
+def _quoted(text: str) -> str:
+    plain = text.encode("ascii", "backslashreplace").decode().replace('"', "'")
+    plain = "".join(character if character.isprintable() else "?" for character in plain)[:500]
+    return f'"{plain}"' if " " in plain or not plain else plain

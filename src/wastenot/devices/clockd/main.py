@@ -20,7 +20,7 @@ from wastenot.core.version import own_version
 from wastenot.devices.clockd.audit import JOURNALD, Audit, check_audit
 from wastenot.devices.clockd.health import health, metrics_text
 from wastenot.devices.clockd.leases import Leases
-from wastenot.devices.clockd.log_lines import Lines, Log, Shares
+from wastenot.devices.clockd.log_lines import Lines, Log, Shares, text_of
 from wastenot.devices.clockd.metrics import Metrics
 from wastenot.devices.clockd.policy import Parts, policy_of, read_parts
 from wastenot.devices.clockd.recoveries import log_recovered
@@ -267,9 +267,8 @@ def _nothing(event: str, **fields: object) -> None:
 
 
 def _line(event: str, fields: Mapping[str, object]) -> str:
-    """One line, for journald with a priority; what clients sent never breaks it."""
-    texts = (f"{name}={_quoted(str(value))}" for name, value in fields.items())
-    line = " ".join([event, *texts])
+    """One line, for journald with a priority."""
+    line = text_of(event, fields)
     return f"<{_LOUD.get(event, 6)}>{line}" if _journald() else line
 
 
@@ -284,12 +283,6 @@ def _write(line: str) -> None:
         data = line.encode(errors="backslashreplace") + b"\n"
         while data:
             data = data[os.write(descriptor, data) :]
-
-
-def _quoted(text: str) -> str:
-    plain = text.encode("ascii", "backslashreplace").decode().replace('"', "'")
-    plain = "".join(character if character.isprintable() else "?" for character in plain)[:500]
-    return f'"{plain}"' if " " in plain or not plain else plain
 
 
 def _journald() -> bool:

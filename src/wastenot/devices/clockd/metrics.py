@@ -29,9 +29,15 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class Metrics:
-    """Numbers by the names of :data:`METRICS`; of the event loop alone."""
+    """Numbers by their names; of one thread alone.
 
-    def __init__(self) -> None:
+    Args:
+        known: kind and meaning of each metric.
+        prefix: of their names.
+    """
+
+    def __init__(self, known: Mapping[str, tuple[Kind, str]] = METRICS, prefix: str = "wastenotd") -> None:
+        self._known, self._prefix = known, prefix
         self._values: defaultdict[str, Counter[Labels]] = defaultdict(Counter)
         self._reads: dict[str, Callable[[], float | Mapping[Labels, float]]] = {}
         self._took, self._took_s = [0] * (len(_BUCKETS_S) + 1), 0.0
@@ -52,9 +58,9 @@ class Metrics:
     def text(self) -> str:
         """All of them, in Prometheus' text format."""
         lines = list[str]()
-        for name, (kind, meaning) in METRICS.items():
-            lines += [f"# HELP wastenotd_{name} {meaning}", f"# TYPE wastenotd_{name} {kind}"]
-            lines += [f"wastenotd_{sample}" for sample in self._samples(name, kind)]
+        for name, (kind, meaning) in self._known.items():
+            lines += [f"# HELP {self._prefix}_{name} {meaning}", f"# TYPE {self._prefix}_{name} {kind}"]
+            lines += [f"{self._prefix}_{sample}" for sample in self._samples(name, kind)]
         return "\n".join(lines) + "\n"
 
     def _samples(self, name: str, kind: Kind) -> Iterator[str]:

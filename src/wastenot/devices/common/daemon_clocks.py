@@ -122,6 +122,11 @@ class DaemonClocks(SharedClocks):
         finally:
             self._hang_up()
 
+    @property
+    def lost(self) -> bool:
+        """Whether the daemon has ended a lease that nobody has given back, as far as a heartbeat has met that."""
+        return self._session is not None and self._session.is_lost
+
     def claim(self) -> None:
         """Begin to hold the lease at the default clocks too, until :meth:`end_claim`.
 

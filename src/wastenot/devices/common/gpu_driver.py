@@ -159,6 +159,9 @@ class GpuDriver(Protocol):
     def unique_id(self, index: int) -> str:
         """Unique ID of a card."""
 
+    def process_ids(self, index: int) -> tuple[int, ...] | None:
+        """IDs of the processes that compute on a card, in this process' space; ``None`` where they are not reported."""
+
     def examine(self, index: int, torch_indices: Mapping[str, int]) -> Examined:
         """Examine a card without changing anything.
 

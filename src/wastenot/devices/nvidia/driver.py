@@ -33,6 +33,13 @@ def unique_id(index: int) -> str:
     return text_of(nvml.call("nvmlDeviceGetUUID", nvml.call("nvmlDeviceGetHandleByIndex", index)))
 
 
+def process_ids(index: int) -> tuple[int, ...] | None:
+    """IDs of the processes that compute on a GPU; ``None`` where they are not reported."""
+    nvml = Nvml()
+    running = nvml.try_call("nvmlDeviceGetComputeRunningProcesses", nvml.call("nvmlDeviceGetHandleByIndex", index))
+    return None if running is None else tuple(int(each.pid) for each in running)
+
+
 def examine(index: int, torch_indices: Mapping[str, int]) -> Examined:
     """Examine a GPU without changing anything."""
     from wastenot.devices.nvidia.published import ARCHITECTURES, power_sensor

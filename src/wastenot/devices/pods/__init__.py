@@ -1,0 +1,1 @@
+"""``wastenot-pods``: wastenotd sets the clocks that the annotated pods of a Kubernetes node ask for."""
