@@ -38,7 +38,7 @@ class Guide:
         late: likewise of time that it is behind.
         late_s: a part may be behind its target by so much.
         faster: ways looked at that are faster than the targeted time, ...
-        slower: ... and slower.
+        slower: ... and slower; and vertices of the lower hull on either side.
         limit: states that lost as much are dropped.
         same: states whose ends differ by less than this fraction of the deadline are merged.
     """
@@ -47,8 +47,8 @@ class Guide:
     early: float = 0.3
     late: float = 0.3
     late_s: float = 0.0
-    faster: int = 4
-    slower: int = 3
+    faster: int = 3
+    slower: int = 2
     limit: float = np.inf
     same: float = 1e-13
 
@@ -113,8 +113,7 @@ def searched(
     hard = np.minimum(_latest_within(problem, target, parts, step), target.end_s + guide.late_s) - target.end_s
     hard += dag.doubt_s(problem.within_s)
     near = (table.time_s[klass[parts]] <= (target.time_s[parts] * (1.0 + 1e-12))[:, None]).sum(axis=1) - 1
-    first = np.maximum(near - guide.faster, 0)
-    after = np.minimum(near + guide.slower + 1, table.size[klass[parts]])
+    options = _options(problem, parts, near, guide)
 
     states = _States(np.zeros((max(slots.count, 1), 1)), np.zeros(1), np.zeros(1))
     states.ahead[: len(slots.outside), 0] = earliest_end_s[slots.outside] - target.end_s[slots.outside]
@@ -125,7 +124,7 @@ def searched(
     complete = True
     history: list[tuple[IndexArray, IndexArray]] = []
     for index, part in enumerate(parts.tolist()):
-        row, taken = klass[part], slice(int(first[index]), int(after[index]))
+        row, taken = klass[part], options[index]
         way_s, way_j, price = table.time_s[row, taken], table.cost_j[row, taken], target.through_w[part]
         worth = way_j + price * way_s
         edges = slice(int(dag.into[part]), int(dag.into[part + 1]))
@@ -156,7 +155,25 @@ def searched(
         over = (states.ahead[slots.ending] + target.end_s[dag.without_later][:, None]).max(axis=0)
         cost = cost - problem.end_w * np.clip(problem.within_s - over, 0.0, problem.end_s)
     cheapest = np.argsort(cost, kind="stable")[:best]
-    return Found(np.array([first + _traced(history, state) for state in cheapest.tolist()]), cost[cheapest], complete)
+    before, ways = np.cumsum([0, *map(len, options[:-1])]), np.concatenate(options)
+    found = np.array([ways[before + _traced(history, state)] for state in cheapest.tolist()])
+    return Found(found, cost[cheapest], complete)
+
+
+def _options(problem: GraphProblem, parts: IndexArray, near: IndexArray, guide: Guide) -> list[IndexArray]:
+    """The ways that each part is searched among, as positions in its row of the table.
+
+    Besides those near its target, the vertices of its lower hull on either side: where ways between them cost more than a
+    mixture of both, only vertices are worth much, however many ways are between.
+    """
+    table = problem.table
+    known: dict[tuple[int, int], IndexArray] = {}
+    for row, at in set(zip(problem.klass[parts].tolist(), near.tolist(), strict=True)):
+        hull = table.hull[table.hull_start[row] : table.hull_start[row + 1]]
+        slower = int(np.searchsorted(hull, at, side="right"))
+        beside = np.arange(max(at - guide.faster, 0), min(at + guide.slower + 1, int(table.size[row])))
+        known[row, at] = np.union1d(beside, hull[max(slower - 2, 0) : slower + 1])
+    return [known[each] for each in zip(problem.klass[parts].tolist(), near.tolist(), strict=True)]
 
 
 def _least(values: FloatArray, count: int) -> tuple[IndexArray, bool]:

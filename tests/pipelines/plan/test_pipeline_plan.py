@@ -11,6 +11,9 @@ import pytest
 import wastenot as wn
 from testbed.pipeline_profiles import WAITING_W, write_profile
 from testbed.small_pipelines import ONE_BY_ONE, hastily
+from wastenot.frontiers.algebra import choice
+from wastenot.frontiers.graph import Graph
+from wastenot.frontiers.graph_rounding import Effort
 from wastenot.pipelines.model.schedules import build_schedule
 from wastenot.pipelines.plan.frontier_table import frontier_csv, frontier_rows
 from wastenot.pipelines.plan.rank_steps import PlanGraph
@@ -272,3 +275,22 @@ def test_a_schedule_without_early_recomputation_recomputes_in_backward():
     order = build_schedule("1f1b", ranks=2, micro_batches=2)
     assert wn.StageOptions(recomputation="early").run_by(order).recomputation == "full"
     assert wn.StageOptions().run_by(order).recomputation == "none"
+
+
+def test_ways_between_which_energy_falls_in_one_step_are_reached():
+    """The last of many ways saves most, so that only it and the fastest are worth much; it is far from any other."""
+
+    def stepped(time_s):
+        between = [(time_s * (1.0 + 0.006 * step), 60.0 - 0.5 * step) for step in range(15)]
+        return choice([*between, (time_s * 1.1, 40.0)])
+
+    schedule = build_schedule("1f1b", ranks=4, micro_batches=12)
+    graph = Graph(
+        [stepped(time_s) for stage in range(4) for time_s in (0.1 + 0.001 * stage, 0.2 + 0.002 * stage)],
+        np.array([2 * each.stage + (each.name == "backward") for each in schedule.instructions]),
+        schedule.edges(),
+        worker=schedule.rank,
+        waiting_w=np.full(4, 70.0),
+    )
+    plan = graph.least_energy(1.03 * graph.least_time().time_s, effort=Effort(steps=2_000))
+    assert plan.gap < 0.025
