@@ -153,6 +153,8 @@ ROWS = (
         _import),
     *(_plan(each.name, each.cpu_s) for each in bench_plan.CASES),
     _plan("10,000 kernels", 26.0, "--confidence", "0.95"),
+    Row("pipeline whose settings last", (*_WASTENOT, "pipeline", "plan", str(FOLDER / "profile.csv"), "--micro-batches",
+        "48", "--waiting-power", "70", "--max-slowdown", "2%", "--switch-time", "150ms", "--out", "pipeline.json"), 40.0),
 )  # fmt: skip
 
 

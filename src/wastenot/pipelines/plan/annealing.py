@@ -20,12 +20,13 @@ from itertools import pairwise
 import numpy as np
 
 from wastenot.core.arrays import FloatArray, IndexArray
-from wastenot.pipelines.plan.lasting import LastingProblem
+from wastenot.pipelines.plan.lasting import NEARLY, LastingProblem
 
 # Chosen by hand on two pipelines, an A100's of published times and a simulated H200's: between temperatures a hundred times
 # as low and these, what is saved differs by 0.1 points at most.
-_PROPOSALS = 120  # for each instruction
-_MOST_PARTS = 12_000_000  # parts × plans that are timed: about 2 s
+_PROPOSALS = 35  # for each instruction, ...
+_OF_A_RANK = 4  # ... or for so many a rank, where no setting ever changes
+_MOST_PARTS = 6_000_000  # parts × plans that are timed: about 1 s
 _BATCH = 48
 _HOT, _COLD = 2e-4, 4e-7  # of what all instructions of a rank cost
 _JUMPS = (-3, -2, -1, -1, 1, 1, 2, 3)  # settings
@@ -42,10 +43,12 @@ def annealed(problem: LastingProblem, setting: IndexArray) -> IndexArray:
     ranks = [_Rank.of(problem, begin, end, setting) for begin, end in pairwise(problem.ranks.tolist())]
     setting, cost, length_s = setting.copy(), problem.cost(setting), float(problem.timed(setting[None])[1][0])
     best, least = setting.copy(), cost
+    room = _Room.of(problem, setting)
     iteration_s = problem.made.profile.iteration_s
     late_w = _DEAR * problem.total_w
     scale = float(np.abs(problem.cost_j[np.arange(len(setting)), setting]).sum()) / len(ranks)
-    drawn, most, timed, most_timed = 0, _PROPOSALS * len(setting), 0, max(_MOST_PARTS // len(problem.part_time_s), 1)
+    most = _PROPOSALS * (_OF_A_RANK * len(ranks) if problem.never_changes else len(setting))
+    drawn, timed, most_timed = 0, 0, max(_MOST_PARTS // len(problem.part_time_s), 1)
     while (done := max(drawn / most, timed / most_timed)) < 1.0:
         temperature = _HOT * scale * (_COLD / _HOT) ** done
         drawn += _BATCH
@@ -57,11 +60,11 @@ def annealed(problem: LastingProblem, setting: IndexArray) -> IndexArray:
         costs, above = [], []
         for draws in rng.random((_BATCH, 6)).tolist():
             which = int(draws[0] * len(ranks))
-            stays = ranks[which].proposed(draws)
+            accepted = now - temperature * math.log(1.0 - draws[5])
+            stays = ranks[which].proposed(draws, room, accepted - cost, late_w)
             if stays is None:
                 continue
             its = cost + stays.cost_j - ranks[which].stays.cost_j
-            accepted = now - temperature * math.log(1.0 - draws[5])
             if its < accepted:
                 tried.append((which, stays))
                 costs.append(its)
@@ -77,15 +80,48 @@ def annealed(problem: LastingProblem, setting: IndexArray) -> IndexArray:
         for row, its, limit, start_s, length, (which, stays) in listed:
             cheaper = length <= problem.within_s and its < least
             taken = its + late_w * max(length - problem.within_s, 0.0) < limit
-            if not (cheaper or taken) or next(problem.too_short(row, start_s, length + iteration_s), None):
+            if not (cheaper or taken) or next(problem.too_short(row, start_s, length + iteration_s, NEARLY), None):
                 continue
             if cheaper:
                 best, least = row.copy(), its
             if taken:
                 setting, cost, length_s = row.copy(), its, length
                 ranks[which].stays = stays
+                room = _Room.of(problem, setting)
                 break
     return best
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """What the settings of now leave to others; lists by instruction.
+
+    Attributes:
+        begin_s: its earliest begin.
+        latest_s: its latest end that keeps the deadline.
+        cost_j: of all instructions before it; one more, of all.
+        switches_j: that other settings may cost less than they seem to, as there are fewer switches then.
+        sooner_s: that an instruction may end sooner than it seems to, likewise.
+    """
+
+    begin_s: list[float]
+    latest_s: list[float]
+    cost_j: list[float]
+    switches_j: float
+    sooner_s: float
+
+    @classmethod
+    def of(cls, problem: LastingProblem, setting: IndexArray) -> _Room:
+        """That of some settings."""
+        begin_s, latest_s = problem.room(setting)
+        cost_j = problem.cost_j[np.arange(len(setting)), setting]
+        return cls(
+            begin_s.tolist(),
+            latest_s.tolist(),
+            [0.0, *np.cumsum(cost_j).tolist()],
+            2.0 * float(problem.switch_j.max()),
+            2.0 * problem.off_s,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +152,7 @@ class _Rank:
         begin: its first instruction.
         end: one past its last.
         lasts_s: from the rank's begin to the instruction's.
+        time_s: of the instructions before.
         cost_j: of the instructions before.
         unknown: of these, those that cannot have the setting.
         stay_s: least time between two settings, by the earlier and the later one.
@@ -126,6 +163,7 @@ class _Rank:
     begin: int
     end: int
     lasts_s: list[list[float]]
+    time_s: list[list[float]]
     cost_j: list[list[float]]
     unknown: list[list[int]]
     stay_s: list[list[float]]
@@ -141,6 +179,7 @@ class _Rank:
             begin,
             end,
             _before(problem.lasts_s[here]).tolist(),
+            _before(np.where(known, problem.time_s[here], 0.0)).tolist(),
             _before(np.where(known, problem.cost_j[here], 0.0)).tolist(),
             _before(~known).tolist(),
             np.where(problem.slow, problem.slow_stay_s, problem.stay_s).tolist(),
@@ -152,8 +191,17 @@ class _Rank:
         rank.stays = _Stays(bounds, own, rank._cost_j(bounds, own))
         return rank
 
-    def proposed(self, draws: list[float]) -> _Stays | None:
-        """Other stays, by some numbers between 0 and 1; ``None`` where they are not there or do not last."""
+    def proposed(self, draws: list[float], room: _Room, most_j: float, late_w: float) -> _Stays | None:
+        """Other stays, by some numbers between 0 and 1; ``None`` where they are not there, do not last, or cost too much.
+
+        Most cost too much, as their own instructions already end too late: these are neither listed nor timed.
+
+        Args:
+            draws: the numbers.
+            room: what the stays of now leave.
+            most_j: that others may cost more than these, being late included.
+            late_w: what being late costs.
+        """
         bounds, own = self.stays.bounds, self.stays.own
         kind, one, two, three = int(3.0 * draws[1]), draws[2], draws[3], draws[4]
         if kind == 1 and len(own) == 1:
@@ -181,9 +229,21 @@ class _Rank:
             spans = [(0, bounds[1]), (bounds[-2], bounds[-1])]
         if not 0 <= to < len(self.lasts_s) or any(self.unknown[to][end] > self.unknown[to][first] for first, end in spans):
             return None
+        if self._least_j(spans, to, room, late_w) >= most_j:
+            return None
         for first, end in spans:
             bounds, own = _changed(bounds, own, first, end, to)
         return _Stays(bounds, own, self._cost_j(bounds, own)) if self._last(bounds, own) else None
+
+    def _least_j(self, spans: list[tuple[int, int]], to: int, room: _Room, late_w: float) -> float:
+        """What some instructions at another setting cost more at least, by when they themselves end at the earliest."""
+        more_j, late_s = -room.switches_j, 0.0
+        for first, end in spans:
+            begin, until = self.begin + first, self.begin + end
+            more_j += self.cost_j[to][end] - self.cost_j[to][first] - room.cost_j[until] + room.cost_j[begin]
+            ends_s = room.begin_s[begin] + self.time_s[to][end] - self.time_s[to][first]
+            late_s = max(late_s, ends_s - room.sooner_s - room.latest_s[until - 1])
+        return more_j + late_w * late_s
 
     def _last(self, bounds: list[int], own: list[int]) -> bool:
         """Whether each stay lasts until the next switch, in a loop."""

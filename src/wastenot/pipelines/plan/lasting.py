@@ -48,7 +48,7 @@ _LATE = 0.2
 so. Chosen by hand."""
 
 _LATER = 1.0 + 1e-9  # the deadline at which time is priced: at the least time itself its price has no end
-_ROUNDS = 24  # of prices, for one setting a rank
+_ROUNDS = 12  # of prices, for one setting a rank
 _STIFF = 40.0  # the price of all time rises by e where a plan is late by 1/40
 _SOFT = 0.5  # of the prices that move to the longest path in the first round
 _MOST_RAISES = 400  # of stays, until a plan is on time
@@ -116,6 +116,11 @@ class LastingProblem:
     def total_w(self) -> float:
         """What a later deadline is worth."""
         return self.padded.price_of_time(self._priced_at_s, until_s=self.made.profile.graph_until_s(self.made.plan.until_s))
+
+    @property
+    def never_changes(self) -> bool:
+        """Whether no two stays fit into an iteration."""
+        return 2.0 * NEARLY * self.stay_s > self.within_s + self.made.profile.iteration_s
 
     @property
     def _priced_at_s(self) -> float:
@@ -295,7 +300,7 @@ class LastingProblem:
         """
         rows, left = np.arange(len(setting)), _MOST_PARTS // len(self.part_time_s)
         tried: set[tuple[int, int, int]] = set()
-        begin_s, latest_s = self._room(setting)
+        begin_s, latest_s = self.room(setting)
         while left > 0:
             moves = []
             for begin, end in self._stays(setting):
@@ -320,7 +325,7 @@ class LastingProblem:
                 changed, left = self._joined_at_end(setting, begin, end, to), left - 1
                 if self._lasts(changed, self._rank_of(begin)) and self.keeps(changed):
                     setting, moved = changed, True
-                    begin_s, latest_s = self._room(setting)
+                    begin_s, latest_s = self.room(setting)
                 else:
                     tried.add((begin, end, to))
             if not moved:
@@ -363,7 +368,7 @@ class LastingProblem:
                 found.append((begin, end))
         return found
 
-    def _room(self, setting: IndexArray) -> tuple[FloatArray, FloatArray]:
+    def room(self, setting: IndexArray) -> tuple[FloatArray, FloatArray]:
         """Of each instruction the earliest start, and the latest end that keeps the deadline."""
         placed, here = self._times(setting)[0][self.dag.order], self.dag.place[: len(setting)]
         return self.dag.earliest_s(placed)[here], self.dag.latest_s(placed, self.within_s)[here]

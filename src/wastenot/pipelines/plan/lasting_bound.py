@@ -19,7 +19,7 @@ none is late.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -35,7 +35,7 @@ from wastenot.pipelines.plan.planner import PlannedPipeline
 from wastenot.planning.switching import SwitchTime
 
 # Chosen by hand: with five times as many steps the bound of 8 × 48 instructions at 350 ms a switch rises by 0.02 %.
-_MOST_STEPS = 400
+_MOST_STEPS = 300
 _MOST_CELLS = 1.2e8  # instructions × settings × stays looked at, over all steps: about 3 s
 _SPREAD = 0.01  # of each price that is spread over all dependencies to begin with, so that none is 0 for good
 _FAR = 20.0  # logarithms that a step along a line may move the price of all time by, at most
@@ -177,7 +177,7 @@ class _Ranks:
             within_s,
             min(made.profile.graph_until_s(plan.until_s) or 0.0, within_s),
             float(graph.waiting_w.sum()),
-            2.0 * stay_s > within_s + made.profile.iteration_s,
+            replace(problem, within_s=within_s).never_changes,
         )
 
     @property

@@ -9,13 +9,13 @@
     3  `on_time`     late or early switches slow critical instructions down: raise the slower side until all is on time
     4  `improved`    spend the time won where it saves most energy per second: slow stays down while the deadline is kept
     5  `at_prices`   likewise at prices of time, which lets instructions be slower than in 1 where others are faster;
-       `unchanging`  and one setting for each rank, which is best where switching takes longer than an iteration
+       `unchanging`  where no switch fits into an iteration, one setting for each rank
     6  `annealed`    the best of these, changed at random on all ranks (:mod:`wastenot.pipelines.plan.annealing`)
     7  `exactly`     the plan of these settings, without reserve, checked against the deadline as a fraction
 
 Ranks are coupled by dependencies alone, so 2 and 5 take them one by one; the others look at the longest path of the whole
-graph. No step proves that it found the best: :func:`with_switching` tries several margins and two plans to begin with, and
-keeps the best.
+graph. No step proves that it found the best: :func:`with_switching` tries several margins, and begins with the plans that
+it finds without switches and within tighter limits, none of which it is ever worse than.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from wastenot.core.arrays import IndexArray
 from wastenot.core.blas import single_threaded
 from wastenot.frontiers.graph_rounding import Effort
 from wastenot.pipelines.plan.annealing import annealed
-from wastenot.pipelines.plan.lasting import LastingProblem
+from wastenot.pipelines.plan.lasting import LastingProblem, deadline_of
 from wastenot.pipelines.plan.lasting_bound import lasting_bound_j
-from wastenot.pipelines.plan.planner import PlannedPipeline
+from wastenot.pipelines.plan.planner import PlannedPipeline, replanned
 from wastenot.planning.switching import SwitchTime
 
 RESERVE = 0.004
@@ -45,6 +45,9 @@ to keep its slowdown as was asked; at the last one only the default clocks are l
 95 % quantile for one way by itself, the others were chosen by hand."""
 
 _LOOKED_AT = 4  # of the settings to search from, the cheapest by the numbers with reserve
+_QUICK = Effort(steps=0)  # for plans in which settings change at will, to begin with
+_LIMITS = (0.0, 0.02, 0.1)  # within which plans are looked for first, where a limit is looser; more of them take longer
+_NEVER = SwitchTime(core_s=1e6, memory_s=1e6, basis="assumed", source="no switch within an iteration")
 
 
 @single_threaded()
@@ -68,18 +71,12 @@ def with_switching(made: PlannedPipeline, switching: SwitchTime, *, reserve: flo
     # Where no slowdown is allowed, margin 0 keeps that with an even chance at best, so that it is not worth trying.
     hopeless = made.plan.promise is not None and not made.plan.max_slowdown and made.plan.until_s is None
     for margin in _MARGINS[hopeless:]:
-        begun: list[tuple[LastingProblem, IndexArray]] = []
-        for effort in (Effort(steps=0), None):  # a worse plan to begin with can end as the better one
-            if (problem := LastingProblem.of(made, switching, reserve, margin, effort)) is None:
-                break
-            begun.append((problem, problem.improved(problem.on_time(problem.first()))))
-            tried = problem.exactly(begun[-1][1])
-            found = tried if found is None else max(found, tried, key=_worth)
-        if found is None:
+        if (problem := LastingProblem.of(made, switching, reserve, margin, _QUICK)) is None:
             break
+        tried = problem.exactly(problem.improved(problem.on_time(problem.first())))
+        found = tried if found is None else max(found, tried, key=_worth)
         if _worth(found)[0] >= 1.0:
-            if (better := _searched(begun)) is not None:
-                found = max(found, better, key=_worth)
+            found = max([found, *_searched(problem, switching, reserve, margin)], key=_worth)
             break
     if found is None:
         note = "settings change within instructions, planned as if switches between instructions took no time"
@@ -94,25 +91,51 @@ def with_switching(made: PlannedPipeline, switching: SwitchTime, *, reserve: flo
     return replace(found, plan=plan.sealed())
 
 
-def _searched(begun: list[tuple[LastingProblem, IndexArray]]) -> PlannedPipeline | None:
-    """The best plan that is found from some settings, of all ranks at once; ``None`` where none of them is on time."""
-    problem = begun[-1][0]
-    begun = [*begun, *((problem, setting) for setting in _others(problem))]
-    kept = [(problem, setting) for problem, setting in begun if problem.keeps(setting)]
-    if not kept:
-        return None
-    # Where stays are in fact too short they are joined first, and searched from there.
-    cheapest = sorted(kept, key=lambda each: each[0].cost(each[1]))[:_LOOKED_AT]
-    joined = [(problem, problem.exactly(setting)) for problem, setting in cheapest]
-    problem, plan = min(joined, key=lambda each: each[1].plan.predicted.energy_j)
-    return problem.exactly(annealed(problem.waiting_as(plan), problem.settings_of(plan)))
+def _searched(own: LastingProblem, switching: SwitchTime, reserve: float, margin: float) -> Iterator[PlannedPipeline]:
+    """Plans within tighter limits and then within the pipeline's own, each searched for from those before.
+
+    Within each limit, at first without switches. What is found there depends on that limit alone, so that a plan within a
+    looser one, or with faster switches than none at all, is never worse.
+    """
+    made = own.made
+    found: dict[bool, PlannedPipeline] = {}
+    for tight in _tighter(made):
+        for never in (True, False):
+            problem = own
+            if never or tight is not made:
+                other = LastingProblem.of(tight, _NEVER if never else switching, reserve, margin, _QUICK)
+                assert other is not None
+                problem = other
+            if not never and problem.never_changes:
+                continue
+            known = [problem.settings_of(found[each]) for each in (True, False) if each in found and each >= never]
+            if plans := [problem.exactly(each) for each in [*known, *_begun(problem)]]:
+                best = min(plans, key=_energy_j)
+                changed = problem.exactly(annealed(problem.waiting_as(best), problem.settings_of(best)))
+                found[never] = min(best, changed, key=_energy_j)
+                yield found[never] if tight is made else replanned(made, found[never].solved.way)
 
 
-def _others(problem: LastingProblem) -> Iterator[IndexArray]:
-    """Settings to begin with that do not come from the plan of each instruction by itself."""
-    for setting in [problem.at_prices(), *problem.unchanging()]:
-        if (quick := problem.quickened(setting)) is not None:
-            yield problem.improved(quick)
+def _tighter(made: PlannedPipeline) -> Iterator[PlannedPipeline]:
+    """The same within each of some tighter limits, and as it is."""
+    deadline, plan = deadline_of(made), made.plan.model_copy(update={"promise": None, "until_s": None})
+    for limit in _LIMITS:
+        tight = replace(made, plan=plan.model_copy(update={"max_slowdown": limit}), solved=made.fastest)
+        if deadline_of(tight) >= deadline:
+            break
+        yield tight
+    yield made
+
+
+def _begun(problem: LastingProblem) -> list[IndexArray]:
+    """Settings to search from, in time: the cheapest of those from prices and from the plan in which all change."""
+    begun = problem.unchanging() if problem.never_changes else (problem.on_time(problem.first()), problem.at_prices())
+    quick = {each.tobytes(): each for setting in begun if (each := problem.quickened(setting)) is not None}
+    return [problem.improved(each) for each in sorted(quick.values(), key=problem.cost)[:_LOOKED_AT]]
+
+
+def _energy_j(made: PlannedPipeline) -> float:
+    return made.plan.predicted.energy_j
 
 
 def _worth(made: PlannedPipeline) -> tuple[float, float]:
