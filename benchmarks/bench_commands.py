@@ -154,7 +154,7 @@ ROWS = (
     *(_plan(each.name, each.cpu_s) for each in bench_plan.CASES),
     _plan("10,000 kernels", 26.0, "--confidence", "0.95"),
     Row("pipeline whose settings last", (*_WASTENOT, "pipeline", "plan", str(FOLDER / "profile.csv"), "--micro-batches",
-        "48", "--waiting-power", "70", "--max-slowdown", "2%", "--switch-time", "150ms", "--out", "pipeline.json"), 40.0),
+        "48", "--waiting-power", "70", "--max-slowdown", "2%", "--switch-time", "150ms", "--out", "pipeline.json"), 30.0),
 )  # fmt: skip
 
 
