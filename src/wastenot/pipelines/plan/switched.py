@@ -94,8 +94,9 @@ def with_switching(made: PlannedPipeline, switching: SwitchTime, *, reserve: flo
 def _searched(own: LastingProblem, switching: SwitchTime, reserve: float, margin: float) -> Iterator[PlannedPipeline]:
     """Plans within tighter limits and then within the pipeline's own, each searched for from those before.
 
-    Within each limit, at first without switches. What is found there depends on that limit alone, so that a plan within a
-    looser one, or with faster switches than none at all, is never worse.
+    Within each limit, at first without switches. What is found within one of :data:`_LIMITS` depends on it alone, so that
+    a plan within any looser limit is never worse, nor is one with switches than one without. Between two other limits, or
+    two switching times, nothing is promised; nor where plans are made with confidence, as then times are less sure.
     """
     made = own.made
     found: dict[bool, PlannedPipeline] = {}
