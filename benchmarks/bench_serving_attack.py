@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 from scipy.stats import binom
@@ -161,6 +161,7 @@ def power_bent(engine: Engine, exponent: float) -> Engine:
     )
 
 
+@cache
 def engines() -> dict[str, Engine]:
     """By name."""
     h200 = read_engine(PROFILES / "llama-8b-sim-h200.json").engine().within_known_clocks()
