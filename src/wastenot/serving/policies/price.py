@@ -18,7 +18,7 @@ A look is at each step while prompts wait, else when a request came, began to de
   until all prompts are prefilled, and costs its energy and the deadlines missed on the way, of first and of later tokens.
 - The nearer the misses come to what is allowed, the more of the lowest clocks are left out while prompts wait, and those
   that are unsafe when a prompt arrives. Misses that no clock could have helped do not count (``misses.py``). So are they the
-  nearer the batch comes to what the engine can hold, since one that is full keeps prompts waiting long after a burst.
+  sooner the batch, as it grows, is full, since one that is full keeps prompts waiting long after a burst.
 
 Where prompts are prefilled whole, in steps of their own, prompts that come while others are prefilled prolong the wait of
 those that decode more than is projected, and about one request in fifty may miss its deadlines.
