@@ -11,8 +11,8 @@ from testbed.steered_load import DEADLINES, load
 from wastenot.serving.model.engine import Engine
 from wastenot.serving.model.requests import Requests, log_normal_lengths
 from wastenot.serving.model.step_costs import StepCosts
-from wastenot.serving.policies.price import Price
-from wastenot.serving.simulation.policy import Fixed
+from wastenot.serving.policies.price import Price, _Steering
+from wastenot.serving.simulation.policy import Fixed, View
 from wastenot.serving.simulation.simulate import simulate
 
 
@@ -144,3 +144,21 @@ def test_a_batch_that_would_be_full_at_a_low_clock_is_answered_at_a_higher_one(t
     )
     assert lowest.attainment(DEADLINES) < 0.9 and greatest.attainment(DEADLINES) > 0.99
     assert ours.attainment(DEADLINES) >= 0.99
+
+
+def test_a_large_batch_raises_the_clock_only_where_it_grows(three_clocks: Engine) -> None:
+    engine = replace(three_clocks, most_running=60)
+
+    def lowest_that_is_left(batches: list[float]) -> int:
+        """With no prompt waiting and no deadline missed, after a batch each second."""
+        steering, nothing = _Steering(engine, DEADLINES), np.empty(0)
+        for now_s, batch in enumerate(batches):
+            some = np.full(round(batch), 50.0)
+            view = View(float(now_s), 0, 0, now_s, 4000, some, some, some, *(3 * [nothing]), *(4 * [nothing]))
+            steering.prices = steering.prices or steering.renewed(0.0)
+            lowest = steering.floor(view, steering.prices)
+        return lowest
+
+    assert lowest_that_is_left([45.0] * 30) == 0, "three quarters of what it can hold, but steady"
+    assert lowest_that_is_left([1.5 * each for each in range(31)]) == 2, "as large, and soon full"
+    assert lowest_that_is_left([60.0] * 30) == 2, "full"

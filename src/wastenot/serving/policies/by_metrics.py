@@ -158,14 +158,15 @@ class Feedback:
             lately: the reading from which on they are judged.
             deadlines: to be kept.
             ttft_s: bound on the first token that the prompts have.
-            most: steps there are.
+            most: steps up from the setting that the profile asks for to the maximum clock. More would change nothing now,
+                and each takes half a minute to be taken back (anti-windup).
         """
         if self._since is None:
             self._since = at_s, now
             return
         since_s, changed = self._since
         if _late(now, lately[1] if lately[0] > since_s else changed, deadlines, ttft_s):
-            self.steps = min(2 * self.steps + 1, most)
+            self.steps = max(self.steps, min(2 * self.steps + 1, most))
             self._since = at_s, now
         elif at_s - since_s >= _SLACK_S:
             if _slack(now, changed, deadlines, ttft_s):
@@ -267,9 +268,9 @@ class ByMetrics:
         waiting = reading.waiting / reading.engines
         rule = rule_of(self.load, engine, deadlines, waiting=waiting, headroom=self.headroom)
         ttft_s = deadlines.ttft_s[-1] if self.load is None else bound_s(deadlines, self.load.long_prompt_tokens)
-        self.feedback.see(at_s, reading, self.recent.since(JUDGED_OVER_S), deadlines, ttft_s, top)
         chosen = int(rule.by_batch[min(round(reading.running), len(rule.by_batch) - 1)])
         if waiting > 0.0:
             chosen = max(chosen, rule.prompts)
+        self.feedback.see(at_s, reading, self.recent.since(JUDGED_OVER_S), deadlines, ttft_s, top - chosen)
         self._wanted.append(min(chosen + self.feedback.steps, top))
         return max(self._wanted)

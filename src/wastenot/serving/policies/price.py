@@ -18,7 +18,7 @@ A look is at each step while prompts wait, else when a request came, began to de
   until all prompts are prefilled, and costs its energy and the deadlines missed on the way, of first and of later tokens.
 - The nearer the misses come to what is allowed, the more of the lowest clocks are left out while prompts wait, and those
   that are unsafe when a prompt arrives. Misses that no clock could have helped do not count (``misses.py``). So are they the
-  nearer the batch comes to what the engine can hold, since one that is full keeps prompts waiting long after a burst.
+  sooner the batch, as it grows, is full, since one that is full keeps prompts waiting long after a burst.
 
 Where prompts are prefilled whole, in steps of their own, prompts that come while others are prefilled prolong the wait of
 those that decode more than is projected, and about one request in fifty may miss its deadlines.
@@ -55,9 +55,12 @@ MOST_STEPS = 64
 """That are projected; a longer queue is prefilled at the maximum clock. It bounds the time of a decision, as each step is a
 pass over all clocks. 64 full steps of about 50 ms (8 billion parameters on an H200, 2,048 tokens) are 3.2 s, more than any
 prompt may wait for its first token by default: the last of so long a queue are late at any clock."""
-CROWDED = (0.5, 0.65)
-"""Of the requests that an engine can have in its batch: from the first on low clocks are left out, at the second all but the
-greatest. A batch that is full admits a prompt only where an answer ends, and after a burst it stays full for minutes."""
+GROWTH_S = 10.0
+"""Over which the batch is averaged: the average of one that grows steadily lags so far behind it."""
+CROWDED = (0.8, 1.0)
+"""Of the requests that an engine can have in its batch, as there are after twice ``GROWTH_S`` if it grows on: from the first
+on low clocks are left out; all but the greatest where it would be full. A batch that is full admits a prompt only where an
+answer ends, and after a burst it stays full for minutes. A large one that stays as it is needs no higher clock."""
 SAFE = 0.01
 """Late steps that an arrival may bring more than at the maximum clock."""
 ENOUGH = 0.002
@@ -144,6 +147,7 @@ class _Steering:
         self.costs, self.load, self.misses = StepCosts(engine.tables), Load(), Misses(deadlines)
         self.unavoidable = Unavoidable(engine, deadlines, self.costs)
         self.renew_s, self.effective_s = -math.inf, -math.inf
+        self.seen_s, self.sum_batch, self.sum_one = 0.0, 0.0, 0.0  # the batch averaged, and what was averaged of 1
         self.prices: _Prices | None = None
 
     def choose(self, view: View) -> Choice:
@@ -236,7 +240,11 @@ class _Steering:
         that prices choose and a safe one would cost energy and save no deadlines.
         """
         left_out, batch = self.misses.floor(), len(view.running_made)
-        crowded = round(float(np.interp(batch / prices.most, CROWDED, (0.0, 1.0))) * self.greatest)
+        kept = math.exp((self.seen_s - view.now_s) / GROWTH_S)
+        self.sum_batch, self.sum_one = kept * self.sum_batch + (1 - kept) * batch, kept * self.sum_one + 1 - kept
+        self.seen_s = view.now_s
+        ahead = batch + 2 * max(batch - self.sum_batch / max(self.sum_one, 1e-9), 0.0)
+        crowded = round(float(np.interp(ahead / prices.most, CROWDED, (0.0, 1.0))) * self.greatest)
         if len(view.waiting_tokens):
             return max(round(min(left_out, 1.0) * self.greatest), crowded)
         if not left_out:
