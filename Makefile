@@ -94,7 +94,7 @@ bench: $(READY)
 LOCK := uv pip compile - --quiet --upgrade --universal --python-version 3.11 --only-binary :all: --emit-build-options \
   --generate-hashes --constraint constraints.txt --no-annotate --custom-compile-command "make lock"
 lock:
-	printf '%s\n' lazy-loader nvidia-ml-py | $(LOCK) --output-file deploy/requirements/daemon.txt
+	printf '%s\n' amdsmi lazy-loader nvidia-ml-py | $(LOCK) --output-file deploy/requirements/daemon.txt
 	echo setuptools | $(LOCK) --output-file deploy/requirements/build.txt
 
 format: $(READY)
