@@ -133,7 +133,7 @@ class Setter:
         self._check()
         wanted = {"core": restore.core_mhz, "memory": restore.memory_mhz, "power": restore.power_limit_w}
         with _changed(self.unique_id) as card:
-            card.update({kind: wanted[kind] for kind in kinds})
+            card.update({kind: wanted[kind] for kind in kinds & wanted.keys()})
 
     def _check(self):
         reason = refusal(self.allow_changes)

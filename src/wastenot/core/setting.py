@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+
+from wastenot.core.profiles import profile_name, profile_number
+
+Number = float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +30,21 @@ class Setting:
     def is_auto(self) -> bool:
         """Whether everything is left to the driver (the baseline)."""
         return self == AUTO
+
+    @classmethod
+    def of_numbers(cls, core_mhz: Number, memory_mhz: Number, power_limit_w: Number, profile: Number = None) -> Setting:
+        """The setting of a row of measurements, which has the profile's number; ``None`` and NaN are auto."""
+        core, memory, limit, number = (
+            None if each is None or math.isnan(each) else float(each)
+            for each in (core_mhz, memory_mhz, power_limit_w, profile)
+        )
+        return cls(core, memory, limit, None if number is None else profile_name(int(number)))
+
+    @property
+    def numbers(self) -> tuple[Number, Number, Number, Number]:
+        """As a row of measurements has it."""
+        number = None if self.profile is None else profile_number(self.profile)
+        return self.core_mhz, self.memory_mhz, self.power_limit_w, None if number is None else float(number)
 
     def __str__(self) -> str:
         if self.is_auto:

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from ctypes import byref
 from typing import Any
 
+from wastenot.core.profiles import profile_name, profile_number
 from wastenot.devices.common.gpu_driver import DriverError, Kind, NotSupportedError, Profiles
 from wastenot.devices.common.journal import Restore
 from wastenot.devices.nvidia.nvml import Nvml
-from wastenot.devices.nvidia.profile_masks import members, names_of, set_members
+from wastenot.devices.nvidia.profile_masks import members, set_members
 
 _BLACKWELL = 10  # NVML's number of the architecture
 _SET = {
@@ -69,9 +70,8 @@ class NvidiaSetter:
         if self._nvml.try_call(function, self._handle, byref(current)) is None:
             self._has_profiles = False
             return None
-        names = names_of(self._nvml.library)
         masks = current.perfProfilesMask, current.requestedProfilesMask, current.enforcedProfilesMask
-        available, requested, enforced = (tuple(names[bit] for bit in members(mask)) for mask in masks)
+        available, requested, enforced = (tuple(map(profile_name, members(mask))) for mask in masks)
         return Profiles(available, requested, enforced)
 
     def request_profiles(self, names: Sequence[str]) -> None:
@@ -91,8 +91,8 @@ class NvidiaSetter:
         change.operation = (
             library.NVML_POWER_PROFILE_OPERATION_SET_AND_OVERWRITE if names else library.NVML_POWER_PROFILE_OPERATION_CLEAR
         )
-        bits = {name: bit for bit, name in enumerate(names_of(library))}
-        set_members(change.updateProfilesMask, [bits[name] for name in names or now.requested])
+        numbers = (profile_number(name) for name in names or now.requested)
+        set_members(change.updateProfilesMask, (number for number in numbers if number is not None))
         self._nvml.call("nvmlDeviceWorkloadPowerProfileUpdateProfiles_v1", self._handle, byref(change))
 
     def is_needless(self, kind: Kind, value: float) -> bool:

@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
-_PREFIX, _WORD, _BITS = "NVML_POWER_PROFILE_", 32, 256
-
-
-def names_of(library: Any) -> Sequence[str]:
-    """Names of the profiles by number, from the constants of the binding: ``max-q``; ``profile-37`` where it has none."""
-    names = [f"profile-{number}" for number in range(_BITS)]
-    for constant, number in vars(library).items():
-        if constant.startswith(_PREFIX) and not constant.startswith(f"{_PREFIX}OPERATION"):
-            names[number] = constant.removeprefix(_PREFIX).lower().replace("_", "-")
-    return names
+_WORD = 32
 
 
 def members(mask: Any) -> list[int]:

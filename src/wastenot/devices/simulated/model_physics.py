@@ -247,7 +247,7 @@ class ModelPhysics:
         """Highest clock of a kernel, whatever the power limit allows."""
         own_mhz = self._data(data).product_mhz if kernel.op == "gemm" else None
         ceilings = (setting.core_mhz, self._profile(setting).core_mhz, own_mhz)
-        return float(min(self._core[-1], *(mhz for mhz in ceilings if mhz is not None)))
+        return float(min(self._core[-1], *(mhz or self._core[-1] for mhz in ceilings)))
 
     def _profile(self, setting: Setting) -> ProfileCeilings:
         return _NO_PROFILE if setting.profile is None else (self.preset.profiles or {})[setting.profile]
@@ -291,7 +291,8 @@ class ModelPhysics:
     def limit_w(self, setting: Setting, temperature_c: float) -> float:
         """Power limit in force."""
         limit = self._own_limit_w if setting.power_limit_w is None else setting.power_limit_w
-        limit = min(limit, self._profile(setting).power_limit_w or math.inf)
+        if setting.profile is not None:
+            limit = min(limit, self._profile(setting).power_limit_w or math.inf)
         if temperature_c >= self._limit_c:
             limit = min(limit, self._hot_limit_w)
         return limit
