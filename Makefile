@@ -94,8 +94,8 @@ bench: $(READY)
 LOCK := uv pip compile - --quiet --upgrade --universal --python-version 3.11 --only-binary :all: --emit-build-options \
   --generate-hashes --constraint constraints.txt --no-annotate --custom-compile-command "make lock"
 lock:
-	printf '%s\n' lazy-loader nvidia-ml-py | $(LOCK) --output-file deploy/requirements/daemon.txt
-	printf '%s\n' lazy-loader numpy nvidia-ml-py pydantic | $(LOCK) --output-file deploy/requirements/pods.txt
+	printf '%s\n' amdsmi lazy-loader nvidia-ml-py | $(LOCK) --output-file deploy/requirements/daemon.txt
+	printf '%s\n' amdsmi lazy-loader numpy nvidia-ml-py pydantic | $(LOCK) --output-file deploy/requirements/pods.txt
 	echo setuptools | $(LOCK) --output-file deploy/requirements/build.txt
 
 format: $(READY)

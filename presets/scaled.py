@@ -19,7 +19,7 @@ from wastenot.devices.simulated.demands import analytical_parameters
 from wastenot.devices.simulated.dynamics import Dynamics
 from wastenot.devices.simulated.kinds import traits_for
 from wastenot.devices.simulated.model import DeviceParameters
-from wastenot.devices.simulated.preset import ClockTable, OpTraits, Preset
+from wastenot.devices.simulated.preset import ClockTable, OpTraits, Preset, ProfileCeilings
 from wastenot.workloads.kernel import KernelSpec
 
 _MATRIX = ("gemm", "attention")
@@ -43,6 +43,7 @@ class Sister:
             ``card.sustained_mhz``, that of clocks and traffic likewise.
         byte: energy of a byte of device memory over an H200's.
         voltage: knee in MHz and slope in 1/GHz of the voltage; ``None`` for the H200's, its clocks in proportion.
+        profiles: what its workload power profiles are taken to be; ``None`` where it has none.
     """
 
     card: Card
@@ -55,6 +56,7 @@ class Sister:
     arithmetic: float | None = None
     byte: float = 1.0
     voltage: tuple[float, float] | None = None
+    profiles: dict[str, ProfileCeilings] | None = None
 
 
 # The GPU of an H200 with slower memory: clocks and idle power read from cards. Light and byte are fitted to the powers of 66
@@ -74,6 +76,11 @@ B200 = Sister(
     Card("b200", "NVIDIA B200", 2250, 75, 1500, 1856, 8000, (200, 1000), 140, 148,
          "assumed: scaled from the H200 by datasheets, never compared with a card"),
     (120.0, 1965.0, 15.0), (3996.0,), 190.0, 0.02, 0.0,
+    profiles={
+        "max-q": ProfileCeilings(power_limit_w=850.0),
+        "llm-inference": ProfileCeilings(core_mhz=1500.0),
+        "llm-training": ProfileCeilings(core_mhz=1650.0, power_limit_w=900.0),
+    },
 )  # fmt: skip
 
 
@@ -115,6 +122,7 @@ def scaled_preset(h200: Preset, sister: Sister, provenance: dict[str, str]) -> P
                 update={"resistance_c_per_w": round(h200.thermal.resistance_c_per_w * 700.0 / card.limits_w[1], 4)}
             ),
             "dynamics": _dynamics(h200.dynamics, card.multiprocessors),
+            "profiles": sister.profiles,
             "switching": switching(low_mhz, high_mhz, core_s=sister.switch_core_s, memory_s=sister.switch_memory_s),
         }
     )  # fmt: skip

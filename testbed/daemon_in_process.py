@@ -10,6 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from unittest import mock
 
+import pynvml
+
 from wastenot.devices.clockd import server as server_module
 from wastenot.devices.clockd.leases import Leases
 from wastenot.devices.clockd.metrics import Metrics
@@ -17,20 +19,24 @@ from wastenot.devices.clockd.policy import Peer, Policy
 from wastenot.devices.clockd.server import Server
 from wastenot.devices.common.gpu_driver import DriverError
 from wastenot.devices.nvidia.clocks import NvidiaSetter
+from wastenot.devices.nvidia.profile_masks import members, set_members
 
 UUIDS = ("GPU-aaaaaaaa-0000", "GPU-bbbbbbbb-1111")
 CORES, MEMORIES, LIMITS_MW, DEFAULT_MW = (300, 600, 900, 1200, 1500), (1000, 2000), (200_000, 700_000), 700_000
+PROFILES = (1, 7)  # max-q and llm-training
 
 
 class MemoryNvml:
     """What wastenot uses of NVML to set clocks, of GPUs that are only numbers."""
 
     allow_changes = True
+    library = pynvml
 
     def __init__(self):
         self.core = [None] * len(UUIDS)
         self.memory = [None] * len(UUIDS)
         self.limit_mw = [DEFAULT_MW] * len(UUIDS)
+        self.profiles = [frozenset[int]() for _ in UUIDS]
         self.clocks = dict.fromkeys(MEMORIES, CORES)
         self.failing = False
         self.on_change = lambda: None
@@ -45,14 +51,15 @@ class MemoryNvml:
             self._answers.notify_all()
 
     def changed(self, index):
-        return (self.core[index], self.memory[index], self.limit_mw[index]) != (None, None, DEFAULT_MW)
+        default = (None, None, DEFAULT_MW, frozenset())
+        return (self.core[index], self.memory[index], self.limit_mw[index], self.profiles[index]) != default
 
     def try_call(self, function, *arguments):
         return self.call(function, *arguments)
 
     def call(self, function, *arguments):
         name = function.removeprefix("nvmlDevice")
-        if name.startswith(("Set", "Reset")):
+        if name.startswith(("Set", "Reset", "WorkloadPowerProfileUpdate")):
             if self.failing:
                 raise DriverError(f"{function}: the driver fails")
             self.on_change()
@@ -73,6 +80,8 @@ class MemoryNvml:
             "GetPowerManagementDefaultLimit": lambda: DEFAULT_MW,
             "GetPowerManagementLimitConstraints": lambda: LIMITS_MW,
             "GetArchitecture": lambda: 9,
+            "WorkloadPowerProfileGetCurrentProfiles": lambda: self._tell_profiles(index, arguments[1]._obj),
+            "WorkloadPowerProfileUpdateProfiles_v1": lambda: self._take_profiles(index, arguments[1]._obj),
             "SetGpuLockedClocks": lambda: self._put(self.core, index, arguments[1:]),
             "SetMemoryLockedClocks": lambda: self._put(self.memory, index, arguments[1:]),
             "SetPowerManagementLimit": lambda: self._put(self.limit_mw, index, arguments[1]),
@@ -80,6 +89,18 @@ class MemoryNvml:
             "ResetMemoryLockedClocks": lambda: self._put(self.memory, index, None),
         }
         return answers[name]()
+
+    def _tell_profiles(self, index, current):
+        for field, numbers in (
+            ("perf", PROFILES), ("requested", self.profiles[index]), ("enforced", self.profiles[index])
+        ):  # fmt: skip
+            set_members(getattr(current, f"{field}ProfilesMask"), numbers)
+        return 0
+
+    def _take_profiles(self, index, change):
+        given = frozenset(members(change.updateProfilesMask))
+        cleared = change.operation == pynvml.NVML_POWER_PROFILE_OPERATION_CLEAR
+        self.profiles[index] = self.profiles[index] - given if cleared else given
 
     def _put(self, values, index, value):
         values[index] = value

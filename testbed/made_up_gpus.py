@@ -80,7 +80,7 @@ def unique_id(index):
 def examine(index, torch_indices):
     return Examined(
         f"acme:{index}", "Acme Rocket", IDS[index], "Coyote", None, None, 2**30, 300.0, (100.0, 300.0),
-        {memory: (cores[0], cores[-1], len(cores)) for memory, cores in CLOCKS.items()}, False, None,
+        {memory: (cores[0], cores[-1], len(cores)) for memory, cores in CLOCKS.items()}, False, None, None, {}, None,
         torch_indices.get(vendors.bare_unique_id(IDS[index])),
     )  # fmt: skip
 
@@ -118,6 +118,9 @@ class Setter:
     def default_power_limit_w(self):
         return DEFAULT["power"]
 
+    def profiles(self):
+        return None
+
     def is_needless(self, kind, value):
         return False
 
@@ -130,7 +133,7 @@ class Setter:
         self._check()
         wanted = {"core": restore.core_mhz, "memory": restore.memory_mhz, "power": restore.power_limit_w}
         with _changed(self.unique_id) as card:
-            card.update({kind: wanted[kind] for kind in kinds})
+            card.update({kind: wanted[kind] for kind in kinds & wanted.keys()})
 
     def _check(self):
         reason = refusal(self.allow_changes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-VOLTA, AMPERE, HOPPER = 5, 7, 9  # NVML_DEVICE_ARCH_*
+VOLTA, AMPERE, HOPPER, BLACKWELL = 5, 7, 9, 10  # NVML_DEVICE_ARCH_*
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,7 @@ class Board:
 
 
 BOARDS = {
+    "b200": Board(BLACKWELL, (10, 0), 180 << 30, 0x290110DE, idle_memory=-1),
     "h200": Board(HOPPER, (9, 0), 143_771 << 20, 0x233510DE, memory_lock=False, idle_memory=-1),
     "rtx-3080-ti": Board(AMPERE, (8, 6), 12 << 30, 0x220810DE),
     "rtx-a4000": Board(AMPERE, (8, 6), 16 << 30, 0x24B010DE),

@@ -93,6 +93,14 @@ class Control:
         """Show another process on a GPU; with 0 bytes it is gone."""
         self._client.request("foreign_process", index, process, memory_bytes)
 
+    def enforce_instead(self, number: int | None, index: int = 0) -> None:
+        """Let the board's management controller request a workload power profile, which wins; ``None`` for none."""
+        self._client.request("enforce_instead", index, number)
+
+    def keep_awake(self, watts: float, index: int = 0) -> None:
+        """Let an idle GPU draw so much more than at rest, at its highest clocks; 0 lets it rest."""
+        self._client.request("keep_awake", index, watts)
+
     def advance(self, seconds: float) -> None:
         """Let time pass: at once where it is virtual."""
         self._client.request("advance", seconds)

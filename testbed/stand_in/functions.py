@@ -13,6 +13,7 @@ def functions_of(gpu: Gpu) -> Mapping[str, Callable[..., Any]]:
     """Getters and setters by their names, with arguments after the handle."""
     return {
         "nvmlDeviceGetIndex": lambda: gpu.index,
+        "nvmlDeviceGetMinorNumber": lambda: gpu.index,
         "nvmlDeviceGetName": lambda: gpu.preset.model,
         "nvmlDeviceGetUUID": lambda: gpu.uuid,
         "nvmlDeviceGetPciInfo": gpu.pci,
@@ -48,6 +49,8 @@ def functions_of(gpu: Gpu) -> Mapping[str, Callable[..., Any]]:
         "nvmlDeviceResetMemoryLockedClocks": gpu.unlock_memory,
         "nvmlDeviceSetPowerManagementLimit": gpu.limit_power,
         "nvmlDeviceSetPersistenceMode": gpu.persist,
+        "nvmlDeviceWorkloadPowerProfileGetCurrentProfiles": gpu.profiles.current,
+        "nvmlDeviceWorkloadPowerProfileUpdateProfiles_v1": gpu.profiles.update,
     }
 
 

@@ -10,6 +10,7 @@ from testbed.stand_in.boards import BOARDS, UNKNOWN_BOARD
 from testbed.stand_in.codes import Code, Refused
 from testbed.stand_in.fields import Fields
 from testbed.stand_in.memory_power import MemoryPower
+from testbed.stand_in.profiles import Profiles
 from testbed.stand_in.state import SetterCall
 from testbed.stand_in.timing import Timing
 from wastenot.core.setting import Setting
@@ -29,6 +30,15 @@ _CONTEXT_BYTES = 1 << 30  # of a process that runs a task
 _LIVED_S = 5.0  # before anyone looks: every sensor has a whole window behind it
 
 Range = tuple[int, int]
+
+
+class _Physics(ModelPhysics):
+    """A preset's, of a board that an idle process may keep from resting."""
+
+    awake_w = 0.0
+
+    def idle_power_w(self, setting: Setting, temperature_c: float) -> float:
+        return super().idle_power_w(setting, temperature_c) + self.awake_w
 
 
 class Gpu:
@@ -51,7 +61,8 @@ class Gpu:
         self.arrival = Arrival(preset.switching)
         self._lived_s = 0.0
         late = cast(Switching, self.arrival)
-        self.engine = Engine(ModelPhysics(preset), preset.thermal, late, preset.noise, seed + index, self._now_s)
+        self.physics = _Physics(preset)
+        self.engine = Engine(self.physics, preset.thermal, late, preset.noise, seed + index, self._now_s)
         self._lived_s = _LIVED_S
         self.sensors = SimulatedSensors(self.engine, preset.sensors)
         self.tracer = SimulatedTracer(self.engine, preset)
@@ -64,6 +75,7 @@ class Gpu:
         self.locked_core: Range | None = None
         self.locked_memory: Range | None = None
         self.power_limit_mw = self.default_power_limit_mw
+        self.profiles = Profiles(preset, self._apply)
         self.persistence = 1
         self.mig = False
         self.lost = False
@@ -268,6 +280,7 @@ class Gpu:
                 _at_or_below(clocks.core_mhz, self.locked_core),
                 _at_or_below(clocks.memory_mhz, self.locked_memory),
                 None if self.power_limit_mw == self.default_power_limit_mw else limit,
+                self.profiles.name,
             )
         )
 
@@ -281,13 +294,18 @@ class Gpu:
         if not self._memory_lockable:
             raise Refused(Code.NOT_SUPPORTED)
 
+    def keep_awake(self, watts: float) -> None:
+        """From now on, draw so much more than at rest with nothing running, at the highest clocks."""
+        self.physics.awake_w = watts
+        self.engine.follow(None)
+
     def mig_mode(self) -> tuple[int, int]:
         if self.board is not BOARDS["h200"]:
             raise Refused(Code.NOT_SUPPORTED)
         return int(self.mig), int(self.mig)
 
     def _idle_core(self) -> int:
-        lowest = round(self.preset.clocks.core_mhz[0])
+        lowest = round(self.preset.clocks.core_mhz[-1 if self.physics.awake_w else 0])
         locked = self.locked_core
         return lowest if locked is None or locked[0] in _SYMBOLIC_MHZ else max(lowest, locked[0])
 

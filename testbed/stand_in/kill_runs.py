@@ -35,6 +35,7 @@ from testbed.stand_in.amd_library import SOCKET_VARIABLE as AMD_SOCKET_VARIABLE
 from testbed.stand_in.control import Control
 from testbed.stand_in.fixtures import start_stand_in
 from testbed.stand_in.library import SOCKET_VARIABLE
+from testbed.stand_in.profiles import NUMBERS
 from wastenot.core.errors import WastenotError
 from wastenot.core.setting import Setting
 from wastenot.devices.clockd.main import main as wastenotd
@@ -63,7 +64,7 @@ def change_clocks_forever(seed: int, gpu: int, done: int) -> None:
     while True:
         try:
             clocks = open_gpu(f"{vendor()}:{gpu}", allow_clock_control=True).clocks
-            states, limits = clocks.supported_clocks(), clocks.power_limits_w()
+            states, limits, profiles = clocks.supported_clocks(), clocks.power_limits_w(), clocks.profiles()
             break
         except WastenotError:
             time.sleep(0.001)  # its daemon was killed
@@ -73,7 +74,7 @@ def change_clocks_forever(seed: int, gpu: int, done: int) -> None:
         core = rng.choice([*states[memory or max(states)], None])
         limit = rng.choice([None, float(round(rng.uniform(*limits)))])
         try:
-            clocks.request(Setting(core, memory, limit))
+            clocks.request(Setting(core, memory, limit, rng.choice([*profiles, None])))
             if rng.random() < 0.3:
                 clocks.release()
         except WastenotError:
@@ -159,6 +160,7 @@ class Runs:
     def begin_daemon(self, more: str = "") -> int:
         """Start a daemon with a policy that allows everything, and says more; its process."""
         allowed = f"heartbeat_s = {HEARTBEAT_S}\nrequests_per_s = 100000\n[[allow]]\nusers = [{os.getuid()}]\n"
+        allowed += f"profiles = {[*NUMBERS]}\n"
         self._policy.write_text(allowed + more)
         self._policy.chmod(0o644)
         self.daemon = self.fork(lambda: wastenotd(["--policy", str(self._policy)]))

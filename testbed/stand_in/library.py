@@ -22,6 +22,7 @@ Function = Callable[..., Any]
 
 _SCALARS = {  # how many arguments come between the handle and what is filled in
     "nvmlDeviceGetIndex": 0,
+    "nvmlDeviceGetMinorNumber": 0,
     "nvmlDeviceGetMigMode": 0,
     "nvmlDeviceGetArchitecture": 0,
     "nvmlDeviceGetCudaComputeCapability": 0,
@@ -54,6 +55,11 @@ _SETTERS = (
 )  # fmt: skip
 
 
+_GET_PROFILES = "nvmlDeviceWorkloadPowerProfileGetCurrentProfiles"
+_UPDATE_PROFILES = "nvmlDeviceWorkloadPowerProfileUpdateProfiles_v1"
+_CURRENT_PROFILES = 0x1000064  # version of the struct: 1, and its size
+
+
 class Library:
     """The functions as attributes, as ctypes has those of a shared library."""
 
@@ -77,6 +83,8 @@ class Library:
             **{name: self._system_scalar(name) for name in _SYSTEM_SCALARS},
             **{name: self._handle(name) for name in _HANDLES},
             **{name: self._setter(name) for name in _SETTERS},
+            _GET_PROFILES: self._profiles,
+            _UPDATE_PROFILES.removesuffix("_v1"): self._update_profiles,
         }
 
     def __getattr__(self, name: str) -> Function:
@@ -198,6 +206,22 @@ class Library:
         if code == Code.SUCCESS:
             reference._obj.temperature = value
         return code
+
+    def _profiles(self, handle: Any, reference: Any) -> int:
+        current = reference._obj
+        if current.version != _CURRENT_PROFILES:
+            return Code.ARGUMENT_VERSION_MISMATCH
+        code, masks = self._ask(_GET_PROFILES, handle)
+        if code == Code.SUCCESS:
+            for field, numbers in zip(("perfProfiles", "requestedProfiles", "enforcedProfiles"), masks, strict=True):
+                for number in numbers:
+                    getattr(current, f"{field}Mask").mask[number // 32] |= 1 << number % 32
+        return code
+
+    def _update_profiles(self, handle: Any, reference: Any) -> int:
+        mask = reference._obj.updateProfilesMask.mask
+        numbers = frozenset(number for number in range(256) if mask[number // 32] >> number % 32 & 1)
+        return self._ask(_UPDATE_PROFILES, handle, reference._obj.operation, numbers)[0]
 
     def _fields(self, handle: Any, count: Any, reference: Any) -> int:
         values = reference._obj

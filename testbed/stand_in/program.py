@@ -37,7 +37,7 @@ def main() -> int:
     if WALL_VARIABLE in os.environ and sys.argv[1:2] == ["apply"]:
         from wastenot.control import session
 
-        session.time = SharedTime(os.environ[SOCKET_VARIABLE])  # type: ignore[assignment]
+        session.time = SharedTime(_socket())  # type: ignore[assignment]
     with on_stand_in():
         return run(sys.argv[1:])
 
@@ -45,7 +45,7 @@ def main() -> int:
 @contextmanager
 def on_stand_in() -> Iterator[None]:
     """What this process takes for a machine with GPUs, until the context is left, is the stand-in."""
-    socket = os.environ.get(SOCKET_VARIABLE) or os.environ[AMD_SOCKET_VARIABLE]
+    socket = _socket()
     made = TorchGpu.__init__
 
     def init(self: TorchGpu, identity: Identity, *others: Any, **parts: Any) -> None:
@@ -61,6 +61,10 @@ def on_stand_in() -> Iterator[None]:
         mock.patch.object(machine, "_torch", _torch),
     ):
         yield
+
+
+def _socket() -> str:
+    return os.environ.get(SOCKET_VARIABLE) or os.environ[AMD_SOCKET_VARIABLE]
 
 
 def _torch() -> machine.FoundTorch:

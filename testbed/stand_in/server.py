@@ -74,7 +74,7 @@ class Server:
 
     def nvml(self, caller: Caller, name: str, index: int | None, arguments: tuple[Any, ...]) -> tuple[int, Any]:
         """Serve a function of NVML or AMD SMI: its return code, in NVML's numbers, and value."""
-        changes = name.startswith(("nvmlDeviceSet", "nvmlDeviceReset", "amdsmi_set"))
+        changes = name.startswith(("nvmlDeviceSet", "nvmlDeviceReset", "nvmlDeviceWorkloadPowerProfileUpdate", "amdsmi_set"))
         if index is not None and not 0 <= index < len(self._gpus):
             return Code.INVALID_ARGUMENT, None
         with self._setting[index] if changes and index is not None else contextlib.nullcontext():
@@ -193,6 +193,16 @@ class Server:
             self._gpus[index].foreign[process] = memory_bytes
             if not memory_bytes:
                 del self._gpus[index].foreign[process]
+
+    def enforce_instead(self, caller: Caller, index: int, number: int | None) -> None:
+        """A profile that the board's management controller requests of a GPU."""
+        with self._lock:
+            self._gpus[index].profiles.instead = number
+
+    def keep_awake(self, caller: Caller, index: int, watts: float) -> None:
+        """An idle GPU draws more than at rest."""
+        with self._lock:
+            self._gpus[index].keep_awake(watts)
 
     def advance(self, caller: Caller, seconds: float) -> None:
         """Let time pass: at once where it is virtual."""

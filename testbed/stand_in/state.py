@@ -37,6 +37,7 @@ class GpuState:
         locked_memory_mhz: the same of the memory clock.
         power_limit_w: in force.
         default_power_limit_w: that the board comes with.
+        profiles: numbers of the workload power profiles that are requested.
         persistence: mode.
         requested: what is asked of the simulated GPU.
         in_effect_mhz: core and memory clock of the running task; ``None`` where none runs.
@@ -53,6 +54,7 @@ class GpuState:
     locked_memory_mhz: tuple[int, int] | None
     power_limit_w: float
     default_power_limit_w: float
+    profiles: frozenset[int]
     persistence: bool
     requested: Setting
     in_effect_mhz: tuple[float, float] | None
@@ -67,7 +69,7 @@ class GpuState:
     @property
     def untouched(self) -> bool:
         """Whether everything that can be set is as a fresh machine has it."""
-        free = self.locked_core_mhz is None and self.locked_memory_mhz is None
+        free = self.locked_core_mhz is None and self.locked_memory_mhz is None and not self.profiles
         return free and self.power_limit_w == self.default_power_limit_w and self.persistence
 
 
@@ -79,6 +81,7 @@ def state_of(gpu: Gpu) -> GpuState:
         locked_memory_mhz=gpu.locked_memory,
         power_limit_w=gpu.power_limit_mw / 1000,
         default_power_limit_w=gpu.default_power_limit_mw / 1000,
+        profiles=gpu.profiles.requested,
         persistence=bool(gpu.persistence),
         requested=gpu.engine.requested,
         in_effect_mhz=gpu.engine.clocks_in_effect(),

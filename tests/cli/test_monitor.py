@@ -202,18 +202,22 @@ def test_without_a_gpu_that_may_be_used_it_says_so_and_starts_nothing(wastenot):
     assert not (wastenot.folder / "ran").exists()
 
 
-def test_on_the_stand_in_for_nvml_all_gpus_are_measured(wastenot):
-    with start_stand_in("h200", gpus=2, wall=True) as stand_in:
+@pytest.mark.parametrize(
+    ("preset", "vendor", "visible", "idle_w"),
+    [("h200", "nvidia", "CUDA_VISIBLE_DEVICES", 78.0), ("mi300x", "amd", "HIP_VISIBLE_DEVICES", 140.0)],
+)
+def test_on_the_stand_in_for_a_driver_all_gpus_are_measured(wastenot, preset, vendor, visible, idle_w):
+    with start_stand_in(preset, gpus=2, wall=True) as stand_in:
         environment = {key: value for key, value in stand_in.environment().items() if os.environ.get(key) != value}
-        environment["CUDA_VISIBLE_DEVICES"] = "1,0"
+        environment[visible] = "1,0"
         done = subprocess.run(
             [sys.executable, "-m", "wastenot", "monitor", "--json", "--", *python("import time; time.sleep(2)")],
             env=os.environ | environment, capture_output=True, text=True, check=False, cwd=wastenot.folder,
         )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert [gpu["device"] for gpu in found["gpus"]] == ["nvidia:1", "nvidia:0"]
+    assert [gpu["device"] for gpu in found["gpus"]] == [f"{vendor}:1", f"{vendor}:0"]
     assert found["origin"] == "measured"  # as far as the program can know
     for gpu in found["gpus"]:
-        assert gpu["energy_j"] == pytest.approx(78.0 * gpu["time_s"], rel=0.1)
-        assert gpu["memory_energy_j"] is not None and gpu["core_mhz"] is not None
+        assert gpu["energy_j"] == pytest.approx(idle_w * gpu["time_s"], rel=0.1)
+        assert (gpu["memory_energy_j"] is not None) is (vendor == "nvidia") and gpu["core_mhz"] is not None

@@ -115,19 +115,37 @@ def end_when_one_was_tried(enough):
         time.sleep(0.1)
 
 
-def test_a_program_on_a_gpu_is_tuned_and_the_gpu_left_as_it_was(tmp_path, monkeypatch, capfd, runtime):
-    with start_stand_in("h200", gpus=1, memory_lock=True) as server:
+@pytest.mark.parametrize(
+    ("preset", "device", "setter"),
+    [("h200", "nvidia:0", "nvmlDeviceSetPowerManagementLimit"), ("mi300x", "amd:0", "amdsmi_set_power_cap")],
+)
+def test_a_program_on_a_gpu_is_tuned_and_the_gpu_left_as_it_was(
+    preset, device, setter, tmp_path, monkeypatch, capfd, runtime
+):
+    with start_stand_in(preset, gpus=1, memory_lock=True, wall=device == "amd:0") as server:  # reading AMD's takes no time
         server.use(monkeypatch)
         monkeypatch.setenv("WASTENOT_STATE", str(tmp_path / "state"))
         enough = tmp_path / "enough"
         threading.Thread(target=end_when_one_was_tried, args=(enough,), daemon=True).start()
         (tmp_path / "job.py").write_text(PROGRAM)
         plan = tmp_path / "plan.json"
-        tune = ["tune", "--max-slowdown", "50%", "--power-limit", "300,500", "--out", str(plan), "--quiet", "--json"]
+        tune = [
+            "tune",
+            "--device",
+            device,
+            "--max-slowdown",
+            "50%",
+            "--power-limit",
+            "300,500",
+            "--out",
+            str(plan),
+            "--quiet",
+            "--json",
+        ]
         assert run_command([*tune, "--", sys.executable, str(tmp_path / "job.py"), str(enough)]) == 7
         document = json.loads(capfd.readouterr().out)
         tuning = document["run"]["status"]["tuning"]
         assert tuning["tried"] >= 1 and tuning["iterations"] > 10 and document["run"]["exit_code"] == 7
         assert read_plan(plan).origin == document["plan"]["origin"]
-        limits = [call for call in server.control.state(0).setters if "SetPowerManagementLimit" in call.name]
+        limits = [call for call in server.control.state(0).setters if call.name == setter]
         assert limits and server.control.state(0).untouched

@@ -51,7 +51,7 @@ def test_it_holds_what_the_daemon_imports_and_what_that_declares_and_nothing_els
         assert "ok" in client.ask("release", gpu=gpu) and stand_in.control.state().untouched and daemon.stop() == 0
     imported = {name for module, name in modules.items() if re.search(rf"\| +{module}$", daemon.said(), re.MULTILINE)}
     declared = [Requirement(each) for name in imported for each in requires(name) or ()]
-    assert imported == {"lazy-loader", "nvidia-ml-py"}
+    assert imported == {"amdsmi", "lazy-loader", "nvidia-ml-py"}
     assert imported | {each.name for each in declared if each.marker is None} == {*locked("daemon")}
 
 
@@ -86,7 +86,8 @@ def test_versions_are_those_that_were_tested_together_and_that_the_package_admit
     assert locked("build").keys() == {"setuptools"}
     document = tomllib.loads((ROOT / "pyproject.toml").read_text())
     project, have = document["project"], locked("daemon") | locked("pods") | locked("build")
-    asked = project["dependencies"] + project["optional-dependencies"]["nvidia"] + document["build-system"]["requires"]
+    extras = project["optional-dependencies"]
+    asked = project["dependencies"] + extras["nvidia"] + extras["amd"] + document["build-system"]["requires"]
     bounds = {canonicalize_name(each.name): each.specifier for each in map(Requirement, asked)}
     assert have.keys() - bounds.keys() == {"packaging"} | OF_PYDANTIC  # packaging is what lazy-loader asks for
     assert all(version in bounds[name] for name, version in have.items() if name in bounds)

@@ -177,6 +177,12 @@ def test_nothing_is_changed_where_that_is_forbidden(use, monkeypatch):
     assert server.control.state(0).setters == ()
 
 
+@pytest.mark.parametrize("part", ["timelines", "tracer"])
+def test_what_counts_cycles_is_refused_with_the_reason_and_what_to_do_instead(use, part):
+    with pytest.raises(BadInputError, match=r"amd:1: .*counting cycles with NVIDIA's instructions.*; sweep with clocks set"):
+        getattr(opened(use("mi300x")), part)()
+
+
 def test_without_the_library_one_line_says_so_and_nothing_is_printed(tmp_path):
     program = "from wastenot.devices.amd.smi import Smi\nSmi()"
     environment = {key: value for key, value in os.environ.items() if key not in ("ROCM_HOME", "ROCM_PATH")}
@@ -195,9 +201,12 @@ def test_sweep_plan_validate_and_apply(servers, tmp_path):
     environment = server.environment(WASTENOT_STATE=str(tmp_path / "state"), WASTENOT_READ_ONLY="0")
     environment.pop("WASTENOTD_SOCKET", None)
 
+    def run(*arguments, command=()):
+        command = [sys.executable, "-m", "testbed.stand_in.program", *command, *arguments]
+        return subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+
     def wastenot(*arguments):
-        command = [sys.executable, "-m", "testbed.stand_in.program", *arguments]
-        found = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+        found = run(*arguments)
         assert found.returncode == 0, found.stderr
         return found
 
@@ -214,6 +223,9 @@ def test_sweep_plan_validate_and_apply(servers, tmp_path):
         "kernel", "validate", "--study", "my.db", "--plan", "p.json", "--allow-clock-control", "--repeats", "3"
     ).stdout
     assert "is kept" in text
+    for refused in (("kernel", "natural", "gpt3-small", *sweep[:2]), ("device", "latency", *sweep[:3])):
+        found = run("--study", "other.db", command=refused)
+        assert found.returncode == 2 and "counting cycles with NVIDIA's instructions" in found.stderr, found.stderr
     text = wastenot("apply", "p.json", "--device", "amd:1", "--dry-run").stdout
     assert "amd-smi" in text or "power limit" in text or "auto" in text
     assert server.control.state(0).untouched and server.control.state(1).untouched and server.control.state(0).setters

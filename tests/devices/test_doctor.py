@@ -10,9 +10,12 @@ import pytest
 import torch
 
 from testbed.stand_in.controlled import PROGRAM
+from testbed.stand_in.fixtures import start_stand_in
 from wastenot.core.errors import DeviceError
+from wastenot.core.processes import holders_of, name_of
 from wastenot.devices.common import journal, machine
 from wastenot.devices.common.control import Control
+from wastenot.devices.common.gpu_driver import setter_of
 from wastenot.devices.common.journal import Holder
 from wastenot.devices.common.rights import Rights
 
@@ -174,3 +177,53 @@ def test_clocks_that_a_killed_run_left_come_first(first_lines, seen_by_torch, st
     assert "was killed and left the clocks of a GPU changed" in verdict and command == "wastenot device reset"
     monkeypatch.setattr(machine, "rights_here", lambda: READ_ONLY)
     assert first_lines()[1] == "env -u WASTENOT_READ_ONLY wastenot device reset"
+
+
+def test_an_idle_gpu_that_a_process_keeps_awake_is_told_with_the_process(seen_by_torch, stand_in, wastenot, monkeypatch):
+    def idle_waste():
+        found = " ".join(wastenot("doctor", "--seconds", "0.01s").stdout.split())
+        return found.partition("idle waste ")[2].partition(" nvidia:1")[0]
+
+    agent = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    monkeypatch.setattr("wastenot.devices.nvidia.driver.holders_of", lambda file: frozenset({agent.pid, os.getpid()}))
+    assert idle_waste() == ""  # held open, and at rest
+    stand_in.control.keep_awake(41.0)
+    assert f"W at 1980 MHz while nothing computes: it is held open by process {agent.pid} (python" in idle_waste()
+    assert idle_waste().endswith("and would rest at 345 MHz or below") and str(os.getpid()) not in idle_waste()
+    assert 115 <= float(idle_waste().partition(" W")[0]) <= 130  # an H200 that rests draws 79
+    document = json.loads(wastenot("doctor", "--json", "--seconds", "0.01s").stdout)
+    assert document["gpus"][0]["busy"] is False and str(agent.pid) in document["gpus"][0]["held_by"]
+    monkeypatch.setattr("wastenot.devices.nvidia.driver.holders_of", lambda file: frozenset())
+    assert idle_waste() == ""  # awake, and nobody to name
+    stand_in.control.foreign_process(agent.pid, 1 << 20)  # by NVML's own list
+    assert f"process {agent.pid} (" in idle_waste()
+    stand_in.control.foreign_process(2**22 + 1, 1 << 20)  # in another container
+    assert f"process {2**22 + 1} (not visible from here)" in idle_waste()
+    agent.communicate(b"\n")
+
+
+def test_a_file_that_a_process_has_open_is_found(tmp_path):
+    file = tmp_path / "nvidia0"
+    file.touch()
+    holder = subprocess.Popen([sys.executable, "-c", f"f = open({str(file)!r}); print(flush=True); input()"],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # fmt: skip
+    holder.stdout.readline()
+    assert holders_of(file) == {holder.pid} and name_of(holder.pid).startswith("python")
+    holder.communicate(b"\n")
+    assert holders_of(file) == frozenset() and name_of(holder.pid) is None
+
+
+def test_workload_power_profiles_are_told(wastenot, monkeypatch):
+    with start_stand_in("b200") as with_profiles:
+        with_profiles.use(monkeypatch)
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+        setter_of(with_profiles.control.state().uuid).request_profiles(["llm-training", "max-q"])
+        found = " ".join(wastenot("doctor", "--seconds", "0.01s").stdout.split())
+        assert "profiles max-q, llm-inference, llm-training requested: max-q, llm-training; enforced: max-q " in found
+        document = json.loads(wastenot("doctor", "--json", "--seconds", "0.01s").stdout)["gpus"][0]
+        assert document["profiles"]["enforced"] == ["max-q"]
+
+
+def test_a_gpu_without_profiles_offers_no_choice_of_them(wastenot, stand_in):
+    found = " ".join(wastenot("doctor", "--seconds", "0.01s").stdout.split())
+    assert "set profile no: the GPU offers no choice" in found and " requested: " not in found

@@ -185,8 +185,13 @@ def _of_gpu(
     if gpu.power_limit_w is not None and gpu.power_limits_w is not None:
         low, high = gpu.power_limits_w
         yield "  power limit", f"{gpu.power_limit_w:g} W, range {low:g} to {high:g} W"
+    if gpu.profiles is not None:
+        yield "  profiles", ", ".join(gpu.profiles.available)
+        states = (("requested", gpu.profiles.requested), ("enforced", gpu.profiles.enforced))
+        yield "", "; ".join(f"{state}: {', '.join(names) or 'none'}" for state, names in states)
     yield "  in PyTorch", "not visible to PyTorch" if gpu.torch_index is None else f"cuda:{gpu.torch_index}"
-    for what, can in (("core clock", bool(gpu.clocks)), ("memory clock", gpu.memory_clock_settable), ("power limit", True)):
+    settable = [("core clock", bool(gpu.clocks)), ("memory clock", gpu.memory_clock_settable), ("power limit", True)]
+    for what, can in (*settable, ("profile", gpu.profiles is not None)):
         yield f"  set {what}", _may(can, gpu, machine)
     yield "  sensor", f"{'reading':<13}{'changes every':<16}time per read (max)"
     for sensor in sensors:
@@ -195,6 +200,25 @@ def _of_gpu(
         window = f"{1e3 * gpu.published_window_s:g} ms"
         yield "  power window", f"power is a mean over {window} (published for {gpu.architecture}, not measured)"
     yield "  cycle clock", _about_cycles(cycles)
+    awake = _kept_awake(gpu, sensors)
+    if awake is not None:
+        yield "  idle waste", awake
+
+
+def _kept_awake(gpu: Examined, sensors: tuple[SensorSpeed, ...]) -> str | None:
+    """What keeps a GPU that computes nothing from its resting clocks; ``None`` where nothing does, as far as is known."""
+    values = {sensor.name: sensor.value for sensor in sensors}
+    core_mhz, power_w = values["core clock"], values["power"]
+    lowest_mhz = min((low for low, _, _ in gpu.clocks.values()), default=None)
+    if gpu.busy is not False or not gpu.held_by or core_mhz is None or power_w is None or lowest_mhz is None:
+        return None
+    if core_mhz <= lowest_mhz:
+        return None
+    names = ", ".join(f"process {process} ({name or 'not visible from here'})" for process, name in gpu.held_by.items())
+    return (
+        f"{power_w:.0f} W at {core_mhz:g} MHz while nothing computes: it is held open by {names}, and would rest at "
+        f"{lowest_mhz:g} MHz or below"
+    )
 
 
 def _may(can: bool | None, gpu: Examined, machine: Machine) -> str:

@@ -29,9 +29,11 @@ from wastenot.terminal.option import argument, option
 from wastenot.terminal.options import (
     JsonOption,
     MaxSlowdownOption,
+    ProfilesOption,
     ShapeOptions,
     parse_clocks,
     parse_power_limits,
+    parse_profiles,
 )
 
 if TYPE_CHECKING:
@@ -71,6 +73,7 @@ def tune(
     ] = "both",
     core: Annotated[str | None, option("Core clocks to choose from, instead of steps of 1 %.", "MHZ,...")] = None,
     power_limit: Annotated[str | None, option("Power limits to choose from, likewise.", "W,...")] = None,
+    profile: ProfilesOption = None,
     tolerance: Annotated[
         float,
         option(
@@ -116,7 +119,7 @@ def tune(
     restore = parse_restore(restore_clocks)
     gpus = tunable_gpus(names, seed=seed, may_set=not dry_run, restore=restore, program=bool(command))
     clocks, limits = parse_clocks("--core", core), parse_power_limits(power_limit)
-    options = TuneOptions(knobs, clocks, limits, tolerance)
+    options = TuneOptions(knobs, clocks, limits, parse_profiles(profile), tolerance)
     if dry_run and not (command and as_json):
         _show_ladders(gpus, options.ladders(gpus), as_json=as_json)
     if dry_run and not command:
@@ -181,9 +184,10 @@ def _tell(found: TunedJob, out: Path | None, *, as_json: bool) -> None:
 
 def _show_ladders(gpus: Sequence[Device], ladders: Sequence[Ladder], *, as_json: bool) -> None:
     names = [gpu.identity.name for gpu in gpus]
-    values: dict[str, Any] = {
-        ladder.knob: [setting.core_mhz or setting.power_limit_w for setting in ladder.settings] for ladder in ladders
-    }
+    values: dict[str, Any] = {}
+    for ladder in ladders:
+        of_knob = [each.core_mhz or each.power_limit_w or each.profile for each in ladder.settings]
+        values.setdefault(ladder.knob, []).extend(of_knob)
     if as_json:
         from wastenot.terminal.output import print_json
 
@@ -192,7 +196,7 @@ def _show_ladders(gpus: Sequence[Device], ladders: Sequence[Ladder], *, as_json:
     typer.echo(f"{', '.join(names)}: to choose from, of which a few would be tried; nothing is set (--dry-run)")
     for ladder in ladders:
         first, last = ladder.settings[0], ladder.settings[-1]
-        typer.echo(f"  {len(ladder.settings)} from {first} to {last}")
+        typer.echo(f"  {first}" if first == last else f"  {len(ladder.settings)} from {first} to {last}")
     for gpu in gpus:
         refusal = gpu.clocks.refusal()
         if refusal is not None:

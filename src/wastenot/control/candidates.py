@@ -1,4 +1,4 @@
-"""Settings that a running job may be tried at: a ladder of core clocks, and one of power limits.
+"""Settings that a running job may be tried at: a ladder of core clocks, one of power limits, and single profiles.
 
 Both, by default. On simulated cards neither is better everywhere: a core clock caps light kernels, in which a power limit is
 never felt (RTX 3080 Ti, GPT-3 XL, no slower: −1.9 % energy against 0); a power limit takes from heavy kernels alone (H200,
@@ -16,7 +16,7 @@ from wastenot.core.errors import BadInputError, ClocksRefusedError
 from wastenot.core.setting import Setting
 from wastenot.devices.protocol import Device
 
-Knob = Literal["clock", "limit"]
+Knob = Literal["clock", "limit", "profile"]
 
 _STEP = 0.01  # between settings of a ladder
 _LOWEST_CLOCK = 0.4  # of the highest
@@ -46,6 +46,7 @@ def ladders_of(
     *,
     core_mhz: Sequence[float] | None = None,
     power_limit_w: Sequence[float] | None = None,
+    profile: Sequence[str] = (),
 ) -> tuple[Ladder, ...]:
     """What to try on GPUs that are to run alike.
 
@@ -54,6 +55,7 @@ def ladders_of(
         knobs: to turn.
         core_mhz: core clocks to choose from, instead of steps of 1 %.
         power_limit_w: power limits to choose from, likewise.
+        profile: workload power profiles to try besides; each is a ladder of its own, as none is known to be slower.
 
     Raises:
         BadInputError: a clock or limit was named that a GPU does not have.
@@ -64,6 +66,7 @@ def ladders_of(
         found.append(Ladder("clock", tuple(Setting(core_mhz=mhz) for mhz in _clocks(devices, core_mhz))))
     if "limit" in knobs:
         found.append(Ladder("limit", tuple(Setting(power_limit_w=watts) for watts in _limits(devices, power_limit_w))))
+    found += [Ladder("profile", (Setting(profile=name),)) for name in _profiles(devices, profile)]
     found = [ladder for ladder in found if ladder.settings]
     if not found:
         names = ", ".join(device.identity.name for device in devices)
@@ -101,6 +104,15 @@ def _limits(devices: Sequence[Device], given: Sequence[float] | None) -> list[fl
     step_w = _WHOLE_W * max(round(_STEP * high / _WHOLE_W), 1)
     first = math.ceil(high / step_w) - 1
     return [watts for watts in (index * step_w for index in range(first, 0, -1)) if watts >= low]
+
+
+def _profiles(devices: Sequence[Device], given: Sequence[str]) -> list[str]:
+    common = set.intersection(*(set(device.clocks.profiles()) for device in devices)) if given else set[str]()
+    missing = next((name for name in given if name not in common), None)
+    if missing is not None:
+        have = f"it has {', '.join(sorted(common))}" if common else "it has none that may be set"
+        raise BadInputError(f"`profile` {missing}: the GPU has no such workload power profile; {have}")
+    return list(dict.fromkeys(given))
 
 
 def _thinned(falling: Sequence[float], above: float) -> list[float]:

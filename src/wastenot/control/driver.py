@@ -301,6 +301,7 @@ class ClockDriver(ABC):
             target_core_mhz=target.core_mhz,
             target_memory_mhz=target.memory_mhz,
             target_power_limit_w=target.power_limit_w,
+            target_profile=target.profile,
             energy_j=self._edges[index].used_j if self.rehearsed is None else None,  # which is of no program
             **self._readings[index],
         )

@@ -60,6 +60,7 @@ def _rung(change: Change, time_s: float, energy_j: float) -> Rung:
         core_mhz=setting.core_mhz,
         memory_mhz=setting.memory_mhz,
         power_limit_w=setting.power_limit_w,
+        profile=setting.profile,
         early_s=0.0,
         time_s=own_s,
         energy_j=own_j,

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from wastenot.core.documents import Count, Finite, Name, NotNegative, Part, read_document
+from wastenot.core.documents import Count, Finite, Name, NotNegative, Part, SparsePart, read_document
 from wastenot.core.origin import Origin
 from wastenot.core.result import HasDocument, HasPage
 
@@ -26,7 +26,7 @@ class Estimate(Part):
     high: Finite
 
 
-class GpuStatus(Part):
+class GpuStatus(SparsePart):
     """One GPU. What it does not report is ``None``.
 
     Attributes:
@@ -41,6 +41,7 @@ class GpuStatus(Part):
         power_w: latest reading.
         temperature_c: latest reading.
         energy_j: used since the plan was applied.
+        target_profile: workload power profile, likewise.
     """
 
     device: Name
@@ -54,6 +55,7 @@ class GpuStatus(Part):
     power_w: NotNegative | None
     temperature_c: Finite | None
     energy_j: NotNegative | None
+    target_profile: Name | None = None
 
 
 class Event(Part):
@@ -114,7 +116,7 @@ class Tuning(Part):
     regret: NotNegative | None
 
 
-class Trial(Part):
+class Trial(SparsePart):
     """A setting that was tried on a running job.
 
     Attributes:
@@ -125,6 +127,7 @@ class Trial(Part):
         time_change: of an iteration against the default clocks; ``None`` if it was abandoned before it was compared.
         energy_change: likewise, of energy.
         outcome: what became of it; ``close`` is one that may be as good as the one held.
+        profile: workload power profile, likewise.
     """
 
     core_mhz: NotNegative | None
@@ -134,6 +137,7 @@ class Trial(Part):
     time_change: Estimate | None
     energy_change: Estimate | None
     outcome: Outcome
+    profile: Name | None = None
 
 
 class PipelineStatus(Part):
@@ -238,7 +242,7 @@ class Moment(Part):
     energy_change: Estimate | None = None
 
 
-class Instant(Part):
+class Instant(SparsePart):
     """A pass or an iteration that began on the first GPU, or a request of clocks; with what is requested from then on."""
 
     at_s: NotNegative
@@ -247,6 +251,7 @@ class Instant(Part):
     target_core_mhz: NotNegative | None
     target_memory_mhz: NotNegative | None
     target_power_limit_w: NotNegative | None
+    target_profile: Name | None = None
 
 
 class Summary(HasDocument, HasPage, Part):

@@ -61,6 +61,7 @@ class CloseUp:
                 target_core_mhz=target.core_mhz,
                 target_memory_mhz=target.memory_mhz,
                 target_power_limit_w=target.power_limit_w,
+                target_profile=target.profile,
             )
             for at_s, name, at_default, target in sorted(self._instants, key=lambda each: each[0])
         )

@@ -14,7 +14,7 @@ from wastenot.core.errors import BadInputError
 from wastenot.core.setting import AUTO
 from wastenot.planning.objective import Objective
 from wastenot.planning.plan import Plan, Tuned
-from wastenot.planning.planner import plan
+from wastenot.planning.planner import Planner, plan
 from wastenot.study.sweep import Kernel, Sweep
 from wastenot.workloads.identity import ModelRun
 
@@ -59,6 +59,7 @@ def tuned_plan(tuner: Tuner, *, run: ModelRun | None = None) -> Plan:
         core_mhz=_column([each.core_mhz for each in settings]),
         memory_mhz=_column([each.memory_mhz for each in settings]),
         power_limit_w=_column([each.power_limit_w for each in settings]),
+        profile=_column([each.numbers[-1] for each in settings]),
         time_s=measured_s,
         energy_j=measured_j,
         time_se_s=measured_s * np.array([time for time, _ in errors]),
@@ -73,7 +74,8 @@ def tuned_plan(tuner: Tuner, *, run: ModelRun | None = None) -> Plan:
         granularity="iteration",
         run=run,
     )
-    made = plan(sweep, Objective("waste", slowdown, as_measured=True), granularity="iteration")
+    planner = Planner(sweep, "iteration", with_profiles=True)
+    made = plan(planner, Objective("waste", slowdown, as_measured=True), granularity="iteration")
     schedule = tuner.schedule if winner is None else tuner.schedule_of(winner)
     tuned = Tuned(
         settings=len(search.candidates),

@@ -35,7 +35,7 @@ from wastenot.core.setting import AUTO
 from wastenot.devices.protocol import Device
 from wastenot.pages.formatting import change, percent
 from wastenot.planning.schedule import Schedule
-from wastenot.planning.switching import SwitchTime, switch_time
+from wastenot.planning.switching import PROFILE_S, SwitchTime, switch_time
 
 _SKIPPED = 2  # iterations of a job that say nothing of the others
 _STEADY = 0.1  # by which the latest iterations of a job may differ while they count as steady
@@ -110,8 +110,10 @@ class Tuner(ClockDriver):
         self.schedule = one_setting(self._switching, max_slowdown, (), 1.0, 1.0)
         self._budget_s, self._seed = budget_s, seed
         settle_s = _LATE * self._switching.core_s
-        limits = any(setting.power_limit_w is not None for each in self.search.ladders for setting in each.settings)
-        self._settle_s = max(settle_s, _REGULATOR_S) if limits else settle_s
+        settings = [setting for each in self.search.ladders for setting in each.settings]
+        limits = any(setting.power_limit_w is not None for setting in settings)
+        profiles = any(setting.profile is not None for setting in settings)
+        self._settle_s = max(settle_s, _REGULATOR_S if limits else 0.0, PROFILE_S if profiles else 0.0)
         self._lengths = Lengths(self._settle_s, 1.0)
         self._guard = Guard(max_slowdown)
         self._wanted = AUTO
@@ -520,6 +522,7 @@ class Tuner(ClockDriver):
             core_mhz=setting.core_mhz,
             memory_mhz=setting.memory_mhz,
             power_limit_w=setting.power_limit_w,
+            profile=setting.profile,
             stretches=len(candidate.energy),
             time_change=_usual_interval(self.search.time(candidate), self.search.sure) if compared else None,
             energy_change=_usual_interval(self.search.energy(candidate), self.search.sure) if compared else None,

@@ -9,7 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Generic, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+)
 
 from wastenot.core.errors import BadInputError
 from wastenot.core.files import read_text
@@ -31,6 +38,19 @@ class Part(BaseModel):
     """A JSON object of a document: immutable, its types exact, unknown fields refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, populate_by_name=True)
+
+
+class SparsePart(Part):
+    """A part that is written without what is at its default, so that a file from before these fields keeps its digest."""
+
+    @model_serializer(mode="wrap")
+    def _written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        defaults = {name: field.default for name, field in type(self).model_fields.items() if not field.is_required()}
+        return {
+            name: value
+            for name, value in write(self).items()
+            if name not in defaults or getattr(self, name) != defaults[name]
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,24 @@ def process_space() -> str:
     return f"{boot_id()} {namespace}".strip() or socket.gethostname()
 
 
+def name_of(process: int) -> str | None:
+    """Name of a process's program; ``None`` where it is not visible from here."""
+    try:
+        return Path(f"/proc/{process}/comm").read_text().strip()
+    except OSError:
+        return None
+
+
+def holders_of(file: Path) -> frozenset[int]:
+    """Processes that have a file open, as far as this user may see."""
+    found = set()
+    for process in (int(each.name) for each in Path("/proc").iterdir() if each.name.isdecimal()):
+        with suppress(OSError):
+            if any(os.readlink(each) == str(file) for each in Path(f"/proc/{process}/fd").iterdir()):
+                found.add(process)
+    return frozenset(found)
+
+
 def is_running(process: int, started: str) -> bool:
     """Whether a process of this space still runs.
 

@@ -2,27 +2,49 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+
+from wastenot.core.profiles import profile_name, profile_number
+
+Number = float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Requested clocks and power limit; ``None`` is auto.
+    """Requested clocks, power limit and workload power profile; ``None`` is auto.
 
     Attributes:
         core_mhz: ceiling of the core (SM) clock in MHz: the card may run lower, never higher.
         memory_mhz: memory clock in MHz.
         power_limit_w: board power limit in watts.
+        profile: the vendor's own recipe for a kind of work, by name: NVIDIA's workload power profiles, such as ``max-q``.
     """
 
     core_mhz: float | None = None
     memory_mhz: float | None = None
     power_limit_w: float | None = None
+    profile: str | None = None
 
     @property
     def is_auto(self) -> bool:
         """Whether everything is left to the driver (the baseline)."""
-        return self.core_mhz is None and self.memory_mhz is None and self.power_limit_w is None
+        return self == AUTO
+
+    @classmethod
+    def of_numbers(cls, core_mhz: Number, memory_mhz: Number, power_limit_w: Number, profile: Number = None) -> Setting:
+        """The setting of a row of measurements, which has the profile's number; ``None`` and NaN are auto."""
+        core, memory, limit, number = (
+            None if each is None or math.isnan(each) else float(each)
+            for each in (core_mhz, memory_mhz, power_limit_w, profile)
+        )
+        return cls(core, memory, limit, None if number is None else profile_name(int(number)))
+
+    @property
+    def numbers(self) -> tuple[Number, Number, Number, Number]:
+        """As a row of measurements has it."""
+        number = None if self.profile is None else profile_number(self.profile)
+        return self.core_mhz, self.memory_mhz, self.power_limit_w, None if number is None else float(number)
 
     def __str__(self) -> str:
         if self.is_auto:
@@ -30,6 +52,8 @@ class Setting:
         parts = [f"core {format_mhz(self.core_mhz)}", f"memory {format_mhz(self.memory_mhz)}"]
         if self.power_limit_w is not None:
             parts.append(f"limit {self.power_limit_w:g} W")
+        if self.profile is not None:
+            parts.append(f"profile {self.profile}")
         return ", ".join(parts)
 
 

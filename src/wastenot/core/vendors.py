@@ -8,9 +8,10 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from wastenot.core.profiles import profile_number
 from wastenot.core.setting import Setting
 
 
@@ -35,7 +36,7 @@ class Vendor:
         brands: words that some names of a model have and others leave out.
         tool: that sets clocks.
         commands: of the tool, to set a setting, given the words of a card's name and its unique ID or index.
-        undo: by flag of these commands, the one that undoes it.
+        undo: by flag of these commands, the one that undoes it; ``{}`` stands for its value.
         card_option: of the tool, before the card that is set.
         lock: a command of the tool that limits the core clock to 1,500 MHz, as people run it by hand.
         notes: by flag, what to know before it is run; ``{}`` stands for its value.
@@ -81,7 +82,10 @@ def _nvidia_commands(words: frozenset[str], card: str, setting: Setting) -> tupl
     # (nvidia-smi's help on -lmcd).
     lock = "-lmcd {0:.0f}" if words & _HOPPER else "-lmc {0:.0f},{0:.0f}"
     wanted = (("-lgc 0,{0:.0f}", setting.core_mhz), (lock, setting.memory_mhz), ("-pl {0:.0f}", setting.power_limit_w))
-    return tuple(f"nvidia-smi -i {card} {flag.format(value)}" for flag, value in wanted if value is not None)
+    number = None if setting.profile is None else profile_number(setting.profile)
+    profile = () if number is None else (f"nvidia-smi power-profiles -i {card} -sr {number}",)
+    clocks = (f"nvidia-smi -i {card} {flag.format(value)}" for flag, value in wanted if value is not None)
+    return (*profile, *clocks)
 
 
 def _amd_commands(words: frozenset[str], card: str, setting: Setting) -> tuple[str, ...]:
@@ -107,7 +111,7 @@ _NVIDIA = Vendor(
     tool="nvidia-smi",
     commands=_nvidia_commands,
     # No flag restores the power limit: "default" stands for the watts that `nvidia-smi -q -d POWER` shows.
-    undo={"-lgc": "-rgc", "-lmc": "-rmc", "-lmcd": "-rmcd", "-pl": "-pl DEFAULT"},
+    undo={"-lgc": "-rgc", "-lmc": "-rmc", "-lmcd": "-rmcd", "-pl": "-pl DEFAULT", "-sr": "-cr {}"},
     card_option="-i",
     lock="nvidia-smi -lgc 0,1500",
     notes={
@@ -199,7 +203,7 @@ def commands(device: str, setting: Setting, memory_mhz: float | None = None) -> 
     if vendor is None:
         return ()
     memory = None if setting.memory_mhz == memory_mhz else setting.memory_mhz
-    wanted = Setting(setting.core_mhz, memory, setting.power_limit_w)
+    wanted = replace(setting, memory_mhz=memory)
     return vendor.commands(words_of(device), unique_id_in(device) or "0", wanted)
 
 
@@ -211,7 +215,7 @@ def undo_commands(setting_commands: Sequence[str]) -> tuple[str, ...]:
         flag = next((word for word in words if word in undo), None)
         if flag is not None:
             card = ["reset" if word == "set" else word for word in words[: words.index(flag)]]
-            found.append(" ".join((tool, *card, undo[flag])))
+            found.append(" ".join((tool, *card, undo[flag].format(words[words.index(flag) + 1]))))
     return tuple(dict.fromkeys(found))
 
 

@@ -113,6 +113,9 @@ class ClockControl(Protocol):
     def power_limits_w(self) -> tuple[float, float] | None:
         """Lowest and highest power limit in watts; ``None`` where it cannot be set."""
 
+    def profiles(self) -> tuple[str, ...]:
+        """Names of the vendor's workload power profiles that may be requested; empty where there are none."""
+
     def refusal(self) -> str | None:
         """Why this process does not change clocks, as far as is known without trying; ``None`` where it would try."""
 

@@ -50,6 +50,10 @@ class RecordedPhysics:
         limits = [setting.power_limit_w for setting in self._settings if setting.power_limit_w is not None]
         return (min(limits), max(limits)) if limits else None
 
+    def profiles(self) -> tuple[str, ...]:
+        """Names of the profiles that were measured."""
+        return tuple(sorted({setting.profile for setting in self._settings if setting.profile is not None}))
+
     def limited_settings(self) -> tuple[Setting, ...]:
         """Settings with a power limit that were measured, in an order that changes each part rarely."""
         found = [setting for setting in self._settings if setting.power_limit_w is not None]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from wastenot.core.documents import Finite, NotNegative, Part, Positive
+from wastenot.core.documents import Finite, Name, NotNegative, Part, Positive, SparsePart
 from wastenot.core.errors import BadInputError, InfeasibleError
 from wastenot.core.setting import Setting
 from wastenot.core.vendors import commands
@@ -25,17 +25,18 @@ NEAR = 0.001
 """A plan can be had as it is where its schedule does as well, to less than a run can show."""
 
 
-class OneSetting(Part):
+class OneSetting(SparsePart):
     """A setting; ``None`` is auto."""
 
     core_mhz: Positive | None
     memory_mhz: Positive | None
     power_limit_w: Positive | None
+    profile: Name | None = None
 
     @property
     def setting(self) -> Setting:
         """The setting as a value."""
-        return Setting(self.core_mhz, self.memory_mhz, self.power_limit_w)
+        return Setting(self.core_mhz, self.memory_mhz, self.power_limit_w, self.profile)
 
 
 class ApplicableRow(Part):
@@ -194,4 +195,9 @@ def _no_plan(granularity: Granularity, reason: str) -> ApplicableRow:
 
 
 def _written(setting: Setting) -> OneSetting:
-    return OneSetting(core_mhz=setting.core_mhz, memory_mhz=setting.memory_mhz, power_limit_w=setting.power_limit_w)
+    return OneSetting(
+        core_mhz=setting.core_mhz,
+        memory_mhz=setting.memory_mhz,
+        power_limit_w=setting.power_limit_w,
+        profile=setting.profile,
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import ClassVar
 
@@ -13,6 +13,7 @@ from wastenot.core.result import HasDocument
 from wastenot.planning.objective import Objective
 from wastenot.planning.objective_kinds import Scope
 from wastenot.planning.planner import Planner
+from wastenot.planning.profiles import ProfileOutcome, profile_outcomes
 from wastenot.study.coverage import Coverage
 from wastenot.study.store import Source, sweep_of
 from wastenot.workloads.identity import Granularity
@@ -43,6 +44,7 @@ class Comparison(HasDocument):
     Attributes:
         coarse: the coarse granularity: ``pass``, or ``iteration`` where kernels have no pass.
         coverage: how far the sweeps came that the plans rest on.
+        profiles: the vendor's, beside which the plans stand.
     """
 
     kind: ClassVar[str] = "compare"
@@ -53,6 +55,7 @@ class Comparison(HasDocument):
     coarse: Granularity
     rows: tuple[ComparisonRow, ...] = field(repr=False)
     coverage: Coverage | None = None
+    profiles: tuple[ProfileOutcome, ...] = ()
 
 
 def compare(
@@ -75,7 +78,9 @@ def compare(
     Raises:
         BadInputError: a bound is out of range.
     """
-    return compare_with(Planner(sweep_of(source, workload), "kernel", clock_tolerance_mhz), bounds, as_measured)
+    sweep = sweep_of(source, workload)
+    compared = compare_with(Planner(sweep, "kernel", clock_tolerance_mhz), bounds, as_measured)
+    return replace(compared, profiles=profile_outcomes(sweep))
 
 
 def compare_with(planner: Planner, bounds: Sequence[float] = RELAXED_BOUNDS, as_measured: bool = False) -> Comparison:

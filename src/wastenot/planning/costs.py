@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from wastenot.core.arrays import FloatArray, IndexArray
 from wastenot.core.setting import Setting
 from wastenot.study.coverage import Coverage, RecordedSweep, coverage_of
-from wastenot.study.sweep import Kernel, Sweep
+from wastenot.study.sweep import SETTING, Kernel, Sweep
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +25,7 @@ class Costs:
     Attributes:
         kernels: in order of execution.
         kernel: index into ``kernels``.
-        core_mhz: requested, as are ``memory_mhz`` and ``power_limit_w``.
+        core_mhz: requested, as are ``memory_mhz``, ``power_limit_w`` and ``profile``.
         time_s: mean over repeats, as is ``energy_j``.
         time_se_s: standard error of that mean, as is ``energy_se_j``.
     """
@@ -35,6 +35,7 @@ class Costs:
     core_mhz: FloatArray
     memory_mhz: FloatArray
     power_limit_w: FloatArray
+    profile: FloatArray
     time_s: FloatArray
     energy_j: FloatArray
     time_se_s: FloatArray
@@ -54,15 +55,14 @@ class Costs:
     def setting_index(self) -> IndexArray:
         """The index of each row's setting among all of the sweep, auto first; shape (rows,)."""
         index = np.zeros(len(self.kernel), dtype=np.intp)
-        for column in (self.core_mhz, self.memory_mhz, self.power_limit_w):
+        for column in (self.core_mhz, self.memory_mhz, self.power_limit_w, self.profile):
             levels, level = np.unique(np.nan_to_num(column, nan=-1.0), return_inverse=True)
             index = index * len(levels) + level
         return np.unique(index, return_inverse=True)[1]
 
     def setting(self, row: int) -> Setting:
         """The setting of a row."""
-        values = (self.core_mhz[row], self.memory_mhz[row], self.power_limit_w[row])
-        return Setting(*(None if np.isnan(value) else float(value) for value in values))
+        return Setting.of_numbers(*(getattr(self, name)[row] for name in SETTING))
 
     def coverage(self, recorded: Sequence[RecordedSweep]) -> Coverage:
         """How far the sweeps that brought these costs came."""
@@ -84,7 +84,7 @@ def combine_repeats(sweep: Sweep) -> Costs:
     row = order[first]
     time, time_se = _mean_and_error(sweep.time_s[order], sweep.time_se_s[order], first, repeats)
     energy, energy_se = _mean_and_error(sweep.energy_j[order], sweep.energy_se_j[order], first, repeats)
-    setting = sweep.core_mhz[row], sweep.memory_mhz[row], sweep.power_limit_w[row]
+    setting = sweep.core_mhz[row], sweep.memory_mhz[row], sweep.power_limit_w[row], sweep.profile[row]
     return Costs(sweep.kernels, sweep.kernel_index[row], *setting, time, energy, time_se, energy_se)
 
 
@@ -98,7 +98,7 @@ def rows_of_readings(sweep: Sweep) -> IndexArray:
 
 def _grouped(sweep: Sweep) -> tuple[IndexArray, IndexArray]:
     """The order that brings repeats together, auto first, and where in it each kernel and setting begins."""
-    clocks = [np.where(np.isnan(column), -1.0, column) for column in (sweep.power_limit_w, sweep.memory_mhz, sweep.core_mhz)]
+    clocks = [np.nan_to_num(getattr(sweep, name), nan=-1.0) for name in reversed(SETTING)]
     order = np.lexsort((*reversed(clocks), sweep.kernel_index))  # auto sorts first, as -1
     keys = np.column_stack([sweep.kernel_index[order], *(column[order] for column in clocks)])
     return order, np.flatnonzero(np.concatenate([[True], (keys[1:] != keys[:-1]).any(axis=1)]))

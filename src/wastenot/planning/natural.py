@@ -55,7 +55,7 @@ class Caps:
 
 def as_caps(sweep: Sweep) -> Caps:
     """What caps would do, from a sweep at natural clocks."""
-    auto = np.isnan(sweep.core_mhz) & np.isnan(sweep.memory_mhz) & np.isnan(sweep.power_limit_w)
+    auto = sweep.automatic
     grid = _grid(sweep, auto)
     kernels = [_kernel(sweep, index, auto, grid) for index in range(len(sweep.kernels))]
     rows: dict[str, Any] = {name: np.concatenate([each.rows[name] for each in kernels]) for name in _NAMES}

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field
 
-from wastenot.core.documents import Count, Finite, NotNegative, Part, Positive, read_document
+from wastenot.core.documents import Count, Finite, Name, NotNegative, Part, Positive, SparsePart, read_document
 from wastenot.core.files import write_text
 from wastenot.core.origin import Origin
 from wastenot.core.result import by_name
@@ -199,7 +199,7 @@ class Fastest(Part):
     time_change: Finite
 
 
-class Assignment(Part):
+class Assignment(SparsePart):
     """The setting of one kernel; ``None`` is auto. Time and energy are of one call, changes against its baseline."""
 
     kernel: str
@@ -214,11 +214,12 @@ class Assignment(Part):
     energy_j: Positive
     time_change: Finite
     energy_change: Finite
+    profile: Name | None = None
 
     @property
     def setting(self) -> Setting:
         """The setting as a value."""
-        return Setting(self.core_mhz, self.memory_mhz, self.power_limit_w)
+        return Setting(self.core_mhz, self.memory_mhz, self.power_limit_w, self.profile)
 
 
 class Tuned(Part):

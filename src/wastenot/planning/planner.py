@@ -39,6 +39,7 @@ from wastenot.planning.plan import (
     Total,
     Waste,
 )
+from wastenot.planning.profiles import without_profiles
 from wastenot.planning.schedule import Schedule
 from wastenot.planning.scheduling import make_schedule
 from wastenot.planning.switching import SwitchTime, switch_time
@@ -177,6 +178,8 @@ class Planner:
         granularity: what gets a setting of its own.
         clock_tolerance_mhz: see :func:`plan`.
         like: another planner of the sweep, whose costs it shares.
+        with_profiles: plan with workload power profiles too, as measured; by default they are left out, see
+            :mod:`wastenot.planning.profiles`.
 
     Raises:
         BadInputError: the sweep does not have what the granularity needs.
@@ -195,7 +198,10 @@ class Planner:
         granularity: Granularity = "kernel",
         clock_tolerance_mhz: float = 0.0,
         like: Planner | None = None,
+        *,
+        with_profiles: bool = False,
     ) -> None:
+        sweep = sweep if with_profiles or like is not None else without_profiles(sweep)
         caps = as_caps(sweep) if sweep.state == "natural" and like is None else None
         self.sweep = sweep = sweep if caps is None else caps.sweep
         self._curve_errors = None if caps is None else caps.errors
@@ -488,6 +494,7 @@ class Planner:
                     core_mhz=setting.core_mhz,
                     memory_mhz=setting.memory_mhz,
                     power_limit_w=setting.power_limit_w,
+                    profile=setting.profile,
                     time_s=time_s,
                     energy_j=energy_j,
                     time_change=time_s / float(costs.time_s[base]) - 1,

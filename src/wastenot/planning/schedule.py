@@ -14,13 +14,13 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from wastenot.core.documents import Finite, Name, NotNegative, Part, Positive
+from wastenot.core.documents import Finite, Name, NotNegative, Part, Positive, SparsePart
 from wastenot.core.setting import Setting
 from wastenot.planning.headline import Interval
 from wastenot.planning.switching import SwitchTime
 
 
-class Segment(Part):
+class Segment(SparsePart):
     """A stretch of an iteration at one setting; ``None`` is auto.
 
     Attributes:
@@ -43,11 +43,12 @@ class Segment(Part):
     early_s: NotNegative
     time_s: Positive
     energy_j: Positive
+    profile: Name | None = None
 
     @property
     def setting(self) -> Setting:
         """The setting as a value."""
-        return Setting(self.core_mhz, self.memory_mhz, self.power_limit_w)
+        return Setting(self.core_mhz, self.memory_mhz, self.power_limit_w, self.profile)
 
 
 class Rung(Part):

@@ -385,6 +385,7 @@ class Scheduling:
                     core_mhz=own.core_mhz,
                     memory_mhz=own.memory_mhz,
                     power_limit_w=own.power_limit_w,
+                    profile=own.profile,
                     early_s=early,
                     time_s=luck_s * float(times[here].sum()),
                     energy_j=luck_j * float(energies[here].sum()),

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 
-from wastenot.core.documents import Finite, NotNegative, Part, Positive
+from wastenot.core.documents import Finite, NotNegative, Part, Positive, SparsePart
 from wastenot.core.errors import BadInputError
 from wastenot.core.setting import Setting
 from wastenot.core.vendors import VENDORS, words_of
@@ -38,6 +38,10 @@ _PAPER = "Velička et al., IPDPSW 2025"
 _UNKNOWN_S = 0.1  # between an A100's and a Quadro RTX 6000's
 
 
+PROFILE_S = 1.0
+"""To change a workload power profile: assumed, as nothing is published, and long enough that none is changed by kernel."""
+
+
 class TargetTime(Part):
     """How long a change to one clock takes."""
 
@@ -45,7 +49,7 @@ class TargetTime(Part):
     seconds: NotNegative
 
 
-class SwitchTime(Part):
+class SwitchTime(SparsePart):
     """How long a device takes from a request until it runs at other clocks, and what else a switch costs.
 
     Times are medians: half of the switches take longer, and ``jitter`` says by how much.
@@ -96,16 +100,6 @@ class SwitchTime(Part):
                 raise ValueError(f"{name}: must be ascending by clock")
         return self
 
-    @model_serializer(mode="wrap")
-    def _written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without what is at its default, so that a file from before these fields keeps its digest."""
-        defaults = {name: field.default for name, field in type(self).model_fields.items() if not field.is_required()}
-        return {
-            name: value
-            for name, value in write(self).items()
-            if name not in defaults or getattr(self, name) != defaults[name]
-        }
-
     def latency_s(self, before: Setting, after: Setting) -> float:
         """How long it takes from the request of a setting until it is in effect; 0 where it is the same.
 
@@ -119,6 +113,8 @@ class SwitchTime(Part):
         if before.power_limit_w != after.power_limit_w:
             as_core_s = _at(self.core_by_target, after.core_mhz, self.core_s)
             times.append(as_core_s if self.power_limit_s is None else self.power_limit_s)
+        if before.profile != after.profile:
+            times.append(PROFILE_S)
         return max(times)
 
     def pause_s(self, before: Setting, after: Setting) -> float:

@@ -132,7 +132,7 @@ def make_units(costs: Costs, granularity: Granularity, clock_tolerance_mhz: floa
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Level:
-    """Core clocks tried together with one memory clock and power limit."""
+    """Core clocks tried together with one memory clock, power limit and profile."""
 
     core_mhz: FloatArray  # those that occur, shape (levels,)
     row: NDArray[np.intp]  # that each kernel would take, −1 where it has none near enough; shape (levels, kernels)
@@ -155,9 +155,10 @@ def _levels(costs: Costs, kernels: IndexArray, tolerance_mhz: float) -> Iterator
     of_unit = np.isin(np.arange(len(costs.kernels)), kernels)[costs.kernel]
     of_unit[costs.start[kernels]] = False
     rows = np.flatnonzero(of_unit)
-    limits, memories = (np.nan_to_num(column[rows], nan=-1.0) for column in (costs.power_limit_w, costs.memory_mhz))
-    for limit, memory in product(np.unique(limits), np.unique(memories)):
-        here = rows[(limits == limit) & (memories == memory)]
+    columns = (costs.profile, costs.power_limit_w, costs.memory_mhz)
+    profiles, limits, memories = (np.nan_to_num(column[rows], nan=-1.0) for column in columns)
+    for profile, limit, memory in product(np.unique(profiles), np.unique(limits), np.unique(memories)):
+        here = rows[(profiles == profile) & (limits == limit) & (memories == memory)]
         for free in (False, True):  # an auto core clock is a level of its own, near to nothing but itself
             chosen = here[np.isnan(costs.core_mhz[here]) == free]
             if len(chosen):

@@ -42,6 +42,7 @@ class TuneOptions:
         settings: core clocks, power limits, or both.
         core_mhz: core clocks to choose from; by default steps of 1 %. Given alone, no power limits are tried.
         power_limit_w: power limits to choose from, likewise.
+        profile: the vendor's workload power profiles to try besides.
         tolerance: fraction of the energy within which the best has to be known.
         budget_s: time after which the best so far is held.
     """
@@ -49,6 +50,7 @@ class TuneOptions:
     settings: Literal["both", "clocks", "limits"] = "both"
     core_mhz: Sequence[float] | None = None
     power_limit_w: Sequence[float] | None = None
+    profile: Sequence[str] = ()
     tolerance: float = 0.005
     budget_s: float = 3600.0
 
@@ -67,7 +69,7 @@ class TuneOptions:
             chosen.append("clock")
         if self.power_limit_w is not None if given else self.settings != "clocks":
             chosen.append("limit")
-        return ladders_of(gpus, chosen, core_mhz=self.core_mhz, power_limit_w=self.power_limit_w)
+        return ladders_of(gpus, chosen, core_mhz=self.core_mhz, power_limit_w=self.power_limit_w, profile=self.profile)
 
     def tuner(
         self,

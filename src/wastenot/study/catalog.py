@@ -19,7 +19,7 @@ from wastenot.core.version import own_version
 from wastenot.study import schema
 from wastenot.study.database import DAMAGED
 from wastenot.study.migration import OLDEST_MIGRATED
-from wastenot.study.sweep import Kernel, quoted
+from wastenot.study.sweep import SETTING, Kernel, quoted
 from wastenot.workloads.identity import (
     ENERGY_STATES,
     GRANULARITIES,
@@ -275,13 +275,14 @@ def kernels_of(connection: Connection, workload: int) -> tuple[NDArray[np.int64]
 def settings_done(connection: Connection, workload: int) -> dict[tuple[str, Setting], int]:
     """How often each kernel of a workload was measured at each setting."""
     rows = schema.measurements
+    settings = [rows.c[name] for name in SETTING]
     query = (
-        select(schema.kernels.c.name, rows.c.core_mhz, rows.c.memory_mhz, rows.c.power_limit_w, func.count())
+        select(schema.kernels.c.name, *settings, func.count())
         .join(schema.kernels, rows.c.kernel_id == schema.kernels.c.id)
         .where(schema.kernels.c.workload_id == workload)
-        .group_by(schema.kernels.c.name, rows.c.core_mhz, rows.c.memory_mhz, rows.c.power_limit_w)
+        .group_by(schema.kernels.c.name, *settings)
     )
-    return {(name, Setting(*setting)): times for name, *setting, times in connection.execute(query)}
+    return {(name, Setting.of_numbers(*setting)): times for name, *setting, times in connection.execute(query)}
 
 
 def store_kernels(

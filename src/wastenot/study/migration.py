@@ -1,6 +1,6 @@
 """Studies of earlier versions, brought to the tables of this one.
 
-    4 ──▶ 5 ──▶ … ──▶ 9        each step changes tables that the study has
+    4 ──▶ 5 ──▶ … ──▶ 10       each step changes tables that the study has
                       └──▶     and tables that it lacks are made last, whole
 
 Steps use Alembic's operations, which know what each database can alter. Its version table and folder of scripts are left
@@ -87,5 +87,8 @@ def _captured_on(operations: Operations) -> None:
         operations.drop_table("wastenot_captured_on")
 
 
-_STEPS: dict[int, Callable[[Operations], None]] = {9: _captured_on}
+_STEPS: dict[int, Callable[[Operations], None]] = {
+    9: _captured_on,
+    10: lambda operations: _add(operations, schema.measurements.c.profile),
+}
 """What brings a study to each version from the one before; nothing where a version only added tables."""

@@ -154,7 +154,7 @@ def insert_measurements(connection: Connection, import_id: int, first: int, made
     rows, hows = [], []
     for position, (kernel_id, one) in enumerate(made, first):
         key = {"import_id": import_id, "position": position}
-        row = {name: getattr(one.setting, name) for name in SETTING} | {name: getattr(one, name) for name in _NUMBERS}
+        row = dict(zip(SETTING, one.setting.numbers, strict=True)) | {name: getattr(one, name) for name in _NUMBERS}
         rows.append(key | {"kernel_id": kernel_id} | row)
         hows.append(key | {name: getattr(one, name) for name in _HOW} | {"flags": "; ".join(one.flags)})
     connection.execute(insert(measurements), rows)
@@ -179,6 +179,6 @@ def read_measurements(connection: Connection, workload_id: int) -> tuple[Measure
     found = []
     for kernel, *values, flags in connection.execute(query):
         of = dict(zip((*names, *_HOW), values, strict=True))
-        setting = Setting(*(of.pop(name) for name in SETTING))
+        setting = Setting.of_numbers(*(of.pop(name) for name in SETTING))
         found.append(Measurement(kernel=kernel, setting=setting, flags=tuple(flags.split("; ")) if flags else (), **of))
     return tuple(found)

@@ -10,10 +10,10 @@ from sqlalchemy import Boolean, Column, Connection, ForeignKey, LargeBinary, Met
 from wastenot.study.columns import BigInteger, Double, Integer, String, Text
 from wastenot.study.sweep import NUMBERS
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 """Whoever changes these tables counts it up and adds a step to migration.py. Studies record sweeps, and who is measuring,
 since 3, natural clocks since 4, switching latency since 5, jobs since 6, servers since 7 and simulated clusters since 8;
-since 9 a workload says itself what it was captured on."""
+since 9 a workload says itself what it was captured on, and since 10 settings may have a workload power profile."""
 
 SUBJECTS: Final = ("wastenot.jobs.tables.brief", "wastenot.serving.tables.brief")
 """Modules that add a subject's tables to ``metadata``, each a :class:`Subject`: by name, since a study knows no subject."""
@@ -132,7 +132,8 @@ trials = Table(
 )
 
 # What each sweep set out to measure, and whether it came to its end; see coverage.py. Settings are a JSON list of core
-# clock, memory clock and power limit; excluded points one of kernel names and positions in that list.
+# clock, memory clock, power limit and, where there is one, profile; excluded points one of kernel names and positions in
+# that list.
 sweeps = Table(
     "wastenot_sweeps",
     metadata,

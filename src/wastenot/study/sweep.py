@@ -65,9 +65,10 @@ NUMBERS = (
     NumberColumn("effective_memory_mhz", Range.POSITIVE, "absent"),
     NumberColumn("calls", Range.POSITIVE, "absent"),
     NumberColumn("temperature_c", Range.FINITE, "absent"),
+    NumberColumn("profile", Range.NOT_NEGATIVE, "auto"),
 )
 
-SETTING = ("core_mhz", "memory_mhz", "power_limit_w")
+SETTING = ("core_mhz", "memory_mhz", "power_limit_w", "profile")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ class CurveErrors:
 class Sweep:
     """Measurements of the kernels of one workload on one device, in the order they were read.
 
-    All arrays have shape (rows,). In the clocks and the power limit NaN means auto; in the other optional
+    All arrays have shape (rows,). In the clocks, the power limit and the profile NaN means auto; in the other optional
     columns it means absent. Times and energies are for ONE call.
 
     Attributes:
@@ -117,6 +118,7 @@ class Sweep:
         effective_core_mhz: that was in effect, as was ``effective_memory_mhz``.
         calls: how many calls the row averages.
         temperature_c: of the GPU.
+        profile: number of the workload power profile, see :mod:`wastenot.core.profiles`; all auto where left out.
         origin: whether the numbers were measured, simulated, synthetic or forecast.
         state: that the energies were taken in.
         granularity: what was measured as one, and is a "kernel" here.
@@ -142,6 +144,7 @@ class Sweep:
     effective_memory_mhz: FloatArray
     calls: FloatArray
     temperature_c: FloatArray
+    profile: FloatArray = field(kw_only=True, default_factory=lambda: np.empty(0))
     workload: str = field(kw_only=True)
     device: str = field(kw_only=True)
     origin: Origin = field(kw_only=True, default="measured")
@@ -153,6 +156,10 @@ class Sweep:
     curve_errors: Mapping[str, CurveErrors] = field(kw_only=True, default_factory=dict)
     unreached: tuple[str, ...] = field(kw_only=True, default=())
     latency: str | None = field(kw_only=True, default=None)
+
+    def __post_init__(self) -> None:
+        if not len(self.profile):
+            object.__setattr__(self, "profile", np.full(len(self.time_s), np.nan))
 
     def __repr__(self) -> str:
         return f"Sweep({str(self.key)!r} on {self.device!r}, {self.origin}: {len(self.kernels)} kernels, {len(self):,} rows)"
@@ -167,12 +174,16 @@ class Sweep:
 
     def setting(self, row: int) -> Setting:
         """The requested setting of one row."""
-        return Setting(_known(self.core_mhz[row]), _known(self.memory_mhz[row]), _known(self.power_limit_w[row]))
+        return Setting.of_numbers(*(getattr(self, name)[row] for name in SETTING))
+
+    @property
+    def automatic(self) -> NDArray[np.bool_]:
+        """Which rows have everything at auto; shape (rows,)."""
+        return np.asarray(np.logical_and.reduce([np.isnan(getattr(self, name)) for name in SETTING]))
 
     def default_memory_mhz(self) -> float | None:
         """The memory clock in effect at the default clocks, if it was recorded and the same for all kernels."""
-        auto = np.isnan(self.core_mhz) & np.isnan(self.memory_mhz) & np.isnan(self.power_limit_w)
-        clocks = np.unique(self.effective_memory_mhz[auto])
+        clocks = np.unique(self.effective_memory_mhz[self.automatic])
         return _known(clocks[0]) if len(clocks) == 1 and np.isfinite(clocks[0]) else None
 
 
@@ -181,9 +192,13 @@ def in_order_of_execution(sweep: Sweep) -> Sweep:
     _, first = np.unique(sweep.kernel_index, return_index=True)
     if bool((np.diff(first) > 0).all()):
         return sweep
-    order = np.argsort(sweep.kernel_index, kind="stable")
+    return rows_of(sweep, np.argsort(sweep.kernel_index, kind="stable"))
+
+
+def rows_of(sweep: Sweep, chosen: NDArray[np.intp]) -> Sweep:
+    """Some rows of a sweep, by their indices, in that order."""
     columns = {
-        column.name: getattr(sweep, column.name)[order]
+        column.name: getattr(sweep, column.name)[chosen]
         for column in fields(sweep)
         if isinstance(getattr(sweep, column.name), np.ndarray)
     }

@@ -74,7 +74,7 @@ def recorded_sweeps(connection: Connection, workload_id: int) -> tuple[RecordedS
 def _values(intent: Intent) -> dict[str, Any]:
     return {
         "kind": intent.kind,
-        "settings": json.dumps([[each.core_mhz, each.memory_mhz, each.power_limit_w] for each in intent.settings]),
+        "settings": json.dumps([_stored(each) for each in intent.settings]),
         "excluded": _excluded_text(intent.excluded, intent.settings),
         "share": intent.share,
         "max_slowdown": intent.max_slowdown,
@@ -85,6 +85,11 @@ def _values(intent: Intent) -> dict[str, Any]:
 def _excluded_text(points: Iterable[Point], settings: tuple[Setting, ...]) -> str:
     position = {setting: index for index, setting in enumerate(settings)}
     return json.dumps(sorted([kernel, position[setting]] for kernel, setting in points if setting in position))
+
+
+def _stored(setting: Setting) -> list[float | str | None]:
+    clocks: list[float | str | None] = [setting.core_mhz, setting.memory_mhz, setting.power_limit_w]
+    return clocks if setting.profile is None else [*clocks, setting.profile]
 
 
 def _settings(text: str) -> tuple[Setting, ...]:

@@ -50,6 +50,7 @@ OPTIONAL = (
     "effective_memory_mhz",
     "calls",
     "temperature_c",
+    "profile",
 )
 IDENTITY = ("state", "granularity", "model", *(each.name for each in fields(Shape)))
 """Columns that hold one value for the whole file: what the measurements are of."""

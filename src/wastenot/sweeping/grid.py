@@ -26,12 +26,14 @@ class Grid:
         memory_mhz: memory clocks; ``None`` for every one the device has.
         power_limit_w: power limits; each with the default clocks, or with each pair of clocks where any of the above is
             given. ``None`` leaves the limit to the driver.
+        profile: workload power profiles to measure besides, each with everything else left to the driver.
     """
 
     core_step_mhz: float | None = None
     core_mhz: Sequence[float] | None = None
     memory_mhz: Sequence[float] | None = None
     power_limit_w: Sequence[float] | None = None
+    profile: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if self.core_mhz is not None and self.core_step_mhz is not None:
@@ -125,8 +127,10 @@ class Search:
     grid: Grid = Grid()
 
     def __post_init__(self) -> None:
-        if self.grid.power_limit_w is not None:
-            raise BadInputError("`search` model, `power_limit_w`: a search is among clocks; use the grid for power limits")
+        if self.grid.power_limit_w is not None or self.grid.profile:
+            raise BadInputError(
+                "`search` model, `power_limit_w`, `profile`: a search is among clocks; use the grid for the others"
+            )
 
 
 def settings_of(device: Device, grid: Grid, *, dry_run: bool = False) -> tuple[Setting, ...]:
@@ -149,10 +153,21 @@ def settings_of(device: Device, grid: Grid, *, dry_run: bool = False) -> tuple[S
             raise ClocksRefusedError(f"{device.identity.name}: power limits cannot be set: {refusal}")
         limits_w = (0.0, math.inf)
     settings = stepped.settings(device.clocks.supported_clocks(), limits_w)
+    profiles = _profiles(device, grid, dry_run=dry_run)
     if grid == Grid():
         physics = device.engine.physics if isinstance(device, SimulatedDevice) else None
         settings += physics.limited_settings() if isinstance(physics, RecordedPhysics) else ()
-    return settings if settings and dry_run else settable(device, settings)
+    return (*(settings if settings and dry_run else settable(device, settings)), *profiles)
+
+
+def _profiles(device: Device, grid: Grid, *, dry_run: bool) -> tuple[Setting, ...]:
+    """The settings of a grid's profiles, once each."""
+    available, refusal = device.clocks.profiles() if grid.profile else (), device.clocks.refusal()
+    for name in grid.profile:
+        if name not in available and not (dry_run and refusal is not None):
+            have = f"it has {', '.join(available)}" if available else "it has none that may be set here"
+            raise BadInputError(f"`profile` {name}: {device.identity.name} has no such workload power profile; {have}")
+    return tuple(Setting(profile=name) for name in dict.fromkeys(grid.profile))
 
 
 def _listed(clocks: Sequence[float]) -> str:

@@ -188,10 +188,10 @@ _OF_KERNELS_OF_STEPS = "clocks curves study memory seed allow_clock_control rest
 
 RULES: dict[str, tuple[Rule, ...]] = {
     "kernel sweep": (
-        needs("search core_step core memory power_limit", "clocks", "grid"),
+        needs("search core_step core memory power_limit profile", "clocks", "grid"),
         needs("share max_slowdown", "search", "model"),
         not_with("core_step", "core"),
-        not_with("power_limit", "search", "model"),
+        not_with("power_limit profile", "search", "model"),
         needs("rounds", "clocks", "auto"),
         needs("seconds_each", "clocks", "natural"),
         not_with("warm_up window relative_error in_context at", "clocks", "natural"),

@@ -11,6 +11,7 @@ import typer
 
 from wastenot.core.errors import BadInputError
 from wastenot.core.origin import Origin
+from wastenot.core.profiles import profile_number
 from wastenot.core.vendors import vendor_named
 from wastenot.pages.price import DEFAULT_PRICE
 from wastenot.planning.objective import Objective
@@ -56,6 +57,10 @@ PowerLimitsOption = Annotated[
         "Power limits to try, with clocks left to the driver; with --core, --core-step or --memory, every combination.",
         "W,...",
     ),
+]
+ProfilesOption = Annotated[
+    str | None,
+    option("NVIDIA's workload power profiles to try besides, such as max-q; wastenot doctor lists them.", "NAME,..."),
 ]
 BudgetOption = Annotated[str | None, option("Maximum device time to spend, such as 90s, 45m or 2h.", "TIME")]
 MaxSlowdownOption = Annotated[float, option("Slowdown limit, such as 2% or 0.02.", "X", parser=quantities.slowdown)]
@@ -383,6 +388,19 @@ def parse_power_limits(text: str | None) -> tuple[float, ...] | None:
     """
     wanted = "power limits in watts separated by commas, such as 250,300,350"
     return _quantities("--power-limit", text, quantities.watts, wanted)
+
+
+def parse_profiles(text: str | None) -> tuple[str, ...]:
+    """Workload power profiles from a list such as ``max-q,llm-training``.
+
+    Raises:
+        BadInputError: one of them is no name of a profile.
+    """
+    names = () if text is None else tuple(text.split(","))
+    wrong = next((name for name in names if profile_number(name) is None), None)
+    if wrong is not None:
+        raise BadInputError(f"--profile {wrong}: no workload power profile has that name; wastenot doctor lists a card's")
+    return names
 
 
 def _quantities(flag: str, text: str | None, parse: Callable[[str], float], wanted: str) -> tuple[float, ...] | None:

@@ -52,7 +52,7 @@ def test_hello_says_what_the_policy_allows(daemon, client):
     assert found["gpus"] == {
         FIRST: {
             "core_mhz": [600.0, 1200.0], "memory_mhz": None, "power_limit_w": [300.0, 600.0], "longest_lease_s": 100.0,
-            "restore": "reset to the driver's defaults",
+            "profiles": [], "restore": "reset to the driver's defaults",
         }
     }  # fmt: skip
     by_group = daemon.connect(user=7, groups=(50,)).ask("hello")["ok"]["gpus"]
@@ -514,7 +514,7 @@ def test_what_a_wider_policy_lets_a_lease_change_is_restored_too(daemon, client,
     [rule] = POLICY.rules[:1]
     daemon.take_policy(Policy((Rule(rule.users, rule.groups, rule.gpus, Bounds()),)))
     assert kind(client.ask("set", gpu=FIRST, memory_mhz=1000)) == "ok"
-    assert journal.read(daemon.state / f"{FIRST}.json").kept == frozenset()
+    assert journal.read(daemon.state / f"{FIRST}.json").kept == {"profile"}  # of which it lists none
     monkeypatch.setattr(journal.process_lock, "is_taken", lambda path: False)
     monkeypatch.setattr(journal.process_lock, "take", lambda path: True)
     daemon.search()

@@ -33,7 +33,8 @@ def trial_words(trial: Trial) -> str:
         (trial.memory_mhz, f"{SPACE}MHz memory clock"),
         (trial.power_limit_w, f"{SPACE}W power limit"),
     )
-    return ", ".join(f"{value:,.0f}{unit}" for value, unit in parts if value is not None)
+    named = [f"{value:,.0f}{unit}" for value, unit in parts if value is not None]
+    return ", ".join(named if trial.profile is None else [f"profile {trial.profile}", *named])
 
 
 def outcome_words(trial: Trial, *, kept: bool) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wastenot.devices.amd.smi import Smi, number
@@ -55,6 +55,13 @@ class AmdSetter:
     def default_power_limit_w(self) -> float | None:
         """The power limit that the GPU comes with; ``None`` where it is not reported."""
         return self._watts("default_power_cap")
+
+    def profiles(self) -> None:
+        """``None``: the profiles of AMD SMI are not used."""
+
+    def request_profiles(self, names: Sequence[str]) -> None:
+        """Refused: it has none."""
+        raise NotSupportedError("this GPU has no workload power profiles")
 
     def is_needless(self, kind: Kind, value: float) -> bool:
         """Whether it is the highest memory clock, which an upper limit cannot change."""

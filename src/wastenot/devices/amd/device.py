@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 from wastenot.core.errors import BadInputError
 from wastenot.devices.amd.clocks import AmdSetter
@@ -40,7 +40,16 @@ def amd_gpu(smi: Smi, name: str, **parts: Any) -> TorchGpu:
         )
     identity = Identity(name, model_of(smi, handle), setter.unique_id, f"driver {version_of(smi, handle)}", "measured",
                         unique_name=False)  # fmt: skip
-    return TorchGpu(identity, sensors, setter, partial(_power_log, name, sensors), **parts)
+    counting = partial(_no_cycles, name)
+    missing: dict[str, Any] = {"phases": counting, "tracer": counting}
+    return TorchGpu(identity, sensors, setter, partial(_power_log, name, sensors), **(missing | parts))
+
+
+def _no_cycles(name: str, *_: object) -> NoReturn:
+    raise BadInputError(
+        f"{name}: natural clocks and switching times are measured by counting cycles with NVIDIA's instructions, and those "
+        "of AMD are not known to wastenot yet; sweep with clocks set, and state the time with --switch-time"
+    )
 
 
 def _power_log(name: str, sensors: AmdSensors, now_s: Callable[[], float]) -> PowerLog:

@@ -65,6 +65,9 @@ def examine(index: int, torch_indices: Mapping[str, int]) -> Examined:
         power_limits_w=setter.power_limit_range_w(),
         clocks=clocks,
         memory_clock_settable=None if len(clocks) > 1 else False,
+        profiles=None,
+        busy=None,
+        held_by={},
         published_window_s=None,
         torch_index=torch_indices.get(bare_unique_id(unique)),
     )

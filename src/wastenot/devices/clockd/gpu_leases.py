@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
@@ -192,6 +192,9 @@ class GpuLeases:
         bounds = self._bounds(lease.peer)
         for name in ("core_mhz", "memory_mhz", "power_limit_w"):
             _check(uuid, name, getattr(setting, name), getattr(bounds, name))
+        if setting.profile is not None and setting.profile not in bounds.profiles:
+            allowed = ", ".join(sorted(bounds.profiles)) or "none"
+            raise RefusedError("policy", f"{uuid}: the policy of wastenotd allows these workload power profiles: {allowed}")
         lease.requests += 1
         if setting not in lease.seen and len(lease.seen) < _NAMED:
             lease.seen.add(setting)
@@ -384,6 +387,8 @@ def _widest(bounds: Bounds, clocks: Mapping[float, tuple[float, ...]]) -> Auto:
             ceilings[kind] = max(possible)
     if bounds.power_limit_w is None:
         kept.add("power")
+    if not bounds.profiles:
+        kept.add("profile")
     return Auto(ceilings, frozenset(kept))
 
 
@@ -394,10 +399,11 @@ def _within(setting: Setting, bounds: Bounds, setter: ClockSetter) -> Setting:
     cores = clocks.get(max(clocks, default=0.0) if memory is None else memory, ())
     core = _nearest(setting.core_mhz, bounds.core_mhz, cores)
     limits, allowed, limit_w = setter.power_limit_range_w(), bounds.power_limit_w, setting.power_limit_w
+    within = Setting(core, memory, None, setting.profile if setting.profile in bounds.profiles else None)
     if limit_w is None or limits is None or allowed is None:
-        return Setting(core, memory)
+        return within
     low, high = max(allowed[0], limits[0]), min(allowed[1], limits[1])
-    return Setting(core, memory, min(max(limit_w, low), high) if low <= high else None)
+    return replace(within, power_limit_w=min(max(limit_w, low), high) if low <= high else None)
 
 
 def _nearest(value: float | None, allowed: tuple[float, float] | None, have: Sequence[float]) -> float | None:

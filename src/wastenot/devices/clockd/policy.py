@@ -10,6 +10,7 @@ gpus = [0, 1]                   # or UUIDs; all by default
 core_mhz = [900, 1980]          # false: may not be set; by default as far as the GPU goes
 memory_mhz = false
 power_limit_w = [400, 700]
+profiles = ["max-q"]            # workload power profiles; none by default
 longest_lease_s = 86400
 
 [[restore]]                     # locks that the administrator has set; by default clocks are reset
@@ -71,12 +72,14 @@ class Bounds:
         memory_mhz: of the memory.
         power_limit_w: of the power limit.
         longest_lease_s: how long a lease may last.
+        profiles: workload power profiles that may be requested.
     """
 
     core_mhz: Range | None = _ANYTHING
     memory_mhz: Range | None = _ANYTHING
     power_limit_w: Range | None = _ANYTHING
     longest_lease_s: float = 604800.0
+    profiles: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +237,7 @@ def _rule(table: _Table) -> Rule:
     for name in ("core_mhz", "memory_mhz", "power_limit_w"):
         if table.has(name):
             bounds[name] = table.one(name, lambda value: None if value is False else _range(value))
+    bounds["profiles"] = frozenset(table.some("profiles", _text) or ())
     longest_s = table.one("longest_lease_s", _positive)
     if longest_s is not None:
         bounds["longest_lease_s"] = longest_s
@@ -333,6 +337,12 @@ def _load(path: Path, *, follow: bool = True) -> dict[str, Any]:
 def _list(value: Any) -> list[Any]:
     if not isinstance(value, list):
         raise ValueError(f"{value!r} is not a list")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not the name of a workload power profile, such as 'max-q' (wastenot doctor)")
     return value
 
 

@@ -38,7 +38,7 @@ _LONGEST_OPTION = 1024  # bytes that Python asks the kernel for
 
 _ASKS = frozenset({"hello", "status", "metrics", "beat", "acquire", "set", "release"})
 _OF_CLOCKS = ("acquire", "set", "release")
-_RECORDED = ("gpu", "claim", "core_mhz", "memory_mhz", "power_limit_w")
+_RECORDED = ("gpu", "claim", "core_mhz", "memory_mhz", "power_limit_w", "profile")
 _BUSY = {"error": "busy", "text": "wastenotd is busy: it has too many connections, of this user or of all; try again later"}
 
 
@@ -253,7 +253,8 @@ class Server:
         gpus = {
             uuid: {
                 "core_mhz": _open(bounds.core_mhz), "memory_mhz": _open(bounds.memory_mhz),
-                "power_limit_w": _open(bounds.power_limit_w), "longest_lease_s": bounds.longest_lease_s,
+                "power_limit_w": _open(bounds.power_limit_w), "profiles": sorted(bounds.profiles),
+                "longest_lease_s": bounds.longest_lease_s,
                 "restore": self.leases.policy.restore(self.leases.gpus[uuid]).outcome,
             }
             for uuid, bounds in self.leases.allowed(peer).items()
@@ -464,7 +465,10 @@ def _setting(message: dict[str, Any]) -> Setting:
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e6):
             raise RefusedError("message", f"{name}: neither null nor a plausible number")
         values.append(None if value is None else float(value))
-    return Setting(*values)
+    profile = message.get("profile")
+    if profile is not None and not isinstance(profile, str):
+        raise RefusedError("message", "profile: neither null nor a name")
+    return Setting(values[0], values[1], values[2], profile)
 
 
 def _is_plain(value: object) -> bool:

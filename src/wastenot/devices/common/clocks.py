@@ -6,10 +6,11 @@ is lost unless the user names it; the journal records what to restore.
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from wastenot.core.errors import ClocksRefusedError
@@ -39,6 +40,10 @@ class Auto:
 
     ceilings: Mapping[Kind, float] = field(default_factory=dict)
     kept: frozenset[Kind] = frozenset()
+
+
+_ENFORCED_S = 1.0  # for a profile that was requested to be enforced; how long cards take is not published
+_LOOK_S = 0.05
 
 
 class SharedClocks(ABC):
@@ -140,6 +145,11 @@ class LeasedClocks(SharedClocks):
         """Lowest and highest power limit; ``None`` where it may not be set."""
         return None if refusal(self._setter.allow_changes) is not None else self.power_limit_range_w()
 
+    def profiles(self) -> tuple[str, ...]:
+        """Names of the workload power profiles that may be requested; empty where none may."""
+        profiles = None if refusal(self._setter.allow_changes) is not None else self._setter.profiles()
+        return () if profiles is None else profiles.available
+
     def power_limit_range_w(self) -> tuple[float, float] | None:
         """Lowest and highest power limit of the GPU, whoever may set it; ``None`` where it is not reported."""
         return self._setter.power_limit_range_w()
@@ -202,7 +212,13 @@ class LeasedClocks(SharedClocks):
         """
         if self._held is None:
             self._default = set()
-            restore = Restore(self._restore.core_mhz, self._restore.memory_mhz, self._setter.power_limit_w())
+            profiles = self._setter.profiles()
+            restore = Restore(
+                self._restore.core_mhz,
+                self._restore.memory_mhz,
+                self._setter.power_limit_w(),
+                None if profiles is None else profiles.requested,
+            )
             self._held = Lease(self._id, restore, partial(restore_all, self._setter), self._client, self._auto.kept)
 
     def claim(self) -> None:
@@ -251,7 +267,7 @@ class LeasedClocks(SharedClocks):
             for kind, ceiling in limited.items():
                 with suppress(NotSupportedError):  # then it cannot have been changed either
                     self._change(kind, ceiling)
-            found = Restore(power_limit_w=self._held.restore.power_limit_w)
+            found = replace(self._held.restore, core_mhz=None, memory_mhz=None)
             restore_all(self._setter, found, kinds - {*limited}, self._held.changed)
         except NoPermissionError:
             self._held.touched &= before  # nothing was changed, and what is to be set will say why
@@ -275,6 +291,7 @@ class LeasedClocks(SharedClocks):
         if limit is not None and (limits is None or not limits[0] <= limit <= limits[1]):
             have = "cannot be set" if limits is None else f"can be {limits[0]:g} to {limits[1]:g} W"
             raise ClocksRefusedError(f"{self._id}: no power limit of {limit:g} W; it {have}")
+        check_profile(self._id, setting.profile, () if setting.profile is None else self.profiles())
 
     def _apply(self, setting: Setting) -> None:
         assert self._held is not None
@@ -283,12 +300,13 @@ class LeasedClocks(SharedClocks):
             raise ClocksRefusedError(
                 f"{self._id}: its power limit cannot be read, so it could not be restored: it is not set"
             )
-        wanted: list[tuple[Kind, float | None]] = [
-            ("memory", setting.memory_mhz), ("core", setting.core_mhz), ("power", setting.power_limit_w)
+        wanted: list[tuple[Kind, float | str | None]] = [  # a profile may bring clocks of its own, which the others override
+            ("profile", setting.profile), ("memory", setting.memory_mhz), ("core", setting.core_mhz),
+            ("power", setting.power_limit_w),
         ]  # fmt: skip
         for kind, value in wanted:
-            if value is None or self._setter.is_needless(kind, value):
-                if kind in touched or (self._claimed and kind != "power"):
+            if value is None or (not isinstance(value, str) and self._setter.is_needless(kind, value)):
+                if kind in touched or (self._claimed and kind in ("core", "memory")):
                     self._to_default({kind})
                 continue
             self._default.discard(kind)
@@ -301,17 +319,52 @@ class LeasedClocks(SharedClocks):
                 hint = f"; {self._missing}" if self._missing and isinstance(error, NoPermissionError) else ""
                 raise ClocksRefusedError(f"{self._id}: {kind}: {error}{hint}") from error
 
-    def _change(self, kind: Kind, value: float) -> None:
+    def _change(self, kind: Kind, value: float | str) -> None:
         """Set one part of a setting, and note that it has been, unless the driver has said that nothing was changed."""
         assert self._held is not None
         try:
-            self._setter.apply(kind, value)
+            if isinstance(value, str):
+                self._setter.request_profiles((value,))
+            else:
+                self._setter.apply(kind, value)
         except (NotSupportedError, NoPermissionError):
             raise
         except BaseException:
             self._held.note_change(kind)  # perhaps
             raise
         self._held.note_change(kind)
+        if isinstance(value, str):
+            self._await(value)
+
+    def _await(self, profile: str) -> None:
+        """Wait until a profile that was requested is enforced.
+
+        Raises:
+            ClocksRefusedError: it is not, so that what runs would run at another.
+        """
+        until_s = time.monotonic() + _ENFORCED_S
+        while True:
+            profiles = self._setter.profiles()
+            if profiles is not None and profile in profiles.enforced:
+                return
+            if time.monotonic() >= until_s:
+                enforced = ", ".join(() if profiles is None else profiles.enforced) or "none"
+                raise ClocksRefusedError(
+                    f"{self._id}: the profile {profile} was requested, and the GPU enforces {enforced}: another request "
+                    "has priority, such as one from its baseboard management controller"
+                )
+            time.sleep(_LOOK_S)
+
+
+def check_profile(unique_id: str, profile: str | None, available: tuple[str, ...]) -> None:
+    """Refuse a profile that is not available.
+
+    Raises:
+        ClocksRefusedError: it is not; the message lists those that are.
+    """
+    if profile is not None and profile not in available:
+        have = f"it has {', '.join(available)}" if available else "none may be set here"
+        raise ClocksRefusedError(f"{unique_id}: no workload power profile '{profile}'; {have}")
 
 
 def _nothing() -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from wastenot.core.errors import ClocksRefusedError, DeviceError, WastenotError
 from wastenot.core.setting import AUTO, Setting
-from wastenot.devices.common.clocks import SharedClocks
+from wastenot.devices.common.clocks import SharedClocks, check_profile
 from wastenot.devices.common.daemon_connection import (
     Connection,
     LeaseLostError,
@@ -61,6 +61,11 @@ class DaemonClocks(SharedClocks):
         low, high = max(limits[0], allowed[0]), min(limits[1], allowed[1])
         return (low, high) if low <= high else None
 
+    def profiles(self) -> tuple[str, ...]:
+        """Names of the workload power profiles that may be requested; a daemon of an earlier version allows none."""
+        allowed, profiles = self._allowed().get("profiles", ()), self._readable.profiles()
+        return () if profiles is None else tuple(name for name in profiles.available if name in allowed)
+
     def outcome(self) -> str:
         """What becomes of the clocks afterwards, in words."""
         return f"{self._allowed().get('restore', 'restored')} by wastenotd"
@@ -98,6 +103,7 @@ class DaemonClocks(SharedClocks):
         reason = forbidden()
         if reason is not None:
             raise ClocksRefusedError(f"{self._uuid}: clocks cannot be changed: {reason}")
+        check_profile(self._uuid, setting.profile, () if setting.profile is None else self.profiles())
         began = self._session is None
         session = self._acquired()
         try:

@@ -12,7 +12,7 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -27,9 +27,9 @@ from wastenot.devices.common.rights import forbidden
 if TYPE_CHECKING:
     from wastenot.devices.protocol import Device
 
-Kind = Literal["core", "memory", "power"]
+Kind = Literal["core", "memory", "power", "profile"]
 """A part of a setting."""
-KINDS: tuple[Kind, ...] = ("core", "memory", "power")
+KINDS: tuple[Kind, ...] = ("core", "memory", "power", "profile")
 
 
 class DriverError(DeviceError):
@@ -56,6 +56,21 @@ class ReadOnlyError(DriverError):
     """The call would change the GPU, which was not allowed."""
 
 
+@dataclass(frozen=True, slots=True)
+class Profiles:
+    """A card's workload power profiles, by name.
+
+    Attributes:
+        available: that may be requested.
+        requested: by whoever; several may be.
+        enforced: those of them that the card goes by: a request of higher priority, or one from outside the system, may win.
+    """
+
+    available: tuple[str, ...]
+    requested: tuple[str, ...]
+    enforced: tuple[str, ...]
+
+
 class ClockSetter(Protocol):
     """One card's clocks as its driver sets them, in MHz and W. It keeps no state that an undo needs, and takes no lease.
 
@@ -79,11 +94,22 @@ class ClockSetter(Protocol):
     def default_power_limit_w(self) -> float | None:
         """The power limit that the card comes with; ``None`` where it is not reported."""
 
+    def profiles(self) -> Profiles | None:
+        """Its workload power profiles; ``None`` where it has none."""
+
+    def request_profiles(self, names: Sequence[str]) -> None:
+        """Request these profiles in place of all that are requested now.
+
+        Raises:
+            NoPermissionError, NotSupportedError: nothing was changed.
+            DriverError: it failed, and may have changed something.
+        """
+
     def is_needless(self, kind: Kind, value: float) -> bool:
         """Whether a supported value is better left to the driver, which then does the same."""
 
     def apply(self, kind: Kind, value: float) -> None:
-        """Set one part of a setting. A core clock is a ceiling: the card may run below it.
+        """Set one part of a setting but the profile. A core clock is a ceiling: the card may run below it.
 
         Raises:
             NoPermissionError, NotSupportedError: nothing was changed.
@@ -125,6 +151,9 @@ class Examined:
         power_limits_w: lowest and highest power limit.
         clocks: by memory clock in MHz, the lowest and highest core clock in MHz and how many there are.
         memory_clock_settable: ``None`` where that is only known by trying.
+        profiles: its workload power profiles; ``None`` where it has none.
+        busy: whether it computed when it was examined; ``None`` where that is not reported.
+        held_by: processes that keep it open, by ID, and their names where they are visible; this one left out.
         published_window_s: window that its power reading averages over, as published for its architecture.
         torch_index: its index in PyTorch; ``None`` where PyTorch does not see it.
     """
@@ -140,6 +169,9 @@ class Examined:
     power_limits_w: tuple[float, float] | None
     clocks: Mapping[float, tuple[float, float, int]]
     memory_clock_settable: bool | None
+    profiles: Profiles | None
+    busy: bool | None
+    held_by: Mapping[int, str | None]
     published_window_s: float | None
     torch_index: int | None
 

@@ -42,11 +42,13 @@ class Restore:
         core_mhz: range of locked core clocks, which drivers do not report and the user has to name.
         memory_mhz: range of locked memory clocks, also named by the user.
         power_limit_w: the limit before it was changed; ``None`` where it was not.
+        profiles: the workload power profiles that were requested; ``None`` where the GPU has none.
     """
 
     core_mhz: tuple[float, float] | None = None
     memory_mhz: tuple[float, float] | None = None
     power_limit_w: float | None = None
+    profiles: tuple[str, ...] | None = None
 
     @property
     def outcome(self) -> str:
@@ -273,11 +275,13 @@ def read(path: Path) -> Journal | None:
         raw = document["restore"]
         core, memory = (_range(raw[key]) for key in ("core_mhz", "memory_mhz"))
         limit = None if raw["power_limit_w"] is None else float(raw["power_limit_w"])
+        profiles = raw.get("profiles")  # missing from journals of earlier versions
+        found = Restore(core, memory, limit, None if profiles is None else tuple(map(str, profiles)))
         uuid, failed = str(document["uuid"]), document.get("failed")
         if uuid != _uuid_of(path):
             return _unreadable(path, f"it is of another GPU, {uuid}", this_boot)
         return Journal(
-            path, uuid, _holder(document), _alive(path, document), Restore(core, memory, limit), about.st_uid,
+            path, uuid, _holder(document), _alive(path, document), found, about.st_uid,
             changed=frozenset(map(str, document.get("changed", ()))), failed=None if failed is None else str(failed),
             kept=frozenset(map(str, document.get("kept", ()))), this_boot=this_boot,
         )  # fmt: skip

@@ -72,12 +72,13 @@ def _recover(left: Journal, find: Callable[[str], ClockSetter]) -> Journal | Non
         if claimed.this_boot:  # what was set before the machine was started again is not in force any more
             setter = find(claimed.uuid)
             readable = claimed.unreadable is None
-            to = possible(setter, claimed.restore) if readable else Restore(power_limit_w=setter.default_power_limit_w())
+            default = Restore(power_limit_w=setter.default_power_limit_w(), profiles=())
+            to = possible(setter, claimed.restore) if readable else default
             kinds = {kind for kind in KINDS if kind not in claimed.kept}
             changed = {kind for kind in KINDS if kind in claimed.changed}
             limited = "power" in kinds & changed  # known to differ from what was found, so it is not left alone
             if limited and to.power_limit_w is None:
-                to = replace(to, power_limit_w=setter.default_power_limit_w())
+                to = replace(to, power_limit_w=default.power_limit_w)
             claimed = replace(claimed, restore=to)
             restore_all(setter, to, kinds, changed)
             if limited and to.power_limit_w is None:
@@ -99,14 +100,16 @@ def possible(setter: ClockSetter, restore: Restore) -> Restore:
     """What of a journal a GPU can ever have been found at; the rest is reset to the driver's defaults, or left alone.
 
     A lock includes a clock that the GPU has. A power limit is within the range that the driver reports, and is not set
-    where it reports none.
+    where it reports none. Profiles are among those it has.
     """
     states = setter.supported_clocks()
     limits, limit = setter.power_limit_range_w(), restore.power_limit_w
+    profiles = None if restore.profiles is None else setter.profiles()
     return Restore(
         _if_any(restore.core_mhz, [clock for cores in states.values() for clock in cores]),
         _if_any(restore.memory_mhz, [*states]),
         limit if limit is not None and limits is not None and limits[0] <= limit <= limits[1] else None,
+        None if profiles is None else tuple(name for name in restore.profiles or () if name in profiles.available),
     )
 
 

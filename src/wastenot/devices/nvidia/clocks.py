@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from ctypes import byref
 from typing import Any
 
-from wastenot.devices.common.gpu_driver import DriverError, Kind, NotSupportedError
+from wastenot.core.profiles import profile_name, profile_number
+from wastenot.devices.common.gpu_driver import DriverError, Kind, NotSupportedError, Profiles
 from wastenot.devices.common.journal import Restore
 from wastenot.devices.nvidia.nvml import Nvml
+from wastenot.devices.nvidia.profile_masks import members, set_members
 
 _BLACKWELL = 10  # NVML's number of the architecture
 _SET = {
@@ -31,6 +34,7 @@ class NvidiaSetter:
         self.allow_changes = nvml.allow_changes
         self._supported = dict[float, tuple[float, ...]]()
         self._memory_locks = True  # until the driver says otherwise
+        self._has_profiles = True  # likewise
 
     def supported_clocks(self) -> Mapping[float, tuple[float, ...]]:
         """By memory clock, the core clocks that may be requested with it, both ascending."""
@@ -57,6 +61,40 @@ class NvidiaSetter:
         limit = self._nvml.try_call("nvmlDeviceGetPowerManagementDefaultLimit", self._handle)
         return None if limit is None else 1e-3 * limit
 
+    def profiles(self) -> Profiles | None:
+        """Its workload power profiles; ``None`` where GPU, driver or binding has none."""
+        if not self._has_profiles:
+            return None
+        current = self._nvml.library.c_nvmlWorkloadPowerProfileCurrentProfiles_v1_t()
+        function = "nvmlDeviceWorkloadPowerProfileGetCurrentProfiles"
+        if self._nvml.try_call(function, self._handle, byref(current)) is None:
+            self._has_profiles = False
+            return None
+        masks = current.perfProfilesMask, current.requestedProfilesMask, current.enforcedProfilesMask
+        available, requested, enforced = (tuple(map(profile_name, members(mask))) for mask in masks)
+        return Profiles(available, requested, enforced)
+
+    def request_profiles(self, names: Sequence[str]) -> None:
+        """Request these profiles in place of all that are requested now.
+
+        Raises:
+            NoPermissionError, NotSupportedError: nothing was changed.
+            DriverError: it failed.
+        """
+        library, now = self._nvml.library, self.profiles()
+        if now is None:
+            raise NotSupportedError("this GPU or its driver has no workload power profiles")
+        if set(names) == set(now.requested):
+            return
+        change = library.c_nvmlWorkloadPowerProfileUpdateProfiles_v1_t()
+        # Whether a list may be overwritten with an empty one is not documented: clearing all of it is.
+        change.operation = (
+            library.NVML_POWER_PROFILE_OPERATION_SET_AND_OVERWRITE if names else library.NVML_POWER_PROFILE_OPERATION_CLEAR
+        )
+        numbers = (profile_number(name) for name in names or now.requested)
+        set_members(change.updateProfilesMask, (number for number in numbers if number is not None))
+        self._nvml.call("nvmlDeviceWorkloadPowerProfileUpdateProfiles_v1", self._handle, byref(change))
+
     def is_needless(self, kind: Kind, value: float) -> bool:
         """Whether it is Blackwell's highest memory clock: any upper bound, even this one, slows Blackwell down."""
         if kind != "memory" or value != max(self.supported_clocks()):
@@ -64,7 +102,7 @@ class NvidiaSetter:
         return (self._nvml.try_call("nvmlDeviceGetArchitecture", self._handle) or 0) >= _BLACKWELL
 
     def apply(self, kind: Kind, value: float) -> None:
-        """Set one part of a setting.
+        """Set one part of a setting but the profile.
 
         Raises:
             NoPermissionError, NotSupportedError: nothing was changed.
@@ -102,6 +140,11 @@ class NvidiaSetter:
         for function, arguments in calls:
             try:
                 self._nvml.call(function, self._handle, *arguments)
+            except DriverError as error:
+                failed = failed or error
+        if "profile" in kinds and restore.profiles is not None:
+            try:
+                self.request_profiles(restore.profiles)
             except DriverError as error:
                 failed = failed or error
         if failed is not None:

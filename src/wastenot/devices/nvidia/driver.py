@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wastenot.core.processes import holders_of, name_of
 from wastenot.core.vendors import bare_unique_id
 from wastenot.devices.common.gpu_driver import Examined
 from wastenot.devices.nvidia.clocks import NvidiaSetter
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
     from wastenot.devices.torch.gpu import TorchGpu
 
 _NO_MEMORY_LOCK = ("Hopper",)
+_PERSISTENCED = "nvidia-persiste"  # as Linux cuts the name: it keeps the driver loaded, and GPUs rest
 
 
 def version() -> str:
@@ -51,7 +55,7 @@ def examine(index: int, torch_indices: Mapping[str, int]) -> Examined:
     mig, memory = ask("nvmlDeviceGetMigMode", handle), ask("nvmlDeviceGetMemoryInfo", handle)
     persistence, setter = ask("nvmlDeviceGetPersistenceMode", handle), NvidiaSetter(nvml, handle, uuid)
     clocks = {state: (cores[0], cores[-1], len(cores)) for state, cores in setter.supported_clocks().items()}
-    sensor = power_sensor(architecture, model)
+    sensor, used = power_sensor(architecture, model), ask("nvmlDeviceGetUtilizationRates", handle)
     settable = False if len(clocks) < 2 else (None if architecture in _NO_MEMORY_LOCK or architecture is None else True)
     return Examined(
         name=f"nvidia:{index}",
@@ -65,9 +69,21 @@ def examine(index: int, torch_indices: Mapping[str, int]) -> Examined:
         power_limits_w=setter.power_limit_range_w(),
         clocks=clocks,
         memory_clock_settable=settable,
+        profiles=setter.profiles(),
+        busy=None if used is None else used.gpu > 0,
+        held_by=_holders(nvml, handle),
         published_window_s=None if sensor is None else sensor.window_s,
         torch_index=torch_indices.get(bare_unique_id(uuid)),
     )
+
+
+def _holders(nvml: Nvml, handle: Any) -> dict[int, str | None]:
+    """Processes that may keep a GPU from resting: those that compute on it, and those that only watch it, as agents do."""
+    computing = {each.pid for each in nvml.try_call("nvmlDeviceGetComputeRunningProcesses", handle) or ()}
+    minor = nvml.try_call("nvmlDeviceGetMinorNumber", handle)
+    watching = frozenset() if minor is None else holders_of(Path(f"/dev/nvidia{minor}"))
+    named = {process: name_of(process) for process in sorted((watching | computing) - {os.getpid()})}
+    return {process: name for process, name in named.items() if name != _PERSISTENCED}
 
 
 def open_gpu(name: str, *, allow_clock_control: bool = False, restore: Restore | None = None, **parts: Any) -> TorchGpu:

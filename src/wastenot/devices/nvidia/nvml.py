@@ -36,7 +36,14 @@ class Nvml(DriverLibrary):
     """
 
     binding = "nvidia-ml-py"
-    reading = ("nvmlInit", "nvmlShutdown", "nvmlSystemGet", "nvmlDeviceGet", "nvmlErrorString")
+    reading = (
+        "nvmlInit",
+        "nvmlShutdown",
+        "nvmlSystemGet",
+        "nvmlDeviceGet",
+        "nvmlErrorString",
+        "nvmlDeviceWorkloadPowerProfileGet",
+    )
 
     def __init__(self, *, allow_changes: bool = False) -> None:
         super().__init__(_library(), allow_changes=allow_changes)
@@ -89,6 +96,10 @@ def _typed(library: Any, function: str, error: Exception) -> WastenotError:
         library.NVML_ERROR_NO_PERMISSION: (NoPermissionError, f"{function}: no permission; {_NEEDED_FOR_CLOCKS}"),
         library.NVML_ERROR_NOT_SUPPORTED: (NotSupportedError, f"{function}: this GPU or driver does not support it"),
         library.NVML_ERROR_FUNCTION_NOT_FOUND: (NotSupportedError, f"{function}: this driver does not provide it"),
+        library.NVML_ERROR_ARGUMENT_VERSION_MISMATCH: (
+            NotSupportedError,
+            f"{function}: this driver has another version of it",
+        ),
         library.NVML_ERROR_INVALID_ARGUMENT: (NotSupportedError, f"{function}: this GPU does not accept the arguments"),
         library.NVML_ERROR_GPU_IS_LOST: (GpuLostError, f"the GPU is lost: it no longer answers; {_RESET}"),
     }

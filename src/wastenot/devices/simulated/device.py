@@ -181,6 +181,10 @@ class SimulatedClocks:
         """Lowest and highest power limit."""
         return self._engine.physics.power_limits_w()
 
+    def profiles(self) -> tuple[str, ...]:
+        """Names of the workload power profiles that may be requested."""
+        return self._engine.physics.profiles()
+
     def refusal(self) -> str | None:
         """``None``: anybody may set the clocks of a simulated GPU."""
         return None

@@ -18,8 +18,8 @@ import math
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import dataclass, fields, replace
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -34,7 +34,7 @@ _STEP_S = 0.5  # longest time over which temperature counts as constant
 _REMEMBERED_S = 4.0  # how far back sensors may look
 _REMEMBERED = 4096  # moments, however short a time they span
 _LAUNCH_S = 0.02  # of a real run, over which clocks are counted
-_PARTS = ("core_mhz", "memory_mhz", "power_limit_w")
+_PARTS = tuple(each.name for each in fields(Setting))
 
 
 class Course(Protocol):
@@ -93,7 +93,7 @@ class _Change:
         pauses_s: from when on kernels pause.
     """
 
-    parts: dict[str, float | None]
+    parts: dict[str, Any]
     arrives_s: float
     pauses_s: float
 

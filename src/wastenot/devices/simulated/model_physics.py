@@ -19,13 +19,14 @@ from wastenot.devices.simulated.demands import analytical_parameters
 from wastenot.devices.simulated.kinds import traits_for
 from wastenot.devices.simulated.model import KernelParameters
 from wastenot.devices.simulated.physics import OperatingPoint
-from wastenot.devices.simulated.preset import DataTraits, Preset
+from wastenot.devices.simulated.preset import DataTraits, Preset, ProfileCeilings
 from wastenot.devices.simulated.trace import Parts, Steady, carry_over_j
 from wastenot.devices.timeline import Data
 from wastenot.workloads.kernel import KernelSpec
 from wastenot.workloads.order import stretches
 
 _RANDOM = DataTraits()
+_NO_PROFILE = ProfileCeilings()
 _SURELY = 1e-9  # relative difference of powers that is more than rounding
 _ON_TENSOR_CORES = ("gemm", "attention", "attention_backward")
 
@@ -106,8 +107,15 @@ class ModelPhysics:
         """Lowest and highest power limit."""
         return self.preset.power_limits_w
 
+    def profiles(self) -> tuple[str, ...]:
+        """Names of the workload power profiles that may be requested."""
+        return tuple(self.preset.profiles or ())
+
     def check(self, setting: Setting) -> None:
-        """Refuse clocks that are not in the table, and power limits out of range."""
+        """Refuse clocks that are not in the table, power limits out of range, and unknown profiles."""
+        if setting.profile is not None and setting.profile not in self.profiles():
+            have = ", ".join(self.profiles()) or "none"
+            raise ClocksRefusedError(f"{self.preset.name}: no workload power profile '{setting.profile}'; it has {have}")
         clocks = self.preset.clocks
         if setting.memory_mhz is not None and setting.memory_mhz not in clocks.memory_mhz:
             have = ", ".join(f"{clock:g}" for clock in clocks.memory_mhz)
@@ -132,7 +140,7 @@ class ModelPhysics:
         if asked is None or task is not asked.task or setting is not asked.setting:
             memory_mhz = self._memory_in_effect(setting)
             time_s, reference_w, rises = self._curve(task, memory_mhz)
-            top = self._top(self._core_mhz[-1] if setting.core_mhz is None else setting.core_mhz)
+            top = self._top(min(setting.core_mhz or math.inf, self._profile(setting).core_mhz or math.inf))
             at_top = time_s[top], reference_w[top], self._leakage_w[top], self._core_mhz[top]
             limit_w = self.limit_w(setting, -math.inf)
             self._asked = asked = _Asked(task, setting, time_s, reference_w, memory_mhz, top, limit_w, *at_top, rises, top)
@@ -237,9 +245,12 @@ class ModelPhysics:
 
     def ceiling_mhz(self, kernel: KernelSpec, setting: Setting, data: Data) -> float:
         """Highest clock of a kernel, whatever the power limit allows."""
-        asked_mhz = setting.core_mhz or self._core[-1]
         own_mhz = self._data(data).product_mhz if kernel.op == "gemm" else None
-        return float(min(asked_mhz, self._core[-1], own_mhz or self._core[-1]))
+        ceilings = (setting.core_mhz, self._profile(setting).core_mhz, own_mhz)
+        return float(min(self._core[-1], *(mhz or self._core[-1] for mhz in ceilings)))
+
+    def _profile(self, setting: Setting) -> ProfileCeilings:
+        return _NO_PROFILE if setting.profile is None else (self.preset.profiles or {})[setting.profile]
 
     def _data(self, data: Data) -> DataTraits:
         return self.preset.data.get(data, _RANDOM)
@@ -280,6 +291,8 @@ class ModelPhysics:
     def limit_w(self, setting: Setting, temperature_c: float) -> float:
         """Power limit in force."""
         limit = self._own_limit_w if setting.power_limit_w is None else setting.power_limit_w
+        if setting.profile is not None:
+            limit = min(limit, self._profile(setting).power_limit_w or math.inf)
         if temperature_c >= self._limit_c:
             limit = min(limit, self._hot_limit_w)
         return limit

@@ -36,6 +36,9 @@ class Physics(Protocol):
     def power_limits_w(self) -> tuple[float, float] | None:
         """Lowest and highest power limit; ``None`` where it cannot be set."""
 
+    def profiles(self) -> tuple[str, ...]:
+        """Names of the workload power profiles that may be requested."""
+
     def check(self, setting: Setting) -> None:
         """Refuse a setting that the device does not support.
 

@@ -79,6 +79,16 @@ class ClockTable(Part):
         return tuple(self.core_from_mhz + step * self.core_step_mhz for step in range(steps + 1))
 
 
+class ProfileCeilings(Part):
+    """What a workload power profile comes to: ceilings of core clock and power, under which the card decides as before.
+
+    What NVIDIA's profiles set inside the chip is not published; these stand for it, and are evidence of no saving.
+    """
+
+    core_mhz: Positive | None = None
+    power_limit_w: Positive | None = None
+
+
 class OpTraits(Part):
     """How an operation's FLOPs and bytes translate into demands on this GPU.
 
@@ -188,6 +198,7 @@ class Preset(Part):
         thermal, switching, noise, sensors: see their classes.
         dynamics: power within and between executions; defaults are assumptions.
         data: what other data than random ones change.
+        profiles: its workload power profiles by name; ``None`` where it has none.
         regulator: how the clock follows power; ``None`` for one that is always where mean power meets the limit.
     """
 
@@ -208,6 +219,7 @@ class Preset(Part):
     sensors: SensorModels
     dynamics: Dynamics = Dynamics()
     data: dict[Data, DataTraits] = Field(default_factory=dict)
+    profiles: dict[str, ProfileCeilings] | None = None
     regulator: Regulator | None = None
 
     @model_validator(mode="after")

@@ -104,7 +104,7 @@ def points_of_sweep(sweep: Sweep) -> Points:
     """
     core = np.where(np.isnan(sweep.effective_core_mhz), sweep.core_mhz, sweep.effective_core_mhz)
     memory = np.where(np.isnan(sweep.effective_memory_mhz), sweep.memory_mhz, sweep.effective_memory_mhz)
-    rows = np.flatnonzero(np.isfinite(core) & np.isfinite(memory) & np.isnan(sweep.power_limit_w))
+    rows = np.flatnonzero(np.isfinite(core) & np.isfinite(memory) & np.isnan(sweep.power_limit_w) & np.isnan(sweep.profile))
     missing = set(range(len(sweep.kernels))) - set(sweep.kernel_index[rows].tolist())
     if missing:
         name = sweep.kernels[min(missing)].name

@@ -21,6 +21,8 @@ from wastenot.terminal.options import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import RenderableType
     from rich.text import Text
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from wastenot.planning.comparison import Comparison, WholeFrontier
     from wastenot.planning.difference import PlanDifference
     from wastenot.planning.plan import Plan
+    from wastenot.planning.profiles import ProfileOutcome
     from wastenot.study.coverage import Coverage
 
 
@@ -221,7 +224,28 @@ def comparison_text(comparison: Comparison) -> RenderableType:
     from wastenot.terminal.tables import Group, headline, rich_table
 
     head = headline(comparison.workload, comparison.device, comparison.origin, "change from auto")
-    return Group(head, "", rich_table(comparison_table(comparison)), *_missing_points(comparison.coverage))
+    table = rich_table(comparison_table(comparison))
+    return Group(head, "", table, *_beside(comparison.profiles), *_missing_points(comparison.coverage))
+
+
+def _beside(profiles: Sequence[ProfileOutcome]) -> list[RenderableType]:
+    """What the vendor's own profiles do, where they were measured."""
+    from wastenot.pages.formatting import change, percent
+    from wastenot.pages.table import Listed
+    from wastenot.terminal.tables import Text, listed
+
+    def with_error(value: float, error: float | None) -> str:
+        return change(value, 3) if error is None else f"{change(value, 3)} ± {percent(error, 2)}"
+
+    if not profiles:
+        return []
+    columns: tuple[Listed[ProfileOutcome], ...] = (
+        Listed("profile", lambda each: each.name, numeric=False),
+        Listed("time change", lambda each: with_error(each.time_change, each.time_error)),
+        Listed("energy change", lambda each: with_error(each.energy_change, each.energy_error)),
+    )
+    title = Text("the vendor's profiles, clocks left to the driver, as measured ± standard error", style="bold")
+    return ["", title, listed(profiles, columns)]
 
 
 def _missing_points(coverage: Coverage | None) -> list[Text | str]:
@@ -290,6 +314,7 @@ def _difference_text(difference: PlanDifference, made: Plan, first: str, second:
         if setting is None or setting.is_auto:
             return Text("absent" if setting is None else "auto")
         limit = "" if setting.power_limit_w is None else f", {setting.power_limit_w:g} W"
+        limit += "" if setting.profile is None else f", {setting.profile}"
         return Text(f"{megahertz(setting.core_mhz)} / {megahertz(setting.memory_mhz)}{limit}")
 
     names = (Path(first).name, Path(second).name)

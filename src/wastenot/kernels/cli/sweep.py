@@ -24,6 +24,7 @@ from wastenot.terminal.options import (
     MaxSlowdownOption,
     MeasuredGranularityOption,
     PowerLimitsOption,
+    ProfilesOption,
     SeedOption,
     ShapeOptions,
     StudyOption,
@@ -32,6 +33,7 @@ from wastenot.terminal.options import (
     parse_budget,
     parse_clocks,
     parse_power_limits,
+    parse_profiles,
 )
 
 if TYPE_CHECKING:
@@ -85,6 +87,7 @@ def sweep(
     ] = None,
     memory: Annotated[str | None, typer.Option("--memory", metavar="MHZ,...", help="Memory clocks; all by default.")] = None,
     power_limit: PowerLimitsOption = None,
+    profile: ProfilesOption = None,
     search: Annotated[
         Search, typer.Option("--search", help="grid: every point; model: only points that can still change the plan.")
     ] = "grid",
@@ -170,7 +173,8 @@ def sweep(
     check_seconds("--window", window, positive=True)
     if in_context and at == "sse":
         raise BadInputError("--in-context, --at sse: use only one of them; kernels in context are measured at steady power")
-    grid = Grid(core_step, parse_clocks("--core", core), parse_clocks("--memory", memory), parse_power_limits(power_limit))
+    clocks_of = (parse_clocks("--core", core), parse_clocks("--memory", memory))
+    grid = Grid(core_step, *clocks_of, parse_power_limits(power_limit), parse_profiles(profile))
     chosen: Grid | SearchOf | AtAuto | AtNatural = grid
     if search == "model":
         chosen = SearchOf(share, max_slowdown, grid)

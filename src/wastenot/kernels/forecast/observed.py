@@ -133,7 +133,7 @@ def observe(
     """
     sweep = _read(study, workload, state)
     gpu = choose_gpu(sweep.device) if preset is None else preset
-    auto = np.isnan(sweep.core_mhz) & np.isnan(sweep.memory_mhz) & np.isnan(sweep.power_limit_w)
+    auto = sweep.automatic
     without = sorted(set(range(len(sweep.kernels))) - set(sweep.kernel_index[auto].tolist()))
     if without:
         raise BadInputError(_no_auto(study, sweep.kernels[without[0]].name))

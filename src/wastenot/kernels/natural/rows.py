@@ -23,7 +23,7 @@ def curves_of_rows(sweep: Sweep) -> tuple[KernelCurve, ...]:
     Raises:
         BadInputError: of a kernel, the clock in effect is not known at auto, or at any other setting.
     """
-    auto = np.isnan(sweep.core_mhz) & np.isnan(sweep.memory_mhz) & np.isnan(sweep.power_limit_w)
+    auto = sweep.automatic
     in_effect = np.where(np.isfinite(sweep.effective_core_mhz), sweep.effective_core_mhz, sweep.core_mhz)
     if not np.isfinite(in_effect).any():
         raise BadInputError(f"workload '{sweep.workload}': no clocks are known; measure it with wastenot kernel sweep")

@@ -134,6 +134,7 @@ def setting_words(setting: Setting) -> str:
     clocks = f"core {core} / memory {memory}{SPACE}MHz"
     if setting.memory_mhz is None:
         clocks = f"core {core}{'' if setting.core_mhz is None else f'{SPACE}MHz'} / memory auto"
+    clocks = clocks if setting.profile is None else f"profile {setting.profile}, {clocks}"
     return clocks if setting.power_limit_w is None else f"{clocks}, at most {setting.power_limit_w:g}{SPACE}W"
 
 

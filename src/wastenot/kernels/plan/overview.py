@@ -19,7 +19,7 @@ from wastenot.planning.objective import Objective
 from wastenot.planning.plan import Plan
 from wastenot.planning.planner import Planner
 from wastenot.planning.units import PlanUnit
-from wastenot.study.sweep import Sweep
+from wastenot.study.sweep import SETTING, Sweep
 
 MOST_KERNEL_MAPS = 9  # kernels whose settings are all shown: those with the largest saving
 _SAME = 1e-9  # relative difference below which two numbers are the same number
@@ -226,10 +226,8 @@ def _kernel_totals(planner: Planner, plan: Plan) -> tuple[KernelTotal, ...]:
 def _rows_of(planner: Planner, plan: Plan) -> IndexArray:
     """The row of the costs that the plan gives each kernel."""
     costs = planner.costs
-    clocks = np.array(
-        [[_or_nan(each) for each in (row.core_mhz, row.memory_mhz, row.power_limit_w)] for row in plan.assignments]
-    )
-    measured = np.column_stack([costs.core_mhz, costs.memory_mhz, costs.power_limit_w])
+    clocks = np.array([[_or_nan(each) for each in row.setting.numbers] for row in plan.assignments])
+    measured = np.column_stack([getattr(costs, name) for name in SETTING])
     same = np.isclose(measured, clocks[costs.kernel], equal_nan=True).all(axis=1)
     rows = planner.baseline_rows.copy()
     rows[costs.kernel[same]] = np.flatnonzero(same)

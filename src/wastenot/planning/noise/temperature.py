@@ -82,8 +82,7 @@ def at_one_temperature(sweep: Sweep) -> Levelled:
 
 def baseline_temperature_c(sweep: Sweep) -> float | None:
     """Mean temperature of the baselines, weighted by their time in an iteration; ``None`` where none is known."""
-    automatic = np.isnan(sweep.core_mhz) & np.isnan(sweep.memory_mhz) & np.isnan(sweep.power_limit_w)
-    baseline = automatic & ~np.isnan(sweep.temperature_c)
+    baseline = sweep.automatic & ~np.isnan(sweep.temperature_c)
     if not baseline.any():
         return None
     weight = np.array([kernel.count for kernel in sweep.kernels])[sweep.kernel_index] * sweep.time_s

@@ -177,7 +177,7 @@ def _engine_values(engine: Engine) -> dict[str, Any]:
     values["tables"] = {
         "source": tables.source,
         "evidence": tables.evidence,
-        "settings": [asdict(each) for each in tables.settings],
+        "settings": [{name: getattr(each, name) for name in _Setting.model_fields} for each in tables.settings],
         **{name: getattr(tables, name).tolist() for name in (*_AXES, "idle_power_w")},
         **{name: _with_null(getattr(tables, name).tolist()) for name, _, _ in _GRIDS},
     }

@@ -198,7 +198,7 @@ def _own(rows: Iterable[_Row]) -> list[StepTable]:
 
 def _setting(row: _Row) -> Setting:
     core, memory, limit = (row.number(name, blank=math.nan) for name in ("core_mhz", "memory_mhz", "power_limit_w"))
-    return Setting(*(None if math.isnan(each) else each for each in (core, memory, limit)))
+    return Setting.of_numbers(core, memory, limit)
 
 
 def _pdblend(phase: Phase) -> Callable[[Iterable[_Row]], list[StepTable]]:

@@ -23,8 +23,8 @@ from wastenot.study import catalog
 from wastenot.study.catalog import utc_now
 from wastenot.study.database import DAMAGED
 from wastenot.study.store import Study
-from wastenot.study.sweep import SETTING
 
+_SETTING = ("core_mhz", "memory_mhz", "power_limit_w")  # of servers, whose points have no workload power profile
 _PERCENTILES = tuple(field.name for field in fields(Percentiles))
 _AS_IT_IS = tuple(
     field.name for field in fields(ServingPoint) if field.name not in {*LATENCIES, "setting", "notes", "server"}
@@ -159,7 +159,7 @@ def stored_points(connection: Connection) -> tuple[ServingPoint, ...]:
 
 def setting_values(setting: Setting) -> list[float | None]:
     """The parts of a setting, in the order of their columns."""
-    return [getattr(setting, name) for name in SETTING]
+    return [getattr(setting, name) for name in _SETTING]
 
 
 def row_of(point: ServingPoint, run_id: int) -> dict[str, Any]:
@@ -167,7 +167,7 @@ def row_of(point: ServingPoint, run_id: int) -> dict[str, Any]:
     values: dict[str, Any] = {name: getattr(point, name) for name in _AS_IT_IS}
     for latency in LATENCIES:
         values |= {f"{latency}_{name}": getattr(getattr(point, latency), name) for name in _PERCENTILES}
-    values |= dict(zip(SETTING, setting_values(point.setting), strict=True))
+    values |= dict(zip(_SETTING, setting_values(point.setting), strict=True))
     values |= {"notes": json.dumps(point.notes), "server": json.dumps(dict(point.server))}
     return values | {"run_id": run_id, "recorded_at": utc_now()}
 
@@ -186,7 +186,7 @@ def point_of(row: Row[Any]) -> ServingPoint:
     return ServingPoint(
         **{name: getattr(row, name) for name in _AS_IT_IS},
         **latencies,
-        setting=Setting(*(getattr(row, name) for name in SETTING)),
+        setting=Setting(*(getattr(row, name) for name in _SETTING)),
         notes=tuple(json.loads(row.notes)),
         server=tuple(json.loads(row.server).items()),
     )
