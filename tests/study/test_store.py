@@ -211,7 +211,7 @@ def test_a_newer_study_is_refused(filled, raw):
         filled.workloads,
         lambda: filled.add(small_sweep(), source="x", append=True),
     ):
-        with pytest.raises(StudyError, match=r"written by a newer wastenot \(schema 10; this one reads up to 9\); upgrade"):
+        with pytest.raises(StudyError, match=r"written by a newer wastenot \(schema 11; this one reads up to 10\); upgrade"):
             verb()
 
 
@@ -219,7 +219,7 @@ def test_a_study_of_an_earlier_schema_is_refused(filled, raw):
     with raw.begin() as connection:
         connection.execute(update(schema.study).values(schema_version=1))
     for verb in (filled.read, lambda: filled.add(small_sweep(), source="x", append=True)):
-        with pytest.raises(StudyError, match=r"early wastenot \(schema 1; this one reads 9\); measure again into a new"):
+        with pytest.raises(StudyError, match=r"early wastenot \(schema 1; this one reads 10\); measure again into a new"):
             verb()
 
 

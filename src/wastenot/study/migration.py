@@ -1,6 +1,6 @@
 """Studies of earlier versions, brought to the tables of this one.
 
-    4 ──▶ 5 ──▶ … ──▶ 9        each step changes tables that the study has
+    4 ──▶ 5 ──▶ … ──▶ 10       each step changes tables that the study has
                       └──▶     and tables that it lacks are made last, whole
 
 Steps use Alembic's operations, which know what each database can alter. Its version table and folder of scripts are left
@@ -87,5 +87,10 @@ def _captured_on(operations: Operations) -> None:
         operations.drop_table("wastenot_captured_on")
 
 
-_STEPS: dict[int, Callable[[Operations], None]] = {9: _captured_on}
+def _learning_budget(operations: Operations) -> None:
+    """What learning may cost was not kept with a job."""
+    _add(operations, schema.all_tables().tables["wastenot_job_terms"].c.learning_budget)
+
+
+_STEPS: dict[int, Callable[[Operations], None]] = {9: _captured_on, 10: _learning_budget}
 """What brings a study to each version from the one before; nothing where a version only added tables."""
