@@ -20,6 +20,7 @@ import numpy as np
 from benchmarks.verdict import Verdict
 from benchmarks.zeus_jobs import TRACES, read_jobs
 from testbed.job_changes import best_moved, on_another_device
+from wastenot.core.arrays import BoolArray
 from wastenot.jobs.judge.made import made_jobs
 from wastenot.jobs.judge.simulate import Recurrences, simulate
 from wastenot.jobs.judge.trace import JobTrace
@@ -33,6 +34,7 @@ JUDGES, MOVED = range(7_000, 7_002), range(8_000, 8_002)
 
 _WITHIN = 10  # recurrences after the change
 _SEEN = 5  # recurrences after these, most of which are to have the new choice
+_MANY = 1_000_000  # epochs, where no bound is given
 _CLOSE, _WORSE = 1.1, 1.25  # times the cost of the new best: counts as having followed, and what was best costs at least
 
 
@@ -67,10 +69,19 @@ def followed(made: Recurrences, after: JobTrace, at: int) -> bool:
     return bool(costs[usual] <= _CLOSE * costs.min())
 
 
+def shows(change: Change) -> bool:
+    """Whether runs of the batch size that was best need other epochs than before, by a standard deviation or more."""
+    place, _ = change.before.best()
+    size, most = change.before.terms.batch_sizes[place], 2.0 * (change.before.terms.max_epochs or _MANY)
+    before, after = (np.log(np.minimum(each.epochs[size], most)) for each in (change.before, change.after))
+    rounding = 0.29 / np.exp(before.mean())
+    return bool(abs(after.mean() - before.mean()) >= max(before.std(), rounding))
+
+
 def follows(
-    found: list[Change], seeds: range, at: int, policy_of: Callable[[JobTrace], Policy], *, close: float = _CLOSE
-) -> tuple[float, float, float]:
-    """Fraction that followed, and the mean regret of the twenty recurrences before the change and after it."""
+    found: list[Change], seeds: range, at: int, policy_of: Callable[[JobTrace], Policy]
+) -> tuple[BoolArray, float, float]:
+    """Which followed, shape (changes, seeds); mean regret of the twenty recurrences before the change, and after it."""
     good, before, after = [], [], []
     for each in found:
         for seed in seeds:
@@ -78,7 +89,7 @@ def follows(
             good.append(followed(made, each.after, at))
             before.append(made.regret[at - 1] - made.regret[max(at - 21, 0)])
             after.append(made.regret[-1] - made.regret[at - 1])
-    return float(np.mean(good)), float(np.mean(before)), float(np.mean(after))
+    return np.reshape(good, (len(found), len(seeds))), float(np.mean(before)), float(np.mean(after))
 
 
 def learner(trace: JobTrace) -> Policy:
@@ -97,9 +108,12 @@ def drift(verdict: Verdict) -> None:
         found = changes(traces)
         if not found:
             continue
+        seen = np.array([shows(each) for each in found])
         for at in (20, 60):
-            share, before, after = follows(found, seeds, at, learner)
+            good, before, after = follows(found, seeds, at, learner)
+            share = float(good.mean())
             verdict.at_least(f"followed a change after {at} recurrences, {name} ({len(found)} changes)", share, 0.9)
+            print(f"         {good[seen].mean():.3f} of the {seen.sum()} that show in the epochs of the best before them")
             print(f"         regret of 20 recurrences: {before:.2f} before the change, {after:.2f} after it")
 
 

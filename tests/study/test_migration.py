@@ -112,6 +112,8 @@ def test_every_version_opens_with_its_numbers(where, raw, version, tmp_path, cap
         row["captured_on"] = captured_on.get(row["id"])
     for row in before["wastenot_measurements"]:
         row["profile"] = None
+    for row in before.get("wastenot_job_terms", ()):
+        row["learning_budget"] = None
     assert {name: after.pop(name) for name in before} == before
     assert not any(after.values())
     assert capsys.readouterr().err == ""
@@ -155,12 +157,12 @@ def test_a_copy_lies_beside_and_replaces_no_file(path, capsys):
     put(5, str(path))
     path.chmod(0o640)
     as_it_was = dump(path)
-    theirs = path.with_name("study.db.before-v10")
+    theirs = path.with_name(f"study.db.before-v{SCHEMA_VERSION}")
     theirs.write_text("somebody's")
     open_study(path).workloads()
-    copy = path.with_name("study.db.before-v10.2")
+    copy = path.with_name(f"study.db.before-v{SCHEMA_VERSION}.2")
     assert theirs.read_text() == "somebody's" and dump(copy) == as_it_was and copy.stat().st_mode & 0o777 == 0o640
-    assert capsys.readouterr().err == f"wastenot: {path}: migrated to schema 10; the original is in {copy}\n"
+    assert capsys.readouterr().err == f"wastenot: {path}: migrated to schema {SCHEMA_VERSION}; the original is in {copy}\n"
     path.write_bytes(copy.read_bytes())  # taken back, and migrated again: the same copy will do
     open_study(path).workloads()
     assert lay_beside(path) == {theirs.name, copy.name} and str(copy) in capsys.readouterr().err
@@ -235,8 +237,13 @@ def test_killed_at_any_moment_a_study_is_old_or_migrated_and_whole(where, raw, t
     assert outcomes == {False, True} and step > 8
     if sweep is not None:
         assert export_of(where, tmp_path) == sweep
-        assert lay_beside(Path(where)) == {"study.db.before-v10", "export.csv", "other.db", "other.db.before-v10"}
-        assert rows_of(create_engine(f"sqlite:///{where}.before-v10")) == whole
+        assert lay_beside(Path(where)) == {
+            f"study.db.before-v{SCHEMA_VERSION}",
+            "export.csv",
+            "other.db",
+            f"other.db.before-v{SCHEMA_VERSION}",
+        }
+        assert rows_of(create_engine(f"sqlite:///{where}.before-v{SCHEMA_VERSION}")) == whole
     assert open_study(where).summary().schema_version == SCHEMA_VERSION
 
 
@@ -260,7 +267,7 @@ def test_of_many_that_open_it_at_once_one_migrates_and_all_read(where, tmp_path)
     assert [code_of(child) for child in children] == [0] * 6
     assert (tmp_path / "errors").read_text().count("migrated to schema") == 1
     if "://" not in where:
-        assert lay_beside(Path(where)) == {"study.db.before-v10", "errors"}
+        assert lay_beside(Path(where)) == {f"study.db.before-v{SCHEMA_VERSION}", "errors"}
 
 
 def test_a_study_that_may_only_be_read_is_read_and_left(path, capsys):
@@ -295,13 +302,13 @@ def test_on_a_full_or_read_only_disk_a_study_is_read_and_left(small_disk):
         filler = small_disk / "filler"
         filler.write_bytes(b"\0" * (os.statvfs(small_disk).f_bavail * os.statvfs(small_disk).f_bsize - room * 1024))
         assert len(open_study(path).read("gpt3-xl")) == 32
-        with pytest.raises(StudyError, match="cannot be migrated to schema 10: the disk"):
+        with pytest.raises(StudyError, match=f"cannot be migrated to schema {SCHEMA_VERSION}: the disk"):
             open_study(path).add(small_sweep(device="unknown"), source="x")
         assert path.read_bytes() == before and lay_beside(path) == {"filler"}
         filler.unlink()
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
     assert len(open_study(path).read("gpt3-xl")) == 32
-    with pytest.raises(StudyError, match="cannot be migrated to schema 10: "):
+    with pytest.raises(StudyError, match=f"cannot be migrated to schema {SCHEMA_VERSION}: "):
         open_study(path).add(small_sweep(device="unknown"), source="x")
     subprocess.run(["mount", "-o", "remount,rw", small_disk], check=True)
     assert path.read_bytes() == before
@@ -329,7 +336,8 @@ def test_while_an_earlier_version_measures_into_it_a_study_is_left(where, raw, w
             connection.execute(text(insertion), who)
     before, study = rows_of(raw), open_study(where)
     in_use = (
-        f"cannot be migrated to schema 10: process {other.pid} on .* still measures into it with that version; wait for it"
+        f"cannot be migrated to schema {SCHEMA_VERSION}: process {other.pid} on .* still measures into it with that "
+        "version; wait for it"
     )
     with pytest.raises(StudyError, match=in_use):
         study.add(small_sweep(device="unknown"), source="x")

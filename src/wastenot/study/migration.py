@@ -87,8 +87,11 @@ def _captured_on(operations: Operations) -> None:
         operations.drop_table("wastenot_captured_on")
 
 
-_STEPS: dict[int, Callable[[Operations], None]] = {
-    9: _captured_on,
-    10: lambda operations: _add(operations, schema.measurements.c.profile),
-}
+def _profile_and_budget(operations: Operations) -> None:
+    """Settings had no workload power profile, and what learning may cost was not kept with a job."""
+    _add(operations, schema.measurements.c.profile)
+    _add(operations, schema.all_tables().tables["wastenot_job_terms"].c.learning_budget)
+
+
+_STEPS: dict[int, Callable[[Operations], None]] = {9: _captured_on, 10: _profile_and_budget}
 """What brings a study to each version from the one before; nothing where a version only added tables."""

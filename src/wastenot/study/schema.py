@@ -13,7 +13,8 @@ from wastenot.study.sweep import NUMBERS
 SCHEMA_VERSION = 10
 """Whoever changes these tables counts it up and adds a step to migration.py. Studies record sweeps, and who is measuring,
 since 3, natural clocks since 4, switching latency since 5, jobs since 6, servers since 7 and simulated clusters since 8;
-since 9 a workload says itself what it was captured on, and since 10 settings may have a workload power profile."""
+since 9 a workload says itself what it was captured on, and since 10 settings may have a workload power profile and a job
+says what learning may cost."""
 
 SUBJECTS: Final = ("wastenot.jobs.tables.brief", "wastenot.serving.tables.brief")
 """Modules that add a subject's tables to ``metadata``, each a :class:`Subject`: by name, since a study knows no subject."""

@@ -99,7 +99,7 @@ def test_the_forecast_holds_what_such_jobs_then_cost() -> None:
     assert highs < 60.0
 
 
-@pytest.mark.parametrize("budget", [-1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("budget", [-1.0, float("nan")])
 def test_a_budget_is_a_number_from_0(budget: float) -> None:
     with pytest.raises(BadInputError, match="learning_budget"):
         check_terms(replace(TERMS, learning_budget=budget))

@@ -43,10 +43,21 @@ class Told:
 
 
 def test_only_what_may_be_chosen_is_recalled():
-    told = recall(Told(), TERMS, [*SPEEDS, replace(SPEEDS[0], setting=Setting(power_limit_w=200.0))], HISTORY)
+    told = recall(Told(), TERMS, [*SPEEDS, replace(SPEEDS[0], batch_size=128)], HISTORY)
     assert [each for each in told.said if each[0] == "measured"] == [("measured", size, AUTO) for size in (16, 32, 64)]
     assert ("began", 3) in told.said and ("began", 5) not in told.said
     assert not any(each[:2] == ("ended", 3) for each in told.said)
+
+
+def test_what_another_device_took_counts_though_this_one_has_other_limits():
+    limits = {device: Setting(power_limit_w=watts) for device, watts in (("cpu", 200.0), ("another", 150.0))}
+    faster = [Speed("another", size, limits["another"], 6400.0 / size, 100.0) for size in TERMS.batch_sizes]
+    terms = replace(TERMS, settings=(limits["cpu"],), max_power_w=200.0)
+    runs = [run(number, size, "reached", device="another") for number, size in enumerate((32, 64, 16, 64), 1)]
+    assert recall(Learner(terms, "cpu"), terms, faster, runs).choose().batch_size == 64
+    refused = [replace(each, device="cpu") for each in faster]  # a limit that may no longer be chosen on this one
+    told = recall(Learner(terms, "cpu"), terms, refused, ())
+    assert told.setting(64) is None
 
 
 def test_what_is_told_bit_by_bit_decides_as_what_is_told_at_once():

@@ -199,6 +199,14 @@ def test_bad_input_is_one_line_and_makes_no_study(study, changes, says):
     assert says in str(error.value) and "\n" not in str(error.value) and not os.path.exists(study)
 
 
+def test_a_learning_budget_holds_until_another_is_given(study):
+    for given, kept in ((1.5, 1.5), (None, 1.5), (0.5, 0.5), (math.inf, None), (None, None)):
+        with job(study, learning_budget=given) as run:
+            run.epoch(0.95)
+            assert run._learner.terms.learning_budget == kept
+        assert read(study).terms.learning_budget == kept
+
+
 def test_another_target_is_another_job(study):
     train(study, [0.95])
     with pytest.raises(BadInputError, match="another job: give it another name"), job(study, target=0.8):

@@ -41,7 +41,9 @@ class EpochCosts:
         self._belief: Belief | None = None
 
     def measured(self, speed: Speed) -> None:
-        """Take note of how fast the job runs at a batch size and setting."""
+        """Take note of how fast the job runs at a batch size and setting, which another device may have alone."""
+        if speed.device == self._device and speed.setting not in self._terms.settings:
+            return
         self._speeds.setdefault(speed.device, {}).setdefault(speed.batch_size, {})[speed.setting] = speed
         self._belief = None
         if speed.device != self._device:

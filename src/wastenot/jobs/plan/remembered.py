@@ -59,7 +59,7 @@ def in_vain(terms: JobTerms, runs: Iterable[JobRun]) -> str | None:
 
 
 def recall(policy: Policy, terms: JobTerms, speeds: Iterable[Speed], runs: Iterable[JobRun]) -> Policy:
-    """Tell a policy all that a study holds of the batch sizes and settings that may be chosen.
+    """Tell a policy all that a study holds of the batch sizes that may be chosen.
 
     Args:
         policy: that knows nothing yet.
@@ -95,7 +95,7 @@ def catch_up(
         if run.number in was and run.outcome == "no memory":
             return False
     for speed in speeds:
-        if speed.batch_size in sizes and speed.setting in terms.settings:
+        if speed.batch_size in sizes:
             policy.measured(speed)
     for run in now:
         if run.outcome == "no memory":

@@ -19,6 +19,7 @@ import os
 import tempfile
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from operator import index
 from pathlib import Path
 from types import TracebackType
@@ -65,7 +66,8 @@ class job:  # noqa: N801 - reads as a verb, as apply does
         device: ``cpu``, or GPUs such as ``nvidia:0`` or ``("nvidia:0", "nvidia:1")``; by default what PyTorch uses, if the
             program has imported it, else the CPU.
         settings: what may be set besides: the GPU's power limits, its clocks, none, or these.
-        learning_budget: what learning may cost beyond always running the default, in runs of it; by default without a bound.
+        learning_budget: what learning may cost beyond always running the default, in runs of it; by default as given
+            before, at first without a bound, to which ``math.inf`` returns.
         learning_rate_scaling: how :meth:`TrainingRun.learning_rate` follows the batch size.
 
     Raises:
@@ -158,6 +160,10 @@ class job:  # noqa: N801 - reads as a verb, as apply does
             say(terms.name, f"eta={self._eta:g} is 0 here (shortest time): {no_energy(place)}")
         # Others wait while a run begins, so most of what is known is learned before.
         before = through_outage(terms.name, lambda: _known(store, terms.name, device))
+        budget = terms.learning_budget
+        if budget is None and before is not None:
+            budget = before.terms.learning_budget
+        terms = replace(terms, learning_budget=None if budget == math.inf else budget)
         made = [] if before is None else [learned(fitting_terms(terms, before.runs, device), before, device)]
         meter = JobMeter(place)
 

@@ -45,8 +45,7 @@ class JobTerms:
         max_power_w: of the device, at which a second of time is priced; ``None`` where there is no GPU.
         within_s: ask for the least energy of runs that take at most so long, in place of the weighted cost.
         power_budget_w: ask for the least time of runs whose mean power is at most this, in place of the weighted cost.
-        learning_budget: what learning may cost beyond the default batch size, in runs of it; ``None`` for no bound. Not
-            stored: the program gives it to each run.
+        learning_budget: what learning may cost beyond the default batch size, in runs of it; ``None`` for no bound.
     """
 
     name: str

@@ -33,6 +33,7 @@ job_terms = Table(
     Column("max_power_w", Double),
     Column("within_s", Double),
     Column("power_budget_w", Double),
+    Column("learning_budget", Double),
     Column("asked_at", String(32), nullable=False),
 )
 

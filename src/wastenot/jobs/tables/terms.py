@@ -35,10 +35,10 @@ def check_terms(terms: JobTerms) -> None:
     for what, value in (("within_s", terms.within_s), ("power_budget_w", terms.power_budget_w)):
         if value is not None and not (value > 0.0 and math.isfinite(value)):
             raise BadInputError(f"`{what}` {value}: must be above 0")
-    if terms.learning_budget is not None and not 0.0 <= terms.learning_budget < math.inf:
+    if terms.learning_budget is not None and not terms.learning_budget >= 0.0:
         raise BadInputError(
-            f"`learning_budget` {terms.learning_budget}: must be at least 0, in runs of the default batch size; leave it "
-            "out for no bound"
+            f"`learning_budget` {terms.learning_budget}: must be at least 0, in runs of the default batch size; "
+            "math.inf for no bound"
         )
     if terms.within_s is not None and terms.power_budget_w is not None:
         raise BadInputError("`within_s`, `power_budget_w`: give one of them: each minimises the other quantity")
@@ -88,7 +88,7 @@ def _goal(target: float | None, higher_is_better: bool) -> str:
     return f"a metric of at {'least' if higher_is_better else 'most'} {target!r}"
 
 
-_AS_THEY_ARE = ("max_epochs", "eta", "max_power_w", "within_s", "power_budget_w")
+_AS_THEY_ARE = ("max_epochs", "eta", "max_power_w", "within_s", "power_budget_w", "learning_budget")
 """Terms that a column of the same name holds."""
 
 
