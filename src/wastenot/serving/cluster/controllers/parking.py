@@ -14,10 +14,10 @@
 
 All classes share the instances, which evens out the load. Prompts go to the reserve once instances in use have a few waiting
 (``SPILL``), without a visit of the controller, and to one instance of it first: alone on several they would cost far more.
-More are used as soon as more are needed, fewer only when fewer were enough for a while. When prompts pile up, instances
-fail or a class nears the misses allowed (``CAREFUL``), all are used at the maximum clock. In an emergency as many are
-started as the load of the moment needs, and few prompts wait on an instance: the others are held at the router, so that
-instances that come have work at once.
+Where all have a few waiting, the router holds the others, by deadline, until one has room. More are used as soon as more
+are needed, fewer only when fewer were enough for a while. When prompts pile up, instances fail or a class nears the misses
+allowed (``CAREFUL``), all are used at the maximum clock. In an emergency as many are started as the load of the moment
+needs, and again few prompts wait on an instance, so that instances that come have work at once.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ class Parking:
         hold = HOLD_STEPS[alarm] * step
         spill = int(SPILL * min(self.profiles.cluster.deadlines.ttft_s) / self._token_s()) if reserve and not alarm else hold
         self._reserve = reserve
-        return Route(((0, 1, 2),) * COUNT, router=Router.LEAST_TOKENS, hold=(spill, spill, hold))
+        return Route(((0, 1, 2),) * COUNT, router=Router.LEAST_TOKENS, hold=(spill, spill, spill))
 
     @property
     def _heavier(self) -> float:
